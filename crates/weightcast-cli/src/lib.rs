@@ -1,0 +1,3 @@
+//! weightcast: the command line
+
+#![forbid(unsafe_code)]

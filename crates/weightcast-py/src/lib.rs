@@ -1,0 +1,1 @@
+//! weightcast: the Python binding

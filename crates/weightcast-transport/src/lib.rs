@@ -1,0 +1,1 @@
+//! weightcast: memory regions, the transfer engine, same-host reads and TCP

@@ -1,0 +1,3 @@
+//! weightcast: what a Rust user holds, ShardHandle and serve()
+
+#![forbid(unsafe_code)]
