@@ -1,0 +1,131 @@
+"""What is shown: a line per step, a table at the end, the same as JSON."""
+
+import dataclasses
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from .settings import Settings
+
+WINDOW = 10
+"""Steps whose rewards are averaged for "first" and "last"."""
+
+
+@dataclass
+class Moved:
+    """What all shards together took of one version; `seconds` is the slowest shard's time."""
+
+    bytes: int = 0
+    verified: int = 0
+    seconds: float = 0.0
+    shards: int = 0
+
+    @property
+    def gb_per_s(self) -> float:
+        """10^9 bytes a second, all shards together."""
+        return self.bytes / self.seconds / 1e9 if self.seconds else 0.0
+
+    def add(self, event: dict) -> None:
+        """Counts one shard's update."""
+        self.bytes += event["bytes"]
+        self.verified += event["verified"]
+        self.seconds = max(self.seconds, event["seconds"])
+        self.shards += 1
+
+
+@dataclass
+class Report:
+    """Collects the children's reports."""
+
+    settings: Settings
+    steps: list[dict] = field(default_factory=list)
+    versions: dict[int, Moved] = field(default_factory=lambda: defaultdict(Moved))
+    holds: dict[str, int] = field(default_factory=dict)
+    allocation: dict[str, dict] = field(default_factory=dict)
+    sync_seconds: float = 0.0
+
+    def on_report(self, name: str, event: dict) -> None:
+        """One report of child `name`."""
+        match event.pop("event"):
+            case "update":
+                self.versions[event["version"]].add(event)
+                self.holds[name.split("/")[0]] = event["version"]
+                self.sync_seconds = event["seconds"]
+            case "step":
+                self.steps.append(event)
+                self._show_step(event)
+            case "allocation":
+                self.allocation[name] = event
+
+    def _show_step(self, event: dict) -> None:
+        holds = " ".join(f"{name}@{version}" for name, version in sorted(self.holds.items()))
+        print(
+            f"step {event['step']:4}  reward {event['reward']:.3f}  "
+            f"staleness {event['staleness']:.1f}  sync {self.sync_seconds * 1e3:6.1f} ms  {holds}",
+            flush=True,
+        )
+
+    @property
+    def total(self) -> Moved:
+        """All versions together; `seconds` is the sum over versions."""
+        moved = self.versions.values()
+        return Moved(
+            bytes=sum(m.bytes for m in moved),
+            verified=sum(m.verified for m in moved),
+            seconds=sum(m.seconds for m in moved),
+            shards=sum(m.shards for m in moved),
+        )
+
+    @property
+    def rewards(self) -> tuple[float, float]:
+        """Mean reward of the first and of the last steps."""
+        rewards = [step["reward"] for step in self.steps]
+        first, last = rewards[:WINDOW], rewards[-WINDOW:]
+        return sum(first) / len(first), sum(last) / len(last)
+
+    def failure(self) -> str | None:
+        """Why the run doesn't show what it should; None if it does."""
+        unverified = self.total.bytes - self.total.verified
+        if unverified:
+            return f"{unverified} bytes were not verified"
+        rise = self.rewards[1] - self.rewards[0]
+        wanted = self.settings.min_rise
+        if self.settings.no_sync and abs(rise) >= wanted / 2:
+            return f"without sync the reward moved by {rise:+.3f}; it should stay flat"
+        if not self.settings.no_sync and rise < wanted:
+            return f"the reward rose by {rise:+.3f}, less than --min-rise {wanted}"
+        return None
+
+    def show(self, dropped: int) -> None:
+        """Prints the table."""
+        row = "{:>8}  {:>6}  {:>12}  {:>9}  {:>8}  {:>12}"
+        print("\n" + row.format("version", "shards", "bytes", "seconds", "GB/s", "verified"))
+        rows = [(str(v), m) for v, m in sorted(self.versions.items())] + [("total", self.total)]
+        for name, m in rows:
+            cells = f"{m.bytes:,}", f"{m.seconds:.4f}", f"{m.gb_per_s:.3f}", f"{m.verified:,}"
+            print(row.format(name, m.shards, *cells))
+        first, last = self.rewards
+        print(f"\nreward: first {WINDOW} steps {first:.3f}, last {WINDOW} steps {last:.3f}")
+        print(f"batches dropped as too old: {dropped}")
+        for name, seen in sorted(self.allocation.items()):
+            shard = "x".join(map(str, seen["largest_shard"]))
+            print(f"{name}: no full projection among {seen['tensors_seen']:,} tensors, largest shard {shard}")
+        print(f"{self.total.bytes - self.total.verified} unverified bytes")
+
+    def write_json(self, path: str) -> None:
+        """Writes everything to `path`."""
+        versions = [
+            {"version": v, **dataclasses.asdict(m), "gb_per_s": m.gb_per_s}
+            for v, m in sorted(self.versions.items())
+        ]
+        first, last = self.rewards
+        report = {
+            "settings": dataclasses.asdict(self.settings),
+            "versions": versions,
+            "steps": self.steps,
+            "total": dataclasses.asdict(self.total),
+            "reward": {"first": first, "last": last},
+            "allocation": self.allocation,
+        }
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=1)

@@ -1,0 +1,174 @@
+"""How samples go back: a small bounded hub that rollouts fill and trainers empty.
+
+A rollout asks for a `ticket` before it generates, and gets one when the trainers will need another
+batch: that is the back-pressure, and it keeps samples fresh, because the rollout takes the newest
+version after it got its ticket. Samples older than a trainer accepts are dropped and their tickets
+returned. The hub runs in the parent process, on the loopback, and talks only to those who know the
+token. Children also `report` what happened to them, for the progress lines and the table.
+"""
+
+import hmac
+import socket
+import socketserver
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from . import wire
+
+
+class Batch(NamedTuple):
+    """Samples drawn with one version: int64 `[rows, tokens]`, float32 log-probabilities."""
+
+    version: int
+    prompts: np.ndarray
+    answers: np.ndarray
+    logprobs: np.ndarray
+
+
+class SampleHub(socketserver.ThreadingTCPServer):
+    """The queue, with room for `capacity` batches, counting those still being generated.
+
+    `on_report(name, event)` is called, one at a time, for each report. Use as a context manager.
+    """
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, capacity: int, token: str, on_report: Callable[[str, dict], None]):
+        super().__init__(("127.0.0.1", 0), _Connection)
+        self.capacity, self.token, self.on_report = capacity, token, on_report
+        self.batches: deque[Batch] = deque()
+        self.tickets = 0
+        self.dropped = 0
+        self.finished = False
+        self.changed = threading.Condition()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self.server_address[1]
+
+    def finish(self) -> None:
+        """No more samples are needed: everyone who waits for a ticket is told to stop."""
+        with self.changed:
+            self.finished = True
+            self.changed.notify_all()
+
+    def ticket(self) -> bool:
+        """Waits until another batch is needed; False if none ever will be."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.finished or self._has_room())
+            self.tickets += not self.finished
+            return not self.finished
+
+    def put(self, batch: Batch) -> None:
+        """Hands in the batch that a ticket was given for."""
+        with self.changed:
+            self.tickets -= 1
+            self.batches.append(batch)
+            self.changed.notify_all()
+
+    def get(self, min_version: int) -> Batch | None:
+        """Waits for a batch of at least `min_version`, dropping older ones; None if finished."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.finished or self._fresh(min_version))
+            if self.finished:
+                return None
+            self.changed.notify_all()
+            return self.batches.popleft()
+
+    def _has_room(self) -> bool:
+        return self.tickets + len(self.batches) < self.capacity
+
+    def _fresh(self, min_version: int) -> bool:
+        while self.batches and self.batches[0].version < min_version:
+            self.batches.popleft()
+            self.dropped += 1
+            self.changed.notify_all()
+        return bool(self.batches)
+
+    def handle_error(self, request, client_address) -> None:
+        """A client that breaks the protocol loses its connection, and nobody else theirs."""
+
+    def __exit__(self, *args) -> None:
+        self.finish()
+        self.shutdown()
+        super().__exit__(*args)
+
+
+class _Connection(socketserver.BaseRequestHandler):
+    """One client: a hello with the token, then requests and replies in turn."""
+
+    def handle(self) -> None:
+        self.request.settimeout(10)
+        header, _ = wire.receive(self.request) or ({}, {})
+        if not hmac.compare_digest(str(header.get("token", "")), self.server.token):
+            return
+        self.request.settimeout(None)
+        name = str(header.get("name"))
+        while frame := wire.receive(self.request):
+            wire.send(self.request, *self._answer(name, *frame))
+
+    def _answer(self, name: str, header: dict, arrays: dict) -> tuple[dict, dict]:
+        hub: SampleHub = self.server
+        match header.pop("do", None):
+            case "ticket":
+                return {"go": hub.ticket()}, {}
+            case "put":
+                hub.put(Batch(int(header["version"]), **arrays))
+            case "get":
+                batch = hub.get(int(header["min_version"]))
+                if batch is None:
+                    return {"version": None}, {}
+                fields = batch._asdict()
+                return {"version": fields.pop("version")}, fields
+            case "report":
+                with hub.changed:
+                    hub.on_report(name, header)
+            case other:
+                raise wire.WireError(f"request {other!r} is not known")
+        return {}, {}
+
+
+class Samples:
+    """A child's connection to the hub; `timeout` in seconds bounds every wait."""
+
+    def __init__(self, port: int, token: str, name: str, timeout: float):
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout)
+        wire.send(self.sock, {"token": token, "name": name})
+
+    def ticket(self) -> bool:
+        """Waits until another batch is needed; False when it is time to stop."""
+        return self._ask({"do": "ticket"})[0]["go"]
+
+    def put(self, batch: Batch) -> None:
+        """Sends a batch."""
+        arrays = batch._asdict()
+        self._ask({"do": "put", "version": arrays.pop("version")}, arrays)
+
+    def get(self, min_version: int) -> Batch:
+        """Waits for a batch of at least `min_version`."""
+        header, arrays = self._ask({"do": "get", "min_version": min_version})
+        if header["version"] is None:
+            raise wire.WireError("the hub gives no more samples")
+        return Batch(header["version"], **arrays)
+
+    def report(self, **event) -> None:
+        """Tells the parent what happened."""
+        self._ask({"do": "report"} | event)
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self.sock.close()
+
+    def _ask(self, header: dict, arrays: dict | None = None) -> tuple[dict, dict]:
+        wire.send(self.sock, header, arrays)
+        frame = wire.receive(self.sock)
+        if frame is None:
+            raise wire.WireError("the hub closed the connection")
+        return frame
