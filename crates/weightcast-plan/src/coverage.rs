@@ -1,0 +1,287 @@
+//! The proof that a plan is right, by other arithmetic than the planner's.
+//!
+//! Three questions, each answered for every byte: do the cells make up the entries; is every byte
+//! of the entries written exactly once and nothing else; does every row come from the memory that
+//! holds those very elements, and go to where they belong.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::group::Cell;
+use crate::index::{BoxIndex, first_overlap};
+use crate::layout::Layout;
+use crate::plan::{Copy, Plan, Run};
+use crate::slice::Slice;
+use crate::window::Window;
+
+/// What is wrong with a plan. None of these can follow from bad input: the plan is not of these
+/// layouts, or there is a bug.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // fields are named in the message
+pub enum CoverageError {
+    /// The cells are not the entries, cut up.
+    #[error("cells of entry {entry} ({tensor}) do not make up its slice")]
+    Cells { entry: u32, tensor: String },
+    /// A copy or an echo that refers to nothing, or has no bytes.
+    #[error("{what} {number} refers to what does not exist, or is empty")]
+    Reference { what: &'static str, number: usize },
+    /// The copies do not move as many bytes as the target holds.
+    #[error("the plan moves {moved} bytes, the target holds {held}")]
+    Bytes { moved: u64, held: u64 },
+    /// A byte that two rows write.
+    #[error("byte {offset} of target buffer {buffer} is written twice")]
+    WrittenTwice { buffer: u32, offset: u64 },
+    /// A byte of an entry that no row writes, or a byte of no entry that one does.
+    #[error(
+        "the bytes written differ from the bytes held at byte {offset} of target buffer {buffer}"
+    )]
+    Tiling { buffer: u32, offset: u64 },
+    /// A row that does not go where its elements belong.
+    #[error(
+        "copy {copy}: byte {position} of {tensor} does not belong at the target's byte {offset}"
+    )]
+    Target { copy: usize, tensor: String, position: u64, offset: u64 },
+    /// A row that does not come from where its elements are.
+    #[error("copy {copy}: byte {position} of {tensor} is not at the source's byte {offset}")]
+    Source { copy: usize, tensor: String, position: u64, offset: u64 },
+    /// An echo that is not its cell's memory, or cells of tied weights not echoed exactly once.
+    #[error("echo of cell {cell} is not exactly the cell's memory")]
+    Echo { cell: u32 },
+}
+
+/// Proves that `plan` fills every byte of `target`'s entries exactly once, from the bytes of
+/// `sources` that hold those elements, and touches nothing else.
+pub fn prove(
+    target: &Layout,
+    cells: &[Cell],
+    sources: &[&Layout],
+    plan: &Plan,
+) -> Result<(), CoverageError> {
+    cells_make_entries(target, cells)?;
+    references(target, cells, sources, plan)?;
+    written_once(target, &plan.copies)?;
+    let mut held = Held { sources, known: BTreeMap::new() };
+    for (number, copy) in plan.copies.iter().enumerate() {
+        rows_true(target, cells, &mut held, number, copy)?;
+    }
+    echoes_true(target, cells, &plan.echoes)
+}
+
+fn cells_make_entries(target: &Layout, cells: &[Cell]) -> Result<(), CoverageError> {
+    let mut by_entry: Vec<Vec<&Slice>> = vec![Vec::new(); target.entries().len()];
+    for cell in cells {
+        let slot = by_entry.get_mut(cell.entry as usize);
+        slot.ok_or(CoverageError::Cells { entry: cell.entry, tensor: "none".into() })?
+            .push(&cell.slice);
+    }
+    for (entry, parts) in by_entry.iter().enumerate() {
+        let slice = &target.entries()[entry].slice;
+        let tensor = target.tensor_of(entry as u32);
+        let inside = parts.iter().all(|p| p.fits(tensor.shape()) && slice.contains(p));
+        let volume = parts.iter().map(|p| p.volume()).fold(0, u64::saturating_add);
+        if !inside || volume != slice.volume() || first_overlap(parts).is_some() {
+            let tensor = tensor.name().to_owned();
+            return Err(CoverageError::Cells { entry: entry as u32, tensor });
+        }
+    }
+    Ok(())
+}
+
+/// Numbers in range, rows not empty, nothing past the end of 64 bits.
+fn references(
+    target: &Layout,
+    cells: &[Cell],
+    sources: &[&Layout],
+    plan: &Plan,
+) -> Result<(), CoverageError> {
+    let cell = |number: u32, alias: bool| {
+        cells.get(number as usize).is_some_and(|c| target.is_alias(c.entry) == alias)
+    };
+    let reach = |offset: u64, pitch: u64, rows: u64, row_bytes: u64| {
+        let last = rows.checked_sub(1).and_then(|n| n.checked_mul(pitch));
+        row_bytes > 0
+            && last.and_then(|l| l.checked_add(offset)?.checked_add(row_bytes)).is_some()
+            && rows.checked_mul(row_bytes).is_some()
+    };
+    for (number, c) in plan.copies.iter().enumerate() {
+        let fine = cell(c.cell, false)
+            && (c.source as usize) < sources.len()
+            && reach(c.source_offset, c.source_pitch, c.rows, c.row_bytes)
+            && reach(c.target_offset, c.target_pitch, c.rows, c.row_bytes)
+            && reach(c.position, c.position_pitch, c.rows, c.row_bytes);
+        if !fine {
+            return Err(CoverageError::Reference { what: "copy", number });
+        }
+    }
+    for (number, r) in plan.echoes.iter().enumerate() {
+        let fine = cell(r.cell, true)
+            && reach(r.offset, r.pitch, r.rows, r.row_bytes)
+            && reach(r.position, r.position_pitch, r.rows, r.row_bytes);
+        if !fine {
+            return Err(CoverageError::Reference { what: "echo", number });
+        }
+    }
+    Ok(())
+}
+
+/// Buffer, first byte, one past the last.
+type Piece = (u32, u64, u64);
+
+/// The bytes written are the bytes held, each once.
+fn written_once(target: &Layout, copies: &[Copy]) -> Result<(), CoverageError> {
+    let moved = copies.iter().map(Copy::bytes).fold(0, u64::saturating_add);
+    if moved != target.bytes() {
+        return Err(CoverageError::Bytes { moved, held: target.bytes() });
+    }
+    let mut written = Vec::with_capacity(copies.len());
+    for c in copies {
+        rows(c.target_offset, c.target_pitch, c.row_bytes, c.rows, |start, len| {
+            written.push((c.target_buffer, start, start + len));
+        });
+    }
+    let mut held = Vec::new();
+    for entry in (0..target.entries().len() as u32).filter(|&e| !target.is_alias(e)) {
+        let slice = &target.entries()[entry as usize].slice;
+        let window = Window::new(target, entry, slice);
+        window.pieces(|start, len| held.push((window.buffer, start, start + len)));
+    }
+    let overlap = |at: Piece| CoverageError::WrittenTwice { buffer: at.0, offset: at.1 };
+    let written = union(written).map_err(overlap)?;
+    let held = union(held).map_err(overlap)?;
+    match (0..written.len().max(held.len())).find(|&at| written.get(at) != held.get(at)) {
+        None => Ok(()),
+        Some(at) => {
+            let first = written.get(at).into_iter().chain(held.get(at)).min();
+            let (buffer, offset, _) = *first.expect("one of the two is there");
+            Err(CoverageError::Tiling { buffer, offset })
+        }
+    }
+}
+
+/// Calls `each` with the rows, or with all of them at once where they touch.
+fn rows(offset: u64, pitch: u64, row_bytes: u64, rows: u64, mut each: impl FnMut(u64, u64)) {
+    if rows == 1 || pitch == row_bytes {
+        return each(offset, rows * row_bytes);
+    }
+    (0..rows).for_each(|row| each(offset + row * pitch, row_bytes));
+}
+
+/// Disjoint pieces sorted and merged, or the place where two overlap.
+fn union(mut pieces: Vec<Piece>) -> Result<Vec<Piece>, Piece> {
+    pieces.sort_unstable();
+    let mut merged: Vec<Piece> = Vec::new();
+    for piece in pieces {
+        match merged.last_mut() {
+            Some(last) if last.0 == piece.0 && piece.1 < last.2 => return Err(piece),
+            Some(last) if last.0 == piece.0 && piece.1 == last.2 => last.2 = piece.2,
+            _ => merged.push(piece),
+        }
+    }
+    Ok(merged)
+}
+
+/// The windows of a source's entries of one tensor, found by the elements they hold.
+struct Held<'a> {
+    sources: &'a [&'a Layout],
+    known: BTreeMap<(u32, u32), (Vec<Window>, BoxIndex)>,
+}
+
+impl Held<'_> {
+    /// Where byte `position` of the tensor lies in that source: buffer, byte, bytes in a row.
+    fn locate(&mut self, source: u32, name: &str, position: u64) -> Option<(u32, u64, u64)> {
+        let layout = self.sources[source as usize];
+        let tensor = layout.find(name)?;
+        let (windows, index) = self.known.entry((source, tensor)).or_insert_with(|| {
+            let slices =
+                layout.entries_of(tensor).map(|e| (e, &layout.entries()[e as usize].slice));
+            let windows: Vec<Window> =
+                slices.clone().map(|(e, slice)| Window::new(layout, e, slice)).collect();
+            let index = BoxIndex::new(windows.iter().map(Window::bounds));
+            (windows, index)
+        });
+        let point = windows.first()?.point(position);
+        let mut near = index.near(&point);
+        near.find_map(|at| {
+            let window = &windows[at as usize];
+            window.locate(position).map(|(address, run)| (window.buffer, address, run))
+        })
+    }
+}
+
+/// Each row of a copy, as far as memory is contiguous at a time, at both ends.
+fn rows_true(
+    target: &Layout,
+    cells: &[Cell],
+    held: &mut Held<'_>,
+    number: usize,
+    copy: &Copy,
+) -> Result<(), CoverageError> {
+    let cell = &cells[copy.cell as usize];
+    let tensor = target.tensor_of(cell.entry);
+    let window = Window::new(target, cell.entry, &cell.slice);
+    let from = held.sources[copy.source as usize];
+    let same = from.find(tensor.name()).is_some_and(|at| from.tensors()[at as usize] == *tensor);
+    for row in 0..copy.rows {
+        let mut done = 0;
+        while done < copy.row_bytes {
+            let position = copy.position + row * copy.position_pitch + done;
+            let offset = copy.target_offset + row * copy.target_pitch + done;
+            let name = || tensor.name().to_owned();
+            let go = match window.locate(position) {
+                Some((at, run)) if at == offset && window.buffer == copy.target_buffer => run,
+                _ => {
+                    let tensor = name();
+                    return Err(CoverageError::Target { copy: number, tensor, position, offset });
+                }
+            };
+            let offset = copy.source_offset + row * copy.source_pitch + done;
+            let found = held.locate(copy.source, tensor.name(), position).filter(|_| same);
+            let come = match found {
+                Some((buffer, at, run)) if (buffer, at) == (copy.source_buffer, offset) => run,
+                _ => {
+                    let tensor = name();
+                    return Err(CoverageError::Source { copy: number, tensor, position, offset });
+                }
+            };
+            done += go.min(come);
+        }
+    }
+    Ok(())
+}
+
+/// The echoes are the memory of the cells of tied weights' further names, each byte once.
+fn echoes_true(target: &Layout, cells: &[Cell], echoes: &[Run]) -> Result<(), CoverageError> {
+    // (cell, position) pieces take the place of (buffer, address) ones.
+    let mut echoed: Vec<Piece> = Vec::new();
+    for echo in echoes {
+        let cell = &cells[echo.cell as usize];
+        let window = Window::new(target, cell.entry, &cell.slice);
+        for row in 0..echo.rows {
+            let mut done = 0;
+            while done < echo.row_bytes {
+                let position = echo.position + row * echo.position_pitch + done;
+                let offset = echo.offset + row * echo.pitch + done;
+                let found = window.locate(position).filter(|_| window.buffer == echo.buffer);
+                match found {
+                    Some((at, run)) if at == offset => done += run,
+                    _ => return Err(CoverageError::Echo { cell: echo.cell }),
+                }
+            }
+        }
+        rows(echo.position, echo.position_pitch, echo.row_bytes, echo.rows, |start, len| {
+            echoed.push((echo.cell, start, start + len));
+        });
+    }
+    let mut bytes = vec![0u64; cells.len()];
+    for (cell, start, end) in union(echoed).map_err(|at| CoverageError::Echo { cell: at.0 })? {
+        bytes[cell as usize] += end - start;
+    }
+    for (number, cell) in cells.iter().enumerate().filter(|(_, c)| target.is_alias(c.entry)) {
+        let held = cell.slice.volume() * target.tensor_of(cell.entry).dtype().bits() / 8;
+        if bytes[number] != held {
+            return Err(CoverageError::Echo { cell: number as u32 });
+        }
+    }
+    Ok(())
+}

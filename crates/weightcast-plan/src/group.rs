@@ -1,0 +1,156 @@
+//! Groups: what the shards of one replica hold together.
+
+use crate::index::BoxIndex;
+use crate::layout::Layout;
+use crate::slice::Slice;
+use crate::tensor::{Catalog, Tensor};
+
+/// A part of one entry of mine that the same shards of my group hold throughout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// Number of the entry in my layout.
+    pub entry: u32,
+    /// The elements, a box within the entry's slice.
+    pub slice: Slice,
+    /// How many shards of the group hold them, with me.
+    pub copies: u32,
+    /// Whether I am the lowest shard that holds them. Over a group every element is counted once.
+    pub counted: bool,
+}
+
+/// The entries of shard number `shard`, split into cells; `layouts` are those of all shards of the
+/// group in order. Cells ascend by entry; empty slices have none. A tied weight's further name has
+/// cells of its own, for its own tensor.
+///
+/// Tensors are the same if name, type and shape are; [`disagreement`] finds shards that differ.
+///
+/// # Panics
+/// If the group has no shard of that number.
+pub fn cells(layouts: &[&Layout], shard: usize) -> Vec<Cell> {
+    let mine = layouts[shard];
+    let twins: Vec<Vec<Option<u32>>> =
+        layouts.iter().map(|other| same_tensors(mine, other)).collect();
+    let mut cells = Vec::with_capacity(mine.entries().len());
+    for tensor in 0..mine.tensors().len() as u32 {
+        let peers: Vec<Peer<'_>> = (0..layouts.len())
+            .filter(|&other| other != shard)
+            .filter_map(|other| {
+                let twin = twins[other][tensor as usize]?;
+                Some(Peer::new(other as u32, layouts[other], twin))
+            })
+            .collect();
+        for entry in mine.entries_of(tensor) {
+            let slice = &mine.entries()[entry as usize].slice;
+            for piece in pieces(slice, shard as u32, &peers) {
+                let (slice, copies) = (piece.slice, piece.copies);
+                cells.push(Cell { entry, slice, copies, counted: piece.lowest == shard as u32 });
+            }
+        }
+    }
+    cells
+}
+
+/// Elements of the catalog's tensors that no shard of the group holds, tensor by tensor.
+pub fn missing(layouts: &[&Layout], catalog: &Catalog) -> Vec<(Tensor, Vec<Slice>)> {
+    let mut missing = Vec::new();
+    for tensor in catalog.values() {
+        let held = layouts.iter().flat_map(|layout| {
+            let number = layout.find(tensor.name());
+            let number = number.filter(|&n| layout.tensors()[n as usize] == *tensor);
+            let entries = number.map_or(0..0, |n| layout.entries_of(n));
+            entries.map(|e| &layout.entries()[e as usize].slice)
+        });
+        // Replicas hold equal boxes, and sorted boxes leave few remainders at a time.
+        let mut held: Vec<&Slice> = held.collect();
+        held.sort_unstable();
+        held.dedup();
+        let rest = Slice::full(tensor.shape()).subtract_all(held);
+        if !rest.is_empty() {
+            missing.push((tensor.clone(), rest));
+        }
+    }
+    missing
+}
+
+/// The first tensor on which two shards of a group differ in type or shape, as both have it.
+pub fn disagreement(layouts: &[&Layout]) -> Option<(Tensor, Tensor)> {
+    let mut seen = Catalog::new();
+    for tensor in layouts.iter().flat_map(|layout| layout.tensors()) {
+        match seen.get(tensor.name()) {
+            Some(other) if other != tensor => return Some((other.clone(), tensor.clone())),
+            Some(_) => {}
+            None => {
+                seen.insert(tensor.name().to_owned(), tensor.clone());
+            }
+        }
+    }
+    None
+}
+
+/// Another shard's boxes of one tensor.
+struct Peer<'a> {
+    shard: u32,
+    slices: Vec<&'a Slice>,
+    index: BoxIndex,
+}
+
+impl<'a> Peer<'a> {
+    fn new(shard: u32, layout: &'a Layout, tensor: u32) -> Peer<'a> {
+        let slices: Vec<&Slice> =
+            layout.entries_of(tensor).map(|e| &layout.entries()[e as usize].slice).collect();
+        let index = BoxIndex::new(slices.iter().copied());
+        Peer { shard, slices, index }
+    }
+}
+
+struct Piece {
+    slice: Slice,
+    copies: u32,
+    lowest: u32,
+}
+
+/// Splits `slice` along the edges of the peers' boxes and counts who holds each piece.
+fn pieces(slice: &Slice, shard: u32, peers: &[Peer<'_>]) -> Vec<Piece> {
+    if slice.is_empty() {
+        return Vec::new();
+    }
+    let mut pieces = vec![Piece { slice: slice.clone(), copies: 1, lowest: shard }];
+    for peer in peers {
+        for near in peer.index.near(slice) {
+            pieces = share(pieces, peer.slices[near as usize], peer.shard);
+        }
+    }
+    pieces.sort_unstable_by(|a, b| a.slice.cmp(&b.slice));
+    pieces
+}
+
+/// The pieces, knowing that `shard` holds `held` too.
+fn share(pieces: Vec<Piece>, held: &Slice, shard: u32) -> Vec<Piece> {
+    let mut shared = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        let Some(both) = piece.slice.intersect(held) else {
+            shared.push(piece);
+            continue;
+        };
+        for slice in piece.slice.subtract(&both) {
+            shared.push(Piece { slice, ..piece });
+        }
+        let lowest = piece.lowest.min(shard);
+        shared.push(Piece { slice: both, copies: piece.copies + 1, lowest });
+    }
+    shared
+}
+
+/// For each tensor of `mine` its number in `other`, where `other` has it.
+pub(crate) fn same_tensors(mine: &Layout, other: &Layout) -> Vec<Option<u32>> {
+    // Both are sorted by name: one pass over the two.
+    let mut at = 0;
+    let theirs = other.tensors();
+    let twin = |tensor: &Tensor| {
+        while theirs.get(at).is_some_and(|t| t.name() < tensor.name()) {
+            at += 1;
+        }
+        theirs.get(at).filter(|&t| t == tensor).map(|_| at as u32)
+    };
+    mine.tensors().iter().map(twin).collect()
+}
