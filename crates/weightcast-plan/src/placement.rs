@@ -128,7 +128,7 @@ fn cuts_by_dim(
 
 /// The ranges of `0..size` left after all cuts, in local order; never none.
 fn local_ranges(size: u64, cuts: &[Cut]) -> Vec<Range<u64>> {
-    let mut whole = Vec::from_iter([0..size]);
+    let mut whole: Vec<Range<u64>> = std::iter::once(0..size).collect();
     match shard_order(cuts) {
         Some(order) => {
             for cut in order {

@@ -1,0 +1,295 @@
+//! Plans between random groups, against memory in which every byte has a name.
+
+mod world;
+
+use weightcast_plan::{Cell, Copy, Layout, Plan, Run, cells, missing, plan, prove, runs};
+use world::{Model, PADDING, Rng, blank, bytes_of, memory, mix, random_group};
+
+const SEEDS: u64 = 600;
+
+/// A model, a group that has it, a group that wants it.
+fn scene(seed: u64) -> (Rng, Model, Vec<Layout>, Vec<Layout>) {
+    let mut rng = Rng(mix(seed));
+    let model = Model::random(&mut rng);
+    let sources = random_group(&mut rng, &model);
+    let targets = random_group(&mut rng, &model);
+    (rng, model, sources, targets)
+}
+
+fn refs(layouts: &[Layout]) -> Vec<&Layout> {
+    layouts.iter().collect()
+}
+
+/// Executes copies, refusing to write a byte twice.
+fn execute(plan: &Plan, sources: &[Vec<Vec<u64>>], target: &mut [Vec<u64>]) {
+    for c in &plan.copies {
+        for row in 0..c.rows {
+            for byte in 0..c.row_bytes {
+                let from = c.source_offset + row * c.source_pitch + byte;
+                let to = c.target_offset + row * c.target_pitch + byte;
+                let value = sources[c.source as usize][c.source_buffer as usize][from as usize];
+                let slot = &mut target[c.target_buffer as usize][to as usize];
+                assert_eq!(*slot, PADDING, "written twice");
+                *slot = value;
+            }
+        }
+    }
+}
+
+/// A scalar additive digest: the sum of byte times odd key of (tensor, position).
+fn part(model: &Model, tensor: usize, position: u64, name: u64) -> u64 {
+    let key = mix(model.tensors[tensor].key()[0] ^ mix(position)) | 1;
+    (mix(name) & 0xff).wrapping_mul(key)
+}
+
+fn digest_of_model(model: &Model) -> u64 {
+    let mut sum = 0u64;
+    for tensor in 0..model.tensors.len() {
+        for position in 0..model.tensors[tensor].nbytes() {
+            let name = model.byte(tensor, position);
+            sum = sum.wrapping_add(part(model, tensor, position, name));
+        }
+    }
+    sum
+}
+
+/// The counted part of a shard's digest, read from its memory run by run.
+fn digest(
+    model: &Model,
+    layout: &Layout,
+    cells: &[Cell],
+    runs: &[Run],
+    memory: &[Vec<u64>],
+) -> u64 {
+    let mut sum = 0u64;
+    for run in runs.iter().filter(|run| cells[run.cell as usize].counted) {
+        let tensor = model.find(layout.tensor_of(cells[run.cell as usize].entry).name());
+        for row in 0..run.rows {
+            for byte in 0..run.row_bytes {
+                let at = run.offset + row * run.pitch + byte;
+                let position = run.position + row * run.position_pitch + byte;
+                let name = memory[run.buffer as usize][at as usize];
+                sum = sum.wrapping_add(part(model, tensor, position, name));
+            }
+        }
+    }
+    sum
+}
+
+/// A copy seen from the target's side.
+fn landed(copy: &Copy) -> Run {
+    Run {
+        buffer: copy.target_buffer,
+        offset: copy.target_offset,
+        pitch: copy.target_pitch,
+        row_bytes: copy.row_bytes,
+        rows: copy.rows,
+        cell: copy.cell,
+        position: copy.position,
+        position_pitch: copy.position_pitch,
+    }
+}
+
+#[test]
+fn every_byte_arrives_and_is_counted_once() {
+    for seed in 0..SEEDS {
+        let (_, model, sources, targets) = scene(seed);
+        let (from, to) = (refs(&sources), refs(&targets));
+        let source_memory: Vec<_> = from.iter().map(|l| memory(&model, l)).collect();
+        let whole = digest_of_model(&model);
+        let mut published = 0u64;
+        for (shard, layout) in from.iter().enumerate() {
+            let mine = cells(&from, shard);
+            let parts = digest(&model, layout, &mine, &runs(layout, &mine), &source_memory[shard]);
+            published = published.wrapping_add(parts);
+        }
+        assert_eq!(published, whole, "seed {seed}: source group");
+        let (mut arrived, mut in_place) = (0u64, 0u64);
+        for (shard, layout) in to.iter().enumerate() {
+            let mine = cells(&to, shard);
+            let plan = plan(layout, &mine, &from).unwrap();
+            prove(layout, &mine, &from, &plan).unwrap();
+            assert_eq!(plan.bytes(), layout.bytes(), "seed {seed}");
+            let mut filled = blank(layout);
+            execute(&plan, &source_memory, &mut filled);
+            assert_eq!(filled, memory(&model, layout), "seed {seed} shard {shard}");
+            let landed: Vec<Run> =
+                plan.copies.iter().map(landed).chain(plan.echoes.iter().copied()).collect();
+            let parts = digest(&model, layout, &mine, &landed, &filled);
+            arrived = arrived.wrapping_add(parts);
+            let parts = digest(&model, layout, &mine, &runs(layout, &mine), &filled);
+            in_place = in_place.wrapping_add(parts);
+        }
+        assert_eq!((arrived, in_place), (whole, whole), "seed {seed}: target group");
+    }
+}
+
+#[test]
+fn cells_know_who_holds_them() {
+    for seed in 0..SEEDS {
+        let (_, model, _, group) = scene(seed);
+        let all = refs(&group);
+        // For each tensor and byte the shards that hold it, as bits.
+        let mut holders: Vec<Vec<u32>> =
+            model.tensors.iter().map(|t| vec![0; t.nbytes() as usize]).collect();
+        for (shard, layout) in all.iter().enumerate() {
+            for (number, entry) in layout.entries().iter().enumerate() {
+                let tensor = model.find(layout.tensor_of(number as u32).name());
+                for (_, position) in bytes_of(&model.tensors[tensor], &entry.slice) {
+                    holders[tensor][position as usize] |= 1 << shard;
+                }
+            }
+        }
+        for (shard, layout) in all.iter().enumerate() {
+            let mut seen: Vec<Vec<u64>> = layout.entries().iter().map(|_| Vec::new()).collect();
+            for cell in cells(&all, shard) {
+                let tensor = model.find(layout.tensor_of(cell.entry).name());
+                let bytes = bytes_of(&model.tensors[tensor], &cell.slice);
+                assert!(!bytes.is_empty());
+                let who = holders[tensor][bytes[0].1 as usize];
+                for (_, position) in bytes {
+                    assert_eq!(holders[tensor][position as usize], who, "seed {seed}");
+                    seen[cell.entry as usize].push(position);
+                }
+                assert_eq!(cell.copies, who.count_ones(), "seed {seed}");
+                assert_eq!(cell.counted, who.trailing_zeros() as usize == shard, "seed {seed}");
+            }
+            for (number, entry) in layout.entries().iter().enumerate() {
+                let tensor = layout.tensor_of(number as u32);
+                let mut expected: Vec<u64> =
+                    bytes_of(tensor, &entry.slice).into_iter().map(|b| b.1).collect();
+                expected.sort_unstable();
+                seen[number].sort_unstable();
+                assert_eq!(seen[number], expected, "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_source_lacks_is_named() {
+    let mut found = 0;
+    for seed in 0..SEEDS {
+        let (mut rng, model, sources, targets) = scene(seed);
+        let lost = rng.below(sources.len() as u64) as usize;
+        let rest: Vec<&Layout> =
+            (0..sources.len()).filter(|&s| s != lost).map(|s| &sources[s]).collect();
+        let catalog = model.tensors.iter().map(|t| (t.name().to_owned(), t.clone())).collect();
+        let holes = missing(&rest, &catalog);
+        assert!(missing(&refs(&sources), &catalog).is_empty());
+        let bytes: u64 = holes
+            .iter()
+            .flat_map(|(t, boxes)| boxes.iter().map(|b| b.volume() * t.dtype().bits() / 8))
+            .sum();
+        let all = refs(&targets);
+        let plans = (0..all.len()).map(|s| plan(all[s], &cells(&all, s), &rest));
+        let refused = plans.filter(Result::is_err).count();
+        assert_eq!(bytes > 0, refused > 0, "seed {seed}");
+        found += refused;
+    }
+    assert!(found > 100);
+}
+
+/// One wrong number in one copy, or one copy too many or too few.
+fn damage(rng: &mut Rng, plan: &mut Plan, sources: usize) -> &'static str {
+    let at = rng.below(plan.copies.len() as u64) as usize;
+    let copy = &mut plan.copies[at];
+    match rng.below(10) {
+        0 => {
+            plan.copies.remove(at);
+            "dropped"
+        }
+        1 => {
+            let twin = plan.copies[at];
+            plan.copies.push(twin);
+            "doubled"
+        }
+        2 => {
+            copy.source_offset = copy.source_offset.wrapping_add(rng.below(2) * 2).wrapping_sub(1);
+            "source offset"
+        }
+        3 => {
+            copy.target_offset = copy.target_offset.wrapping_add(rng.below(2) * 2).wrapping_sub(1);
+            "target offset"
+        }
+        4 => {
+            copy.position += 1 + rng.below(8);
+            "position"
+        }
+        5 => {
+            copy.row_bytes -= 1;
+            "row bytes"
+        }
+        6 => {
+            copy.rows += 1;
+            "rows"
+        }
+        7 if copy.rows > 1 => {
+            copy.source_pitch += 1;
+            "source pitch"
+        }
+        8 if copy.rows > 1 => {
+            copy.position_pitch -= 1;
+            "position pitch"
+        }
+        9 => {
+            copy.source = sources as u32;
+            "source"
+        }
+        _ => {
+            copy.target_buffer += 1;
+            "buffer"
+        }
+    }
+}
+
+#[test]
+fn the_proof_refuses_damaged_plans() {
+    let mut refused = 0;
+    for seed in 0..SEEDS {
+        let (mut rng, _, sources, targets) = scene(seed);
+        let (from, to) = (refs(&sources), refs(&targets));
+        for (shard, layout) in to.iter().enumerate() {
+            let mine = cells(&to, shard);
+            let good = plan(layout, &mine, &from).unwrap();
+            for _ in 0..if good.copies.is_empty() { 0 } else { 4 } {
+                let mut bad = good.clone();
+                let what = damage(&mut rng, &mut bad, from.len());
+                let proof = prove(layout, &mine, &from, &bad);
+                assert!(proof.is_err(), "seed {seed}: {what} {bad:?}");
+                refused += 1;
+            }
+            if !good.echoes.is_empty() {
+                let mut bad = good.clone();
+                bad.echoes.pop();
+                assert!(prove(layout, &mine, &from, &bad).is_err(), "seed {seed}: silent echo");
+                bad.echoes = good.echoes.clone();
+                bad.echoes[0].offset += 1;
+                assert!(prove(layout, &mine, &from, &bad).is_err(), "seed {seed}: moved echo");
+            }
+        }
+    }
+    assert!(refused > 1000);
+}
+
+#[test]
+fn plans_are_functions_of_layouts() {
+    for seed in 0..50 {
+        let (_, _, sources, targets) = scene(seed);
+        let (from, to) = (refs(&sources), refs(&targets));
+        for (shard, layout) in to.iter().enumerate() {
+            let mine = cells(&to, shard);
+            // Described again in another order, a layout is the same layout.
+            let mut tensors = layout.tensors().to_vec();
+            tensors.reverse();
+            let mut entries = layout.entries().to_vec();
+            entries.reverse();
+            for entry in &mut entries {
+                entry.tensor = tensors.len() as u32 - 1 - entry.tensor;
+            }
+            let again = Layout::new(layout.buffers().to_vec(), tensors, entries).unwrap();
+            assert_eq!((layout.digest(), *layout), (again.digest(), &again));
+            assert_eq!(plan(layout, &mine, &from), plan(&again, &mine, &from));
+        }
+    }
+}
