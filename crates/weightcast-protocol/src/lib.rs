@@ -1,3 +1,33 @@
-//! weightcast: reference server and client session as state machines (pure)
+//! weightcast: reference server and client session as state machines (pure).
+//!
+//! The control protocol of TensorHub (arXiv 2604.09107), made safe. Nothing here does I/O, reads a
+//! clock, or draws a random number: the same compiled code runs in a job and in the simulator.
+//! Identifiers such as S3 or G2 name the invariants in `ARCHITECTURE.md`.
+//!
+//! Read [`message`] first, then [`server`], then [`session`].
 
 #![forbid(unsafe_code)]
+
+mod error;
+mod ids;
+pub mod limits;
+pub mod message;
+#[doc(hidden)]
+pub mod mutants;
+mod selector;
+pub mod server;
+pub mod session;
+mod sums;
+mod time;
+
+pub use error::CallError;
+pub use ids::{
+    Attempt, ConnectionId, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq,
+    Revision, SessionId, Term, Version,
+};
+pub use selector::Selector;
+pub use sums::{ShardSums, Sum};
+pub use time::{Span, Time};
+
+/// Version of the control protocol. Peers of another version are refused (F35).
+pub const PROTOCOL: u32 = 1;

@@ -1,0 +1,103 @@
+//! The small numbers that name things, each its own type so that none is taken for another.
+
+use std::fmt;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl $name {
+            /// The number after this one.
+            pub fn next(self) -> Self {
+                Self(self.0 + 1)
+            }
+        }
+    };
+}
+
+number!(
+    /// One control-plane stream, named by the runtime that accepted it. A session may outlive it.
+    ConnectionId
+);
+number!(
+    /// One life of one reference server. Messages of an older term have no effect (T2, T3).
+    Term
+);
+number!(
+    /// One life of a training run: raised when a trainer restarts, so that versions never repeat.
+    Epoch
+);
+number!(
+    /// Moves each time a shard's buffers become mutable or are handed a new version (S3).
+    Generation
+);
+number!(
+    /// Position in a model's history of visible changes; monotonic within a term (S10).
+    Revision
+);
+number!(
+    /// Number of a call in the sequence that every shard of a group makes (G1 to G5).
+    OpSeq
+);
+number!(
+    /// One life of a group: the shards that opened the same replica together.
+    Incarnation
+);
+number!(
+    /// How often the server has assigned a source within one transaction.
+    Attempt
+);
+number!(
+    /// Random name under which a shard's data port serves its registered regions.
+    ExportId
+);
+
+/// Random name of one process life of one shard; resumes its session on a new stream.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u128);
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // It proves who resumes a session: logs get the first 32 bits only.
+        write!(f, "SessionId({:08x}..)", (self.0 >> 96) as u32)
+    }
+}
+
+/// Name of a blob by its content: of a layout, or of a catalog of logical tensors.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContentDigest(pub [u8; 16]);
+
+impl fmt::Display for ContentDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ContentDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One training step's weights. Ordered by epoch first, so a restarted run is always newer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version {
+    /// The training run's incarnation.
+    pub epoch: Epoch,
+    /// The number that the trainer gave it.
+    pub number: u64,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (epoch {})", self.number, self.epoch)
+    }
+}

@@ -1,0 +1,104 @@
+//! Every bound of the protocol, with its reason.
+
+use crate::CallError;
+
+/// Bytes of a model, replica, host or datacentre name.
+pub const NAME_BYTES: usize = 512;
+
+/// Bounds that a server enforces. Each can be configured; the defaults serve 16,384 workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Sessions open at once: one per worker of all jobs that use this server.
+    pub sessions: usize,
+    /// Models: each costs a history of versions.
+    pub models: usize,
+    /// Shards of one group: the largest model-parallel group that there is, with room.
+    pub shards_per_group: u32,
+    /// Calls by which one shard may run ahead of the slowest of its group: each keeps an answer.
+    pub calls_ahead: usize,
+    /// Versions of a model whose content is remembered, so that none can be published twice with
+    /// different content (S7). Older ones can't be published any more.
+    pub versions: usize,
+    /// Bytes of one manifest: 200,000 tensors of about 300 bytes.
+    pub manifest_bytes: usize,
+    /// Manifests kept: one per different shard layout.
+    pub manifests: usize,
+    /// Bytes of all manifests together.
+    pub manifests_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions: 16_384,
+            models: 1_024,
+            shards_per_group: 4_096,
+            calls_ahead: 1_024,
+            versions: 65_536,
+            manifest_bytes: 64 << 20,
+            manifests: 32_768,
+            manifests_bytes: 2 << 30,
+        }
+    }
+}
+
+impl Limits {
+    /// An error if `got` is more than `limit`.
+    pub(crate) fn check(what: &str, got: u64, limit: u64) -> Result<(), CallError> {
+        if got <= limit {
+            return Ok(());
+        }
+        Err(CallError::Limit { what: what.to_owned(), limit, got })
+    }
+}
+
+/// Checks a name: 1 to [`NAME_BYTES`] of `[A-Za-z0-9._/:-]`, no leading `/`, no `..`.
+///
+/// Errors: `Limit` if it is too long, else `Misuse` saying what is wrong with it.
+pub fn check_name(what: &str, name: &str) -> Result<(), CallError> {
+    Limits::check(&format!("length of the {what} name"), name.len() as u64, NAME_BYTES as u64)?;
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._/:-".contains(c);
+    let wrong = if name.is_empty() {
+        "is empty"
+    } else if name.starts_with('/') {
+        "starts with /"
+    } else if name.contains("..") {
+        "contains .."
+    } else if !name.chars().all(allowed) {
+        "has characters other than A-Z a-z 0-9 . _ / : -"
+    } else {
+        return Ok(());
+    };
+    Err(CallError::Misuse { detail: format!("the {what} name {name:?} {wrong}; choose another") })
+}
+
+/// Checks a label (host, datacentre, address): as a name, but it may be empty or hold brackets.
+pub fn check_label(what: &str, label: &str) -> Result<(), CallError> {
+    Limits::check(&format!("length of the {what}"), label.len() as u64, NAME_BYTES as u64)?;
+    if label.chars().all(|c| c.is_ascii_graphic()) {
+        return Ok(());
+    }
+    Err(CallError::Misuse { detail: format!("the {what} {label:?} has unprintable characters") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_at_the_limit() {
+        assert_eq!(check_name("model", &"a".repeat(NAME_BYTES)), Ok(()));
+        assert!(matches!(
+            check_name("model", &"a".repeat(NAME_BYTES + 1)),
+            Err(CallError::Limit { limit: 512, got: 513, .. })
+        ));
+    }
+
+    #[test]
+    fn names_that_could_be_paths_or_markup_are_refused() {
+        for name in ["", "/etc", "a/../b", "a b", "a\0", "ü"] {
+            assert!(matches!(check_name("model", name), Err(CallError::Misuse { .. })), "{name}");
+        }
+        assert_eq!(check_name("model", "policy/v1.2:a_b-C"), Ok(()));
+    }
+}

@@ -1,0 +1,322 @@
+//! What client sessions and the reference server say to each other.
+//!
+//! Weight bytes never pass here, and neither do tensors: layouts are named by their digest, and
+//! their manifests travel as opaque blobs beside this stream.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    Attempt, CallError, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq, Revision,
+    Selector, SessionId, ShardSums, Span, Term, Version,
+};
+
+/// What a session may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Publishes new versions.
+    Trainer,
+    /// Replicates versions, and publishes again only what it replicated.
+    Rollout,
+}
+
+/// Whether opening starts a new training run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpochPolicy {
+    /// Join the run that there is.
+    Current,
+    /// Start a new run: every version published from now on is newer than all before (F16).
+    New,
+}
+
+/// Where a shard runs. Labels for the choice of a source; the server reads nothing else into them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Location {
+    /// Datacentre, empty if there is only one.
+    pub datacentre: String,
+    /// Host.
+    pub host: String,
+    /// May be taken away at any time; never counts for retention.
+    pub spot: bool,
+}
+
+/// First message on every stream: opens a session, or resumes it after the stream broke.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// Version of this protocol that the client speaks ([`crate::PROTOCOL`]).
+    pub protocol: u32,
+    /// Names this process life.
+    pub session: SessionId,
+    /// The term that the client knew last, zero at first.
+    pub term: Term,
+    /// The model.
+    pub model: String,
+    /// The replica that this shard is a part of.
+    pub replica: String,
+    /// Which part, from 0.
+    pub shard: u32,
+    /// Of how many.
+    pub num_shards: u32,
+    /// What the session may do.
+    pub role: Role,
+    /// Whether this group starts a new run.
+    pub epoch: EpochPolicy,
+    /// Where it runs.
+    pub location: Location,
+    /// `host:port` of this shard's data port.
+    pub data_address: String,
+}
+
+/// From a session to the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientMessage {
+    /// Opens or resumes.
+    Open(Open),
+    /// A call. Sent again with the same `seq` after a stream broke (G5).
+    Call {
+        /// Its place in the group's sequence of calls, from 1.
+        seq: OpSeq,
+        /// Time left for it when it was sent.
+        deadline: Span,
+        /// What is called.
+        call: Call,
+    },
+    /// The shard has digested what it published at `generation`: announced becomes sealed.
+    Sealed {
+        /// Generation of the publish.
+        generation: Generation,
+        /// The shard's digests.
+        sums: ShardSums,
+    },
+    /// The shard has read and digested all its slices, and exposes them at `generation`.
+    Prepared {
+        /// The `replicate` or `update`.
+        seq: OpSeq,
+        /// The assignment that was read.
+        attempt: Attempt,
+        /// Generation at which it will serve once committed.
+        generation: Generation,
+        /// The shard's digests.
+        sums: ShardSums,
+    },
+    /// Reading from the assigned source failed.
+    ReadFailed {
+        /// The `replicate` or `update`.
+        seq: OpSeq,
+        /// The assignment that failed.
+        attempt: Attempt,
+        /// What was seen.
+        failure: ReadFailure,
+    },
+    /// Renews the lease.
+    Heartbeat {
+        /// The client's own clock, returned as it is (T1).
+        sent_at: u64,
+    },
+    /// Leaves the group: unpublishes and unregisters for the whole group.
+    Close {
+        /// Time left to drain readers.
+        deadline: Span,
+    },
+}
+
+/// What a shard saw while it read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadFailure {
+    /// A source shard did not answer, or moved on; another source may do.
+    Source {
+        /// The source's shard.
+        shard: u32,
+        /// What was seen.
+        reason: String,
+    },
+    /// The source's layout does not cover this shard's; no other source will do.
+    Layout {
+        /// Names the tensor and the missing box.
+        detail: String,
+    },
+}
+
+/// A call of Table 2 of the paper. All shards of a group make the same ones in the same order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Declares the shard's memory. The arguments may differ between shards.
+    Register {
+        /// Name of its layout; the manifest was stored before.
+        layout: ContentDigest,
+        /// Name under which its data port serves it.
+        export: ExportId,
+        /// Bytes held.
+        bytes: u64,
+    },
+    /// Takes that back.
+    Unregister,
+    /// Makes the registered memory visible as a version, with a promise not to change it.
+    Publish {
+        /// The version's number.
+        version: u64,
+        /// Name of the group's logical tensors: names, dtypes, shapes.
+        catalog: ContentDigest,
+        /// Generation at which the shard serves. The only argument that may differ.
+        generation: Generation,
+    },
+    /// Revokes it; answered when nobody reads any more, or the drain deadline has passed.
+    Unpublish,
+    /// Fills the registered memory with a version; waits for it until the deadline.
+    Replicate {
+        /// The version.
+        selector: Selector,
+    },
+    /// Goes over to a version if it is available and newer than the one held.
+    Update {
+        /// The version.
+        selector: Selector,
+        /// Whether an older version than the one held will do too.
+        allow_rollback: bool,
+    },
+    /// Waits for a version and names the layouts that hold it.
+    Describe {
+        /// The version.
+        selector: Selector,
+    },
+    /// Which replicas hold which versions.
+    List,
+    /// Waits until the listing has moved past a revision.
+    Wait {
+        /// The last revision seen.
+        after: Revision,
+    },
+}
+
+/// From the server to a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerMessage {
+    /// The session is open.
+    Opened {
+        /// This server's term.
+        term: Term,
+        /// The life of the group that was joined.
+        incarnation: Incarnation,
+        /// Length of the lease: `ttl` of T1.
+        lease: Span,
+        /// Epoch of the run.
+        epoch: Epoch,
+    },
+    /// The session could not be opened; nothing was changed. `retry`: it may work later.
+    Refused {
+        /// Why.
+        error: CallError,
+        /// Whether to try again until the deadline (the shard's last process still has a lease).
+        retry: bool,
+    },
+    /// Read from this source. A higher attempt replaces a lower one: stop reading, start over.
+    Assigned {
+        /// The `replicate` or `update`.
+        seq: OpSeq,
+        /// Number of this assignment.
+        attempt: Attempt,
+        /// What to read and where.
+        assignment: Assignment,
+    },
+    /// A call has ended.
+    Answered {
+        /// Which.
+        seq: OpSeq,
+        /// How.
+        result: Result<Answer, CallError>,
+    },
+    /// What this shard published is no longer served; its memory is still not to be changed
+    /// before `unpublish`. The next call fails with the error.
+    Fenced {
+        /// The generation that was published.
+        generation: Generation,
+        /// Why.
+        error: CallError,
+    },
+    /// The group is gone. The session fences itself; every call fails with the error.
+    Broken {
+        /// Why.
+        error: CallError,
+    },
+    /// The lease was renewed.
+    HeartbeatAck {
+        /// As it was sent.
+        sent_at: u64,
+    },
+    /// The session has left; nobody reads from it any more.
+    Closed,
+}
+
+/// A route's source: a replica, and how to reach its shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The version.
+    pub version: Version,
+    /// Name of the version's logical tensors.
+    pub catalog: ContentDigest,
+    /// The source replica.
+    pub replica: String,
+    /// Its shards, in order.
+    pub shards: Vec<SourceShard>,
+}
+
+/// One shard of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceShard {
+    /// `host:port` of its data port.
+    pub data_address: String,
+    /// Name under which it serves.
+    pub export: ExportId,
+    /// Generation at which it serves.
+    pub generation: Generation,
+    /// Its layout.
+    pub layout: ContentDigest,
+}
+
+/// A call's good end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// All shards are registered.
+    Registered {
+        /// Their layouts, in order of shard.
+        layouts: Vec<ContentDigest>,
+    },
+    /// Nothing is registered any more.
+    Unregistered,
+    /// The version is visible.
+    Published {
+        /// With its epoch.
+        version: Version,
+    },
+    /// The memory may be changed, once the session has fenced it.
+    Unpublished,
+    /// All shards hold the version, verified.
+    Committed {
+        /// The version.
+        version: Version,
+        /// The replica it was read from.
+        source: String,
+    },
+    /// `update` found nothing newer, or nothing at all.
+    Unchanged {
+        /// What the group holds, if anything.
+        held: Option<Version>,
+    },
+    /// A version and the layouts of one replica that holds it.
+    Described {
+        /// The version.
+        version: Version,
+        /// Layouts of its shards.
+        layouts: Vec<ContentDigest>,
+    },
+    /// What there is.
+    Listed(Listing),
+}
+
+/// All visible versions of a model at one revision (S10).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// When.
+    pub revision: Revision,
+    /// Which replicas hold which version.
+    pub versions: BTreeMap<Version, BTreeSet<String>>,
+}

@@ -1,0 +1,305 @@
+//! Group transactions: the first shard's call starts one, the others join it, and every shard gets
+//! the one result, whenever it asks (§4.4 of the paper; G1 to G5).
+
+use super::Server;
+use super::timers::Timer;
+use super::transaction::{Transaction, call_name, same_call};
+use crate::message::{Answer, Call, ServerMessage};
+use crate::{CallError, Incarnation, OpSeq, SessionId, Span, Time};
+
+/// How a call relates to what the shard and its group have called before.
+enum Arrival {
+    /// The first shard to make it.
+    Starts,
+    /// Other shards have made it before.
+    Joins,
+    /// This shard has made it before (G5).
+    Repeats,
+    /// It has been answered, and the shard has gone on since: it can't want to know any more.
+    Stale,
+    /// It does not follow the shard's last call, or differs from the group's.
+    Wrong(CallError),
+}
+
+impl Server {
+    pub(super) fn call(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        seq: OpSeq,
+        deadline: Span,
+        call: Call,
+    ) {
+        let entry = &self.sessions[&session];
+        let (incarnation, shard) = (entry.group, entry.shard);
+        match self.arrival(incarnation, shard, seq, &call) {
+            Arrival::Wrong(error) => {
+                self.counters.divergences += 1;
+                self.break_group(incarnation, error.clone());
+                self.answer(session, seq, Err(error));
+                return;
+            }
+            Arrival::Stale => return,
+            Arrival::Repeats => return self.repeat(session, incarnation, seq),
+            Arrival::Starts | Arrival::Joins => {}
+        }
+        if let Err(error) = self.admit(incarnation, seq) {
+            return self.answer(session, seq, Err(error));
+        }
+        self.pass_earlier(incarnation, shard, seq);
+        self.arrive(now, incarnation, shard, seq, deadline, call);
+        self.agenda.insert(incarnation);
+    }
+
+    fn arrival(&self, incarnation: Incarnation, shard: u32, seq: OpSeq, call: &Call) -> Arrival {
+        let group = &self.groups[&incarnation];
+        let last = group.members[&shard].last_seq;
+        let transaction = group.transactions.get(&seq);
+        if seq < last {
+            return Arrival::Stale;
+        }
+        if seq > last.next() {
+            let (replica, expected) = (group.replica.clone(), last.next());
+            let reason =
+                format!("shard {shard} made call {seq} where call {expected} was expected");
+            return Arrival::Wrong(CallError::GroupBroken { replica, reason });
+        }
+        let Some(transaction) = transaction else { return Arrival::Starts };
+        let (before, by) = match transaction.arrived.get(&shard) {
+            Some(own) => (own, shard),
+            None => (&transaction.call, transaction.first_shard),
+        };
+        let repeats = by == shard;
+        if !same_call(before, call) || (repeats && before != call) {
+            return Arrival::Wrong(CallError::GroupDiverged {
+                replica: group.replica.clone(),
+                seq,
+                shard_a: by,
+                call_a: call_name(before),
+                shard_b: shard,
+                call_b: call_name(call),
+            });
+        }
+        if repeats { Arrival::Repeats } else { Arrival::Joins }
+    }
+
+    /// Whether a call may start or join: not at the end of a group, and not too far ahead.
+    fn admit(&mut self, incarnation: Incarnation, seq: OpSeq) -> Result<(), CallError> {
+        let group = &self.groups[&incarnation];
+        let recorded = group.transactions.get(&seq).is_some_and(|t| t.result.is_some());
+        if let Some(over) = &group.over
+            && !recorded
+        {
+            return Err(over.error.clone());
+        }
+        if group.transactions.len() >= self.config.limits.calls_ahead
+            && !group.transactions.contains_key(&seq)
+        {
+            let reason = format!(
+                "one shard is {} calls ahead of another; all shards must make the same calls",
+                group.transactions.len()
+            );
+            let error = CallError::GroupBroken { replica: group.replica.clone(), reason };
+            self.break_group(incarnation, error.clone());
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// The shard has gone past its last call; forgets calls that every shard has gone past.
+    fn pass_earlier(&mut self, incarnation: Incarnation, shard: u32, seq: OpSeq) {
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let member = group.members.get_mut(&shard).expect("checked");
+        let last = std::mem::replace(&mut member.last_seq, seq);
+        if let Some(transaction) = group.transactions.get_mut(&last) {
+            transaction.passed += 1;
+            if transaction.passed == group.num_shards {
+                group.transactions.remove(&last);
+            }
+        }
+    }
+
+    fn arrive(
+        &mut self,
+        now: Time,
+        incarnation: Incarnation,
+        shard: u32,
+        seq: OpSeq,
+        allowed: Span,
+        call: Call,
+    ) {
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let starts = !group.transactions.contains_key(&seq);
+        let transaction = group.transactions.entry(seq).or_insert_with(|| Transaction {
+            seq,
+            call: call.clone(),
+            first_shard: shard,
+            started: now,
+            allowed,
+            arrived: Default::default(),
+            passed: 0,
+            result: None,
+            ticket: None,
+            transfer: None,
+        });
+        transaction.arrived.insert(shard, call);
+        let session = group.members[&shard].session;
+        if starts {
+            group.active = Some(seq);
+            self.timers.set(now + allowed, Timer::Call(incarnation, seq));
+            self.start(now, incarnation);
+        } else if let Some(result) = transaction.result.clone() {
+            let result = self.unless_mutant(incarnation, seq, result);
+            self.answer(session, seq, result);
+        } else if allowed > transaction.allowed {
+            self.timers.cancel(transaction.deadline(), Timer::Call(incarnation, seq));
+            transaction.allowed = allowed;
+            self.timers.set(transaction.deadline(), Timer::Call(incarnation, seq));
+        }
+    }
+
+    /// What the first shard's arrival decides, for all.
+    fn start(&mut self, now: Time, incarnation: Incarnation) {
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let call = group.active_transaction().expect("just set").call.clone();
+        let fenced = group.held.as_ref().and_then(|held| held.fenced.clone());
+        if let Some(error) = fenced.filter(|_| call != Call::Unpublish) {
+            return self.finish(incarnation, Err(error));
+        }
+        let started = match call {
+            Call::Register { .. } => self.start_register(incarnation),
+            Call::Unregister => self.start_unregister(incarnation),
+            Call::Publish { version, .. } => self.start_publish(incarnation, version),
+            Call::Unpublish => self.start_unpublish(now, incarnation),
+            Call::Replicate { selector } => self.start_replicate(incarnation, selector),
+            Call::Update { selector, allow_rollback } => {
+                self.start_update(incarnation, selector, allow_rollback)
+            }
+            Call::Describe { .. } | Call::Wait { .. } => self.start_waiting(incarnation),
+            Call::List => self.start_list(incarnation),
+        };
+        if let Err(error) = started {
+            self.finish(incarnation, Err(error));
+        }
+    }
+
+    /// Moves a group's pending call on as far as it goes.
+    pub(super) fn advance(&mut self, now: Time, incarnation: Incarnation) {
+        let Some(group) = self.groups.get_mut(&incarnation) else { return };
+        if group.over.is_some() {
+            return self.advance_closing(incarnation);
+        }
+        let Some(transaction) = group.active_transaction() else { return };
+        match transaction.call {
+            Call::Register { .. } => self.advance_register(incarnation),
+            Call::Unregister => self.advance_unregister(incarnation),
+            Call::Publish { .. } => self.advance_publish(incarnation),
+            Call::Unpublish => self.advance_unpublish(incarnation),
+            Call::Replicate { .. } | Call::Update { .. } => self.advance_transfer(now, incarnation),
+            Call::Describe { selector } => self.advance_describe(incarnation, selector),
+            Call::Wait { after } => self.advance_wait(incarnation, after),
+            Call::List => {}
+        }
+    }
+
+    /// Ends the group's pending call: one result, told to all that have asked and kept for the rest.
+    pub(super) fn finish(&mut self, incarnation: Incarnation, result: Result<Answer, CallError>) {
+        let group = self.groups.get_mut(&incarnation).expect("groups finish while they live");
+        let Some(transaction) = group.active_transaction() else { return };
+        let seq = transaction.seq;
+        transaction.result = Some(result.clone());
+        transaction.transfer = transaction.transfer.take().filter(|t| t.assignment.is_some());
+        let ticket = transaction.ticket.take();
+        let deadline = transaction.deadline();
+        let shards: Vec<u32> = transaction.arrived.keys().copied().collect();
+        group.active = None;
+        let sessions: Vec<SessionId> =
+            shards.iter().filter_map(|s| group.members.get(s)).map(|m| m.session).collect();
+        if let Some(ticket) = ticket {
+            self.models.get_mut(&group.model).expect("exists").waiting.remove(&ticket);
+        }
+        self.timers.cancel(deadline, Timer::Call(incarnation, seq));
+        for session in sessions {
+            self.answer(session, seq, result.clone());
+        }
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        session: SessionId,
+        seq: OpSeq,
+        result: Result<Answer, CallError>,
+    ) {
+        self.send(session, ServerMessage::Answered { seq, result });
+    }
+
+    /// A shard asks again after its stream broke: it is told all it may have missed.
+    fn repeat(&mut self, session: SessionId, incarnation: Incarnation, seq: OpSeq) {
+        let transaction = &self.groups[&incarnation].transactions[&seq];
+        let result = transaction.result.clone();
+        // Even before an error: from the assignment a session knows that it gave its copy up.
+        let assigned = transaction.transfer.as_ref().and_then(|transfer| {
+            let assignment = transfer.assignment.clone()?;
+            Some(ServerMessage::Assigned { seq, attempt: transfer.attempt, assignment })
+        });
+        if let Some(message) = assigned {
+            self.send(session, message);
+        }
+        if let Some(result) = result {
+            self.answer(session, seq, result);
+        }
+    }
+
+    /// The deadline of a group's call has passed.
+    pub(super) fn call_timer(&mut self, incarnation: Incarnation, seq: OpSeq) {
+        let Some(group) = self.groups.get(&incarnation) else { return };
+        if group.active != Some(seq) {
+            return;
+        }
+        let error = self.timeout_error(incarnation);
+        self.counters.timeouts += 1;
+        self.abandon_transfer(incarnation);
+        self.finish(incarnation, Err(error));
+    }
+
+    /// What a call was waiting for when its deadline passed.
+    fn timeout_error(&self, incarnation: Incarnation) -> CallError {
+        let group = &self.groups[&incarnation];
+        let transaction = &group.transactions[&group.active.expect("checked by the caller")];
+        let missing = transaction.missing(group.num_shards);
+        if missing.is_none()
+            && let Some(error) = self.version_missing(incarnation)
+        {
+            return error;
+        }
+        let waiting_for = match (missing, &transaction.call) {
+            (Some(missing), _) => format!("{missing} of replica {} to call", group.replica),
+            (None, Call::Replicate { .. } | Call::Update { .. }) => {
+                self.transfer_waits_for(incarnation)
+            }
+            (None, Call::Unpublish) => "the digests of what was published".to_owned(),
+            (None, Call::Wait { after }) => format!("a change after revision {after}"),
+            (None, _) => format!("replica {}", group.replica),
+        };
+        CallError::Timeout { call: call_name(&transaction.call), waiting_for }
+    }
+
+    /// With `no_group_transaction`, answers that depend on the moment are found anew.
+    fn unless_mutant(
+        &self,
+        incarnation: Incarnation,
+        seq: OpSeq,
+        recorded: Result<Answer, CallError>,
+    ) -> Result<Answer, CallError> {
+        if !self.config.mutants.no_group_transaction {
+            return recorded;
+        }
+        let group = &self.groups[&incarnation];
+        match group.transactions[&seq].call {
+            Call::List | Call::Wait { .. } => {
+                Ok(Answer::Listed(self.models[&group.model].listing()))
+            }
+            _ => recorded,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A group: the shards that opened one replica together, in one life.
+
+use std::collections::BTreeMap;
+
+use super::transaction::Transaction;
+use crate::message::{Location, Role};
+use crate::{
+    CallError, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq, SessionId,
+    ShardSums, Time, Version,
+};
+
+/// One life of one group.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) incarnation: Incarnation,
+    pub(super) model: String,
+    pub(super) replica: String,
+    pub(super) role: Role,
+    /// The run that it publishes into.
+    pub(super) epoch: Epoch,
+    pub(super) num_shards: u32,
+    pub(super) members: BTreeMap<u32, Member>,
+    /// Whether all shards have registered their memory.
+    pub(super) registered: bool,
+    /// The copy that it holds.
+    pub(super) held: Option<Held>,
+    /// Calls that not every shard has gone past, by number.
+    pub(super) transactions: BTreeMap<OpSeq, Transaction>,
+    /// The one that has no result yet; a shard goes on only after its answer, so there is one.
+    pub(super) active: Option<OpSeq>,
+    /// When its readers are cut off, if it is being drained.
+    pub(super) drain_until: Option<Time>,
+    /// Set once the group is at its end: nothing is served, no call starts any more.
+    pub(super) over: Option<Over>,
+}
+
+/// The end of a group.
+#[derive(Debug)]
+pub(super) struct Over {
+    /// What calls fail with from now on.
+    pub(super) error: CallError,
+    /// Left by `close`: members are not told and readers are drained. Else broken: members are
+    /// told and readers are moved at once.
+    pub(super) closing: bool,
+}
+
+/// One shard of a group.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) session: SessionId,
+    pub(super) location: Location,
+    pub(super) data_address: String,
+    pub(super) registration: Option<Registration>,
+    /// Its newest call.
+    pub(super) last_seq: OpSeq,
+    /// It has asked to leave, and waits for readers to be drained.
+    pub(super) closing: bool,
+}
+
+/// A shard's memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Registration {
+    pub(super) layout: ContentDigest,
+    pub(super) export: ExportId,
+    pub(super) bytes: u64,
+}
+
+/// The copy that a group holds.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) version: Version,
+    pub(super) catalog: ContentDigest,
+    /// At which each shard serves, in order.
+    pub(super) generations: Vec<Generation>,
+    /// Digests of the shards that have sealed.
+    pub(super) sums: BTreeMap<u32, ShardSums>,
+    /// All shards have sealed, and the content is that of the version.
+    pub(super) sealed: bool,
+    /// Its content is not that of the version, or its shards disagree.
+    pub(super) fenced: Option<CallError>,
+    /// Listed, and read by others.
+    pub(super) visible: bool,
+}
+
+impl Held {
+    /// Whether the shards have finished digesting: only then may the memory change.
+    pub(super) fn settled(&self) -> bool {
+        self.sealed || self.fenced.is_some()
+    }
+}
+
+impl Group {
+    /// Whether all shards have joined.
+    pub(super) fn complete(&self) -> bool {
+        self.members.len() == self.num_shards as usize
+    }
+
+    /// Where it runs: where its first shard does.
+    pub(super) fn location(&self) -> Location {
+        self.members.values().next().map(|member| member.location.clone()).unwrap_or_default()
+    }
+
+    /// Layouts of its shards, in order; empty if they are not registered.
+    pub(super) fn layouts(&self) -> Vec<ContentDigest> {
+        self.members.values().filter_map(|m| m.registration.map(|r| r.layout)).collect()
+    }
+
+    /// The call that has no result yet.
+    pub(super) fn active_transaction(&mut self) -> Option<&mut Transaction> {
+        let seq = self.active?;
+        self.transactions.get_mut(&seq)
+    }
+}

@@ -1,0 +1,126 @@
+//! Leases: how a silent session is found out, and what becomes of its group (T1).
+
+use super::group::Over;
+use super::timers::Timer;
+use super::{Server, ServerOutput};
+use crate::message::ServerMessage;
+use crate::{CallError, ConnectionId, Incarnation, SessionId, Span, Time};
+
+/// A session and its lease.
+#[derive(Debug)]
+pub(super) struct SessionEntry {
+    pub(super) group: Incarnation,
+    pub(super) shard: u32,
+    pub(super) connection: Option<ConnectionId>,
+    /// The session is evicted then, unless it renews.
+    pub(super) lease_until: Time,
+}
+
+impl SessionEntry {
+    pub(super) fn new(group: Incarnation, shard: u32) -> Self {
+        Self { group, shard, connection: None, lease_until: Time(0) }
+    }
+}
+
+impl Server {
+    /// How long the server waits for a renewal: longer than the client acts on it.
+    pub(super) fn lease_with_margin(&self) -> Span {
+        self.config.lease.scaled(100 + u64::from(self.config.margin_percent), 100)
+    }
+
+    pub(super) fn renew(&mut self, now: Time, session: SessionId) {
+        let until = now + self.lease_with_margin();
+        if let Some(entry) = self.sessions.get_mut(&session) {
+            entry.lease_until = until;
+        }
+    }
+
+    pub(super) fn heartbeat(&mut self, now: Time, session: SessionId, sent_at: u64) {
+        self.renew(now, session);
+        self.send(session, ServerMessage::HeartbeatAck { sent_at });
+    }
+
+    /// Sends to a session, if it has a stream.
+    pub(super) fn send(&mut self, session: SessionId, message: ServerMessage) {
+        if let Some(to) = self.sessions.get(&session).and_then(|entry| entry.connection) {
+            self.outputs.push_back(ServerOutput::Send { to, message });
+        }
+    }
+
+    /// A lease may have run out; renewals do not move its timer, so look first.
+    pub(super) fn lease_timer(&mut self, now: Time, session: SessionId) {
+        let Some(entry) = self.sessions.get(&session) else { return };
+        if entry.lease_until > now {
+            self.timers.set(entry.lease_until, Timer::Lease(session));
+            return;
+        }
+        let (incarnation, shard) = (entry.group, entry.shard);
+        self.counters.evictions += 1;
+        let replica = self.groups[&incarnation].replica.clone();
+        let reason =
+            format!("shard {shard} has not renewed its lease; its process or network died");
+        self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+        self.remove_member(session);
+    }
+
+    /// Ends a group: nothing of it is seen or read any more, its members are told. It stays in the
+    /// books until they have left or their leases have run out, so that late calls get the error.
+    pub(super) fn break_group(&mut self, incarnation: Incarnation, error: CallError) {
+        if !self.end_group(incarnation, error.clone(), false) {
+            return;
+        }
+        let lost = self.groups[&incarnation].replica.clone();
+        self.cut_readers(incarnation, &format!("replica {lost} is gone"));
+        let members: Vec<SessionId> =
+            self.groups[&incarnation].members.values().map(|m| m.session).collect();
+        for session in members {
+            self.send(session, ServerMessage::Broken { error: error.clone() });
+        }
+    }
+
+    /// Takes a group out of sight and ends its call. False if it had already been broken.
+    pub(super) fn end_group(
+        &mut self,
+        incarnation: Incarnation,
+        error: CallError,
+        closing: bool,
+    ) -> bool {
+        let Some(group) = self.groups.get_mut(&incarnation) else { return false };
+        if group.over.as_ref().is_some_and(|over| closing || !over.closing) {
+            return false;
+        }
+        group.over = Some(Over { error: error.clone(), closing });
+        let (model, replica) = (group.model.clone(), group.replica.clone());
+        let active = group.active.is_some();
+        let model = self.models.get_mut(&model).expect("groups have a model");
+        if model.replicas.get(&replica) == Some(&incarnation) {
+            model.replicas.remove(&replica);
+        }
+        self.hide_copy(incarnation);
+        if active {
+            self.abandon_transfer(incarnation);
+            self.finish(incarnation, Err(error));
+        }
+        self.agenda.insert(incarnation);
+        true
+    }
+
+    /// A member has left or was evicted; the last one takes the group with it.
+    pub(super) fn remove_member(&mut self, session: SessionId) {
+        let Some(entry) = self.sessions.remove(&session) else { return };
+        if let Some(connection) = entry.connection {
+            self.connections.remove(&connection);
+            self.outputs.push_back(ServerOutput::Disconnect { connection });
+        }
+        let group = self.groups.get_mut(&entry.group).expect("sessions have a group");
+        if let Some(member) = group.members.remove(&entry.shard)
+            && let Some(registration) = member.registration
+        {
+            self.blobs.release(registration.layout);
+        }
+        if group.members.is_empty() {
+            self.groups.remove(&entry.group);
+            self.agenda.remove(&entry.group);
+        }
+    }
+}

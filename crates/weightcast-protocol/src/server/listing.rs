@@ -1,0 +1,76 @@
+//! `list`, `wait` and `describe`: what there is, the same for all shards (S10, G1).
+
+use super::Server;
+use super::model::Resolution;
+use crate::message::{Answer, Call};
+use crate::{CallError, Incarnation, Revision, Selector, Time};
+
+impl Server {
+    pub(super) fn start_list(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
+        let listing = self.models[&self.groups[&incarnation].model].listing();
+        self.finish(incarnation, Ok(Answer::Listed(listing)));
+        Ok(())
+    }
+
+    /// Gives the group's call its place among those that wait for the model to change.
+    pub(super) fn start_waiting(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        group.active_transaction().expect("checked").ticket = Some(ticket);
+        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        model.waiting.insert(ticket, incarnation);
+        Ok(())
+    }
+
+    /// Something has changed in a model: those that wait look again, first come first served.
+    pub(super) fn serve_waiting(&mut self, now: Time, model: &str) {
+        let Some(model) = self.models.get(model) else { return };
+        let waiting: Vec<Incarnation> = model.waiting.values().copied().collect();
+        for group in waiting {
+            self.advance(now, group);
+        }
+    }
+
+    pub(super) fn advance_wait(&mut self, incarnation: Incarnation, after: Revision) {
+        let model = &self.models[&self.groups[&incarnation].model];
+        if model.revision > after {
+            let listing = model.listing();
+            self.finish(incarnation, Ok(Answer::Listed(listing)));
+        }
+    }
+
+    pub(super) fn advance_describe(&mut self, incarnation: Incarnation, selector: Selector) {
+        let model = &self.models[&self.groups[&incarnation].model];
+        match model.resolve(selector) {
+            Resolution::NotYet => {}
+            Resolution::Gone => {
+                let error = self.unavailable(incarnation, selector);
+                self.finish(incarnation, Err(error));
+            }
+            Resolution::Available(version) => {
+                let holder = model.visible[&version].values().next().expect("never left empty");
+                let layouts = self.groups[holder].layouts();
+                self.finish(incarnation, Ok(Answer::Described { version, layouts }));
+            }
+        }
+    }
+
+    /// The error for a version that is not there.
+    pub(super) fn unavailable(&self, incarnation: Incarnation, selector: Selector) -> CallError {
+        let model = &self.groups[&incarnation].model;
+        let latest = self.models[model].latest();
+        CallError::VersionUnavailable { model: model.clone(), selector, latest }
+    }
+
+    /// That error, if the group's call waits for a version that has not come.
+    pub(super) fn version_missing(&self, incarnation: Incarnation) -> Option<CallError> {
+        let group = &self.groups[&incarnation];
+        let transaction = &group.transactions[&group.active?];
+        let resolved = transaction.transfer.as_ref().is_some_and(|t| t.version.is_some());
+        let selector = transaction.selector().filter(|_| !resolved)?;
+        // An update that is not resolved at once is answered at once, so this is a wait.
+        debug_assert!(!matches!(transaction.call, Call::Update { .. }));
+        Some(self.unavailable(incarnation, selector))
+    }
+}

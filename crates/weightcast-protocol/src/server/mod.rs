@@ -1,0 +1,234 @@
+//! The reference server as a state machine. It sees names, numbers and digests, never a tensor.
+//!
+//! The runtime calls, in any order:
+//! - inputs: [`Server::handle`], [`Server::handle_disconnect`], [`Server::handle_timeout`],
+//!   [`Server::put_manifest`];
+//! - then [`Server::poll_output`] until it is empty, doing what each output says;
+//! - and [`Server::next_timeout`] for when to call `handle_timeout`.
+//!
+//! This file holds the state and the dispatcher, no logic. One file per concern:
+//! [`open`] and [`lease`] say who is a member of which group; [`calls`] runs the group transactions
+//! (G1 to G5); [`register`], [`publish`], [`unpublish`], [`replicate`] and [`listing`] are the
+//! calls; [`seal`] decides what content a version has; [`drain`] takes copies out of sight and
+//! readers off them; [`edges`] is the book of who reads from whom; [`invariants`] states what must
+//! always hold.
+
+mod blobs;
+mod calls;
+mod close;
+mod drain;
+mod edges;
+mod group;
+mod invariants;
+mod lease;
+mod listing;
+mod model;
+mod open;
+mod publish;
+mod register;
+mod replicate;
+mod seal;
+mod snapshot;
+mod timers;
+mod transaction;
+mod unpublish;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+pub use invariants::Violation;
+pub use snapshot::{
+    Counters, ModelSnapshot, PendingCall, ReadEdge, ReplicaSnapshot, ReplicaState, ShardSnapshot,
+    Snapshot,
+};
+
+use crate::limits::Limits;
+use crate::message::{ClientMessage, ServerMessage};
+use crate::{ConnectionId, Incarnation, SessionId, Span, Term, Time};
+use blobs::Blobs;
+use edges::Edges;
+use group::Group;
+use lease::SessionEntry;
+use model::Model;
+use timers::{Timer, Timers};
+
+/// How a server behaves.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// This life of the server. Never used before by a server of the same clients.
+    pub term: Term,
+    /// Length of a session's lease: `ttl` of T1.
+    pub lease: Span,
+    /// By how many percent clocks may differ in rate: the server waits that much longer, the
+    /// client stops that much earlier (T1).
+    pub margin_percent: u32,
+    /// How long `unpublish`, `update` and `close` wait for readers before they are cut off.
+    pub drain_deadline: Span,
+    /// Readers that one source may have at once (D1).
+    pub fanout: u32,
+    /// Bounds.
+    pub limits: Limits,
+    /// Check the invariants after every event, and panic if one is broken. For tests.
+    pub paranoid: bool,
+    /// Safeguards switched off, so that a test rig can show that it notices.
+    #[doc(hidden)]
+    pub mutants: crate::mutants::Mutants,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            term: Term(1),
+            lease: Span::from_secs(5),
+            margin_percent: 10,
+            drain_deadline: Span::from_secs(10),
+            fanout: 1,
+            limits: Limits::default(),
+            paranoid: false,
+            mutants: Default::default(),
+        }
+    }
+}
+
+/// What the runtime owes the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerOutput {
+    /// Send on this stream. In order; dropped if the stream is gone.
+    Send {
+        /// The stream.
+        to: ConnectionId,
+        /// What to send.
+        message: ServerMessage,
+    },
+    /// Close this stream, after what was sent on it before; the server has forgotten it.
+    Disconnect {
+        /// The stream.
+        connection: ConnectionId,
+    },
+}
+
+/// The reference server of any number of models.
+#[derive(Debug)]
+pub struct Server {
+    config: ServerConfig,
+    models: BTreeMap<String, Model>,
+    groups: BTreeMap<Incarnation, Group>,
+    sessions: BTreeMap<SessionId, SessionEntry>,
+    /// Streams on which a session was opened.
+    connections: BTreeMap<ConnectionId, SessionId>,
+    edges: Edges,
+    blobs: Blobs,
+    timers: Timers,
+    counters: Counters,
+    last_incarnation: Incarnation,
+    last_ticket: u64,
+    /// Groups whose pending call may be able to move on.
+    agenda: BTreeSet<Incarnation>,
+    /// Models in which something became available, visible or free.
+    changed: BTreeSet<String>,
+    outputs: VecDeque<ServerOutput>,
+}
+
+impl Server {
+    /// A server that knows nothing yet.
+    pub fn new(config: ServerConfig) -> Self {
+        Self {
+            config,
+            models: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            edges: Edges::default(),
+            blobs: Blobs::default(),
+            timers: Timers::default(),
+            counters: Counters::default(),
+            last_incarnation: Incarnation(0),
+            last_ticket: 0,
+            agenda: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// A message came in on a stream. Bad ones are answered or end the stream.
+    pub fn handle(&mut self, now: Time, from: ConnectionId, message: ClientMessage) {
+        if let ClientMessage::Open(open) = message {
+            self.open(now, from, open);
+        } else if let Some(session) = self.connections.get(&from).copied() {
+            self.handle_opened(now, session, message);
+        } else {
+            self.outputs.push_back(ServerOutput::Disconnect { connection: from });
+        }
+        self.settle(now);
+    }
+
+    fn handle_opened(&mut self, now: Time, session: SessionId, message: ClientMessage) {
+        match message {
+            ClientMessage::Open(_) => unreachable!("handled by the caller"),
+            ClientMessage::Heartbeat { sent_at } => self.heartbeat(now, session, sent_at),
+            ClientMessage::Call { seq, deadline, call } => {
+                self.call(now, session, seq, deadline, call);
+            }
+            ClientMessage::Sealed { generation, sums } => self.sealed(session, generation, sums),
+            ClientMessage::Prepared { seq, attempt, generation, sums } => {
+                self.prepared(session, seq, attempt, generation, sums);
+            }
+            ClientMessage::ReadFailed { seq, attempt, failure } => {
+                self.read_failed(session, seq, attempt, failure);
+            }
+            ClientMessage::Close { deadline } => self.close(now, session, deadline),
+        }
+    }
+
+    /// A stream broke. The session lives on until its lease runs out.
+    pub fn handle_disconnect(&mut self, now: Time, connection: ConnectionId) {
+        if let Some(session) = self.connections.remove(&connection)
+            && let Some(entry) = self.sessions.get_mut(&session)
+            && entry.connection == Some(connection)
+        {
+            entry.connection = None;
+        }
+        self.settle(now);
+    }
+
+    /// What to do next; call until it is `None`.
+    pub fn poll_output(&mut self) -> Option<ServerOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// When to call [`Server::handle_timeout`]. Changes with every input.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Lease(session) => self.lease_timer(now, session),
+                Timer::Drain(group) => self.drain_timer(now, group),
+                Timer::Call(group, seq) => self.call_timer(group, seq),
+                Timer::Blob(digest) => self.blobs.grace_over(now, digest),
+            }
+            self.settle(now);
+        }
+    }
+
+    /// Lets everything that an event has made possible happen, in a deterministic order.
+    fn settle(&mut self, now: Time) {
+        loop {
+            if let Some(group) = self.agenda.pop_first() {
+                self.advance(now, group);
+            } else if let Some(model) = self.changed.pop_first() {
+                self.serve_waiting(now, &model);
+            } else {
+                break;
+            }
+        }
+        self.blobs.schedule_grace(now, &mut self.timers);
+        if self.config.paranoid
+            && let Err(violation) = self.validate()
+        {
+            panic!("invariant broken: {violation}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A model: its versions, who holds them, and who waits for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::message::Listing;
+use crate::{ContentDigest, Epoch, Incarnation, Revision, Selector, Sum, Version};
+
+/// Everything the server knows of one model beside its groups.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    pub(super) revision: Revision,
+    /// The newest run.
+    pub(super) epoch: Epoch,
+    /// The live group of each replica name.
+    pub(super) replicas: BTreeMap<String, Incarnation>,
+    /// Content of every version seen in this term, bounded (S7).
+    pub(super) known: BTreeMap<Version, Content>,
+    /// The newest version that `known` had to forget.
+    pub(super) forgotten: Option<Version>,
+    /// Who holds which version for all to see (S8): replica names and groups.
+    pub(super) visible: BTreeMap<Version, BTreeMap<String, Incarnation>>,
+    /// Groups whose call waits for a version, a free source or a revision, first come first served.
+    pub(super) waiting: BTreeMap<u64, Incarnation>,
+}
+
+/// What a version is, whatever the layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Content {
+    /// Its logical tensors.
+    pub(super) catalog: ContentDigest,
+    /// Its folded digest, once a replica has sealed it.
+    pub(super) sum: Option<Sum>,
+}
+
+/// What a selector means now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resolution {
+    /// This version, which is available.
+    Available(Version),
+    /// Nothing yet; it may come.
+    NotYet,
+    /// Nothing, and waiting does not help.
+    Gone,
+}
+
+impl Model {
+    /// Resolves a selector among the versions available now (G3: once per transaction).
+    pub(super) fn resolve(&self, selector: Selector) -> Resolution {
+        let available: Vec<Version> = self.visible.keys().copied().collect();
+        if let Some(version) = selector.pick(&available) {
+            return Resolution::Available(version);
+        }
+        let gone = match selector {
+            Selector::Exact(number) => self.newest_known().is_some_and(|newest| {
+                // A version of an older run may yet be published by the new one.
+                newest.epoch == self.epoch
+                    && (number <= newest.number || self.known.contains_key(&self.current(number)))
+            }),
+            Selector::LatestMinus(_) => !available.is_empty(),
+            Selector::Latest | Selector::NthLatest(_) | Selector::AtLeast(_) => false,
+        };
+        if gone { Resolution::Gone } else { Resolution::NotYet }
+    }
+
+    fn current(&self, number: u64) -> Version {
+        Version { epoch: self.epoch, number }
+    }
+
+    fn newest_known(&self) -> Option<Version> {
+        self.known.last_key_value().map(|(version, _)| *version)
+    }
+
+    /// The newest available version.
+    pub(super) fn latest(&self) -> Option<Version> {
+        self.visible.last_key_value().map(|(version, _)| *version)
+    }
+
+    /// The newest run's version of this number.
+    pub(super) fn newest_of(&self, number: u64) -> Option<Version> {
+        self.known.keys().rev().find(|version| version.number == number).copied()
+    }
+
+    /// Remembers a version's content; forgets the oldest beyond the bound.
+    pub(super) fn remember(&mut self, version: Version, content: Content, bound: usize) {
+        self.known.insert(version, content);
+        while self.known.len() > bound.max(1) {
+            // One that is still visible is needed for commits; it is never far from the newest.
+            let oldest = self.known.keys().find(|v| !self.visible.contains_key(v)).copied();
+            let Some(oldest) = oldest else { break };
+            self.known.remove(&oldest);
+            self.forgotten = self.forgotten.max(Some(oldest));
+        }
+    }
+
+    /// Makes a replica visible.
+    pub(super) fn show(&mut self, version: Version, replica: &str, group: Incarnation) {
+        self.visible.entry(version).or_default().insert(replica.to_owned(), group);
+        self.revision = self.revision.next();
+    }
+
+    /// Takes a replica out of sight.
+    pub(super) fn hide(&mut self, version: Version, replica: &str) {
+        if let Some(holders) = self.visible.get_mut(&version) {
+            holders.remove(replica);
+            if holders.is_empty() {
+                self.visible.remove(&version);
+            }
+        }
+        self.revision = self.revision.next();
+    }
+
+    /// What there is, at this revision (S10).
+    pub(super) fn listing(&self) -> Listing {
+        let names = |holders: &BTreeMap<String, Incarnation>| -> BTreeSet<String> {
+            holders.keys().cloned().collect()
+        };
+        Listing {
+            revision: self.revision,
+            versions: self.visible.iter().map(|(v, holders)| (*v, names(holders))).collect(),
+        }
+    }
+}

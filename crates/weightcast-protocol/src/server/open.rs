@@ -1,0 +1,208 @@
+//! `open`: who becomes a member of which group, and who resumes.
+
+use super::group::{Group, Member};
+use super::lease::SessionEntry;
+use super::timers::Timer;
+use super::{Server, ServerOutput};
+use crate::limits::{Limits, check_label, check_name};
+use crate::message::{EpochPolicy, Open, Role, ServerMessage};
+use crate::{CallError, ConnectionId, Incarnation, OpSeq, PROTOCOL, Term, Time};
+
+/// Why a session could not be opened.
+struct Refusal {
+    error: CallError,
+    /// Whether it may work later.
+    retry: bool,
+}
+
+impl From<CallError> for Refusal {
+    fn from(error: CallError) -> Self {
+        Self { error, retry: false }
+    }
+}
+
+fn misuse(detail: String) -> CallError {
+    CallError::Misuse { detail }
+}
+
+impl Server {
+    pub(super) fn open(&mut self, now: Time, from: ConnectionId, open: Open) {
+        let session = open.session;
+        let opened = if self.connections.get(&from).is_some_and(|other| *other != session) {
+            Err(misuse("this stream belongs to another session; open a new stream".into()).into())
+        } else if self.sessions.contains_key(&session) {
+            self.resume(&open)
+        } else {
+            self.join(now, &open)
+        };
+        match opened {
+            Ok(group) => self.opened(now, from, &open, group),
+            Err(Refusal { error, retry }) => {
+                self.counters.refusals += 1;
+                let message = ServerMessage::Refused { error, retry };
+                self.outputs.push_back(ServerOutput::Send { to: from, message });
+            }
+        }
+    }
+
+    fn opened(&mut self, now: Time, from: ConnectionId, open: &Open, incarnation: Incarnation) {
+        let session = open.session;
+        let entry = self.sessions.get_mut(&session).expect("opened sessions are known");
+        let old = entry.connection.replace(from);
+        if let Some(connection) = old.filter(|old| *old != from) {
+            self.connections.remove(&connection);
+            self.outputs.push_back(ServerOutput::Disconnect { connection });
+        }
+        self.connections.insert(from, session);
+        self.renew(now, session);
+        let message = ServerMessage::Opened {
+            term: self.config.term,
+            incarnation,
+            lease: self.config.lease,
+            epoch: self.groups[&incarnation].epoch,
+        };
+        self.send(session, message);
+    }
+
+    /// A known session on a new stream: its state is kept.
+    fn resume(&mut self, open: &Open) -> Result<Incarnation, Refusal> {
+        let entry = &self.sessions[&open.session];
+        let group = &self.groups[&entry.group];
+        if (&group.model, &group.replica, entry.shard, group.num_shards)
+            != (&open.model, &open.replica, open.shard, open.num_shards)
+        {
+            let detail = format!(
+                "this session is shard {} of {} of replica {}; a session can't become another \
+                 shard, open a new one",
+                entry.shard, group.num_shards, group.replica
+            );
+            return Err(misuse(detail).into());
+        }
+        match &group.over {
+            Some(over) if !over.closing => Err(over.error.clone().into()),
+            _ => Ok(entry.group),
+        }
+    }
+
+    /// A new session: finds its group, or founds it.
+    fn join(&mut self, now: Time, open: &Open) -> Result<Incarnation, Refusal> {
+        self.check_open(open)?;
+        let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
+        let incarnation = match live.copied() {
+            Some(incarnation) => {
+                check_fits(&self.groups[&incarnation], open)?;
+                incarnation
+            }
+            None => self.found_group(open)?,
+        };
+        let group = self.groups.get_mut(&incarnation).expect("found or founded");
+        let member = Member {
+            session: open.session,
+            location: open.location.clone(),
+            data_address: open.data_address.clone(),
+            registration: None,
+            last_seq: OpSeq(0),
+            closing: false,
+        };
+        group.members.insert(open.shard, member);
+        let entry = SessionEntry::new(incarnation, open.shard);
+        self.timers.set(now + self.lease_with_margin(), Timer::Lease(open.session));
+        self.sessions.insert(open.session, entry);
+        Ok(incarnation)
+    }
+
+    fn check_open(&self, open: &Open) -> Result<(), CallError> {
+        if open.protocol != PROTOCOL {
+            return Err(misuse(format!(
+                "the client speaks protocol {}, the server {PROTOCOL}; install the same version \
+                 of weightcast on both",
+                open.protocol
+            )));
+        }
+        if open.term != Term(0) {
+            // It was open once, so it was evicted here or opened at an earlier server.
+            let reason = if open.term == self.config.term {
+                format!("the lease of shard {} ran out, or it was closed", open.shard)
+            } else {
+                "the reference server was restarted".to_owned()
+            };
+            return Err(CallError::GroupBroken { replica: open.replica.clone(), reason });
+        }
+        check_name("model", &open.model)?;
+        check_name("replica", &open.replica)?;
+        check_label("datacentre", &open.location.datacentre)?;
+        check_label("host", &open.location.host)?;
+        check_label("data address", &open.data_address)?;
+        let limits = &self.config.limits;
+        Limits::check("number of shards", open.num_shards.into(), limits.shards_per_group.into())?;
+        if open.shard >= open.num_shards {
+            return Err(misuse(format!(
+                "shard {} of replica {} does not exist: it has {} shards, numbered from 0",
+                open.shard, open.replica, open.num_shards
+            )));
+        }
+        let sessions = self.sessions.len() as u64 + 1;
+        Limits::check("number of sessions open", sessions, limits.sessions as u64)
+    }
+
+    fn found_group(&mut self, open: &Open) -> Result<Incarnation, CallError> {
+        if !self.models.contains_key(&open.model) {
+            let models = self.models.len() as u64 + 1;
+            Limits::check("number of models", models, self.config.limits.models as u64)?;
+        }
+        let model = self.models.entry(open.model.clone()).or_default();
+        if open.role == Role::Trainer && open.epoch == EpochPolicy::New {
+            model.epoch = model.epoch.next();
+        }
+        self.last_incarnation = self.last_incarnation.next();
+        let incarnation = self.last_incarnation;
+        model.replicas.insert(open.replica.clone(), incarnation);
+        let group = Group {
+            incarnation,
+            model: open.model.clone(),
+            replica: open.replica.clone(),
+            role: open.role,
+            epoch: model.epoch,
+            num_shards: open.num_shards,
+            members: Default::default(),
+            registered: false,
+            held: None,
+            transactions: Default::default(),
+            active: None,
+            drain_until: None,
+            over: None,
+        };
+        self.groups.insert(incarnation, group);
+        Ok(incarnation)
+    }
+}
+
+/// Whether a new session can take its place in a group that others have founded.
+fn check_fits(group: &Group, open: &Open) -> Result<(), Refusal> {
+    if group.num_shards != open.num_shards {
+        return Err(Refusal::from(misuse(format!(
+            "shard {} says that replica {} has {} shards, shard {} has said {}; give the same \
+             number on all shards",
+            open.shard,
+            open.replica,
+            open.num_shards,
+            group.members.keys().next().copied().unwrap_or_default(),
+            group.num_shards
+        ))));
+    }
+    if group.role != open.role {
+        return Err(Refusal::from(misuse(format!(
+            "shard {} opens replica {} as {:?}, the other shards did as {:?}; give the same role",
+            open.shard, open.replica, open.role, group.role
+        ))));
+    }
+    if group.members.contains_key(&open.shard) {
+        let error = misuse(format!(
+            "shard {} of replica {} is open in another process; close it, name another replica, or \
+             wait until its lease runs out",
+            open.shard, open.replica
+        ));
+        return Err(Refusal { error, retry: true });
+    }
+    Ok(())
+}

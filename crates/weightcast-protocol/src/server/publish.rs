@@ -1,0 +1,150 @@
+//! `publish`: a group's memory becomes visible as a version, once all shards have called (S8).
+
+use super::Server;
+use super::group::{Group, Held};
+use super::model::{Content, Model};
+use crate::message::{Answer, Call, Role};
+use crate::{CallError, ContentDigest, Generation, Incarnation, Version};
+
+fn misuse(detail: String) -> CallError {
+    CallError::Misuse { detail }
+}
+
+impl Server {
+    pub(super) fn start_publish(
+        &mut self,
+        incarnation: Incarnation,
+        number: u64,
+    ) -> Result<(), CallError> {
+        let group = &self.groups[&incarnation];
+        if !group.registered {
+            return Err(misuse("nothing is registered; call register first".into()));
+        }
+        match &group.held {
+            Some(held) if held.visible && held.version.number == number => Ok(()),
+            Some(held) => {
+                Err(misuse(format!("replica holds {}; call unpublish first", held.version)))
+            }
+            None => self.version_to_publish(group, number).map(|_| ()),
+        }
+    }
+
+    /// The version that a group means by a number, if it may publish it.
+    fn version_to_publish(&self, group: &Group, number: u64) -> Result<Version, CallError> {
+        let model = &self.models[&group.model];
+        if group.role == Role::Rollout {
+            // It can't define content: it has to have been replicated, so it is sealed.
+            let version = model.newest_of(number);
+            let sealed = |v: &Version| model.known[v].sum.is_some();
+            return version.filter(sealed).ok_or_else(|| {
+                misuse(format!(
+                    "replica {} is a rollout and can't publish version {number}, which no trainer \
+                     has published",
+                    group.replica
+                ))
+            });
+        }
+        let version = Version { epoch: group.epoch, number };
+        if model.forgotten.is_some_and(|forgotten| version <= forgotten)
+            && !model.known.contains_key(&version)
+        {
+            return Err(misuse(format!(
+                "version {version} is too old: its content may have been published before and is \
+                 not remembered; publish a newer one"
+            )));
+        }
+        Ok(version)
+    }
+
+    pub(super) fn advance_publish(&mut self, incarnation: Incarnation) {
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let num_shards = group.num_shards as usize;
+        let transaction = group.active_transaction().expect("checked");
+        if transaction.arrived.len() < num_shards {
+            return;
+        }
+        let calls: Vec<(u64, ContentDigest, Generation)> = transaction
+            .arrived
+            .values()
+            .filter_map(|call| match call {
+                Call::Publish { version, catalog, generation } => {
+                    Some((*version, *catalog, *generation))
+                }
+                _ => None,
+            })
+            .collect();
+        let result = self.publish(incarnation, &calls);
+        self.finish(incarnation, result.map(|version| Answer::Published { version }));
+    }
+
+    fn publish(
+        &mut self,
+        incarnation: Incarnation,
+        calls: &[(u64, ContentDigest, Generation)],
+    ) -> Result<Version, CallError> {
+        let group = &self.groups[&incarnation];
+        let (number, catalog, _) = calls[0];
+        if let Some(shard) = calls.iter().position(|call| call.1 != catalog) {
+            return Err(CallError::LayoutMismatch {
+                replica: group.replica.clone(),
+                detail: format!(
+                    "shards 0 and {shard} registered different names, dtypes or shapes; all shards \
+                     must declare the whole model's tensors"
+                ),
+            });
+        }
+        if let Some(held) = &group.held {
+            // Published before, and all shards say so again.
+            return Ok(held.version);
+        }
+        let version = self.version_to_publish(group, number)?;
+        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        check_catalog(model, version, catalog, &group.replica)?;
+        if !model.known.contains_key(&version) {
+            let content = Content { catalog, sum: None };
+            model.remember(version, content, self.config.limits.versions);
+        }
+        let generations = calls.iter().map(|call| call.2).collect();
+        self.hold(incarnation, version, catalog, generations);
+        self.counters.publishes += 1;
+        Ok(version)
+    }
+
+    /// The group holds a copy from now on, for all to see.
+    pub(super) fn hold(
+        &mut self,
+        incarnation: Incarnation,
+        version: Version,
+        catalog: ContentDigest,
+        generations: Vec<Generation>,
+    ) {
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        group.held = Some(Held {
+            version,
+            catalog,
+            generations,
+            sums: Default::default(),
+            sealed: false,
+            fenced: None,
+            visible: false,
+        });
+        self.show_copy(incarnation);
+    }
+}
+
+/// A version has one set of logical tensors for ever (S7).
+fn check_catalog(
+    model: &Model,
+    version: Version,
+    catalog: ContentDigest,
+    replica: &str,
+) -> Result<(), CallError> {
+    match model.known.get(&version) {
+        Some(content) if content.catalog != catalog => Err(CallError::ContentMismatch {
+            version,
+            replica: replica.to_owned(),
+            detail: "the names, dtypes or shapes of its tensors differ".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,61 @@
+//! `register` and `unregister`: a group's memory.
+
+use super::Server;
+use super::group::Registration;
+use crate::message::{Answer, Call};
+use crate::{CallError, Incarnation};
+
+impl Server {
+    pub(super) fn start_register(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
+        if self.groups[&incarnation].registered {
+            let detail = "tensors are registered already; call unregister first".to_owned();
+            return Err(CallError::Misuse { detail });
+        }
+        Ok(())
+    }
+
+    pub(super) fn advance_register(&mut self, incarnation: Incarnation) {
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let num_shards = group.num_shards as usize;
+        let transaction = group.active_transaction().expect("checked");
+        if transaction.arrived.len() < num_shards {
+            return;
+        }
+        for (shard, call) in transaction.arrived.clone() {
+            let Call::Register { layout, export, bytes } = call else { continue };
+            let member = group.members.get_mut(&shard).expect("all shards have called");
+            member.registration = Some(Registration { layout, export, bytes });
+            self.blobs.retain(layout);
+        }
+        group.registered = true;
+        let layouts = group.layouts();
+        self.finish(incarnation, Ok(Answer::Registered { layouts }));
+    }
+
+    pub(super) fn start_unregister(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
+        let group = &self.groups[&incarnation];
+        let detail = match &group.held {
+            _ if !group.registered => "nothing is registered".to_owned(),
+            Some(held) => {
+                format!("version {} is published; call unpublish first", held.version)
+            }
+            None => return Ok(()),
+        };
+        Err(CallError::Misuse { detail })
+    }
+
+    pub(super) fn advance_unregister(&mut self, incarnation: Incarnation) {
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let num_shards = group.num_shards as usize;
+        if group.active_transaction().expect("checked").arrived.len() < num_shards {
+            return;
+        }
+        for member in group.members.values_mut() {
+            if let Some(registration) = member.registration.take() {
+                self.blobs.release(registration.layout);
+            }
+        }
+        group.registered = false;
+        self.finish(incarnation, Ok(Answer::Unregistered));
+    }
+}

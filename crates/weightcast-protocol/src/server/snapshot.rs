@@ -1,0 +1,252 @@
+//! What a person sees of a server: `weightcast status`.
+
+use std::collections::BTreeMap;
+
+use super::Server;
+use super::group::Group;
+use super::model::Model;
+use super::transaction::{Transaction, call_name};
+use crate::message::{Location, Role};
+use crate::{Epoch, Generation, Incarnation, OpSeq, Revision, Span, Term, Time, Version};
+
+/// How often things happened since the server started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Versions published, counting each replica.
+    pub publishes: u64,
+    /// Published replicas whose digests came in and were right.
+    pub seals: u64,
+    /// Published replicas whose digests were wrong.
+    pub fenced: u64,
+    /// Sources assigned.
+    pub assignments: u64,
+    /// Replicas committed.
+    pub commits: u64,
+    /// Reads that failed at the source.
+    pub read_failures: u64,
+    /// Transfers whose digests were not the publisher's.
+    pub digest_mismatches: u64,
+    /// Readers cut off because a drain deadline passed.
+    pub drains_cut: u64,
+    /// Sessions whose lease ran out.
+    pub evictions: u64,
+    /// Groups whose shards made different calls.
+    pub divergences: u64,
+    /// Calls that ended at their deadline.
+    pub timeouts: u64,
+    /// Sessions refused.
+    pub refusals: u64,
+}
+
+/// Everything at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// This life of the server.
+    pub term: Term,
+    /// Sessions open.
+    pub sessions: usize,
+    /// Manifests stored.
+    pub manifests: usize,
+    /// Bytes of manifests stored.
+    pub manifests_bytes: usize,
+    /// By name.
+    pub models: BTreeMap<String, ModelSnapshot>,
+    /// Since the start.
+    pub counters: Counters,
+}
+
+/// One model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelSnapshot {
+    /// Of its listing.
+    pub revision: Revision,
+    /// Of its newest run.
+    pub epoch: Epoch,
+    /// Available versions and who holds them.
+    pub versions: BTreeMap<Version, Vec<String>>,
+    /// Its groups, in order of name and age; old lives of a name are shown until they have left.
+    pub replicas: Vec<ReplicaSnapshot>,
+    /// Who reads from whom.
+    pub edges: Vec<ReadEdge>,
+}
+
+/// One life of one replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Which life.
+    pub incarnation: Incarnation,
+    /// Of how many shards it consists; fewer may have opened.
+    pub num_shards: u32,
+    /// Trainer or rollout.
+    pub role: Role,
+    /// What it is doing.
+    pub state: ReplicaState,
+    /// What it holds.
+    pub version: Option<Version>,
+    /// Shards that are open.
+    pub shards: Vec<ShardSnapshot>,
+    /// The call that has no result yet.
+    pub pending: Option<PendingCall>,
+}
+
+/// What a replica is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaState {
+    /// Some shards have not opened.
+    Opening,
+    /// All shards are open, and it holds nothing.
+    Empty,
+    /// Fills its memory.
+    Reading,
+    /// Readable; its digests are being computed.
+    Published,
+    /// Readable; its digests are those of the version.
+    Sealed,
+    /// Waits for its readers before its memory changes.
+    Draining,
+    /// Its content was not that of the version.
+    Fenced,
+    /// A shard was closed; the others are still to leave.
+    Closing,
+    /// A shard was lost; the others are still to leave.
+    Broken,
+}
+
+/// One shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardSnapshot {
+    /// Which.
+    pub shard: u32,
+    /// Where it runs.
+    pub location: Location,
+    /// `host:port` of its data port.
+    pub data_address: String,
+    /// Whether it has a stream.
+    pub connected: bool,
+    /// Until the server evicts it, unless it renews.
+    pub lease_left: Span,
+    /// Bytes registered.
+    pub bytes: Option<u64>,
+    /// At which it serves.
+    pub generation: Option<Generation>,
+}
+
+/// A call that has no result yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingCall {
+    /// Its number.
+    pub seq: OpSeq,
+    /// As a person would write it.
+    pub call: String,
+    /// How many shards have made it.
+    pub arrived: usize,
+    /// Since the first.
+    pub age: Span,
+    /// Until it ends.
+    pub left: Span,
+}
+
+/// A replica that is being filled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadEdge {
+    /// It.
+    pub reader: String,
+    /// The replica it reads.
+    pub source: String,
+    /// The version.
+    pub version: Version,
+}
+
+impl Server {
+    /// Everything at this moment. Costs time in proportion to the number of sessions.
+    pub fn snapshot(&self, now: Time) -> Snapshot {
+        let (manifests, manifests_bytes) = self.blobs.usage();
+        let model = |(name, model): (&String, &Model)| {
+            (name.clone(), self.model_snapshot(now, name, model))
+        };
+        Snapshot {
+            term: self.config.term,
+            sessions: self.sessions.len(),
+            manifests,
+            manifests_bytes,
+            models: self.models.iter().map(model).collect(),
+            counters: self.counters.clone(),
+        }
+    }
+
+    fn model_snapshot(&self, now: Time, name: &str, model: &Model) -> ModelSnapshot {
+        let groups = || self.groups.values().filter(|group| group.model == name);
+        let mut replicas: Vec<_> = groups().map(|g| self.replica_snapshot(now, g)).collect();
+        replicas.sort_by(|a, b| (&a.name, a.incarnation).cmp(&(&b.name, b.incarnation)));
+        let replica = |group: Incarnation| self.groups[&group].replica.clone();
+        let edges = self.edges.all().filter(|(reader, ..)| self.groups[reader].model == name);
+        ModelSnapshot {
+            revision: model.revision,
+            epoch: model.epoch,
+            versions: model
+                .visible
+                .iter()
+                .map(|(version, holders)| (*version, holders.keys().cloned().collect()))
+                .collect(),
+            replicas,
+            edges: edges
+                .map(|(reader, source, version)| ReadEdge {
+                    reader: replica(reader),
+                    source: replica(source),
+                    version,
+                })
+                .collect(),
+        }
+    }
+
+    fn replica_snapshot(&self, now: Time, group: &Group) -> ReplicaSnapshot {
+        let shards = group.members.iter().map(|(shard, member)| {
+            let entry = &self.sessions[&member.session];
+            let held = group.held.as_ref();
+            ShardSnapshot {
+                shard: *shard,
+                location: member.location.clone(),
+                data_address: member.data_address.clone(),
+                connected: entry.connection.is_some(),
+                lease_left: entry.lease_until - now,
+                bytes: member.registration.map(|registration| registration.bytes),
+                generation: held.map(|held| held.generations[*shard as usize]),
+            }
+        });
+        let pending = |transaction: &Transaction| PendingCall {
+            seq: transaction.seq,
+            call: call_name(&transaction.call),
+            arrived: transaction.arrived.len(),
+            age: now - transaction.started,
+            left: transaction.deadline() - now,
+        };
+        ReplicaSnapshot {
+            name: group.replica.clone(),
+            incarnation: group.incarnation,
+            num_shards: group.num_shards,
+            role: group.role,
+            state: self.replica_state(group),
+            version: group.held.as_ref().map(|held| held.version),
+            shards: shards.collect(),
+            pending: group.active.map(|seq| pending(&group.transactions[&seq])),
+        }
+    }
+
+    fn replica_state(&self, group: &Group) -> ReplicaState {
+        match (&group.over, &group.held) {
+            (Some(over), _) if over.closing => ReplicaState::Closing,
+            (Some(_), _) => ReplicaState::Broken,
+            (None, Some(held)) if held.fenced.is_some() => ReplicaState::Fenced,
+            (None, Some(held)) if !held.visible => ReplicaState::Draining,
+            (None, Some(held)) if held.sealed => ReplicaState::Sealed,
+            (None, Some(_)) => ReplicaState::Published,
+            (None, None) if self.edges.source_of(group.incarnation).is_some() => {
+                ReplicaState::Reading
+            }
+            (None, None) if !group.complete() => ReplicaState::Opening,
+            (None, None) => ReplicaState::Empty,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A group transaction: one call of all shards of a group (§4.4 of the paper; G1 to G5).
+
+use std::collections::BTreeMap;
+
+use crate::message::{Answer, Assignment, Call};
+use crate::{
+    Attempt, CallError, Generation, Incarnation, OpSeq, Selector, ShardSums, Span, Time, Version,
+};
+
+/// One call of a group: what arrived, and what came of it.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    pub(super) seq: OpSeq,
+    /// The first shard's call, which all others must repeat (G2).
+    pub(super) call: Call,
+    pub(super) first_shard: u32,
+    pub(super) started: Time,
+    /// The longest deadline that a shard gave.
+    pub(super) allowed: Span,
+    /// Calls by shard.
+    pub(super) arrived: BTreeMap<u32, Call>,
+    /// Shards that have made a later call, and so will not ask for this answer again.
+    pub(super) passed: u32,
+    /// The answer, the same for every shard whenever it asks (G1).
+    pub(super) result: Option<Result<Answer, CallError>>,
+    /// Its place among those that wait.
+    pub(super) ticket: Option<u64>,
+    /// Of `replicate` and `update`.
+    pub(super) transfer: Option<Transfer>,
+}
+
+/// A `replicate` or `update` on its way.
+#[derive(Debug, Default)]
+pub(super) struct Transfer {
+    /// What the selector meant when it was resolved, once (G3).
+    pub(super) version: Option<Version>,
+    pub(super) phase: Phase,
+    pub(super) attempt: Attempt,
+    /// What was assigned last; set as long as shards may be reading.
+    pub(super) assignment: Option<Assignment>,
+    /// Shards that have read the current attempt.
+    pub(super) prepared: BTreeMap<u32, (Generation, ShardSums)>,
+    /// How often each source has failed this transfer.
+    pub(super) failures: BTreeMap<Incarnation, u32>,
+    /// What the transfer fails with if no source is left.
+    pub(super) last_error: Option<CallError>,
+}
+
+/// How far a transfer is. Who its source is stands in the book of edges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// For the version, the other shards, or a free source.
+    #[default]
+    Waiting,
+    /// A source is granted; the readers of the group's own old copy finish first.
+    Draining,
+    /// The shards read; the group holds nothing.
+    Reading,
+}
+
+impl Transaction {
+    /// When it ends, whatever the state.
+    pub(super) fn deadline(&self) -> Time {
+        self.started + self.allowed
+    }
+
+    /// Whether it is an `update`.
+    pub(super) fn is_update(&self) -> bool {
+        matches!(self.call, Call::Update { .. })
+    }
+
+    /// The selector of a call that waits for a version.
+    pub(super) fn selector(&self) -> Option<Selector> {
+        match self.call {
+            Call::Replicate { selector }
+            | Call::Update { selector, .. }
+            | Call::Describe { selector } => Some(selector),
+            _ => None,
+        }
+    }
+
+    /// The shards that have not made the call, for people: `shards 1, 3`.
+    pub(super) fn missing(&self, num_shards: u32) -> Option<String> {
+        let missing: Vec<u32> =
+            (0..num_shards).filter(|shard| !self.arrived.contains_key(shard)).collect();
+        name_shards(&missing)
+    }
+}
+
+/// `shard 1`, `shards 1, 3`, `shards 1, 2, 3 and 7 more`; `None` if there are none.
+pub(super) fn name_shards(shards: &[u32]) -> Option<String> {
+    const NAMED: usize = 8;
+    let plural = if shards.len() == 1 { "shard" } else { "shards" };
+    let names: Vec<String> = shards.iter().take(NAMED).map(u32::to_string).collect();
+    let more = match shards.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!shards.is_empty()).then(|| format!("{plural} {}{more}", names.join(", ")))
+}
+
+/// Whether two shards' calls are the same: kind and arguments, except where these may differ (G2).
+pub(super) fn same_call(a: &Call, b: &Call) -> bool {
+    match (a, b) {
+        (Call::Register { .. }, Call::Register { .. }) => true,
+        // Different catalogs get an error of their own, which says more.
+        (Call::Publish { version: a, .. }, Call::Publish { version: b, .. }) => a == b,
+        _ => a == b,
+    }
+}
+
+/// A call as a person would write it.
+pub(super) fn call_name(call: &Call) -> String {
+    match call {
+        Call::Register { .. } => "register".to_owned(),
+        Call::Unregister => "unregister".to_owned(),
+        Call::Publish { version, .. } => format!("publish({version})"),
+        Call::Unpublish => "unpublish".to_owned(),
+        Call::Replicate { selector } => format!("replicate({selector})"),
+        Call::Update { selector, allow_rollback: false } => format!("update({selector})"),
+        Call::Update { selector, allow_rollback: true } => {
+            format!("update({selector}, allow_rollback)")
+        }
+        Call::Describe { selector } => format!("describe({selector})"),
+        Call::List => "list".to_owned(),
+        Call::Wait { after } => format!("wait(after revision {after})"),
+    }
+}

@@ -1,0 +1,38 @@
+//! `unpublish`: nobody new reads from the first call on; answered when nobody reads any more (S9).
+
+use super::Server;
+use crate::message::{Answer, Call};
+use crate::{CallError, Incarnation, Time};
+
+impl Server {
+    pub(super) fn start_unpublish(
+        &mut self,
+        now: Time,
+        incarnation: Incarnation,
+    ) -> Result<(), CallError> {
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        if group.held.is_none() {
+            let detail = "nothing is published; call publish or replicate first".to_owned();
+            return Err(CallError::Misuse { detail });
+        }
+        let deadline = group.active_transaction().expect("checked").deadline();
+        self.hide_copy(incarnation);
+        self.drain_until(incarnation, deadline.min(now + self.config.drain_deadline));
+        Ok(())
+    }
+
+    pub(super) fn advance_unpublish(&mut self, incarnation: Incarnation) {
+        let drained = self.drained(incarnation) || self.config.mutants.no_drain;
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let num_shards = group.num_shards as usize;
+        let transaction = group.active_transaction().expect("checked");
+        debug_assert_eq!(transaction.call, Call::Unpublish);
+        let arrived = transaction.arrived.len() == num_shards;
+        let settled = group.held.as_ref().is_some_and(|held| held.settled());
+        if arrived && settled && drained {
+            group.held = None;
+            self.end_drain(incarnation);
+            self.finish(incarnation, Ok(Answer::Unpublished));
+        }
+    }
+}

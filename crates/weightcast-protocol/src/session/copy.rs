@@ -1,0 +1,122 @@
+//! The shard's memory: when it is served, and when it may change (S2, S3).
+//!
+//! Every way to "mutable" goes through [`Session::make_mutable`]: it fences first and moves the
+//! generation, so that no reader can take new bytes for old.
+
+use super::{Output, Session, SessionState};
+use crate::message::ClientMessage;
+use crate::{CallError, Generation, ShardSums, Time, Version};
+
+/// What the memory holds and how it is served.
+#[derive(Debug)]
+pub(super) struct Copy {
+    generation: Generation,
+    exposed: bool,
+    held: Option<Version>,
+    seal: Seal,
+    /// The server refused the content of what was published.
+    refused: bool,
+}
+
+/// The digests of what was published.
+#[derive(Debug)]
+enum Seal {
+    /// Nothing was published.
+    None,
+    /// They are being computed.
+    Running(Generation),
+    /// They were sent; again after each reconnect, since nothing acknowledges them.
+    Sent(Generation, ShardSums),
+}
+
+impl Copy {
+    pub(super) fn new() -> Self {
+        Self {
+            generation: Generation(1),
+            exposed: false,
+            held: None,
+            seal: Seal::None,
+            refused: false,
+        }
+    }
+
+    pub(super) fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    pub(super) fn version(&self) -> Option<Version> {
+        self.held
+    }
+
+    pub(super) fn state(&self) -> SessionState {
+        match self.held {
+            Some(_) if self.refused => SessionState::Fenced,
+            Some(_) => SessionState::Holding,
+            None => SessionState::Empty,
+        }
+    }
+}
+
+impl Session {
+    /// The memory is served at the present generation from now on.
+    pub(super) fn expose(&mut self) {
+        self.copy.exposed = true;
+        self.outputs.push_back(Output::Expose(self.copy.generation));
+    }
+
+    /// The memory may change from now on: it holds nothing and nobody can read it (S3).
+    pub(super) fn make_mutable(&mut self) {
+        self.stop_serving();
+        self.copy.held = None;
+        self.copy.seal = Seal::None;
+        self.copy.refused = false;
+    }
+
+    fn stop_serving(&mut self) {
+        if self.config.mutants.no_source_fence {
+            return;
+        }
+        if std::mem::take(&mut self.copy.exposed) {
+            self.outputs.push_back(Output::Fence(self.copy.generation));
+        }
+        self.copy.generation = self.copy.generation.next();
+    }
+
+    /// A publish was answered.
+    pub(super) fn published(&mut self, version: Version, fresh: bool) {
+        self.copy.held = Some(version);
+        if fresh {
+            self.copy.seal = Seal::Running(self.copy.generation);
+            self.outputs.push_back(Output::Seal(self.copy.generation));
+        }
+    }
+
+    /// A transfer was committed.
+    pub(super) fn committed(&mut self, version: Version) {
+        self.copy.held = Some(version);
+    }
+
+    /// The published memory has been digested. Void if it was published anew meanwhile.
+    pub fn handle_sealed(&mut self, now: Time, generation: Generation, sums: ShardSums) {
+        self.tick(now);
+        if matches!(self.copy.seal, Seal::Running(running) if running == generation) {
+            self.copy.seal = Seal::Sent(generation, sums);
+            self.send_seal();
+        }
+    }
+
+    pub(super) fn send_seal(&mut self) {
+        if let Seal::Sent(generation, sums) = self.copy.seal {
+            self.send(ClientMessage::Sealed { generation, sums });
+        }
+    }
+
+    /// The server refused the content. The memory stays immutable until `unpublish` says so; the
+    /// error comes back from the server with the next call, for all shards at the same place.
+    pub(super) fn refuse_copy(&mut self, generation: Generation, _error: CallError) {
+        if self.copy.exposed && self.copy.generation == generation {
+            self.stop_serving();
+            self.copy.refused = true;
+        }
+    }
+}

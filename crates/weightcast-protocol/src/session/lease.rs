@@ -1,0 +1,72 @@
+//! The lease: how long a session may act without hearing from the server (T1).
+
+use super::{Output, Session};
+use crate::message::ClientMessage;
+use crate::{CallError, Epoch, Incarnation, Span, Term, Time};
+
+/// What the server granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The life of the server.
+    pub term: Term,
+    /// The life of the group.
+    pub incarnation: Incarnation,
+    /// The training run that the group publishes into.
+    pub epoch: Epoch,
+    /// Its length.
+    pub ttl: Span,
+    /// When the message was sent that the server renewed it for.
+    renewed_at: Time,
+    heartbeat_at: Time,
+}
+
+impl Lease {
+    pub(crate) fn new(term: Term, incarnation: Incarnation, epoch: Epoch, ttl: Span) -> Self {
+        Self { term, incarnation, epoch, ttl, renewed_at: Time(0), heartbeat_at: Time(0) }
+    }
+
+    /// When the session must stop acting on it: earlier than the server evicts.
+    pub(super) fn until(&self, margin_percent: u32) -> Time {
+        self.renewed_at + self.ttl.scaled(100u64.saturating_sub(margin_percent.into()), 100)
+    }
+
+    pub(super) fn renew(&mut self, sent_at: Time) {
+        self.renewed_at = self.renewed_at.max(sent_at);
+    }
+}
+
+impl Session {
+    pub(super) fn check_lease(&mut self, now: Time) {
+        let Some(lease) = &self.lease else { return };
+        if now >= lease.until(self.config.margin_percent) {
+            let millis = lease.ttl.0 / 1_000_000;
+            self.lose_server(format!("no heartbeat was answered within its lease of {millis} ms"));
+        }
+    }
+
+    pub(super) fn heartbeat_acked(&mut self, now: Time, sent_at: Time) {
+        if let Some(lease) = &mut self.lease {
+            lease.renew(sent_at.min(now));
+        }
+    }
+
+    pub(super) fn next_heartbeat(&self) -> Option<Time> {
+        self.lease.as_ref().filter(|_| self.link.is_open()).map(|lease| lease.heartbeat_at)
+    }
+
+    pub(super) fn heartbeat_if_due(&mut self, now: Time) {
+        if self.ended.is_some() || self.next_heartbeat().is_none_or(|at| at > now) {
+            return;
+        }
+        if let Some(lease) = &mut self.lease {
+            let per_lease = self.config.heartbeats_per_lease.max(1).into();
+            lease.heartbeat_at = now + lease.ttl.scaled(1, per_lease);
+            self.outputs.push_back(Output::Send(ClientMessage::Heartbeat { sent_at: now.0 }));
+        }
+    }
+
+    /// The server can't be reached: the session is over.
+    pub(super) fn lose_server(&mut self, reason: String) {
+        self.fail(CallError::ServerUnreachable { server: self.config.server.clone(), reason });
+    }
+}

@@ -1,0 +1,228 @@
+//! The client session as a state machine: one per shard, one per process life.
+//!
+//! The runtime calls, in any order:
+//! - inputs: [`Session::call`], [`Session::close`], [`Session::handle_connected`],
+//!   [`Session::handle_disconnected`], [`Session::handle_message`], [`Session::handle_sealed`],
+//!   [`Session::handle_read`], [`Session::handle_timeout`];
+//! - then [`Session::poll_output`] until it is empty, doing what each output says;
+//! - and [`Session::next_timeout`] for when to call `handle_timeout`.
+//!
+//! Getters: [`Session::state`], [`Session::version`], [`Session::generation`], [`Session::error`].
+//!
+//! This file holds the state and the dispatcher. [`link`] keeps a stream to the server, [`lease`]
+//! knows how long the session may act (T1), [`calls`] runs one call at a time, [`copy`] decides
+//! when the memory is served and when it may change (S3), [`transfer`] reads, [`ending`] is every
+//! way out.
+
+mod calls;
+mod config;
+mod copy;
+mod ending;
+mod lease;
+mod link;
+mod transfer;
+
+use std::collections::VecDeque;
+
+pub use config::SessionConfig;
+pub use lease::Lease;
+
+use crate::message::{Answer, Assignment, ClientMessage, ServerMessage};
+use crate::{Attempt, CallError, Generation, OpSeq, Time, Version};
+use calls::Pending;
+use copy::Copy;
+use ending::{Closing, Ended};
+use link::Link;
+
+/// What the runtime owes the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Open a stream to the server; report `handle_connected` or `handle_disconnected`.
+    Connect,
+    /// Send on the open stream. In order; dropped if the stream is gone.
+    Send(ClientMessage),
+    /// Serve the registered regions at this generation, from now on.
+    Expose(Generation),
+    /// Stop serving: before the next output is taken, no reader may be able to accept bytes served
+    /// at this or an older generation (S3).
+    Fence(Generation),
+    /// Digest the published memory in the background, then call `handle_sealed`.
+    Seal(Generation),
+    /// Read into the registered memory, then call `handle_read`. Replaces a read of a lower
+    /// attempt, which must have let go of the memory before this one starts.
+    Read {
+        /// The call.
+        seq: OpSeq,
+        /// Number of the assignment.
+        attempt: Attempt,
+        /// The source.
+        assignment: Assignment,
+        /// When to give up.
+        deadline: Time,
+    },
+    /// Stop the read, if one runs. `handle_read` is not called for it. Before the next output is
+    /// taken it must have let go of the memory.
+    StopRead,
+    /// A call has ended.
+    Done {
+        /// The call.
+        seq: OpSeq,
+        /// How.
+        result: Result<Answer, CallError>,
+    },
+    /// The session is over; everything is fenced and nothing more will be output.
+    Closed {
+        /// Set if it was not closed by the user.
+        error: Option<CallError>,
+    },
+}
+
+/// What a session is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionState {
+    /// Not open yet.
+    Opening,
+    /// Open; holds nothing.
+    Empty,
+    /// Fills its memory.
+    Reading,
+    /// Holds a version and serves it.
+    Holding,
+    /// Holds what it published; the server refused its content.
+    Fenced,
+    /// Was told to close; its readers finish.
+    Closing,
+    /// Over: closed, or failed.
+    Ended,
+}
+
+/// One shard's client session.
+#[derive(Debug)]
+pub struct Session {
+    config: SessionConfig,
+    link: Link,
+    /// Set from the first `Opened` on.
+    lease: Option<Lease>,
+    copy: Copy,
+    pending: Option<Pending>,
+    last_seq: OpSeq,
+    closing: Option<Closing>,
+    ended: Option<Ended>,
+    /// Why the server has not opened the session yet.
+    refused: Option<CallError>,
+    outputs: VecDeque<Output>,
+}
+
+impl Session {
+    /// A session that wants a stream: its first output is `Connect`.
+    pub fn new(config: SessionConfig, now: Time) -> Self {
+        let mut session = Self {
+            config,
+            link: Link::new(now),
+            lease: None,
+            copy: Copy::new(),
+            pending: None,
+            last_seq: OpSeq(0),
+            closing: None,
+            ended: None,
+            refused: None,
+            outputs: VecDeque::new(),
+        };
+        session.tick(now);
+        session
+    }
+
+    /// A message came in on the stream.
+    pub fn handle_message(&mut self, now: Time, message: ServerMessage) {
+        self.tick(now);
+        if self.ended.is_some() {
+            return;
+        }
+        match message {
+            ServerMessage::Opened { term, incarnation, lease, epoch } => {
+                self.opened(now, Lease::new(term, incarnation, epoch, lease));
+            }
+            ServerMessage::Refused { error, retry } => self.refused(now, error, retry),
+            // Nothing else counts before the server has said which life of it this is (T2).
+            _ if !self.link.is_open() => {}
+            ServerMessage::HeartbeatAck { sent_at } => self.heartbeat_acked(now, Time(sent_at)),
+            ServerMessage::Assigned { seq, attempt, assignment } => {
+                self.assigned(seq, attempt, assignment);
+            }
+            ServerMessage::Answered { seq, result } => self.answered(seq, result),
+            ServerMessage::Fenced { generation, error } => self.refuse_copy(generation, error),
+            ServerMessage::Broken { error } => self.fail(error),
+            ServerMessage::Closed => self.left(),
+        }
+    }
+
+    /// What to do next; call until it is `None`.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When to call [`Session::handle_timeout`]. Changes with every input.
+    pub fn next_timeout(&self) -> Option<Time> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let times = [
+            self.link.next_timeout(),
+            self.lease.as_ref().map(|lease| lease.until(self.config.margin_percent)),
+            self.next_heartbeat(),
+            self.call_ends_at(),
+            self.closing.as_ref().map(|closing| closing.until),
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.tick(now);
+    }
+
+    /// Does what is due. Every input starts here, so that nothing is done on a lease that ran out
+    /// while the process was suspended (F6, F7).
+    fn tick(&mut self, now: Time) {
+        self.check_lease(now);
+        self.check_call_deadline(now);
+        self.check_close_deadline(now);
+        self.reconnect_if_due(now);
+        self.heartbeat_if_due(now);
+    }
+
+    /// What the session is doing.
+    pub fn state(&self) -> SessionState {
+        if self.ended.is_some() {
+            SessionState::Ended
+        } else if self.closing.is_some() {
+            SessionState::Closing
+        } else if self.lease.is_none() {
+            SessionState::Opening
+        } else if self.pending.as_ref().is_some_and(|pending| pending.transfer.is_some()) {
+            SessionState::Reading
+        } else {
+            self.copy.state()
+        }
+    }
+
+    /// What the memory holds, as far as this session knows. Readable; not to be changed.
+    pub fn version(&self) -> Option<Version> {
+        self.copy.version()
+    }
+
+    /// The present generation of the memory: what is served is served at this one.
+    pub fn generation(&self) -> Generation {
+        self.copy.generation()
+    }
+
+    /// The epoch, the term and the group that were joined, once the session is open.
+    pub fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    /// Why the session is over, if it failed; calls return the same.
+    pub fn error(&self) -> Option<&CallError> {
+        self.ended.as_ref().and_then(|ended| ended.error.as_ref())
+    }
+}
