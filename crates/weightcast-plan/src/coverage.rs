@@ -13,6 +13,7 @@ use crate::index::{BoxIndex, first_overlap};
 use crate::layout::Layout;
 use crate::plan::{Copy, Plan, Run};
 use crate::slice::Slice;
+use crate::tensor::Tensor;
 use crate::window::Window;
 
 /// What is wrong with a plan. None of these can follow from bad input: the plan is not of these
@@ -181,31 +182,39 @@ fn union(mut pieces: Vec<Piece>) -> Result<Vec<Piece>, Piece> {
     Ok(merged)
 }
 
-/// The windows of a source's entries of one tensor, found by the elements they hold.
+/// What the sources hold, tensor by tensor as it is asked for.
 struct Held<'a> {
     sources: &'a [&'a Layout],
-    known: BTreeMap<(u32, u32), (Vec<Window>, BoxIndex)>,
+    known: BTreeMap<(u32, u32), Windows>,
+}
+
+/// A source's entries of one tensor, found by the elements they hold.
+struct Windows {
+    windows: Vec<Window>,
+    index: BoxIndex,
 }
 
 impl Held<'_> {
-    /// Where byte `position` of the tensor lies in that source: buffer, byte, bytes in a row.
-    fn locate(&mut self, source: u32, name: &str, position: u64) -> Option<(u32, u64, u64)> {
+    fn windows(&mut self, source: u32, tensor: &Tensor) -> Option<&Windows> {
         let layout = self.sources[source as usize];
-        let tensor = layout.find(name)?;
-        let (windows, index) = self.known.entry((source, tensor)).or_insert_with(|| {
-            let slices =
-                layout.entries_of(tensor).map(|e| (e, &layout.entries()[e as usize].slice));
-            let windows: Vec<Window> =
-                slices.clone().map(|(e, slice)| Window::new(layout, e, slice)).collect();
+        let number = layout.find(tensor.name())?;
+        if layout.tensors()[number as usize] != *tensor {
+            return None;
+        }
+        Some(self.known.entry((source, number)).or_insert_with(|| {
+            let window = |e| Window::new(layout, e, &layout.entries()[e as usize].slice);
+            let windows: Vec<Window> = layout.entries_of(number).map(window).collect();
             let index = BoxIndex::new(windows.iter().map(Window::bounds));
-            (windows, index)
-        });
-        let point = windows.first()?.point(position);
-        let mut near = index.near(&point);
-        near.find_map(|at| {
-            let window = &windows[at as usize];
-            window.locate(position).map(|(address, run)| (window.buffer, address, run))
-        })
+            Windows { windows, index }
+        }))
+    }
+}
+
+impl Windows {
+    fn find(&self, position: u64) -> Option<&Window> {
+        let point = self.windows.first()?.point(position);
+        let mut near = self.index.near(&point).map(|at| &self.windows[at as usize]);
+        near.find(|window| window.locate(position).is_some())
     }
 }
 
@@ -219,30 +228,37 @@ fn rows_true(
 ) -> Result<(), CoverageError> {
     let cell = &cells[copy.cell as usize];
     let tensor = target.tensor_of(cell.entry);
-    let window = Window::new(target, cell.entry, &cell.slice);
-    let from = held.sources[copy.source as usize];
-    let same = from.find(tensor.name()).is_some_and(|at| from.tensors()[at as usize] == *tensor);
+    let goes = Window::new(target, cell.entry, &cell.slice);
+    let windows = held.windows(copy.source, tensor);
+    let mut comes: Option<&Window> = None;
     for row in 0..copy.rows {
         let mut done = 0;
         while done < copy.row_bytes {
             let position = copy.position + row * copy.position_pitch + done;
             let offset = copy.target_offset + row * copy.target_pitch + done;
             let name = || tensor.name().to_owned();
-            let go = match window.locate(position) {
-                Some((at, run)) if at == offset && window.buffer == copy.target_buffer => run,
-                _ => {
-                    let tensor = name();
-                    return Err(CoverageError::Target { copy: number, tensor, position, offset });
-                }
+            let Some(go) = goes.holds(copy.target_buffer, offset, position) else {
+                return Err(CoverageError::Target {
+                    copy: number,
+                    tensor: name(),
+                    position,
+                    offset,
+                });
             };
             let offset = copy.source_offset + row * copy.source_pitch + done;
-            let found = held.locate(copy.source, tensor.name(), position).filter(|_| same);
-            let come = match found {
-                Some((buffer, at, run)) if (buffer, at) == (copy.source_buffer, offset) => run,
-                _ => {
-                    let tensor = name();
-                    return Err(CoverageError::Source { copy: number, tensor, position, offset });
-                }
+            // The next row is mostly in the same entry.
+            let again = comes.and_then(|w| w.holds(copy.source_buffer, offset, position));
+            let come = again.or_else(|| {
+                comes = windows.and_then(|all| all.find(position));
+                comes?.holds(copy.source_buffer, offset, position)
+            });
+            let Some(come) = come else {
+                return Err(CoverageError::Source {
+                    copy: number,
+                    tensor: name(),
+                    position,
+                    offset,
+                });
             };
             done += go.min(come);
         }
@@ -262,11 +278,8 @@ fn echoes_true(target: &Layout, cells: &[Cell], echoes: &[Run]) -> Result<(), Co
             while done < echo.row_bytes {
                 let position = echo.position + row * echo.position_pitch + done;
                 let offset = echo.offset + row * echo.pitch + done;
-                let found = window.locate(position).filter(|_| window.buffer == echo.buffer);
-                match found {
-                    Some((at, run)) if at == offset => done += run,
-                    _ => return Err(CoverageError::Echo { cell: echo.cell }),
-                }
+                let run = window.holds(echo.buffer, offset, position);
+                done += run.ok_or(CoverageError::Echo { cell: echo.cell })?;
             }
         }
         rows(echo.position, echo.position_pitch, echo.row_bytes, echo.rows, |start, len| {

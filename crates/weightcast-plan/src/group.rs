@@ -28,15 +28,16 @@ pub struct Cell {
 /// If the group has no shard of that number.
 pub fn cells(layouts: &[&Layout], shard: usize) -> Vec<Cell> {
     let mine = layouts[shard];
-    let twins: Vec<Vec<Option<u32>>> =
-        layouts.iter().map(|other| same_tensors(mine, other)).collect();
+    let twins: Vec<_> = layouts.iter().map(|other| mine.numbers_in(other)).collect();
     let mut cells = Vec::with_capacity(mine.entries().len());
     for tensor in 0..mine.tensors().len() as u32 {
         let peers: Vec<Peer<'_>> = (0..layouts.len())
             .filter(|&other| other != shard)
             .filter_map(|other| {
                 let twin = twins[other][tensor as usize]?;
-                Some(Peer::new(other as u32, layouts[other], twin))
+                let same =
+                    layouts[other].tensors()[twin as usize] == mine.tensors()[tensor as usize];
+                same.then(|| Peer::new(other as u32, layouts[other], twin))
             })
             .collect();
         for entry in mine.entries_of(tensor) {
@@ -139,18 +140,4 @@ fn share(pieces: Vec<Piece>, held: &Slice, shard: u32) -> Vec<Piece> {
         shared.push(Piece { slice: both, copies: piece.copies + 1, lowest });
     }
     shared
-}
-
-/// For each tensor of `mine` its number in `other`, where `other` has it.
-pub(crate) fn same_tensors(mine: &Layout, other: &Layout) -> Vec<Option<u32>> {
-    // Both are sorted by name: one pass over the two.
-    let mut at = 0;
-    let theirs = other.tensors();
-    let twin = |tensor: &Tensor| {
-        while theirs.get(at).is_some_and(|t| t.name() < tensor.name()) {
-            at += 1;
-        }
-        theirs.get(at).filter(|&t| t == tensor).map(|_| at as u32)
-    };
-    mine.tensors().iter().map(twin).collect()
 }

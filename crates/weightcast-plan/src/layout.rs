@@ -46,13 +46,7 @@ impl Layout {
         within("buffers", buffers.len(), MAX_BUFFERS)?;
         within("tensors", tensors.len(), MAX_TENSORS)?;
         within("entries", entries.len(), MAX_ENTRIES)?;
-        let mut total = 0u64;
-        for (buffer, &bytes) in buffers.iter().enumerate() {
-            total = total.saturating_add(bytes);
-            if total > MAX_BYTES {
-                return Err(LayoutError::BufferBytes { buffer: buffer as u32 });
-            }
-        }
+        bounded(&buffers)?;
         let (tensors, place) = sorted(tensors)?;
         let mut entries = entries;
         for entry in &mut entries {
@@ -95,6 +89,16 @@ impl Layout {
     /// The number of the tensor with this name.
     pub fn find(&self, name: &str) -> Option<u32> {
         self.tensors.binary_search_by(|t| t.name().cmp(name)).ok().map(|at| at as u32)
+    }
+
+    /// For each tensor its number in `other`, where that has the name. Both are sorted: one pass.
+    pub(crate) fn numbers_in(&self, other: &Layout) -> Vec<Option<u32>> {
+        let mut theirs = other.tensors.iter().enumerate().peekable();
+        let number = |tensor: &Tensor| {
+            while theirs.next_if(|(_, t)| t.name() < tensor.name()).is_some() {}
+            theirs.peek().filter(|(_, t)| t.name() == tensor.name()).map(|&(at, _)| at as u32)
+        };
+        self.tensors.iter().map(number).collect()
     }
 
     /// The numbers of the entries of tensor number `tensor`.
@@ -163,6 +167,17 @@ impl fmt::Debug for LayoutDigest {
 
 fn within(what: &'static str, count: usize, most: usize) -> Result<(), LayoutError> {
     if count > most { Err(LayoutError::TooMany { what, count, most }) } else { Ok(()) }
+}
+
+fn bounded(buffers: &[u64]) -> Result<(), LayoutError> {
+    let mut total = 0u64;
+    for (buffer, &bytes) in buffers.iter().enumerate() {
+        total = total.saturating_add(bytes);
+        if total > MAX_BYTES {
+            return Err(LayoutError::BufferBytes { buffer: buffer as u32 });
+        }
+    }
+    Ok(())
 }
 
 /// The tensors by name, and for each given place its sorted place.

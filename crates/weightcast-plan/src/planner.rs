@@ -59,6 +59,7 @@ pub fn plan(target: &Layout, cells: &[Cell], sources: &[&Layout]) -> Result<Plan
         target,
         cells,
         sources,
+        numbers: sources.iter().map(|source| target.numbers_in(source)).collect(),
         loads: vec![0; sources.len()],
         plan: Plan::default(),
         missing: Vec::new(),
@@ -81,6 +82,8 @@ struct Planner<'a> {
     target: &'a Layout,
     cells: &'a [Cell],
     sources: &'a [&'a Layout],
+    /// For each source and tensor of the target, its number in the source.
+    numbers: Vec<Vec<Option<u32>>>,
     /// Bytes taken from each source so far.
     loads: Vec<u64>,
     plan: Plan,
@@ -123,7 +126,7 @@ impl<'a> Planner<'a> {
         let wanted = &self.target.tensors()[tensor as usize];
         let mut held = Vec::new();
         for (source, layout) in self.sources.iter().enumerate() {
-            let Some(number) = layout.find(wanted.name()) else { continue };
+            let Some(number) = self.numbers[source][tensor as usize] else { continue };
             let found = &layout.tensors()[number as usize];
             if found != wanted {
                 return Err(PlanError::TensorMismatch {

@@ -48,16 +48,7 @@ impl Window {
 
     /// The coordinates of a byte of the tensor, the last counting bytes.
     pub(crate) fn point(&self, position: u64) -> Slice {
-        let mut rest = position;
-        let start: Vec<u64> = self
-            .global
-            .iter()
-            .map(|stride| {
-                let at = rest / stride;
-                rest %= stride;
-                at
-            })
-            .collect();
+        let start: Vec<u64> = coordinates(&self.global, position).collect();
         let len = vec![1; start.len()];
         Slice { start, len }
     }
@@ -65,19 +56,23 @@ impl Window {
     /// Where that byte lies in the buffer, and for how many bytes memory and global order go on
     /// side by side; `None` if it is not in the window.
     pub(crate) fn locate(&self, position: u64) -> Option<(u64, u64)> {
-        let point = self.point(position);
-        if !self.bounds.contains(&point) {
-            return None;
-        }
-        let at = |d: usize| point.start[d] - self.bounds.start[d];
-        let address =
-            self.base + (0..self.strides.len()).map(|d| at(d) * self.strides[d]).sum::<u64>();
-        let (mut run, mut passed) = (1, 0);
-        for d in self.tail..self.strides.len() {
-            passed = passed * self.bounds.len[d] + at(d);
-            run *= self.bounds.len[d];
+        let (mut address, mut run, mut passed) = (self.base, 1, 0);
+        for (d, at) in coordinates(&self.global, position).enumerate() {
+            let at = at.checked_sub(self.bounds.start[d]).filter(|&at| at < self.bounds.len[d])?;
+            address += at * self.strides[d];
+            if d >= self.tail {
+                passed = passed * self.bounds.len[d] + at;
+                run *= self.bounds.len[d];
+            }
         }
         Some((address, run - passed))
+    }
+
+    /// For how many bytes from `position` on the elements lie from `offset` on in that buffer;
+    /// `None` if they do not.
+    pub(crate) fn holds(&self, buffer: u32, offset: u64, position: u64) -> Option<u64> {
+        let (address, run) = self.locate(position)?;
+        (buffer == self.buffer && offset == address).then_some(run)
     }
 
     /// Calls `each` with every contiguous piece of the window's memory: start and bytes.
@@ -98,4 +93,13 @@ impl Window {
             odometer[d + 1..].fill(0);
         }
     }
+}
+
+/// The index in each dimension of a row-major position; the first may be outside the shape.
+fn coordinates(global: &[u64], position: u64) -> impl Iterator<Item = u64> + '_ {
+    global.iter().scan(position, |rest, stride| {
+        let at = *rest / stride;
+        *rest %= stride;
+        Some(at)
+    })
 }

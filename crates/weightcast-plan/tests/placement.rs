@@ -67,7 +67,8 @@ fn torch_agrees() {
 fn meshes_of_a_32_rank_trainer() {
     let mesh = Mesh::new([("fsdp", 2), ("pp", 2), ("ep", 8)]).unwrap();
     let (mut dense, mut expert) = (mesh.groups(&["fsdp", "ep"]), mesh.groups(&["fsdp"]));
-    (dense.reverse(), expert.reverse());
+    dense.reverse();
+    expert.reverse();
     for line in include_str!("data/mesh_32.txt").lines().filter(|l| !l.starts_with('#')) {
         let ranks =
             || -> Vec<u64> { line.split(' ').filter_map(|word| word.parse().ok()).collect() };
