@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from weightcast.examples.rl_loop import wire  # noqa: E402
-from weightcast.examples.rl_loop.samples import Batch, SampleHub, Samples  # noqa: E402
+from weightcast.examples.rl_loop import wire
+from weightcast.examples.rl_loop.samples import Batch, SampleHub, Samples
 
 TOKEN = "token"
 

@@ -1,5 +1,6 @@
 """The parent: starts the reference server, the sample hub and the children; shows the report."""
 
+import signal
 import sys
 
 import weightcast as wc
@@ -9,7 +10,7 @@ from .report import Report
 from .samples import SampleHub
 from .settings import Settings, parse
 
-INTERRUPTED = 130
+INTERRUPTED = 128 + signal.SIGINT
 """The exit code shells expect after Ctrl-C."""
 
 
@@ -21,7 +22,10 @@ def run(settings: Settings) -> int:
         SampleHub(settings.trainers, token, report.on_report) as hub,
         Children(settings, server.address, hub.port, token) as children,
     ):
-        print(f"{settings.trainers} trainer ranks, rollouts of TP size {settings.rollouts}")
+        print(f"{settings.trainers} FSDP2 ranks, rollouts of TP size {settings.rollouts}")
+        children.start("trainer", "trainer", settings.trainers)
+        for i, size in enumerate(settings.rollout_sizes):
+            children.start("rollout", f"rollout-{i}", size)
         children.wait("trainer")
         hub.finish()
         children.wait("rollout")
@@ -37,6 +41,7 @@ def run(settings: Settings) -> int:
 def main() -> int:
     """The program."""
     settings = parse()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as Ctrl-C does
     try:
         return run(settings)
     except ChildFailed as error:

@@ -21,7 +21,7 @@ from .config import ModelConfig
 
 
 class Piece(NamedTuple):
-    """Part `index` of `of` along `dim` of the logical tensor `name` (the whole one if `of` is 1)."""
+    """Part `index` of `of` along `dim` of the logical tensor `name`; all of it if `of` is 1."""
 
     name: str
     shape: tuple[int, ...]
@@ -110,10 +110,11 @@ class Attention(nn.Module):
         q = (c.num_attention_heads * c.head_dim, tp.rank, tp.size)
         kv = (c.num_key_value_heads * c.head_dim, tp.rank // copies, tp.size // copies)
         for tensor, kind in (self.qkv_proj, "weight"), (self.qkv_bias, "bias"):
-            yield tensor, [
+            pieces = [
                 Piece(f"{self.name}.{x}_proj.{kind}", (rows, *tensor.shape[1:]), 0, index, of)
                 for x, (rows, index, of) in zip("qkv", (q, kv, kv), strict=True)
             ]
+            yield tensor, pieces
         whole = (c.hidden_size, q[0])
         yield self.o_proj, [Piece(f"{self.name}.o_proj.weight", whole, 1, tp.rank, tp.size)]
 
@@ -135,9 +136,8 @@ class MLP(nn.Module):
     def pieces(self) -> Pieces:
         wide, hidden = self.config.intermediate_size, self.config.hidden_size
         part = (self.ranks.rank, self.ranks.size)
-        yield self.gate_up_proj, [
-            Piece(f"{self.name}.{x}_proj.weight", (wide, hidden), 0, *part) for x in ("gate", "up")
-        ]
+        names = f"{self.name}.gate_proj.weight", f"{self.name}.up_proj.weight"
+        yield self.gate_up_proj, [Piece(name, (wide, hidden), 0, *part) for name in names]
         yield self.down_proj, [Piece(f"{self.name}.down_proj.weight", (hidden, wide), 1, *part)]
 
 

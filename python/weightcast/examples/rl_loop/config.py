@@ -45,6 +45,7 @@ class ModelConfig:
         kv = self.num_key_value_heads
         for name in ("num_attention_heads", "intermediate_size", "vocab_size"):
             if getattr(self, name) % size:
-                raise ValueError(f"{name} {getattr(self, name)} is not a multiple of TP size {size}")
+                have = getattr(self, name)
+                raise ValueError(f"{name} {have} is not a multiple of TP size {size}")
         if kv % size and size % kv:
-            raise ValueError(f"num_key_value_heads {kv} and TP size {size}: neither divides the other")
+            raise ValueError(f"num_key_value_heads {kv} and TP size {size} must divide one another")

@@ -88,15 +88,16 @@ class TPEngine(nn.Module):
             yield from self.head.pieces()
 
     def layout(self) -> wc.Layout:
-        """What this rank's memory holds, for `handle.register`."""
+        """What this rank's memory holds, for `handle.register`.
+
+        A tied head is the embedding, under that name alone, as in published checkpoints.
+        """
         layout = wc.Layout()
         for tensor, pieces in self.pieces():
             layout.add(
                 tensor,
                 [wc.part(p.name, dim=p.dim, index=p.index, of=p.of, shape=p.shape) for p in pieces],
             )
-        if self.head is self.embedding:
-            layout.alias("lm_head.weight", self.embedding.name)
         return layout
 
     def new_cache(self, rows: int, capacity: int) -> list[KVCache]:
@@ -106,7 +107,9 @@ class TPEngine(nn.Module):
         return [KVCache(rows, heads, capacity, head_dim, self.dtype) for _ in self.layers]
 
     @torch.no_grad()
-    def forward(self, tokens: Tensor, cache: list[KVCache], padding: Tensor | None = None) -> Tensor:
+    def forward(
+        self, tokens: Tensor, cache: list[KVCache], padding: Tensor | None = None
+    ) -> Tensor:
         """Logits `[rows, n, vocabulary]` of the next `n` tokens of each row, which the cache joins.
 
         `padding` is how many tokens at the start of each row are padding, `[rows]`; None for none.

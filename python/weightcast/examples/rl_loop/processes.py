@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import torch
@@ -73,7 +73,8 @@ class Child:
         if not code:
             return None
         self.reader.join(timeout=1)
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        killed = code < 0
+        how = f"was killed by {signal.Signals(-code).name}" if killed else f"ended with code {code}"
         return "\n".join([f"{self.name} {how}", *(f"  | {line}" for line in self.lines)])
 
     def _read(self) -> None:
@@ -85,19 +86,17 @@ class Children:
     """All child processes of a run. Leaving the context ends those that still run."""
 
     def __init__(self, settings: Settings, server_address: str, samples_port: int, token: str):
+        self.settings, self.samples_port, self.token = settings, samples_port, token
+        self.environment = {"WEIGHTCAST_SERVER": server_address, "GLOO_SOCKET_IFNAME": "lo"}
         self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         self.children: list[Child] = []
-        environment = {"WEIGHTCAST_SERVER": server_address, "GLOO_SOCKET_IFNAME": "lo"}
 
-        def start(role: str, name: str, size: int, seed: int) -> None:
-            for rank in range(size):
-                ports = samples_port, self.store.port
-                worker = Worker(name, rank, size, seed, settings, token, *ports)
-                self.children.append(Child(role, worker, environment))
-
-        start("trainer", "trainer", settings.trainers, settings.seed)
-        for i, size in enumerate(settings.rollout_sizes):
-            start("rollout", f"rollout-{i}", size, settings.seed * 1000 + i)
+    def start(self, role: str, name: str, size: int) -> None:
+        """Starts the `size` ranks of a trainer or a rollout."""
+        for rank in range(size):
+            ports = self.samples_port, self.store.port
+            worker = Worker(name, rank, size, self.settings, self.token, *ports)
+            self.children.append(Child(role, worker, self.environment))
 
     def wait(self, role: str) -> None:
         """Waits until every child of a role has done its work. Raises `ChildFailed`."""
@@ -121,10 +120,8 @@ class Children:
                     end(child.process)
             deadline = time.monotonic() + 3
             for child in self.children:
-                try:
+                with suppress(subprocess.TimeoutExpired):
                     child.process.wait(max(0.0, deadline - time.monotonic()))
-                except subprocess.TimeoutExpired:
-                    pass
 
 
 def new_token() -> str:

@@ -3,6 +3,7 @@
 Run by `__main__`, one process per rank.
 """
 
+import zlib
 from contextlib import nullcontext
 
 import torch
@@ -20,7 +21,7 @@ from .settings import Worker
 def roll_out(worker: Worker, samples: Samples, engine: TPEngine) -> None:
     """The loop: bring the weights up to date, sample, send back."""
     settings, task = worker.settings, worker.settings.task
-    draw = torch.Generator().manual_seed(worker.seed)  # the same on all ranks of the group
+    draw = torch.Generator().manual_seed(seed_of(worker))
     me = wc.Replica(worker.name, shard=worker.rank, num_shards=worker.size)
     with wc.open("policy", me, role="rollout") as handle:
         handle.register(engine.layout())
@@ -35,6 +36,11 @@ def roll_out(worker: Worker, samples: Samples, engine: TPEngine) -> None:
             if worker.rank == 0:
                 arrays = prompts.numpy(), answers.numpy(), logprobs.numpy()
                 samples.put(Batch(handle.version, *arrays))
+
+
+def seed_of(worker: Worker) -> int:
+    """The same on all ranks of a rollout, another for each rollout."""
+    return zlib.crc32(f"{worker.settings.seed} {worker.name}".encode())
 
 
 def wanted(worker: Worker, samples: Samples) -> bool:

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 import os
+import re
 from dataclasses import dataclass, field
 
 from .allocation import ambiguous_rows
@@ -49,6 +50,8 @@ class Settings:
     @property
     def rollout_sizes(self) -> list[int]:
         """The tensor-parallel size of each rollout."""
+        if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", self.rollouts):
+            raise ValueError(f"--rollouts {self.rollouts!r} must be sizes like 2,1")
         return [int(size) for size in self.rollouts.split(",")]
 
     @property
@@ -73,8 +76,8 @@ class Settings:
         """Raises `ValueError`, with what to change, if the options don't go together."""
         for size in self.rollout_sizes:
             self.model.check_tensor_parallel(size)
-        if self.trainers < 1 or self.steps < 1 or min(self.rollout_sizes) < 1:
-            raise ValueError("--steps, --trainers and --rollouts must be at least 1")
+        if self.trainers < 1 or self.steps < 1:
+            raise ValueError("--steps and --trainers must be at least 1")
         if self.vocab <= self.base:
             raise ValueError(f"--vocab {self.vocab} must be above --base {self.base}")
         if self.hidden % (2 * self.heads):
@@ -95,7 +98,6 @@ class Worker:
     name: str
     rank: int
     size: int
-    seed: int
     settings: Settings
     token: str
     samples_port: int
@@ -120,8 +122,11 @@ def parse(arguments: list[str] | None = None) -> Settings:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     for f in dataclasses.fields(Settings):
-        kind = {"action": "store_true"} if f.type is bool else {"type": f.type, "default": f.default}
-        parser.add_argument(f"--{f.name.replace('_', '-')}", help=f.metadata["help"], **kind)
+        name, text = f"--{f.name.replace('_', '-')}", f.metadata["help"]
+        if f.type is bool:
+            parser.add_argument(name, help=text, action="store_true")
+        else:
+            parser.add_argument(name, help=text, type=f.type, default=f.default)
     settings = Settings(**vars(parser.parse_args(arguments)))
     try:
         settings.check()

@@ -61,26 +61,29 @@ def train(worker: Worker, samples: Samples) -> None:
             optimizer.step()
             optimizer.zero_grad()
             dist.all_reduce(seen)
-            reward, staleness = (seen / worker.size).tolist()
             if worker.rank == 0:
-                samples.report(event="step", step=step, reward=reward, staleness=staleness)
+                means = (seen / worker.size).tolist()
+                samples.report(
+                    event="step", step=step, reward=means[0], staleness=means[1], drift=means[2]
+                )
 
 
 def learn(model, samples: Samples, step: int, settings: Settings) -> torch.Tensor:
-    """Gradients from one batch of samples. The batch's mean reward and staleness."""
+    """Gradients from one batch of samples. Its mean reward, staleness and drift.
+
+    The drift is how far the policy has moved from the one that sampled: the mean difference of
+    the log-probabilities. Without staleness it is rounding, or else a rollout has wrong weights.
+    """
     oldest = 0 if settings.no_sync else step - settings.max_staleness
     batch = samples.get(min_version=oldest)
     prompts, answers = torch.from_numpy(batch.prompts), torch.from_numpy(batch.answers)
     rewards = settings.task.reward(prompts, answers)
     logprobs = answer_logprobs(model, prompts, answers, settings.temperature)
-    loss = clipped_loss(
-        logprobs,
-        torch.from_numpy(batch.logprobs),
-        advantages(rewards, settings.answers),
-        settings.clip,
-    )
-    loss.backward()
-    return torch.tensor([rewards.mean(), step - batch.version])
+    behaviour = torch.from_numpy(batch.logprobs)
+    advantage = advantages(rewards, settings.answers)
+    clipped_loss(logprobs, behaviour, advantage, settings.clip).backward()
+    drift = (logprobs.detach() - behaviour).abs().mean()
+    return torch.tensor([rewards.mean(), step - batch.version, drift])
 
 
 def main() -> None:

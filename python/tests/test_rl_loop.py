@@ -1,0 +1,106 @@
+"""The demo end to end, as a user runs it: processes, weights through weightcast, samples back."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+COMMAND = [sys.executable, "-m", "weightcast.examples.rl_loop", "--timeout", "60"]
+
+
+def start(*options):
+    return subprocess.Popen(
+        [*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def until_step(demo):
+    """Reads its output until the first step is through: everyone is at work."""
+    for line in demo.stdout:
+        if line.startswith("step"):
+            return
+    pytest.fail(demo.stderr.read())
+
+
+def children(demo):
+    """The process ids of its children, trainers first."""
+    path = Path(f"/proc/{demo.pid}/task/{demo.pid}/children")
+    return [int(pid) for pid in path.read_text().split()]
+
+
+def alive(pids):
+    return [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+
+
+def test_uneven_trainers_feed_a_rollout_with_more_ranks_than_kv_heads(tmp_path):
+    path = tmp_path / "report.json"
+    options = "--trainers", "3", "--rollouts", "4", "--steps", "3", "--min-rise", "-1"
+    demo = start(*options, "--json", str(path))
+    out, err = demo.communicate(timeout=300)
+    assert demo.returncode == 0, out + err
+    assert "0 unverified bytes" in out
+    report = json.loads(path.read_text())
+    assert [step["step"] for step in report["steps"]] == [0, 1, 2]
+    assert all(0 <= step["staleness"] <= 1 for step in report["steps"])
+    assert report["steps"][0]["drift"] < 1e-5, "rollout and trainer disagree on the first version"
+    assert report["versions"][0]["shards"] == 4
+    for version in report["versions"]:
+        assert version["verified"] == version["bytes"] > 0
+    assert set(report["allocation"]) == {f"rollout-0/{rank}" for rank in range(4)}
+
+
+def test_the_control_keeps_the_first_version(tmp_path):
+    path = tmp_path / "report.json"
+    demo = start("--no-sync", "--steps", "4", "--rollouts", "1", "--json", str(path))
+    out, err = demo.communicate(timeout=300)
+    assert demo.returncode == 0, out + err
+    report = json.loads(path.read_text())
+    assert [version["version"] for version in report["versions"]] == [0]
+    assert [step["staleness"] for step in report["steps"]] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("victim", [0, 2], ids=["trainer", "rollout"])
+def test_a_killed_child_ends_the_demo_with_its_name(victim):
+    demo = start("--steps", "100000")
+    until_step(demo)
+    pids = children(demo)
+    assert len(pids) == 5
+    os.kill(pids[victim], signal.SIGKILL)
+    _, err = demo.communicate(timeout=60)
+    assert demo.returncode == 1
+    assert ["trainer rank 0", "", "rollout-0 rank 0"][victim] + " was killed by SIGKILL" in err
+    assert not alive(pids)
+
+
+def test_ctrl_c_ends_everything():
+    demo = start("--steps", "100000")
+    until_step(demo)
+    pids = children(demo)
+    demo.send_signal(signal.SIGINT)
+    _, err = demo.communicate(timeout=60)
+    assert demo.returncode == 130
+    assert err.strip() == "interrupted; all processes ended"
+    assert not alive(pids)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rollouts", "3"], "num_attention_heads 4 is not a multiple of TP size 3"),
+        (["--prompts", "8"], "choose another --prompts than 8"),
+        (["--vocab", "8"], "--vocab 8 must be above --base 8"),
+        (["--rollouts", "two"], "--rollouts 'two' must be sizes like 2,1"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(options, message):
+    demo = start(*options)
+    _, err = demo.communicate(timeout=60)
+    assert demo.returncode == 2
+    assert message in err
