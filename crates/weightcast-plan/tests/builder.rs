@@ -1,0 +1,170 @@
+//! Layouts written by hand: fusion, stacks, padding, ties, and the errors people meet.
+
+use weightcast_plan::{
+    Catalog, DType, Layout, LayoutBuilder, LayoutError, Part, Tensor, cells, missing, plan, prove,
+};
+
+/// A small model as published.
+fn catalog() -> Catalog {
+    let tensors = [
+        ("embed.weight", &[10, 4][..]),
+        ("lm_head.weight", &[10, 4]),
+        ("layers.0.q_proj.weight", &[8, 4]),
+        ("layers.0.k_proj.weight", &[4, 4]),
+        ("layers.0.v_proj.weight", &[4, 4]),
+        ("layers.0.down_proj.weight", &[4, 6]),
+        ("layers.0.experts.0.up.weight", &[6, 4]),
+        ("layers.0.experts.1.up.weight", &[6, 4]),
+        ("layers.0.experts.0.down.weight", &[4, 6]),
+        ("layers.0.experts.1.down.weight", &[4, 6]),
+        ("scale.a", &[]),
+        ("scale.b", &[]),
+    ];
+    let tensor = |(name, shape): (&str, &[u64])| {
+        (name.to_owned(), Tensor::new(name, DType::BF16, shape).unwrap())
+    };
+    tensors.into_iter().map(tensor).collect()
+}
+
+/// Rank `rank` of two of an engine that fuses what it can.
+fn engine(rank: u64) -> LayoutBuilder {
+    let mut b = LayoutBuilder::new();
+    let half = |name: &str, dim| vec![Part::new(name).dim(dim, rank, 2)];
+    // Vocabulary padded to 12 rows, 6 a rank; the second has 4 rows and padding.
+    let rows = if rank == 0 { 6 } else { 4 };
+    let vocab = |name: &str| vec![Part::new(name).range(0, rank * 6, rows)];
+    b.add("embed", DType::BF16, &[6, 4], vocab("embed.weight"), 0);
+    b.pad().also(vocab("lm_head.weight"), 0);
+    let qkv =
+        ["q", "k", "v"].map(|x| Part::new(format!("layers.0.{x}_proj.weight")).dim(0, rank, 2));
+    b.add("qkv", DType::BF16, &[8, 4], qkv.into(), 0);
+    b.add("down", DType::BF16, &[4, 3], half("layers.0.down_proj.weight", 1), 0);
+    let expert = |e: u64, x: &str, dim| {
+        Part::new(format!("layers.0.experts.{e}.{x}.weight")).dim(dim, rank, 2)
+    };
+    b.add("w13", DType::BF16, &[2, 3, 4], (0..2).map(|e| expert(e, "up", 0)).collect(), 0);
+    b.add("w2", DType::BF16, &[2, 4, 3], (0..2).map(|e| expert(e, "down", 1)).collect(), 0);
+    let scales = vec![Part::new("scale.a").whole(), Part::new("scale.b").whole()];
+    b.add("scales", DType::BF16, &[2], scales, 0);
+    b
+}
+
+/// Everything in one place, under its own name.
+fn trainer() -> Layout {
+    let mut b = LayoutBuilder::new();
+    for tensor in catalog().values() {
+        let part = Part::new(tensor.name()).shape(tensor.shape());
+        b.add(tensor.name(), tensor.dtype(), tensor.shape(), vec![part], 0);
+    }
+    b.build().unwrap()
+}
+
+#[test]
+fn engines_fuse_stack_pad_and_tie() {
+    let ranks = [0, 1].map(|rank| engine(rank).resolve(&catalog()).unwrap());
+    let group = [&ranks[0], &ranks[1]];
+    assert!(missing(&group, &catalog()).is_empty());
+    let qkv = group[1].entries_of(group[1].find("layers.0.v_proj.weight").unwrap());
+    let v = &group[1].entries()[qkv.start as usize];
+    assert_eq!((v.buffer, v.offset, v.slice.to_string()), (1, 6 * 8, "[2:4, 0:4]".to_owned()));
+    let w2 = group[0].find("layers.0.experts.1.down.weight").unwrap();
+    let w2 = &group[0].entries()[group[0].entries_of(w2).start as usize];
+    assert_eq!((w2.buffer, w2.offset, w2.slice.to_string()), (4, 24, "[0:4, 0:3]".to_owned()));
+    let source = trainer();
+    for (rank, layout) in group.iter().enumerate() {
+        let mine = cells(&group, rank);
+        let plan = plan(layout, &mine, &[&source]).unwrap();
+        prove(layout, &mine, &[&source], &plan).unwrap();
+        assert_eq!(plan.bytes(), layout.bytes());
+        assert_eq!(plan.echoes.len(), 1, "the tied head is digested, not copied");
+        assert!(plan.copies.len() <= mine.len(), "at most one copy a cell");
+    }
+    // Scales are on both ranks, counted on the first.
+    let counted = |rank| cells(&group, rank).iter().filter(|c| c.copies == 2 && c.counted).count();
+    assert_eq!((counted(0), counted(1)), (2, 0));
+    assert_eq!(engine(0).buffer_names().nth(1), Some("qkv"));
+}
+
+#[test]
+fn columns_go_side_by_side() {
+    let mut b = LayoutBuilder::new();
+    let parts = ["a", "b"].map(|name| Part::new(name).shape([3, 4]));
+    b.add("wide", DType::F32, &[3, 8], parts.into(), 1);
+    let layout = b.build().unwrap();
+    assert_eq!(layout.entries()[1].offset, 16);
+    assert_eq!(layout.entries()[1].strides, [32, 4]);
+}
+
+#[test]
+fn cuts_compose() {
+    let part = Part::new("a").dim(0, 1, 2).dim(0, 0, 2).range(1, 1, 2);
+    assert_eq!(part.slice(&[10, 4]).unwrap().to_string(), "[5:8, 1:3]");
+    assert!(matches!(part.slice(&[10]), Err(LayoutError::PartDim { .. })));
+    assert!(matches!(part.slice(&[10, 2]), Err(LayoutError::PartRange { .. })));
+    let none = Part::new("a").dim(0, 2, 2).slice(&[4]);
+    assert!(matches!(none, Err(LayoutError::PartChunk { .. })));
+}
+
+fn refused(shape: &[u64], parts: Vec<Part>, along: usize) -> LayoutError {
+    let mut b = LayoutBuilder::new();
+    b.add("local", DType::BF16, shape, parts, along);
+    b.resolve(&catalog()).unwrap_err()
+}
+
+#[test]
+fn sizes_must_add_up() {
+    let q = || Part::new("layers.0.q_proj.weight");
+    for (shape, parts) in [
+        (&[9, 4][..], vec![q()]),
+        (&[6, 4], vec![q()]),
+        (&[8, 4], vec![q(), Part::new("layers.0.k_proj.weight")]),
+        (&[8, 4], vec![]),
+    ] {
+        let error = refused(shape, parts, 0);
+        assert!(matches!(error, LayoutError::Sizes { .. }), "{error}");
+        assert!(error.to_string().contains("pad()"));
+    }
+    let other = refused(&[8, 5], vec![q()], 0);
+    assert!(matches!(other, LayoutError::PartShape { .. }), "{other}");
+    assert!(matches!(refused(&[8, 4], vec![q()], 2), LayoutError::PartShape { .. }));
+    assert!(matches!(refused(&[8], vec![q()], 0), LayoutError::PartShape { .. }));
+    let huge = refused(&[u64::MAX, 4], vec![q()], 0);
+    assert!(matches!(huge, LayoutError::BufferShape { .. }));
+}
+
+#[test]
+fn types_and_shapes_are_the_published_ones() {
+    let mut b = LayoutBuilder::new();
+    b.add("q", DType::F32, &[8, 4], vec![Part::new("layers.0.q_proj.weight")], 0);
+    let error = b.resolve(&catalog()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "buffer q: layers.0.q_proj.weight is BF16 in the published version, F32 here"
+    );
+    let part = Part::new("layers.0.q_proj.weight").shape([8, 5]);
+    assert!(matches!(refused(&[8, 4], vec![part], 0), LayoutError::ShapeMismatch { .. }));
+    let mut b = LayoutBuilder::new();
+    b.add("q", DType::F32, &[8, 4], vec![Part::new("q")], 0);
+    assert!(matches!(b.build(), Err(LayoutError::NoShape { .. })));
+}
+
+#[test]
+fn all_unmatched_names_are_listed_with_their_neighbours() {
+    let mut b = LayoutBuilder::new();
+    b.add("k", DType::BF16, &[4, 4], vec![Part::new("model.layers.0.k_proj.weight")], 0);
+    b.add("v", DType::BF16, &[4, 4], vec![Part::new("layers.0.v_porj.weight")], 0);
+    b.add("x", DType::BF16, &[1], vec![Part::new("zzz")], 0);
+    let Err(LayoutError::Unmatched { names }) = b.resolve(&catalog()) else { panic!() };
+    let found: Vec<_> =
+        names.iter().map(|u| (u.name.as_str(), u.nearest.first().map(String::as_str))).collect();
+    assert_eq!(
+        found,
+        [
+            ("layers.0.v_porj.weight", Some("layers.0.v_proj.weight")),
+            ("model.layers.0.k_proj.weight", Some("layers.0.k_proj.weight")),
+            ("zzz", None),
+        ]
+    );
+    let text = b.resolve(&catalog()).unwrap_err().to_string();
+    assert!(text.contains("layers.0.v_porj.weight (near: layers.0.v_proj.weight"), "{text}");
+}

@@ -1,0 +1,163 @@
+//! What a layout accepts and what it refuses.
+
+use weightcast_plan::{DType, Entry, Layout, LayoutError, Slice, Tensor, limits};
+
+fn tensor(name: &str, dtype: DType, shape: &[u64]) -> Tensor {
+    Tensor::new(name, dtype, shape).unwrap()
+}
+
+fn entry(tensor: u32, start: &[u64], len: &[u64], offset: u64, strides: &[u64]) -> Entry {
+    Entry { tensor, slice: Slice::new(start, len), buffer: 0, offset, strides: strides.to_vec() }
+}
+
+/// A layout of one buffer and two bf16 matrices `a` and `b` of 4 x 4.
+fn squares(bytes: u64, entries: Vec<Entry>) -> Result<Layout, LayoutError> {
+    let square = |name| tensor(name, DType::BF16, &[4, 4]);
+    Layout::new(vec![bytes], vec![square("a"), square("b")], entries)
+}
+
+#[test]
+fn holds_packed_and_interleaved_tensors() {
+    let layout = squares(
+        64,
+        vec![entry(0, &[0, 0], &[4, 4], 0, &[8, 2]), entry(1, &[0, 0], &[4, 4], 32, &[8, 2])],
+    );
+    assert_eq!(layout.unwrap().bytes(), 64);
+    let columns = squares(
+        64,
+        vec![entry(0, &[0, 0], &[4, 4], 0, &[16, 2]), entry(1, &[0, 0], &[4, 4], 8, &[16, 2])],
+    );
+    assert_eq!(columns.unwrap().bytes(), 64);
+    // Columns of different height: apart, but not by one period.
+    let ragged = squares(
+        64,
+        vec![entry(0, &[0, 0], &[4, 4], 0, &[16, 2]), entry(1, &[0, 0], &[3, 4], 8, &[16, 2])],
+    );
+    assert_eq!(ragged.unwrap().bytes(), 56);
+}
+
+#[test]
+fn refuses_shared_memory() {
+    let clash = |entries| match squares(256, entries) {
+        Err(LayoutError::SharedMemory { first, second, .. }) => (first, second),
+        other => panic!("{other:?}"),
+    };
+    let whole = |tensor, offset, pitch| entry(tensor, &[0, 0], &[4, 4], offset, &[pitch, 2]);
+    let names = clash(vec![whole(0, 0, 8), whole(1, 24, 8)]);
+    assert_eq!(names, ("a [0:4, 0:4]".into(), "b [0:4, 0:4]".into()));
+    clash(vec![whole(0, 0, 16), whole(1, 4, 16)]); // columns overlap
+    clash(vec![whole(0, 0, 16), whole(1, 8, 24)]); // pitches drift into each other
+    clash(vec![whole(0, 0, 16), whole(1, 0, 8)]); // same start, other rows
+    clash(vec![whole(0, 0, 16), entry(1, &[1, 0], &[3, 4], 0, &[16, 2])]); // no tie: another slice
+}
+
+#[test]
+fn ties_equal_slices_only() {
+    let whole = |tensor| entry(tensor, &[0, 0], &[4, 4], 0, &[8, 2]);
+    let tied = squares(32, vec![whole(1), whole(0)]).unwrap();
+    assert_eq!(tied.bytes(), 32);
+    assert_eq!((tied.primary(0), tied.primary(1)), (0, 0));
+    assert!(!tied.is_alias(0) && tied.is_alias(1));
+    let types = vec![tensor("a", DType::BF16, &[4]), tensor("b", DType::F16, &[4])];
+    let both = vec![entry(0, &[0], &[4], 0, &[2]), entry(1, &[0], &[4], 0, &[2])];
+    assert!(matches!(Layout::new(vec![8], types, both), Err(LayoutError::SharedMemory { .. })));
+}
+
+#[test]
+fn refuses_an_element_held_twice() {
+    let parts =
+        vec![entry(0, &[0, 0], &[3, 4], 0, &[8, 2]), entry(0, &[2, 0], &[2, 4], 24, &[8, 2])];
+    let error = squares(64, parts).unwrap_err();
+    assert!(matches!(error, LayoutError::HeldTwice { .. }), "{error}");
+    let twice = vec![entry(0, &[0, 0], &[4, 4], 0, &[8, 2]); 2];
+    assert!(matches!(squares(64, twice), Err(LayoutError::HeldTwice { .. })));
+}
+
+#[test]
+fn refuses_bad_entries() {
+    let refused = |e: Entry| squares(32, vec![e]).unwrap_err();
+    let outside = refused(entry(0, &[1, 0], &[4, 4], 0, &[8, 2]));
+    assert!(matches!(outside, LayoutError::OutsideTensor { .. }));
+    let overflow = refused(entry(0, &[u64::MAX, 0], &[1, 4], 0, &[8, 2]));
+    assert!(matches!(overflow, LayoutError::OutsideTensor { .. }));
+    let lopsided = refused(entry(0, &[0, 0], &[4], 0, &[8, 2]));
+    assert!(matches!(lopsided, LayoutError::OutsideTensor { .. }));
+    for (offset, pitch) in [(2, 8), (0, 9), (u64::MAX, 8), (0, u64::MAX / 3)] {
+        let past = refused(entry(0, &[0, 0], &[4, 4], offset, &[pitch, 2]));
+        assert!(matches!(past, LayoutError::OutsideBuffer { .. } | LayoutError::Strides { .. }));
+    }
+    for strides in [&[8][..], &[0, 2], &[6, 2], &[8, 2, 1]] {
+        let rows = refused(entry(0, &[0, 0], &[4, 4], 0, strides));
+        assert!(matches!(rows, LayoutError::Strides { .. }), "{strides:?}");
+    }
+    let transposed = refused(entry(0, &[0, 0], &[4, 4], 0, &[2, 8]));
+    assert!(matches!(transposed, LayoutError::NotContiguous { expected: 2, .. }));
+    assert!(matches!(refused(entry(2, &[], &[], 0, &[])), LayoutError::NoTensor { .. }));
+    let elsewhere = Entry { buffer: 1, ..entry(0, &[0, 0], &[4, 4], 0, &[8, 2]) };
+    assert!(matches!(refused(elsewhere), LayoutError::NoBuffer { .. }));
+}
+
+#[test]
+fn refuses_bad_lists() {
+    let twice = vec![tensor("a", DType::U8, &[1]), tensor("a", DType::I8, &[1])];
+    assert!(matches!(Layout::new(vec![], twice, vec![]), Err(LayoutError::TensorTwice { .. })));
+    let huge = Layout::new(vec![limits::MAX_BYTES, 1], vec![], vec![]);
+    assert!(matches!(huge, Err(LayoutError::BufferBytes { buffer: 1 })));
+    let many = Layout::new(vec![0; limits::MAX_BUFFERS + 1], vec![], vec![]);
+    assert!(matches!(many, Err(LayoutError::TooMany { .. })));
+}
+
+#[test]
+fn four_bit_elements_come_in_pairs() {
+    let fp4 = |start: u64, len: u64| {
+        let slice = entry(0, &[0, start], &[3, len], 0, &[4, 1]);
+        Layout::new(vec![12], vec![tensor("a", DType::F4, &[3, 8])], vec![slice])
+    };
+    assert_eq!(fp4(0, 8).unwrap().bytes(), 12);
+    assert_eq!(fp4(2, 4).unwrap().bytes(), 6);
+    assert!(matches!(fp4(1, 4), Err(LayoutError::SplitsByte { .. })));
+    assert!(matches!(fp4(0, 3), Err(LayoutError::SplitsByte { .. })));
+}
+
+#[test]
+fn nothing_is_something() {
+    let layout = Layout::new(
+        vec![0, 4],
+        vec![tensor("none", DType::F32, &[0, 8]), tensor("scalar", DType::F32, &[])],
+        vec![
+            entry(0, &[0, 0], &[0, 8], 0, &[u64::MAX, 7]),
+            Entry { buffer: 1, ..entry(1, &[], &[], 0, &[]) },
+        ],
+    );
+    assert_eq!(layout.unwrap().bytes(), 4);
+}
+
+#[test]
+fn digests_name_every_field() {
+    let base = || (vec![40, 8], vec![entry(0, &[0, 0], &[4, 4], 0, &[8, 2])]);
+    let of = |buffers: Vec<u64>, entries: Vec<Entry>, dtype| {
+        let tensors = vec![tensor("a", dtype, &[4, 4]), tensor("z", dtype, &[4, 4])];
+        Layout::new(buffers, tensors, entries).unwrap().digest()
+    };
+    let (buffers, entries) = base();
+    let digest = of(buffers.clone(), entries.clone(), DType::BF16);
+    assert_eq!(digest.to_string().len(), 32);
+    let mut others = vec![of(buffers.clone(), entries.clone(), DType::F16)];
+    others.push(of(vec![40, 9], entries.clone(), DType::BF16));
+    let mut changed = |change: &dyn Fn(&mut Entry)| {
+        let mut entries = entries.clone();
+        change(&mut entries[0]);
+        others.push(of(buffers.clone(), entries, DType::BF16));
+    };
+    changed(&|e| e.tensor = 1);
+    changed(&|e| e.offset = 8);
+    changed(&|e| e.slice = Slice::new([0, 0], [3, 4]));
+    changed(&|e| (e.slice, e.strides) = (Slice::new([0, 0], [4, 2]), vec![10, 2]));
+    others.sort();
+    others.dedup();
+    assert_eq!(others.len(), 6);
+    assert!(!others.contains(&digest));
+    // A stride that no one steps along does not matter.
+    let row = |pitch| vec![entry(0, &[0, 0], &[1, 4], 0, &[pitch, 2])];
+    assert_eq!(of(buffers.clone(), row(8), DType::BF16), of(buffers, row(77), DType::BF16));
+}
