@@ -2,7 +2,10 @@
 
 mod world;
 
-use weightcast_plan::{Cell, Copy, Layout, Plan, Run, cells, missing, plan, prove, runs};
+use weightcast_plan::{
+    Cell, Copy, DType, Layout, LayoutBuilder, Part, Plan, PlanError, Run, cells, missing, plan,
+    prove, runs,
+};
 use world::{Model, PADDING, Rng, blank, bytes_of, memory, mix, random_group};
 
 const SEEDS: u64 = 600;
@@ -11,9 +14,18 @@ const SEEDS: u64 = 600;
 fn scene(seed: u64) -> (Rng, Model, Vec<Layout>, Vec<Layout>) {
     let mut rng = Rng(mix(seed));
     let model = Model::random(&mut rng);
-    let sources = random_group(&mut rng, &model);
-    let targets = random_group(&mut rng, &model);
+    let sources = holders(&mut rng, &model);
+    let targets = holders(&mut rng, &model);
     (rng, model, sources, targets)
+}
+
+/// One group, or two that cut the same tensors differently.
+fn holders(rng: &mut Rng, model: &Model) -> Vec<Layout> {
+    let mut layouts = random_group(rng, model);
+    if rng.chance(40) {
+        layouts.extend(random_group(rng, model));
+    }
+    layouts
 }
 
 fn refs(layouts: &[Layout]) -> Vec<&Layout> {
@@ -92,6 +104,7 @@ fn landed(copy: &Copy) -> Run {
 
 #[test]
 fn every_byte_arrives_and_is_counted_once() {
+    let mut met = [0; 4];
     for seed in 0..SEEDS {
         let (_, model, sources, targets) = scene(seed);
         let (from, to) = (refs(&sources), refs(&targets));
@@ -110,6 +123,10 @@ fn every_byte_arrives_and_is_counted_once() {
             let plan = plan(layout, &mine, &from).unwrap();
             prove(layout, &mine, &from, &plan).unwrap();
             assert_eq!(plan.bytes(), layout.bytes(), "seed {seed}");
+            met[0] += usize::from(!plan.echoes.is_empty());
+            met[1] += plan.copies.iter().filter(|c| c.rows > 1).count();
+            met[2] += mine.iter().filter(|c| c.copies > 1 && !c.counted).count();
+            met[3] += usize::from(plan.copies.len() > mine.len());
             let mut filled = blank(layout);
             execute(&plan, &source_memory, &mut filled);
             assert_eq!(filled, memory(&model, layout), "seed {seed} shard {shard}");
@@ -122,6 +139,8 @@ fn every_byte_arrives_and_is_counted_once() {
         }
         assert_eq!((arrived, in_place), (whole, whole), "seed {seed}: target group");
     }
+    // Ties, strided copies, replicated cells, cells from several sources: the scenes have them.
+    assert!(met.iter().all(|&times| times > 100), "{met:?}");
 }
 
 #[test]
@@ -292,4 +311,38 @@ fn plans_are_functions_of_layouts() {
             assert_eq!(plan(layout, &mine, &from), plan(&again, &mine, &from));
         }
     }
+}
+
+#[test]
+fn replicated_sources_share_the_load() {
+    let mut source = LayoutBuilder::new();
+    for at in 0..64 {
+        let part = Part::new(format!("w{at:02}")).shape([8, 8]);
+        source.add(format!("w{at:02}"), DType::BF16, &[8, 8], vec![part], 0);
+    }
+    let layout = source.build().unwrap();
+    let sources = [&layout; 4];
+    let plan = plan(&layout, &cells(&[&layout], 0), &sources).unwrap();
+    assert_eq!(plan.bytes_by_source(4), [64 * 128 / 4; 4]);
+}
+
+#[test]
+fn a_source_of_another_type_or_shape_is_named() {
+    let one = |dtype, shape: &[u64]| {
+        let mut b = LayoutBuilder::new();
+        b.add("w", dtype, shape, vec![Part::new("w").shape(shape)], 0);
+        b.build().unwrap()
+    };
+    let wanted = one(DType::BF16, &[4, 4]);
+    let mine = cells(&[&wanted], 0);
+    for other in [one(DType::F16, &[4, 4]), one(DType::BF16, &[4, 5])] {
+        let error = plan(&wanted, &mine, &[&wanted, &other]).unwrap_err();
+        let named = matches!(error, PlanError::TensorMismatch { source_shard: 1, .. });
+        assert!(named && error.to_string().contains("w BF16 [4, 4]"), "{error}");
+    }
+    let none = plan(&wanted, &mine, &[]).unwrap_err();
+    assert_eq!(
+        none.to_string(),
+        "no source holds w [0:4, 0:4]; publish them or drop them from the layout"
+    );
 }
