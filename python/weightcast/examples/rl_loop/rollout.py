@@ -25,10 +25,12 @@ def roll_out(worker: Worker, samples: Samples, engine: TPEngine) -> None:
     me = wc.Replica(worker.name, shard=worker.rank, num_shards=worker.size)
     with wc.open("policy", me, role="rollout") as handle:
         handle.register(engine.layout())
-        report_update(samples, handle.replicate(wc.latest(), deadline=settings.timeout))
+        moved = handle.replicate(wc.latest(), deadline=settings.timeout)
+        report_update(samples, moved)
         while wanted(worker, samples):
             if not settings.no_sync:
-                report_update(samples, handle.update(wc.latest(), deadline=settings.timeout))
+                moved = handle.update(wc.latest(), deadline=settings.timeout)
+                report_update(samples, moved)
             prompts = task.prompts(settings.prompts, draw).repeat_interleave(settings.answers, 0)
             answers, logprobs = engine.generate(
                 prompts, task.length, temperature=settings.temperature, generator=draw

@@ -104,6 +104,8 @@ class SampleHub(socketserver.ThreadingTCPServer):
 class _Connection(socketserver.BaseRequestHandler):
     """One client: a hello with the token, then requests and replies in turn."""
 
+    server: SampleHub
+
     def handle(self) -> None:
         self.request.settimeout(10)
         header, _ = wire.receive(self.request) or ({}, {})
@@ -115,7 +117,7 @@ class _Connection(socketserver.BaseRequestHandler):
             wire.send(self.request, *self._answer(name, *frame))
 
     def _answer(self, name: str, header: dict, arrays: dict) -> tuple[dict, dict]:
-        hub: SampleHub = self.server
+        hub = self.server
         match header.pop("do", None):
             case "ticket":
                 return {"go": hub.ticket()}, {}
@@ -167,8 +169,12 @@ class Samples:
         self.sock.close()
 
     def _ask(self, header: dict, arrays: dict | None = None) -> tuple[dict, dict]:
-        wire.send(self.sock, header, arrays)
-        frame = wire.receive(self.sock)
+        try:
+            wire.send(self.sock, header, arrays)
+            frame = wire.receive(self.sock)
+        except TimeoutError:
+            what, seconds = header["do"], self.sock.gettimeout()
+            raise wire.WireError(f"no answer to {what!r} in {seconds} s; see --timeout") from None
         if frame is None:
             raise wire.WireError("the hub closed the connection")
         return frame

@@ -43,7 +43,8 @@ def shard(model: Qwen2ForCausalLM, ranks: int) -> Qwen2ForCausalLM:
     mesh = init_device_mesh("cpu", (ranks,))
     for layer in model.model.layers:
         fully_shard(layer, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
 
 
 def train(worker: Worker, samples: Samples) -> None:

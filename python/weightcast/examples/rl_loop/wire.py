@@ -38,18 +38,18 @@ def send(sock: socket.socket, header: dict, arrays: Mapping[str, np.ndarray] | N
 
 def receive(sock: socket.socket) -> tuple[dict, dict[str, np.ndarray]] | None:
     """Receives one frame; None if the peer closed between frames. Raises `WireError`."""
-    lengths = _receive_exactly(sock, _LENGTHS.size, end_is_fine=True)
-    if lengths is None:
+    lengths = _receive_up_to(sock, _LENGTHS.size)
+    if not lengths:
         return None
-    head_bytes, body_bytes = _LENGTHS.unpack(lengths)
+    head_bytes, body_bytes = _LENGTHS.unpack(_whole(lengths, _LENGTHS.size))
     if head_bytes > MAX_HEADER or body_bytes > MAX_BODY:
         raise WireError(f"frame of {head_bytes} + {body_bytes} bytes is above the limits")
     try:
-        header = json.loads(_receive_exactly(sock, head_bytes))
+        header = json.loads(_whole(_receive_up_to(sock, head_bytes), head_bytes))
         described = [(str(n), str(d), tuple(map(int, s))) for n, d, s in header.pop("arrays")]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise WireError(f"frame header is not understood: {error}") from None
-    return header, _arrays(described, _receive_exactly(sock, body_bytes))
+    return header, _arrays(described, _whole(_receive_up_to(sock, body_bytes), body_bytes))
 
 
 def _arrays(described: list[tuple[str, str, tuple]], body: bytes) -> dict[str, np.ndarray]:
@@ -67,13 +67,17 @@ def _arrays(described: list[tuple[str, str, tuple]], body: bytes) -> dict[str, n
     return arrays
 
 
-def _receive_exactly(sock: socket.socket, count: int, end_is_fine: bool = False) -> bytes | None:
+def _receive_up_to(sock: socket.socket, count: int) -> bytes:
     received = bytearray()
     while len(received) < count:
         part = sock.recv(min(count - len(received), 1 << 20))
         if not part:
-            if end_is_fine and not received:
-                return None
-            raise WireError(f"connection closed after {len(received)} of {count} bytes")
+            break
         received += part
     return bytes(received)
+
+
+def _whole(received: bytes, count: int) -> bytes:
+    if len(received) < count:
+        raise WireError(f"connection closed after {len(received)} of {count} bytes")
+    return received
