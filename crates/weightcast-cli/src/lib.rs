@@ -1,3 +1,79 @@
-//! weightcast: the command line
+//! weightcast: the command line. One file per command.
 
 #![forbid(unsafe_code)]
+
+mod serve;
+mod status;
+
+use clap::{Parser, Subcommand};
+
+pub use status::status_json;
+
+/// Moves model weights from the trainers of a reinforcement-learning job to its rollout workers.
+#[derive(Parser)]
+#[command(name = "weightcast", version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a reference server: it knows who holds which version; weights never pass through it.
+    Serve(serve::Serve),
+    /// Show models, versions, replicas, shards, and who reads from whom.
+    Status(status::StatusOf),
+    /// Run the demo: a reinforcement-learning loop (of the Python package; see `demo --help`).
+    #[command(disable_help_flag = true)]
+    Demo {
+        /// Passed on.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+/// Runs the command line; returns the exit status: 0, 1 for a failure, 2 for wrong usage.
+pub fn run(arguments: Vec<String>) -> i32 {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return error.exit_code();
+        }
+    };
+    log_to_stderr();
+    let result = match arguments.command {
+        Command::Serve(serve) => serve::run(serve),
+        Command::Status(status) => status::run(status),
+        Command::Demo { arguments } => demo(&arguments),
+    };
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("weightcast: {error:#}");
+            1
+        }
+    }
+}
+
+/// `WEIGHTCAST_LOG` chooses what is logged, as `RUST_LOG` does elsewhere; warnings by default.
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIGHTCAST_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    // A second command in one process keeps the first one's log.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .try_init();
+}
+
+/// The demo is a Python program; the package's own command starts it without coming here.
+fn demo(arguments: &[String]) -> anyhow::Result<()> {
+    let mut python = std::process::Command::new("python3");
+    python.args(["-m", "weightcast.examples.rl_loop"]).args(arguments);
+    match python.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => anyhow::bail!("the demo ended with {status}"),
+        Err(error) => anyhow::bail!("cannot start python3: {error}; pip install weightcast"),
+    }
+}

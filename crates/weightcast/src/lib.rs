@@ -1,3 +1,35 @@
-//! weightcast: what a Rust user holds, ShardHandle and serve()
+//! weightcast: what a Rust user holds, [`ShardHandle`] and [`serve()`].
+//!
+//! Binds the three crates that do not know each other: layouts and plans
+//! (`weightcast-plan`), the protocol's state machines (`weightcast-protocol`) and the movement of
+//! bytes (`weightcast-transport`). To follow a version from trainer to rollout, read
+//! `client/mod.rs`, `client/control.rs`, `serve/actor.rs`, `client/route.rs`.
 
 #![forbid(unsafe_code)]
+
+mod auth;
+mod client;
+mod clock;
+mod config;
+mod convert;
+mod error;
+mod lazy;
+mod limits;
+mod manifest;
+mod serve;
+
+/// The messages of `proto/weightcast.proto`.
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+pub mod wire {
+    tonic::include_proto!("weightcast.v1");
+}
+
+pub use auth::{new_token, read_token};
+pub use client::{Interrupted, LayoutSource, ShardHandle, Transfer, Updated, status};
+pub use config::{EpochPolicy, Options, Replica, Role};
+pub use error::Error;
+pub use serve::{ServeConfig, Server, Status, serve};
+pub use weightcast_plan as plan;
+pub use weightcast_protocol::message::Listing;
+pub use weightcast_protocol::{CallError, Revision, Selector, Version};
+pub use weightcast_transport as transport;

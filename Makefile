@@ -1,0 +1,61 @@
+# Two commands do all set-up: `make demo` and `make test`. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Test processes share the machine with each other: one thread each.
+export OMP_NUM_THREADS ?= 1
+
+RUST   := $(shell git ls-files '*.rs' '*.toml' '*.proto' 2>/dev/null) Cargo.lock
+# Every crate, but for the binding: cargo cannot link its tests without Python.
+CRATES := --workspace --exclude weightcast-py
+
+.PHONY: help demo test test-rust test-python verify fix bench wheel docs clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
+
+demo: $(VENV)/weightcast ## Watch a reinforcement-learning loop, then the same without sync
+	$(BIN)/python -m weightcast.examples.rl_loop
+	$(BIN)/python -m weightcast.examples.rl_loop --no-sync
+
+test: test-rust test-python ## Run every test
+
+test-rust:
+	cargo test --locked $(CRATES) --quiet
+
+test-python: $(VENV)/weightcast
+	$(BIN)/python -m pytest
+
+verify: ## Check formatting, lints, purity, dependencies; writes nothing
+	cargo fmt --all --check
+	cargo clippy --locked $(CRATES) --all-targets --quiet -- -D warnings
+	cargo clippy --locked -p weightcast-py --quiet -- -D warnings
+	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check; \
+	  else echo "cargo-deny is not installed: cargo install --locked cargo-deny@0.20.2"; fi
+
+fix: ## Format and apply what clippy can mend
+	cargo fmt --all
+	cargo clippy $(CRATES) --all-targets --fix --allow-dirty --allow-staged --quiet
+
+bench: $(VENV)/weightcast ## Measure transfers against the limits of this machine
+	$(BIN)/weightcast bench transfer
+
+wheel: $(VENV)/tools ## Build the wheel into dist/
+	$(BIN)/maturin build --release --locked --out dist
+
+docs: ## Build the Rust documentation
+	cargo doc --locked $(CRATES) --no-deps
+
+clean: ## Remove everything that was built
+	rm -rf target dist $(VENV)
+
+$(VENV)/tools: requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+# Installed in place: changes of Python files need no rebuild.
+$(VENV)/weightcast: $(VENV)/tools $(RUST) pyproject.toml
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --locked --quiet
+	touch $@

@@ -1,0 +1,61 @@
+//! `weightcast serve`: the reference server in the foreground.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use weightcast::ServeConfig;
+
+/// Arguments of `serve`.
+#[derive(Args)]
+pub(crate) struct Serve {
+    /// IP:PORT (port 0: any) or unix:/PATH
+    #[arg(long, default_value = "127.0.0.1:7700", env = "WEIGHTCAST_ADDRESS")]
+    address: String,
+    /// File with the token that every client must show; needed beyond loopback
+    #[arg(long, env = "WEIGHTCAST_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+    /// Listen beyond loopback without a token: anyone can read and replace weights
+    #[arg(long)]
+    insecure_no_auth: bool,
+    /// Seconds that a silent client keeps its place
+    #[arg(long, default_value_t = 5.0, value_parser = positive)]
+    lease: f64,
+    /// Seconds that unpublish waits for readers before it cuts them off
+    #[arg(long, default_value_t = 30.0, value_parser = positive)]
+    drain_deadline: f64,
+    /// Readers that one replica serves at a time
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    fanout: u32,
+    /// Stop when nobody has been connected for this many seconds
+    #[arg(long, value_parser = positive)]
+    idle_exit: Option<f64>,
+    /// Check every invariant after every event (slow)
+    #[arg(long)]
+    paranoid: bool,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds < 1e7 => Ok(seconds),
+        _ => Err("a number of seconds above 0 is needed".to_owned()),
+    }
+}
+
+pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
+    let token = arguments.token_file.as_deref().map(weightcast::read_token).transpose()?;
+    let server = weightcast::serve(ServeConfig {
+        address: arguments.address,
+        token,
+        insecure: arguments.insecure_no_auth,
+        lease: Duration::from_secs_f64(arguments.lease),
+        drain_deadline: Duration::from_secs_f64(arguments.drain_deadline),
+        fanout: arguments.fanout,
+        idle_exit: arguments.idle_exit.map(Duration::from_secs_f64),
+        paranoid: arguments.paranoid,
+    })?;
+    println!("weightcast reference server on {}", server.address());
+    println!("clients: export WEIGHTCAST_SERVER={}", server.address());
+    server.wait().context("the server stopped")
+}

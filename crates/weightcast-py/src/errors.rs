@@ -1,0 +1,161 @@
+//! All Rust errors to Python exceptions, with their fields as attributes.
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
+use pyo3::prelude::*;
+use weightcast::{CallError, Error};
+
+create_exception!(weightcast, WeightcastError, PyException, "Every error of weightcast.");
+create_exception!(
+    weightcast,
+    VersionUnavailable,
+    WeightcastError,
+    "The version was never published, is gone, or did not come in time."
+);
+create_exception!(
+    weightcast,
+    SourceLost,
+    WeightcastError,
+    "Every source of the version failed while it was read; the memory holds nothing now."
+);
+create_exception!(
+    weightcast,
+    DigestMismatch,
+    WeightcastError,
+    "The bytes that arrived are not the publisher's; the memory holds nothing now."
+);
+create_exception!(
+    weightcast,
+    ContentMismatch,
+    WeightcastError,
+    "A version was published twice with different content."
+);
+create_exception!(
+    weightcast,
+    LayoutMismatch,
+    WeightcastError,
+    "Names, dtypes, shapes or slices do not fit together."
+);
+create_exception!(
+    weightcast,
+    ServerUnreachable,
+    WeightcastError,
+    "The reference server did not answer in time, or refused the token."
+);
+create_exception!(
+    weightcast,
+    GroupDiverged,
+    WeightcastError,
+    "The shards of a replica made different calls."
+);
+create_exception!(
+    weightcast,
+    GroupBroken,
+    WeightcastError,
+    "A shard of the replica is gone; close the handle and open it again."
+);
+create_exception!(weightcast, Timeout, WeightcastError, "The deadline passed.");
+create_exception!(
+    weightcast,
+    InDoubt,
+    WeightcastError,
+    "Whether a version was committed could not be learned; the memory holds nothing now."
+);
+create_exception!(
+    weightcast,
+    Misuse,
+    WeightcastError,
+    "The call makes no sense in the present state, or a setting is wrong; nothing was changed."
+);
+
+/// Adds the exception classes to the module.
+pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    for (name, class) in [
+        ("WeightcastError", py.get_type::<WeightcastError>()),
+        ("VersionUnavailable", py.get_type::<VersionUnavailable>()),
+        ("SourceLost", py.get_type::<SourceLost>()),
+        ("DigestMismatch", py.get_type::<DigestMismatch>()),
+        ("ContentMismatch", py.get_type::<ContentMismatch>()),
+        ("LayoutMismatch", py.get_type::<LayoutMismatch>()),
+        ("ServerUnreachable", py.get_type::<ServerUnreachable>()),
+        ("GroupDiverged", py.get_type::<GroupDiverged>()),
+        ("GroupBroken", py.get_type::<GroupBroken>()),
+        ("Timeout", py.get_type::<Timeout>()),
+        ("InDoubt", py.get_type::<InDoubt>()),
+        ("Misuse", py.get_type::<Misuse>()),
+    ] {
+        module.add(name, class)?;
+    }
+    Ok(())
+}
+
+/// The exception for an error.
+pub(crate) fn exception(py: Python<'_>, error: Error) -> PyErr {
+    let message = error.to_string();
+    match error {
+        Error::Call(call) => call_exception(py, call, message),
+        Error::Layout(_) | Error::Plan(_) => LayoutMismatch::new_err(message),
+        Error::Interrupted => PyKeyboardInterrupt::new_err(()),
+        Error::Config { .. } | Error::Io { .. } | Error::Transport(_) => Misuse::new_err(message),
+        Error::Bug(_) => WeightcastError::new_err(message),
+    }
+}
+
+fn call_exception(py: Python<'_>, error: CallError, message: String) -> PyErr {
+    /// Sets `$field`s of the error as attributes of the exception.
+    macro_rules! raise {
+        ($class:ident $(, $field:ident = $value:expr)*) => {{
+            let error = $class::new_err(message);
+            $( let _ = error.value(py).setattr(stringify!($field), $value); )*
+            error
+        }};
+    }
+    match error {
+        CallError::VersionUnavailable { model, selector, latest } => raise!(
+            VersionUnavailable,
+            model = model,
+            selector = selector.to_string(),
+            latest = latest.map(|v| v.number)
+        ),
+        CallError::SourceLost { version, source_replica, reason } => raise!(
+            SourceLost,
+            version = version.number,
+            source_replica = source_replica,
+            reason = reason
+        ),
+        CallError::DigestMismatch { version, source_replica, detail } => raise!(
+            DigestMismatch,
+            version = version.number,
+            source_replica = source_replica,
+            detail = detail
+        ),
+        CallError::ContentMismatch { version, replica, detail } => {
+            raise!(ContentMismatch, version = version.number, replica = replica, detail = detail)
+        }
+        CallError::LayoutMismatch { replica, detail } => {
+            raise!(LayoutMismatch, replica = replica, detail = detail)
+        }
+        CallError::GroupDiverged { replica, seq, shard_a, call_a, shard_b, call_b } => raise!(
+            GroupDiverged,
+            replica = replica,
+            seq = seq.0,
+            shards = (shard_a, shard_b),
+            calls = (call_a, call_b)
+        ),
+        CallError::GroupBroken { replica, reason } => {
+            raise!(GroupBroken, replica = replica, reason = reason)
+        }
+        CallError::Timeout { call, waiting_for } => {
+            raise!(Timeout, call = call, waiting_for = waiting_for)
+        }
+        CallError::ServerUnreachable { server, reason } => {
+            raise!(ServerUnreachable, server = server, reason = reason)
+        }
+        CallError::InDoubt { version } => raise!(InDoubt, version = version.number),
+        CallError::Limit { what, limit, got } => {
+            raise!(Misuse, what = what, limit = limit, got = got)
+        }
+        CallError::Misuse { .. } => raise!(Misuse),
+    }
+}

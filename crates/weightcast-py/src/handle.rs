@@ -1,0 +1,262 @@
+//! The handle: every call releases the GIL and can be interrupted.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use weightcast::{
+    EpochPolicy, Error, Interrupted, Options, Replica, Revision, Role, Selector, ShardHandle,
+    Updated,
+};
+
+use crate::errors::exception;
+use crate::layout::Layout;
+
+/// One shard's session. `weightcast.Handle` wraps it.
+#[pyclass(frozen, module = "weightcast._core")]
+pub(crate) struct Handle {
+    inner: ShardHandle,
+    /// What the signal handler raised while a call waited.
+    raised: Arc<Mutex<Option<PyErr>>>,
+}
+
+/// version, epoch
+type VersionTuple = (u64, u64);
+/// changed, version, source, bytes, verified, seconds, plan_seconds, way
+type UpdatedTuple =
+    (bool, Option<VersionTuple>, Option<String>, u64, u64, f64, f64, String);
+/// revision, (version, replicas)
+type ListingTuple = (u64, Vec<(VersionTuple, Vec<String>)>);
+
+#[pymethods]
+impl Handle {
+    #[staticmethod]
+    #[pyo3(signature = (model, name, shard, num_shards, datacentre, host, spot, role, new_epoch,
+        server, token_file, data_bind, data_advertise, insecure, job, lazy_server, way))]
+    #[allow(clippy::too_many_arguments)]
+    fn open(
+        py: Python<'_>,
+        model: &str,
+        name: String,
+        shard: u32,
+        num_shards: u32,
+        datacentre: String,
+        host: Option<String>,
+        spot: bool,
+        role: &str,
+        new_epoch: bool,
+        server: Option<String>,
+        token_file: Option<PathBuf>,
+        data_bind: Option<String>,
+        data_advertise: Option<String>,
+        insecure: bool,
+        job: Option<String>,
+        lazy_server: Vec<String>,
+        way: &str,
+    ) -> PyResult<Self> {
+        let mut replica = Replica::new(name, shard, num_shards);
+        (replica.datacentre, replica.spot) = (datacentre, spot);
+        replica.host = host.unwrap_or(replica.host);
+        let options = Options {
+            epoch: if new_epoch { EpochPolicy::New } else { EpochPolicy::Current },
+            server,
+            token_file,
+            data_bind,
+            data_advertise,
+            insecure,
+            lazy_server,
+            job,
+            way: parse_way(way)?,
+            ..Options::new(parse_role(role)?)
+        };
+        let raised = Arc::new(Mutex::new(None));
+        let interrupted = interrupted(Arc::clone(&raised));
+        let opened = py.detach(|| {
+            ShardHandle::open_interruptible(model, replica, &options, Some(interrupted))
+        });
+        match opened {
+            Ok(inner) => Ok(Self { inner, raised }),
+            Err(error) => Err(raise(py, error, &raised)),
+        }
+    }
+
+    fn register(&self, py: Python<'_>, layout: PyRef<'_, Layout>, deadline: f64) -> PyResult<()> {
+        let source = layout.source().map_err(|e| exception(py, e))?;
+        let regions = layout.regions.clone();
+        drop(layout);
+        let deadline = seconds(deadline)?;
+        self.call(py, |handle| handle.register(source, regions, deadline))
+    }
+
+    fn unregister(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {
+        let deadline = seconds(deadline)?;
+        self.call(py, |handle| handle.unregister(deadline))
+    }
+
+    fn publish(
+        &self,
+        py: Python<'_>,
+        version: u64,
+        deadline: f64,
+        seal: bool,
+    ) -> PyResult<VersionTuple> {
+        let deadline = seconds(deadline)?;
+        let version = self.call(py, |handle| handle.publish(version, deadline))?;
+        if seal {
+            self.call(py, |handle| handle.wait_sealed(deadline))?;
+        }
+        Ok((version.number, version.epoch.0))
+    }
+
+    fn wait_sealed(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {
+        let deadline = seconds(deadline)?;
+        self.call(py, |handle| handle.wait_sealed(deadline))
+    }
+
+    fn unpublish(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {
+        let deadline = seconds(deadline)?;
+        self.call(py, |handle| handle.unpublish(deadline))
+    }
+
+    fn replicate(
+        &self,
+        py: Python<'_>,
+        selector: (String, u64),
+        deadline: f64,
+    ) -> PyResult<UpdatedTuple> {
+        let (selector, deadline) = (parse_selector(&selector)?, seconds(deadline)?);
+        self.call(py, |handle| handle.replicate(selector, deadline)).map(updated)
+    }
+
+    fn update(
+        &self,
+        py: Python<'_>,
+        selector: (String, u64),
+        allow_rollback: bool,
+        deadline: f64,
+    ) -> PyResult<UpdatedTuple> {
+        let (selector, deadline) = (parse_selector(&selector)?, seconds(deadline)?);
+        self.call(py, |handle| handle.update(selector, allow_rollback, deadline)).map(updated)
+    }
+
+    fn list(&self, py: Python<'_>, deadline: f64) -> PyResult<ListingTuple> {
+        let deadline = seconds(deadline)?;
+        self.call(py, |handle| handle.list(deadline)).map(listing)
+    }
+
+    fn wait(&self, py: Python<'_>, after: u64, deadline: f64) -> PyResult<ListingTuple> {
+        let deadline = seconds(deadline)?;
+        self.call(py, |handle| handle.wait(Revision(after), deadline)).map(listing)
+    }
+
+    #[getter]
+    fn version(&self) -> Option<VersionTuple> {
+        self.inner.version().map(|v| (v.number, v.epoch.0))
+    }
+
+    #[getter]
+    fn progress(&self) -> u64 {
+        self.inner.progress()
+    }
+
+    fn close(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {
+        let deadline = seconds(deadline)?;
+        self.call(py, |handle| handle.close(deadline))
+    }
+}
+
+impl Handle {
+    /// Runs one call of the handle without the GIL.
+    fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&ShardHandle) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        let inner = &self.inner;
+        py.detach(|| call(inner)).map_err(|error| raise(py, error, &self.raised))
+    }
+}
+
+/// Looks for Ctrl-C; keeps what its handler raised.
+fn interrupted(raised: Arc<Mutex<Option<PyErr>>>) -> Interrupted {
+    Box::new(move || {
+        Python::attach(|py| match py.check_signals() {
+            Ok(()) => false,
+            Err(error) => {
+                *raised.lock().expect("no panic while held") = Some(error);
+                true
+            }
+        })
+    })
+}
+
+fn raise(py: Python<'_>, error: Error, raised: &Mutex<Option<PyErr>>) -> PyErr {
+    let kept = raised.lock().expect("no panic while held").take();
+    match (matches!(error, Error::Interrupted), kept) {
+        (true, Some(kept)) => kept,
+        _ => exception(py, error),
+    }
+}
+
+fn seconds(deadline: f64) -> PyResult<Duration> {
+    /// A year: beyond it clocks overflow, not patience.
+    const LONGEST: f64 = 366.0 * 86_400.0;
+    if deadline.is_finite() && (0.0..=LONGEST).contains(&deadline) {
+        return Ok(Duration::from_secs_f64(deadline));
+    }
+    Err(PyValueError::new_err(format!("a deadline is 0 to {LONGEST} seconds, not {deadline}")))
+}
+
+fn parse_role(role: &str) -> PyResult<Role> {
+    match role {
+        "trainer" => Ok(Role::Trainer),
+        "rollout" => Ok(Role::Rollout),
+        other => Err(PyValueError::new_err(format!("role is trainer or rollout, not {other:?}"))),
+    }
+}
+
+fn parse_way(way: &str) -> PyResult<weightcast::transport::Way> {
+    use weightcast::transport::Way;
+    match way {
+        "auto" => Ok(Way::Auto),
+        "direct" => Ok(Way::Direct),
+        "tcp" => Ok(Way::Tcp),
+        other => Err(PyValueError::new_err(format!("way is auto, direct or tcp, not {other:?}"))),
+    }
+}
+
+fn parse_selector((kind, number): &(String, u64)) -> PyResult<Selector> {
+    Ok(match kind.as_str() {
+        "exact" => Selector::Exact(*number),
+        "latest" => Selector::Latest,
+        "latest_minus" => Selector::LatestMinus(*number),
+        "nth_latest" => Selector::NthLatest(*number),
+        "at_least" => Selector::AtLeast(*number),
+        other => return Err(PyValueError::new_err(format!("unknown selector {other:?}"))),
+    })
+}
+
+fn updated(updated: Updated) -> UpdatedTuple {
+    let transfer = updated.transfer;
+    (
+        updated.changed,
+        updated.version.map(|v| (v.number, v.epoch.0)),
+        updated.source,
+        transfer.bytes,
+        transfer.verified,
+        transfer.seconds,
+        transfer.plan_seconds,
+        transfer.way,
+    )
+}
+
+fn listing(listing: weightcast::Listing) -> ListingTuple {
+    let versions: BTreeMap<_, _> = listing.versions;
+    let versions = versions
+        .into_iter()
+        .map(|(v, replicas)| ((v.number, v.epoch.0), replicas.into_iter().collect()));
+    (listing.revision.0, versions.collect())
+}

@@ -1,0 +1,153 @@
+//! Layouts as Python builds them, together with the memory that they describe.
+
+use std::sync::Arc;
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::prelude::*;
+use weightcast::plan::{self, DType, LayoutBuilder, Mesh, Placement};
+use weightcast::transport::Region;
+
+/// Which piece of a published tensor lies in a local one.
+#[pyclass(frozen, module = "weightcast._core")]
+#[derive(Clone)]
+pub(crate) struct Part(plan::Part);
+
+#[pymethods]
+impl Part {
+    /// The whole tensor of this name; `shape` is its global shape, if it is known.
+    #[new]
+    #[pyo3(signature = (name, shape = None))]
+    fn new(name: String, shape: Option<Vec<u64>>) -> Self {
+        let part = plan::Part::new(name);
+        Self(match shape {
+            Some(shape) => part.shape(shape),
+            None => part,
+        })
+    }
+
+    /// Chunk `index` of `of` along `dim`, by torch's rule.
+    fn chunk(&self, dim: usize, index: u64, of: u64) -> Self {
+        Self(self.0.clone().dim(dim, index, of))
+    }
+
+    /// `length` indices from `start` along `dim`.
+    fn range(&self, dim: usize, start: u64, length: u64) -> Self {
+        Self(self.0.clone().range(dim, start, length))
+    }
+}
+
+/// A layout being built, and the memory of each buffer.
+#[pyclass(module = "weightcast._core")]
+#[derive(Default)]
+pub(crate) struct Layout {
+    pub(crate) builder: LayoutBuilder,
+    pub(crate) regions: Vec<Region>,
+    open: bool,
+}
+
+#[pymethods]
+impl Layout {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a buffer: `memory` is a contiguous buffer of bytes (`uint8`), kept alive from now on.
+    #[pyo3(signature = (name, memory, dtype, shape, parts, along = 0, pad = false))]
+    #[allow(clippy::too_many_arguments)]
+    fn add(
+        &mut self,
+        name: String,
+        memory: &Bound<'_, PyAny>,
+        dtype: &str,
+        shape: Vec<u64>,
+        parts: Vec<PyRef<'_, Part>>,
+        along: usize,
+        pad: bool,
+    ) -> PyResult<()> {
+        let dtype = DType::from_name(dtype).ok_or_else(|| {
+            let known: Vec<_> = DType::all().map(DType::name).collect();
+            PyValueError::new_err(format!(
+                "{name}: unknown dtype {dtype}; known are {}",
+                known.join(", ")
+            ))
+        })?;
+        let region = region(&name, memory)?;
+        let parts: Vec<_> = parts.iter().map(|part| part.0.clone()).collect();
+        self.open |= parts.iter().any(|part| part.global_shape().is_none());
+        self.builder.add(name, dtype, &shape, parts, along);
+        if pad {
+            self.builder.pad();
+        }
+        self.regions.push(region);
+        Ok(())
+    }
+
+    /// The buffer just added is these parts as well: tied weights.
+    #[pyo3(signature = (parts, along = 0))]
+    fn also(&mut self, parts: Vec<PyRef<'_, Part>>, along: usize) {
+        let parts: Vec<_> = parts.iter().map(|part| part.0.clone()).collect();
+        self.open |= parts.iter().any(|part| part.global_shape().is_none());
+        self.builder.also(parts, along);
+    }
+
+    /// Number of buffers.
+    fn __len__(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// Bytes of all buffers.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.regions.iter().map(Region::len).sum()
+    }
+}
+
+impl Layout {
+    /// What `register` takes.
+    pub(crate) fn source(&self) -> Result<weightcast::LayoutSource, weightcast::Error> {
+        Ok(match self.open {
+            true => weightcast::LayoutSource::Open(self.builder.clone()),
+            false => weightcast::LayoutSource::Known(self.builder.build()?),
+        })
+    }
+}
+
+/// The memory of a Python buffer, which stays exported, and so alive, as long as the region.
+fn region(name: &str, memory: &Bound<'_, PyAny>) -> PyResult<Region> {
+    let buffer = PyBuffer::<u8>::get(memory)?;
+    if !buffer.is_c_contiguous() {
+        return Err(PyBufferError::new_err(format!("{name}: memory is not contiguous")));
+    }
+    let (address, len) = (buffer.buf_ptr().cast::<u8>(), buffer.len_bytes());
+    let writable = !buffer.readonly();
+    // SAFETY: an exported buffer's `len_bytes` bytes at `buf_ptr` stay where they are until it is
+    // released, which dropping the owner does; contiguity was checked; read-only ones stay so.
+    Ok(unsafe { Region::from_raw(address, len, writable, Arc::new(buffer)) })
+}
+
+/// `(start, length)` of the boxes of a tensor that a rank holds, by torch's placement rules.
+///
+/// A placement is `("shard", dim)`, `("strided", dim, split_factor)` or `("replicate",)`.
+#[pyfunction]
+pub(crate) fn local_slices(
+    shape: Vec<u64>,
+    axes: Vec<(String, u64)>,
+    placements: Vec<(String, usize, u64)>,
+    rank: u64,
+) -> PyResult<Vec<(Vec<u64>, Vec<u64>)>> {
+    let bad = |e: &dyn std::fmt::Display| PyValueError::new_err(e.to_string());
+    let mesh = Mesh::new(axes).map_err(|e| bad(&e))?;
+    let placements = placements
+        .into_iter()
+        .map(|(kind, dim, split_factor)| match kind.as_str() {
+            "shard" => Ok(Placement::Shard { dim }),
+            "strided" => Ok(Placement::StridedShard { dim, split_factor }),
+            "replicate" => Ok(Placement::Replicate),
+            other => Err(bad(&format!("unknown placement {other}"))),
+        })
+        .collect::<PyResult<Vec<_>>>()?;
+    let slices = plan::local_slices(&shape, &mesh, &placements, rank).map_err(|e| bad(&e))?;
+    Ok(slices.into_iter().map(|slice| (slice.start, slice.len)).collect())
+}

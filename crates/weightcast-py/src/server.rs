@@ -1,0 +1,81 @@
+//! The embedded server, its status, and the command line.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use weightcast::{Options, Role, ServeConfig};
+
+use crate::errors::exception;
+
+/// A reference server inside this process.
+#[pyclass(frozen, module = "weightcast._core")]
+pub(crate) struct Server {
+    address: String,
+    inner: Mutex<Option<weightcast::Server>>,
+}
+
+#[pymethods]
+impl Server {
+    /// What clients connect to.
+    #[getter]
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Stops it; stopping again does nothing.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        let server = self.inner.lock().expect("no panic while held").take();
+        let stopped = py.detach(|| server.map_or(Ok(()), weightcast::Server::stop));
+        stopped.map_err(|e| exception(py, e))
+    }
+}
+
+/// Starts a reference server on a thread of this process.
+#[pyfunction]
+#[pyo3(signature = (address, token_file, insecure, lease, drain_deadline, fanout))]
+pub(crate) fn serve(
+    py: Python<'_>,
+    address: String,
+    token_file: Option<PathBuf>,
+    insecure: bool,
+    lease: f64,
+    drain_deadline: f64,
+    fanout: u32,
+) -> PyResult<Server> {
+    let started = py.detach(|| {
+        let token = token_file.map(|path| weightcast::read_token(&path)).transpose()?;
+        weightcast::serve(ServeConfig {
+            address,
+            token,
+            insecure,
+            lease: Duration::from_secs_f64(lease.clamp(0.1, 3_600.0)),
+            drain_deadline: Duration::from_secs_f64(drain_deadline.clamp(0.0, 86_400.0)),
+            fanout,
+            ..ServeConfig::default()
+        })
+    });
+    let server = started.map_err(|e| exception(py, e))?;
+    let address = server.address().to_owned();
+    Ok(Server { address, inner: Mutex::new(Some(server)) })
+}
+
+/// A server's status as JSON.
+#[pyfunction]
+#[pyo3(signature = (server = None, token_file = None))]
+pub(crate) fn status_json(
+    py: Python<'_>,
+    server: Option<String>,
+    token_file: Option<PathBuf>,
+) -> PyResult<String> {
+    let options = Options { server, token_file, ..Options::new(Role::Rollout) };
+    let status = py.detach(|| weightcast::status(&options)).map_err(|e| exception(py, e))?;
+    Ok(weightcast_cli::status_json(&status))
+}
+
+/// Runs the `weightcast` command with these arguments; returns its exit status.
+#[pyfunction]
+pub(crate) fn command_line(py: Python<'_>, arguments: Vec<String>) -> i32 {
+    py.detach(|| weightcast_cli::run(arguments))
+}

@@ -1,0 +1,23 @@
+//! Generates the gRPC code from `proto/` without a protoc on the machine.
+
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=proto");
+    let files = protox::compile(["weightcast.proto", "manifest.proto"], ["proto"])?;
+    let mut build = tonic_prost_build::configure();
+    let printed = [
+        "StatusReply",
+        "ModelStatus",
+        "VersionStatus",
+        "ReplicaStatus",
+        "ShardStatus",
+        "ReaderStatus",
+    ];
+    for message in printed {
+        // What `weightcast status --json` prints.
+        build = build.type_attribute(message, "#[derive(serde::Serialize)]");
+    }
+    build.btree_map(".").compile_fds(files)?;
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! The gRPC side of a handle: one channel for the session's stream and for manifests.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status, Streaming};
+use weightcast_protocol::{CallError, ContentDigest};
+use weightcast_transport::Secret;
+
+use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES};
+use crate::wire::reference_server_client::ReferenceServerClient;
+use crate::wire::{ClientFrame, GetManifestRequest, ManifestPage, ServerFrame, StatusRequest};
+use crate::{Error, auth, manifest};
+
+/// How long one attempt to connect may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How often a silent server is asked for a sign of life.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+/// Messages waiting to be sent.
+const QUEUE: usize = 256;
+
+/// Adds the token to every request.
+#[derive(Clone)]
+pub(crate) struct ShowToken(Option<MetadataValue<Ascii>>);
+
+impl tonic::service::Interceptor for ShowToken {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// A way to the reference server; clones share it. Must be used inside a runtime.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    address: String,
+    client: ReferenceServerClient<InterceptedService<Channel, ShowToken>>,
+}
+
+/// An open session stream.
+pub(crate) struct Session {
+    pub(crate) sender: mpsc::Sender<ClientFrame>,
+    pub(crate) frames: Streaming<ServerFrame>,
+}
+
+impl Connection {
+    /// Connects at the first request, and again after a failure.
+    pub(crate) fn new(address: &str, token: Option<&Secret>) -> Result<Self, Error> {
+        let malformed = |problem: String| Error::Config { what: "server".to_owned(), problem };
+        let full = match address.contains("://") || address.starts_with("unix:") {
+            true => address.to_owned(),
+            false => format!("http://{address}"),
+        };
+        let endpoint = Endpoint::from_shared(full)
+            .map_err(|e| malformed(format!("{address:?} is not an address: {e}")))?
+            .connect_timeout(CONNECT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEPALIVE)
+            .keep_alive_timeout(KEEPALIVE);
+        let bearer = token.map(|token| {
+            let mut value: MetadataValue<Ascii> = auth::bearer(token)
+                .parse()
+                .map_err(|_| malformed("the token has characters that no header may".into()))?;
+            value.set_sensitive(true);
+            Ok::<_, Error>(value)
+        });
+        let show = ShowToken(bearer.transpose()?);
+        let client = ReferenceServerClient::with_interceptor(endpoint.connect_lazy(), show)
+            .max_decoding_message_size(FRAME_BYTES)
+            .max_encoding_message_size(FRAME_BYTES);
+        Ok(Self { address: address.to_owned(), client })
+    }
+
+    pub(crate) async fn session(&self) -> Result<Session, Status> {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let mut client = self.client.clone();
+        let frames = client.session(ReceiverStream::new(receiver)).await?.into_inner();
+        Ok(Session { sender, frames })
+    }
+
+    /// Stores a manifest; returns its name.
+    pub(crate) async fn put_manifest(&self, bytes: Vec<u8>) -> Result<ContentDigest, Error> {
+        let digest = manifest::blob_digest(&bytes);
+        if bytes.len() > MANIFEST_BYTES {
+            return Err(Error::Call(CallError::Limit {
+                what: "the manifest's size in bytes (register fewer tensors per shard)".to_owned(),
+                limit: MANIFEST_BYTES as u64,
+                got: bytes.len() as u64,
+            }));
+        }
+        let mut pages: Vec<_> = bytes
+            .chunks(PAGE_BYTES)
+            .map(|data| ManifestPage { digest: digest.0.to_vec(), data: data.to_vec() })
+            .collect();
+        if pages.is_empty() {
+            pages.push(ManifestPage { digest: digest.0.to_vec(), data: Vec::new() });
+        }
+        let mut client = self.client.clone();
+        let stored = client.put_manifest(tokio_stream::iter(pages)).await;
+        stored.map(|_| digest).map_err(|status| self.unreachable(&status))
+    }
+
+    /// Fetches a manifest and checks that it is the one that was asked for.
+    pub(crate) async fn manifest(&self, digest: ContentDigest) -> Result<Vec<u8>, Error> {
+        let mut client = self.client.clone();
+        let request = GetManifestRequest { digest: digest.0.to_vec() };
+        let pages = client.get_manifest(request).await;
+        let mut pages = pages.map_err(|status| self.unreachable(&status))?.into_inner();
+        let mut bytes = Vec::new();
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(|status| self.unreachable(&status))?;
+            bytes.extend_from_slice(&page.data);
+            if bytes.len() > MANIFEST_BYTES {
+                break;
+            }
+        }
+        if manifest::blob_digest(&bytes) != digest {
+            return Err(Error::Bug(format!("the server sent another manifest than {digest}")));
+        }
+        Ok(bytes)
+    }
+
+    pub(crate) async fn status(&self) -> Result<crate::wire::StatusReply, Error> {
+        let mut client = self.client.clone();
+        let reply = client.status(StatusRequest {}).await;
+        reply.map(tonic::Response::into_inner).map_err(|status| self.unreachable(&status))
+    }
+
+    /// What a failed request means to the user.
+    pub(crate) fn unreachable(&self, status: &Status) -> Error {
+        Error::Call(CallError::ServerUnreachable {
+            server: self.address.clone(),
+            reason: match status.code() {
+                Code::Unauthenticated => status.message().to_owned(),
+                code => format!("{code:?}: {}", status.message()),
+            },
+        })
+    }
+}

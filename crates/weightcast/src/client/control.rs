@@ -1,0 +1,462 @@
+//! The thread that drives one session machine: events in, outputs carried out, in order.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc as reply};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tonic::{Code, Status};
+use weightcast_plan::Layout;
+use weightcast_protocol::message::{Answer, Assignment, Call, ReadFailure, ServerMessage};
+use weightcast_protocol::session::{Output, Session, SessionState};
+use weightcast_protocol::{
+    Attempt, CallError, ContentDigest, Generation, OpSeq, ShardSums, Span, Time,
+};
+use weightcast_transport::{DataServer, ExportId};
+
+use super::Transfer;
+use super::connection::{self, Connection};
+use super::registration::Registration;
+use super::route::{Read, Routes};
+use crate::clock::Clock;
+use crate::convert::{client_frame, server_message};
+use crate::{Error, manifest};
+
+/// What a call came to, with what it moved.
+pub(crate) type Reply = Result<(Answer, Transfer), CallError>;
+
+/// Everything that happens to the session.
+pub(crate) enum Event {
+    Call { call: Call, deadline: Span, reply: reply::Sender<Reply> },
+    /// Answered once the session is open, or will never be.
+    AwaitOpen { reply: reply::Sender<Result<(), CallError>> },
+    /// Answered once what is published is sealed.
+    AwaitSeal { reply: reply::Sender<Result<(), CallError>> },
+    Close { deadline: Span, reply: reply::Sender<Result<(), CallError>> },
+    Connected { stream: u64, result: Result<connection::Session, Status> },
+    Frame { stream: u64, message: ServerMessage },
+    StreamEnded { stream: u64, reason: String },
+    Sealed { generation: Generation, sums: ShardSums },
+    ReadDone { seq: OpSeq, attempt: Attempt, result: Result<(ShardSums, Transfer), ReadFailure> },
+}
+
+/// What the handle and the control thread share.
+pub(crate) struct Shared {
+    pub(crate) exports: DataServer,
+    pub(crate) routes: Routes,
+    /// Set by `register`, together with the name under which it is served.
+    pub(crate) registration: Mutex<Option<(Arc<Registration>, ExportId)>>,
+    /// Layouts of other shards, by the name of their manifest.
+    pub(crate) layouts: Mutex<BTreeMap<ContentDigest, Arc<Layout>>>,
+    /// Held by whoever writes or digests the registered memory.
+    pub(crate) memory: Mutex<()>,
+    /// What the session knows, for getters that must not wait.
+    pub(crate) view: Mutex<View>,
+    /// Bytes of the running read that have arrived.
+    pub(crate) progress: Arc<AtomicU64>,
+}
+
+/// A copy of the session's state.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct View {
+    pub(crate) held: Option<weightcast_protocol::Version>,
+    pub(crate) generation: Generation,
+}
+
+impl Shared {
+    fn current(&self) -> Option<(Arc<Registration>, ExportId)> {
+        self.registration.lock().expect("no panic while held").clone()
+    }
+}
+
+/// The control thread's state.
+pub(crate) struct Control {
+    pub(crate) session: Session,
+    pub(crate) clock: Clock,
+    pub(crate) connection: Connection,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) events: mpsc::UnboundedSender<Event>,
+    stream: Option<(u64, mpsc::Sender<crate::wire::ClientFrame>)>,
+    streams: u64,
+    replies: BTreeMap<OpSeq, reply::Sender<Reply>>,
+    awaiting_open: Vec<reply::Sender<Result<(), CallError>>>,
+    awaiting_seal: Vec<reply::Sender<Result<(), CallError>>>,
+    awaiting_close: Vec<reply::Sender<Result<(), CallError>>>,
+    read: Option<Arc<AtomicBool>>,
+    /// What the data port serves.
+    exposed: Vec<ExportId>,
+    transfer: Transfer,
+    sealing: Option<Generation>,
+    /// Why the last stream failed: the best explanation if the session is lost.
+    trouble: Option<CallError>,
+    over: Option<Result<(), CallError>>,
+}
+
+impl Control {
+    pub(crate) fn new(
+        session: Session,
+        clock: Clock,
+        connection: Connection,
+        shared: Arc<Shared>,
+        events: mpsc::UnboundedSender<Event>,
+    ) -> Self {
+        Self {
+            session,
+            clock,
+            connection,
+            shared,
+            events,
+            stream: None,
+            streams: 0,
+            replies: BTreeMap::new(),
+            awaiting_open: Vec::new(),
+            awaiting_seal: Vec::new(),
+            awaiting_close: Vec::new(),
+            read: None,
+            exposed: Vec::new(),
+            transfer: Transfer::default(),
+            sealing: None,
+            trouble: None,
+            over: None,
+        }
+    }
+
+    /// Runs until the session is closed and its handle gone.
+    pub(crate) async fn run(mut self, mut queue: mpsc::UnboundedReceiver<Event>) {
+        self.carry_out();
+        loop {
+            let wake = self.session.next_timeout().map(|time| self.clock.instant(time));
+            let event = tokio::select! {
+                event = queue.recv() => event,
+                () = sleep_until(wake) => {
+                    self.session.handle_timeout(self.clock.now());
+                    self.carry_out();
+                    continue;
+                }
+            };
+            let closing = matches!(event, Some(Event::Close { .. }));
+            match event {
+                Some(event) => self.handle(event),
+                None => break,
+            }
+            self.carry_out();
+            if self.over.is_some() && (closing || self.awaiting_close_answered()) {
+                break;
+            }
+        }
+        self.stop_read();
+        self.fence();
+    }
+
+    fn awaiting_close_answered(&mut self) -> bool {
+        let Some(result) = self.over.clone() else { return false };
+        let waiting = std::mem::take(&mut self.awaiting_close);
+        let any = !waiting.is_empty();
+        waiting.into_iter().for_each(|reply| drop(reply.send(result.clone())));
+        any
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.clock.now();
+        match event {
+            Event::Call { call, deadline, reply } => match self.session.call(now, call, deadline) {
+                Ok(seq) => drop(self.replies.insert(seq, reply)),
+                Err(error) => drop(reply.send(Err(self.explain(error)))),
+            },
+            Event::AwaitOpen { reply } => self.awaiting_open.push(reply),
+            Event::AwaitSeal { reply } => self.awaiting_seal.push(reply),
+            Event::Close { deadline, reply } => {
+                self.awaiting_close.push(reply);
+                self.session.close(now, deadline);
+            }
+            Event::Connected { stream, result } => self.connected(now, stream, result),
+            Event::Frame { stream, message } => {
+                if self.stream.as_ref().is_some_and(|(current, _)| *current == stream) {
+                    self.session.handle_message(now, message);
+                }
+            }
+            Event::StreamEnded { stream, reason } => {
+                if self.stream.as_ref().is_some_and(|(current, _)| *current == stream) {
+                    self.stream = None;
+                    tracing::debug!(reason, "session stream ended");
+                    self.session.handle_disconnected(now);
+                }
+            }
+            Event::Sealed { generation, sums } => {
+                self.sealing = self.sealing.filter(|sealing| *sealing != generation);
+                self.session.handle_sealed(now, generation, sums);
+            }
+            Event::ReadDone { seq, attempt, result } => {
+                let result = result.map(|(sums, transfer)| {
+                    self.transfer = transfer;
+                    sums
+                });
+                self.session.handle_read(now, seq, attempt, result);
+            }
+        }
+    }
+
+    fn connected(&mut self, now: Time, stream: u64, result: Result<connection::Session, Status>) {
+        match result {
+            Ok(session) => {
+                self.stream = Some((stream, session.sender));
+                tokio::spawn(forward(stream, session.frames, self.events.clone()));
+                self.session.handle_connected(now);
+            }
+            Err(status) => {
+                let unreachable = match self.connection.unreachable(&status) {
+                    Error::Call(error) => error,
+                    other => CallError::Misuse { detail: other.to_string() },
+                };
+                self.trouble = Some(unreachable.clone());
+                if status.code() == Code::Unauthenticated {
+                    // Trying again cannot help.
+                    self.session.handle_refused(unreachable);
+                } else {
+                    self.session.handle_disconnected(now);
+                }
+            }
+        }
+    }
+
+    /// The machine only knows that it had no answer; the last failed stream knows why.
+    fn explain(&self, error: CallError) -> CallError {
+        match (&error, &self.trouble) {
+            (CallError::ServerUnreachable { .. }, Some(trouble)) => trouble.clone(),
+            _ => error,
+        }
+    }
+
+    /// Does what the machine asks for, in order.
+    fn carry_out(&mut self) {
+        while let Some(output) = self.session.poll_output() {
+            match output {
+                Output::Connect => self.connect(),
+                Output::Send(message) => self.send(message),
+                Output::Expose(generation) => self.expose(generation),
+                Output::Fence(_) => self.fence(),
+                Output::Seal(generation) => self.seal(generation),
+                Output::Read { seq, attempt, assignment, deadline } => {
+                    self.start_read(seq, attempt, assignment, deadline);
+                }
+                Output::StopRead => self.stop_read(),
+                Output::Done { seq, result } => self.done(seq, result),
+                Output::Closed { error } => self.closed(error),
+            }
+        }
+        self.update_view();
+        if is_open(self.session.state()) {
+            self.trouble = None;
+            for reply in self.awaiting_open.drain(..) {
+                let _ = reply.send(Ok(()));
+            }
+        }
+        if self.sealing.is_none() {
+            for reply in self.awaiting_seal.drain(..) {
+                let _ = reply.send(Ok(()));
+            }
+        }
+    }
+
+    fn update_view(&self) {
+        let view = View { held: self.session.version(), generation: self.session.generation() };
+        *self.shared.view.lock().expect("no panic while held") = view;
+    }
+
+    fn connect(&mut self) {
+        self.streams += 1;
+        let (stream, events) = (self.streams, self.events.clone());
+        let connection = self.connection.clone();
+        tokio::spawn(async move {
+            let result = connection.session().await;
+            let _ = events.send(Event::Connected { stream, result });
+        });
+    }
+
+    fn send(&mut self, message: weightcast_protocol::message::ClientMessage) {
+        let Some((stream, sender)) = &self.stream else { return };
+        if sender.try_send(client_frame(message)).is_err() {
+            let reason = "the server does not take messages".to_owned();
+            let _ = self.events.send(Event::StreamEnded { stream: *stream, reason });
+        }
+    }
+
+    fn expose(&mut self, generation: Generation) {
+        if let Some((registration, export)) = self.shared.current() {
+            let id = export.at(generation.0);
+            let regions = registration.regions.clone();
+            self.shared.exports.exports().expose_as(id, generation.0, regions);
+            self.exposed.push(id);
+        }
+    }
+
+    /// Nothing may be served any more that is served now: generations only grow.
+    fn fence(&mut self) {
+        for id in self.exposed.drain(..) {
+            // Readers that are still there were told to read elsewhere: cut them off.
+            self.shared.exports.exports().withdraw(id, Duration::ZERO);
+        }
+    }
+
+    fn seal(&mut self, generation: Generation) {
+        let Some((registration, _)) = self.shared.current() else { return };
+        self.sealing = Some(generation);
+        let events = self.events.clone();
+        tokio::task::spawn_blocking(move || {
+            let sums = registration.seal();
+            let _ = events.send(Event::Sealed { generation, sums });
+        });
+    }
+
+    fn start_read(&mut self, seq: OpSeq, attempt: Attempt, assignment: Assignment, deadline: Time) {
+        self.stop_read();
+        let cancel = Arc::new(AtomicBool::new(false));
+        self.read = Some(Arc::clone(&cancel));
+        let shared = Arc::clone(&self.shared);
+        let connection = self.connection.clone();
+        let events = self.events.clone();
+        let deadline = self.clock.instant(deadline).into_std();
+        tokio::spawn(async move {
+            let result = match fetch(&connection, &shared, &assignment).await {
+                Ok(sources) => {
+                    let cancel = Arc::clone(&cancel);
+                    let read = move || read(&shared, &assignment, &sources, deadline, cancel);
+                    let failed = |e| ReadFailure::Layout { detail: format!("read panicked: {e}") };
+                    tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(failed(e)))
+                }
+                Err(error) => Err(ReadFailure::Layout { detail: error.to_string() }),
+            };
+            if !cancel.load(Ordering::Acquire) {
+                let _ = events.send(Event::ReadDone { seq, attempt, result });
+            }
+        });
+    }
+
+    /// After this, no read touches the registered memory.
+    fn stop_read(&mut self) {
+        if let Some(cancel) = self.read.take() {
+            cancel.store(true, Ordering::Release);
+            drop(self.shared.memory.lock());
+        }
+    }
+
+    fn done(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
+        // The caller may look at the handle as soon as it has its answer.
+        self.update_view();
+        let Some(reply) = self.replies.remove(&seq) else { return };
+        let transfer = std::mem::take(&mut self.transfer);
+        let result = result.map(|answer| (answer, transfer)).map_err(|e| self.explain(e));
+        let _ = reply.send(result);
+    }
+
+    fn closed(&mut self, error: Option<CallError>) {
+        self.stop_read();
+        let error = error.map(|error| self.explain(error));
+        let end = error.clone().map_or(Ok(()), Err);
+        let gone = || {
+            let closed = CallError::Misuse { detail: "the handle is closed".to_owned() };
+            error.clone().unwrap_or(closed)
+        };
+        for reply in self.awaiting_open.drain(..).chain(self.awaiting_seal.drain(..)) {
+            let _ = reply.send(Err(gone()));
+        }
+        for (_, reply) in std::mem::take(&mut self.replies) {
+            let _ = reply.send(Err(gone()));
+        }
+        self.over = Some(end);
+        self.awaiting_close_answered();
+    }
+}
+
+fn is_open(state: SessionState) -> bool {
+    !matches!(state, SessionState::Opening | SessionState::Ended)
+}
+
+async fn sleep_until(when: Option<tokio::time::Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Hands the stream's frames to the control thread.
+async fn forward(
+    stream: u64,
+    mut frames: tonic::Streaming<crate::wire::ServerFrame>,
+    events: mpsc::UnboundedSender<Event>,
+) {
+    let reason = loop {
+        match frames.next().await {
+            Some(Ok(frame)) => match server_message(frame) {
+                Ok(message) => {
+                    if events.send(Event::Frame { stream, message }).is_err() {
+                        return;
+                    }
+                }
+                Err(malformed) => break malformed.to_string(),
+            },
+            Some(Err(status)) => break status.to_string(),
+            None => break "the server ended it".to_owned(),
+        }
+    };
+    let _ = events.send(Event::StreamEnded { stream, reason });
+}
+
+/// Layouts of the source's shards: from memory, else from the server.
+async fn fetch(
+    connection: &Connection,
+    shared: &Shared,
+    assignment: &Assignment,
+) -> Result<Vec<Arc<Layout>>, Error> {
+    let names: Vec<_> = assignment.shards.iter().map(|shard| shard.layout).collect();
+    fetch_layouts(connection, shared, &names).await
+}
+
+/// Layouts by the names of their manifests.
+pub(crate) async fn fetch_layouts(
+    connection: &Connection,
+    shared: &Shared,
+    names: &[ContentDigest],
+) -> Result<Vec<Arc<Layout>>, Error> {
+    let mut layouts = Vec::with_capacity(names.len());
+    for name in names {
+        let known = shared.layouts.lock().expect("no panic while held").get(name).cloned();
+        let layout = match known {
+            Some(layout) => layout,
+            None => Arc::new(manifest::decode(&connection.manifest(*name).await?)?),
+        };
+        shared.layouts.lock().expect("no panic while held").insert(*name, Arc::clone(&layout));
+        layouts.push(layout);
+    }
+    Ok(layouts)
+}
+
+/// Runs on a thread of its own: the bytes move here.
+fn read(
+    shared: &Shared,
+    assignment: &Assignment,
+    sources: &[Arc<Layout>],
+    deadline: std::time::Instant,
+    cancel: Arc<AtomicBool>,
+) -> Result<(ShardSums, Transfer), ReadFailure> {
+    let _memory = shared.memory.lock().expect("no panic while held");
+    if cancel.load(Ordering::Acquire) {
+        return Err(ReadFailure::Source { shard: 0, reason: "cancelled".to_owned() });
+    }
+    let Some((registration, _)) = shared.current() else {
+        return Err(ReadFailure::Layout { detail: "nothing is registered".to_owned() });
+    };
+    let progress = Arc::clone(&shared.progress);
+    progress.store(0, Ordering::Relaxed);
+    let deadline = deadline + Duration::from_millis(100);
+    shared.routes.read(&Read {
+        registration: &registration,
+        assignment,
+        sources,
+        deadline,
+        cancel,
+        progress,
+    })
+}

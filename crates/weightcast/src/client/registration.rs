@@ -1,0 +1,112 @@
+//! Registered memory: which slices lie where, what the group counts, and its digests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weightcast_plan::{Cell, Layout, Run, Tensor, catalog_digest, cells, runs};
+use weightcast_protocol::{ContentDigest, ShardSums, Sum};
+use weightcast_transport::{Digest, Region};
+
+use crate::Error;
+
+/// What one shard has registered, in the light of what its group has.
+pub(crate) struct Registration {
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) regions: Vec<Region>,
+    /// Name of the group's logical tensors.
+    pub(crate) catalog: ContentDigest,
+    /// Every logical tensor of the group, by name.
+    pub(crate) tensors: BTreeMap<String, Tensor>,
+    /// This shard's slices, cut so that within one the same shards hold it.
+    pub(crate) cells: Vec<Cell>,
+    /// The cells as memory.
+    runs: Vec<Run>,
+    /// Per cell, what its digest is multiplied with before it is summed.
+    keys: Vec<[u64; 2]>,
+}
+
+impl Registration {
+    /// Of shard number `shard` of a group with these layouts.
+    pub(crate) fn new(
+        layouts: &[Arc<Layout>],
+        shard: usize,
+        regions: Vec<Region>,
+    ) -> Result<Self, Error> {
+        let layout = Arc::clone(&layouts[shard]);
+        let tensors = union(layouts)?;
+        let all: Vec<Tensor> = tensors.values().cloned().collect();
+        let group: Vec<&Layout> = layouts.iter().map(Arc::as_ref).collect();
+        let cells = cells(&group, shard);
+        let runs = runs(&layout, &cells);
+        let keys = cells.iter().map(|cell| tensor_of(&layout, cell).key()).collect();
+        let catalog = ContentDigest(catalog_digest(&all));
+        Ok(Self { layout, regions, catalog, tensors, cells, runs, keys })
+    }
+
+    /// Digests the memory as it is now.
+    pub(crate) fn seal(&self) -> ShardSums {
+        let mut digests = vec![Digest::default(); self.cells.len()];
+        for run in &self.runs {
+            let region = &self.regions[run.buffer as usize];
+            for row in 0..run.rows {
+                let offset = run.offset + row * run.pitch;
+                let position = run.position + row * run.position_pitch;
+                let digest = region.digest(offset as usize, run.row_bytes as usize, position);
+                let slot = &mut digests[run.cell as usize];
+                *slot = *slot + digest.expect("a layout lies within its regions");
+            }
+        }
+        self.fold(&digests)
+    }
+
+    /// Folds one digest per cell into the three sums that the server compares.
+    pub(crate) fn fold(&self, digests: &[Digest]) -> ShardSums {
+        let mut sums = ShardSums::default();
+        for ((cell, key), digest) in self.cells.iter().zip(&self.keys).zip(digests) {
+            let folded = digest.mul(*key);
+            sums.held = sums.held + Sum(folded.0);
+            if cell.counted {
+                sums.counted = sums.counted + Sum(folded.0);
+                sums.expected = sums.expected + Sum(folded.scale(u64::from(cell.copies)).0);
+            }
+        }
+        sums
+    }
+
+    /// Bytes that the cells cover: what a read moves and verifies.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.rows * run.row_bytes).sum()
+    }
+}
+
+fn tensor_of<'a>(layout: &'a Layout, cell: &Cell) -> &'a Tensor {
+    let entry = &layout.entries()[cell.entry as usize];
+    &layout.tensors()[entry.tensor as usize]
+}
+
+/// The logical tensors of a group; its shards must agree on every one.
+pub(crate) fn union(layouts: &[Arc<Layout>]) -> Result<BTreeMap<String, Tensor>, Error> {
+    let mut tensors: BTreeMap<String, Tensor> = BTreeMap::new();
+    for (shard, layout) in layouts.iter().enumerate() {
+        for tensor in layout.tensors() {
+            match tensors.get(tensor.name()) {
+                Some(known) if known != tensor => {
+                    return Err(Error::misuse(format!(
+                        "shard {shard} registers {} as {} {:?}, another shard of its group as {} \
+                         {:?}",
+                        tensor.name(),
+                        tensor.dtype().name(),
+                        tensor.shape(),
+                        known.dtype().name(),
+                        known.shape()
+                    )));
+                }
+                Some(_) => {}
+                None => {
+                    tensors.insert(tensor.name().to_owned(), tensor.clone());
+                }
+            }
+        }
+    }
+    Ok(tensors)
+}

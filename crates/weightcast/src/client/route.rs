@@ -1,0 +1,245 @@
+//! A plan bound to a live source: copies between layouts become reads between addresses.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Instant;
+
+use weightcast_plan::{Layout, Plan, Tensor};
+use weightcast_protocol::ShardSums;
+use weightcast_protocol::message::{Assignment, ReadFailure};
+use weightcast_transport::{
+    Auth, Copy, ExportId, Peer, ReadOptions, SourceJob, TransportError, Way,
+};
+
+use super::Transfer;
+use super::registration::{Registration, union};
+use crate::limits::CACHED_PLANS;
+
+/// Threads that copy. Two saturate the memory of the machines that were measured.
+const THREADS: usize = 2;
+
+/// Plans that were made and peers that were reached, kept from one version to the next.
+pub(crate) struct Routes {
+    auth: Auth,
+    way: Way,
+    plans: Mutex<VecDeque<(Vec<[u8; 16]>, Arc<Plan>)>>,
+    peers: Mutex<BTreeMap<String, Arc<Peer>>>,
+}
+
+/// One read, while it runs.
+pub(crate) struct Read<'a> {
+    pub(crate) registration: &'a Registration,
+    pub(crate) assignment: &'a Assignment,
+    /// Layouts of the source's shards, in order.
+    pub(crate) sources: &'a [Arc<Layout>],
+    pub(crate) deadline: Instant,
+    pub(crate) cancel: Arc<AtomicBool>,
+    pub(crate) progress: Arc<AtomicU64>,
+}
+
+impl Routes {
+    pub(crate) fn new(auth: Auth, way: Way) -> Self {
+        Self { auth, way, plans: Mutex::default(), peers: Mutex::default() }
+    }
+
+    /// Fills the registered memory from the assigned source and digests what arrived.
+    pub(crate) fn read(&self, read: &Read<'_>) -> Result<(ShardSums, Transfer), ReadFailure> {
+        let started = Instant::now();
+        let plan = self.plan(read)?;
+        let planned = started.elapsed();
+        let bound = self.bind(&plan, read)?;
+        let jobs: Vec<SourceJob<'_>> = bound.iter().map(Bound::job).collect();
+        let options = ReadOptions {
+            threads: THREADS,
+            deadline: Some(read.deadline),
+            cancel: Arc::clone(&read.cancel),
+            progress: Arc::clone(&read.progress),
+            digests: true,
+            slots: read.registration.cells.len(),
+        };
+        let way = jobs.first().map_or(self.way, |job| job.peer.way());
+        let digests = weightcast_transport::read(&jobs, &read.registration.regions, &options)
+            .map_err(|e| self.failed(&bound[e.source], &e.kind, read))?;
+        let digests = echo(&plan, read.registration, digests);
+        let bytes = read.registration.bytes();
+        let transfer = Transfer {
+            bytes,
+            verified: bytes,
+            seconds: started.elapsed().as_secs_f64(),
+            plan_seconds: planned.as_secs_f64(),
+            way: format!("{way:?}").to_lowercase(),
+        };
+        Ok((read.registration.fold(&digests), transfer))
+    }
+
+    /// The plan for these layouts: made once, then remembered.
+    fn plan(&self, read: &Read<'_>) -> Result<Arc<Plan>, ReadFailure> {
+        check_catalog(read)?;
+        let name: Vec<[u8; 16]> = read.sources.iter().map(|layout| layout.digest().0).collect();
+        let mut plans = self.plans.lock().expect("no panic while planning");
+        if let Some((_, plan)) = plans.iter().find(|(known, _)| *known == name) {
+            return Ok(Arc::clone(plan));
+        }
+        let registration = read.registration;
+        let sources: Vec<&Layout> = read.sources.iter().map(Arc::as_ref).collect();
+        let plan = weightcast_plan::plan(&registration.layout, &registration.cells, &sources)
+            .map_err(|e| ReadFailure::Layout { detail: e.to_string() })?;
+        let plan = Arc::new(plan);
+        if plans.len() == CACHED_PLANS {
+            plans.pop_front();
+        }
+        plans.push_back((name, Arc::clone(&plan)));
+        Ok(plan)
+    }
+
+    /// Forgets all plans: the registered layout has changed.
+    pub(crate) fn forget_plans(&self) {
+        self.plans.lock().expect("no panic while planning").clear();
+    }
+
+    fn bind(&self, plan: &Plan, read: &Read<'_>) -> Result<Vec<Bound>, ReadFailure> {
+        let mut copies: Vec<Vec<Copy>> = vec![Vec::new(); read.sources.len()];
+        for c in &plan.copies {
+            copies[c.source as usize].push(Copy {
+                source_region: c.source_buffer,
+                source_offset: c.source_offset,
+                source_pitch: c.source_pitch,
+                target_region: c.target_buffer,
+                target_offset: c.target_offset,
+                target_pitch: c.target_pitch,
+                row_bytes: c.row_bytes,
+                rows: c.rows,
+                slot: c.cell,
+                position: c.position,
+                position_pitch: c.position_pitch,
+            });
+        }
+        let mut jobs = Vec::new();
+        for (index, copies) in copies.into_iter().enumerate() {
+            if copies.is_empty() {
+                continue;
+            }
+            let shard = &read.assignment.shards[index];
+            let peer = self.peer(&shard.data_address, read.deadline);
+            let peer = peer.map_err(|e| source_failure(index, &e))?;
+            let generation = shard.generation.0;
+            let export = ExportId(shard.export.0).at(generation);
+            jobs.push(Bound { shard: index, peer, export, generation, copies });
+        }
+        Ok(jobs)
+    }
+
+    fn peer(
+        &self,
+        address: &str,
+        deadline: Instant,
+    ) -> Result<Arc<Peer>, String> {
+        if let Some(peer) = self.peers.lock().expect("no panic while held").get(address) {
+            return Ok(Arc::clone(peer));
+        }
+        let peer = Peer::connect_by(self.way, resolve(address)?, &self.auth, deadline);
+        let peer = Arc::new(peer.map_err(|e| e.to_string())?);
+        let mut peers = self.peers.lock().expect("no panic while held");
+        peers.insert(address.to_owned(), Arc::clone(&peer));
+        Ok(peer)
+    }
+
+    fn failed(&self, bound: &Bound, kind: &TransportError, read: &Read<'_>) -> ReadFailure {
+        // Whatever it was, a new connection finds out whether the peer is still there.
+        let address = &read.assignment.shards[bound.shard].data_address;
+        self.peers.lock().expect("no panic while held").remove(address);
+        source_failure(bound.shard, &kind.to_string())
+    }
+}
+
+/// What is read from one shard of the source.
+struct Bound {
+    shard: usize,
+    peer: Arc<Peer>,
+    export: ExportId,
+    generation: u64,
+    copies: Vec<Copy>,
+}
+
+impl Bound {
+    fn job(&self) -> SourceJob<'_> {
+        SourceJob {
+            peer: &self.peer,
+            export: self.export,
+            generation: self.generation,
+            copies: self.copies.clone(),
+        }
+    }
+}
+
+/// A data port's address: names are looked up, the first answer is taken.
+fn resolve(address: &str) -> Result<SocketAddr, String> {
+    let mut found = address.to_socket_addrs().map_err(|e| format!("{address}: {e}"))?;
+    found.next().ok_or_else(|| format!("{address} has no address"))
+}
+
+fn source_failure(shard: usize, reason: &str) -> ReadFailure {
+    ReadFailure::Source { shard: shard as u32, reason: reason.to_owned() }
+}
+
+/// Tied weights lie in memory once: digest them again for each further name.
+fn echo(
+    plan: &Plan,
+    registration: &Registration,
+    mut digests: Vec<weightcast_transport::Digest>,
+) -> Vec<weightcast_transport::Digest> {
+    for run in &plan.echoes {
+        let region = &registration.regions[run.buffer as usize];
+        for row in 0..run.rows {
+            let offset = run.offset + row * run.pitch;
+            let position = run.position + row * run.position_pitch;
+            let digest = region.digest(offset as usize, run.row_bytes as usize, position);
+            let slot = &mut digests[run.cell as usize];
+            *slot = *slot + digest.expect("a layout lies within its regions");
+        }
+    }
+    digests
+}
+
+/// The version's tensors must be the group's: every name, dtype and shape.
+fn check_catalog(read: &Read<'_>) -> Result<(), ReadFailure> {
+    if read.registration.catalog == read.assignment.catalog {
+        return Ok(());
+    }
+    let theirs = union(read.sources).map_err(|e| ReadFailure::Layout { detail: e.to_string() })?;
+    Err(ReadFailure::Layout { detail: difference(&read.registration.tensors, &theirs) })
+}
+
+/// Names that differ, at most eight of each kind.
+fn difference(ours: &BTreeMap<String, Tensor>, theirs: &BTreeMap<String, Tensor>) -> String {
+    const SHOWN: usize = 8;
+    let list = |title: &str, names: Vec<String>| {
+        let more = names.len().saturating_sub(SHOWN);
+        let mut shown = names.into_iter().take(SHOWN).collect::<Vec<_>>().join(", ");
+        if more > 0 {
+            shown.push_str(&format!(" and {more} more"));
+        }
+        (!shown.is_empty()).then(|| format!("{title}: {shown}"))
+    };
+    let missing = theirs.keys().filter(|name| !ours.contains_key(*name)).cloned().collect();
+    let unknown = ours.keys().filter(|name| !theirs.contains_key(*name)).cloned().collect();
+    let other = ours.values().filter_map(|our| {
+        let their = theirs.get(our.name()).filter(|their| *their != our)?;
+        Some(format!(
+            "{} is {} {:?} here and {} {:?} there",
+            our.name(),
+            our.dtype().name(),
+            our.shape(),
+            their.dtype().name(),
+            their.shape()
+        ))
+    });
+    let parts = [
+        list("the version has tensors that no shard here registers", missing),
+        list("registered here but not in the version", unknown),
+        list("different", other.collect()),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}

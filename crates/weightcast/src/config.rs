@@ -1,0 +1,117 @@
+//! What a job configures, from arguments first and the environment second.
+
+use std::path::PathBuf;
+
+use weightcast_protocol::message::Location;
+use weightcast_transport::Secret;
+
+use crate::{Error, auth};
+
+pub use weightcast_protocol::message::{EpochPolicy, Role};
+
+/// Who and where a shard is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// Name of the replica; the same on all its shards.
+    pub name: String,
+    /// Which of its shards this is, from 0.
+    pub shard: u32,
+    /// How many shards it has.
+    pub num_shards: u32,
+    /// Datacentre, empty if there is only one.
+    pub datacentre: String,
+    /// Host; the machine's name by default.
+    pub host: String,
+    /// May be taken away at any time.
+    pub spot: bool,
+}
+
+impl Replica {
+    /// One shard of a replica on this host.
+    pub fn new(name: impl Into<String>, shard: u32, num_shards: u32) -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let name = name.into();
+        Self { name, shard, num_shards, datacentre: String::new(), host, spot: false }
+    }
+
+    pub(crate) fn location(&self) -> Location {
+        Location {
+            datacentre: self.datacentre.clone(),
+            host: self.host.clone(),
+            spot: self.spot,
+        }
+    }
+}
+
+/// What the job wants, and how to reach the server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What the handle may do.
+    pub role: Role,
+    /// Whether it starts a new training run.
+    pub epoch: EpochPolicy,
+    /// `http://HOST:PORT` or `unix:/PATH`; `WEIGHTCAST_SERVER` if none is given.
+    pub server: Option<String>,
+    /// File with the token; `WEIGHTCAST_TOKEN_FILE` if none is given.
+    pub token_file: Option<PathBuf>,
+    /// Address that the data port binds; `WEIGHTCAST_DATA_BIND`, or loopback.
+    pub data_bind: Option<String>,
+    /// Address that peers use for it, if it is another; `WEIGHTCAST_DATA_ADVERTISE`.
+    pub data_advertise: Option<String>,
+    /// Allows a data port beyond loopback without a token.
+    pub insecure: bool,
+    /// Command that starts a server when none is configured. Empty: fail instead.
+    pub lazy_server: Vec<String>,
+    /// Names the server that is shared by the processes of one job on one host.
+    pub job: Option<String>,
+    /// Which way to read: chosen by itself, or forced for tests and benchmarks.
+    pub way: weightcast_transport::Way,
+}
+
+impl Options {
+    /// Everything by default, for this role.
+    pub fn new(role: Role) -> Self {
+        Self {
+            role,
+            epoch: EpochPolicy::Current,
+            server: None,
+            token_file: None,
+            data_bind: None,
+            data_advertise: None,
+            insecure: false,
+            lazy_server: Vec::new(),
+            job: None,
+            way: weightcast_transport::Way::Auto,
+        }
+    }
+
+    /// The configured server, if there is one.
+    pub(crate) fn configured_server(&self) -> Option<String> {
+        self.server.clone().or_else(|| environment("WEIGHTCAST_SERVER"))
+    }
+
+    pub(crate) fn token(&self) -> Result<Option<Secret>, Error> {
+        let file = environment("WEIGHTCAST_TOKEN_FILE").map(PathBuf::from);
+        self.token_file.clone().or(file).map(|path| auth::read_token(&path)).transpose()
+    }
+
+    pub(crate) fn data_bind(&self) -> String {
+        let given = self.data_bind.clone().or_else(|| environment("WEIGHTCAST_DATA_BIND"));
+        given.unwrap_or_else(|| "127.0.0.1:0".to_owned())
+    }
+
+    pub(crate) fn data_advertise(&self) -> Option<String> {
+        self.data_advertise.clone().or_else(|| environment("WEIGHTCAST_DATA_ADVERTISE"))
+    }
+
+    /// Name of the job whose processes share a lazily started server.
+    pub(crate) fn job(&self) -> String {
+        let given = self.job.clone().or_else(|| environment("WEIGHTCAST_JOB"));
+        given.unwrap_or_else(|| "default".to_owned())
+    }
+}
+
+/// A variable that is set and not empty.
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}

@@ -1,0 +1,191 @@
+//! Frames from a session to the server.
+
+use weightcast_protocol::message::{
+    Call, ClientMessage, EpochPolicy, Location, Open, ReadFailure, Role,
+};
+use weightcast_protocol::{
+    Attempt, ExportId, Generation, OpSeq, Revision, SessionId, Span, Term,
+};
+
+use super::values::{selector, selector_frame, sums, sums_frame};
+use super::{Malformed, content_digest, need};
+use crate::wire;
+use crate::wire::client_frame::Body;
+
+/// Frame to message.
+pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, Malformed> {
+    Ok(match need(frame.body, "empty frame")? {
+        Body::Open(m) => ClientMessage::Open(open(m)?),
+        Body::Call(m) => ClientMessage::Call {
+            seq: OpSeq(m.seq),
+            deadline: Span(m.deadline_ns),
+            call: call(need(m.call, "call")?)?,
+        },
+        Body::Sealed(m) => ClientMessage::Sealed {
+            generation: Generation(m.generation),
+            sums: sums(m.sums)?,
+        },
+        Body::Prepared(m) => ClientMessage::Prepared {
+            seq: OpSeq(m.seq),
+            attempt: Attempt(m.attempt),
+            generation: Generation(m.generation),
+            sums: sums(m.sums)?,
+        },
+        Body::ReadFailed(m) => ClientMessage::ReadFailed {
+            seq: OpSeq(m.seq),
+            attempt: Attempt(m.attempt),
+            failure: failure(need(m.failure, "failure")?),
+        },
+        Body::Heartbeat(m) => ClientMessage::Heartbeat { sent_at: m.sent_at },
+        Body::Close(m) => ClientMessage::Close { deadline: Span(m.deadline_ns) },
+    })
+}
+
+/// Message to frame.
+pub(crate) fn client_frame(message: ClientMessage) -> wire::ClientFrame {
+    let body = match message {
+        ClientMessage::Open(m) => Body::Open(open_frame(m)),
+        ClientMessage::Call { seq, deadline, call } => Body::Call(wire::Call {
+            seq: seq.0,
+            deadline_ns: deadline.0,
+            call: Some(call_frame(call)),
+        }),
+        ClientMessage::Sealed { generation, sums } => {
+            Body::Sealed(wire::Sealed { generation: generation.0, sums: sums_frame(sums) })
+        }
+        ClientMessage::Prepared { seq, attempt, generation, sums } => {
+            Body::Prepared(wire::Prepared {
+                seq: seq.0,
+                attempt: attempt.0,
+                generation: generation.0,
+                sums: sums_frame(sums),
+            })
+        }
+        ClientMessage::ReadFailed { seq, attempt, failure } => {
+            Body::ReadFailed(wire::ReadFailed {
+                seq: seq.0,
+                attempt: attempt.0,
+                failure: Some(failure_frame(failure)),
+            })
+        }
+        ClientMessage::Heartbeat { sent_at } => Body::Heartbeat(wire::Heartbeat { sent_at }),
+        ClientMessage::Close { deadline } => {
+            Body::Close(wire::Close { deadline_ns: deadline.0 })
+        }
+    };
+    wire::ClientFrame { body: Some(body) }
+}
+
+fn open(m: wire::Open) -> Result<Open, Malformed> {
+    let session = m.session.as_slice().try_into();
+    Ok(Open {
+        protocol: m.protocol,
+        session: SessionId(u128::from_le_bytes(
+            session.map_err(|_| Malformed("a session is not 16 bytes"))?,
+        )),
+        term: Term(m.term),
+        role: match m.role() {
+            wire::Role::Trainer => Role::Trainer,
+            wire::Role::Rollout => Role::Rollout,
+            wire::Role::Unspecified => return Err(Malformed("role")),
+        },
+        model: m.model,
+        replica: m.replica,
+        shard: m.shard,
+        num_shards: m.num_shards,
+        epoch: if m.new_epoch { EpochPolicy::New } else { EpochPolicy::Current },
+        location: Location { datacentre: m.datacentre, host: m.host, spot: m.spot },
+        data_address: m.data_address,
+    })
+}
+
+fn open_frame(m: Open) -> wire::Open {
+    wire::Open {
+        protocol: m.protocol,
+        session: m.session.0.to_le_bytes().to_vec(),
+        term: m.term.0,
+        model: m.model,
+        replica: m.replica,
+        shard: m.shard,
+        num_shards: m.num_shards,
+        role: match m.role {
+            Role::Trainer => wire::Role::Trainer,
+            Role::Rollout => wire::Role::Rollout,
+        } as i32,
+        new_epoch: m.epoch == EpochPolicy::New,
+        datacentre: m.location.datacentre,
+        host: m.location.host,
+        spot: m.location.spot,
+        data_address: m.data_address,
+    }
+}
+
+fn call(call: wire::call::Call) -> Result<Call, Malformed> {
+    use wire::call::Call as W;
+    Ok(match call {
+        W::Register(m) => Call::Register {
+            layout: content_digest(&m.layout)?,
+            export: ExportId(m.export),
+            bytes: m.bytes,
+        },
+        W::Unregister(_) => Call::Unregister,
+        W::Publish(m) => Call::Publish {
+            version: m.version,
+            catalog: content_digest(&m.catalog)?,
+            generation: Generation(m.generation),
+        },
+        W::Unpublish(_) => Call::Unpublish,
+        W::Replicate(m) => Call::Replicate { selector: selector(m.selector)? },
+        W::Update(m) => {
+            Call::Update { selector: selector(m.selector)?, allow_rollback: m.allow_rollback }
+        }
+        W::Describe(m) => Call::Describe { selector: selector(m.selector)? },
+        W::List(_) => Call::List,
+        W::Wait(m) => Call::Wait { after: Revision(m.after) },
+    })
+}
+
+fn call_frame(call: Call) -> wire::call::Call {
+    use wire::call::Call as W;
+    match call {
+        Call::Register { layout, export, bytes } => {
+            W::Register(wire::Register { layout: layout.0.to_vec(), export: export.0, bytes })
+        }
+        Call::Unregister => W::Unregister(wire::Unregister {}),
+        Call::Publish { version, catalog, generation } => W::Publish(wire::Publish {
+            version,
+            catalog: catalog.0.to_vec(),
+            generation: generation.0,
+        }),
+        Call::Unpublish => W::Unpublish(wire::Unpublish {}),
+        Call::Replicate { selector } => {
+            W::Replicate(wire::Replicate { selector: selector_frame(selector) })
+        }
+        Call::Update { selector, allow_rollback } => {
+            W::Update(wire::Update { selector: selector_frame(selector), allow_rollback })
+        }
+        Call::Describe { selector } => {
+            W::Describe(wire::Describe { selector: selector_frame(selector) })
+        }
+        Call::List => W::List(wire::List {}),
+        Call::Wait { after } => W::Wait(wire::Wait { after: after.0 }),
+    }
+}
+
+fn failure(failure: wire::read_failed::Failure) -> ReadFailure {
+    use wire::read_failed::Failure as W;
+    match failure {
+        W::Source(m) => ReadFailure::Source { shard: m.shard, reason: m.reason },
+        W::Layout(m) => ReadFailure::Layout { detail: m.detail },
+    }
+}
+
+fn failure_frame(failure: ReadFailure) -> wire::read_failed::Failure {
+    use wire::read_failed::Failure as W;
+    match failure {
+        ReadFailure::Source { shard, reason } => {
+            W::Source(wire::SourceFailure { shard, reason })
+        }
+        ReadFailure::Layout { detail } => W::Layout(wire::LayoutFailure { detail }),
+    }
+}

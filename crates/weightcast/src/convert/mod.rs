@@ -1,0 +1,21 @@
+//! prost types to protocol types and back, at the edge: nothing past here sees a wire type, and
+//! nothing malformed gets past here.
+
+mod client;
+mod error;
+mod server;
+mod values;
+
+pub(crate) use client::{client_frame, client_message};
+pub(crate) use server::{server_frame, server_message};
+pub(crate) use values::content_digest;
+
+/// A frame that decoded as protobuf but makes no message.
+#[derive(Debug, thiserror::Error)]
+#[error("malformed frame: {0}")]
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+/// Takes a field that proto3 makes optional and we do not.
+fn need<T>(field: Option<T>, name: &'static str) -> Result<T, Malformed> {
+    field.ok_or(Malformed(name))
+}

@@ -1,0 +1,182 @@
+//! Frames from the server to a session.
+
+use weightcast_protocol::message::{Answer, Assignment, Listing, ServerMessage, SourceShard};
+use weightcast_protocol::{
+    Attempt, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq, Revision, Span, Term,
+};
+
+use super::error::{error, error_frame};
+use super::values::{version, version_frame};
+use super::{Malformed, content_digest, need};
+use crate::wire;
+use crate::wire::server_frame::Body;
+
+/// Frame to message.
+pub(crate) fn server_message(frame: wire::ServerFrame) -> Result<ServerMessage, Malformed> {
+    Ok(match need(frame.body, "empty frame")? {
+        Body::Opened(m) => ServerMessage::Opened {
+            term: Term(m.term),
+            incarnation: Incarnation(m.incarnation),
+            lease: Span(m.lease_ns),
+            epoch: Epoch(m.epoch),
+        },
+        Body::Refused(m) => ServerMessage::Refused { error: error(m.error)?, retry: m.retry },
+        Body::Assigned(m) => ServerMessage::Assigned {
+            seq: OpSeq(m.seq),
+            attempt: Attempt(m.attempt),
+            assignment: assignment(need(m.assignment, "assignment")?)?,
+        },
+        Body::Answered(m) => ServerMessage::Answered {
+            seq: OpSeq(m.seq),
+            result: match need(m.result, "result")? {
+                wire::answered::Result::Answer(a) => Ok(answer(need(a.answer, "answer")?)?),
+                wire::answered::Result::Error(e) => Err(error(Some(e))?),
+            },
+        },
+        Body::Fenced(m) => ServerMessage::Fenced {
+            generation: Generation(m.generation),
+            error: error(m.error)?,
+        },
+        Body::Broken(m) => ServerMessage::Broken { error: error(m.error)? },
+        Body::HeartbeatAck(m) => ServerMessage::HeartbeatAck { sent_at: m.sent_at },
+        Body::Closed(_) => ServerMessage::Closed,
+    })
+}
+
+/// Message to frame.
+pub(crate) fn server_frame(message: ServerMessage) -> wire::ServerFrame {
+    let body = match message {
+        ServerMessage::Opened { term, incarnation, lease, epoch } => Body::Opened(wire::Opened {
+            term: term.0,
+            incarnation: incarnation.0,
+            lease_ns: lease.0,
+            epoch: epoch.0,
+        }),
+        ServerMessage::Refused { error, retry } => {
+            Body::Refused(wire::Refused { error: error_frame(error), retry })
+        }
+        ServerMessage::Assigned { seq, attempt, assignment } => Body::Assigned(wire::Assigned {
+            seq: seq.0,
+            attempt: attempt.0,
+            assignment: Some(assignment_frame(assignment)),
+        }),
+        ServerMessage::Answered { seq, result } => Body::Answered(wire::Answered {
+            seq: seq.0,
+            result: match result {
+                Ok(a) => Some(wire::answered::Result::Answer(wire::Answer {
+                    answer: Some(answer_frame(a)),
+                })),
+                Err(e) => error_frame(e).map(wire::answered::Result::Error),
+            },
+        }),
+        ServerMessage::Fenced { generation, error } => {
+            Body::Fenced(wire::Fenced { generation: generation.0, error: error_frame(error) })
+        }
+        ServerMessage::Broken { error } => {
+            Body::Broken(wire::Broken { error: error_frame(error) })
+        }
+        ServerMessage::HeartbeatAck { sent_at } => {
+            Body::HeartbeatAck(wire::HeartbeatAck { sent_at })
+        }
+        ServerMessage::Closed => Body::Closed(wire::Closed {}),
+    };
+    wire::ServerFrame { body: Some(body) }
+}
+
+fn assignment(m: wire::Assignment) -> Result<Assignment, Malformed> {
+    let shard = |m: wire::SourceShard| -> Result<SourceShard, Malformed> {
+        Ok(SourceShard {
+            data_address: m.data_address,
+            export: ExportId(m.export),
+            generation: Generation(m.generation),
+            layout: content_digest(&m.layout)?,
+        })
+    };
+    Ok(Assignment {
+        version: version(m.version)?,
+        catalog: content_digest(&m.catalog)?,
+        replica: m.replica,
+        shards: m.shards.into_iter().map(shard).collect::<Result<_, _>>()?,
+    })
+}
+
+fn assignment_frame(m: Assignment) -> wire::Assignment {
+    let shard = |m: SourceShard| wire::SourceShard {
+        data_address: m.data_address,
+        export: m.export.0,
+        generation: m.generation.0,
+        layout: m.layout.0.to_vec(),
+    };
+    wire::Assignment {
+        version: Some(version_frame(m.version)),
+        catalog: m.catalog.0.to_vec(),
+        replica: m.replica,
+        shards: m.shards.into_iter().map(shard).collect(),
+    }
+}
+
+fn layouts(layouts: &[Vec<u8>]) -> Result<Vec<ContentDigest>, Malformed> {
+    layouts.iter().map(|bytes| content_digest(bytes)).collect()
+}
+
+fn layouts_frame(layouts: &[ContentDigest]) -> Vec<Vec<u8>> {
+    layouts.iter().map(|digest| digest.0.to_vec()).collect()
+}
+
+fn answer(answer: wire::answer::Answer) -> Result<Answer, Malformed> {
+    use wire::answer::Answer as W;
+    Ok(match answer {
+        W::Registered(m) => Answer::Registered { layouts: layouts(&m.layouts)? },
+        W::Unregistered(_) => Answer::Unregistered,
+        W::Published(m) => Answer::Published { version: version(Some(m))? },
+        W::Unpublished(_) => Answer::Unpublished,
+        W::Committed(m) => Answer::Committed { version: version(m.version)?, source: m.source },
+        W::Unchanged(m) => {
+            Answer::Unchanged { held: m.held.map(|v| version(Some(v))).transpose()? }
+        }
+        W::Described(m) => {
+            Answer::Described { version: version(m.version)?, layouts: layouts(&m.layouts)? }
+        }
+        W::Listed(m) => Answer::Listed(listing(m)?),
+    })
+}
+
+fn answer_frame(answer: Answer) -> wire::answer::Answer {
+    use wire::answer::Answer as W;
+    match answer {
+        Answer::Registered { layouts } => {
+            W::Registered(wire::Layouts { layouts: layouts_frame(&layouts) })
+        }
+        Answer::Unregistered => W::Unregistered(wire::Unregister {}),
+        Answer::Published { version } => W::Published(version_frame(version)),
+        Answer::Unpublished => W::Unpublished(wire::Unpublish {}),
+        Answer::Committed { version, source } => {
+            W::Committed(wire::Committed { version: Some(version_frame(version)), source })
+        }
+        Answer::Unchanged { held } => {
+            W::Unchanged(wire::Unchanged { held: held.map(version_frame) })
+        }
+        Answer::Described { version, layouts } => W::Described(wire::Described {
+            version: Some(version_frame(version)),
+            layouts: layouts_frame(&layouts),
+        }),
+        Answer::Listed(listing) => W::Listed(listing_frame(listing)),
+    }
+}
+
+fn listing(m: wire::Listing) -> Result<Listing, Malformed> {
+    let mut listing = Listing { revision: Revision(m.revision), ..Listing::default() };
+    for listed in m.versions {
+        let replicas = listed.replicas.into_iter().collect();
+        listing.versions.insert(version(listed.version)?, replicas);
+    }
+    Ok(listing)
+}
+
+fn listing_frame(listing: Listing) -> wire::Listing {
+    let versions = listing.versions.into_iter().map(|(version, replicas)| wire::Listed {
+        version: Some(version_frame(version)),
+        replicas: replicas.into_iter().collect(),
+    });
+    wire::Listing { revision: listing.revision.0, versions: versions.collect() }
+}

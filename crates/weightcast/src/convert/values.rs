@@ -1,0 +1,61 @@
+//! The small values: digests, versions, selectors, sums.
+
+use weightcast_protocol::{ContentDigest, Epoch, Selector, ShardSums, Sum, Version};
+
+use super::{Malformed, need};
+use crate::wire;
+
+pub(crate) fn content_digest(bytes: &[u8]) -> Result<ContentDigest, Malformed> {
+    bytes.try_into().map(ContentDigest).map_err(|_| Malformed("a digest is not 16 bytes"))
+}
+
+pub(super) fn version(v: Option<wire::Version>) -> Result<Version, Malformed> {
+    let v = need(v, "version")?;
+    Ok(Version { epoch: Epoch(v.epoch), number: v.number })
+}
+
+pub(super) fn version_frame(v: Version) -> wire::Version {
+    wire::Version { epoch: v.epoch.0, number: v.number }
+}
+
+pub(super) fn selector(selector: Option<wire::Selector>) -> Result<Selector, Malformed> {
+    use wire::selector::Kind;
+    Ok(match need(need(selector, "selector")?.kind, "selector kind")? {
+        Kind::Exact(number) => Selector::Exact(number),
+        Kind::Latest(_) => Selector::Latest,
+        Kind::LatestMinus(k) => Selector::LatestMinus(k),
+        Kind::NthLatest(k) => Selector::NthLatest(k),
+        Kind::AtLeast(number) => Selector::AtLeast(number),
+    })
+}
+
+pub(super) fn selector_frame(selector: Selector) -> Option<wire::Selector> {
+    use wire::selector::Kind;
+    let kind = match selector {
+        Selector::Exact(number) => Kind::Exact(number),
+        Selector::Latest => Kind::Latest(true),
+        Selector::LatestMinus(k) => Kind::LatestMinus(k),
+        Selector::NthLatest(k) => Kind::NthLatest(k),
+        Selector::AtLeast(number) => Kind::AtLeast(number),
+    };
+    Some(wire::Selector { kind: Some(kind) })
+}
+
+pub(super) fn sums(sums: Option<wire::ShardSums>) -> Result<ShardSums, Malformed> {
+    let sums = need(sums, "sums")?;
+    let sum = |s: Option<wire::Sum>| need(s, "sum").map(|s| Sum([s.low, s.high]));
+    Ok(ShardSums {
+        counted: sum(sums.counted)?,
+        held: sum(sums.held)?,
+        expected: sum(sums.expected)?,
+    })
+}
+
+pub(super) fn sums_frame(sums: ShardSums) -> Option<wire::ShardSums> {
+    let sum = |s: Sum| Some(wire::Sum { low: s.0[0], high: s.0[1] });
+    Some(wire::ShardSums {
+        counted: sum(sums.counted),
+        held: sum(sums.held),
+        expected: sum(sums.expected),
+    })
+}

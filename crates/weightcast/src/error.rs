@@ -1,0 +1,54 @@
+//! Every way in which weightcast can fail a user.
+
+use thiserror::Error;
+use weightcast_plan::{LayoutError, PlanError};
+use weightcast_protocol::CallError;
+
+/// Why something did not work.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A call of the protocol failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A layout is not well formed, or does not fit the version.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A layout cannot be filled from another.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A setting makes no sense.
+    #[error("{what}: {problem}")]
+    Config {
+        /// Which setting.
+        what: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+    /// The operating system refused something.
+    #[error("cannot {what}: {error}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Its answer.
+        error: std::io::Error,
+    },
+    /// A data port or region could not be set up.
+    #[error("data port: {0}")]
+    Transport(String),
+    /// The caller's interrupt ended the wait; the handle should be closed.
+    #[error("interrupted")]
+    Interrupted,
+    /// A defect of weightcast itself.
+    #[error("weightcast has a bug: {0}")]
+    Bug(String),
+}
+
+impl Error {
+    pub(crate) fn io(what: impl Into<String>, error: std::io::Error) -> Self {
+        Self::Io { what: what.into(), error }
+    }
+
+    pub(crate) fn misuse(detail: impl Into<String>) -> Self {
+        Self::Call(CallError::Misuse { detail: detail.into() })
+    }
+}

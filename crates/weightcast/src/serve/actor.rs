@@ -1,0 +1,122 @@
+//! The task that owns the server machine: one event at a time, then its outputs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use weightcast_protocol::message::ClientMessage;
+use weightcast_protocol::server::{Server, ServerOutput, Snapshot};
+use weightcast_protocol::{CallError, ConnectionId, ContentDigest};
+
+use crate::clock::Clock;
+use crate::convert::server_frame;
+use crate::wire::ServerFrame;
+
+/// Events waiting for the machine, over all streams.
+pub(super) const QUEUE: usize = 4_096;
+/// Messages waiting for one stream; a client that does not take them is cut off.
+pub(super) const STREAM_QUEUE: usize = 1_024;
+
+/// What happens to the server.
+pub(super) enum Input {
+    Connected(ConnectionId, Outbox),
+    Message(ConnectionId, ClientMessage),
+    Disconnected(ConnectionId),
+    PutManifest(ContentDigest, Vec<u8>, oneshot::Sender<Result<(), CallError>>),
+    GetManifest(ContentDigest, oneshot::Sender<Option<Vec<u8>>>),
+    Snapshot(oneshot::Sender<Snapshot>),
+}
+
+/// The actor's end of one stream. Dropping it ends the stream.
+pub(super) struct Outbox {
+    pub(super) frames: mpsc::Sender<Result<ServerFrame, tonic::Status>>,
+    /// Never sent on: its drop tells the other half.
+    pub(super) _alive: oneshot::Sender<()>,
+}
+
+type Streams = BTreeMap<ConnectionId, Outbox>;
+
+/// Runs until the queue closes, or nobody was connected for `idle_exit`.
+pub(super) async fn run(
+    mut machine: Server,
+    mut queue: mpsc::Receiver<Input>,
+    idle_exit: Option<Duration>,
+    idle: oneshot::Sender<()>,
+) {
+    let clock = Clock::start();
+    let mut streams = Streams::new();
+    let mut idle_since = Instant::now();
+    loop {
+        let wake = machine.next_timeout().map(|time| clock.instant(time));
+        let leave = idle_exit.filter(|_| streams.is_empty()).map(|after| idle_since + after);
+        tokio::select! {
+            input = queue.recv() => match input {
+                Some(input) => handle(&mut machine, &mut streams, &clock, input),
+                None => return,
+            },
+            () = sleep_until(wake) => machine.handle_timeout(clock.now()),
+            () = sleep_until(leave) => {
+                let _ = idle.send(());
+                return;
+            }
+        }
+        dispatch(&mut machine, &mut streams);
+        if !streams.is_empty() {
+            idle_since = Instant::now();
+        }
+    }
+}
+
+async fn sleep_until(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Input) {
+    let now = clock.now();
+    match input {
+        Input::Connected(connection, outbox) => {
+            streams.insert(connection, outbox);
+        }
+        Input::Message(connection, message) => {
+            // A stream that was cut off may still have messages in the queue.
+            if streams.contains_key(&connection) {
+                machine.handle(now, connection, message);
+            }
+        }
+        Input::Disconnected(connection) => {
+            if streams.remove(&connection).is_some() {
+                machine.handle_disconnect(now, connection);
+            }
+        }
+        Input::PutManifest(digest, bytes, reply) => {
+            let _ = reply.send(machine.put_manifest(now, digest, bytes));
+        }
+        Input::GetManifest(digest, reply) => {
+            let _ = reply.send(machine.manifest(&digest).map(|bytes| bytes.to_vec()));
+        }
+        Input::Snapshot(reply) => {
+            let _ = reply.send(machine.snapshot(now));
+        }
+    }
+}
+
+fn dispatch(machine: &mut Server, streams: &mut Streams) {
+    while let Some(output) = machine.poll_output() {
+        match output {
+            ServerOutput::Send { to, message } => {
+                let Some(stream) = streams.get(&to) else { continue };
+                if stream.frames.try_send(Ok(server_frame(message))).is_err() {
+                    tracing::warn!(connection = to.0, "client does not take its messages; cut off");
+                    streams.remove(&to);
+                }
+            }
+            ServerOutput::Disconnect { connection } => {
+                streams.remove(&connection);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Accepts connections over TCP or a Unix socket and hands them to tonic.
+
+use std::fs;
+use std::future::Future;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::service::Routes;
+
+use super::{BindAddress, admission};
+use crate::Error;
+
+/// A silent peer is asked for a sign of life this often, and dropped when none comes as long.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// A bound socket, not yet served.
+pub(super) enum Listener {
+    Tcp(std::net::TcpListener, String),
+    Unix(std::os::unix::net::UnixListener, PathBuf),
+}
+
+impl Listener {
+    pub(super) fn bind(address: &BindAddress) -> Result<Self, Error> {
+        match address {
+            BindAddress::Tcp(address) => {
+                let what = || format!("listen on {address}");
+                let listener =
+                    std::net::TcpListener::bind(address).map_err(|e| Error::io(what(), e))?;
+                listener.set_nonblocking(true).map_err(|e| Error::io(what(), e))?;
+                let bound = listener.local_addr().map_err(|e| Error::io(what(), e))?;
+                Ok(Self::Tcp(listener, format!("http://{bound}")))
+            }
+            BindAddress::Unix(path) => {
+                let what = || format!("listen on {}", path.display());
+                remove_stale(path);
+                let listener = std::os::unix::net::UnixListener::bind(path)
+                    .map_err(|e| Error::io(what(), e))?;
+                fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+                    .map_err(|e| Error::io(what(), e))?;
+                listener.set_nonblocking(true).map_err(|e| Error::io(what(), e))?;
+                Ok(Self::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    pub(super) fn address(&self) -> String {
+        match self {
+            Self::Tcp(_, address) => address.clone(),
+            Self::Unix(_, path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    /// Serves until `until` is ready.
+    pub(super) async fn serve(
+        self,
+        service: Routes,
+        until: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let address = self.address();
+        let router = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE))
+            .tcp_nodelay(true)
+            .add_routes(service);
+        let served = match self {
+            Self::Tcp(listener, _) => {
+                let listener = tokio::net::TcpListener::from_std(listener)
+                    .map_err(|e| Error::io(format!("serve {address}"), e))?;
+                let incoming = admission::admitted(listener);
+                tokio::select! {
+                    served = router.serve_with_incoming(incoming) => served,
+                    () = until => Ok(()),
+                }
+            }
+            Self::Unix(listener, path) => {
+                let listener = tokio::net::UnixListener::from_std(listener)
+                    .map_err(|e| Error::io(format!("serve {address}"), e))?;
+                let incoming = UnixListenerStream::new(listener);
+                let served = tokio::select! {
+                    served = router.serve_with_incoming(incoming) => served,
+                    () = until => Ok(()),
+                };
+                let _ = fs::remove_file(path);
+                served
+            }
+        };
+        served.map_err(|e| Error::io(format!("serve {address}"), std::io::Error::other(e)))
+    }
+}
+
+/// A socket file whose server is gone would make the bind fail.
+fn remove_stale(path: &PathBuf) {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
+        let _ = fs::remove_file(path);
+    }
+}

@@ -1,0 +1,109 @@
+//! What a person sees of a server, as messages.
+
+use std::collections::BTreeMap;
+
+use weightcast_protocol::server::{
+    Counters, ModelSnapshot, ReplicaSnapshot, ReplicaState, ShardSnapshot, Snapshot,
+};
+
+use crate::config::Role;
+use crate::wire;
+
+/// The snapshot as a reply.
+pub(super) fn status_frame(snapshot: Snapshot) -> wire::StatusReply {
+    wire::StatusReply {
+        term: snapshot.term.0,
+        sessions: snapshot.sessions as u64,
+        manifests: snapshot.manifests as u64,
+        manifest_bytes: snapshot.manifests_bytes as u64,
+        models: snapshot.models.into_iter().map(|(name, model)| model_frame(name, model)).collect(),
+        counters: counters(&snapshot.counters),
+    }
+}
+
+fn model_frame(name: String, model: ModelSnapshot) -> wire::ModelStatus {
+    let versions = model.versions.into_iter().map(|(version, replicas)| wire::VersionStatus {
+        epoch: version.epoch.0,
+        version: version.number,
+        replicas,
+    });
+    let readers = model.edges.into_iter().map(|edge| wire::ReaderStatus {
+        reader: edge.reader,
+        source: edge.source,
+        version: edge.version.number,
+    });
+    wire::ModelStatus {
+        name,
+        epoch: model.epoch.0,
+        revision: model.revision.0,
+        versions: versions.collect(),
+        replicas: model.replicas.into_iter().map(replica_frame).collect(),
+        readers: readers.collect(),
+    }
+}
+
+fn replica_frame(replica: ReplicaSnapshot) -> wire::ReplicaStatus {
+    let pending = replica.pending.map(|call| {
+        let age = call.age.0 as f64 / 1e9;
+        format!("{} ({} of {} shards, {age:.1} s)", call.call, call.arrived, replica.num_shards)
+    });
+    wire::ReplicaStatus {
+        name: replica.name,
+        role: match replica.role {
+            Role::Trainer => "trainer",
+            Role::Rollout => "rollout",
+        }
+        .to_owned(),
+        state: state(replica.state).to_owned(),
+        version: replica.version.map(|version| version.number),
+        num_shards: replica.num_shards,
+        shards: replica.shards.into_iter().map(shard_frame).collect(),
+        pending,
+    }
+}
+
+fn state(state: ReplicaState) -> &'static str {
+    match state {
+        ReplicaState::Opening => "opening",
+        ReplicaState::Empty => "empty",
+        ReplicaState::Reading => "reading",
+        ReplicaState::Published => "published",
+        ReplicaState::Sealed => "sealed",
+        ReplicaState::Draining => "draining",
+        ReplicaState::Fenced => "fenced",
+        ReplicaState::Closing => "closing",
+        ReplicaState::Broken => "broken",
+    }
+}
+
+fn shard_frame(shard: ShardSnapshot) -> wire::ShardStatus {
+    wire::ShardStatus {
+        shard: shard.shard,
+        host: shard.location.host,
+        datacentre: shard.location.datacentre,
+        spot: shard.location.spot,
+        data_address: shard.data_address,
+        connected: shard.connected,
+        lease_left_s: shard.lease_left.0 as f64 / 1e9,
+        bytes: shard.bytes.unwrap_or(0),
+        generation: shard.generation.map(|generation| generation.0),
+    }
+}
+
+fn counters(counters: &Counters) -> BTreeMap<String, u64> {
+    let named = [
+        ("publishes", counters.publishes),
+        ("seals", counters.seals),
+        ("fenced", counters.fenced),
+        ("assignments", counters.assignments),
+        ("commits", counters.commits),
+        ("read_failures", counters.read_failures),
+        ("digest_mismatches", counters.digest_mismatches),
+        ("drains_cut", counters.drains_cut),
+        ("evictions", counters.evictions),
+        ("divergences", counters.divergences),
+        ("timeouts", counters.timeouts),
+        ("refusals", counters.refusals),
+    ];
+    named.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+}

@@ -1,0 +1,65 @@
+"""weightcast: moves model weights from the trainers of an RL job to its rollout workers.
+
+A worker opens a handle for its shard of a replica, registers its memory with a layout, and then
+publishes, replicates or updates versions. Weights stay in place; any replica can serve.
+
+    me = wc.Replica("rollout-0", shard=rank, num_shards=2)
+    with wc.open("policy", me) as handle:
+        handle.register(layout)
+        while running:
+            if handle.update(wc.latest(), deadline=30).changed:
+                engine.reset_cache()
+            samples.put(engine.generate(), version=handle.version)
+"""
+
+from ._core import (
+    ContentMismatch,
+    DigestMismatch,
+    GroupBroken,
+    GroupDiverged,
+    InDoubt,
+    LayoutMismatch,
+    Misuse,
+    ServerUnreachable,
+    SourceLost,
+    Timeout,
+    VersionUnavailable,
+    WeightcastError,
+    __version__,
+)
+from .handle import Handle, Updated, open
+from .layout import Layout, Part, part
+from .replica import Replica
+from .selector import Selector, at_least, exact, latest, nth_latest
+from .server import Server, serve, status
+
+__all__ = [
+    "ContentMismatch",
+    "DigestMismatch",
+    "GroupBroken",
+    "GroupDiverged",
+    "Handle",
+    "InDoubt",
+    "Layout",
+    "LayoutMismatch",
+    "Misuse",
+    "Part",
+    "Replica",
+    "Selector",
+    "Server",
+    "ServerUnreachable",
+    "SourceLost",
+    "Timeout",
+    "Updated",
+    "VersionUnavailable",
+    "WeightcastError",
+    "__version__",
+    "at_least",
+    "exact",
+    "latest",
+    "nth_latest",
+    "open",
+    "part",
+    "serve",
+    "status",
+]

@@ -1,0 +1,20 @@
+"""The `weightcast` command."""
+
+import subprocess
+import sys
+
+from ._core import command_line
+
+#: The demo is a Python program: the native command line does not know it.
+DEMO = "weightcast.examples.rl_loop"
+
+
+def main() -> None:
+    """Runs the command line and exits with its status."""
+    if sys.argv[1:2] == ["demo"]:
+        raise SystemExit(subprocess.call([sys.executable, "-m", DEMO, *sys.argv[2:]]))
+    raise SystemExit(command_line(["weightcast", *sys.argv[1:]]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""The handle: what a worker does with its shard."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+
+from . import _core, selector
+from .layout import Layout
+from .replica import Replica
+
+#: Seconds that a call may take when no deadline is given.
+DEADLINE = 60.0
+#: Seconds that leaving may take when an exception is under way.
+HURRY = 2.0
+
+Versions = dict[int, set[str]]
+
+
+@dataclass(frozen=True)
+class Updated:
+    """What `replicate` or `update` came to; true if the memory holds another version now."""
+
+    changed: bool
+    #: The version held now, and the training run it belongs to.
+    version: int | None
+    epoch: int | None
+    #: The replica it was read from.
+    source: str | None
+    #: Bytes of this shard that moved, and those covered by a digest that matched.
+    bytes: int
+    verified: int
+    #: Seconds from the choice of a source until all was there and digested; of those, planning.
+    seconds: float
+    plan_seconds: float
+    #: How bytes moved: `direct` or `tcp`.
+    way: str
+
+    def __bool__(self) -> bool:
+        return self.changed
+
+
+class Handle:
+    """One worker's part in a model. Made by `open`; use it in a `with` block.
+
+    All shards of a replica make the same calls in the same order: each call is one transaction of
+    the group, with one answer for all. Calls block without holding the GIL, end by their deadline
+    (seconds), and raise a `WeightcastError` if they fail.
+    """
+
+    def __init__(self, core: _core.Handle, model: str, replica: Replica) -> None:
+        self._core = core
+        #: The model's name.
+        self.model = model
+        #: Who this is.
+        self.replica = replica
+
+    def register(self, layout: Layout, *, deadline: float = DEADLINE) -> None:
+        """Declares this worker's memory, and keeps it alive. Lists whatever is unmatched.
+
+        A layout with parts of unknown global shape waits for a published version to look them up.
+        """
+        self._core.register(layout._core, deadline)
+
+    def unregister(self, *, deadline: float = DEADLINE) -> None:
+        """Takes that back and lets go of the memory."""
+        self._core.unregister(deadline)
+
+    def publish(self, version: int, *, deadline: float = DEADLINE, seal: bool = False) -> None:
+        """Makes the memory visible as `version`; a promise not to change it until `unpublish`.
+
+        Takes the same time for any number of bytes: they are digested in the background. A change
+        before that is done cannot be noticed by anyone; with `seal`, it is waited for.
+        """
+        self._core.publish(version, deadline, seal)
+
+    def wait_sealed(self, *, deadline: float = DEADLINE) -> None:
+        """Waits until the published memory is digested."""
+        self._core.wait_sealed(deadline)
+
+    def unpublish(self, *, deadline: float = DEADLINE) -> None:
+        """Revokes the publication. When it returns, the memory may be changed."""
+        self._core.unpublish(deadline)
+
+    @contextmanager
+    def published(self, version: int, *, deadline: float = DEADLINE) -> Iterator["Handle"]:
+        """Published inside, immutable; leaving waits until nobody reads any more."""
+        self.publish(version, deadline=deadline)
+        try:
+            yield self
+        except BaseException:
+            self._leave_in_a_hurry()
+            raise
+        self.unpublish(deadline=deadline)
+
+    def _leave_in_a_hurry(self) -> None:
+        # The caller's own error matters more than one of leaving.
+        try:
+            self.close(deadline=HURRY)
+        except _core.WeightcastError:
+            pass
+
+    def replicate(
+        self, version: selector.Selector | int | str, *, deadline: float = DEADLINE
+    ) -> Updated:
+        """Fills the memory with a version; waits until there is one."""
+        return _updated(self._core.replicate(selector.parse(version), deadline))
+
+    def update(
+        self,
+        version: selector.Selector | int | str = "latest",
+        *,
+        deadline: float = DEADLINE,
+        allow_rollback: bool = False,
+    ) -> Updated:
+        """Goes over to a version if it is available and newer than the one held; else returns at
+        once. The copy held is given up in the same step: if the new one is lost on the way, the
+        memory holds nothing, and the error says so."""
+        return _updated(self._core.update(selector.parse(version), allow_rollback, deadline))
+
+    def list(self, *, deadline: float = DEADLINE) -> Versions:
+        """Which replicas hold which versions."""
+        return _versions(self._core.list(deadline))
+
+    def wait(
+        self, predicate: Callable[[Versions], bool], *, deadline: float = DEADLINE
+    ) -> Versions:
+        """Waits until `predicate(list())` is true; returns that listing."""
+        until = time.monotonic() + deadline
+        listing = self._core.list(deadline)
+        while not predicate(_versions(listing)):
+            listing = self._core.wait(listing[0], max(0.0, until - time.monotonic()))
+        return _versions(listing)
+
+    @property
+    def version(self) -> int | None:
+        """The version that the memory holds, if it holds one."""
+        held = self._core.version
+        return None if held is None else held[0]
+
+    @property
+    def epoch(self) -> int | None:
+        """The training run that it belongs to."""
+        held = self._core.version
+        return None if held is None else held[1]
+
+    @property
+    def progress(self) -> int:
+        """Bytes of the running or last read that have arrived."""
+        return self._core.progress
+
+    def close(self, *, deadline: float = DEADLINE) -> None:
+        """Unpublishes, waits until nobody reads, unregisters, leaves. Again: does nothing."""
+        self._core.close(deadline)
+
+    def __enter__(self) -> "Handle":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._leave_in_a_hurry()
+
+    def __repr__(self) -> str:
+        me = self.replica
+        return f"<Handle {self.model}/{me.name}[{me.shard}/{me.num_shards}] at {self.version}>"
+
+
+def open(
+    model: str,
+    replica: Replica,
+    *,
+    role: str = "rollout",
+    epoch: str = "current",
+    server: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
+    data_bind: str | None = None,
+    data_advertise: str | None = None,
+    insecure: bool = False,
+    job: str | None = None,
+    way: str = "auto",
+) -> Handle:
+    """Opens a handle for one shard of a replica of a model.
+
+    A `role="trainer"` publishes new versions; with `epoch="new"` it starts a new training run,
+    whose versions are newer than all before. `server` and `token_file` come from
+    `WEIGHTCAST_SERVER` and `WEIGHTCAST_TOKEN_FILE` if they are not given. Without either, the
+    processes of one `job` (`WEIGHTCAST_JOB`) on one host share a server that the first of them
+    starts. The data port binds loopback unless `data_bind` (`WEIGHTCAST_DATA_BIND`) says
+    otherwise; `data_advertise` is the address that peers use for it. `way` forces how bytes move:
+    `direct` or `tcp`.
+    """
+    if epoch not in ("current", "new"):
+        raise ValueError(f"epoch is current or new, not {epoch!r}")
+    core = _core.Handle.open(
+        model,
+        replica.name,
+        replica.shard,
+        replica.num_shards,
+        replica.datacentre,
+        replica.host,
+        replica.spot,
+        role,
+        epoch == "new",
+        server,
+        None if token_file is None else os.fspath(token_file),
+        data_bind,
+        data_advertise,
+        insecure,
+        job,
+        [sys.executable, "-m", "weightcast"],
+        way,
+    )
+    return Handle(core, model, replica)
+
+
+def _updated(core: tuple) -> Updated:
+    changed, held, source, moved, verified, seconds, plan_seconds, way = core
+    version, epoch = held if held else (None, None)
+    return Updated(changed, version, epoch, source, moved, verified, seconds, plan_seconds, way)
+
+
+def _versions(listing: tuple) -> Versions:
+    """The versions of the newest training run, with those of older ones that it does not have."""
+    versions: Versions = {}
+    for (number, _epoch), replicas in listing[1]:
+        versions[number] = set(replicas)
+    return versions

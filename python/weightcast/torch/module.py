@@ -1,0 +1,116 @@
+"""A module's parameters as slices of logical tensors, named as in its `state_dict`."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.placement_types import Placement, _StridedShard
+
+from .. import _core
+from .. import layout as layouts
+from ..replica import Replica
+
+Rename = Callable[[str], str | None]
+
+
+def layout(
+    module: nn.Module, *, rename: Rename | None = None, buffers: bool = False
+) -> layouts.Layout:
+    """The layout of a module's local parameters, in place.
+
+    Reads FSDP2, HSDP and tensor-parallel placements off DTensors; plain parameters are whole. Tied
+    weights are listed once, under their first name, as in published checkpoints. `rename` maps a
+    name to the published one, or to None to leave it out. `buffers` includes persistent buffers.
+    """
+    listed = layouts.Layout()
+    for name, tensor in _tensors(module, buffers):
+        published = name if rename is None else rename(name)
+        if published is not None:
+            _add(listed, published, tensor)
+    return listed
+
+
+def replica(name: str, module: nn.Module, **labels) -> Replica:
+    """Which shard of which replica this rank's module is, read off its device mesh.
+
+    Mesh dimensions along which every parameter is replicated (HSDP, DDP) make one replica each,
+    named `name-0`, `name-1`, ...; the others are the shards of one. `labels` go to `Replica`.
+    """
+    sharded = [p for p in module.parameters() if isinstance(p, DTensor)]
+    if not sharded:
+        return Replica(name, **labels)
+    mesh = sharded[0].device_mesh
+    for parameter in sharded:
+        if parameter.device_mesh != mesh:
+            raise _core.Misuse(
+                "parameters lie on different device meshes; build weightcast.Replica by hand"
+            )
+    copies = [
+        all(p.placements[dim].is_replicate() for p in sharded) for dim in range(mesh.ndim)
+    ]
+    coordinate, sizes = _coordinate(mesh), list(mesh.shape)
+    shard = _flatten(coordinate, sizes, [not copy for copy in copies])
+    copy = _flatten(coordinate, sizes, copies)
+    if any(copies):
+        name = f"{name}-{copy[0]}"
+    return Replica(name, shard=shard[0], num_shards=shard[1], **labels)
+
+
+def _tensors(module: nn.Module, buffers: bool) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters()
+    if buffers:
+        parameters = dict(module.named_parameters(remove_duplicate=False))
+        for name, tensor in module.state_dict(keep_vars=True).items():
+            if name not in parameters and isinstance(tensor, torch.Tensor):
+                yield name, tensor
+
+
+def _add(listed: layouts.Layout, name: str, tensor: torch.Tensor) -> None:
+    if not isinstance(tensor, DTensor):
+        listed.add(tensor, name)
+        return
+    mesh = tensor.device_mesh
+    axes = [(f"dim{dim}", size) for dim, size in enumerate(mesh.shape)]
+    placements = [_placement(name, placement) for placement in tensor.placements]
+    rank = _flatten(_coordinate(mesh), list(mesh.shape), [True] * mesh.ndim)[0]
+    try:
+        slices = _core.local_slices(list(tensor.shape), axes, placements, rank)
+    except ValueError as error:
+        raise _core.LayoutMismatch(f"{name}: {error}") from None
+    parts, along = [], 0
+    for start, length in slices:
+        core = _core.Part(name, list(tensor.shape))
+        for dim, (first, count) in enumerate(zip(start, length, strict=True)):
+            core = core.range(dim, first, count)
+        parts.append(layouts.Part(core))
+    if len(slices) > 1:
+        along = next(d for d in range(tensor.ndim) if slices[0][0][d] != slices[1][0][d])
+    listed.add(tensor.to_local(), parts, along=along)
+
+
+def _placement(name: str, placement: Placement) -> tuple[str, int, int]:
+    if isinstance(placement, Replicate):
+        return ("replicate", 0, 1)
+    if isinstance(placement, _StridedShard):
+        return ("strided", placement.dim, placement.split_factor)
+    if isinstance(placement, Shard):
+        return ("shard", placement.dim, 1)
+    raise _core.LayoutMismatch(f"{name}: placement {placement} holds no slice; redistribute it first")
+
+
+def _coordinate(mesh: DeviceMesh) -> list[int]:
+    coordinate = mesh.get_coordinate()
+    if coordinate is None:
+        raise _core.Misuse("this rank is not part of the module's device mesh")
+    return list(coordinate)
+
+
+def _flatten(coordinate: list[int], sizes: list[int], chosen: list[bool]) -> tuple[int, int]:
+    """Row-major index of a coordinate over the chosen mesh dimensions, and their size."""
+    index, total = 0, 1
+    for at, size, take in zip(coordinate, sizes, chosen, strict=True):
+        if take:
+            index, total = index * size + at, total * size
+    return index, total
