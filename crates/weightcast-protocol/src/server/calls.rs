@@ -27,7 +27,7 @@ impl Server {
         now: Time,
         session: SessionId,
         seq: OpSeq,
-        deadline: Span,
+        allowed: Span,
         call: Call,
     ) {
         let entry = &self.sessions[&session];
@@ -47,7 +47,7 @@ impl Server {
             return self.answer(session, seq, Err(error));
         }
         self.pass_earlier(incarnation, shard, seq);
-        self.arrive(now, incarnation, shard, seq, deadline, call);
+        self.arrive(now, incarnation, shard, seq, now + allowed, call);
         self.agenda.insert(incarnation);
     }
 
@@ -125,7 +125,7 @@ impl Server {
         incarnation: Incarnation,
         shard: u32,
         seq: OpSeq,
-        allowed: Span,
+        deadline: Time,
         call: Call,
     ) {
         let group = self.groups.get_mut(&incarnation).expect("checked");
@@ -135,7 +135,7 @@ impl Server {
             call: call.clone(),
             first_shard: shard,
             started: now,
-            allowed,
+            deadline,
             arrived: Default::default(),
             passed: 0,
             result: None,
@@ -146,15 +146,15 @@ impl Server {
         let session = group.members[&shard].session;
         if starts {
             group.active = Some(seq);
-            self.timers.set(now + allowed, Timer::Call(incarnation, seq));
+            self.timers.set(deadline, Timer::Call(incarnation, seq));
             self.start(now, incarnation);
         } else if let Some(result) = transaction.result.clone() {
             let result = self.unless_mutant(incarnation, seq, result);
             self.answer(session, seq, result);
-        } else if allowed > transaction.allowed {
-            self.timers.cancel(transaction.deadline(), Timer::Call(incarnation, seq));
-            transaction.allowed = allowed;
-            self.timers.set(transaction.deadline(), Timer::Call(incarnation, seq));
+        } else if deadline < transaction.deadline {
+            self.timers.cancel(transaction.deadline, Timer::Call(incarnation, seq));
+            transaction.deadline = deadline;
+            self.timers.set(deadline, Timer::Call(incarnation, seq));
         }
     }
 
@@ -210,7 +210,7 @@ impl Server {
         transaction.result = Some(result.clone());
         transaction.transfer = transaction.transfer.take().filter(|t| t.assignment.is_some());
         let ticket = transaction.ticket.take();
-        let deadline = transaction.deadline();
+        let deadline = transaction.deadline;
         let shards: Vec<u32> = transaction.arrived.keys().copied().collect();
         group.active = None;
         let sessions: Vec<SessionId> =

@@ -220,7 +220,7 @@ impl Server {
             call: call_name(&transaction.call),
             arrived: transaction.arrived.len(),
             age: now - transaction.started,
-            left: transaction.deadline() - now,
+            left: transaction.deadline - now,
         };
         ReplicaSnapshot {
             name: group.replica.clone(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::message::{Answer, Assignment, Call};
 use crate::{
-    Attempt, CallError, Generation, Incarnation, OpSeq, Selector, ShardSums, Span, Time, Version,
+    Attempt, CallError, Generation, Incarnation, OpSeq, Selector, ShardSums, Time, Version,
 };
 
 /// One call of a group: what arrived, and what came of it.
@@ -15,8 +15,9 @@ pub(super) struct Transaction {
     pub(super) call: Call,
     pub(super) first_shard: u32,
     pub(super) started: Time,
-    /// The longest deadline that a shard gave.
-    pub(super) allowed: Span,
+    /// When it ends, whatever the state: the earliest that a shard gave, so that every shard has
+    /// the answer in time and none ends the call by itself (G1, L1).
+    pub(super) deadline: Time,
     /// Calls by shard.
     pub(super) arrived: BTreeMap<u32, Call>,
     /// Shards that have made a later call, and so will not ask for this answer again.
@@ -59,11 +60,6 @@ pub(super) enum Phase {
 }
 
 impl Transaction {
-    /// When it ends, whatever the state.
-    pub(super) fn deadline(&self) -> Time {
-        self.started + self.allowed
-    }
-
     /// Whether it is an `update`.
     pub(super) fn is_update(&self) -> bool {
         matches!(self.call, Call::Update { .. })

@@ -15,7 +15,7 @@ impl Server {
             let detail = "nothing is published; call publish or replicate first".to_owned();
             return Err(CallError::Misuse { detail });
         }
-        let deadline = group.active_transaction().expect("checked").deadline();
+        let deadline = group.active_transaction().expect("checked").deadline;
         self.hide_copy(incarnation);
         self.drain_until(incarnation, deadline.min(now + self.config.drain_deadline));
         Ok(())

@@ -42,6 +42,11 @@ impl Session {
         self.send_close(now);
     }
 
+    /// The server will never take this session (a wrong token): trying again is no use.
+    pub fn handle_refused(&mut self, error: CallError) {
+        self.fail(error);
+    }
+
     pub(super) fn send_close(&mut self, now: Time) {
         if let Some(closing) = &self.closing {
             let deadline = closing.deadline - now;

@@ -1,0 +1,443 @@
+//! A server and sessions under a virtual clock, joined by streams that keep their order.
+//!
+//! Shards hold one number for content; a read fetches the source group's numbers and shares the
+//! total out again, so any two group sizes can read from each other and sums add up.
+
+// Every test file uses another part of it.
+#![allow(dead_code, unreachable_pub)]
+
+use std::collections::VecDeque;
+
+use weightcast_protocol::message::{
+    Answer, Assignment, Call, ClientMessage, EpochPolicy, Listing, Location, Open, ReadFailure,
+    Role, ServerMessage,
+};
+use weightcast_protocol::server::{ReplicaState, Server, ServerConfig, ServerOutput};
+use weightcast_protocol::session::{Output, Session, SessionConfig};
+use weightcast_protocol::{
+    Attempt, CallError, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL,
+    Revision, Selector, SessionId, ShardSums, Span, Sum, Term, Time, Version,
+};
+
+pub const DEADLINE: Span = Span::from_secs(30);
+pub const CATALOG: ContentDigest = ContentDigest([7; 16]);
+
+/// How a call ended.
+pub type Outcome = Result<Answer, CallError>;
+
+/// One shard's process: its session, and a runtime that does what the session says.
+pub struct Client {
+    pub session: Session,
+    pub shard: u32,
+    pub num_shards: u32,
+    /// This shard's part of the content.
+    pub memory: u64,
+    pub exposed: Option<Generation>,
+    pub done: Vec<(OpSeq, Outcome)>,
+    pub closed: Option<Option<CallError>>,
+    pub reading: Option<(OpSeq, Attempt, Assignment)>,
+    pub sealing: Option<Generation>,
+    /// Every output, in order.
+    pub log: Vec<Output>,
+    connection: Option<ConnectionId>,
+    alive: bool,
+}
+
+pub struct Cluster {
+    pub now: Time,
+    pub server: Server,
+    pub clients: Vec<Client>,
+    /// Reads end by themselves; else by `finish_read`.
+    pub auto_read: bool,
+    /// Seals end by themselves; else by `finish_seal`.
+    pub auto_seal: bool,
+    /// Whether streams can be opened.
+    pub reachable: bool,
+    to_server: VecDeque<(ConnectionId, ClientMessage)>,
+    to_client: VecDeque<(ConnectionId, ServerMessage)>,
+    connections: u64,
+}
+
+/// What shard `shard` of `num_shards` holds of a content.
+pub fn share(total: u64, shard: u32, num_shards: u32) -> u64 {
+    let part = |shard: u32| total.wrapping_mul(u64::from(shard) + 3) >> 2;
+    if shard + 1 < num_shards {
+        return part(shard);
+    }
+    (0..shard).fold(total, |rest, other| rest.wrapping_sub(part(other)))
+}
+
+pub fn sums(part: u64) -> ShardSums {
+    let sum = Sum([part, 0]);
+    ShardSums { counted: sum, held: sum, expected: sum }
+}
+
+pub fn open(replica: &str, shard: u32, num_shards: u32, role: Role) -> Open {
+    Open {
+        protocol: PROTOCOL,
+        session: SessionId(0),
+        term: Term(0),
+        model: "policy".into(),
+        replica: replica.into(),
+        shard,
+        num_shards,
+        role,
+        epoch: EpochPolicy::Current,
+        location: Location::default(),
+        data_address: String::new(),
+    }
+}
+
+impl Cluster {
+    pub fn new() -> Self {
+        Self::with(ServerConfig::default())
+    }
+
+    pub fn with(config: ServerConfig) -> Self {
+        Self {
+            now: Time(1_000_000),
+            server: Server::new(ServerConfig { paranoid: true, ..config }),
+            clients: Vec::new(),
+            auto_read: true,
+            auto_seal: true,
+            reachable: true,
+            to_server: VecDeque::new(),
+            to_client: VecDeque::new(),
+            connections: 0,
+        }
+    }
+
+    /// Starts a shard's process; its index.
+    pub fn start(&mut self, mut open: Open) -> usize {
+        let index = self.clients.len();
+        open.session = SessionId(index as u128 + 1);
+        open.data_address = index.to_string();
+        let (shard, num_shards) = (open.shard, open.num_shards);
+        self.clients.push(Client {
+            session: Session::new(SessionConfig::new(open, "server:1"), self.now),
+            shard,
+            num_shards,
+            memory: 0,
+            exposed: None,
+            done: Vec::new(),
+            closed: None,
+            reading: None,
+            sealing: None,
+            log: Vec::new(),
+            connection: None,
+            alive: true,
+        });
+        self.run();
+        index
+    }
+
+    /// A group of `num_shards` that has opened and registered.
+    pub fn group(&mut self, replica: &str, num_shards: u32, role: Role) -> Vec<usize> {
+        let group: Vec<usize> =
+            (0..num_shards).map(|s| self.start(open(replica, s, num_shards, role))).collect();
+        for outcome in self.call_all(&group, register) {
+            assert!(matches!(outcome, Ok(Answer::Registered { .. })), "{outcome:?}");
+        }
+        group
+    }
+
+    pub fn trainer(&mut self, replica: &str, num_shards: u32) -> Vec<usize> {
+        self.group(replica, num_shards, Role::Trainer)
+    }
+
+    pub fn rollout(&mut self, replica: &str, num_shards: u32) -> Vec<usize> {
+        self.group(replica, num_shards, Role::Rollout)
+    }
+
+    /// Makes a call and lets everything settle.
+    pub fn call(&mut self, client: usize, call: Call) -> OpSeq {
+        self.call_within(client, call, DEADLINE)
+    }
+
+    pub fn call_within(&mut self, client: usize, call: Call, deadline: Span) -> OpSeq {
+        let seq = self.clients[client].session.call(self.now, call, deadline).expect("callable");
+        self.run();
+        seq
+    }
+
+    /// The same call on every shard, in order, and how it ended on each.
+    pub fn call_all(&mut self, group: &[usize], call: impl Fn(u32) -> Call) -> Vec<Outcome> {
+        self.begin_all(group, call);
+        group.iter().map(|client| self.outcome(*client).expect("no answer")).collect()
+    }
+
+    pub fn begin_all(&mut self, group: &[usize], call: impl Fn(u32) -> Call) {
+        for client in group {
+            self.call(*client, call(self.clients[*client].shard));
+        }
+    }
+
+    /// How the client's newest call ended, if it has.
+    pub fn outcome(&self, client: usize) -> Option<Outcome> {
+        self.clients[client].done.last().map(|(_, outcome)| outcome.clone())
+    }
+
+    /// How many calls of a client have ended.
+    pub fn ended(&self, client: usize) -> usize {
+        self.clients[client].done.len()
+    }
+
+    /// Fills a group's memory with a content and publishes it.
+    pub fn publish(&mut self, group: &[usize], version: u64, content: u64) -> Vec<Outcome> {
+        self.fill(group, content);
+        self.call_all(group, |_| publish(version))
+    }
+
+    pub fn fill(&mut self, group: &[usize], content: u64) {
+        for client in group {
+            let client = &mut self.clients[*client];
+            client.memory = share(content, client.shard, client.num_shards);
+        }
+    }
+
+    pub fn content(&self, group: &[usize]) -> u64 {
+        group.iter().fold(0, |sum, client| sum.wrapping_add(self.clients[*client].memory))
+    }
+
+    pub fn list(&mut self, client: &[usize]) -> Listing {
+        match self.call_all(client, |_| Call::List).pop() {
+            Some(Ok(Answer::Listed(listing))) => listing,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn state(&self, replica: &str) -> ReplicaState {
+        let snapshot = self.server.snapshot(self.now);
+        let replicas = &snapshot.models["policy"].replicas;
+        replicas.iter().rev().find(|r| r.name == replica).expect("known").state
+    }
+
+    /// Who reads from whom.
+    pub fn edges(&self) -> Vec<(String, String)> {
+        let snapshot = self.server.snapshot(self.now);
+        snapshot.models["policy"]
+            .edges
+            .iter()
+            .map(|e| (e.reader.clone(), e.source.clone()))
+            .collect()
+    }
+
+    /// The process stops; its stream breaks.
+    pub fn kill(&mut self, client: usize) {
+        self.clients[client].alive = false;
+        self.clients[client].exposed = None;
+        self.break_stream(client);
+    }
+
+    /// The stream breaks, with all that is on it; the session may open another.
+    pub fn break_stream(&mut self, client: usize) {
+        if let Some(connection) = self.clients[client].connection.take() {
+            self.to_server.retain(|(other, _)| *other != connection);
+            self.to_client.retain(|(other, _)| *other != connection);
+            self.server.handle_disconnect(self.now, connection);
+            if self.clients[client].alive {
+                self.clients[client].session.handle_disconnected(self.now);
+            }
+        }
+        self.run();
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, span: Span) {
+        let end = self.now + span;
+        loop {
+            let sessions = self.clients.iter().filter(|c| c.alive);
+            let next = sessions
+                .filter_map(|client| client.session.next_timeout())
+                .chain(self.server.next_timeout())
+                .min();
+            match next.filter(|next| *next <= end) {
+                Some(next) => self.now = self.now.max(next),
+                None => break,
+            }
+            self.tick();
+            self.run();
+        }
+        self.now = end;
+        self.tick();
+        self.run();
+    }
+
+    /// A moment passes without anybody's timers running, as when the machine was suspended.
+    pub fn tick(&mut self) {
+        self.server.handle_timeout(self.now);
+        for client in self.clients.iter_mut().filter(|client| client.alive) {
+            client.session.handle_timeout(self.now);
+        }
+    }
+
+    /// Delivers messages and does outputs until nothing is left to do at this moment.
+    pub fn run(&mut self) {
+        loop {
+            let mut quiet = true;
+            for client in 0..self.clients.len() {
+                while let Some(output) = self.clients[client].session.poll_output() {
+                    quiet = false;
+                    if self.clients[client].alive {
+                        self.obey(client, output);
+                    }
+                }
+            }
+            while let Some((from, message)) = self.to_server.pop_front() {
+                quiet = false;
+                self.server.handle(self.now, from, message);
+            }
+            while let Some(output) = self.server.poll_output() {
+                quiet = false;
+                self.obey_server(output);
+            }
+            while let Some((to, message)) = self.to_client.pop_front() {
+                quiet = false;
+                if let Some(client) = self.connected(to) {
+                    self.clients[client].session.handle_message(self.now, message);
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    fn connected(&self, connection: ConnectionId) -> Option<usize> {
+        self.clients.iter().position(|client| client.connection == Some(connection))
+    }
+
+    fn obey_server(&mut self, output: ServerOutput) {
+        match output {
+            ServerOutput::Send { to, message } => self.to_client.push_back((to, message)),
+            ServerOutput::Disconnect { connection } => {
+                let waiting: Vec<ServerMessage> = self
+                    .to_client
+                    .iter()
+                    .filter(|(to, _)| *to == connection)
+                    .map(|(_, message)| message.clone())
+                    .collect();
+                self.to_client.retain(|(to, _)| *to != connection);
+                if let Some(client) = self.connected(connection) {
+                    for message in waiting {
+                        self.clients[client].session.handle_message(self.now, message);
+                    }
+                    self.clients[client].connection = None;
+                    self.clients[client].session.handle_disconnected(self.now);
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, index: usize, output: Output) {
+        let client = &mut self.clients[index];
+        client.log.push(output.clone());
+        match output {
+            Output::Connect if self.reachable => {
+                self.connections += 1;
+                client.connection = Some(ConnectionId(self.connections));
+                client.session.handle_connected(self.now);
+            }
+            Output::Connect => client.session.handle_disconnected(self.now),
+            Output::Send(message) => {
+                if let Some(connection) = client.connection {
+                    self.to_server.push_back((connection, message));
+                }
+            }
+            Output::Expose(generation) => client.exposed = Some(generation),
+            Output::Fence(generation) => {
+                client.exposed = client.exposed.filter(|exposed| *exposed > generation);
+            }
+            Output::Seal(generation) => {
+                client.sealing = Some(generation);
+                if self.auto_seal {
+                    self.finish_seal(index);
+                }
+            }
+            Output::Read { seq, attempt, assignment, .. } => {
+                client.reading = Some((seq, attempt, assignment));
+                if self.auto_read {
+                    self.finish_read(index);
+                }
+            }
+            Output::StopRead => client.reading = None,
+            Output::Done { seq, result } => client.done.push((seq, result)),
+            Output::Closed { error } => client.closed = Some(error),
+        }
+    }
+
+    /// The seal that runs ends; call `run` after it.
+    pub fn finish_seal(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        if let Some(generation) = client.sealing.take() {
+            client.session.handle_sealed(self.now, generation, sums(client.memory));
+        }
+    }
+
+    pub fn finish_seals(&mut self, group: &[usize]) {
+        group.iter().for_each(|client| self.finish_seal(*client));
+        self.run();
+    }
+
+    pub fn finish_reads(&mut self, group: &[usize]) {
+        group.iter().for_each(|client| self.finish_read(*client));
+        self.run();
+    }
+
+    /// The read that runs ends, as the source's shards are now; call `run` after it.
+    pub fn finish_read(&mut self, index: usize) {
+        let Some((seq, attempt, assignment)) = self.clients[index].reading.take() else { return };
+        let read = self.fetch(&assignment);
+        let client = &mut self.clients[index];
+        let result = read.map(|total| {
+            client.memory = share(total, client.shard, client.num_shards);
+            sums(client.memory)
+        });
+        client.session.handle_read(self.now, seq, attempt, result);
+    }
+
+    fn fetch(&self, assignment: &Assignment) -> Result<u64, ReadFailure> {
+        let mut parts = assignment.shards.iter().enumerate().map(|(shard, from)| {
+            let source = &self.clients[from.data_address.parse::<usize>().expect("an index")];
+            if source.exposed == Some(from.generation) {
+                return Ok(source.memory);
+            }
+            let reason = format!("serves {:?}, not {}", source.exposed, from.generation);
+            Err(ReadFailure::Source { shard: shard as u32, reason })
+        });
+        parts.try_fold(0, |total, part| part.map(|part| u64::wrapping_add(total, part)))
+    }
+}
+
+pub fn register(shard: u32) -> Call {
+    let layout = ContentDigest([shard as u8; 16]);
+    Call::Register { layout, export: ExportId(shard.into()), bytes: 8 }
+}
+
+pub fn publish(version: u64) -> Call {
+    Call::Publish { version, catalog: CATALOG, generation: Generation(0) }
+}
+
+pub fn replicate(selector: Selector) -> Call {
+    Call::Replicate { selector }
+}
+
+pub fn update() -> Call {
+    Call::Update { selector: Selector::Latest, allow_rollback: false }
+}
+
+pub fn wait(after: u64) -> Call {
+    Call::Wait { after: Revision(after) }
+}
+
+pub fn version(epoch: u64, number: u64) -> Version {
+    Version { epoch: weightcast_protocol::Epoch(epoch), number }
+}
+
+/// The version of a `Committed` answer.
+pub fn committed(outcome: &Outcome) -> Option<u64> {
+    match outcome {
+        Ok(Answer::Committed { version, .. }) => Some(version.number),
+        _ => None,
+    }
+}
