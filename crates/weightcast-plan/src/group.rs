@@ -1,5 +1,7 @@
 //! Groups: what the shards of one replica hold together.
 
+use std::collections::BTreeMap;
+
 use crate::index::BoxIndex;
 use crate::layout::Layout;
 use crate::slice::Slice;
@@ -53,16 +55,19 @@ pub fn cells(layouts: &[&Layout], shard: usize) -> Vec<Cell> {
 
 /// Elements of the catalog's tensors that no shard of the group holds, tensor by tensor.
 pub fn missing(layouts: &[&Layout], catalog: &Catalog) -> Vec<(Tensor, Vec<Slice>)> {
+    let mut held = BTreeMap::<&str, Vec<&Slice>>::new();
+    for layout in layouts {
+        for (number, entry) in layout.entries().iter().enumerate() {
+            let tensor = layout.tensor_of(number as u32);
+            if catalog.get(tensor.name()) == Some(tensor) {
+                held.entry(tensor.name()).or_default().push(&entry.slice);
+            }
+        }
+    }
     let mut missing = Vec::new();
     for tensor in catalog.values() {
-        let held = layouts.iter().flat_map(|layout| {
-            let number = layout.find(tensor.name());
-            let number = number.filter(|&n| layout.tensors()[n as usize] == *tensor);
-            let entries = number.map_or(0..0, |n| layout.entries_of(n));
-            entries.map(|e| &layout.entries()[e as usize].slice)
-        });
         // Replicas hold equal boxes, and sorted boxes leave few remainders at a time.
-        let mut held: Vec<&Slice> = held.collect();
+        let mut held = held.remove(tensor.name()).unwrap_or_default();
         held.sort_unstable();
         held.dedup();
         let rest = Slice::full(tensor.shape()).subtract_all(held);
@@ -102,6 +107,28 @@ impl<'a> Peer<'a> {
         let index = BoxIndex::new(slices.iter().copied());
         Peer { shard, slices, index }
     }
+
+    /// The piece, knowing what this shard holds of it too.
+    fn share(&self, piece: Piece) -> Vec<Piece> {
+        let near = self.index.near(&piece.slice);
+        let mut both: Vec<Slice> =
+            near.filter_map(|at| self.slices[at as usize].intersect(&piece.slice)).collect();
+        if both.is_empty() {
+            return vec![piece];
+        }
+        // One shard holds nothing twice, so these are disjoint; how it cuts them does not matter.
+        both.sort_unstable();
+        both.dedup_by(|next, last| last.join(next));
+        let mut shared: Vec<Piece> = piece
+            .slice
+            .subtract_all(&both)
+            .into_iter()
+            .map(|slice| Piece { slice, ..piece })
+            .collect();
+        let (copies, lowest) = (piece.copies + 1, piece.lowest.min(self.shard));
+        shared.extend(both.into_iter().map(|slice| Piece { slice, copies, lowest }));
+        shared
+    }
 }
 
 struct Piece {
@@ -110,34 +137,15 @@ struct Piece {
     lowest: u32,
 }
 
-/// Splits `slice` along the edges of the peers' boxes and counts who holds each piece.
+/// Splits `slice` where the set of its holders changes.
 fn pieces(slice: &Slice, shard: u32, peers: &[Peer<'_>]) -> Vec<Piece> {
     if slice.is_empty() {
         return Vec::new();
     }
     let mut pieces = vec![Piece { slice: slice.clone(), copies: 1, lowest: shard }];
     for peer in peers {
-        for near in peer.index.near(slice) {
-            pieces = share(pieces, peer.slices[near as usize], peer.shard);
-        }
+        pieces = pieces.into_iter().flat_map(|piece| peer.share(piece)).collect();
     }
     pieces.sort_unstable_by(|a, b| a.slice.cmp(&b.slice));
     pieces
-}
-
-/// The pieces, knowing that `shard` holds `held` too.
-fn share(pieces: Vec<Piece>, held: &Slice, shard: u32) -> Vec<Piece> {
-    let mut shared = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        let Some(both) = piece.slice.intersect(held) else {
-            shared.push(piece);
-            continue;
-        };
-        for slice in piece.slice.subtract(&both) {
-            shared.push(Piece { slice, ..piece });
-        }
-        let lowest = piece.lowest.min(shard);
-        shared.push(Piece { slice: both, copies: piece.copies + 1, lowest });
-    }
-    shared
 }

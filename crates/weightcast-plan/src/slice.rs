@@ -105,6 +105,19 @@ impl Slice {
         rest
     }
 
+    /// Takes `next` in if the two are one box together, `next` being further along one dimension.
+    pub(crate) fn join(&mut self, next: &Slice) -> bool {
+        let mut apart = (0..self.ndim())
+            .filter(|&d| (self.start[d], self.len[d]) != (next.start[d], next.len[d]));
+        match (apart.next(), apart.next()) {
+            (Some(d), None) if self.end(d) == next.start[d] => {
+                self.len[d] += next.len[d];
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// This box with another range in one dimension.
     pub(crate) fn with(&self, dim: usize, start: u64, len: u64) -> Slice {
         let mut other = self.clone();
