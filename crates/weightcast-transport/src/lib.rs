@@ -1,1 +1,71 @@
-//! weightcast: memory regions, the transfer engine, same-host reads and TCP
+//! Moves bytes between the memories of processes: registered regions, a data port, same-host
+//! reads, and digests that ride on the copy. It knows byte ranges and generations, not tensors or
+//! versions.
+//!
+//! A source process [`DataServer::bind`]s a data port and [`ExportTable::expose`]s [`Region`]s. A
+//! reader [`Peer::connect`]s and [`read`]s a list of [`Copy`]s straight into regions of its own.
+//!
+//! Reading order: [`Region`], [`ExportTable`], [`Copy`], [`read`] are what a user holds. Below
+//! them: `pieces` cuts copies; `direct` and `tcp` move a piece; `serve` answers at the other end;
+//! `wire` and `handshake` are the data port's bytes; [`digest_at`] is the digest. Every bound is
+//! in [`limits`].
+//!
+//! ```
+//! use std::time::{Duration, Instant};
+//! use weightcast_transport::*;
+//!
+//! // A source: one region, served at generation 1.
+//! let server = DataServer::bind("127.0.0.1:0".parse()?, Auth::default())?;
+//! let export = server.exports().expose(1, vec![Region::from_bytes(b"weights")?]);
+//!
+//! // A reader: seven bytes into memory of its own.
+//! let deadline = Instant::now() + Duration::from_secs(5);
+//! let peer = Peer::connect(server.addr(), &Auth::default(), deadline)?;
+//! let target = Region::allocate(7)?;
+//! let copies = vec![Copy::contiguous(0, 0, 0, 0, 7)];
+//! let jobs = [SourceJob { peer: &peer, export, generation: 1, copies }];
+//! let digests = read(&jobs, std::slice::from_ref(&target), &ReadOptions::default())?;
+//! assert_eq!(target.to_vec(), b"weights");
+//! assert_eq!(digests, [digest_at(0, b"weights")]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod allocation;
+pub mod bench;
+mod connect;
+mod copy;
+mod digest;
+mod direct;
+mod engine;
+mod error;
+mod exports;
+mod handshake;
+mod identity;
+mod input;
+pub mod limits;
+mod output;
+mod patience;
+mod peer;
+mod pieces;
+mod racy;
+mod reference;
+mod region;
+mod secret;
+mod serve;
+mod server;
+mod stream;
+mod sys;
+mod tcp;
+mod wire;
+
+pub use connect::Way;
+pub use copy::{Copy, SourceJob};
+pub use digest::{Digest, digest_at};
+pub use engine::{ReadOptions, Transport, read};
+pub use error::{Advice, Bound, ReadError, Refusal, TransportError};
+pub use exports::{ExportId, ExportTable};
+pub use peer::Peer;
+pub use region::{Region, RegionError};
+pub use secret::{Auth, Secret};
+pub use server::{BindError, DataServer};
+pub use wire::{Extent, PlacedExtent};

@@ -1,0 +1,143 @@
+//! Transfers beside the limits of this machine, in one run: `cargo run --release --example
+//! floors [MiB]`. Starts itself a second time as the source.
+
+use std::env;
+use std::error::Error;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use weightcast_transport::*;
+
+const SOURCE: &str = "WEIGHTCAST_FLOORS_SOURCE";
+const RUNS: usize = 5;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    let len = env::args().nth(1).map_or(Ok(1024), |mib| mib.parse::<usize>())? << 20;
+    if env::var_os(SOURCE).is_some() {
+        return serve(len);
+    }
+    let (mut child, peers, export) = start_source(len)?;
+    let measured = measure(len, &peers, export);
+    child.kill()?;
+    child.wait()?;
+    measured
+}
+
+/// The source process: one region, until its standard input ends.
+fn serve(len: usize) -> Outcome<()> {
+    let server = DataServer::bind("127.0.0.1:0".parse()?, Auth::default())?;
+    let region = Region::allocate(len)?;
+    fill(&region);
+    let export = server.exports().expose(1, vec![region]);
+    println!("{} {}", server.addr(), export.0);
+    std::io::stdin().read_exact(&mut [0]).map_err(Into::into)
+}
+
+fn fill(region: &Region) {
+    let block: Vec<u8> = (0..1_usize << 20).map(|i| (i * 31 + i / 251) as u8).collect();
+    for at in (0..region.len()).step_by(block.len()) {
+        region.write_at(at, &block[..block.len().min(region.len() - at)]).expect("in range");
+    }
+}
+
+fn start_source(len: usize) -> Outcome<(Child, [Peer; 2], ExportId)> {
+    let mut child = Command::new(env::current_exe()?)
+        .arg((len >> 20).to_string())
+        .env(SOURCE, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
+    let (addr, export) = line.trim().split_once(' ').ok_or("the source did not start")?;
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let connect = |way| Peer::connect_by(way, addr.parse().unwrap(), &Auth::default(), deadline);
+    Ok((child, [connect(Way::Direct)?, connect(Way::Tcp)?], ExportId(export.parse()?)))
+}
+
+fn measure(len: usize, [direct, tcp]: &[Peer; 2], export: ExportId) -> Outcome<()> {
+    let [source, target] = [Region::allocate(len)?, Region::allocate(len)?];
+    fill(&source);
+    target.prefault();
+    let targets = [target.clone()];
+    let whole = vec![Copy::contiguous(0, 0, 0, 0, len as u64)];
+    let limit = |name: &str, seconds: f64| {
+        println!("{name:34} {:6.2} GB/s", len as f64 / seconds / 1e9);
+        seconds
+    };
+    for threads in [1, 2] {
+        let copy = median(|| Ok(bench::memcpy(&source, &target, threads)))?;
+        limit(&format!("memcpy, {threads} threads"), copy);
+    }
+    limit("digest from memory", median(|| Ok(bench::digest(&source).0))?);
+    for threads in [1, 2] {
+        let bare = || Ok(bench::process_vm_readv(direct, export, 1, &target, threads)?);
+        let bare = limit(&format!("process_vm_readv, {threads} threads"), median(bare)?);
+        let report = |name: &str, copies: &[Copy]| -> Outcome<()> {
+            let moved: u64 = copies.iter().map(Copy::bytes).sum();
+            let took = median(|| run(direct, export, copies, &targets, threads))?;
+            let ratio = bare * moved as f64 / len as f64 / took;
+            println!("  {name:32} {:6.2} GB/s  {ratio:.2} of it", moved as f64 / took / 1e9);
+            Ok(())
+        };
+        report("direct, contiguous", &whole)?;
+        for row_bytes in [8192, 4096, 2048, 512] {
+            report(&format!("direct, columns of {row_bytes}"), &columns(len, row_bytes))?;
+        }
+    }
+    for streams in [1, 2] {
+        let raw = median(|| Ok(bench::tcp(&source, &target, streams)?))?;
+        limit(&format!("socket pair, {streams} streams"), raw);
+        let took = median(|| run(tcp, export, &whole, &targets, streams))?;
+        println!("  {:32} {:6.2} GB/s  {:.2} of it", "tcp", len as f64 / took / 1e9, raw / took);
+    }
+    for peer in [direct, tcp] {
+        let tiny = tiny(len);
+        let took = median(|| run(peer, export, &tiny, &targets, 2))?;
+        println!("5,000 of 4 KiB, {:?}: {:.1} ms", peer.way(), took * 1e3);
+    }
+    Ok(())
+}
+
+/// The middle half of the columns of a matrix, into a dense target.
+fn columns(len: usize, row_bytes: u64) -> Vec<Copy> {
+    let pitch = 2 * row_bytes;
+    let copy = Copy {
+        source_offset: row_bytes / 2,
+        source_pitch: pitch,
+        rows: len as u64 / pitch,
+        position: row_bytes / 2,
+        position_pitch: pitch,
+        ..Copy::contiguous(0, 0, 0, 0, row_bytes)
+    };
+    vec![copy]
+}
+
+/// Scattered at both ends, so that no two copies merge.
+fn tiny(len: usize) -> Vec<Copy> {
+    let slots = (len as u64 - 4096) / 8192;
+    let copy = |i: u64| Copy::contiguous(0, i * 7 % slots * 8192, 0, i % slots * 8192, 4096);
+    (0..5_000).map(copy).collect()
+}
+
+fn run(
+    peer: &Peer,
+    export: ExportId,
+    copies: &[Copy],
+    targets: &[Region],
+    threads: usize,
+) -> Outcome<f64> {
+    let jobs = [SourceJob { peer, export, generation: 1, copies: copies.to_vec() }];
+    let options = ReadOptions { threads, ..ReadOptions::default() };
+    let start = Instant::now();
+    read(&jobs, targets, &options)?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+fn median(mut measure: impl FnMut() -> Outcome<f64>) -> Outcome<f64> {
+    let mut times = (0..RUNS).map(|_| measure()).collect::<Outcome<Vec<f64>>>()?;
+    times.sort_by(f64::total_cmp);
+    Ok(times[RUNS / 2])
+}

@@ -1,0 +1,188 @@
+//! The limits of this machine, to set a transfer's time beside: bare copies with no digest, no
+//! fence, no protocol. Each function moves bytes once and returns the seconds it took.
+
+use crate::digest::Digest;
+use crate::error::TransportError;
+use crate::exports::ExportId;
+use crate::patience::Patience;
+use crate::peer::Peer;
+use crate::region::Region;
+use crate::sys::{self, Ranges};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Instant;
+
+/// Bytes that a bare direct read moves with one system call.
+const DIRECT_PIECE: usize = 4 << 20;
+
+/// Bytes that a bare socket moves with one system call.
+const TCP_PIECE: usize = 1 << 20;
+
+/// Copies `source` to `target` with non-temporal stores, split over threads.
+///
+/// # Panics
+/// If the target is shorter than the source or read-only.
+pub fn memcpy(source: &Region, target: &Region, threads: usize) -> f64 {
+    assert!(target.is_writable() && target.len() >= source.len(), "no room for the source");
+    let start = Instant::now();
+    each_part(source.len(), threads, |from, len| {
+        let (source, target) = (
+            source.range(from, len).expect("in range"),
+            target.range(from, len).expect("in range"),
+        );
+        // SAFETY: both ranges are checked, the target is writable, parts do not overlap.
+        unsafe { stream_copy(source, target, len) };
+    });
+    start.elapsed().as_secs_f64()
+}
+
+/// Digests a region on one thread, from wherever it lies.
+pub fn digest(region: &Region) -> (f64, Digest) {
+    let start = Instant::now();
+    let digest = region.digest(0, region.len(), 0).expect("the whole region");
+    (start.elapsed().as_secs_f64(), digest)
+}
+
+/// Reads the first region of an export with bare `process_vm_readv` calls, split over threads.
+///
+/// # Errors
+/// What connecting may return, and [`TransportError::System`] if a call fails or falls short.
+pub fn process_vm_readv(
+    peer: &Peer,
+    export: ExportId,
+    generation: u64,
+    target: &Region,
+    threads: usize,
+) -> Result<f64, TransportError> {
+    let failed = |what: String| TransportError::System { call: "process_vm_readv", what };
+    let direct = peer.direct().ok_or(failed("not a direct peer".into()))?;
+    let description = peer.describe(export, generation, &Patience::default())?;
+    let (source, len) = description.regions.first().copied().unwrap_or_default();
+    assert!(target.is_writable() && target.len() as u64 >= len, "no room for the source");
+    let start = Instant::now();
+    let moved = each_part(len as usize, threads, |from, len| {
+        let (mut local, mut remote) = (Ranges::default(), Ranges::default());
+        for at in (from..from + len).step_by(DIRECT_PIECE) {
+            let piece = DIRECT_PIECE.min(from + len - at);
+            local.clear();
+            remote.clear();
+            local.push(target.address() + at as u64, piece);
+            remote.push(source + at as u64, piece);
+            // SAFETY: the local range lies in the writable target.
+            let read = unsafe { sys::read_process(direct.pid(), &local, &remote) }?;
+            if read != piece {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    });
+    let seconds = start.elapsed().as_secs_f64();
+    moved.into_iter().collect::<io::Result<()>>().map_err(|e| failed(e.to_string()))?;
+    Ok(seconds)
+}
+
+/// Sends as many bytes as `target` holds through raw loopback connections into it.
+///
+/// # Errors
+/// What the sockets return.
+///
+/// # Panics
+/// If the target is read-only.
+pub fn tcp(source: &Region, target: &Region, streams: usize) -> io::Result<f64> {
+    assert!(target.is_writable() && source.len() >= target.len(), "not enough to send");
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let addr = listener.local_addr()?;
+    let mut pairs = Vec::new();
+    for _ in 0..streams {
+        let reader = TcpStream::connect(addr)?;
+        pairs.push((listener.accept()?.0, reader));
+    }
+    let part = target.len().div_ceil(streams);
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (i, (sender, reader)) in pairs.into_iter().enumerate() {
+            let from = (i * part).min(target.len());
+            let len = part.min(target.len() - from);
+            threads.push(scope.spawn(move || send_part(sender, source, from, len)));
+            threads.push(scope.spawn(move || receive_part(reader, target, from, len)));
+        }
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no panics"))
+    })?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+fn send_part(mut socket: TcpStream, source: &Region, from: usize, len: usize) -> io::Result<()> {
+    for at in (from..from + len).step_by(TCP_PIECE) {
+        let piece = TCP_PIECE.min(from + len - at);
+        let address = source.range(at, piece).expect("in range");
+        // SAFETY: the range lies in the region; a measurement's source is not written meanwhile.
+        socket.write_all(unsafe { std::slice::from_raw_parts(address, piece) })?;
+    }
+    Ok(())
+}
+
+fn receive_part(mut socket: TcpStream, target: &Region, from: usize, len: usize) -> io::Result<()> {
+    for at in (from..from + len).step_by(TCP_PIECE) {
+        let piece = TCP_PIECE.min(from + len - at);
+        let address = target.range(at, piece).expect("in range");
+        // SAFETY: the range lies in the writable region, and parts do not overlap.
+        socket.read_exact(unsafe { std::slice::from_raw_parts_mut(address, piece) })?;
+    }
+    Ok(())
+}
+
+/// Runs `part(from, len)` on `threads` threads, over page-aligned parts of `len` bytes.
+fn each_part<T: Send>(
+    len: usize,
+    threads: usize,
+    part: impl Fn(usize, usize) -> T + Sync,
+) -> Vec<T> {
+    let size = len.div_ceil(threads.max(1)).next_multiple_of(4096);
+    let starts = (0..threads.max(1)).map(|i| (i * size).min(len));
+    thread::scope(|scope| {
+        let part = &part;
+        let threads: Vec<_> =
+            starts.map(|from| scope.spawn(move || part(from, size.min(len - from)))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panics")).collect()
+    })
+}
+
+/// Copies past the cache, the fastest a CPU can.
+///
+/// # Safety
+/// `len` bytes are readable at `from` and writable at `to`; they do not overlap.
+unsafe fn stream_copy(from: *const u8, to: *mut u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the CPU has AVX2; the caller's ranges.
+        return unsafe { stream_copy_avx2(from, to, len) };
+    }
+    // SAFETY: the caller's ranges.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+}
+
+/// # Safety
+/// As [`stream_copy`], and the CPU has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn stream_copy_avx2(from: *const u8, to: *mut u8, len: usize) {
+    use std::arch::x86_64::*;
+    let head = to.align_offset(32).min(len);
+    let lines = (len - head) / 128 * 128;
+    // SAFETY: head + lines <= len; stores are aligned to 32 behind the head.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from, to, head);
+        for at in (head..head + lines).step_by(128) {
+            let load = |i: usize| _mm256_loadu_si256(from.add(at + 32 * i).cast());
+            let vectors = [load(0), load(1), load(2), load(3)];
+            for (i, vector) in vectors.into_iter().enumerate() {
+                _mm256_stream_si256(to.add(at + 32 * i).cast(), vector);
+            }
+        }
+        _mm_sfence();
+        let done = head + lines;
+        std::ptr::copy_nonoverlapping(from.add(done), to.add(done), len - done);
+    }
+}

@@ -1,0 +1,194 @@
+//! The unit of a plan: a strided copy from a source's region to one of ours.
+
+use crate::error::{Bound, TransportError};
+use crate::exports::ExportId;
+use crate::peer::Peer;
+use crate::region::Region;
+
+/// A copy of `rows` runs of `row_bytes` bytes, and where its digest goes.
+///
+/// Rows must not overlap at the target. With no rows or no bytes it copies nothing and only its
+/// offsets are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Index of the region in the source's export.
+    pub source_region: u32,
+    /// First byte in the source's region.
+    pub source_offset: u64,
+    /// Bytes from one run to the next at the source.
+    pub source_pitch: u64,
+    /// Index into the targets.
+    pub target_region: u32,
+    /// First byte in the target region.
+    pub target_offset: u64,
+    /// Bytes from one run to the next at the target.
+    pub target_pitch: u64,
+    /// Bytes of each run.
+    pub row_bytes: u64,
+    /// Number of runs.
+    pub rows: u64,
+    /// The accumulator that the digest of these bytes is added to.
+    pub slot: u32,
+    /// Position of the first byte in its logical tensor.
+    pub position: u64,
+    /// Positions from one run to the next.
+    pub position_pitch: u64,
+}
+
+/// The copies to make from one export of one peer.
+#[derive(Clone, Debug)]
+pub struct SourceJob<'a, P = Peer> {
+    /// The source.
+    pub peer: &'a P,
+    /// What to read.
+    pub export: ExportId,
+    /// The generation that the reader was told of.
+    pub generation: u64,
+    /// What goes where.
+    pub copies: Vec<Copy>,
+}
+
+impl Copy {
+    /// One run of `bytes` bytes into slot 0, whose position is its offset at the target.
+    pub fn contiguous(
+        source_region: u32,
+        source_offset: u64,
+        target_region: u32,
+        target_offset: u64,
+        bytes: u64,
+    ) -> Self {
+        Self {
+            source_region,
+            source_offset,
+            source_pitch: bytes,
+            target_region,
+            target_offset,
+            target_pitch: bytes,
+            row_bytes: bytes,
+            rows: 1,
+            slot: 0,
+            position: target_offset,
+            position_pitch: bytes,
+        }
+    }
+
+    /// Bytes that it moves. Only of use once checked.
+    pub fn bytes(&self) -> u64 {
+        self.row_bytes.wrapping_mul(self.rows)
+    }
+
+    /// Checks the copy against both sides, before any byte moves.
+    ///
+    /// # Errors
+    /// [`TransportError::OutOfBounds`], naming the copy by `index`.
+    pub(crate) fn check(
+        &self,
+        index: usize,
+        source: impl Fn(u32) -> Option<u64>,
+        targets: &[Region],
+        slots: usize,
+    ) -> Result<(), TransportError> {
+        let out = |what| TransportError::OutOfBounds { copy: index, what };
+        let target = |region: u32| targets.get(region as usize).map(|r| r.len() as u64);
+        let fits = |offset, pitch, len: Option<u64>| {
+            let end = end(offset, self.row_bytes, self.rows, pitch);
+            end.zip(len).is_some_and(|(end, len)| end <= len)
+        };
+        let [from, to] = [self.source_region, self.target_region];
+        if !fits(self.source_offset, self.source_pitch, source(from)) {
+            return Err(out(Bound::SourceRegion(from)));
+        }
+        // Rows on top of each other would write bytes twice, and without end.
+        let overlapping = self.rows > 1 && self.target_pitch < self.row_bytes;
+        if overlapping || !fits(self.target_offset, self.target_pitch, target(to)) {
+            return Err(out(Bound::TargetRegion(to)));
+        }
+        let last = end(self.position, self.row_bytes, self.rows, self.position_pitch);
+        if last.is_none() || self.slot as usize >= slots {
+            return Err(out(Bound::Digest));
+        }
+        if !targets[to as usize].is_writable() {
+            return Err(TransportError::ReadOnlyTarget { region: to as usize });
+        }
+        Ok(())
+    }
+
+    /// The same copy with as few rows as possible: dense on all sides, it is a single run.
+    pub(crate) fn flattened(mut self) -> Self {
+        let dense = [self.source_pitch, self.target_pitch, self.position_pitch]
+            .iter()
+            .all(|pitch| *pitch == self.row_bytes);
+        if dense && self.rows > 1 {
+            self.row_bytes *= self.rows;
+            self.rows = 1;
+        }
+        self
+    }
+}
+
+/// One past the last byte of strided runs, or `None` beyond 64 bits. Never less than `offset`.
+pub(crate) fn end(offset: u64, row_bytes: u64, rows: u64, pitch: u64) -> Option<u64> {
+    if rows == 0 || row_bytes == 0 {
+        return Some(offset);
+    }
+    pitch.checked_mul(rows - 1)?.checked_add(offset)?.checked_add(row_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy() -> Copy {
+        Copy {
+            source_region: 0,
+            source_offset: 0,
+            source_pitch: 16,
+            target_region: 0,
+            target_offset: 0,
+            target_pitch: 8,
+            row_bytes: 8,
+            rows: 4,
+            slot: 0,
+            position: 0,
+            position_pitch: 16,
+        }
+    }
+
+    fn check(copy: Copy) -> Result<(), TransportError> {
+        let targets = [Region::allocate(32).unwrap(), Region::allocate(32).unwrap().read_only()];
+        copy.check(5, |region| (region == 0).then_some(56), &targets, 1)
+    }
+
+    #[test]
+    fn every_side_is_checked() {
+        let out = |what| Err(TransportError::OutOfBounds { copy: 5, what });
+        let (source, target) = (out(Bound::SourceRegion(0)), out(Bound::TargetRegion(0)));
+        assert_eq!(check(copy()), Ok(()));
+        assert_eq!(check(Copy { source_offset: 1, ..copy() }), source);
+        assert_eq!(check(Copy { source_pitch: u64::MAX, ..copy() }), source);
+        assert_eq!(check(Copy { source_region: 1, ..copy() }), out(Bound::SourceRegion(1)));
+        assert_eq!(check(Copy { target_pitch: 9, ..copy() }), target);
+        assert_eq!(check(Copy { target_pitch: 7, ..copy() }), target);
+        assert_eq!(check(Copy { target_region: 9, ..copy() }), out(Bound::TargetRegion(9)));
+        assert_eq!(check(Copy { position: u64::MAX, ..copy() }), out(Bound::Digest));
+        assert_eq!(check(Copy { slot: 1, ..copy() }), out(Bound::Digest));
+        let fixed = Err(TransportError::ReadOnlyTarget { region: 1 });
+        assert_eq!(check(Copy { target_region: 1, ..copy() }), fixed);
+    }
+
+    #[test]
+    fn empty_copies_may_lie_at_the_end_but_not_beyond() {
+        let empty = Copy { rows: 0, source_offset: 56, target_offset: 32, ..copy() };
+        assert_eq!(check(empty), Ok(()));
+        assert!(check(Copy { source_offset: 57, ..empty }).is_err());
+        assert!(check(Copy { row_bytes: 0, rows: 9, target_offset: 33, ..empty }).is_err());
+    }
+
+    #[test]
+    fn only_dense_copies_flatten() {
+        assert_eq!(copy().flattened(), copy());
+        let dense = Copy { source_pitch: 8, position_pitch: 8, ..copy() };
+        let flat = dense.flattened();
+        assert_eq!((flat.row_bytes, flat.rows), (32, 1));
+    }
+}

@@ -1,0 +1,142 @@
+//! The kernels against the definition, and the accidents that must be seen.
+
+use super::*;
+use proptest::prelude::*;
+
+/// The definition, word by word, with no blocks of code in common with the kernels but the keys.
+fn by_definition(position: u64, bytes: &[u8]) -> Digest {
+    let mut lanes = [0_u64; 2];
+    for (i, byte) in bytes.iter().enumerate() {
+        let at = position + i as u64;
+        let word = u64::from(*byte) << (8 * (at % 4));
+        let multipliers = keys::block_keys(at / 4 / 1024);
+        for lane in 0..2 {
+            let key = u64::from(keys::WORD_KEYS[lane].here[(at / 4 % 1024) as usize]);
+            lanes[lane] =
+                lanes[lane].wrapping_add(multipliers[lane].wrapping_mul(word.wrapping_mul(key)));
+        }
+    }
+    Digest(lanes)
+}
+
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_kernel_equals_the_definition(
+        position in prop_oneof![0_u64..20_000, any::<u32>().prop_map(|p| u64::from(p) << 11)],
+        len in 0_usize..20_000,
+        skew in 0_usize..64,
+        seed in any::<u64>(),
+    ) {
+        let bytes = noise(len + skew, seed);
+        let bytes = &bytes[skew..];
+        let expected = by_definition(position, bytes);
+        for (name, kernel) in kernels() {
+            // SAFETY: the slice is readable; `kernels` lists what this CPU runs.
+            let got = unsafe { digest_by(kernel, position, bytes.as_ptr(), bytes.len()) };
+            prop_assert_eq!(got, expected, "{}", name);
+        }
+        prop_assert_eq!(digest_at(position, bytes), expected);
+    }
+
+    #[test]
+    fn parts_add_up_however_they_are_cut(
+        position in 0_u64..10_000,
+        len in 1_usize..30_000,
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        seed in any::<u64>(),
+    ) {
+        let bytes = noise(len, seed);
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(len)).collect();
+        cuts.extend([0, len]);
+        cuts.sort_unstable();
+        let parts: Digest = cuts
+            .windows(2)
+            .map(|cut| digest_at(position + cut[0] as u64, &bytes[cut[0]..cut[1]]))
+            .sum();
+        prop_assert_eq!(parts, digest_at(position, &bytes));
+    }
+
+    #[test]
+    fn every_swap_is_seen(
+        len in 8_usize..40_000,
+        one in any::<prop::sample::Index>(),
+        other in any::<prop::sample::Index>(),
+        seed in any::<u64>(),
+    ) {
+        let bytes = noise(len, seed);
+        let mut swapped = bytes.clone();
+        swapped.swap(one.index(len), other.index(len));
+        prop_assert_eq!(digest_at(0, &bytes) == digest_at(0, &swapped), bytes == swapped);
+    }
+}
+
+#[test]
+fn every_single_bit_flip_is_seen() {
+    let mut bytes = noise(9_001, 7);
+    let whole = digest_at(3, &bytes);
+    for bit in 0..bytes.len() * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert_ne!(digest_at(3, &bytes), whole, "bit {bit}");
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[test]
+fn every_swap_of_rows_is_seen() {
+    let bytes = noise(64 * 512, 11);
+    let whole = digest_at(0, &bytes);
+    for one in 0..64 {
+        for other in one + 1..64 {
+            let mut swapped = bytes.clone();
+            let (head, tail) = swapped.split_at_mut(other * 512);
+            head[one * 512..(one + 1) * 512].swap_with_slice(&mut tail[..512]);
+            assert_ne!(digest_at(0, &swapped), whole, "rows {one} and {other}");
+        }
+    }
+}
+
+#[test]
+fn row_and_column_shards_sum_to_the_whole() {
+    let (rows, row_bytes) = (37_usize, 1_234_usize);
+    let tensor = noise(rows * row_bytes, 5);
+    let whole = digest_at(0, &tensor);
+    let cuts = [0, 1, 6, 410, 411, 1_000, row_bytes];
+    let columns: Digest = cuts
+        .windows(2)
+        .flat_map(|cut| {
+            (0..rows).map(move |row| row * row_bytes + cut[0]..row * row_bytes + cut[1])
+        })
+        .map(|range| digest_at(range.start as u64, &tensor[range]))
+        .sum();
+    assert_eq!(columns, whole);
+}
+
+/// The keys are a format: a change of this number is a change of every stored digest.
+#[test]
+fn the_format_does_not_move() {
+    let bytes: Vec<u8> = (0..=255).cycle().take(10_000).collect();
+    let digest = digest_at(0, &bytes);
+    assert_eq!(digest, Digest([0xcc0a_cd65_2745_f798, 0xf4cc_252c_7a41_bf88]));
+    assert_eq!(Digest::from_bytes(digest.to_bytes()), digest);
+}
+
+#[test]
+fn scaling_is_linear() {
+    let (one, other) = (digest_at(0, b"weights"), digest_at(7, b"of a layer"));
+    assert_eq!((one + other).mul([3, 5]), one.mul([3, 5]) + other.mul([3, 5]));
+    assert_eq!(one.scale(7), one.mul([7, 7]));
+}

@@ -1,0 +1,170 @@
+//! Vector kernels for x86-64.
+//!
+//! `vpmuludq` multiplies the low halves of 64-bit lanes: even words as loaded, odd words after a
+//! shift. Products are full 64-bit numbers, so nothing is lost before the wrapping sum.
+
+use super::keys::{BLOCK_WORDS, WORD_KEYS, block_keys};
+use super::scalar;
+use std::arch::x86_64::*;
+
+/// AVX2 kernel: `words` whole words, the first at word index `index`.
+///
+/// # Safety
+/// The CPU has AVX2; `words * 4` bytes at `bytes` are readable.
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn words_avx2(index: u64, bytes: *const u8, words: usize) -> [u64; 2] {
+    // SAFETY: the range is the caller's, `by_block` keeps each run inside one block.
+    unsafe { super::by_block(index, bytes, words, |place, at, count| run_avx2(place, at, count)) }
+}
+
+/// # Safety
+/// As `scalar::run`.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn run_avx2(place: usize, bytes: *const u8, words: usize) -> [u64; 2] {
+    let [first, second] = &WORD_KEYS;
+    let mut sums = [_mm256_setzero_si256(); 4];
+    let whole = words & !7;
+    for i in (0..whole).step_by(8) {
+        // SAFETY: i + 8 <= words, and the key tables are padded beyond the block's last word.
+        let (data, keys) = unsafe {
+            let key = |table: *const u32| _mm256_loadu_si256(table.add(place + i).cast());
+            (
+                _mm256_loadu_si256(bytes.add(i * 4).cast()),
+                [&first.here, &first.next, &second.here, &second.next].map(|t| key(t.as_ptr())),
+            )
+        };
+        let odd = _mm256_srli_epi64::<32>(data);
+        sums[0] = _mm256_add_epi64(sums[0], _mm256_mul_epu32(data, keys[0]));
+        sums[1] = _mm256_add_epi64(sums[1], _mm256_mul_epu32(odd, keys[1]));
+        sums[2] = _mm256_add_epi64(sums[2], _mm256_mul_epu32(data, keys[2]));
+        sums[3] = _mm256_add_epi64(sums[3], _mm256_mul_epu32(odd, keys[3]));
+    }
+    // SAFETY: what is left of the caller's range.
+    let rest = unsafe { scalar::run(place + whole, bytes.add(whole * 4), words - whole) };
+    [
+        rest[0].wrapping_add(horizontal_avx2(_mm256_add_epi64(sums[0], sums[1]))),
+        rest[1].wrapping_add(horizontal_avx2(_mm256_add_epi64(sums[2], sums[3]))),
+    ]
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn horizontal_avx2(sum: __m256i) -> u64 {
+    let half = _mm_add_epi64(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
+    (_mm_extract_epi64::<0>(half) as u64).wrapping_add(_mm_extract_epi64::<1>(half) as u64)
+}
+
+/// The four running sums of one run: even and odd words of each lane.
+type Sums = [__m512i; 4];
+
+/// AVX-512 kernel: `words` whole words, the first at word index `index`.
+///
+/// # Safety
+/// The CPU has AVX-512 F and DQ; `words * 4` bytes at `bytes` are readable.
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(super) unsafe fn words_avx512(
+    mut index: u64,
+    mut bytes: *const u8,
+    mut words: usize,
+) -> [u64; 2] {
+    let mut totals = [_mm512_setzero_si512(); 2];
+    while words > 0 {
+        let block = index / BLOCK_WORDS as u64;
+        let place = (index % BLOCK_WORDS as u64) as usize;
+        let taken = if place == 0 && words >= 2 * BLOCK_WORDS {
+            // SAFETY: two whole blocks lie in the caller's range.
+            let [near, far] = unsafe { two_blocks(bytes) };
+            settle(&mut totals, near, block);
+            settle(&mut totals, far, block + 1);
+            2 * BLOCK_WORDS
+        } else {
+            let count = words.min(BLOCK_WORDS - place);
+            // SAFETY: `count` words lie in the caller's range and in this block.
+            settle(&mut totals, unsafe { run_avx512(place, bytes, count) }, block);
+            count
+        };
+        index += taken as u64;
+        words -= taken;
+        // SAFETY: `taken` words lie in the caller's range; one past its end is allowed.
+        bytes = unsafe { bytes.add(taken * 4) };
+    }
+    totals.map(|total| _mm512_reduce_add_epi64(total) as u64)
+}
+
+/// Multiplies a run's sums by its block's keys and adds them up, still as vectors.
+#[target_feature(enable = "avx512f,avx512dq")]
+#[inline]
+fn settle(totals: &mut [__m512i; 2], sums: Sums, block: u64) {
+    for (lane, multiplier) in block_keys(block).into_iter().enumerate() {
+        let sum = _mm512_add_epi64(sums[2 * lane], sums[2 * lane + 1]);
+        let keyed = _mm512_mullo_epi64(sum, _mm512_set1_epi64(multiplier as i64));
+        totals[lane] = _mm512_add_epi64(totals[lane], keyed);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq")]
+#[inline]
+fn absorb(sums: &mut Sums, data: __m512i, keys: &Sums) {
+    let odd = _mm512_srli_epi64::<32>(data);
+    sums[0] = _mm512_add_epi64(sums[0], _mm512_mul_epu32(data, keys[0]));
+    sums[1] = _mm512_add_epi64(sums[1], _mm512_mul_epu32(odd, keys[1]));
+    sums[2] = _mm512_add_epi64(sums[2], _mm512_mul_epu32(data, keys[2]));
+    sums[3] = _mm512_add_epi64(sums[3], _mm512_mul_epu32(odd, keys[3]));
+}
+
+/// The keys of 16 words from `place`, in the order of [`Sums`].
+#[target_feature(enable = "avx512f,avx512dq")]
+#[inline]
+fn keys_at(place: usize) -> Sums {
+    debug_assert!(place < BLOCK_WORDS);
+    let [first, second] = &WORD_KEYS;
+    // SAFETY: place < BLOCK_WORDS (all callers), and the tables are padded by 16 words.
+    [&first.here, &first.next, &second.here, &second.next]
+        .map(|table| unsafe { _mm512_loadu_si512(table.as_ptr().add(place).cast()) })
+}
+
+/// # Safety
+/// As `scalar::run`.
+#[target_feature(enable = "avx512f,avx512dq")]
+#[inline]
+unsafe fn run_avx512(place: usize, bytes: *const u8, words: usize) -> Sums {
+    let mut sums = [_mm512_setzero_si512(); 4];
+    let whole = words & !15;
+    for i in (0..whole).step_by(16) {
+        // SAFETY: i + 16 <= words.
+        let data = unsafe { _mm512_loadu_si512(bytes.add(i * 4).cast()) };
+        absorb(&mut sums, data, &keys_at(place + i));
+    }
+    if whole < words {
+        let mask = (1_u16 << (words - whole)) - 1;
+        // SAFETY: masked lanes are not read; the others lie in the caller's range.
+        let data = unsafe { _mm512_maskz_loadu_epi32(mask, bytes.add(whole * 4).cast()) };
+        absorb(&mut sums, data, &keys_at(place + whole));
+    }
+    sums
+}
+
+/// Two whole blocks side by side, so that each load of keys serves two loads of data.
+///
+/// # Safety
+/// `8 * BLOCK_WORDS` bytes at `bytes` are readable.
+#[target_feature(enable = "avx512f,avx512dq")]
+#[inline]
+unsafe fn two_blocks(bytes: *const u8) -> [Sums; 2] {
+    let mut near = [_mm512_setzero_si512(); 4];
+    let mut far = near;
+    for i in (0..BLOCK_WORDS).step_by(16) {
+        // SAFETY: i + 16 <= BLOCK_WORDS, in either block of the caller's range.
+        let (one, other) = unsafe {
+            (
+                _mm512_loadu_si512(bytes.add(i * 4).cast()),
+                _mm512_loadu_si512(bytes.add((BLOCK_WORDS + i) * 4).cast()),
+            )
+        };
+        let keys = keys_at(i);
+        absorb(&mut near, one, &keys);
+        absorb(&mut far, other, &keys);
+    }
+    [near, far]
+}

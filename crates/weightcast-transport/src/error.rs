@@ -1,0 +1,207 @@
+//! What can go wrong, and what to do next.
+
+use crate::exports::ExportId;
+use std::fmt;
+use std::net::SocketAddr;
+use thiserror::Error;
+
+/// What the caller of a failed transfer should do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// The source is fine: try it again, perhaps later.
+    RetrySame,
+    /// This source will not do: ask for another.
+    RetryElsewhere,
+    /// No source will do: the call itself is wrong, or was given up.
+    Fatal,
+}
+
+/// Why a connection or a transfer failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TransportError {
+    /// No connection to the peer's data port.
+    #[error("cannot reach the data port {addr} ({what}): is the peer running and the port open?")]
+    Unreachable {
+        /// The data port.
+        addr: SocketAddr,
+        /// What the system said.
+        what: String,
+    },
+    /// The two ends do not hold the same token.
+    #[error("the data port {addr} and this process hold different tokens: check both token files")]
+    Unauthorized {
+        /// The data port.
+        addr: SocketAddr,
+    },
+    /// The source's process died, or its connection broke.
+    #[error("the source at {addr} is gone ({what}): read from another source")]
+    SourceGone {
+        /// The source's data port.
+        addr: SocketAddr,
+        /// How it showed.
+        what: String,
+    },
+    /// The source fenced the export: what was read may be torn and must not be used.
+    #[error("the source fenced export {export} during the read: read from another source")]
+    Fenced {
+        /// The export.
+        export: ExportId,
+    },
+    /// The source answered with a refusal.
+    #[error("the source refused: {0}")]
+    Refused(#[from] Refusal),
+    /// The deadline passed.
+    #[error("deadline passed while {what}: give it longer, or read from another source")]
+    Timeout {
+        /// What was being done.
+        what: &'static str,
+    },
+    /// The caller cancelled.
+    #[error("the transfer was cancelled")]
+    Cancelled,
+    /// A copy leaves its region; nothing was read.
+    #[error("copy {copy} leaves {what}: the plan and the memory disagree")]
+    OutOfBounds {
+        /// Index into the copies of the job.
+        copy: usize,
+        /// What it leaves.
+        what: Bound,
+    },
+    /// A target region may not be written; nothing was read.
+    #[error("target region {region} is read-only: register it as writable")]
+    ReadOnlyTarget {
+        /// Index of the target region.
+        region: usize,
+    },
+    /// The peer sent what the protocol does not allow.
+    #[error("the peer at {addr} broke the data protocol ({what}): are both ends the same release?")]
+    Protocol {
+        /// The data port.
+        addr: SocketAddr,
+        /// What was wrong.
+        what: &'static str,
+    },
+    /// A direct read was demanded, and this peer cannot be read directly.
+    #[error("no direct read from {addr} ({what}): let the way be chosen, or use TCP")]
+    NoDirect {
+        /// The data port.
+        addr: SocketAddr,
+        /// Why not.
+        what: String,
+    },
+    /// A system call failed for a reason of this process.
+    #[error("{call} failed ({what}): check the limits of this process")]
+    System {
+        /// The system call.
+        call: &'static str,
+        /// What the system said.
+        what: String,
+    },
+}
+
+impl TransportError {
+    /// Retry the same source, another one, or give up.
+    pub fn advice(&self) -> Advice {
+        match self {
+            Self::System { .. } => Advice::RetrySame,
+            Self::Unreachable { .. }
+            | Self::SourceGone { .. }
+            | Self::Fenced { .. }
+            | Self::Timeout { .. }
+            | Self::Protocol { .. } => Advice::RetryElsewhere,
+            Self::Refused(refusal) => refusal.advice(),
+            Self::Unauthorized { .. }
+            | Self::Cancelled
+            | Self::OutOfBounds { .. }
+            | Self::ReadOnlyTarget { .. }
+            | Self::NoDirect { .. } => Advice::Fatal,
+        }
+    }
+}
+
+/// Why a source would not serve a request. The connection stays usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// Nothing is exposed under this id, or no longer.
+    #[error("unknown export")]
+    UnknownExport,
+    /// The export is of another generation.
+    #[error("stale generation")]
+    StaleGeneration,
+    /// An extent leaves its region.
+    #[error("an extent leaves its region")]
+    OutOfRange,
+    /// The request exceeds a limit of the data port.
+    #[error("the request asks for more than one answer may hold")]
+    TooMuch,
+}
+
+impl Refusal {
+    /// Another source may still hold what this one no longer does; a wrong request stays wrong.
+    pub fn advice(self) -> Advice {
+        match self {
+            Self::UnknownExport | Self::StaleGeneration => Advice::RetryElsewhere,
+            Self::OutOfRange | Self::TooMuch => Advice::Fatal,
+        }
+    }
+
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::UnknownExport => 1,
+            Self::StaleGeneration => 2,
+            Self::OutOfRange => 3,
+            Self::TooMuch => 4,
+        }
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        [Self::UnknownExport, Self::StaleGeneration, Self::OutOfRange, Self::TooMuch]
+            .into_iter()
+            .find(|refusal| refusal.code() == code)
+    }
+}
+
+/// What a copy left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The source's region, or there is none of that index.
+    SourceRegion(u32),
+    /// The target's region, or there is none of that index.
+    TargetRegion(u32),
+    /// The range of positions, or of slots.
+    Digest,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SourceRegion(region) => write!(f, "source region {region}"),
+            Self::TargetRegion(region) => write!(f, "target region {region}"),
+            Self::Digest => f.write_str("the digest's slots or positions"),
+        }
+    }
+}
+
+/// A failed transfer: which job's source, and why. Target bytes may be half-written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadError {
+    /// Index into the jobs.
+    pub source: usize,
+    /// Why.
+    pub kind: TransportError,
+}
+
+impl ReadError {
+    /// Retry the same source, another one, or give up.
+    pub fn advice(&self) -> Advice {
+        self.kind.advice()
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "reading from source {}: {}", self.source, self.kind)
+    }
+}
+
+impl std::error::Error for ReadError {}

@@ -1,0 +1,305 @@
+//! What a process serves: regions under random ids, each with a fence word.
+//!
+//! The fence word holds the export's id while it is served and zero afterwards. Ids are random
+//! and never used twice, so whoever reads the id there, before and after a copy, knows that the
+//! bytes between were served. A reader in another process reads the word itself; the data port
+//! reads it after it has handed bytes to the kernel, and only then answers "ok".
+
+use crate::identity::{Identity, NONCE_BYTES};
+use crate::limits::MAX_REGIONS;
+use crate::region::Region;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The name of one export: random, never zero, never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ExportId(pub u64);
+
+impl ExportId {
+    /// A fresh name: for one exposure, or for [`at`](Self::at).
+    pub fn random() -> Self {
+        loop {
+            let id = u64::from_le_bytes(random());
+            if id != FENCED {
+                return Self(id);
+            }
+        }
+    }
+
+    /// The id of the exposure at `generation` of memory that is known by this name: both ends
+    /// compute it, and it changes with every generation.
+    pub fn at(self, generation: u64) -> Self {
+        // The finaliser of splitmix64: a bijection, so no two generations share an id.
+        let mut id = self.0.wrapping_add(generation.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        id = (id ^ (id >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        id = (id ^ (id >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Self((id ^ (id >> 31)).max(FENCED + 1))
+    }
+}
+
+impl fmt::Display for ExportId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Random bytes of the kernel. Without them nothing here is safe, so their lack is a bug.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the kernel's random numbers");
+    bytes
+}
+
+/// The fence word of an export that is no longer served.
+const FENCED: u64 = 0;
+
+/// How long a withdrawn export's connections may take to notice that they were cut.
+const CUT_GRACE: Duration = Duration::from_millis(200);
+
+/// The exports of one process.
+pub struct ExportTable {
+    exports: Mutex<HashMap<ExportId, Arc<Export>>>,
+    nonce: Box<[u8; NONCE_BYTES]>,
+}
+
+impl Default for ExportTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ExportTable {
+    /// A table that serves nothing yet.
+    pub fn new() -> Self {
+        Self { exports: Mutex::default(), nonce: Box::new(random()) }
+    }
+
+    /// Serves `regions` under a fresh id. `generation` is the caller's counter, which a reader
+    /// must name: it tells a reader with old news from one with new.
+    ///
+    /// The regions stay alive until the export is withdrawn and nobody serves from it.
+    ///
+    /// # Panics
+    /// With more than [`MAX_REGIONS`] regions.
+    pub fn expose(&self, generation: u64, regions: Vec<Region>) -> ExportId {
+        let id = ExportId::random();
+        self.expose_as(id, generation, regions);
+        id
+    }
+
+    /// The same under an id that the caller knows not to have been used before.
+    ///
+    /// # Panics
+    /// With more than [`MAX_REGIONS`] regions.
+    pub fn expose_as(&self, id: ExportId, generation: u64, regions: Vec<Region>) {
+        assert!(regions.len() <= MAX_REGIONS, "an export holds at most {MAX_REGIONS} regions");
+        lock(&self.exports).insert(id, Arc::new(Export::new(id, generation, regions)));
+    }
+
+    /// Ends the serving of an export's bytes. After it returns, a read that ends well has seen
+    /// only bytes from before: the memory may be changed. Running reads end as fenced.
+    ///
+    /// Cheap, never waits, may be repeated; an unknown id is fenced already.
+    pub fn fence(&self, id: ExportId) {
+        if let Ok(export) = self.get(id) {
+            export.fence();
+        }
+    }
+
+    /// Fences an export, waits up to `deadline` for connections that still send from it, then
+    /// cuts them, and gives the regions up. Returns true if no connection holds them any more;
+    /// otherwise the last to let go drops them.
+    pub fn withdraw(&self, id: ExportId, deadline: Duration) -> bool {
+        let Some(export) = lock(&self.exports).remove(&id) else { return true };
+        export.fence();
+        if export.wait_idle(deadline) {
+            return true;
+        }
+        export.cut();
+        export.wait_idle(CUT_GRACE)
+    }
+
+    /// Fences every export.
+    pub(crate) fn fence_all(&self) {
+        for export in lock(&self.exports).values() {
+            export.fence();
+        }
+    }
+
+    /// Exports that are not withdrawn.
+    pub fn len(&self) -> usize {
+        lock(&self.exports).len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn get(&self, id: ExportId) -> Result<Arc<Export>, crate::error::Refusal> {
+        lock(&self.exports).get(&id).cloned().ok_or(crate::error::Refusal::UnknownExport)
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        Identity::of_this_process(&self.nonce)
+    }
+}
+
+impl Drop for ExportTable {
+    /// Whoever still reads must notice that nobody keeps the memory any more.
+    fn drop(&mut self) {
+        self.fence_all();
+    }
+}
+
+impl fmt::Debug for ExportTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExportTable").field("exports", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// One export. Its address is stable behind the `Arc`, so its word can be read from outside.
+pub(crate) struct Export {
+    word: AtomicU64,
+    id: ExportId,
+    generation: u64,
+    regions: Vec<Region>,
+    serving: Mutex<Vec<Arc<TcpStream>>>,
+    idle: Condvar,
+}
+
+impl Export {
+    fn new(id: ExportId, generation: u64, regions: Vec<Region>) -> Self {
+        let word = AtomicU64::new(id.0);
+        Self { word, id, generation, regions, serving: Mutex::default(), idle: Condvar::new() }
+    }
+
+    pub(crate) fn id(&self) -> ExportId {
+        self.id
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(crate) fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// Where the fence word lies.
+    pub(crate) fn word_address(&self) -> u64 {
+        self.word.as_ptr().expose_provenance() as u64
+    }
+
+    /// True if all bytes read from the regions before this call were served.
+    pub(crate) fn is_served(&self) -> bool {
+        // The reads before must not move behind the look at the word.
+        fence(Ordering::SeqCst);
+        self.word.load(Ordering::SeqCst) == self.id.0
+    }
+
+    fn fence(&self) {
+        self.word.store(FENCED, Ordering::SeqCst);
+        // The owner's writes after must not move ahead of it.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Notes that `socket` sends from the regions until the guard is dropped.
+    pub(crate) fn serve<'a>(&'a self, socket: &'a Arc<TcpStream>) -> Serving<'a> {
+        lock(&self.serving).push(Arc::clone(socket));
+        Serving { export: self, socket }
+    }
+
+    /// Waits until no connection serves from the export. False if the deadline passed first.
+    fn wait_idle(&self, deadline: Duration) -> bool {
+        let until = Instant::now().checked_add(deadline);
+        let mut serving = lock(&self.serving);
+        while !serving.is_empty() {
+            let left = match until {
+                Some(until) => until.saturating_duration_since(Instant::now()),
+                None => Duration::MAX,
+            };
+            if left.is_zero() {
+                return false;
+            }
+            let woken = self.idle.wait_timeout(serving, left);
+            serving = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Ends the connections that still serve from the export.
+    fn cut(&self) {
+        for socket in lock(&self.serving).iter() {
+            let _already_gone = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// While it lives, a connection may be sending from the export's regions.
+pub(crate) struct Serving<'a> {
+    export: &'a Export,
+    socket: &'a Arc<TcpStream>,
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        let mut serving = lock(&self.export.serving);
+        if let Some(place) = serving.iter().position(|socket| Arc::ptr_eq(socket, self.socket)) {
+            serving.swap_remove(place);
+        }
+        self.export.idle.notify_all();
+    }
+}
+
+/// Locks, and carries on after a panic elsewhere: no update under these locks can be half done.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_fence_moves_the_word_and_a_withdrawal_drops_the_owner() {
+        let table = ExportTable::new();
+        let owner = Arc::new([1_u8; 8]);
+        let address = owner.as_ptr().cast_mut();
+        // SAFETY: the array lives in the Arc and is only read.
+        let region = unsafe { Region::from_raw(address, 8, false, owner.clone()) };
+        let id = table.expose(3, vec![region]);
+        let export = table.get(id).unwrap();
+        assert!(export.is_served());
+        table.fence(id);
+        table.fence(id);
+        assert!(!export.is_served());
+        drop(export);
+        assert_eq!(Arc::strong_count(&owner), 2);
+        assert!(table.withdraw(id, Duration::ZERO));
+        assert_eq!(Arc::strong_count(&owner), 1);
+        assert!(table.is_empty() && table.get(id).is_err());
+        assert!(table.withdraw(id, Duration::ZERO), "unknown ids are withdrawn already");
+    }
+
+    #[test]
+    fn a_withdrawal_cuts_connections_that_do_not_let_go() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = Arc::new(listener.accept().unwrap().0);
+        let table = ExportTable::new();
+        let id = table.expose(1, Vec::new());
+        let export = table.get(id).unwrap();
+        let serving = export.serve(&socket);
+        assert!(!table.withdraw(id, Duration::ZERO));
+        let ended = std::io::Read::read(&mut reader, &mut [0]).unwrap();
+        assert_eq!(ended, 0, "the reader's connection was cut");
+        drop(serving);
+        assert!(export.wait_idle(Duration::ZERO));
+    }
+}

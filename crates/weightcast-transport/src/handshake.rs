@@ -1,0 +1,156 @@
+//! Both ends of a connection prove that they hold the same token, without sending it.
+//!
+//! source -> reader: magic, source nonce. reader -> source: magic, reader nonce, MAC as reader.
+//! source -> reader: verdict, MAC as source. A wrong token is told, then the connection closed.
+//! It authenticates the peers, not the bytes after: on untrusted networks the port needs a tunnel.
+
+use crate::exports::random;
+use crate::secret::{MacKey, Role};
+
+const MAGIC: [u8; 8] = *b"wcdata1\n";
+const WELCOME: [u8; 8] = *b"welcome\n";
+const DENIED: [u8; 8] = *b"denied!\n";
+
+pub(crate) const HELLO_BYTES: usize = 8 + 32;
+pub(crate) const PROOF_BYTES: usize = 8 + 32 + 32;
+pub(crate) const VERDICT_BYTES: usize = 8 + 32;
+
+/// Why a handshake failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// The other end speaks something else.
+    NotTheProtocol,
+    /// The other end holds another token, or none.
+    Unauthorized,
+}
+
+/// The source's side: makes the hello, judges the proof.
+pub(crate) struct SourceSide {
+    nonce: [u8; 32],
+}
+
+impl SourceSide {
+    pub(crate) fn new() -> Self {
+        Self { nonce: random() }
+    }
+
+    pub(crate) fn hello(&self) -> [u8; HELLO_BYTES] {
+        join(MAGIC, self.nonce)
+    }
+
+    /// What to answer, and whether the reader is let in.
+    pub(crate) fn judge(
+        &self,
+        key: &MacKey,
+        proof: &[u8; PROOF_BYTES],
+    ) -> ([u8; VERDICT_BYTES], Result<(), Failed>) {
+        let (magic, rest): ([u8; 8], _) = split(proof);
+        let (reader, mac): ([u8; 32], _) = split(rest);
+        let (mac, _): ([u8; 32], _) = split(mac);
+        if magic != MAGIC {
+            return (join(DENIED, [0; 32]), Err(Failed::NotTheProtocol));
+        }
+        // Comparing hashes takes constant time.
+        if key.mac(Role::Reader, &self.nonce, &reader) != blake3::Hash::from_bytes(mac) {
+            return (join(DENIED, [0; 32]), Err(Failed::Unauthorized));
+        }
+        let ours = key.mac(Role::Source, &self.nonce, &reader);
+        (join(WELCOME, *ours.as_bytes()), Ok(()))
+    }
+}
+
+/// The reader's side: answers the hello, checks the verdict.
+pub(crate) struct ReaderSide {
+    source: [u8; 32],
+    nonce: [u8; 32],
+}
+
+impl ReaderSide {
+    pub(crate) fn new(hello: &[u8; HELLO_BYTES]) -> Result<Self, Failed> {
+        let (magic, rest): ([u8; 8], _) = split(hello);
+        let (source, _): ([u8; 32], _) = split(rest);
+        if magic != MAGIC {
+            return Err(Failed::NotTheProtocol);
+        }
+        Ok(Self { source, nonce: random() })
+    }
+
+    pub(crate) fn proof(&self, key: &MacKey) -> [u8; PROOF_BYTES] {
+        let mac = key.mac(Role::Reader, &self.source, &self.nonce);
+        let mut proof = [0; PROOF_BYTES];
+        proof[..8].copy_from_slice(&MAGIC);
+        proof[8..40].copy_from_slice(&self.nonce);
+        proof[40..].copy_from_slice(mac.as_bytes());
+        proof
+    }
+
+    pub(crate) fn check(&self, key: &MacKey, verdict: &[u8; VERDICT_BYTES]) -> Result<(), Failed> {
+        let (word, rest): ([u8; 8], _) = split(verdict);
+        let (mac, _): ([u8; 32], _) = split(rest);
+        match word {
+            WELCOME => {
+                let expected = key.mac(Role::Source, &self.source, &self.nonce);
+                let equal = expected == blake3::Hash::from_bytes(mac);
+                if equal { Ok(()) } else { Err(Failed::Unauthorized) }
+            }
+            DENIED => Err(Failed::Unauthorized),
+            _ => Err(Failed::NotTheProtocol),
+        }
+    }
+}
+
+fn join(word: [u8; 8], rest: [u8; 32]) -> [u8; 40] {
+    let mut bytes = [0; 40];
+    bytes[..8].copy_from_slice(&word);
+    bytes[8..].copy_from_slice(&rest);
+    bytes
+}
+
+/// Splits a message of fixed size, whose length the types already guarantee.
+fn split<const N: usize>(bytes: &[u8]) -> ([u8; N], &[u8]) {
+    let (front, rest) = bytes.split_first_chunk().expect("messages are of fixed size");
+    (*front, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::{Auth, Secret};
+
+    fn shake(source: &MacKey, reader: &MacKey) -> [Result<(), Failed>; 2] {
+        let s = SourceSide::new();
+        let r = ReaderSide::new(&s.hello()).unwrap();
+        let (verdict, judged) = s.judge(source, &r.proof(reader));
+        [judged, r.check(reader, &verdict)]
+    }
+
+    #[test]
+    fn equal_tokens_and_only_they_shake_hands() {
+        let [a, b] = ["a", "b"].map(|token| Auth::with_token(Secret::new(token)).mac_key());
+        let none = Auth::default().mac_key();
+        assert_eq!(shake(&a, &a), [Ok(()), Ok(())]);
+        assert_eq!(shake(&none, &none), [Ok(()), Ok(())]);
+        for (source, reader) in [(&a, &b), (&a, &none), (&none, &b)] {
+            assert_eq!(shake(source, reader), [Err(Failed::Unauthorized); 2]);
+        }
+    }
+
+    #[test]
+    fn a_source_without_the_token_is_found_out() {
+        let [a, b] = ["a", "b"].map(|token| Auth::with_token(Secret::new(token)).mac_key());
+        let source = SourceSide::new();
+        let reader = ReaderSide::new(&source.hello()).unwrap();
+        let lie = join(WELCOME, *b.mac(Role::Source, &source.nonce, &reader.nonce).as_bytes());
+        assert_eq!(reader.check(&a, &lie), Err(Failed::Unauthorized));
+        let mirrored = join(WELCOME, *a.mac(Role::Reader, &source.nonce, &reader.nonce).as_bytes());
+        assert_eq!(reader.check(&a, &mirrored), Err(Failed::Unauthorized));
+    }
+
+    #[test]
+    fn other_protocols_are_told_apart() {
+        assert!(ReaderSide::new(&[b'S'; HELLO_BYTES]).is_err());
+        let key = Auth::default().mac_key();
+        let judged = SourceSide::new().judge(&key, &[b'G'; PROOF_BYTES]).1;
+        assert_eq!(judged, Err(Failed::NotTheProtocol));
+    }
+}

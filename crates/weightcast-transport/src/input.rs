@@ -1,0 +1,97 @@
+//! The server's side of a connection's bytes: whole frames out of a stream that may be hostile.
+
+use crate::limits::{FRAME_GRACE, MIN_FRAME_RATE};
+use crate::wire::{HEADER_BYTES, Header};
+use std::io::{self, ErrorKind, Read};
+use std::net::TcpStream;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Bytes read at once. The buffer grows by this much only as bytes arrive.
+const STEP: usize = 64 << 10;
+
+/// Reads frames. Between frames it waits for ever; inside one the peer must keep up.
+pub(crate) struct Input {
+    buffer: Vec<u8>,
+    /// The bytes of the buffer that are not consumed yet.
+    unread: Range<usize>,
+    timed: bool,
+}
+
+impl Input {
+    pub(crate) fn new() -> Self {
+        Self { buffer: Vec::new(), unread: 0..0, timed: true }
+    }
+
+    /// The next frame, or `None` when the peer has closed between frames.
+    ///
+    /// # Errors
+    /// Whatever means that the connection must be closed.
+    pub(crate) fn frame(&mut self, socket: &TcpStream) -> io::Result<Option<(Header, &[u8])>> {
+        if self.unread.is_empty() {
+            self.set_timed(socket, false)?;
+            if self.read(socket)? == 0 {
+                return Ok(None);
+            }
+        }
+        let begun = Instant::now();
+        self.at_least(socket, HEADER_BYTES, begun)?;
+        let header = self.buffer[self.unread.clone()].first_chunk().expect("a header's bytes");
+        let header = Header::decode(header)
+            .map_err(|malformed| io::Error::new(ErrorKind::InvalidData, malformed.0))?;
+        self.at_least(socket, HEADER_BYTES + header.body, begun)?;
+        let body = self.unread.start + HEADER_BYTES..self.unread.start + HEADER_BYTES + header.body;
+        self.unread.start = body.end;
+        Ok(Some((header, &self.buffer[body])))
+    }
+
+    /// True if the bytes of another request have already arrived.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// Reads until `count` unread bytes are there.
+    fn at_least(&mut self, socket: &TcpStream, count: usize, begun: Instant) -> io::Result<()> {
+        while self.unread.len() < count {
+            self.set_timed(socket, true)?;
+            match self.read(socket) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            let earned = Duration::from_secs(self.unread.len() as u64 / MIN_FRAME_RATE);
+            if begun.elapsed() > FRAME_GRACE + earned {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads once, behind the unread bytes.
+    fn read(&mut self, mut socket: &TcpStream) -> io::Result<usize> {
+        if self.unread.start > 0 {
+            self.buffer.copy_within(self.unread.clone(), 0);
+            self.unread = 0..self.unread.len();
+        }
+        self.buffer.resize(self.unread.end + STEP, 0);
+        loop {
+            match socket.read(&mut self.buffer[self.unread.end..]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(count) => {
+                    self.unread.end += count;
+                    return Ok(count);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn set_timed(&mut self, socket: &TcpStream, timed: bool) -> io::Result<()> {
+        if self.timed != timed {
+            socket.set_read_timeout(timed.then_some(FRAME_GRACE))?;
+            self.timed = timed;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! Every bound of this crate, with its reason.
+
+use std::time::Duration;
+
+/// Largest body of a request or a control answer: 64 Ki extents fit, and a peer that lies about
+/// a length costs at most this.
+pub const MAX_FRAME_BYTES: usize = 4 << 20;
+
+/// Extents in one request. 5,000 tiny tensors need a handful of requests; more than this would
+/// only make one answer long.
+pub const MAX_EXTENTS: usize = 64 << 10;
+
+/// Payload of one answered read. It bounds how long an answer keeps its source busy after a
+/// fence, when only zeros are sent to finish the frame.
+pub const MAX_READ_BYTES: u64 = 64 << 20;
+
+/// Bytes of one digest request: well under a second of one core of the source.
+pub const MAX_DIGEST_BYTES: u64 = 1 << 30;
+
+/// Regions of one export: the tensors of a shard at most, and a description fits in a frame.
+pub const MAX_REGIONS: usize = 200_000;
+
+/// Connections that have not proved the token yet: they cost a thread each and are worth nothing.
+pub const MAX_UNAUTHENTICATED: usize = 256;
+
+/// Connections of one data port, each with a thread of [`CONNECTION_STACK_BYTES`].
+pub const MAX_CONNECTIONS: usize = 1_024;
+
+/// Stack of a connection's thread: its buffers are on the heap.
+pub const CONNECTION_STACK_BYTES: usize = 256 << 10;
+
+/// A handshake is two short messages; whoever needs longer is not a reader.
+pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Slowest delivery of a frame once it has begun, in bytes a second: slower is an attack or a
+/// dead link. Between frames a connection may idle for ever.
+pub const MIN_FRAME_RATE: u64 = 1 << 10;
+
+/// What a frame may take beyond [`MIN_FRAME_RATE`]: retransmissions happen.
+pub const FRAME_GRACE: Duration = Duration::from_secs(2);
+
+/// A reader that takes no byte of its answer for this long loses the connection: it would hold
+/// the source's memory.
+pub const SEND_STALL: Duration = Duration::from_secs(10);
+
+/// How often a blocked socket call looks at cancellation and deadline. A blocked thread wakes at
+/// this pace only while a transfer runs.
+pub const TICK: Duration = Duration::from_millis(50);
+
+/// Bytes of one piece: the unit that is copied, checked against the fence word and digested while
+/// it is still in the cache.
+pub const PIECE_BYTES: usize = 256 << 10;
+
+/// Rows of one piece: the kernel takes 1,024 ranges a call, two go to the fence word.
+pub const MAX_PIECE_ROWS: usize = 1_000;
+
+/// Extents in one request of the transfer engine, so that several requests of tiny copies fit
+/// into [`PIPELINE_BYTES`].
+pub const MAX_PIECE_EXTENTS: usize = 256;
+
+/// Requests on the way to a source on one stream: enough that the wire never idles.
+pub const PIPELINE_REQUESTS: usize = 8;
+
+/// Bytes of unanswered requests on one stream. It must fit into a socket's smallest buffers:
+/// beyond them reader and source could each wait for the other to take its bytes.
+pub const PIPELINE_BYTES: usize = 32 << 10;
+
+/// Bytes that the server hands to the kernel at once, between two looks at the fence word.
+pub const SEND_BYTES: usize = 512 << 10;
+
+/// Ranges in one system call: the kernel's own limit (`UIO_MAXIOV`).
+pub const MAX_RANGES: usize = 1_024;
+
+/// Threads of one transfer.
+pub const MAX_THREADS: usize = 64;
+
+/// Idle streams that a peer keeps for the next transfer.
+pub const MAX_IDLE_STREAMS: usize = 16;
+
+/// Descriptions of exports that a peer remembers; old ones are asked for again.
+pub const MAX_DESCRIPTIONS: usize = 64;

@@ -1,0 +1,96 @@
+//! The server's side of sending: many ranges of memory, few system calls, a fence between them.
+
+use crate::exports::Export;
+use crate::limits::{MAX_RANGES, SEND_BYTES, SEND_STALL};
+use crate::sys::{self, Ranges};
+use std::io::{self, ErrorKind};
+use std::net::TcpStream;
+use std::time::Instant;
+
+/// What a fenced export's bytes are replaced with, so that the frame still ends where it said.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Collects ranges and sends them in batches. Small bytes (headers) wait for the next batch.
+#[derive(Default)]
+pub(crate) struct Output {
+    /// Headers to be sent before the next ranges.
+    pub(crate) pending: Vec<u8>,
+    ranges: Ranges,
+    batch: Ranges,
+}
+
+impl Output {
+    /// Sends what is pending.
+    pub(crate) fn flush(&mut self, socket: &TcpStream) -> io::Result<()> {
+        self.send_batch(socket, None)
+    }
+
+    /// Appends a range of a served export, and sends once enough is together.
+    ///
+    /// # Safety
+    /// Every range added since the last flush stays readable until the next returns.
+    pub(crate) unsafe fn add(
+        &mut self,
+        socket: &TcpStream,
+        export: &Export,
+        mut address: u64,
+        mut len: usize,
+    ) -> io::Result<()> {
+        while len > 0 {
+            let step = len.min(SEND_BYTES - self.ranges.bytes());
+            self.ranges.push(address, step);
+            (address, len) = (address + step as u64, len - step);
+            if self.ranges.bytes() == SEND_BYTES || self.ranges.count() == MAX_RANGES - 1 {
+                self.send_batch(socket, Some(export))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the rest of an export's ranges.
+    ///
+    /// # Safety
+    /// As [`Output::add`].
+    pub(crate) unsafe fn finish(&mut self, socket: &TcpStream, export: &Export) -> io::Result<()> {
+        if self.ranges.bytes() > 0 { self.send_batch(socket, Some(export)) } else { Ok(()) }
+    }
+
+    fn send_batch(&mut self, socket: &TcpStream, export: Option<&Export>) -> io::Result<()> {
+        if export.is_some_and(|export| !export.is_served()) {
+            self.blank();
+        }
+        self.batch.clear();
+        self.batch.push(self.pending.as_ptr().expose_provenance() as u64, self.pending.len());
+        self.batch.append(&mut self.ranges);
+        let mut progress = Instant::now();
+        while self.batch.bytes() > 0 {
+            // SAFETY: pending bytes are ours and untouched; the ranges are the caller's promise.
+            match unsafe { sys::send(socket, &self.batch) } {
+                Ok(count) => {
+                    self.batch.advance(count);
+                    progress = Instant::now();
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if progress.elapsed() > SEND_STALL {
+                        return Err(ErrorKind::TimedOut.into());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Replaces the collected ranges with as many zeros.
+    fn blank(&mut self) {
+        let mut left = self.ranges.bytes();
+        self.ranges.clear();
+        while left > 0 {
+            let step = left.min(ZEROS.len());
+            self.ranges.push(ZEROS.as_ptr().expose_provenance() as u64, step);
+            left -= step;
+        }
+    }
+}

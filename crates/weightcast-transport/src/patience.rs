@@ -1,0 +1,41 @@
+//! When to stop waiting: deadline, cancellation, or another worker's failure.
+
+use crate::error::TransportError;
+use crate::limits::TICK;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What may end a wait. Blocked calls look at it once a [`TICK`].
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Patience<'a> {
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) cancel: Option<&'a AtomicBool>,
+    pub(crate) stop: Option<&'a AtomicBool>,
+}
+
+impl Patience<'_> {
+    /// # Errors
+    /// [`TransportError::Cancelled`] or [`TransportError::Timeout`] once it is over.
+    pub(crate) fn check(&self, what: &'static str) -> Result<(), TransportError> {
+        let raised = |flag: Option<&AtomicBool>| flag.is_some_and(|f| f.load(Ordering::Relaxed));
+        if raised(self.cancel) || raised(self.stop) {
+            return Err(TransportError::Cancelled);
+        }
+        if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(TransportError::Timeout { what });
+        }
+        Ok(())
+    }
+
+    /// How long to block before the next check: never zero.
+    pub(crate) fn tick(&self) -> Duration {
+        let left = self.deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        left.unwrap_or(TICK).clamp(Duration::from_millis(1), TICK)
+    }
+
+    /// The same, but no longer than `limit` from now.
+    pub(crate) fn at_most(self, limit: Duration) -> Self {
+        let limit = Instant::now() + limit;
+        Self { deadline: Some(self.deadline.map_or(limit, |d| d.min(limit))), ..self }
+    }
+}

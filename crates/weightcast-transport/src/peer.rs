@@ -1,0 +1,179 @@
+//! A process to read from: its data port, the way to it, and what it said about its exports.
+
+use crate::connect::{Direct, Way};
+use crate::digest::Digest;
+use crate::error::TransportError;
+use crate::exports::{ExportId, lock};
+use crate::limits::{MAX_DESCRIPTIONS, MAX_IDLE_STREAMS};
+use crate::patience::Patience;
+use crate::secret::{Auth, MacKey};
+use crate::stream::Stream;
+use crate::wire::{self, Description, Kind, PlacedExtent};
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// A connected peer. Shared by any number of transfers; connections are kept for the next.
+pub struct Peer {
+    addr: SocketAddr,
+    key: MacKey,
+    direct: Option<Direct>,
+    idle: Mutex<Vec<Stream>>,
+    described: Mutex<HashMap<(ExportId, u64), Arc<Description>>>,
+}
+
+impl Peer {
+    /// Connects to the data port at `addr` and finds the best way to read from it.
+    ///
+    /// # Errors
+    /// [`TransportError::Unreachable`], [`TransportError::Unauthorized`],
+    /// [`TransportError::Timeout`], [`TransportError::Protocol`].
+    pub fn connect(
+        addr: SocketAddr,
+        auth: &Auth,
+        deadline: Instant,
+    ) -> Result<Self, TransportError> {
+        Self::connect_by(Way::Auto, addr, auth, deadline)
+    }
+
+    /// [`Peer::connect`] by a given way, for tests and measurements.
+    ///
+    /// # Errors
+    /// As [`Peer::connect`], and [`TransportError::NoDirect`] if a direct way is demanded in vain.
+    pub fn connect_by(
+        way: Way,
+        addr: SocketAddr,
+        auth: &Auth,
+        deadline: Instant,
+    ) -> Result<Self, TransportError> {
+        let patience = Patience { deadline: Some(deadline), ..Patience::default() };
+        let key = auth.mac_key();
+        let mut stream = Stream::open(addr, &key, &patience)?;
+        let direct = match way {
+            Way::Tcp => None,
+            Way::Direct => Some(probe(&mut stream, &patience)?),
+            Way::Auto => match probe(&mut stream, &patience) {
+                Ok(direct) => Some(direct),
+                Err(TransportError::NoDirect { what, .. }) => {
+                    tracing::debug!(%addr, what, "reading over TCP");
+                    None
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let idle = Mutex::new(vec![stream]);
+        Ok(Self { addr, key, direct, idle, described: Mutex::default() })
+    }
+
+    /// The peer's data port.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The way that was chosen: direct or TCP.
+    pub fn way(&self) -> Way {
+        if self.direct.is_some() { Way::Direct } else { Way::Tcp }
+    }
+
+    /// The digests of extents as the source sees them: where a sum differs, this finds the place.
+    ///
+    /// # Errors
+    /// What [`crate::read`] may return.
+    pub fn digests(
+        &self,
+        export: ExportId,
+        generation: u64,
+        extents: &[PlacedExtent],
+        deadline: Instant,
+    ) -> Result<Vec<Digest>, TransportError> {
+        let mut request = Vec::new();
+        let start = wire::begin(&mut request, Kind::Digest);
+        wire::put(&mut request, &[export.0, generation]);
+        extents.iter().for_each(|placed| wire::put_placed(&mut request, placed));
+        wire::finish(&mut request, start);
+        if request.len() > crate::limits::MAX_FRAME_BYTES {
+            return Err(crate::error::Refusal::TooMuch.into());
+        }
+        let patience = Patience { deadline: Some(deadline), ..Patience::default() };
+        let digests = self.ask(&request, Kind::Digests, &patience, wire::decode_digests)?;
+        if digests.len() != extents.len() {
+            return Err(TransportError::Protocol { addr: self.addr, what: "number of digests" });
+        }
+        Ok(digests)
+    }
+
+    /// Where an export lies; asked once.
+    pub(crate) fn describe(
+        &self,
+        export: ExportId,
+        generation: u64,
+        patience: &Patience<'_>,
+    ) -> Result<Arc<Description>, TransportError> {
+        if let Some(known) = lock(&self.described).get(&(export, generation)) {
+            return Ok(Arc::clone(known));
+        }
+        let mut request = Vec::new();
+        let start = wire::begin(&mut request, Kind::Describe);
+        wire::put(&mut request, &[export.0, generation]);
+        wire::finish(&mut request, start);
+        let decode = wire::decode_description;
+        let description = Arc::new(self.ask(&request, Kind::Description, patience, decode)?);
+        let mut described = lock(&self.described);
+        if described.len() >= MAX_DESCRIPTIONS {
+            described.clear();
+        }
+        described.insert((export, generation), Arc::clone(&description));
+        Ok(description)
+    }
+
+    pub(crate) fn direct(&self) -> Option<&Direct> {
+        self.direct.as_ref()
+    }
+
+    /// An idle connection, or a new one. Give it back only if nothing went wrong.
+    pub(crate) fn stream(&self, patience: &Patience<'_>) -> Result<Stream, TransportError> {
+        let idle = lock(&self.idle).pop();
+        idle.map_or_else(|| Stream::open(self.addr, &self.key, patience), Ok)
+    }
+
+    pub(crate) fn give_back(&self, stream: Stream) {
+        let mut idle = lock(&self.idle);
+        if idle.len() < MAX_IDLE_STREAMS {
+            idle.push(stream);
+        }
+    }
+
+    /// One question, one answer, decoded. A refusal leaves the connection usable.
+    fn ask<T>(
+        &self,
+        request: &[u8],
+        kind: Kind,
+        patience: &Patience<'_>,
+        decode: impl FnOnce(&[u8]) -> Result<T, wire::Malformed>,
+    ) -> Result<T, TransportError> {
+        let mut stream = self.stream(patience)?;
+        let answer = stream.ask(request, kind, patience);
+        if let Ok(_) | Err(TransportError::Refused(_)) = &answer {
+            let decoded = answer.and_then(|body| stream.decoded(decode(&body)));
+            self.give_back(stream);
+            return decoded;
+        }
+        answer.and(Err(TransportError::Protocol { addr: self.addr, what: "answer" }))
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("addr", &self.addr).field("way", &self.way()).finish()
+    }
+}
+
+fn probe(stream: &mut Stream, patience: &Patience<'_>) -> Result<Direct, TransportError> {
+    let mut request = Vec::new();
+    wire::begin(&mut request, Kind::Identify);
+    let body = stream.ask(&request, Kind::Identity, patience)?;
+    let identity = stream.decoded(wire::decode_identity(&body))?;
+    Direct::probe(stream.addr, identity)
+}

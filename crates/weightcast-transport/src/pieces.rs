@@ -1,0 +1,245 @@
+//! Cuts copies into pieces: small enough to be digested while hot, large enough to be worth a
+//! system call.
+
+use crate::copy::Copy;
+use crate::limits::{MAX_PIECE_EXTENTS, MAX_PIECE_ROWS, PIECE_BYTES};
+use crate::wire::Extent;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A part of one copy: `rows` runs of `len` bytes, from byte `from` of row `row` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    copy: usize,
+    row: u64,
+    pub(crate) rows: u64,
+    from: u64,
+    pub(crate) len: u64,
+}
+
+/// One run of bytes: where it lies at the source, at the target and in its logical tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) source: u64,
+    pub(crate) target: u64,
+    pub(crate) position: u64,
+}
+
+impl Span {
+    pub(crate) fn copy<'a>(&self, copies: &'a [Copy]) -> &'a Copy {
+        &copies[self.copy]
+    }
+
+    /// Row `row` of the span.
+    pub(crate) fn row(&self, copy: &Copy, row: u64) -> Row {
+        let row = self.row + row;
+        Row {
+            source: copy.source_offset + row * copy.source_pitch + self.from,
+            target: copy.target_offset + row * copy.target_pitch + self.from,
+            position: copy.position + row * copy.position_pitch + self.from,
+        }
+    }
+
+    /// What to ask of the source.
+    pub(crate) fn extent(&self, copies: &[Copy]) -> Extent {
+        let copy = self.copy(copies);
+        Extent {
+            region: copy.source_region,
+            offset: self.row(copy, 0).source,
+            row_bytes: self.len,
+            rows: self.rows,
+            pitch: copy.source_pitch,
+        }
+    }
+}
+
+/// Spans that are moved together.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    spans: Range<usize>,
+    pub(crate) bytes: usize,
+}
+
+/// The pieces of one job, drawn by any number of workers.
+pub(crate) struct Pieces {
+    copies: Vec<Copy>,
+    spans: Vec<Span>,
+    pieces: Vec<Piece>,
+    next: AtomicUsize,
+}
+
+impl Pieces {
+    /// Cuts checked copies; empty ones leave nothing.
+    pub(crate) fn cut(copies: &[Copy]) -> Self {
+        let copies: Vec<Copy> = copies.iter().map(|copy| copy.flattened()).collect();
+        let mut cutter = Cutter::default();
+        for (index, copy) in copies.iter().enumerate() {
+            cutter.copy(index, copy);
+        }
+        cutter.close();
+        let Cutter { spans, pieces, .. } = cutter;
+        Self { copies, spans, pieces, next: AtomicUsize::new(0) }
+    }
+
+    /// The next piece that nobody has drawn.
+    pub(crate) fn draw(&self) -> Option<&Piece> {
+        self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// True if nothing is left to draw.
+    pub(crate) fn is_drawn(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.pieces.len()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    pub(crate) fn copies(&self) -> &[Copy] {
+        &self.copies
+    }
+
+    pub(crate) fn spans(&self, piece: &Piece) -> &[Span] {
+        &self.spans[piece.spans.clone()]
+    }
+
+    /// Calls `each` with the copy, place and length of every row of a piece, in order.
+    pub(crate) fn rows(&self, piece: &Piece, mut each: impl FnMut(&Copy, Row, usize)) {
+        for span in self.spans(piece) {
+            let copy = span.copy(&self.copies);
+            for row in 0..span.rows {
+                each(copy, span.row(copy, row), span.len as usize);
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Cutter {
+    spans: Vec<Span>,
+    pieces: Vec<Piece>,
+    /// First span, bytes and rows of the piece being filled.
+    first: usize,
+    bytes: usize,
+    rows: usize,
+}
+
+impl Cutter {
+    fn copy(&mut self, index: usize, copy: &Copy) {
+        if copy.row_bytes == 0 {
+            return;
+        }
+        if copy.row_bytes >= PIECE_BYTES as u64 {
+            return self.long_rows(index, copy);
+        }
+        let mut row = 0;
+        while row < copy.rows {
+            if self.is_full(copy.row_bytes as usize) {
+                self.close();
+            }
+            let room = (PIECE_BYTES - self.bytes) as u64 / copy.row_bytes;
+            let rows = room.min((MAX_PIECE_ROWS - self.rows) as u64).min(copy.rows - row);
+            self.push(Span { copy: index, row, rows, from: 0, len: copy.row_bytes });
+            row += rows;
+        }
+    }
+
+    /// Rows of a piece or more are cut inside. Full pieces keep the digest's blocks whole.
+    fn long_rows(&mut self, index: usize, copy: &Copy) {
+        for row in 0..copy.rows {
+            let mut from = 0;
+            while from < copy.row_bytes {
+                self.close();
+                let len = (copy.row_bytes - from).min(PIECE_BYTES as u64);
+                self.push(Span { copy: index, row, rows: 1, from, len });
+                from += len;
+            }
+        }
+    }
+
+    fn is_full(&self, more: usize) -> bool {
+        self.bytes + more > PIECE_BYTES
+            || self.rows >= MAX_PIECE_ROWS
+            || self.spans.len() - self.first >= MAX_PIECE_EXTENTS
+    }
+
+    fn push(&mut self, span: Span) {
+        self.bytes += (span.rows * span.len) as usize;
+        self.rows += span.rows as usize;
+        self.spans.push(span);
+    }
+
+    fn close(&mut self) {
+        if self.spans.len() > self.first {
+            self.pieces.push(Piece { spans: self.first..self.spans.len(), bytes: self.bytes });
+        }
+        (self.first, self.bytes, self.rows) = (self.spans.len(), 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn copies() -> impl Strategy<Value = Vec<Copy>> {
+        let row_bytes = prop_oneof![0_u64..100, 1_000_u64..9_000, 200_000_u64..900_000];
+        prop::collection::vec((row_bytes, 0_u64..40, 0_u64..50, any::<bool>()), 0..400).prop_map(
+            |shapes| {
+                let copy = |(row_bytes, rows, gap, dense): (u64, u64, u64, bool)| Copy {
+                    source_region: 0,
+                    source_offset: 3,
+                    source_pitch: if dense { row_bytes } else { row_bytes + gap },
+                    target_region: 0,
+                    target_offset: 7,
+                    target_pitch: row_bytes,
+                    row_bytes,
+                    rows,
+                    slot: 0,
+                    position: 11,
+                    position_pitch: row_bytes,
+                };
+                shapes.into_iter().map(copy).collect()
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(50))]
+
+        #[test]
+        fn pieces_cover_every_byte_once_in_order_and_within_limits(copies in copies()) {
+            let pieces = Pieces::cut(&copies);
+            let mut next = copies.iter().flat_map(|copy| {
+                (0..copy.rows).map(move |row| (row * copy.source_pitch + 3, row * copy.row_bytes))
+                    .flat_map(move |(source, at)| [source, at, copy.row_bytes].into_iter())
+            });
+            let (mut source, mut at, mut left) = (0, 0, 0);
+            while let Some(piece) = pieces.draw() {
+                let (mut bytes, mut rows) = (0, 0);
+                let mut wrong = false;
+                pieces.rows(piece, |_, mut row, mut len| {
+                    (bytes, rows) = (bytes + len, rows + 1);
+                    while len > 0 {
+                        while left == 0 {
+                            source = next.next().unwrap();
+                            (at, left) = (next.next().unwrap(), next.next().unwrap());
+                        }
+                        let step = left.min(len as u64);
+                        wrong |= row != Row { source, target: at + 7, position: at + 11 };
+                        (source, at, left) = (source + step, at + step, left - step);
+                        row = Row { source, target: at + 7, position: at + 11 };
+                        len -= step as usize;
+                    }
+                });
+                prop_assert!(!wrong);
+                prop_assert_eq!(bytes, piece.bytes);
+                prop_assert!(bytes <= PIECE_BYTES && rows <= MAX_PIECE_ROWS);
+                prop_assert!(pieces.spans(piece).len() <= MAX_PIECE_EXTENTS);
+            }
+            prop_assert_eq!(left, 0);
+            let rest: Vec<u64> = next.collect();
+            prop_assert!(rest.chunks(3).all(|row| row[2] == 0));
+        }
+    }
+}

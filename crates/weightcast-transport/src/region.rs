@@ -1,0 +1,221 @@
+//! Registered memory: a contiguous range of this process with an owner that keeps it alive.
+
+use crate::allocation::Allocation;
+use crate::digest::{Digest, digest_raw};
+use crate::racy;
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// A contiguous piece of registered memory. Clones name the same bytes and share the owner.
+///
+/// The bytes may change at any time: by the process that owns them, or by a read into them.
+/// What is read here is therefore a momentary value; whether it counts is decided elsewhere, by
+/// the fence word of an export.
+#[derive(Clone)]
+pub struct Region {
+    address: NonNull<u8>,
+    len: usize,
+    writable: bool,
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the memory is only touched by raw accesses that make no claim of exclusiveness, and
+// its owner, which is Send and Sync, keeps it mapped.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+/// An access that a region does not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RegionError {
+    /// The range leaves the region.
+    #[error("bytes {offset}..+{len} leave the region of {region} bytes")]
+    OutOfBounds {
+        /// First byte of the range.
+        offset: usize,
+        /// Bytes of the range.
+        len: usize,
+        /// Bytes of the region.
+        region: usize,
+    },
+    /// The region was registered read-only.
+    #[error("the region is read-only: register it as writable")]
+    ReadOnly,
+}
+
+impl Region {
+    /// Registers memory of somebody else's allocator.
+    ///
+    /// # Safety
+    /// - `len` bytes at `address` stay mapped and readable, and writable if `writable`, as long
+    ///   as `owner` lives.
+    /// - Nobody holds a Rust reference to the bytes while this crate writes to them, which it
+    ///   does only in [`Region::write_at`] and while a transfer into the region runs; nor an
+    ///   exclusive one while it reads them, which it does while they are exposed.
+    pub unsafe fn from_raw(
+        address: *mut u8,
+        len: usize,
+        writable: bool,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        let address = NonNull::new(address).unwrap_or(NonNull::dangling());
+        address.as_ptr().expose_provenance();
+        Self { address, len, writable, _owner: owner }
+    }
+
+    /// Fresh writable memory of `len` zero bytes: page aligned, huge pages advised, left out of
+    /// core dumps, not yet backed by pages ([`Region::prefault`] does that).
+    pub fn allocate(len: usize) -> io::Result<Self> {
+        let allocation = Allocation::new(len)?;
+        let address = allocation.address();
+        // SAFETY: the allocation is `len` bytes, writable, and unmapped when it is dropped.
+        Ok(unsafe { Self::from_raw(address, len, true, Arc::new(allocation)) })
+    }
+
+    /// A fresh region with the given content.
+    pub fn from_bytes(bytes: &[u8]) -> io::Result<Self> {
+        let region = Self::allocate(bytes.len())?;
+        region.write_at(0, bytes).expect("as long as the bytes");
+        Ok(region)
+    }
+
+    /// The same bytes, no longer writable through this clone.
+    pub fn read_only(mut self) -> Self {
+        self.writable = false;
+        self
+    }
+
+    /// Where it begins.
+    pub fn address(&self) -> u64 {
+        self.address.as_ptr().addr() as u64
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// True if transfers may write to it.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Backs the region with pages now, so that no copy pays for it: a copy into untouched pages
+    /// takes up to ten times as long. Content stays. Best effort.
+    pub fn prefault(&self) {
+        if self.writable {
+            crate::allocation::populate(self.address.as_ptr(), self.len);
+        }
+    }
+
+    /// Copies bytes out.
+    pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<(), RegionError> {
+        let from = self.range(offset, bytes.len())?;
+        // SAFETY: the range lies in the region, which the owner keeps readable; the slice is ours.
+        unsafe { racy::copy(from, bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes in.
+    pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<(), RegionError> {
+        if !self.writable {
+            return Err(RegionError::ReadOnly);
+        }
+        let to = self.range(offset, bytes.len())?;
+        // SAFETY: the range lies in the region, which the owner keeps writable.
+        unsafe { racy::copy(bytes.as_ptr(), to, bytes.len()) };
+        Ok(())
+    }
+
+    /// A copy of the whole content.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        self.read_at(0, &mut bytes).expect("as long as the region");
+        bytes
+    }
+
+    /// The digest of a range that lies `position` bytes into its logical tensor.
+    pub fn digest(&self, offset: usize, len: usize, position: u64) -> Result<Digest, RegionError> {
+        let from = self.range(offset, len)?;
+        // SAFETY: the range lies in the region, which the owner keeps readable.
+        Ok(unsafe { digest_raw(position, from, len) })
+    }
+
+    /// The address of a range, checked.
+    pub(crate) fn range(&self, offset: usize, len: usize) -> Result<*mut u8, RegionError> {
+        let error = RegionError::OutOfBounds { offset, len, region: self.len };
+        let end = offset.checked_add(len).ok_or(error)?;
+        if end > self.len {
+            return Err(error);
+        }
+        Ok(self.address.as_ptr().wrapping_add(offset))
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region")
+            .field("len", &self.len)
+            .field("writable", &self.writable)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::digest_at;
+
+    #[test]
+    fn accesses_are_checked() {
+        let region = Region::from_bytes(&[1, 2, 3, 4, 5]).unwrap();
+        let mut two = [0; 2];
+        region.read_at(3, &mut two).unwrap();
+        assert_eq!(two, [4, 5]);
+        let error = RegionError::OutOfBounds { offset: 4, len: 2, region: 5 };
+        assert_eq!(region.read_at(4, &mut two), Err(error));
+        assert_eq!(region.write_at(4, &two), Err(error));
+        assert!(region.read_at(usize::MAX, &mut two).is_err());
+        assert!(region.digest(5, 0, 0).is_ok());
+        assert!(region.digest(6, 0, 0).is_err());
+        let fixed = region.clone().read_only();
+        assert_eq!(fixed.write_at(0, &two), Err(RegionError::ReadOnly));
+        assert_eq!(region.to_vec(), [1, 2, 3, 4, 5]);
+        assert_eq!(region.digest(1, 3, 9).unwrap(), digest_at(9, &[2, 3, 4]));
+    }
+
+    #[test]
+    fn empty_and_huge_allocations() {
+        let empty = Region::allocate(0).unwrap();
+        assert!(empty.is_empty() && empty.to_vec().is_empty());
+        empty.prefault();
+        let big = Region::allocate((4 << 20) + 123).unwrap();
+        big.prefault();
+        assert_eq!(big.address() % 4096, 0);
+        assert_eq!(big.digest(0, big.len(), 0).unwrap(), Digest::ZERO);
+        assert!(Region::allocate(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn the_owner_lives_as_long_as_any_clone() {
+        let owner: Arc<Vec<u8>> = Arc::new(vec![7; 10]);
+        let address = owner.as_ptr().cast_mut();
+        // SAFETY: the vector is not resized and outlives the region through the Arc.
+        let region = unsafe { Region::from_raw(address, 10, false, owner.clone()) };
+        let clone = region.clone();
+        drop(region);
+        assert_eq!(Arc::strong_count(&owner), 2);
+        assert_eq!(clone.to_vec(), vec![7; 10]);
+        drop(clone);
+        assert_eq!(Arc::strong_count(&owner), 1);
+    }
+}

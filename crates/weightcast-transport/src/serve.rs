@@ -1,0 +1,225 @@
+//! One connection of the data port: a handshake, then requests answered in order.
+
+use crate::copy::end;
+use crate::digest::Digest;
+use crate::error::Refusal;
+use crate::exports::{Export, ExportId, ExportTable};
+use crate::handshake::{PROOF_BYTES, SourceSide};
+use crate::input::Input;
+use crate::limits::{HANDSHAKE_DEADLINE, MAX_DIGEST_BYTES, MAX_READ_BYTES};
+use crate::output::Output;
+use crate::secret::MacKey;
+use crate::wire::{self, Extent, Header, Kind, Malformed, PlacedExtent};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Lets the peer in, or says why not.
+///
+/// # Errors
+/// Whatever means that the connection must be closed.
+pub(crate) fn admit(mut socket: &TcpStream, key: &MacKey) -> io::Result<()> {
+    let until = Instant::now() + HANDSHAKE_DEADLINE;
+    let side = SourceSide::new();
+    socket.write_all(&side.hello())?;
+    let mut proof = [0; PROOF_BYTES];
+    let mut filled = 0;
+    while filled < proof.len() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        socket.set_read_timeout(Some(left))?;
+        match socket.read(&mut proof[filled..])? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            count => filled += count,
+        }
+    }
+    let (verdict, judged) = side.judge(key, &proof);
+    socket.write_all(&verdict)?;
+    judged.map_err(|_| ErrorKind::PermissionDenied.into())
+}
+
+/// An admitted connection.
+pub(crate) struct Connection<'a> {
+    socket: &'a Arc<TcpStream>,
+    exports: &'a ExportTable,
+    input: Input,
+    output: Output,
+}
+
+impl<'a> Connection<'a> {
+    pub(crate) fn new(socket: &'a Arc<TcpStream>, exports: &'a ExportTable) -> Self {
+        Self { socket, exports, input: Input::new(), output: Output::default() }
+    }
+
+    /// Answers requests until the peer closes.
+    ///
+    /// # Errors
+    /// Whatever means that the connection must be closed.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        loop {
+            // Answers wait only for requests that are already here.
+            if !self.input.has_more() {
+                self.output.flush(self.socket)?;
+            }
+            let Some((header, body)) = self.input.frame(self.socket)? else { return Ok(()) };
+            let request = Request::decode(header.kind, body)
+                .map_err(|malformed| io::Error::new(ErrorKind::InvalidData, malformed.0))?;
+            self.answer(request)?;
+        }
+    }
+
+    fn answer(&mut self, request: Request) -> io::Result<()> {
+        let answered = match request {
+            Request::Identify => self.identify(),
+            Request::Describe(id, generation) => self.describe(id, generation),
+            Request::Read(ask) => match self.open(ask.export, ask.generation, |export| {
+                check(export, ask.extents.iter(), MAX_READ_BYTES)
+            }) {
+                Ok((export, bytes)) => return self.send(&export, &ask.extents, bytes),
+                Err(refusal) => Err(refusal),
+            },
+            Request::Digest(ask) => self
+                .open(ask.export, ask.generation, |export| {
+                    let extents = ask.extents.iter().map(|placed| &placed.extent);
+                    check(export, extents, MAX_DIGEST_BYTES)
+                })
+                .and_then(|(export, _)| self.digest(&export, &ask.extents)),
+        };
+        if let Err(refusal) = answered {
+            self.output.pending.extend_from_slice(&Header::refusal(refusal).encode());
+        }
+        Ok(())
+    }
+
+    fn identify(&mut self) -> Result<(), Refusal> {
+        let out = &mut self.output.pending;
+        let start = wire::begin(out, Kind::Identity);
+        wire::put_identity(out, &self.exports.identity());
+        wire::finish(out, start);
+        Ok(())
+    }
+
+    /// The owner hands out its own addresses; it never takes one from a peer.
+    fn describe(&mut self, id: ExportId, generation: u64) -> Result<(), Refusal> {
+        let (export, ()) = self.open(id, generation, |_| Ok(()))?;
+        let out = &mut self.output.pending;
+        let start = wire::begin(out, Kind::Description);
+        wire::put(out, &[export.word_address()]);
+        for region in export.regions() {
+            wire::put(out, &[region.address(), region.len() as u64]);
+        }
+        wire::finish(out, start);
+        Ok(())
+    }
+
+    /// Finds an export and checks a request against it. A fenced one is of no generation.
+    fn open<T>(
+        &self,
+        id: ExportId,
+        generation: u64,
+        check: impl FnOnce(&Export) -> Result<T, Refusal>,
+    ) -> Result<(Arc<Export>, T), Refusal> {
+        let export = self.exports.get(id)?;
+        if export.generation() != generation || !export.is_served() {
+            return Err(Refusal::StaleGeneration);
+        }
+        let checked = check(&export)?;
+        Ok((export, checked))
+    }
+
+    /// Streams checked extents; the verdict is only made once the kernel has all the bytes.
+    fn send(&mut self, export: &Export, extents: &[Extent], bytes: u64) -> io::Result<()> {
+        let _serving = export.serve(self.socket);
+        let header = Header::new(Kind::Data, bytes as usize);
+        self.output.pending.extend_from_slice(&header.encode());
+        for extent in extents.iter().filter(|extent| extent.row_bytes > 0) {
+            let base = export.regions()[extent.region as usize].address() + extent.offset;
+            for row in 0..extent.rows {
+                let address = base + row * extent.pitch;
+                // SAFETY: the extent is checked to lie in the region, which the export keeps
+                // alive beyond this function, and `finish` leaves nothing unsent.
+                unsafe {
+                    self.output.add(self.socket, export, address, extent.row_bytes as usize)
+                }?;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.output.finish(self.socket, export) }?;
+        let end = Header::end(export.is_served());
+        self.output.pending.extend_from_slice(&end.encode());
+        Ok(())
+    }
+
+    fn digest(&mut self, export: &Export, extents: &[PlacedExtent]) -> Result<(), Refusal> {
+        let _serving = export.serve(self.socket);
+        let digests = extents.iter().map(|placed| digest_extent(export, placed));
+        let digests = digests.collect::<Result<Vec<_>, _>>()?;
+        if !export.is_served() {
+            return Err(Refusal::StaleGeneration);
+        }
+        let out = &mut self.output.pending;
+        let start = wire::begin(out, Kind::Digests);
+        digests.iter().for_each(|digest| out.extend_from_slice(&digest.to_bytes()));
+        wire::finish(out, start);
+        Ok(())
+    }
+}
+
+/// A request, decoded.
+enum Request {
+    Identify,
+    Describe(ExportId, u64),
+    Read(wire::Ask<Extent>),
+    Digest(wire::Ask<PlacedExtent>),
+}
+
+impl Request {
+    fn decode(kind: Kind, body: &[u8]) -> Result<Self, Malformed> {
+        match kind {
+            Kind::Identify if body.is_empty() => Ok(Self::Identify),
+            Kind::Describe => wire::decode_describe(body).map(|(id, g)| Self::Describe(id, g)),
+            Kind::Read => wire::decode_read(body).map(Self::Read),
+            Kind::Digest => wire::decode_digest(body).map(Self::Digest),
+            _ => Err(Malformed("not a request")),
+        }
+    }
+}
+
+/// Checks that the extents lie in their regions and hold at most `limit` bytes; returns how many.
+fn check<'a>(
+    export: &Export,
+    extents: impl Iterator<Item = &'a Extent>,
+    limit: u64,
+) -> Result<u64, Refusal> {
+    let mut bytes = 0_u64;
+    for extent in extents {
+        let region = export.regions().get(extent.region as usize).ok_or(Refusal::OutOfRange)?;
+        let end = end(extent.offset, extent.row_bytes, extent.rows, extent.pitch);
+        if end.is_none_or(|end| end > region.len() as u64) {
+            return Err(Refusal::OutOfRange);
+        }
+        let more = extent.row_bytes.checked_mul(extent.rows).ok_or(Refusal::TooMuch)?;
+        bytes = bytes.checked_add(more).filter(|sum| *sum <= limit).ok_or(Refusal::TooMuch)?;
+    }
+    Ok(bytes)
+}
+
+/// The digest of a checked extent.
+fn digest_extent(export: &Export, placed: &PlacedExtent) -> Result<Digest, Refusal> {
+    let extent = placed.extent;
+    let end = end(placed.position, extent.row_bytes, extent.rows, placed.position_pitch);
+    end.ok_or(Refusal::OutOfRange)?;
+    if extent.row_bytes == 0 {
+        return Ok(Digest::ZERO);
+    }
+    let region = &export.regions()[extent.region as usize];
+    let rows = (0..extent.rows).map(|row| {
+        let offset = (extent.offset + row * extent.pitch) as usize;
+        let position = placed.position + row * placed.position_pitch;
+        region.digest(offset, extent.row_bytes as usize, position)
+    });
+    rows.sum::<Result<Digest, _>>().map_err(|_| Refusal::OutOfRange)
+}

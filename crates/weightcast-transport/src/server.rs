@@ -1,0 +1,219 @@
+//! The data port of a process: accepts readers, one thread each.
+
+use crate::exports::{ExportTable, lock};
+use crate::limits::{CONNECTION_STACK_BYTES, MAX_CONNECTIONS, MAX_UNAUTHENTICATED};
+use crate::secret::{Auth, MacKey};
+use crate::serve::{Connection, admit};
+use rustix::net::Shutdown;
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use thiserror::Error;
+
+/// How long a closing server waits for its connections to notice.
+const CLOSE_GRACE: Duration = Duration::from_secs(2);
+
+/// How long the acceptor rests when the system has no descriptors or threads left.
+const EXHAUSTED_REST: Duration = Duration::from_millis(50);
+
+/// Sends may block this long before the connection looks at its deadline.
+const SEND_TICK: Duration = Duration::from_secs(1);
+
+/// Why a data port did not open.
+#[derive(Debug, Error)]
+pub enum BindError {
+    /// The address is reachable from other hosts and nothing protects it.
+    #[error(
+        "refusing to serve weights on {addr} without a token: set a token, bind loopback, or say \
+         that the network is trusted (insecure)"
+    )]
+    Exposed {
+        /// The address.
+        addr: SocketAddr,
+    },
+    /// The system refused.
+    #[error("cannot serve on {addr}: {error}")]
+    System {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// A data port. Dropping it fences all exports, closes all connections and the port.
+pub struct DataServer {
+    addr: SocketAddr,
+    listener: Arc<TcpListener>,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+/// What the threads of a data port share.
+struct Shared {
+    exports: Arc<ExportTable>,
+    key: MacKey,
+    connections: Mutex<Connections>,
+    ended: Condvar,
+    unauthenticated: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Connections {
+    open: HashMap<u64, Arc<TcpStream>>,
+    next: u64,
+    closing: bool,
+}
+
+impl DataServer {
+    /// Opens a data port; port 0 lets the system choose.
+    ///
+    /// # Errors
+    /// [`BindError::Exposed`] beyond loopback with neither a token nor `insecure`;
+    /// [`BindError::System`] if the address is not to be had.
+    pub fn bind(addr: SocketAddr, auth: Auth) -> Result<Self, BindError> {
+        let open = auth.token.is_none() && !addr.ip().to_canonical().is_loopback();
+        if open && !auth.insecure {
+            return Err(BindError::Exposed { addr });
+        }
+        let system = |error| BindError::System { addr, error };
+        let listener = TcpListener::bind(addr).map_err(system)?;
+        let addr = listener.local_addr().map_err(system)?;
+        if open {
+            tracing::warn!(%addr, "INSECURE data port: everybody who reaches it can read weights");
+        }
+        let listener = Arc::new(listener);
+        let shared = Arc::new(Shared {
+            exports: Arc::default(),
+            key: auth.mac_key(),
+            connections: Mutex::default(),
+            ended: Condvar::new(),
+            unauthenticated: AtomicUsize::new(0),
+        });
+        let acceptor = thread::Builder::new().name("weightcast-accept".into()).spawn({
+            let (listener, shared) = (Arc::clone(&listener), Arc::clone(&shared));
+            move || accept(&listener, &shared)
+        });
+        let acceptor = Some(acceptor.map_err(system)?);
+        Ok(Self { addr, listener, shared, acceptor })
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// What it serves.
+    pub fn exports(&self) -> &Arc<ExportTable> {
+        &self.shared.exports
+    }
+
+    /// Open connections.
+    pub fn connections(&self) -> usize {
+        lock(&self.shared.connections).open.len()
+    }
+}
+
+impl Drop for DataServer {
+    fn drop(&mut self) {
+        self.shared.exports.fence_all();
+        lock(&self.shared.connections).closing = true;
+        // Wakes the acceptor out of its blocking call.
+        let _already_down = rustix::net::shutdown(&self.listener, Shutdown::Both);
+        if let Some(acceptor) = self.acceptor.take() {
+            let _panicked = acceptor.join();
+        }
+        let connections = lock(&self.shared.connections);
+        for socket in connections.open.values() {
+            let _already_gone = socket.shutdown(std::net::Shutdown::Both);
+        }
+        let waited =
+            self.shared.ended.wait_timeout_while(connections, CLOSE_GRACE, |c| !c.open.is_empty());
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Accepts until the server closes.
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    loop {
+        let accepted = listener.accept();
+        if lock(&shared.connections).closing {
+            return;
+        }
+        let started = accepted.and_then(|(socket, _)| start(socket, shared));
+        if let Err(error) = started {
+            tracing::warn!(%error, "data port could not take a connection");
+            thread::sleep(EXHAUSTED_REST);
+        }
+    }
+}
+
+/// Gives a connection its thread, or drops it when there are too many.
+fn start(socket: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
+    if shared.unauthenticated.load(Ordering::Relaxed) >= MAX_UNAUTHENTICATED {
+        return Ok(());
+    }
+    let socket = Arc::new(socket);
+    let Some(number) = lock(&shared.connections).enter(&socket) else { return Ok(()) };
+    shared.unauthenticated.fetch_add(1, Ordering::Relaxed);
+    let worker = Arc::clone(shared);
+    let thread = thread::Builder::new()
+        .name("weightcast-serve".into())
+        .stack_size(CONNECTION_STACK_BYTES)
+        .spawn(move || {
+            let _leave = Leave { shared: &worker, number };
+            if let Err(error) = converse(&socket, &worker) {
+                tracing::debug!(%error, "data connection closed");
+            }
+        });
+    if let Err(error) = thread {
+        shared.unauthenticated.fetch_sub(1, Ordering::Relaxed);
+        lock(&shared.connections).open.remove(&number);
+        return Err(error);
+    }
+    Ok(())
+}
+
+fn converse(socket: &Arc<TcpStream>, shared: &Shared) -> io::Result<()> {
+    let prepared = prepare(socket).and_then(|()| admit(socket, &shared.key));
+    shared.unauthenticated.fetch_sub(1, Ordering::Relaxed);
+    prepared?;
+    Connection::new(socket, &shared.exports).run()
+}
+
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    socket.set_write_timeout(Some(SEND_TICK))?;
+    // An idle connection may stay, but not beyond its peer's death.
+    rustix::net::sockopt::set_socket_keepalive(socket, true)?;
+    Ok(())
+}
+
+impl Connections {
+    /// Notes an open connection, unless there are too many or the server closes.
+    fn enter(&mut self, socket: &Arc<TcpStream>) -> Option<u64> {
+        if self.closing || self.open.len() >= MAX_CONNECTIONS {
+            return None;
+        }
+        self.next += 1;
+        self.open.insert(self.next, Arc::clone(socket));
+        Some(self.next)
+    }
+}
+
+/// Takes a connection off the list however its thread ends.
+struct Leave<'a> {
+    shared: &'a Shared,
+    number: u64,
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        lock(&self.shared.connections).open.remove(&self.number);
+        self.shared.ended.notify_all();
+    }
+}

@@ -1,0 +1,187 @@
+//! A reader's connection to a data port: blocking calls that wake up to look at their patience.
+
+use crate::error::{Refusal, TransportError};
+use crate::handshake::{Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
+use crate::limits::{HANDSHAKE_DEADLINE, TICK};
+use crate::patience::Patience;
+use crate::secret::MacKey;
+use crate::sys::{self, Ranges, Ready};
+use crate::wire::{HEADER_BYTES, Header, Kind, Malformed};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+
+/// An authenticated connection. After an error it must be dropped.
+pub(crate) struct Stream {
+    pub(crate) addr: SocketAddr,
+    socket: TcpStream,
+}
+
+impl Stream {
+    /// Connects and shakes hands.
+    pub(crate) fn open(
+        addr: SocketAddr,
+        key: &MacKey,
+        patience: &Patience<'_>,
+    ) -> Result<Self, TransportError> {
+        let unreachable = |e: io::Error| TransportError::Unreachable { addr, what: e.to_string() };
+        let socket = connect(addr, patience)?;
+        socket.set_nodelay(true).map_err(unreachable)?;
+        socket.set_read_timeout(Some(TICK)).map_err(unreachable)?;
+        socket.set_write_timeout(Some(TICK)).map_err(unreachable)?;
+        let mut stream = Self { addr, socket };
+        stream.shake_hands(key, &patience.at_most(HANDSHAKE_DEADLINE))?;
+        Ok(stream)
+    }
+
+    fn shake_hands(&mut self, key: &MacKey, patience: &Patience<'_>) -> Result<(), TransportError> {
+        let addr = self.addr;
+        let failed = |failed| match failed {
+            Failed::Unauthorized => TransportError::Unauthorized { addr },
+            Failed::NotTheProtocol => TransportError::Protocol { addr, what: "handshake" },
+        };
+        let mut hello = [0; HELLO_BYTES];
+        self.receive(&mut hello, patience)?;
+        let side = ReaderSide::new(&hello).map_err(failed)?;
+        self.send(&side.proof(key), patience)?;
+        let mut verdict = [0; VERDICT_BYTES];
+        self.receive(&mut verdict, patience)?;
+        side.check(key, &verdict).map_err(failed)
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        mut bytes: &[u8],
+        patience: &Patience<'_>,
+    ) -> Result<(), TransportError> {
+        while !bytes.is_empty() {
+            patience.check("sending a request")?;
+            match self.socket.write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) => self.tolerate(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn receive(
+        &mut self,
+        mut bytes: &mut [u8],
+        patience: &Patience<'_>,
+    ) -> Result<(), TransportError> {
+        while !bytes.is_empty() {
+            patience.check("waiting for an answer")?;
+            match self.socket.read(bytes) {
+                Ok(0) => return Err(self.gone("connection closed")),
+                Ok(count) => bytes = &mut bytes[count..],
+                Err(error) => self.tolerate(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the ranges.
+    ///
+    /// # Safety
+    /// They are writable, and nobody relies on their content until the call returns.
+    pub(crate) unsafe fn receive_into(
+        &mut self,
+        ranges: &mut Ranges,
+        patience: &Patience<'_>,
+    ) -> Result<(), TransportError> {
+        while ranges.bytes() > 0 {
+            patience.check("waiting for bytes")?;
+            // SAFETY: the caller's promise.
+            match unsafe { sys::receive(&self.socket, ranges) } {
+                Ok(0) => return Err(self.gone("connection closed")),
+                Ok(count) => ranges.advance(count),
+                Err(error) => self.tolerate(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The next header, whatever it is.
+    pub(crate) fn header(&mut self, patience: &Patience<'_>) -> Result<Header, TransportError> {
+        let mut bytes = [0; HEADER_BYTES];
+        self.receive(&mut bytes, patience)?;
+        self.decoded(Header::decode(&bytes))
+    }
+
+    /// Sends a request and takes its answer, which must be of the given kind and in one frame.
+    pub(crate) fn ask(
+        &mut self,
+        request: &[u8],
+        kind: Kind,
+        patience: &Patience<'_>,
+    ) -> Result<Vec<u8>, TransportError> {
+        self.send(request, patience)?;
+        let header = self.header(patience)?;
+        self.expect(header, kind)?;
+        let mut body = vec![0; header.body];
+        self.receive(&mut body, patience)?;
+        Ok(body)
+    }
+
+    /// Checks the kind of an answer; a refusal becomes its error.
+    pub(crate) fn expect(&self, header: Header, kind: Kind) -> Result<(), TransportError> {
+        if header.kind == kind {
+            return Ok(());
+        }
+        if header.kind == Kind::Refused
+            && let Some(refusal) = Refusal::from_code(header.status)
+        {
+            return Err(refusal.into());
+        }
+        Err(self.protocol("an answer to another question"))
+    }
+
+    pub(crate) fn decoded<T>(&self, decoded: Result<T, Malformed>) -> Result<T, TransportError> {
+        decoded.map_err(|malformed| self.protocol(malformed.0))
+    }
+
+    pub(crate) fn protocol(&self, what: &'static str) -> TransportError {
+        TransportError::Protocol { addr: self.addr, what }
+    }
+
+    fn gone(&self, what: impl ToString) -> TransportError {
+        TransportError::SourceGone { addr: self.addr, what: what.to_string() }
+    }
+
+    /// Timeouts are only ticks; anything else means that the connection is lost.
+    fn tolerate(&self, error: io::Error) -> Result<(), TransportError> {
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(()),
+            _ => Err(self.gone(error)),
+        }
+    }
+}
+
+/// Connects without blocking longer than a tick, so that even a black hole can be cancelled.
+fn connect(addr: SocketAddr, patience: &Patience<'_>) -> Result<TcpStream, TransportError> {
+    let unreachable = |e: io::Error| TransportError::Unreachable { addr, what: e.to_string() };
+    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)
+        .map_err(|e| unreachable(e.into()))?;
+    match rustix::net::connect(&socket, &addr) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
+        Err(error) => return Err(unreachable(error.into())),
+    }
+    loop {
+        patience.check("connecting")?;
+        let tick = patience.tick().as_millis() as i32;
+        match sys::poll(socket.as_fd(), Ready::Writable, tick) {
+            Ok(true) => break,
+            Ok(false) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(unreachable(error)),
+        }
+    }
+    let outcome = rustix::net::sockopt::socket_error(&socket).map_err(io::Error::from);
+    outcome.and_then(|outcome| outcome.map_err(io::Error::from)).map_err(unreachable)?;
+    let socket = TcpStream::from(socket);
+    socket.set_nonblocking(false).map_err(unreachable)?;
+    Ok(socket)
+}

@@ -1,0 +1,161 @@
+//! The system calls that take raw ranges of memory.
+//!
+//! Memory of somebody else's allocator is never borrowed as a slice: its bytes may change under
+//! us, and the fence word decides afterwards whether they count.
+
+use libc::iovec;
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Ranges of memory in the order in which a call fills or sends them; neighbours are merged.
+#[derive(Default)]
+pub(crate) struct Ranges {
+    ranges: Vec<iovec>,
+    first: usize,
+    bytes: usize,
+}
+
+impl Ranges {
+    pub(crate) fn clear(&mut self) {
+        self.ranges.clear();
+        self.first = 0;
+        self.bytes = 0;
+    }
+
+    /// Appends a range, merged with the last where they touch. An empty one is left out.
+    pub(crate) fn push(&mut self, address: u64, len: usize) {
+        if len == 0 {
+            return;
+        }
+        if let Some(last) = self.ranges.last_mut()
+            && last.iov_base as u64 + last.iov_len as u64 == address
+        {
+            last.iov_len += len;
+            self.bytes += len;
+            return;
+        }
+        self.push_apart(address, len);
+    }
+
+    /// Moves all ranges of `other`, of which none is sent yet, behind the own.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        self.bytes += other.bytes;
+        self.ranges.append(&mut other.ranges);
+        other.clear();
+    }
+
+    /// Appends a range of its own.
+    pub(crate) fn push_apart(&mut self, address: u64, len: usize) {
+        self.bytes += len;
+        let base = std::ptr::with_exposed_provenance_mut(address as usize);
+        self.ranges.push(iovec { iov_base: base, iov_len: len });
+    }
+
+    /// Ranges left.
+    pub(crate) fn count(&self) -> usize {
+        self.ranges.len() - self.first
+    }
+
+    /// Bytes left.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Forgets the first `count` bytes: they are done.
+    pub(crate) fn advance(&mut self, mut count: usize) {
+        self.bytes -= count;
+        while count > 0 {
+            let range = &mut self.ranges[self.first];
+            if count < range.iov_len {
+                range.iov_base = range.iov_base.wrapping_byte_add(count);
+                range.iov_len -= count;
+                return;
+            }
+            count -= range.iov_len;
+            self.first += 1;
+        }
+    }
+
+    fn left(&self) -> &[iovec] {
+        let left = &self.ranges[self.first..];
+        &left[..left.len().min(crate::limits::MAX_RANGES)]
+    }
+}
+
+/// `process_vm_readv`: copies `remote` ranges of process `pid` into `local` ones, in order.
+///
+/// # Safety
+/// The local ranges are writable, and nobody relies on their content until the call returns.
+/// Remote ranges need not be valid: the kernel checks them.
+pub(crate) unsafe fn read_process(pid: i32, local: &Ranges, remote: &Ranges) -> io::Result<usize> {
+    let (local, remote) = (local.left(), remote.left());
+    // SAFETY: both arrays live through the call; the local ranges are the caller's promise.
+    let count = unsafe {
+        libc::process_vm_readv(
+            pid,
+            local.as_ptr(),
+            local.len() as libc::c_ulong,
+            remote.as_ptr(),
+            remote.len() as libc::c_ulong,
+            0,
+        )
+    };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Receives into the ranges, as many bytes as they hold if the socket's timeout allows.
+///
+/// # Safety
+/// The ranges are writable, and nobody relies on their content until the call returns.
+pub(crate) unsafe fn receive(socket: &TcpStream, ranges: &Ranges) -> io::Result<usize> {
+    let left = ranges.left();
+    let message = message_of(left);
+    // SAFETY: the message names `left`, which lives through the call; the caller's promise.
+    let count = unsafe {
+        libc::recvmsg(socket.as_raw_fd(), (&raw const message).cast_mut(), libc::MSG_WAITALL)
+    };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Sends the ranges, as many bytes as the socket takes before its timeout.
+///
+/// # Safety
+/// The ranges are readable until the call returns.
+pub(crate) unsafe fn send(socket: &TcpStream, ranges: &Ranges) -> io::Result<usize> {
+    let left = ranges.left();
+    let message = message_of(left);
+    // SAFETY: the message names `left`, which lives through the call; the caller's promise.
+    let count = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+fn message_of(ranges: &[iovec]) -> libc::msghdr {
+    // SAFETY: a msghdr of zeros is valid: no name, no ranges, no control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = ranges.as_ptr().cast_mut();
+    message.msg_iovlen = ranges.len() as _;
+    message
+}
+
+/// What to wait for.
+#[derive(Clone, Copy)]
+pub(crate) enum Ready {
+    Readable,
+    Writable,
+}
+
+/// Waits until `fd` is ready, `milliseconds` at most. True if it is.
+pub(crate) fn poll(fd: BorrowedFd<'_>, ready: Ready, milliseconds: i32) -> io::Result<bool> {
+    let events = match ready {
+        Ready::Readable => libc::POLLIN,
+        Ready::Writable => libc::POLLOUT,
+    };
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+    // SAFETY: one entry, exclusively borrowed through the call.
+    let count = unsafe { libc::poll(&mut entry, 1, milliseconds) };
+    match usize::try_from(count) {
+        Ok(count) => Ok(count > 0),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}

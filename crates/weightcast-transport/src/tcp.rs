@@ -1,0 +1,133 @@
+//! Reads pieces over a stream: requests ahead, bytes straight into the targets.
+
+use crate::copy::SourceJob;
+use crate::error::TransportError;
+use crate::limits::{PIPELINE_BYTES, PIPELINE_REQUESTS};
+use crate::patience::Patience;
+use crate::pieces::{Piece, Pieces};
+use crate::region::Region;
+use crate::stream::Stream;
+use crate::sys::Ranges;
+use crate::wire::{self, HEADER_BYTES, Header, Kind};
+use std::collections::VecDeque;
+
+/// Reads pieces of one job over one stream, several requests under way.
+pub(crate) struct TcpReader<'a> {
+    job: &'a SourceJob<'a>,
+    pieces: &'a Pieces,
+    targets: &'a [Region],
+    stream: Stream,
+    patience: Patience<'a>,
+    /// Pieces asked for and not yet answered, with the sizes of their requests.
+    asked: VecDeque<(&'a Piece, usize)>,
+    asked_bytes: usize,
+    request: Vec<u8>,
+    ranges: Ranges,
+    /// The next answer's header, if it came with the last answer's end.
+    header: Option<Header>,
+}
+
+impl<'a> TcpReader<'a> {
+    pub(crate) fn new(
+        job: &'a SourceJob<'a>,
+        pieces: &'a Pieces,
+        targets: &'a [Region],
+        stream: Stream,
+        patience: Patience<'a>,
+    ) -> Self {
+        Self {
+            job,
+            pieces,
+            targets,
+            stream,
+            patience,
+            asked: VecDeque::new(),
+            asked_bytes: 0,
+            request: Vec::new(),
+            ranges: Ranges::default(),
+            header: None,
+        }
+    }
+
+    /// The stream, to be kept: nothing is under way on it.
+    pub(crate) fn into_stream(self) -> Option<Stream> {
+        (self.asked.is_empty() && self.header.is_none()).then_some(self.stream)
+    }
+
+    /// Asks for pieces ahead and receives one. `None` when there are no more.
+    ///
+    /// # Errors
+    /// Any; the stream must then be dropped.
+    pub(crate) fn next(&mut self) -> Result<Option<&'a Piece>, TransportError> {
+        self.ask_ahead()?;
+        let Some((piece, request)) = self.asked.pop_front() else { return Ok(None) };
+        let header = match self.header.take() {
+            Some(header) => header,
+            None => self.stream.header(&self.patience)?,
+        };
+        self.asked_bytes -= request;
+        self.stream.expect(header, Kind::Data).map_err(|error| self.withdrawn(error))?;
+        if header.body != piece.bytes {
+            return Err(self.stream.protocol("length of an answer"));
+        }
+        self.receive(piece)?;
+        Ok(Some(piece))
+    }
+
+    /// Draws pieces and asks for them as long as the source surely takes the requests.
+    fn ask_ahead(&mut self) -> Result<(), TransportError> {
+        self.request.clear();
+        while self.asked.len() < PIPELINE_REQUESTS
+            && (self.asked.is_empty() || self.asked_bytes < PIPELINE_BYTES)
+        {
+            let Some(piece) = self.pieces.draw() else { break };
+            let start = wire::begin(&mut self.request, Kind::Read);
+            wire::put(&mut self.request, &[self.job.export.0, self.job.generation]);
+            for span in self.pieces.spans(piece) {
+                wire::put_extent(&mut self.request, &span.extent(self.pieces.copies()));
+            }
+            wire::finish(&mut self.request, start);
+            self.asked.push_back((piece, self.request.len() - start));
+            self.asked_bytes += self.request.len() - start;
+        }
+        self.stream.send(&self.request, &self.patience)
+    }
+
+    /// Receives a piece's bytes, their end, and the next header if one will come.
+    fn receive(&mut self, piece: &Piece) -> Result<(), TransportError> {
+        let mut behind = [0_u8; 2 * HEADER_BYTES];
+        let more = !self.asked.is_empty();
+        let behind_bytes = if more { 2 * HEADER_BYTES } else { HEADER_BYTES };
+        self.ranges.clear();
+        self.pieces.rows(piece, |copy, row, len| {
+            let target = self.targets[copy.target_region as usize].address();
+            self.ranges.push(target + row.target, len);
+        });
+        self.ranges.push_apart(behind.as_mut_ptr().expose_provenance() as u64, behind_bytes);
+        // SAFETY: the last range is ours; the others lie in writable target regions (checked
+        // before the transfer), which their owners keep mapped.
+        unsafe { self.stream.receive_into(&mut self.ranges, &self.patience) }?;
+        let (end, next) = behind.split_first_chunk().expect("two headers");
+        let end = self.stream.decoded(Header::decode(end))?;
+        self.stream.expect(end, Kind::End)?;
+        if more {
+            let next = next.first_chunk().expect("two headers");
+            self.header = Some(self.stream.decoded(Header::decode(next))?);
+        }
+        if end.status != 0 {
+            return Err(TransportError::Fenced { export: self.job.export });
+        }
+        Ok(())
+    }
+
+    /// The export was there when it was described; if it is refused now, it was fenced since.
+    fn withdrawn(&self, error: TransportError) -> TransportError {
+        use crate::error::Refusal::{StaleGeneration, UnknownExport};
+        match error {
+            TransportError::Refused(UnknownExport | StaleGeneration) => {
+                TransportError::Fenced { export: self.job.export }
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! One contract, carried out by every way of moving bytes: the reference in this process, direct
+//! reads and TCP from this process and from another.
+
+#[macro_use]
+#[path = "contract/ways.rs"]
+mod ways;
+
+#[path = "contract/bytes.rs"]
+mod bytes;
+
+#[path = "contract/faults.rs"]
+mod faults;
+
+#[path = "contract/port.rs"]
+mod port;
+
+#[path = "contract/processes.rs"]
+mod processes;

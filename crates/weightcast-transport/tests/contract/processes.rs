@@ -1,0 +1,167 @@
+//! Sources in processes of their own: read, killed, stopped.
+
+use crate::ways::{noise, soon, token};
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+use weightcast_transport::Way::{Direct, Tcp};
+use weightcast_transport::*;
+
+const ROLE: &str = "WEIGHTCAST_TEST_SOURCE";
+const LEN: usize = 8 << 20;
+
+/// Not a test of its own: the process that the others read from. It serves until its standard
+/// input ends.
+#[test]
+fn source_process() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), token()).unwrap();
+    let region = Region::from_bytes(&noise(LEN, 9)).unwrap();
+    let export = server.exports().expose(1, vec![region]);
+    println!("\nserving {} {}", server.addr(), export.0);
+    let _ended = std::io::stdin().read(&mut [0]);
+}
+
+struct Source {
+    child: Child,
+    addr: SocketAddr,
+    export: ExportId,
+}
+
+impl Source {
+    fn spawn() -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["processes::source_process", "--exact", "--nocapture", "--test-threads=1"])
+            .env(ROLE, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = lines.map_while(Result::ok).find(|line| line.starts_with("serving "));
+        let line = line.expect("the source says where it serves");
+        let mut words = line.split(' ').skip(1);
+        let addr = words.next().unwrap().parse().unwrap();
+        let export = ExportId(words.next().unwrap().parse().unwrap());
+        Self { child, addr, export }
+    }
+
+    fn connect(&self, way: Way) -> Peer {
+        Peer::connect_by(way, self.addr, &token(), soon()).unwrap()
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// A read of the same bytes again and again: it does not end by itself in a test's time.
+    fn endless<'a>(&self, peer: &'a Peer) -> [SourceJob<'a>; 1] {
+        let copies = vec![Copy::contiguous(0, 0, 0, 0, LEN as u64); 10_000];
+        [SourceJob { peer, export: self.export, generation: 1, copies }]
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        let _already_dead = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+/// Runs `then` once bytes flow.
+fn once_it_moves(options: &ReadOptions, then: impl FnOnce()) {
+    let patience = soon();
+    while options.progress.load(Ordering::Relaxed) == 0 && Instant::now() < patience {
+        thread::yield_now();
+    }
+    then();
+}
+
+#[test]
+fn another_process_is_read_both_ways() {
+    let source = Source::spawn();
+    let auto = Peer::connect(source.addr, &token(), soon()).unwrap();
+    assert_eq!(auto.way(), Direct, "same host, same user");
+    let bytes = noise(LEN, 9);
+    for way in [Direct, Tcp] {
+        let peer = source.connect(way);
+        let to = [Region::allocate(LEN).unwrap()];
+        let copies = vec![Copy::contiguous(0, 0, 0, 0, LEN as u64)];
+        let jobs = [SourceJob { peer: &peer, export: source.export, generation: 1, copies }];
+        let digests = read(&jobs, &to, &ReadOptions::default()).unwrap();
+        assert!(to[0].to_vec() == bytes);
+        assert_eq!(digests, [digest_at(0, &bytes)]);
+    }
+}
+
+#[test]
+fn a_source_killed_in_mid_transfer_is_gone() {
+    for way in [Direct, Tcp] {
+        let source = Source::spawn();
+        let peer = source.connect(way);
+        let to = [Region::allocate(LEN).unwrap()];
+        let options = ReadOptions { deadline: Some(soon()), ..ReadOptions::default() };
+        let outcome = thread::scope(|scope| {
+            scope.spawn(|| {
+                once_it_moves(&options, || source.signal(rustix::process::Signal::KILL));
+            });
+            read(&source.endless(&peer), &to, &options)
+        });
+        let error = outcome.unwrap_err();
+        assert!(matches!(error.kind, TransportError::SourceGone { .. }), "{way:?}: {error}");
+        assert_eq!(error.advice(), Advice::RetryElsewhere);
+    }
+}
+
+#[test]
+fn a_stopped_source_runs_into_the_deadline() {
+    let source = Source::spawn();
+    let peer = source.connect(Tcp);
+    let to = [Region::allocate(LEN).unwrap()];
+    let deadline = Some(Instant::now() + Duration::from_millis(400));
+    let options = ReadOptions { deadline, ..ReadOptions::default() };
+    let outcome = thread::scope(|scope| {
+        scope.spawn(|| once_it_moves(&options, || source.signal(rustix::process::Signal::STOP)));
+        read(&source.endless(&peer), &to, &options)
+    });
+    let error = outcome.unwrap_err();
+    assert!(matches!(error.kind, TransportError::Timeout { .. }), "{error}");
+}
+
+#[test]
+fn a_read_from_a_stopped_source_can_be_cancelled() {
+    let source = Source::spawn();
+    let peer = source.connect(Tcp);
+    source.signal(rustix::process::Signal::STOP);
+    let to = [Region::allocate(LEN).unwrap()];
+    let options = ReadOptions::default();
+    let cancel = Arc::clone(&options.cancel);
+    let error = thread::scope(|scope| {
+        let reading = scope.spawn(|| read(&source.endless(&peer), &to, &options));
+        cancel.store(true, Ordering::Relaxed);
+        reading.join().unwrap().unwrap_err()
+    });
+    assert_eq!(error.kind, TransportError::Cancelled);
+}
+
+/// Direct reads need nothing of the source's threads: a stopped process can still be read.
+#[test]
+fn a_stopped_source_is_still_read_directly() {
+    let source = Source::spawn();
+    let peer = source.connect(Direct);
+    let to = [Region::allocate(LEN).unwrap()];
+    let job = || {
+        let copies = vec![Copy::contiguous(0, 0, 0, 0, LEN as u64)];
+        [SourceJob { peer: &peer, export: source.export, generation: 1, copies }]
+    };
+    read(&job(), &to, &ReadOptions::default()).unwrap();
+    source.signal(rustix::process::Signal::STOP);
+    read(&job(), &to, &ReadOptions::default()).unwrap();
+}

@@ -1,0 +1,123 @@
+//! The ways under test, behind one small trait.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weightcast_transport::*;
+
+pub(crate) fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+pub(crate) fn token() -> Auth {
+    Auth::with_token(Secret::new("a token of tests"))
+}
+
+/// Deterministic bytes.
+pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
+
+/// A source in this process and a transport that reads from it.
+pub(crate) trait Way: Sync {
+    type Peer: Transport;
+    fn new() -> Self;
+    fn exports(&self) -> &Arc<ExportTable>;
+    fn peer(&self) -> &Self::Peer;
+
+    fn expose(&self, contents: &[&[u8]]) -> ExportId {
+        let regions = contents.iter().map(|bytes| Region::from_bytes(bytes).unwrap());
+        self.exports().expose(1, regions.collect())
+    }
+
+    fn job(&self, export: ExportId, copies: Vec<Copy>) -> SourceJob<'_, Self::Peer> {
+        SourceJob { peer: self.peer(), export, generation: 1, copies }
+    }
+
+    fn read(
+        &self,
+        export: ExportId,
+        copies: Vec<Copy>,
+        targets: &[Region],
+        slots: usize,
+    ) -> Result<Vec<Digest>, ReadError> {
+        let options = ReadOptions { slots, deadline: Some(soon()), ..ReadOptions::default() };
+        Self::Peer::read(&[self.job(export, copies)], targets, &options)
+    }
+}
+
+pub(crate) struct Reference(Arc<ExportTable>);
+
+impl Way for Reference {
+    type Peer = ExportTable;
+    fn new() -> Self {
+        Self(Arc::new(ExportTable::new()))
+    }
+    fn exports(&self) -> &Arc<ExportTable> {
+        &self.0
+    }
+    fn peer(&self) -> &ExportTable {
+        &self.0
+    }
+}
+
+/// A data server and a peer of this very process: a process may read itself directly too.
+pub(crate) struct Served {
+    server: DataServer,
+    peer: Peer,
+}
+
+impl Served {
+    fn by(way: weightcast_transport::Way) -> Self {
+        let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), token()).unwrap();
+        let peer = Peer::connect_by(way, server.addr(), &token(), soon()).unwrap();
+        assert_eq!(peer.way(), way);
+        Self { server, peer }
+    }
+}
+
+macro_rules! served {
+    ($name:ident, $way:ident) => {
+        pub(crate) struct $name(Served);
+
+        impl Way for $name {
+            type Peer = Peer;
+            fn new() -> Self {
+                Self(Served::by(weightcast_transport::Way::$way))
+            }
+            fn exports(&self) -> &Arc<ExportTable> {
+                self.0.server.exports()
+            }
+            fn peer(&self) -> &Peer {
+                &self.0.peer
+            }
+        }
+    };
+}
+
+served!(Direct, Direct);
+served!(Tcp, Tcp);
+
+/// One test per way for each of the named generic functions.
+macro_rules! for_every_way {
+    ($($test:ident),* $(,)?) => {
+        for_every_way!(@way reference, Reference, $($test),*);
+        for_every_way!(@way direct, Direct, $($test),*);
+        for_every_way!(@way tcp, Tcp, $($test),*);
+    };
+    (@way $module:ident, $way:ident, $($test:ident),*) => {
+        mod $module {
+            $(#[test]
+            fn $test() {
+                super::$test::<$crate::ways::$way>();
+            })*
+        }
+    };
+}
