@@ -4,17 +4,14 @@
 //! of the entries written exactly once and nothing else; does every row come from the memory that
 //! holds those very elements, and go to where they belong.
 
-use std::collections::BTreeMap;
-
 use thiserror::Error;
 
 use crate::group::Cell;
-use crate::index::{BoxIndex, first_overlap};
+use crate::index::first_overlap;
 use crate::layout::Layout;
 use crate::plan::{Copy, Plan, Run};
 use crate::slice::Slice;
-use crate::tensor::Tensor;
-use crate::window::Window;
+use crate::window::{Held, Window};
 
 /// What is wrong with a plan. None of these can follow from bad input: the plan is not of these
 /// layouts, or there is a bug.
@@ -62,7 +59,7 @@ pub fn prove(
     cells_make_entries(target, cells)?;
     references(target, cells, sources, plan)?;
     written_once(target, &plan.copies)?;
-    let mut held = Held { sources, known: BTreeMap::new() };
+    let mut held = Held::new(sources);
     for (number, copy) in plan.copies.iter().enumerate() {
         rows_true(target, cells, &mut held, number, copy)?;
     }
@@ -182,42 +179,6 @@ fn union(mut pieces: Vec<Piece>) -> Result<Vec<Piece>, Piece> {
     Ok(merged)
 }
 
-/// What the sources hold, tensor by tensor as it is asked for.
-struct Held<'a> {
-    sources: &'a [&'a Layout],
-    known: BTreeMap<(u32, u32), Windows>,
-}
-
-/// A source's entries of one tensor, found by the elements they hold.
-struct Windows {
-    windows: Vec<Window>,
-    index: BoxIndex,
-}
-
-impl Held<'_> {
-    fn windows(&mut self, source: u32, tensor: &Tensor) -> Option<&Windows> {
-        let layout = self.sources[source as usize];
-        let number = layout.find(tensor.name())?;
-        if layout.tensors()[number as usize] != *tensor {
-            return None;
-        }
-        Some(self.known.entry((source, number)).or_insert_with(|| {
-            let window = |e| Window::new(layout, e, &layout.entries()[e as usize].slice);
-            let windows: Vec<Window> = layout.entries_of(number).map(window).collect();
-            let index = BoxIndex::new(windows.iter().map(Window::bounds));
-            Windows { windows, index }
-        }))
-    }
-}
-
-impl Windows {
-    fn find(&self, position: u64) -> Option<&Window> {
-        let point = self.windows.first()?.point(position);
-        let mut near = self.index.near(&point).map(|at| &self.windows[at as usize]);
-        near.find(|window| window.locate(position).is_some())
-    }
-}
-
 /// Each row of a copy, as far as memory is contiguous at a time, at both ends.
 fn rows_true(
     target: &Layout,
@@ -235,31 +196,23 @@ fn rows_true(
         let mut done = 0;
         while done < copy.row_bytes {
             let position = copy.position + row * copy.position_pitch + done;
-            let offset = copy.target_offset + row * copy.target_pitch + done;
+            let to = copy.target_offset + row * copy.target_pitch + done;
+            let from = copy.source_offset + row * copy.source_pitch + done;
+            let lies = |w: &Window| w.holds(copy.source_buffer, from, position);
             let name = || tensor.name().to_owned();
-            let Some(go) = goes.holds(copy.target_buffer, offset, position) else {
-                return Err(CoverageError::Target {
-                    copy: number,
-                    tensor: name(),
-                    position,
-                    offset,
-                });
-            };
-            let offset = copy.source_offset + row * copy.source_pitch + done;
+            let go = goes.holds(copy.target_buffer, to, position).ok_or_else(|| {
+                CoverageError::Target { copy: number, tensor: name(), position, offset: to }
+            })?;
             // The next row is mostly in the same entry.
-            let again = comes.and_then(|w| w.holds(copy.source_buffer, offset, position));
-            let come = again.or_else(|| {
+            if comes.and_then(lies).is_none() {
                 comes = windows.and_then(|all| all.find(position));
-                comes?.holds(copy.source_buffer, offset, position)
-            });
-            let Some(come) = come else {
-                return Err(CoverageError::Source {
-                    copy: number,
-                    tensor: name(),
-                    position,
-                    offset,
-                });
-            };
+            }
+            let come = comes.and_then(lies).ok_or_else(|| CoverageError::Source {
+                copy: number,
+                tensor: name(),
+                position,
+                offset: from,
+            })?;
             done += go.min(come);
         }
     }

@@ -1,11 +1,13 @@
-//! What can be wrong with a layout.
+//! What can be wrong with a layout, and why a plan may not exist.
+
+use std::fmt::Write;
 
 use thiserror::Error;
 
 use crate::dtype::DType;
-use crate::limits::{MAX_BYTES, MAX_FRAGMENTS};
+use crate::limits::{MAX_BYTES, MAX_COPIES, MAX_FRAGMENTS};
 use crate::slice::Slice;
-use crate::tensor::TensorError;
+use crate::tensor::{Tensor, TensorError};
 
 /// Why a layout is refused. Messages name the tensor or the buffer and the next thing to try.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -115,6 +117,36 @@ fn listed(names: &[Unmatched]) -> String {
     let mut text = names.iter().take(SHOWN).map(one).collect::<Vec<_>>().join("; ");
     if names.len() > SHOWN {
         text += &format!("; and {} more", names.len() - SHOWN);
+    }
+    text
+}
+
+/// Why no plan exists.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // fields are named in the message
+pub enum PlanError {
+    /// Elements that the target wants and no source holds. The first few boxes, and how many more.
+    #[error("no source holds {}; publish them or drop them from the layout", boxes(missing, *more))]
+    Uncovered { missing: Vec<(String, Slice)>, more: usize },
+    /// A source has the name with another type or shape.
+    #[error("source shard {source_shard} has {found}, the target wants {wanted}")]
+    TensorMismatch { source_shard: u32, found: Box<Tensor>, wanted: Box<Tensor> },
+    /// The layouts cut each other into too many pieces.
+    #[error("the plan needs more than {MAX_COPIES} copies at tensor {tensor}; pack its rows")]
+    TooManyCopies { tensor: String },
+    /// A cell that is no part of the target.
+    #[error("cell {cell} is no part of the target's layout; make cells from the same layout")]
+    ForeignCell { cell: u32 },
+}
+
+fn boxes(missing: &[(String, Slice)], more: usize) -> String {
+    let mut text = String::new();
+    for (at, (tensor, slice)) in missing.iter().enumerate() {
+        let comma = if at == 0 { "" } else { ", " };
+        let _ = write!(text, "{comma}{tensor} {slice}");
+    }
+    if more > 0 {
+        let _ = write!(text, " and {more} more");
     }
     text
 }

@@ -155,4 +155,13 @@ mod tests {
         let whole = join_all(vec![pitched[0], column]);
         assert_eq!(whole, [Block { row_bytes: 30, rows: 1, offset: [0], pitch: [30] }]);
     }
+
+    #[test]
+    fn keeps_apart_what_has_another_pitch() {
+        let rows =
+            |at: u64, pitch: u64| Block { row_bytes: 4, rows: 2, offset: [at], pitch: [pitch] };
+        assert_eq!(join_all(vec![rows(0, 10), rows(20, 11)]).len(), 2); // below
+        assert_eq!(join_all(vec![rows(0, 10), rows(4, 12)]).len(), 2); // side by side
+        assert_eq!(join_all(vec![rows(0, 10), rows(20, 10)]).len(), 1);
+    }
 }

@@ -14,7 +14,7 @@
 //!    operation.
 //! 4. [`cells`]: a shard's entries cut so that each is held by the same shards of its group; every
 //!    element is counted by exactly one.
-//! 5. [`plan()`]: for every cell the source bytes that fill it, as two-dimensional [`Copy`]s.
+//! 5. [`plan()`]: for every cell the source bytes that fill it, as two-dimensional [`struct@Copy`]s.
 //!    [`runs`]: what a publisher digests in place.
 //! 6. [`prove`]: that a plan writes every target byte exactly once from the right place, by other
 //!    arithmetic than the planner's.
@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod buffer;
 mod builder;
 mod coverage;
 mod dtype;
@@ -51,13 +52,13 @@ mod window;
 pub use builder::LayoutBuilder;
 pub use coverage::{CoverageError, prove};
 pub use dtype::DType;
-pub use error::{LayoutError, Unmatched};
+pub use error::{LayoutError, PlanError, Unmatched};
 pub use group::{Cell, cells, disagreement, missing};
 pub use layout::{Entry, Layout, LayoutDigest};
 pub use mesh::{Mesh, MeshError};
 pub use part::Part;
 pub use placement::{Placement, PlacementError, chunk, local_slices};
 pub use plan::{Copy, Plan, Run, runs};
-pub use planner::{PlanError, plan};
+pub use planner::plan;
 pub use slice::Slice;
 pub use tensor::{Catalog, Tensor, TensorError, catalog_digest};

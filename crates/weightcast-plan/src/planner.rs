@@ -1,10 +1,8 @@
 //! The planner: a transfer is the intersection of two layouts.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
-use thiserror::Error;
-
+use crate::error::PlanError;
 use crate::extent::{distance, in_bytes, packed, shape_in_bytes, strides_in_bytes};
 use crate::fold::{Block, fold, join_all};
 use crate::group::Cell;
@@ -13,40 +11,6 @@ use crate::layout::Layout;
 use crate::limits::MAX_COPIES;
 use crate::plan::{Copy, Plan, inside, runs_of};
 use crate::slice::Slice;
-use crate::tensor::Tensor;
-
-/// Most missing boxes that an error lists.
-const LISTED: usize = 8;
-
-/// Why no plan exists.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[allow(missing_docs)] // fields are named in the message
-pub enum PlanError {
-    /// Elements that the target wants and no source holds. The first few boxes, and how many more.
-    #[error("no source holds {}; publish them or drop them from the layout", boxes(missing, *more))]
-    Uncovered { missing: Vec<(String, Slice)>, more: usize },
-    /// A source has the name with another type or shape.
-    #[error("source shard {source_shard} has {found}, the target wants {wanted}")]
-    TensorMismatch { source_shard: u32, found: Box<Tensor>, wanted: Box<Tensor> },
-    /// The layouts cut each other into too many pieces.
-    #[error("the plan needs more than {MAX_COPIES} copies at tensor {tensor}; pack its rows")]
-    TooManyCopies { tensor: String },
-    /// A cell that is no part of the target.
-    #[error("cell {cell} is no part of the target's layout; make cells from the same layout")]
-    ForeignCell { cell: u32 },
-}
-
-fn boxes(missing: &[(String, Slice)], more: usize) -> String {
-    let mut text = String::new();
-    for (at, (tensor, slice)) in missing.iter().enumerate() {
-        let comma = if at == 0 { "" } else { ", " };
-        let _ = write!(text, "{comma}{tensor} {slice}");
-    }
-    if more > 0 {
-        let _ = write!(text, " and {more} more");
-    }
-    text
-}
 
 /// Finds for every cell of the target the source bytes that fill it.
 ///
@@ -77,6 +41,9 @@ pub fn plan(target: &Layout, cells: &[Cell], sources: &[&Layout]) -> Result<Plan
     }
     Ok(plan)
 }
+
+/// Most missing boxes that an error lists.
+const LISTED: usize = 8;
 
 struct Planner<'a> {
     target: &'a Layout,

@@ -3,9 +3,13 @@
 //! The proof's own arithmetic: from a position to coordinates to an address, without the planner's
 //! folding.
 
+use std::collections::BTreeMap;
+
 use crate::extent::{in_bytes, packed, shape_in_bytes, strides_in_bytes};
+use crate::index::BoxIndex;
 use crate::layout::Layout;
 use crate::slice::Slice;
+use crate::tensor::Tensor;
 
 /// A box of a tensor, in bytes, and how it lies in a buffer.
 pub(crate) struct Window {
@@ -102,4 +106,46 @@ fn coordinates(global: &[u64], position: u64) -> impl Iterator<Item = u64> + '_ 
         *rest %= stride;
         Some(at)
     })
+}
+
+/// What the sources hold, tensor by tensor as it is asked for.
+pub(crate) struct Held<'a> {
+    sources: &'a [&'a Layout],
+    known: BTreeMap<(u32, u32), Windows>,
+}
+
+/// A source's entries of one tensor, found by the elements they hold.
+pub(crate) struct Windows {
+    windows: Vec<Window>,
+    index: BoxIndex,
+}
+
+impl<'a> Held<'a> {
+    pub(crate) fn new(sources: &'a [&'a Layout]) -> Held<'a> {
+        Held { sources, known: BTreeMap::new() }
+    }
+
+    /// That source's entries of the tensor, if it has the very same tensor.
+    pub(crate) fn windows(&mut self, source: u32, tensor: &Tensor) -> Option<&Windows> {
+        let layout = self.sources[source as usize];
+        let number = layout.find(tensor.name())?;
+        if layout.tensors()[number as usize] != *tensor {
+            return None;
+        }
+        Some(self.known.entry((source, number)).or_insert_with(|| {
+            let window = |e| Window::new(layout, e, &layout.entries()[e as usize].slice);
+            let windows: Vec<Window> = layout.entries_of(number).map(window).collect();
+            let index = BoxIndex::new(windows.iter().map(Window::bounds));
+            Windows { windows, index }
+        }))
+    }
+}
+
+impl Windows {
+    /// The one that holds byte `position` of the tensor.
+    pub(crate) fn find(&self, position: u64) -> Option<&Window> {
+        let point = self.windows.first()?.point(position);
+        let mut near = self.index.near(&point).map(|at| &self.windows[at as usize]);
+        near.find(|window| window.locate(position).is_some())
+    }
 }

@@ -46,6 +46,7 @@ fn refuses_shared_memory() {
     let names = clash(vec![whole(0, 0, 8), whole(1, 24, 8)]);
     assert_eq!(names, ("a [0:4, 0:4]".into(), "b [0:4, 0:4]".into()));
     clash(vec![whole(0, 0, 16), whole(1, 4, 16)]); // columns overlap
+    clash(vec![whole(0, 0, 16), whole(1, 20, 16)]); // columns overlap from the second row on
     clash(vec![whole(0, 0, 16), whole(1, 8, 24)]); // pitches drift into each other
     clash(vec![whole(0, 0, 16), whole(1, 0, 8)]); // same start, other rows
     clash(vec![whole(0, 0, 16), entry(1, &[1, 0], &[3, 4], 0, &[16, 2])]); // no tie: another slice
