@@ -188,6 +188,7 @@ def open(
     insecure: bool = False,
     job: str | None = None,
     way: str = "auto",
+    deadline: float = 30.0,
 ) -> Handle:
     """Opens a handle for one shard of a replica of a model.
 
@@ -197,7 +198,8 @@ def open(
     processes of one `job` (`WEIGHTCAST_JOB`) on one host share a server that the first of them
     starts. The data port binds loopback unless `data_bind` (`WEIGHTCAST_DATA_BIND`) says
     otherwise; `data_advertise` is the address that peers use for it. `way` forces how bytes move:
-    `direct` or `tcp`.
+    `direct` or `tcp`. `deadline` is for reaching the server, and for a shard whose last process still
+    has its lease.
     """
     if epoch not in ("current", "new"):
         raise ValueError(f"epoch is current or new, not {epoch!r}")
@@ -219,6 +221,7 @@ def open(
         job,
         [sys.executable, "-m", "weightcast"],
         way,
+        deadline,
     )
     return Handle(core, model, replica)
 

@@ -1,6 +1,7 @@
 //! What a job configures, from arguments first and the environment second.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use weightcast_protocol::message::Location;
 use weightcast_transport::Secret;
@@ -64,6 +65,8 @@ pub struct Options {
     pub lazy_server: Vec<String>,
     /// Names the server that is shared by the processes of one job on one host.
     pub job: Option<String>,
+    /// How long to try to reach the server, or to wait for a shard that is still taken.
+    pub deadline: Duration,
     /// Which way to read: chosen by itself, or forced for tests and benchmarks.
     pub way: weightcast_transport::Way,
 }
@@ -81,6 +84,7 @@ impl Options {
             insecure: false,
             lazy_server: Vec::new(),
             job: None,
+            deadline: Duration::from_secs(30),
             way: weightcast_transport::Way::Auto,
         }
     }

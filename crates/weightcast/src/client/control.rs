@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) memory: Mutex<()>,
     /// What the session knows, for getters that must not wait.
     pub(crate) view: Mutex<View>,
+    /// Why the session is not open: the best explanation if it never is.
+    pub(crate) trouble: Mutex<Option<CallError>>,
     /// Bytes of the running read that have arrived.
     pub(crate) progress: Arc<AtomicU64>,
 }
@@ -66,6 +68,14 @@ pub(crate) struct View {
 }
 
 impl Shared {
+    fn set_trouble(&self, trouble: Option<CallError>) {
+        *self.trouble.lock().expect("no panic while held") = trouble;
+    }
+
+    pub(crate) fn trouble(&self) -> Option<CallError> {
+        self.trouble.lock().expect("no panic while held").clone()
+    }
+
     fn current(&self) -> Option<(Arc<Registration>, ExportId)> {
         self.registration.lock().expect("no panic while held").clone()
     }
@@ -89,8 +99,6 @@ pub(crate) struct Control {
     exposed: Vec<ExportId>,
     transfer: Transfer,
     sealing: Option<Generation>,
-    /// Why the last stream failed: the best explanation if the session is lost.
-    trouble: Option<CallError>,
     over: Option<Result<(), CallError>>,
 }
 
@@ -118,7 +126,6 @@ impl Control {
             exposed: Vec::new(),
             transfer: Transfer::default(),
             sealing: None,
-            trouble: None,
             over: None,
         }
     }
@@ -174,6 +181,9 @@ impl Control {
             Event::Connected { stream, result } => self.connected(now, stream, result),
             Event::Frame { stream, message } => {
                 if self.stream.as_ref().is_some_and(|(current, _)| *current == stream) {
+                    if let ServerMessage::Refused { error, .. } = &message {
+                        self.shared.set_trouble(Some(error.clone()));
+                    }
                     self.session.handle_message(now, message);
                 }
             }
@@ -210,7 +220,7 @@ impl Control {
                     Error::Call(error) => error,
                     other => CallError::Misuse { detail: other.to_string() },
                 };
-                self.trouble = Some(unreachable.clone());
+                self.shared.set_trouble(Some(unreachable.clone()));
                 if status.code() == Code::Unauthenticated {
                     // Trying again cannot help.
                     self.session.handle_refused(unreachable);
@@ -223,9 +233,9 @@ impl Control {
 
     /// The machine only knows that it had no answer; the last failed stream knows why.
     fn explain(&self, error: CallError) -> CallError {
-        match (&error, &self.trouble) {
-            (CallError::ServerUnreachable { .. }, Some(trouble)) => trouble.clone(),
-            _ => error,
+        match error {
+            CallError::ServerUnreachable { .. } => self.shared.trouble().unwrap_or(error),
+            error => error,
         }
     }
 
@@ -248,7 +258,7 @@ impl Control {
         }
         self.update_view();
         if is_open(self.session.state()) {
-            self.trouble = None;
+            self.shared.set_trouble(None);
             for reply in self.awaiting_open.drain(..) {
                 let _ = reply.send(Ok(()));
             }

@@ -29,8 +29,6 @@ use crate::config::{Options, Replica};
 use crate::serve::Status;
 use crate::{Error, lazy, manifest};
 
-/// How long `open` tries to reach the server.
-const OPEN: Duration = Duration::from_secs(30);
 /// How often a waiting call asks whether it was interrupted.
 const INTERRUPT: Duration = Duration::from_millis(100);
 /// How long a dropped handle takes to leave in good order.
@@ -126,6 +124,7 @@ impl ShardHandle {
             layouts: Mutex::default(),
             memory: Mutex::new(()),
             view: Mutex::new(View::default()),
+            trouble: Mutex::new(None),
             progress: Arc::new(AtomicU64::new(0)),
         });
         let open = Open {
@@ -143,7 +142,7 @@ impl ShardHandle {
         };
         let mut handle = Self::start(model, replica, open, &server, token.as_ref(), shared)?;
         handle.interrupted = interrupted;
-        handle.await_open()?;
+        handle.await_open(&server, options.deadline)?;
         Ok(handle)
     }
 
@@ -197,18 +196,17 @@ impl ShardHandle {
         })
     }
 
-    fn await_open(&self) -> Result<(), Error> {
+    fn await_open(&self, server: &str, limit: Duration) -> Result<(), Error> {
         let (reply, answer) = reply::channel();
         self.send(Event::AwaitOpen { reply })?;
-        match self.receive(&answer, Some(OPEN))? {
+        match self.receive(&answer, Some(limit))? {
             Some(result) => Ok(result?),
-            None => Err(Error::Call(CallError::ServerUnreachable {
-                server: "reference server".to_owned(),
-                reason: format!(
-                    "no session within {OPEN:?}: is it running, and is shard {} of {} free?",
-                    self.replica.shard, self.replica.name
-                ),
-            })),
+            None => Err(Error::Call(self.shared.trouble().unwrap_or_else(|| {
+                CallError::ServerUnreachable {
+                    server: server.to_owned(),
+                    reason: format!("no answer within {limit:?}"),
+                }
+            }))),
         }
     }
 

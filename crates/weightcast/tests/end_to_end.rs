@@ -1,0 +1,109 @@
+//! A version's way from trainers to rollouts through the real server, sessions and transports.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{Cluster, run_group};
+use weightcast::{CallError, Error, Role, Selector};
+
+const SOON: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_rollout_of_another_parallelism_gets_the_same_bits() {
+    let cluster = Cluster::start();
+    let trainers = cluster.group("trainer", Role::Trainer, 3, |shard| support::rows(shard, 3, 7));
+    run_group(&trainers, |shard| shard.handle.publish(7, SOON).unwrap());
+    let rollouts = cluster.group("rollout", Role::Rollout, 2, |shard| support::columns(shard, 2));
+    let updated = run_group(&rollouts, |shard| shard.handle.replicate(Selector::Latest, SOON));
+    for updated in updated {
+        let updated = updated.unwrap();
+        assert_eq!(updated.version.unwrap().number, 7);
+        assert!(updated.transfer.verified > 0 && updated.transfer.verified == updated.transfer.bytes);
+    }
+    for shard in &rollouts {
+        assert_eq!(shard.memory(), support::expected_columns(shard.index, 2, 7));
+    }
+    // Nothing newer: unchanged, at once, for all.
+    let again = run_group(&rollouts, |shard| shard.handle.update(Selector::Latest, false, SOON));
+    assert!(again.into_iter().all(|updated| !updated.unwrap().changed));
+}
+
+#[test]
+fn a_rollout_serves_when_the_trainer_is_gone() {
+    let cluster = Cluster::start();
+    let trainer = cluster.group("trainer", Role::Trainer, 1, |_| support::rows(0, 1, 1));
+    run_group(&trainer, |shard| shard.handle.publish(1, SOON).unwrap());
+    let first = cluster.group("first", Role::Rollout, 1, |_| support::columns(0, 1));
+    run_group(&first, |shard| shard.handle.replicate(Selector::Latest, SOON).unwrap());
+    run_group(&trainer, |shard| shard.handle.close(SOON).unwrap());
+    let second = cluster.group("second", Role::Rollout, 2, |shard| support::rows(shard, 2, 0));
+    let updated = run_group(&second, |shard| shard.handle.replicate(Selector::Exact(1), SOON));
+    for updated in updated {
+        assert_eq!(updated.unwrap().source.as_deref(), Some("first"));
+    }
+    for shard in &second {
+        assert_eq!(shard.memory(), support::expected_rows(shard.index, 2, 1));
+    }
+}
+
+#[test]
+fn memory_changed_while_published_is_refused() {
+    let cluster = Cluster::start();
+    let trainer = cluster.group("trainer", Role::Trainer, 2, |shard| support::rows(shard, 2, 3));
+    run_group(&trainer, |shard| {
+        shard.handle.publish(3, SOON).unwrap();
+        shard.handle.wait_sealed(SOON).unwrap();
+    });
+    trainer[1].flip_bit(17, 5);
+    let rollouts = cluster.group("rollout", Role::Rollout, 2, |shard| support::columns(shard, 2));
+    let refused = run_group(&rollouts, |shard| shard.handle.replicate(Selector::Latest, SOON));
+    for refused in refused {
+        assert!(
+            matches!(refused, Err(Error::Call(CallError::DigestMismatch { .. }))),
+            "{refused:?}"
+        );
+    }
+    assert!(rollouts.iter().all(|shard| shard.handle.version().is_none()));
+}
+
+#[test]
+fn a_second_publish_with_other_content_is_fenced() {
+    let cluster = Cluster::start();
+    let one = cluster.group("one", Role::Trainer, 1, |_| support::rows(0, 1, 5));
+    let two = cluster.group("two", Role::Trainer, 1, |_| support::rows(0, 1, 6));
+    run_group(&one, |shard| {
+        shard.handle.publish(1, SOON).unwrap();
+        shard.handle.wait_sealed(SOON).unwrap();
+        // The next call is handled after the seal: the version is defined.
+        shard.handle.list(SOON).unwrap();
+    });
+    run_group(&two, |shard| {
+        shard.handle.publish(1, SOON).unwrap();
+        shard.handle.wait_sealed(SOON).unwrap();
+        let next = shard.handle.list(SOON);
+        assert!(
+            matches!(next, Err(Error::Call(CallError::ContentMismatch { .. }))),
+            "{next:?}"
+        );
+    });
+}
+
+#[test]
+fn updates_in_place_follow_the_trainer() {
+    let cluster = Cluster::start();
+    let trainer = cluster.group("trainer", Role::Trainer, 2, |shard| support::rows(shard, 2, 0));
+    let rollout = cluster.group("rollout", Role::Rollout, 1, |_| support::columns(0, 1));
+    for version in 0..5 {
+        run_group(&trainer, |shard| {
+            shard.fill(&support::expected_rows(shard.index, 2, version));
+            shard.handle.publish(version, SOON).unwrap();
+        });
+        run_group(&rollout, |shard| {
+            let updated = shard.handle.update(Selector::Latest, false, SOON).unwrap();
+            assert!(updated.changed);
+        });
+        assert_eq!(rollout[0].memory(), support::expected_columns(0, 1, version));
+        run_group(&trainer, |shard| shard.handle.unpublish(SOON).unwrap());
+    }
+}

@@ -1,0 +1,143 @@
+"""The native half of the package. Users call what `weightcast` exports, not this."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+__version__: str
+
+class WeightcastError(Exception): ...
+
+class VersionUnavailable(WeightcastError):
+    model: str
+    selector: str
+    latest: int | None
+
+class SourceLost(WeightcastError):
+    version: int
+    source_replica: str
+    reason: str
+
+class DigestMismatch(WeightcastError):
+    version: int
+    source_replica: str
+    detail: str
+
+class ContentMismatch(WeightcastError):
+    version: int
+    replica: str
+    detail: str
+
+class LayoutMismatch(WeightcastError):
+    replica: str
+    detail: str
+
+class ServerUnreachable(WeightcastError):
+    server: str
+    reason: str
+
+class GroupDiverged(WeightcastError):
+    replica: str
+    seq: int
+    shards: tuple[int, int]
+    calls: tuple[str, str]
+
+class GroupBroken(WeightcastError):
+    replica: str
+    reason: str
+
+class Timeout(WeightcastError):
+    call: str
+    waiting_for: str
+
+class InDoubt(WeightcastError):
+    version: int
+
+class Misuse(WeightcastError): ...
+
+class Part:
+    def __init__(self, name: str, shape: Sequence[int] | None = None) -> None: ...
+    def chunk(self, dim: int, index: int, of: int) -> Part: ...
+    def range(self, dim: int, start: int, length: int) -> Part: ...
+
+class Layout:
+    def __init__(self) -> None: ...
+    def add(
+        self,
+        name: str,
+        memory: np.ndarray,
+        dtype: str,
+        shape: Sequence[int],
+        parts: Sequence[Part],
+        along: int = 0,
+        pad: bool = False,
+    ) -> None: ...
+    def also(self, parts: Sequence[Part], along: int = 0) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+_Version = tuple[int, int]
+_Updated = tuple[bool, _Version | None, str | None, int, int, float, float, str]
+_Listing = tuple[int, list[tuple[_Version, list[str]]]]
+
+class Handle:
+    @staticmethod
+    def open(
+        model: str,
+        name: str,
+        shard: int,
+        num_shards: int,
+        datacentre: str,
+        host: str | None,
+        spot: bool,
+        role: str,
+        new_epoch: bool,
+        server: str | None,
+        token_file: str | None,
+        data_bind: str | None,
+        data_advertise: str | None,
+        insecure: bool,
+        job: str | None,
+        lazy_server: list[str],
+        way: str,
+        deadline: float,
+    ) -> Handle: ...
+    def register(self, layout: Layout, deadline: float) -> None: ...
+    def unregister(self, deadline: float) -> None: ...
+    def publish(self, version: int, deadline: float, seal: bool) -> _Version: ...
+    def wait_sealed(self, deadline: float) -> None: ...
+    def unpublish(self, deadline: float) -> None: ...
+    def replicate(self, selector: tuple[str, int], deadline: float) -> _Updated: ...
+    def update(
+        self, selector: tuple[str, int], allow_rollback: bool, deadline: float
+    ) -> _Updated: ...
+    def list(self, deadline: float) -> _Listing: ...
+    def wait(self, after: int, deadline: float) -> _Listing: ...
+    @property
+    def version(self) -> _Version | None: ...
+    @property
+    def progress(self) -> int: ...
+    def close(self, deadline: float) -> None: ...
+
+class Server:
+    @property
+    def address(self) -> str: ...
+    def stop(self) -> None: ...
+
+def serve(
+    address: str,
+    token_file: str | None,
+    insecure: bool,
+    lease: float,
+    drain_deadline: float,
+    fanout: int,
+) -> Server: ...
+def status_json(server: str | None = None, token_file: str | None = None) -> str: ...
+def command_line(arguments: list[str]) -> int: ...
+def local_slices(
+    shape: Sequence[int],
+    axes: Sequence[tuple[str, int]],
+    placements: Sequence[tuple[str, int, int]],
+    rank: int,
+) -> list[tuple[list[int], list[int]]]: ...
