@@ -101,9 +101,9 @@ def test_diverged_calls(group):
 def test_a_shard_that_never_calls(group):
     layouts = [wc.Layout().add(np.zeros(4, "f4"), [wc.part("w", shape=(8,), dim=0, index=i, of=2)])
                for i in range(2)]
-    rollout = group("rollout", layouts)
-    with pytest.raises(wc.Timeout):
-        rollout[0].publish(1, deadline=0.3)
+    trainer = group("trainer", layouts, role="trainer")
+    with pytest.raises(wc.Timeout, match="shard 1"):
+        trainer[0].publish(1, deadline=0.3)
 
 
 def test_changed_while_published(group):

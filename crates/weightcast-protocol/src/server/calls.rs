@@ -64,7 +64,12 @@ impl Server {
                 format!("shard {shard} made call {seq} where call {expected} was expected");
             return Arrival::Wrong(CallError::GroupBroken { replica, reason });
         }
-        let Some(transaction) = transaction else { return Arrival::Starts };
+        let Some(transaction) = transaction else {
+            let Some(active) = group.active else { return Arrival::Starts };
+            let replica = group.replica.clone();
+            let reason = format!("shard {shard} made call {seq} before call {active} was answered");
+            return Arrival::Wrong(CallError::GroupBroken { replica, reason });
+        };
         let (before, by) = match transaction.arrived.get(&shard) {
             Some(own) => (own, shard),
             None => (&transaction.call, transaction.first_shard),
@@ -138,13 +143,17 @@ impl Server {
             deadline,
             arrived: Default::default(),
             passed: 0,
+            decided: None,
             result: None,
             ticket: None,
             transfer: None,
         });
         transaction.arrived.insert(shard, call);
         let session = group.members[&shard].session;
-        if starts {
+        let whole = transaction.arrived.len() == group.num_shards as usize;
+        if let Some(answer) = transaction.decided.take_if(|_| whole) {
+            self.finish(incarnation, Ok(answer));
+        } else if starts {
             group.active = Some(seq);
             self.timers.set(deadline, Timer::Call(incarnation, seq));
             self.start(now, incarnation);
@@ -190,6 +199,9 @@ impl Server {
             return self.advance_closing(incarnation);
         }
         let Some(transaction) = group.active_transaction() else { return };
+        if transaction.decided.is_some() {
+            return;
+        }
         match transaction.call {
             Call::Register { .. } => self.advance_register(incarnation),
             Call::Unregister => self.advance_unregister(incarnation),
@@ -203,9 +215,19 @@ impl Server {
     }
 
     /// Ends the group's pending call: one result, told to all that have asked and kept for the rest.
+    /// A good one waits until all have.
     pub(super) fn finish(&mut self, incarnation: Incarnation, result: Result<Answer, CallError>) {
+        let waits = !self.config.mutants.no_group_transaction;
         let group = self.groups.get_mut(&incarnation).expect("groups finish while they live");
+        let num_shards = group.num_shards as usize;
         let Some(transaction) = group.active_transaction() else { return };
+        if let Ok(answer) = &result
+            && waits
+            && transaction.arrived.len() < num_shards
+        {
+            transaction.decided = Some(answer.clone());
+            return;
+        }
         let seq = transaction.seq;
         transaction.result = Some(result.clone());
         transaction.transfer = transaction.transfer.take().filter(|t| t.assignment.is_some());

@@ -22,6 +22,9 @@ pub(super) struct Transaction {
     pub(super) arrived: BTreeMap<u32, Call>,
     /// Shards that have made a later call, and so will not ask for this answer again.
     pub(super) passed: u32,
+    /// The answer that the first shards' arrival decided, kept back until all have called: a shard
+    /// that calls something else then fails them all (G2).
+    pub(super) decided: Option<Answer>,
     /// The answer, the same for every shard whenever it asks (G1).
     pub(super) result: Option<Result<Answer, CallError>>,
     /// Its place among those that wait.

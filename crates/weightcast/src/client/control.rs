@@ -143,26 +143,21 @@ impl Control {
                     continue;
                 }
             };
-            let closing = matches!(event, Some(Event::Close { .. }));
             match event {
                 Some(event) => self.handle(event),
                 None => break,
             }
             self.carry_out();
-            if self.over.is_some() && (closing || self.awaiting_close_answered()) {
+            // An ended session is kept until its handle is closed: calls learn why it ended.
+            if let (Some(end), false) = (&self.over, self.awaiting_close.is_empty()) {
+                for reply in self.awaiting_close.drain(..) {
+                    let _ = reply.send(end.clone());
+                }
                 break;
             }
         }
         self.stop_read();
         self.fence();
-    }
-
-    fn awaiting_close_answered(&mut self) -> bool {
-        let Some(result) = self.over.clone() else { return false };
-        let waiting = std::mem::take(&mut self.awaiting_close);
-        let any = !waiting.is_empty();
-        waiting.into_iter().for_each(|reply| drop(reply.send(result.clone())));
-        any
     }
 
     fn handle(&mut self, event: Event) {
@@ -376,7 +371,6 @@ impl Control {
             let _ = reply.send(Err(gone()));
         }
         self.over = Some(end);
-        self.awaiting_close_answered();
     }
 }
 
