@@ -35,7 +35,9 @@ impl Server {
 
     /// Whether nobody reads from the group.
     pub(super) fn drained(&self, incarnation: Incarnation) -> bool {
-        self.edges.load(incarnation) == 0
+        let mutant = self.config.mutants.no_drain;
+        let mut readers = self.edges.readers_of(incarnation);
+        readers.all(|reader| mutant && self.groups[&reader].held.is_none())
     }
 
     /// The drain is over, one way or the other.
@@ -63,8 +65,8 @@ impl Server {
     pub(super) fn cut_readers(&mut self, source: Incarnation, reason: &str) {
         let readers: Vec<Incarnation> = self.edges.readers_of(source).collect();
         for reader in readers {
-            if self.config.mutants.no_commit_fence {
-                // The mutant lets it go on as if nothing had happened.
+            if self.config.mutants.no_commit_fence && self.groups[&reader].held.is_none() {
+                // The mutant lets a read go on as if nothing had happened.
                 let model = self.groups[&reader].model.clone();
                 self.edges.remove(&model, reader);
             } else {

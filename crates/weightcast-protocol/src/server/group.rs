@@ -24,6 +24,8 @@ pub(super) struct Group {
     pub(super) registered: bool,
     /// The copy that it holds.
     pub(super) held: Option<Held>,
+    /// What it replicated last: what a rollout means when it publishes this number again.
+    pub(super) replicated: Option<Version>,
     /// Calls that not every shard has gone past, by number.
     pub(super) transactions: BTreeMap<OpSeq, Transaction>,
     /// The one that has no result yet; a shard goes on only after its answer, so there is one.

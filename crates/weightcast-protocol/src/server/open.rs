@@ -167,6 +167,7 @@ impl Server {
             members: Default::default(),
             registered: false,
             held: None,
+            replicated: None,
             transactions: Default::default(),
             active: None,
             drain_until: None,

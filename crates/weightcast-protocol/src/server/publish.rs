@@ -34,8 +34,9 @@ impl Server {
         let model = &self.models[&group.model];
         if group.role == Role::Rollout {
             // It can't define content: it has to have been replicated, so it is sealed.
-            let version = model.newest_of(number);
-            let sealed = |v: &Version| model.known[v].sum.is_some();
+            let replicated = group.replicated.filter(|version| version.number == number);
+            let version = replicated.or_else(|| model.newest_of(number));
+            let sealed = |v: &Version| model.known.get(v).is_some_and(|known| known.sum.is_some());
             return version.filter(sealed).ok_or_else(|| {
                 misuse(format!(
                     "replica {} is a rollout and can't publish version {number}, which no trainer \

@@ -159,12 +159,13 @@ impl Server {
     }
 
     fn give_up_copy(&mut self, incarnation: Incarnation) {
-        let drained = self.drained(incarnation) || self.config.mutants.no_drain;
+        let drained = self.drained(incarnation);
         let group = self.groups.get_mut(&incarnation).expect("checked");
         if group.held.as_ref().is_some_and(|held| !held.settled() || !drained) {
             return;
         }
         group.held = None;
+        group.replicated = None;
         self.end_drain(incarnation);
         self.assign(incarnation);
     }
@@ -330,6 +331,7 @@ impl Server {
         let held = group.held.as_mut().expect("just set");
         held.sums = prepared.into_iter().map(|(shard, (_, sums))| (shard, sums)).collect();
         held.sealed = true;
+        group.replicated = Some(version);
         self.counters.commits += 1;
         self.finish(incarnation, Ok(Answer::Committed { version, source }));
     }

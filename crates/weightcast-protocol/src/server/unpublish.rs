@@ -22,7 +22,7 @@ impl Server {
     }
 
     pub(super) fn advance_unpublish(&mut self, incarnation: Incarnation) {
-        let drained = self.drained(incarnation) || self.config.mutants.no_drain;
+        let drained = self.drained(incarnation);
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let num_shards = group.num_shards as usize;
         let transaction = group.active_transaction().expect("checked");

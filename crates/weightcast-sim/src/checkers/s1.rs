@@ -1,0 +1,27 @@
+//! S1: what a shard accepts, and what a source serves, is what the publisher published.
+
+use weightcast_protocol::Time;
+
+use super::{Checker, Fact};
+use crate::memory::tag;
+
+pub(super) struct NoTornAccept;
+
+impl Checker for NoTornAccept {
+    fn name(&self) -> &'static str {
+        "S1"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        match fact {
+            Fact::Done { who, foreign: Some((version, chunk)), .. } => Some(format!(
+                "shard {} of group {:?} holds {version} with foreign chunk {chunk}",
+                who.shard, who.incarnation
+            )),
+            Fact::Served { version, chunk, tag: served } if *served != tag(*version, *chunk) => {
+                Some(format!("chunk {chunk} served as {version} is foreign"))
+            }
+            _ => None,
+        }
+    }
+}

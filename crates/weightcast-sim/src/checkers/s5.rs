@@ -1,0 +1,51 @@
+//! S5: at the moment of a commit the reader has a source, which is alive and holds the version.
+
+use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
+use weightcast_protocol::{Time, Version};
+
+use super::{Checker, Fact};
+
+#[derive(Default)]
+pub(super) struct TransitiveCommit {
+    /// As it was before the event.
+    before: Option<Snapshot>,
+}
+
+impl Checker for TransitiveCommit {
+    fn name(&self) -> &'static str {
+        "S5"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        let Fact::Books(after) = fact else { return None };
+        let before = self.before.replace((*after).clone())?;
+        after.models.iter().find_map(|(name, model)| {
+            let before = before.models.get(name)?;
+            model.replicas.iter().find_map(|replica| check(before, replica))
+        })
+    }
+}
+
+fn check(before: &ModelSnapshot, replica: &ReplicaSnapshot) -> Option<String> {
+    let version = replica.version.filter(|_| replica.state == ReplicaState::Sealed)?;
+    let own = before.replicas.iter().find(|other| other.incarnation == replica.incarnation)?;
+    if own.version == Some(version) {
+        return None; // it held it before
+    }
+    // Sealed from one event to the next without having been published: this was a commit.
+    let mut edges = before.edges.iter().filter(|edge| edge.reader == replica.name);
+    match edges.find(|edge| edge.version == version) {
+        None => Some(format!("{} commits {version} without a source", replica.name)),
+        Some(edge) if !holds(before, &edge.source, version) => {
+            Some(format!("{} commits {version} from {}, which is gone", replica.name, edge.source))
+        }
+        Some(_) => None,
+    }
+}
+
+fn holds(model: &ModelSnapshot, source: &str, version: Version) -> bool {
+    model.replicas.iter().any(|replica| {
+        let gone = matches!(replica.state, ReplicaState::Broken | ReplicaState::Fenced);
+        replica.name == source && replica.version == Some(version) && !gone
+    })
+}

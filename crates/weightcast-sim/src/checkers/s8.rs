@@ -1,0 +1,74 @@
+//! S8: what is listed was published or read by every shard, and taken back by none.
+
+use std::collections::BTreeMap;
+
+use weightcast_protocol::message::{Call, ClientMessage, ServerMessage};
+use weightcast_protocol::server::{ModelSnapshot, Snapshot};
+use weightcast_protocol::{Attempt, Incarnation, OpSeq, Time};
+
+use super::{Checker, Fact, Who};
+
+#[derive(Default)]
+pub(super) struct WholeReplicas {
+    /// What each shard says that it holds.
+    claims: BTreeMap<(Incarnation, u32), u64>,
+    assigned: BTreeMap<(Incarnation, OpSeq, Attempt), u64>,
+}
+
+impl Checker for WholeReplicas {
+    fn name(&self) -> &'static str {
+        "S8"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        match fact {
+            Fact::Heard { who, message } => self.heard(who, message),
+            Fact::Said { who, message: ServerMessage::Assigned { seq, attempt, assignment } } => {
+                let incarnation = who.incarnation?;
+                let number = assignment.version.number;
+                self.assigned.insert((incarnation, *seq, *attempt), number);
+            }
+            Fact::Books(snapshot) => return self.check(snapshot),
+            _ => {}
+        }
+        None
+    }
+}
+
+impl WholeReplicas {
+    fn heard(&mut self, who: &Who, message: &ClientMessage) {
+        let Some(incarnation) = who.incarnation else { return };
+        let shard = (incarnation, who.shard);
+        match message {
+            ClientMessage::Call { call: Call::Publish { version, .. }, .. } => {
+                self.claims.insert(shard, *version);
+            }
+            ClientMessage::Prepared { seq, attempt, .. } => {
+                if let Some(number) = self.assigned.get(&(incarnation, *seq, *attempt)) {
+                    self.claims.insert(shard, *number);
+                }
+            }
+            ClientMessage::Call { call: Call::Unpublish, .. } | ClientMessage::Close { .. } => {
+                self.claims.remove(&shard);
+            }
+            _ => {}
+        }
+    }
+
+    fn check(&self, snapshot: &Snapshot) -> Option<String> {
+        snapshot.models.values().find_map(|model| {
+            let listed = model.versions.iter().flat_map(|(v, names)| names.iter().map(|n| (*v, n)));
+            listed
+                .into_iter()
+                .find(|(version, name)| !self.is_whole(model, version.number, name))
+                .map(|(version, name)| format!("{name} is listed with {version}, but not whole"))
+        })
+    }
+
+    fn is_whole(&self, model: &ModelSnapshot, number: u64, name: &str) -> bool {
+        model.replicas.iter().filter(|replica| replica.name == name).any(|replica| {
+            (0..replica.num_shards)
+                .all(|shard| self.claims.get(&(replica.incarnation, shard)) == Some(&number))
+        })
+    }
+}

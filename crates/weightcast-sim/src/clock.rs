@@ -1,0 +1,42 @@
+//! Clocks that start anywhere and run a little fast or slow (F32). None is ever compared.
+
+use weightcast_protocol::Time;
+
+/// One process's own clock, as a function of the world's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    offset: u64,
+    /// Of the world's rate, in thousandths.
+    rate: u64,
+}
+
+impl Clock {
+    pub(crate) fn new(offset: u64, rate: u64) -> Self {
+        Self { offset, rate }
+    }
+
+    /// What it shows at a moment of the world.
+    pub(crate) fn local(&self, world: Time) -> Time {
+        Time(self.offset + world.0 / 1000 * self.rate)
+    }
+
+    /// The first moment of the world at which it shows at least this.
+    pub(crate) fn world(&self, local: Time) -> Time {
+        Time(local.0.saturating_sub(self.offset).div_ceil(self.rate) * 1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_never_fires_early() {
+        for rate in [960, 1000, 1040] {
+            let clock = Clock::new(12_345, rate);
+            for local in (0..5_000_000).step_by(77_777) {
+                assert!(clock.local(clock.world(Time(local))) >= Time(local));
+            }
+        }
+    }
+}

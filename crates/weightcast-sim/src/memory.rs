@@ -1,0 +1,61 @@
+//! A shard's memory: one tag per chunk, so that torn and foreign bytes are seen.
+
+use std::ops::Range;
+
+use weightcast_protocol::{ShardSums, Sum, Version};
+
+use crate::rng::mix;
+
+/// Chunks of one shard, by their place in the whole version.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    first: u32,
+    tags: Vec<u64>,
+}
+
+/// Which of `chunks` the shard holds: rows, as evenly as they go.
+pub(crate) fn chunks_of(shard: u32, num_shards: u32, chunks: u32) -> Range<u32> {
+    shard * chunks / num_shards..(shard + 1) * chunks / num_shards
+}
+
+/// What a trainer writes into a chunk of a version.
+pub(crate) fn tag(version: Version, chunk: u32) -> u64 {
+    mix(&[version.epoch.0, version.number, chunk.into()])
+}
+
+impl Memory {
+    pub(crate) fn new(range: Range<u32>) -> Self {
+        Self { first: range.start, tags: vec![0; range.len()] }
+    }
+
+    pub(crate) fn range(&self) -> Range<u32> {
+        self.first..self.first + self.tags.len() as u32
+    }
+
+    pub(crate) fn get(&self, chunk: u32) -> u64 {
+        self.tags[(chunk - self.first) as usize]
+    }
+
+    pub(crate) fn set(&mut self, chunk: u32, tag: u64) {
+        self.tags[(chunk - self.first) as usize] = tag;
+    }
+
+    pub(crate) fn fill(&mut self, version: Version) {
+        self.range().for_each(|chunk| self.set(chunk, tag(version, chunk)));
+    }
+
+    /// The first chunk that is not of this version.
+    pub(crate) fn foreign(&self, version: Version) -> Option<u32> {
+        self.range().find(|chunk| self.get(*chunk) != tag(version, *chunk))
+    }
+
+    /// Additive in the chunks, as the real digests are in the elements.
+    pub(crate) fn sums(&self) -> ShardSums {
+        let lanes = |chunk: u32| {
+            let lane = |n: u64| mix(&[n, chunk.into(), self.get(chunk)]);
+            Sum([lane(1), lane(2)])
+        };
+        let sum = self.range().map(lanes).fold(Sum::default(), |a, b| a + b);
+        ShardSums { counted: sum, held: sum, expected: sum }
+    }
+}

@@ -1,0 +1,81 @@
+//! A worker process: a session, memory, a data port, and a program that it runs.
+
+use weightcast_protocol::message::{Assignment, Call, EpochPolicy, Role};
+use weightcast_protocol::session::Session;
+use weightcast_protocol::{
+    Attempt, ConnectionId, ExportId, Generation, Incarnation, OpSeq, Time, Version,
+};
+
+use crate::clock::Clock;
+use crate::memory::Memory;
+
+/// One shard's process. A new life has a new session and a new export; the place stays.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) replica: String,
+    pub(crate) shard: u32,
+    pub(crate) num_shards: u32,
+    pub(crate) role: Role,
+    pub(crate) epoch: EpochPolicy,
+    pub(crate) life: u32,
+    pub(crate) clock: Clock,
+    /// None while the process is down.
+    pub(crate) session: Option<Session>,
+    pub(crate) stream: Option<ConnectionId>,
+    pub(crate) memory: Memory,
+    /// What the data port serves.
+    pub(crate) exposed: Option<Generation>,
+    pub(crate) export: ExportId,
+    pub(crate) read: Option<Read>,
+    /// Suspended until then.
+    pub(crate) paused_until: Time,
+    /// Can't reach the server until then.
+    pub(crate) cut_off_until: Time,
+    /// When its session's timer was last planned for.
+    pub(crate) timer_at: Option<Time>,
+    pub(crate) program: Program,
+}
+
+/// A read that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    pub(crate) seq: OpSeq,
+    pub(crate) attempt: Attempt,
+    pub(crate) assignment: Assignment,
+    pub(crate) next: u32,
+    /// When the last chunk came.
+    pub(crate) moved_at: Time,
+}
+
+/// Where a process is in its program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    /// Calls made in this life.
+    pub(crate) position: u32,
+    pub(crate) pending: Option<PendingCall>,
+    /// The version that the memory still holds after it was unpublished.
+    pub(crate) kept: Option<Version>,
+    /// The server refused what was published, or `unpublish` did not end in time: it is next.
+    pub(crate) must_unpublish: bool,
+    /// The last revision seen.
+    pub(crate) revision: u64,
+}
+
+/// A call that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingCall {
+    pub(crate) seq: OpSeq,
+    pub(crate) call: Call,
+    /// By when it must have ended, on the world's clock.
+    pub(crate) due: Time,
+}
+
+impl Process {
+    pub(crate) fn incarnation(&self) -> Option<Incarnation> {
+        self.session.as_ref()?.lease().map(|lease| lease.incarnation)
+    }
+
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.session.as_ref()?.version()
+    }
+}

@@ -1,0 +1,123 @@
+//! What processes do. All shards of a group do the same: what the first one decides at a place of
+//! the program is what the others find there, as in SPMD code.
+
+use weightcast_protocol::message::{Call, EpochPolicy, Role};
+use weightcast_protocol::{
+    ContentDigest, ExportId, Generation, Incarnation, Revision, Selector, Span,
+};
+
+use crate::process::Process;
+use crate::rng::mix;
+use crate::world::World;
+
+/// The next thing that a group does.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    /// A call, with this deadline.
+    Call(Call, Span),
+    /// Writes the memory anew and publishes it under this number.
+    Write(u64),
+    /// Closes, and starts anew.
+    Close,
+    /// Nothing for now; decides again.
+    Idle,
+}
+
+/// Name of the logical tensors of the only model.
+pub(crate) const CATALOG: ContentDigest = ContentDigest([1; 16]);
+
+impl World {
+    /// What this process's group does at this place.
+    pub(crate) fn action(&mut self, index: usize) -> Action {
+        let process = &self.processes[index];
+        if process.program.position == 0 {
+            return Action::Call(register(process.export), Span::from_secs(6));
+        }
+        let Some(incarnation) = process.incarnation() else { return Action::Idle };
+        let place = (incarnation, process.program.position);
+        if let Some(action) = self.decisions.get(&place) {
+            return action.clone();
+        }
+        let action = match process.role {
+            Role::Trainer => self.trainer_action(process, incarnation),
+            Role::Rollout => self.rollout_action(process, incarnation),
+        };
+        if !matches!(action, Action::Idle) {
+            self.decisions.insert(place, action.clone());
+        }
+        action
+    }
+
+    fn dice(&self, process: &Process, incarnation: Incarnation, sides: u64) -> u64 {
+        mix(&[self.seed, incarnation.0, process.program.position.into()]) % sides
+    }
+
+    fn trainer_action(&self, process: &Process, incarnation: Incarnation) -> Action {
+        let dice = self.dice(process, incarnation, 100);
+        if process.program.must_unpublish {
+            return call(Call::Unpublish, dice);
+        }
+        match process.version() {
+            Some(_) if self.quiet => Action::Idle,
+            Some(_) if dice < 30 => call(Call::List, dice),
+            Some(_) if dice < 33 => Action::Close,
+            Some(_) => call(Call::Unpublish, dice),
+            None if process.epoch == EpochPolicy::New => {
+                Action::Write(process.program.position.into())
+            }
+            None => self.mirror(process),
+        }
+    }
+
+    /// A second trainer replica publishes what the first has published.
+    fn mirror(&self, process: &Process) -> Action {
+        let epoch = process.session.as_ref().and_then(|s| s.lease()).map(|lease| lease.epoch);
+        let snapshot = self.server.snapshot(self.now);
+        let versions = snapshot.models.values().flat_map(|model| model.versions.keys());
+        match versions.filter(|version| Some(version.epoch) == epoch).max() {
+            Some(version) => Action::Write(version.number),
+            None if self.quiet => Action::Idle,
+            None => call(Call::List, 0),
+        }
+    }
+
+    fn rollout_action(&self, process: &Process, incarnation: Incarnation) -> Action {
+        let dice = self.dice(process, incarnation, 100);
+        let latest = Selector::Latest;
+        let update = Call::Update { selector: latest, allow_rollback: dice.is_multiple_of(7) };
+        if process.program.must_unpublish {
+            return call(Call::Unpublish, dice);
+        }
+        if self.quiet {
+            return call(Call::Update { selector: latest, allow_rollback: false }, 50);
+        }
+        let after = Revision(process.program.revision);
+        let kept = process.program.kept;
+        match (process.version(), dice) {
+            (None, 60..) if kept.is_some() => {
+                call(publish(kept.map(|version| version.number).unwrap_or_default()), dice)
+            }
+            (None, 30..) => call(Call::Replicate { selector: latest }, dice),
+            (_, 0..8) => call(Call::List, dice),
+            (_, 8..16) => call(Call::Wait { after }, dice),
+            (_, 16..22) => call(Call::Describe { selector: latest }, dice),
+            (Some(_), 22..28) => call(Call::Unpublish, dice),
+            (_, 28) => Action::Close,
+            _ => call(update, dice),
+        }
+    }
+}
+
+/// A call whose deadline is mostly long, sometimes short.
+fn call(call: Call, dice: u64) -> Action {
+    let millis = if dice % 10 == 3 { 200 } else { 2_500 };
+    Action::Call(call, Span::from_millis(millis))
+}
+
+fn register(export: ExportId) -> Call {
+    Call::Register { layout: ContentDigest([2; 16]), export, bytes: 1 }
+}
+
+pub(crate) fn publish(version: u64) -> Call {
+    Call::Publish { version, catalog: CATALOG, generation: Generation(0) }
+}

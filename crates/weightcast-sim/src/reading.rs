@@ -1,0 +1,91 @@
+//! The data plane: a read takes its chunks one by one from whatever the source's memory is then.
+
+use weightcast_protocol::message::{ReadFailure, SourceShard};
+use weightcast_protocol::{Attempt, OpSeq, Span};
+
+use crate::checkers::Fact;
+use crate::memory::chunks_of;
+use crate::queue::{Event, Life, Step};
+use crate::world::World;
+
+/// How long a source may be silent before a reader gives it up.
+const PATIENCE: Span = Span::from_millis(700);
+
+/// What came of trying to read one chunk.
+enum Chunk {
+    Tag(u64),
+    /// The source does not answer now.
+    Silent,
+    /// The source is another, or serves another generation.
+    Refused(String),
+}
+
+impl World {
+    /// Reads the next chunk, or ends the read.
+    pub(crate) fn read_chunk(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
+        let process = &self.processes[life.process];
+        let current = |read: &&crate::process::Read| read.seq == seq && read.attempt == attempt;
+        let Some(read) = process.read.as_ref().filter(current).cloned() else { return };
+        if read.next == process.memory.range().end {
+            return self.end_read(life, seq, attempt, None);
+        }
+        let shards = read.assignment.shards.len() as u32;
+        let holds =
+            |shard: &u32| chunks_of(*shard, shards, self.options.chunks).contains(&read.next);
+        let shard = (0..shards).find(holds).expect("shards hold all chunks");
+        let source = &read.assignment.shards[shard as usize];
+        let failure = match self.fetch(source, read.next) {
+            Chunk::Tag(tag) => return self.store_chunk(life, &read, tag),
+            Chunk::Silent if self.now - read.moved_at < PATIENCE => {
+                let again = self.now + Span::from_millis(50);
+                let step = Step::Chunk(seq, attempt);
+                return self.queue.plan(again, Event::Process(life, step));
+            }
+            Chunk::Silent => "it does not answer".to_owned(),
+            Chunk::Refused(reason) => reason,
+        };
+        self.end_read(life, seq, attempt, Some(ReadFailure::Source { shard, reason: failure }));
+    }
+
+    fn fetch(&self, source: &SourceShard, chunk: u32) -> Chunk {
+        let index = source.data_address.parse::<usize>().expect("addresses are indices");
+        let process = &self.processes[index];
+        if process.paused_until > self.now {
+            return Chunk::Silent;
+        }
+        if process.session.is_none() || process.export != source.export {
+            return Chunk::Refused("no such export".to_owned());
+        }
+        // The check and the copy are one step here: the fence of each chunk.
+        if process.exposed != Some(source.generation) {
+            return Chunk::Refused(format!("generation {} is not served", source.generation));
+        }
+        Chunk::Tag(process.memory.get(chunk))
+    }
+
+    fn store_chunk(&mut self, life: Life, read: &crate::process::Read, tag: u64) {
+        let served = Fact::Served { version: read.assignment.version, chunk: read.next, tag };
+        self.observe(served);
+        let flip = u64::from(self.flips > 0);
+        self.flips -= flip;
+        self.write(life.process, read.next, tag ^ flip);
+        let now = self.now;
+        if let Some(read) = &mut self.processes[life.process].read {
+            read.next += 1;
+            read.moved_at = now;
+        }
+        let pause = Span(self.rng.between(500, 6_000) * 1_000);
+        let step = Step::Chunk(read.seq, read.attempt);
+        self.queue.plan(now + pause, Event::Process(life, step));
+    }
+
+    fn end_read(&mut self, life: Life, seq: OpSeq, attempt: Attempt, failure: Option<ReadFailure>) {
+        let process = &mut self.processes[life.process];
+        process.read = None;
+        let result = failure.map_or_else(|| Ok(process.memory.sums()), Err);
+        let now = process.clock.local(self.now);
+        if let Some(session) = &mut process.session {
+            session.handle_read(now, seq, attempt, result);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What came of a world.
+
+use std::collections::BTreeMap;
+
+use weightcast_protocol::Time;
+use weightcast_protocol::server::Counters;
+
+/// What came of one world.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// Events played.
+    pub events: u64,
+    /// A hash of all events in order: equal for equal runs.
+    pub trace: u64,
+    /// Faults by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Calls that ended, by how.
+    pub calls: BTreeMap<String, u64>,
+    /// What the server counted.
+    pub counters: Counters,
+    /// Invariants that did not hold, in order of time; at most a hundred.
+    pub violations: Vec<Violation>,
+}
+
+/// An invariant that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Its name, as in `ARCHITECTURE.md`.
+    pub invariant: String,
+    /// When, on the world's clock.
+    pub at: Time,
+    /// What was seen.
+    pub detail: String,
+}
+
+impl Report {
+    /// Violations kept: the first says it all, a flood says no more.
+    const MAX_VIOLATIONS: usize = 100;
+
+    pub(crate) fn violated(&mut self, at: Time, invariant: &str, detail: String) {
+        if self.violations.len() < Self::MAX_VIOLATIONS {
+            self.violations.push(Violation { invariant: invariant.to_owned(), at, detail });
+        }
+    }
+
+    /// Whether an invariant was violated.
+    pub fn has(&self, invariant: &str) -> bool {
+        self.violations.iter().any(|violation| violation.invariant == invariant)
+    }
+}

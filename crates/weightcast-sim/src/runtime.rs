@@ -1,0 +1,264 @@
+//! A process's runtime: does what its session says, as the real one does.
+
+use weightcast_protocol::message::{Answer, Call, Open};
+use weightcast_protocol::session::{Output, Session, SessionConfig};
+use weightcast_protocol::{
+    CallError, ExportId, OpSeq, PROTOCOL, SessionId, Span, Term, Time, Version,
+};
+
+use crate::checkers::Fact;
+use crate::network::delay;
+use crate::process::{PendingCall, Program, Read};
+use crate::program::{Action, publish};
+use crate::queue::{Event, Life, Step};
+use crate::rng::mix;
+use crate::world::World;
+
+impl World {
+    /// Something happens to a process; then its session's outputs are done.
+    pub(crate) fn step(&mut self, life: Life, step: Step) {
+        let process = &mut self.processes[life.process];
+        if process.life != life.life {
+            return;
+        }
+        if process.paused_until > self.now {
+            return self.queue.plan(process.paused_until, Event::Process(life, step));
+        }
+        let now = process.clock.local(self.now);
+        match step {
+            Step::Start => return self.start(life.process),
+            Step::Act => self.act(life),
+            Step::Written(number) => self.publish_written(life, number),
+            Step::Chunk(seq, attempt) => self.read_chunk(life, seq, attempt),
+            Step::Connected(stream) => self.connected(life.process, stream, now),
+            step => self.tell_session(life.process, step, now),
+        }
+        self.do_outputs(life);
+    }
+
+    fn tell_session(&mut self, index: usize, step: Step, now: Time) {
+        let process = &mut self.processes[index];
+        let (stream, memory) = (process.stream, process.memory.sums());
+        let Some(session) = &mut process.session else { return };
+        match step {
+            Step::Timer => {
+                process.timer_at = None;
+                session.handle_timeout(now);
+            }
+            Step::Message(from, message) if stream == Some(from) => {
+                session.handle_message(now, message);
+            }
+            Step::Gone(from) if stream == Some(from) => {
+                process.stream = None;
+                session.handle_disconnected(now);
+            }
+            Step::Digested(generation) => session.handle_sealed(now, generation, memory),
+            _ => {}
+        }
+    }
+
+    fn connected(
+        &mut self,
+        index: usize,
+        stream: Option<weightcast_protocol::ConnectionId>,
+        now: Time,
+    ) {
+        let stream = stream.filter(|stream| self.network.client(*stream).is_some());
+        let process = &mut self.processes[index];
+        process.stream = stream;
+        let Some(session) = &mut process.session else { return };
+        match stream {
+            Some(_) => session.handle_connected(now),
+            None => session.handle_disconnected(now),
+        }
+    }
+
+    /// A new life: new session, new export, memory that nobody has written yet.
+    fn start(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        process.export = ExportId(mix(&[self.seed, index as u64, process.life.into()]));
+        let open = Open {
+            protocol: PROTOCOL,
+            session: SessionId(mix(&[self.seed, index as u64, process.life.into(), 7]).into()),
+            term: Term(0),
+            model: "policy".into(),
+            replica: process.replica.clone(),
+            shard: process.shard,
+            num_shards: process.num_shards,
+            role: process.role,
+            epoch: process.epoch,
+            location: Default::default(),
+            data_address: index.to_string(),
+        };
+        let mut config = SessionConfig::new(open, "server");
+        config.mutants = self.options.mutants;
+        process.session = Some(Session::new(config, process.clock.local(self.now)));
+        process.program = Program::default();
+        process.exposed = None;
+        process.timer_at = None;
+        let life = Life { process: index, life: process.life };
+        self.plan_act(life);
+        self.do_outputs(life);
+    }
+
+    /// The program goes on after a while.
+    fn plan_act(&mut self, life: Life) {
+        let pause = Span(self.rng.between(1, 120) * 1_000_000);
+        self.queue.plan(self.now + pause, Event::Process(life, Step::Act));
+    }
+
+    fn act(&mut self, life: Life) {
+        if self.processes[life.process].program.pending.is_some() {
+            return;
+        }
+        match self.action(life.process) {
+            Action::Idle => self.plan_act(life),
+            Action::Call(call, deadline) => self.call(life, call, deadline),
+            Action::Write(number) => self.begin_writing(life, number),
+            Action::Close => {
+                let now = self.processes[life.process].clock.local(self.now);
+                if let Some(session) = &mut self.processes[life.process].session {
+                    session.close(now, Span::from_secs(2));
+                }
+            }
+        }
+    }
+
+    fn call(&mut self, life: Life, call: Call, deadline: Span) {
+        let process = &mut self.processes[life.process];
+        let Some(session) = &mut process.session else { return };
+        let local = process.clock.local(self.now);
+        process.program.position += 1;
+        if let Ok(seq) = session.call(local, call.clone(), deadline) {
+            // The session's own limit: a second after the deadline.
+            let due = process.clock.world(local + deadline + Span::from_millis(1_001));
+            process.program.pending = Some(PendingCall { seq, call, due });
+        }
+    }
+
+    /// The trainer's optimiser step: the memory is half old and half new until it is through.
+    fn begin_writing(&mut self, life: Life, number: u64) {
+        for chunk in self.processes[life.process].memory.range() {
+            let dirt = mix(&[self.now.0, life.process as u64, chunk.into()]);
+            self.write(life.process, chunk, dirt);
+        }
+        let pause = Span(self.rng.between(1, 40) * 1_000_000);
+        self.queue.plan(self.now + pause, Event::Process(life, Step::Written(number)));
+    }
+
+    fn publish_written(&mut self, life: Life, number: u64) {
+        let process = &mut self.processes[life.process];
+        let Some(lease) = process.session.as_ref().and_then(|session| session.lease()) else {
+            return;
+        };
+        process.memory.fill(Version { epoch: lease.epoch, number });
+        self.call(life, publish(number), Span::from_millis(2_500));
+    }
+
+    /// A chunk of a process's memory changes, through its program or a read.
+    pub(crate) fn write(&mut self, index: usize, chunk: u32, tag: u64) {
+        let process = &mut self.processes[index];
+        process.program.kept = None;
+        process.memory.set(chunk, tag);
+        let (exposed, held) = (process.exposed, process.version());
+        let replica = process.replica.clone();
+        self.observe(Fact::Changes { replica: &replica, exposed, held });
+    }
+
+    pub(crate) fn do_outputs(&mut self, life: Life) {
+        while let Some(output) = self.next_output(life) {
+            self.obey(life, output);
+        }
+        let process = &mut self.processes[life.process];
+        let next = process.session.as_ref().and_then(|session| session.next_timeout());
+        let Some(at) = next.map(|at| process.clock.world(at).max(self.now)) else { return };
+        if process.timer_at.is_none_or(|planned| planned > at) {
+            process.timer_at = Some(at);
+            self.queue.plan(at, Event::Process(life, Step::Timer));
+        }
+    }
+
+    fn next_output(&mut self, life: Life) -> Option<Output> {
+        let process = &mut self.processes[life.process];
+        let session = process.session.as_mut().filter(|_| process.life == life.life)?;
+        session.poll_output()
+    }
+
+    fn obey(&mut self, life: Life, output: Output) {
+        let process = &mut self.processes[life.process];
+        match output {
+            Output::Connect => self.connect(life),
+            Output::Send(message) => {
+                let stream = process.stream;
+                let at = stream.and_then(|s| self.network.up(s, self.now, &mut self.rng));
+                if let (Some(stream), Some(at)) = (stream, at) {
+                    self.queue.plan(at, Event::ToServer(stream, message));
+                }
+            }
+            Output::Expose(generation) => process.exposed = Some(generation),
+            Output::Fence(_) => process.exposed = None,
+            Output::Seal(generation) => {
+                let pause = Span(self.rng.between(1, 60) * 1_000_000);
+                let step = Step::Digested(generation);
+                self.queue.plan(self.now + pause, Event::Process(life, step));
+            }
+            Output::Read { seq, attempt, assignment, .. } => {
+                let (next, moved_at) = (process.memory.range().start, self.now);
+                process.read = Some(Read { seq, attempt, assignment, next, moved_at });
+                let step = Step::Chunk(seq, attempt);
+                self.queue.plan(self.now + delay(&mut self.rng), Event::Process(life, step));
+            }
+            Output::StopRead => process.read = None,
+            Output::Done { seq, result } => self.done(life, seq, result),
+            Output::Closed { error } => self.closed(life, error),
+        }
+    }
+
+    fn connect(&mut self, life: Life) {
+        let reachable = self.processes[life.process].cut_off_until <= self.now;
+        let stream = reachable.then(|| self.network.open(life));
+        let at = self.now + delay(&mut self.rng);
+        self.queue.plan(at, Event::Process(life, Step::Connected(stream)));
+    }
+
+    fn done(&mut self, life: Life, seq: OpSeq, result: Result<Answer, CallError>) {
+        let process = &mut self.processes[life.process];
+        let held = process.version();
+        let pending = process.program.pending.take();
+        let unpublishes = pending.as_ref().is_some_and(|pending| pending.call == Call::Unpublish);
+        let program = &mut process.program;
+        match &result {
+            Ok(Answer::Listed(listing)) => program.revision = listing.revision.0,
+            Ok(Answer::Committed { version, .. }) => program.kept = Some(*version),
+            Ok(Answer::Unpublished) => program.must_unpublish = false,
+            Err(CallError::ContentMismatch { .. }) => program.must_unpublish = true,
+            Err(CallError::Timeout { .. }) if unpublishes => program.must_unpublish = true,
+            // A transfer may have written over some of the shards.
+            Err(_) => program.kept = None,
+            _ => {}
+        }
+        let who = self.who(life);
+        let process = &self.processes[life.process];
+        let foreign = held.and_then(|held| Some((held, process.memory.foreign(held)?)));
+        let (result, pending) = (&result, pending.filter(|pending| pending.seq == seq));
+        let paused = process.paused_until + self.options.lease > self.now;
+        let due = pending.as_ref().map(|pending| pending.due).filter(|_| !paused);
+        let call = pending.as_ref().map(|pending| &pending.call);
+        self.count(call, result);
+        self.observe(Fact::Done { who, seq, result, foreign, due });
+        self.plan_act(life);
+    }
+
+    /// The session is over: the process starts a new one, after a while.
+    fn closed(&mut self, life: Life, _error: Option<CallError>) {
+        let process = &mut self.processes[life.process];
+        process.life += 1;
+        process.session = None;
+        process.exposed = process.exposed.filter(|_| self.options.mutants.no_source_fence);
+        process.read = None;
+        self.break_stream(life.process);
+        let next = Life { process: life.process, life: self.processes[life.process].life };
+        let pause = Span(self.rng.between(1, 300) * 1_000_000);
+        self.queue.plan(self.now + pause, Event::Process(next, Step::Start));
+    }
+}
