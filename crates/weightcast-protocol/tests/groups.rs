@@ -44,7 +44,7 @@ fn program(position: usize) -> Call {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(cases(300))]
 
     /// F18: two shards' calls interleave in any order, with versions published in between.
     #[test]

@@ -425,3 +425,23 @@ fn calls_out_of_order_say_what_to_do() {
     cluster.call_all(&[client], |_| Call::Unpublish);
     assert_eq!(cluster.call_all(&[client], |_| Call::Unregister), [Ok(Answer::Unregistered)]);
 }
+
+#[test]
+fn a_burst_of_rollouts_is_served_by_a_growing_number_of_sources() {
+    let mut cluster = Cluster::new();
+    cluster.auto_read = false;
+    let trainer = cluster.trainer("trainer", 1);
+    let rollouts: Vec<_> = (0..31).map(|n| cluster.rollout(&format!("r{n:02}"), 1)).collect();
+    cluster.publish(&trainer, 1, 11);
+    rollouts.iter().for_each(|rollout| cluster.begin_all(rollout, |_| update()));
+    // Every round, whoever holds the version serves one more: 1, 2, 4, 8, 16.
+    for round in 0..5 {
+        assert_eq!(cluster.edges().len(), 1 << round);
+        let everyone: Vec<usize> = rollouts.concat();
+        for client in everyone {
+            cluster.finish_read(client);
+        }
+        cluster.run();
+    }
+    assert!(rollouts.iter().all(|rollout| cluster.content(rollout) == 11));
+}

@@ -4,7 +4,7 @@
 use super::Server;
 use super::timers::Timer;
 use super::transaction::{Transaction, call_name, same_call};
-use crate::message::{Answer, Call, ServerMessage};
+use crate::message::Call;
 use crate::{CallError, Incarnation, OpSeq, SessionId, Span, Time};
 
 /// How a call relates to what the shard and its group have called before.
@@ -211,117 +211,6 @@ impl Server {
             Call::Describe { selector } => self.advance_describe(incarnation, selector),
             Call::Wait { after } => self.advance_wait(incarnation, after),
             Call::List => {}
-        }
-    }
-
-    /// Ends the group's pending call: one result, told to all that have asked and kept for the rest.
-    /// A good one waits until all have.
-    pub(super) fn finish(&mut self, incarnation: Incarnation, result: Result<Answer, CallError>) {
-        let waits = !self.config.mutants.no_group_transaction;
-        let group = self.groups.get_mut(&incarnation).expect("groups finish while they live");
-        let num_shards = group.num_shards as usize;
-        let Some(transaction) = group.active_transaction() else { return };
-        if let Ok(answer) = &result
-            && waits
-            && transaction.arrived.len() < num_shards
-        {
-            transaction.decided = Some(answer.clone());
-            return;
-        }
-        let seq = transaction.seq;
-        transaction.result = Some(result.clone());
-        transaction.transfer = transaction.transfer.take().filter(|t| t.assignment.is_some());
-        let ticket = transaction.ticket.take();
-        let deadline = transaction.deadline;
-        let shards: Vec<u32> = transaction.arrived.keys().copied().collect();
-        group.active = None;
-        let sessions: Vec<SessionId> =
-            shards.iter().filter_map(|s| group.members.get(s)).map(|m| m.session).collect();
-        if let Some(ticket) = ticket {
-            self.models.get_mut(&group.model).expect("exists").waiting.remove(&ticket);
-        }
-        self.timers.cancel(deadline, Timer::Call(incarnation, seq));
-        for session in sessions {
-            self.answer(session, seq, result.clone());
-        }
-    }
-
-    pub(super) fn answer(
-        &mut self,
-        session: SessionId,
-        seq: OpSeq,
-        result: Result<Answer, CallError>,
-    ) {
-        self.send(session, ServerMessage::Answered { seq, result });
-    }
-
-    /// A shard asks again after its stream broke: it is told all it may have missed.
-    fn repeat(&mut self, session: SessionId, incarnation: Incarnation, seq: OpSeq) {
-        let transaction = &self.groups[&incarnation].transactions[&seq];
-        let result = transaction.result.clone();
-        // Even before an error: from the assignment a session knows that it gave its copy up.
-        let assigned = transaction.transfer.as_ref().and_then(|transfer| {
-            let assignment = transfer.assignment.clone()?;
-            Some(ServerMessage::Assigned { seq, attempt: transfer.attempt, assignment })
-        });
-        if let Some(message) = assigned {
-            self.send(session, message);
-        }
-        if let Some(result) = result {
-            self.answer(session, seq, result);
-        }
-    }
-
-    /// The deadline of a group's call has passed.
-    pub(super) fn call_timer(&mut self, incarnation: Incarnation, seq: OpSeq) {
-        let Some(group) = self.groups.get(&incarnation) else { return };
-        if group.active != Some(seq) {
-            return;
-        }
-        let error = self.timeout_error(incarnation);
-        self.counters.timeouts += 1;
-        self.abandon_transfer(incarnation);
-        self.finish(incarnation, Err(error));
-    }
-
-    /// What a call was waiting for when its deadline passed.
-    fn timeout_error(&self, incarnation: Incarnation) -> CallError {
-        let group = &self.groups[&incarnation];
-        let transaction = &group.transactions[&group.active.expect("checked by the caller")];
-        let missing = transaction.missing(group.num_shards);
-        if missing.is_none()
-            && let Some(error) = self.version_missing(incarnation)
-        {
-            return error;
-        }
-        let waiting_for = match (missing, &transaction.call) {
-            (Some(missing), _) => format!("{missing} of replica {} to call", group.replica),
-            (None, Call::Replicate { .. } | Call::Update { .. }) => {
-                self.transfer_waits_for(incarnation)
-            }
-            (None, Call::Unpublish) => "the digests of what was published".to_owned(),
-            (None, Call::Wait { after }) => format!("a change after revision {after}"),
-            (None, _) => format!("replica {}", group.replica),
-        };
-        CallError::Timeout { call: call_name(&transaction.call), waiting_for }
-    }
-
-    /// With `no_group_transaction`, answers that depend on the moment are found anew.
-    fn unless_mutant(
-        &self,
-        incarnation: Incarnation,
-        seq: OpSeq,
-        recorded: Result<Answer, CallError>,
-    ) -> Result<Answer, CallError> {
-        if !self.config.mutants.no_group_transaction {
-            return recorded;
-        }
-        let group = &self.groups[&incarnation];
-        match group.transactions[&seq].call {
-            Call::List | Call::Wait { .. } => {
-                Ok(Answer::Listed(self.models[&group.model].listing()))
-            }
-            _ => recorded,
         }
     }
 }

@@ -124,8 +124,9 @@ impl Server {
                     return None;
                 }
                 let there = self.groups[source].location();
-                let far = here.datacentre != there.datacentre;
-                Some((failures, far, load, here.host != there.host, name, *source))
+                let far = here.map(|l| &l.datacentre) != there.map(|l| &l.datacentre);
+                let other_host = here.map(|l| &l.host) != there.map(|l| &l.host);
+                Some((failures, far, load, other_host, name, *source))
             })
             .min();
         let coming = || self.edges.filling(&reader.model, version).any(|g| g != reader.incarnation);

@@ -98,8 +98,8 @@ impl Group {
     }
 
     /// Where it runs: where its first shard does.
-    pub(super) fn location(&self) -> Location {
-        self.members.values().next().map(|member| member.location.clone()).unwrap_or_default()
+    pub(super) fn location(&self) -> Option<&Location> {
+        self.members.values().next().map(|member| &member.location)
     }
 
     /// Layouts of its shards, in order; empty if they are not registered.

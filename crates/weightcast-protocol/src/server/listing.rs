@@ -1,9 +1,12 @@
 //! `list`, `wait` and `describe`: what there is, the same for all shards (S10, G1).
 
+use std::collections::BTreeSet;
+
 use super::Server;
 use super::model::Resolution;
+use super::transaction::Phase;
 use crate::message::{Answer, Call};
-use crate::{CallError, Incarnation, Revision, Selector, Time};
+use crate::{CallError, Incarnation, Revision, Selector, Time, Version};
 
 impl Server {
     pub(super) fn start_list(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
@@ -27,9 +30,25 @@ impl Server {
     pub(super) fn serve_waiting(&mut self, now: Time, model: &str) {
         let Some(model) = self.models.get(model) else { return };
         let waiting: Vec<Incarnation> = model.waiting.values().copied().collect();
+        // Once one has found no free source of a version, those behind it need not look.
+        let mut exhausted = BTreeSet::new();
         for group in waiting {
-            self.advance(now, group);
+            if self.waits_for_source(group).is_none_or(|version| !exhausted.contains(&version)) {
+                self.advance(now, group);
+                exhausted.extend(self.waits_for_source(group));
+            }
         }
+    }
+
+    /// The version that a group could read from any source, if it waits for nothing but a source.
+    fn waits_for_source(&self, incarnation: Incarnation) -> Option<Version> {
+        let group = self.groups.get(&incarnation)?;
+        let transaction = &group.transactions[&group.active?];
+        let transfer = transaction.transfer.as_ref()?;
+        let waits = transfer.phase == Phase::Waiting
+            && transfer.failures.is_empty()
+            && transaction.arrived.len() == group.num_shards as usize;
+        transfer.version.filter(|_| waits)
     }
 
     pub(super) fn advance_wait(&mut self, incarnation: Incarnation, after: Revision) {

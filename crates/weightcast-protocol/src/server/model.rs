@@ -70,6 +70,12 @@ impl Model {
         self.known.last_key_value().map(|(version, _)| *version)
     }
 
+    /// Whether something was published in the newest run. Until then trainers that start a run
+    /// start the same one: the replicas of a data-parallel trainer open one after the other.
+    pub(super) fn run_has_begun(&self) -> bool {
+        self.epoch == Epoch(0) || self.newest_known().is_some_and(|v| v.epoch == self.epoch)
+    }
+
     /// The newest available version.
     pub(super) fn latest(&self) -> Option<Version> {
         self.visible.last_key_value().map(|(version, _)| *version)

@@ -151,7 +151,7 @@ impl Server {
             Limits::check("number of models", models, self.config.limits.models as u64)?;
         }
         let model = self.models.entry(open.model.clone()).or_default();
-        if open.role == Role::Trainer && open.epoch == EpochPolicy::New {
+        if open.role == Role::Trainer && open.epoch == EpochPolicy::New && model.run_has_begun() {
             model.epoch = model.epoch.next();
         }
         self.last_incarnation = self.last_incarnation.next();

@@ -5,14 +5,11 @@
 //! if the transfer fails; from then on the group holds nothing until all shards have committed (G4).
 
 use super::Server;
-use super::edges::{ATTEMPTS_PER_SOURCE, Choice};
+use super::edges::Choice;
 use super::model::Resolution;
-use super::transaction::{Phase, Transfer, name_shards};
-use crate::message::{Answer, Assignment, ReadFailure, ServerMessage, SourceShard};
-use crate::{
-    Attempt, CallError, Generation, Incarnation, OpSeq, Selector, SessionId, ShardSums, Sum, Time,
-    Version,
-};
+use super::transaction::{Phase, Transfer};
+use crate::message::{Answer, Assignment, ServerMessage, SourceShard};
+use crate::{CallError, Incarnation, Selector, SessionId, Time, Version};
 
 fn misuse(detail: String) -> CallError {
     CallError::Misuse { detail }
@@ -85,7 +82,7 @@ impl Server {
     }
 
     /// The group's transfer, if its pending call is one.
-    fn transfer(&mut self, incarnation: Incarnation) -> Option<&mut Transfer> {
+    pub(super) fn transfer(&mut self, incarnation: Incarnation) -> Option<&mut Transfer> {
         self.groups.get_mut(&incarnation)?.active_transaction()?.transfer.as_mut()
     }
 
@@ -208,207 +205,5 @@ impl Server {
             replica: group.replica.clone(),
             shards: shards.collect(),
         }
-    }
-
-    pub(super) fn prepared(
-        &mut self,
-        session: SessionId,
-        seq: OpSeq,
-        attempt: Attempt,
-        generation: Generation,
-        sums: ShardSums,
-    ) {
-        let Some((incarnation, shard)) = self.reading(session, seq, attempt) else { return };
-        let transfer = self.transfer(incarnation).expect("checked");
-        transfer.prepared.insert(shard, (generation, sums));
-        self.agenda.insert(incarnation);
-    }
-
-    pub(super) fn read_failed(
-        &mut self,
-        session: SessionId,
-        seq: OpSeq,
-        attempt: Attempt,
-        failure: ReadFailure,
-    ) {
-        let Some((incarnation, shard)) = self.reading(session, seq, attempt) else { return };
-        self.counters.read_failures += 1;
-        match failure {
-            ReadFailure::Source { shard: source_shard, reason } => {
-                let reason = format!("shard {shard} reading shard {source_shard}: {reason}");
-                self.lose_source(incarnation, &reason, 1);
-            }
-            ReadFailure::Layout { detail } => {
-                let replica = self.groups[&incarnation].replica.clone();
-                self.abandon_transfer(incarnation);
-                self.finish(incarnation, Err(CallError::LayoutMismatch { replica, detail }));
-            }
-        }
-    }
-
-    /// Whether a shard's report is about what its group is reading now; older ones are void.
-    fn reading(
-        &mut self,
-        session: SessionId,
-        seq: OpSeq,
-        attempt: Attempt,
-    ) -> Option<(Incarnation, u32)> {
-        let entry = &self.sessions[&session];
-        let (incarnation, shard) = (entry.group, entry.shard);
-        let any_attempt = self.config.mutants.no_commit_fence;
-        if self.groups[&incarnation].active != Some(seq) {
-            return None;
-        }
-        let transfer = self.transfer(incarnation)?;
-        let current = transfer.phase == Phase::Reading && transfer.attempt == attempt;
-        (current || any_attempt).then_some((incarnation, shard))
-    }
-
-    /// All shards have read: commit, if the source still stands and the content is the publisher's.
-    fn try_commit(&mut self, incarnation: Incarnation) {
-        let group = &self.groups[&incarnation];
-        let transaction = &group.transactions[&group.active.expect("checked")];
-        let transfer = transaction.transfer.as_ref().expect("checked");
-        if transfer.prepared.len() < group.num_shards as usize {
-            return;
-        }
-        let assignment = transfer.assignment.clone().expect("set while reading");
-        if !self.source_stands(incarnation, &assignment) {
-            return self.lose_source(incarnation, "it moved on", 0);
-        }
-        let sums = transfer.prepared.values().fold(ShardSums::default(), |a, (_, b)| a + *b);
-        let content = self.models[&group.model].known.get(&assignment.version);
-        let Some(expected) = content.and_then(|content| content.sum) else {
-            if self.config.mutants.no_digest_check {
-                self.commit(incarnation, assignment);
-            }
-            return; // the source has not sealed: its seal brings us back
-        };
-        match mismatch(sums, expected) {
-            Some(detail) if !self.config.mutants.no_digest_check => {
-                self.refuse_content(incarnation, &assignment, detail);
-            }
-            _ => self.commit(incarnation, assignment),
-        }
-    }
-
-    /// Whether the source still holds what was assigned, at the same generations (S5).
-    fn source_stands(&self, reader: Incarnation, assignment: &Assignment) -> bool {
-        if self.config.mutants.no_commit_fence {
-            return true;
-        }
-        let Some(source) = self.edges.source_of(reader).and_then(|s| self.groups.get(&s)) else {
-            return false;
-        };
-        source.held.as_ref().is_some_and(|held| {
-            held.version == assignment.version
-                && held.fenced.is_none()
-                && held.generations.iter().eq(assignment.shards.iter().map(|s| &s.generation))
-        })
-    }
-
-    /// The bytes are not the publisher's. One reader's word evicts nobody (T4): another source is
-    /// tried for this transfer, and the accusation is counted.
-    fn refuse_content(&mut self, incarnation: Incarnation, assignment: &Assignment, detail: &str) {
-        self.counters.digest_mismatches += 1;
-        self.lose_source(incarnation, detail, ATTEMPTS_PER_SOURCE);
-        let transfer = self.transfer(incarnation).expect("checked");
-        transfer.last_error = Some(CallError::DigestMismatch {
-            version: assignment.version,
-            source_replica: assignment.replica.clone(),
-            detail: detail.to_owned(),
-        });
-    }
-
-    fn commit(&mut self, incarnation: Incarnation, assignment: Assignment) {
-        let transfer = self.transfer(incarnation).expect("checked");
-        let prepared = std::mem::take(&mut transfer.prepared);
-        self.release_edge(incarnation);
-        let generations = prepared.values().map(|(generation, _)| *generation).collect();
-        let Assignment { version, catalog, replica: source, .. } = assignment;
-        self.hold(incarnation, version, catalog, generations);
-        let group = self.groups.get_mut(&incarnation).expect("checked");
-        let held = group.held.as_mut().expect("just set");
-        held.sums = prepared.into_iter().map(|(shard, (_, sums))| (shard, sums)).collect();
-        held.sealed = true;
-        group.replicated = Some(version);
-        self.counters.commits += 1;
-        self.finish(incarnation, Ok(Answer::Committed { version, source }));
-    }
-
-    /// A transfer has no source any more: it looks for another, or fails.
-    pub(super) fn lose_source(&mut self, reader: Incarnation, reason: &str, failures: u32) {
-        let Some(source) = self.release_edge(reader) else { return };
-        let source_replica = self.groups.get(&source).map(|g| g.replica.clone());
-        let Some(transfer) = self.transfer(reader) else { return };
-        *transfer.failures.entry(source).or_default() += failures;
-        transfer.prepared.clear();
-        let was = std::mem::replace(&mut transfer.phase, Phase::Waiting);
-        transfer.last_error = transfer.version.map(|version| CallError::SourceLost {
-            version,
-            source_replica: source_replica.unwrap_or_default(),
-            reason: reason.to_owned(),
-        });
-        if was == Phase::Draining {
-            self.keep_copy(reader);
-        }
-        self.agenda.insert(reader);
-    }
-
-    /// The group's transfer ends without success: its source is free, its old copy is kept if
-    /// nothing has been read over it.
-    pub(super) fn abandon_transfer(&mut self, incarnation: Incarnation) {
-        self.release_edge(incarnation);
-        let Some(transfer) = self.transfer(incarnation) else { return };
-        if std::mem::take(&mut transfer.phase) == Phase::Draining
-            && self.groups[&incarnation].over.is_none()
-        {
-            self.keep_copy(incarnation);
-        }
-    }
-
-    /// The old copy was not given up after all.
-    fn keep_copy(&mut self, incarnation: Incarnation) {
-        self.end_drain(incarnation);
-        let held = self.groups[&incarnation].held.as_ref();
-        if held.is_some_and(|held| !held.visible && held.fenced.is_none()) {
-            self.show_copy(incarnation);
-        }
-    }
-
-    /// Lets go of the source: it may be drained now, or free for the next.
-    fn release_edge(&mut self, reader: Incarnation) -> Option<Incarnation> {
-        let model = self.groups[&reader].model.clone();
-        let source = self.edges.remove(&model, reader)?;
-        self.agenda.insert(source);
-        self.changed.insert(model);
-        Some(source)
-    }
-
-    /// What a transfer was waiting for when its deadline passed.
-    pub(super) fn transfer_waits_for(&self, incarnation: Incarnation) -> String {
-        let group = &self.groups[&incarnation];
-        let transaction = &group.transactions[&group.active.expect("checked")];
-        let transfer = transaction.transfer.as_ref().expect("checked");
-        let version = transfer.version.map(|v| v.to_string()).unwrap_or_default();
-        let unread: Vec<u32> =
-            (0..group.num_shards).filter(|s| !transfer.prepared.contains_key(s)).collect();
-        match (transfer.phase, name_shards(&unread)) {
-            (Phase::Waiting, _) => format!("a free source of version {version}"),
-            (Phase::Draining, _) => format!("readers of replica {}", group.replica),
-            (Phase::Reading, Some(unread)) => format!("{unread} to read version {version}"),
-            (Phase::Reading, None) => format!("the publisher's digests of version {version}"),
-        }
-    }
-}
-
-/// How a group's digests differ from the version's, if they do.
-fn mismatch(sums: ShardSums, expected: Sum) -> Option<&'static str> {
-    if sums.counted != expected {
-        Some("the bytes read differ")
-    } else if !sums.copies_agree() {
-        Some("shards of the group read different copies of the same slice")
-    } else {
-        None
     }
 }

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 
+use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use weightcast_protocol::message::{
     Answer, Assignment, Call, ClientMessage, EpochPolicy, Listing, Location, Open, ReadFailure,
     Role, ServerMessage,
@@ -21,6 +22,12 @@ use weightcast_protocol::{
 
 pub const DEADLINE: Span = Span::from_secs(30);
 pub const CATALOG: ContentDigest = ContentDigest([7; 16]);
+
+/// The same cases in every run.
+pub fn cases(cases: u32) -> ProptestConfig {
+    let rng_seed = RngSeed::Fixed(1);
+    ProptestConfig { cases, rng_seed, failure_persistence: None, ..ProptestConfig::default() }
+}
 
 /// How a call ended.
 pub type Outcome = Result<Answer, CallError>;

@@ -1,0 +1,147 @@
+//! What the shards of a transfer report, and the commit: all shards or none (G4), from a source that
+//! still stands (S5), with the publisher's content (S6).
+
+use super::Server;
+use super::edges::ATTEMPTS_PER_SOURCE;
+use super::transaction::Phase;
+use crate::message::{Answer, Assignment, ReadFailure};
+use crate::{Attempt, CallError, Generation, Incarnation, OpSeq, SessionId, ShardSums, Sum};
+
+impl Server {
+    pub(super) fn prepared(
+        &mut self,
+        session: SessionId,
+        seq: OpSeq,
+        attempt: Attempt,
+        generation: Generation,
+        sums: ShardSums,
+    ) {
+        let Some((incarnation, shard)) = self.reading(session, seq, attempt) else { return };
+        let transfer = self.transfer(incarnation).expect("checked");
+        transfer.prepared.insert(shard, (generation, sums));
+        self.agenda.insert(incarnation);
+    }
+
+    pub(super) fn read_failed(
+        &mut self,
+        session: SessionId,
+        seq: OpSeq,
+        attempt: Attempt,
+        failure: ReadFailure,
+    ) {
+        let Some((incarnation, shard)) = self.reading(session, seq, attempt) else { return };
+        self.counters.read_failures += 1;
+        match failure {
+            ReadFailure::Source { shard: source_shard, reason } => {
+                let reason = format!("shard {shard} reading shard {source_shard}: {reason}");
+                self.lose_source(incarnation, &reason, 1);
+            }
+            ReadFailure::Layout { detail } => {
+                let replica = self.groups[&incarnation].replica.clone();
+                self.abandon_transfer(incarnation);
+                self.finish(incarnation, Err(CallError::LayoutMismatch { replica, detail }));
+            }
+        }
+    }
+
+    /// Whether a shard's report is about what its group is reading now; older ones are void.
+    fn reading(
+        &mut self,
+        session: SessionId,
+        seq: OpSeq,
+        attempt: Attempt,
+    ) -> Option<(Incarnation, u32)> {
+        let entry = &self.sessions[&session];
+        let (incarnation, shard) = (entry.group, entry.shard);
+        let any_attempt = self.config.mutants.no_commit_fence;
+        if self.groups[&incarnation].active != Some(seq) {
+            return None;
+        }
+        let transfer = self.transfer(incarnation)?;
+        let current = transfer.phase == Phase::Reading && transfer.attempt == attempt;
+        (current || any_attempt).then_some((incarnation, shard))
+    }
+
+    /// All shards have read: commit, if the source still stands and the content is the publisher's.
+    pub(super) fn try_commit(&mut self, incarnation: Incarnation) {
+        let group = &self.groups[&incarnation];
+        let transaction = &group.transactions[&group.active.expect("checked")];
+        let transfer = transaction.transfer.as_ref().expect("checked");
+        if transfer.prepared.len() < group.num_shards as usize {
+            return;
+        }
+        let assignment = transfer.assignment.clone().expect("set while reading");
+        if !self.source_stands(incarnation, &assignment) {
+            return self.lose_source(incarnation, "it moved on", 0);
+        }
+        let sums = transfer.prepared.values().fold(ShardSums::default(), |a, (_, b)| a + *b);
+        let content = self.models[&group.model].known.get(&assignment.version);
+        let Some(expected) = content.and_then(|content| content.sum) else {
+            if self.config.mutants.no_digest_check {
+                self.commit(incarnation, assignment);
+            }
+            return; // the source has not sealed: its seal brings us back
+        };
+        match mismatch(sums, expected) {
+            Some(detail) if !self.config.mutants.no_digest_check => {
+                self.refuse_content(incarnation, &assignment, detail);
+            }
+            _ => self.commit(incarnation, assignment),
+        }
+    }
+
+    /// Whether the source still holds what was assigned, at the same generations (S5).
+    fn source_stands(&self, reader: Incarnation, assignment: &Assignment) -> bool {
+        if self.config.mutants.no_commit_fence {
+            return true;
+        }
+        let Some(source) = self.edges.source_of(reader).and_then(|s| self.groups.get(&s)) else {
+            return false;
+        };
+        source.held.as_ref().is_some_and(|held| {
+            held.version == assignment.version
+                && held.fenced.is_none()
+                && held.generations.iter().eq(assignment.shards.iter().map(|s| &s.generation))
+        })
+    }
+
+    /// The bytes are not the publisher's. One reader's word evicts nobody (T4): another source is
+    /// tried for this transfer, and the accusation is counted.
+    fn refuse_content(&mut self, incarnation: Incarnation, assignment: &Assignment, detail: &str) {
+        self.counters.digest_mismatches += 1;
+        self.lose_source(incarnation, detail, ATTEMPTS_PER_SOURCE);
+        let transfer = self.transfer(incarnation).expect("checked");
+        transfer.last_error = Some(CallError::DigestMismatch {
+            version: assignment.version,
+            source_replica: assignment.replica.clone(),
+            detail: detail.to_owned(),
+        });
+    }
+
+    fn commit(&mut self, incarnation: Incarnation, assignment: Assignment) {
+        let transfer = self.transfer(incarnation).expect("checked");
+        let prepared = std::mem::take(&mut transfer.prepared);
+        self.release_edge(incarnation);
+        let generations = prepared.values().map(|(generation, _)| *generation).collect();
+        let Assignment { version, catalog, replica: source, .. } = assignment;
+        self.hold(incarnation, version, catalog, generations);
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let held = group.held.as_mut().expect("just set");
+        held.sums = prepared.into_iter().map(|(shard, (_, sums))| (shard, sums)).collect();
+        held.sealed = true;
+        group.replicated = Some(version);
+        self.counters.commits += 1;
+        self.finish(incarnation, Ok(Answer::Committed { version, source }));
+    }
+}
+
+/// How a group's digests differ from the version's, if they do.
+fn mismatch(sums: ShardSums, expected: Sum) -> Option<&'static str> {
+    if sums.counted != expected {
+        Some("the bytes read differ")
+    } else if !sums.copies_agree() {
+        Some("shards of the group read different copies of the same slice")
+    } else {
+        None
+    }
+}

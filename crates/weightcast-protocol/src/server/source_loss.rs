@@ -1,0 +1,72 @@
+//! How a transfer loses its source, and what becomes of it.
+
+use super::Server;
+use super::transaction::{Phase, name_shards};
+use crate::{CallError, Incarnation};
+
+impl Server {
+    /// A transfer has no source any more: it looks for another, or fails.
+    pub(super) fn lose_source(&mut self, reader: Incarnation, reason: &str, failures: u32) {
+        let Some(source) = self.release_edge(reader) else { return };
+        let source_replica = self.groups.get(&source).map(|g| g.replica.clone());
+        let Some(transfer) = self.transfer(reader) else { return };
+        *transfer.failures.entry(source).or_default() += failures;
+        transfer.prepared.clear();
+        let was = std::mem::replace(&mut transfer.phase, Phase::Waiting);
+        transfer.last_error = transfer.version.map(|version| CallError::SourceLost {
+            version,
+            source_replica: source_replica.unwrap_or_default(),
+            reason: reason.to_owned(),
+        });
+        if was == Phase::Draining {
+            self.keep_copy(reader);
+        }
+        self.agenda.insert(reader);
+    }
+
+    /// The group's transfer ends without success: its source is free, its old copy is kept if
+    /// nothing has been read over it.
+    pub(super) fn abandon_transfer(&mut self, incarnation: Incarnation) {
+        self.release_edge(incarnation);
+        let Some(transfer) = self.transfer(incarnation) else { return };
+        if std::mem::take(&mut transfer.phase) == Phase::Draining
+            && self.groups[&incarnation].over.is_none()
+        {
+            self.keep_copy(incarnation);
+        }
+    }
+
+    /// The old copy was not given up after all.
+    fn keep_copy(&mut self, incarnation: Incarnation) {
+        self.end_drain(incarnation);
+        let held = self.groups[&incarnation].held.as_ref();
+        if held.is_some_and(|held| !held.visible && held.fenced.is_none()) {
+            self.show_copy(incarnation);
+        }
+    }
+
+    /// Lets go of the source: it may be drained now, or free for the next.
+    pub(super) fn release_edge(&mut self, reader: Incarnation) -> Option<Incarnation> {
+        let model = self.groups[&reader].model.clone();
+        let source = self.edges.remove(&model, reader)?;
+        self.agenda.insert(source);
+        self.changed.insert(model);
+        Some(source)
+    }
+
+    /// What a transfer was waiting for when its deadline passed.
+    pub(super) fn transfer_waits_for(&self, incarnation: Incarnation) -> String {
+        let group = &self.groups[&incarnation];
+        let transaction = &group.transactions[&group.active.expect("checked")];
+        let transfer = transaction.transfer.as_ref().expect("checked");
+        let version = transfer.version.map(|v| v.to_string()).unwrap_or_default();
+        let unread: Vec<u32> =
+            (0..group.num_shards).filter(|s| !transfer.prepared.contains_key(s)).collect();
+        match (transfer.phase, name_shards(&unread)) {
+            (Phase::Waiting, _) => format!("a free source of version {version}"),
+            (Phase::Draining, _) => format!("readers of replica {}", group.replica),
+            (Phase::Reading, Some(unread)) => format!("{unread} to read version {version}"),
+            (Phase::Reading, None) => format!("the publisher's digests of version {version}"),
+        }
+    }
+}
