@@ -4,16 +4,18 @@
 //! A world is a queue of events and a seed. [`run`] plays one: processes of trainers and rollouts
 //! run their programs while streams break, processes crash or are suspended, the network delays
 //! and bits flip; then the faults cease, and everything must come right again. After each event
-//! the [`checkers`] compare what happened with the invariants; a checker is trusted only because
+//! the `checkers` compare what happened with the invariants; a checker is trusted only because
 //! it finds the bug when a safeguard is switched off ([`Options::mutants`]).
 //!
 //! [`run`]: run()
 
 #![forbid(unsafe_code)]
 
+mod acting;
 mod checkers;
 mod clock;
 mod faults;
+mod hosting;
 mod memory;
 mod network;
 mod options;

@@ -1,17 +1,13 @@
 //! A process's runtime: does what its session says, as the real one does.
 
-use weightcast_protocol::message::{Answer, Call, Open};
-use weightcast_protocol::session::{Output, Session, SessionConfig};
-use weightcast_protocol::{
-    CallError, ExportId, OpSeq, PROTOCOL, SessionId, Span, Term, Time, Version,
-};
+use weightcast_protocol::message::{Answer, Call};
+use weightcast_protocol::session::Output;
+use weightcast_protocol::{CallError, OpSeq, Span, Time};
 
 use crate::checkers::Fact;
 use crate::network::delay;
-use crate::process::{PendingCall, Program, Read};
-use crate::program::{Action, publish};
+use crate::process::Read;
 use crate::queue::{Event, Life, Step};
-use crate::rng::mix;
 use crate::world::World;
 
 impl World {
@@ -71,88 +67,6 @@ impl World {
             Some(_) => session.handle_connected(now),
             None => session.handle_disconnected(now),
         }
-    }
-
-    /// A new life: new session, new export, memory that nobody has written yet.
-    fn start(&mut self, index: usize) {
-        let process = &mut self.processes[index];
-        process.export = ExportId(mix(&[self.seed, index as u64, process.life.into()]));
-        let open = Open {
-            protocol: PROTOCOL,
-            session: SessionId(mix(&[self.seed, index as u64, process.life.into(), 7]).into()),
-            term: Term(0),
-            model: "policy".into(),
-            replica: process.replica.clone(),
-            shard: process.shard,
-            num_shards: process.num_shards,
-            role: process.role,
-            epoch: process.epoch,
-            location: Default::default(),
-            data_address: index.to_string(),
-        };
-        let mut config = SessionConfig::new(open, "server");
-        config.mutants = self.options.mutants;
-        process.session = Some(Session::new(config, process.clock.local(self.now)));
-        process.program = Program::default();
-        process.exposed = None;
-        process.timer_at = None;
-        let life = Life { process: index, life: process.life };
-        self.plan_act(life);
-        self.do_outputs(life);
-    }
-
-    /// The program goes on after a while.
-    fn plan_act(&mut self, life: Life) {
-        let pause = Span(self.rng.between(1, 120) * 1_000_000);
-        self.queue.plan(self.now + pause, Event::Process(life, Step::Act));
-    }
-
-    fn act(&mut self, life: Life) {
-        if self.processes[life.process].program.pending.is_some() {
-            return;
-        }
-        match self.action(life.process) {
-            Action::Idle => self.plan_act(life),
-            Action::Call(call, deadline) => self.call(life, call, deadline),
-            Action::Write(number) => self.begin_writing(life, number),
-            Action::Close => {
-                let now = self.processes[life.process].clock.local(self.now);
-                if let Some(session) = &mut self.processes[life.process].session {
-                    session.close(now, Span::from_secs(2));
-                }
-            }
-        }
-    }
-
-    fn call(&mut self, life: Life, call: Call, deadline: Span) {
-        let process = &mut self.processes[life.process];
-        let Some(session) = &mut process.session else { return };
-        let local = process.clock.local(self.now);
-        process.program.position += 1;
-        if let Ok(seq) = session.call(local, call.clone(), deadline) {
-            // The session's own limit: a second after the deadline.
-            let due = process.clock.world(local + deadline + Span::from_millis(1_001));
-            process.program.pending = Some(PendingCall { seq, call, due });
-        }
-    }
-
-    /// The trainer's optimiser step: the memory is half old and half new until it is through.
-    fn begin_writing(&mut self, life: Life, number: u64) {
-        for chunk in self.processes[life.process].memory.range() {
-            let dirt = mix(&[self.now.0, life.process as u64, chunk.into()]);
-            self.write(life.process, chunk, dirt);
-        }
-        let pause = Span(self.rng.between(1, 40) * 1_000_000);
-        self.queue.plan(self.now + pause, Event::Process(life, Step::Written(number)));
-    }
-
-    fn publish_written(&mut self, life: Life, number: u64) {
-        let process = &mut self.processes[life.process];
-        let Some(lease) = process.session.as_ref().and_then(|session| session.lease()) else {
-            return;
-        };
-        process.memory.fill(Version { epoch: lease.epoch, number });
-        self.call(life, publish(number), Span::from_millis(2_500));
     }
 
     /// A chunk of a process's memory changes, through its program or a read.

@@ -7,11 +7,11 @@
 //! - and [`Server::next_timeout`] for when to call `handle_timeout`.
 //!
 //! This file holds the state and the dispatcher, no logic. One file per concern:
-//! [`open`] and [`lease`] say who is a member of which group; [`calls`] runs the group transactions
-//! (G1 to G5) and [`answers`] ends them; [`register`], [`publish`], [`unpublish`], [`replicate`] and
-//! [`listing`] are the calls; [`seal`] decides what content a version has; [`commit`] and
-//! [`source_loss`] end a transfer; [`drain`] takes copies out of sight and readers off them;
-//! [`edges`] is the book of who reads from whom; [`invariants`] states what must always hold.
+//! `open` and `lease` say who is a member of which group; `calls` runs the group transactions
+//! (G1 to G5) and `answers` ends them; `register`, `publish`, `unpublish`, `replicate` and
+//! `listing` are the calls; `seal` decides what content a version has; `commit` and
+//! `source_loss` end a transfer; `drain` takes copies out of sight and readers off them;
+//! `edges` is the book of who reads from whom; `invariants` states what must always hold.
 
 mod answers;
 mod blobs;

@@ -9,9 +9,9 @@
 //!
 //! Getters: [`Session::state`], [`Session::version`], [`Session::generation`], [`Session::error`].
 //!
-//! This file holds the state and the dispatcher. [`link`] keeps a stream to the server, [`lease`]
-//! knows how long the session may act (T1), [`calls`] runs one call at a time, [`copy`] decides
-//! when the memory is served and when it may change (S3), [`transfer`] reads, [`ending`] is every
+//! This file holds the state and the dispatcher. `link` keeps a stream to the server, `lease`
+//! knows how long the session may act (T1), `calls` runs one call at a time, `copy` decides
+//! when the memory is served and when it may change (S3), `transfer` reads, `ending` is every
 //! way out.
 
 mod calls;
