@@ -61,43 +61,60 @@ fn measure(len: usize, [direct, tcp]: &[Peer; 2], export: ExportId) -> Outcome<(
     let [source, target] = [Region::allocate(len)?, Region::allocate(len)?];
     fill(&source);
     target.prefault();
-    let targets = [target.clone()];
+    let targets = std::slice::from_ref(&target);
     let whole = vec![Copy::contiguous(0, 0, 0, 0, len as u64)];
-    let limit = |name: &str, seconds: f64| {
-        println!("{name:34} {:6.2} GB/s", len as f64 / seconds / 1e9);
-        seconds
-    };
     for threads in [1, 2] {
         let copy = median(|| Ok(bench::memcpy(&source, &target, threads)))?;
-        limit(&format!("memcpy, {threads} threads"), copy);
+        print(&format!("memcpy, {threads} threads"), len, copy);
     }
-    limit("digest from memory", median(|| Ok(bench::digest(&source).0))?);
+    print("digest from memory", len, median(|| Ok(bench::digest(&source).0))?);
     for threads in [1, 2] {
         let bare = || Ok(bench::process_vm_readv(direct, export, 1, &target, threads)?);
-        let bare = limit(&format!("process_vm_readv, {threads} threads"), median(bare)?);
-        let report = |name: &str, copies: &[Copy]| -> Outcome<()> {
-            let moved: u64 = copies.iter().map(Copy::bytes).sum();
-            let took = median(|| run(direct, export, copies, &targets, threads))?;
-            let ratio = bare * moved as f64 / len as f64 / took;
-            println!("  {name:32} {:6.2} GB/s  {ratio:.2} of it", moved as f64 / took / 1e9);
-            Ok(())
-        };
-        report("direct, contiguous", &whole)?;
+        let name = format!("process_vm_readv, {threads} threads");
+        let ours = |copies: &[Copy]| run(direct, export, copies, targets, threads);
+        beside(&name, len, "direct, contiguous", &whole, bare, ours)?;
         for row_bytes in [8192, 4096, 2048, 512] {
-            report(&format!("direct, columns of {row_bytes}"), &columns(len, row_bytes))?;
+            let ours = |copies: &[Copy]| run(direct, export, copies, targets, threads);
+            let what = format!("direct, columns of {row_bytes}");
+            beside(&name, len, &what, &columns(len, row_bytes), bare, ours)?;
         }
     }
     for streams in [1, 2] {
-        let raw = median(|| Ok(bench::tcp(&source, &target, streams)?))?;
-        limit(&format!("socket pair, {streams} streams"), raw);
-        let took = median(|| run(tcp, export, &whole, &targets, streams))?;
-        println!("  {:32} {:6.2} GB/s  {:.2} of it", "tcp", len as f64 / took / 1e9, raw / took);
+        let raw = || Ok(bench::tcp(&source, &target, streams)?);
+        let ours = |copies: &[Copy]| run(tcp, export, copies, targets, streams);
+        beside(&format!("socket pair, {streams} streams"), len, "tcp", &whole, raw, ours)?;
     }
     for peer in [direct, tcp] {
         let tiny = tiny(len);
-        let took = median(|| run(peer, export, &tiny, &targets, 2))?;
+        let took = median(|| run(peer, export, &tiny, targets, 2))?;
         println!("5,000 of 4 KiB, {:?}: {:.1} ms", peer.way(), took * 1e3);
     }
+    Ok(())
+}
+
+fn print(name: &str, bytes: usize, seconds: f64) {
+    println!("{name:34} {:6.2} GB/s", bytes as f64 / seconds / 1e9);
+}
+
+/// Measures a limit and a transfer in turns, so that both see the same weather, and prints both.
+fn beside(
+    limit: &str,
+    len: usize,
+    what: &str,
+    copies: &[Copy],
+    mut bare: impl FnMut() -> Outcome<f64>,
+    ours: impl Fn(&[Copy]) -> Outcome<f64>,
+) -> Outcome<()> {
+    let (mut limits, mut times) = (Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        limits.push(bare()?);
+        times.push(ours(copies)?);
+    }
+    let (limit_s, took) = (middle(limits), middle(times));
+    let moved: u64 = copies.iter().map(Copy::bytes).sum();
+    let ratio = limit_s * moved as f64 / len as f64 / took;
+    print(limit, len, limit_s);
+    println!("  {what:32} {:6.2} GB/s  {ratio:.2} of it", moved as f64 / took / 1e9);
     Ok(())
 }
 
@@ -136,8 +153,12 @@ fn run(
     Ok(start.elapsed().as_secs_f64())
 }
 
-fn median(mut measure: impl FnMut() -> Outcome<f64>) -> Outcome<f64> {
-    let mut times = (0..RUNS).map(|_| measure()).collect::<Outcome<Vec<f64>>>()?;
+fn median(measure: impl FnMut() -> Outcome<f64>) -> Outcome<f64> {
+    let times = std::iter::repeat_with(measure).take(RUNS);
+    Ok(middle(times.collect::<Outcome<_>>()?))
+}
+
+fn middle(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
-    Ok(times[RUNS / 2])
+    times[times.len() / 2]
 }

@@ -1,17 +1,21 @@
 //! Reads one piece straight from another process's memory.
 //!
-//! The fence word is read before and after the piece's bytes, in the same system call: the kernel
-//! completes remote ranges in the order given. If it holds the export's id both times, the bytes
-//! between were served.
+//! The fence word is read behind the piece's bytes, in the same system call: the kernel completes
+//! remote ranges in the order given. The word moves once, from the export's id to zero, so if it
+//! still holds the id, it held it before and while the bytes were read.
+//!
+//! Rows that lie close together are read as one range of the source, the gaps between them into a
+//! bin: pages are looked up once, not once a row. Gaps lie between two rows of one region, so they
+//! are served memory too.
 
 use crate::connect::Direct;
 use crate::copy::SourceJob;
 use crate::error::TransportError;
+use crate::limits::MAX_GAP_BYTES;
 use crate::pieces::{Piece, Pieces};
 use crate::region::Region;
 use crate::sys::{self, Ranges};
 use crate::wire::Description;
-use std::ptr::addr_of_mut;
 
 /// Reads pieces of one job; its buffers are reused from piece to piece.
 pub(crate) struct DirectReader<'a> {
@@ -21,6 +25,8 @@ pub(crate) struct DirectReader<'a> {
     pub(crate) targets: &'a [Region],
     local: Ranges,
     remote: Ranges,
+    /// Where gaps go.
+    bin: Vec<u8>,
 }
 
 impl<'a> DirectReader<'a> {
@@ -31,7 +37,8 @@ impl<'a> DirectReader<'a> {
         targets: &'a [Region],
     ) -> Self {
         let (local, remote) = (Ranges::default(), Ranges::default());
-        Self { job, direct, description, targets, local, remote }
+        let bin = vec![0; MAX_GAP_BYTES as usize];
+        Self { job, direct, description, targets, local, remote, bin }
     }
 
     /// Reads a piece of checked copies into the targets.
@@ -40,29 +47,40 @@ impl<'a> DirectReader<'a> {
     /// [`TransportError::Fenced`] or [`TransportError::SourceGone`]; the piece's bytes are then
     /// worth nothing.
     pub(crate) fn read(&mut self, pieces: &Pieces, piece: &Piece) -> Result<(), TransportError> {
-        let mut words = [0_u64; 2];
-        let [before, after] = [0, 1].map(|i| addr_of_mut!(words[i]).expose_provenance() as u64);
+        let mut word = 0_u64;
         self.local.clear();
         self.remote.clear();
-        self.local.push_apart(before, 8);
+        self.add_rows(pieces, piece);
+        self.local.push_apart((&raw mut word).expose_provenance() as u64, 8);
         self.remote.push_apart(self.description.word, 8);
+        let wanted = self.local.bytes();
+        // SAFETY: the word and the bin are ours; the other local ranges lie in writable target regions
+        // (checked before the transfer), which their owners keep mapped.
+        let read = unsafe { sys::read_process(self.direct.pid(), &self.local, &self.remote) };
+        match read {
+            Ok(count) if count == wanted && word == self.job.export.0 => Ok(()),
+            outcome => Err(self.diagnose(outcome)),
+        }
+    }
+
+    /// The rows of a piece, and the small gaps between them.
+    fn add_rows(&mut self, pieces: &Pieces, piece: &Piece) {
+        let bin = self.bin.as_mut_ptr().expose_provenance() as u64;
+        let mut last = (u32::MAX, 0);
         pieces.rows(piece, |copy, row, len| {
             let target = self.targets[copy.target_region as usize].address();
             let (source, _) = self.description.regions[copy.source_region as usize];
+            let (region, end) = last;
+            if region == copy.source_region
+                && let Some(gap @ 1..=MAX_GAP_BYTES) = row.source.checked_sub(end)
+            {
+                self.local.push(bin, gap as usize);
+                self.remote.push(source + end, gap as usize);
+            }
             self.local.push(target + row.target, len);
             self.remote.push(source + row.source, len);
+            last = (copy.source_region, row.source + len as u64);
         });
-        self.local.push_apart(after, 8);
-        self.remote.push_apart(self.description.word, 8);
-        let wanted = self.local.bytes();
-        // SAFETY: the words are ours; the other local ranges lie in writable target regions
-        // (checked before the transfer), which their owners keep mapped.
-        let read = unsafe { sys::read_process(self.direct.pid(), &self.local, &self.remote) };
-        let id = self.job.export.0;
-        match read {
-            Ok(count) if count == wanted && words == [id; 2] => Ok(()),
-            outcome => Err(self.diagnose(outcome)),
-        }
     }
 
     /// Why a piece did not come whole and served.

@@ -171,8 +171,9 @@ impl Run<'_> {
             let source = (worker + turn) % self.routes.len();
             let drained = self.drain(&self.routes[source], &mut digests);
             if let Err(kind) = drained {
-                self.stop.store(true, Ordering::Relaxed);
+                // Noted before the others are stopped: what they then report is no cause.
                 lock(&self.failed).get_or_insert(ReadError { source, kind });
+                self.stop.store(true, Ordering::Release);
                 break;
             }
         }

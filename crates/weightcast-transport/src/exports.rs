@@ -1,8 +1,8 @@
 //! What a process serves: regions under random ids, each with a fence word.
 //!
 //! The fence word holds the export's id while it is served and zero afterwards. Ids are random
-//! and never used twice, so whoever reads the id there, before and after a copy, knows that the
-//! bytes between were served. A reader in another process reads the word itself; the data port
+//! and never used twice, so whoever reads the id there after a copy knows that all the bytes
+//! copied before were served. A reader in another process reads the word itself; the data port
 //! reads it after it has handed bytes to the kernel, and only then answers "ok".
 
 use crate::identity::{Identity, NONCE_BYTES};

@@ -49,10 +49,15 @@ pub const TICK: Duration = Duration::from_millis(50);
 
 /// Bytes of one piece: the unit that is copied, checked against the fence word and digested while
 /// it is still in the cache.
-pub const PIECE_BYTES: usize = 256 << 10;
+pub const PIECE_BYTES: usize = 512 << 10;
 
-/// Rows of one piece: the kernel takes 1,024 ranges a call, two go to the fence word.
-pub const MAX_PIECE_ROWS: usize = 1_000;
+/// Rows of one piece: the kernel takes [`MAX_RANGES`] a call; one goes to the fence word, and each
+/// row may bring a gap with it.
+pub const MAX_PIECE_ROWS: usize = 510;
+
+/// Largest gap between two rows of a source that a direct read reads along and throws away: every
+/// range of its own costs the kernel as much time as some thousand bytes.
+pub const MAX_GAP_BYTES: u64 = 8 << 10;
 
 /// Extents in one request of the transfer engine, so that several requests of tiny copies fit
 /// into [`PIPELINE_BYTES`].

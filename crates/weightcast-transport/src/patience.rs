@@ -17,7 +17,7 @@ impl Patience<'_> {
     /// # Errors
     /// [`TransportError::Cancelled`] or [`TransportError::Timeout`] once it is over.
     pub(crate) fn check(&self, what: &'static str) -> Result<(), TransportError> {
-        let raised = |flag: Option<&AtomicBool>| flag.is_some_and(|f| f.load(Ordering::Relaxed));
+        let raised = |flag: Option<&AtomicBool>| flag.is_some_and(|f| f.load(Ordering::Acquire));
         if raised(self.cancel) || raised(self.stop) {
             return Err(TransportError::Cancelled);
         }

@@ -74,9 +74,13 @@ impl<'a> TcpReader<'a> {
         Ok(Some(piece))
     }
 
-    /// Draws pieces and asks for them as long as the source surely takes the requests.
+    /// Draws pieces and asks for them as long as the source surely takes the requests. Several at
+    /// a time: what arrives together is answered with fewer system calls.
     fn ask_ahead(&mut self) -> Result<(), TransportError> {
         self.request.clear();
+        if self.asked.len() > PIPELINE_REQUESTS / 2 {
+            return Ok(());
+        }
         while self.asked.len() < PIPELINE_REQUESTS
             && (self.asked.is_empty() || self.asked_bytes < PIPELINE_BYTES)
         {

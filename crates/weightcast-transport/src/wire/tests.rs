@@ -57,8 +57,8 @@ fn headers_are_bounded() {
 
 #[test]
 fn as_many_extents_as_allowed_fit_into_a_frame() {
-    assert!(MAX_EXTENTS * PLACED_BYTES + 16 <= MAX_FRAME_BYTES);
-    assert!(MAX_REGIONS * 16 + 8 <= MAX_FRAME_BYTES);
+    const { assert!(MAX_EXTENTS * PLACED_BYTES + 16 <= MAX_FRAME_BYTES) };
+    const { assert!(MAX_REGIONS * 16 + 8 <= MAX_FRAME_BYTES) };
     let body = |count: usize| vec![0; 16 + count * EXTENT_BYTES];
     assert_eq!(decode_read(&body(MAX_EXTENTS)).unwrap().extents.len(), MAX_EXTENTS);
     assert!(decode_read(&body(MAX_EXTENTS + 1)).is_err());

@@ -123,6 +123,27 @@ fn a_peer_that_drips_inside_a_frame_is_dropped() {
 }
 
 #[test]
+fn strangers_are_few_and_make_room_when_they_leave() {
+    let server = server();
+    let limit = limits::MAX_UNAUTHENTICATED;
+    let silent: Vec<TcpStream> = (0..limit)
+        .map(|_| {
+            let mut socket = TcpStream::connect(server.addr()).unwrap();
+            socket.read_exact(&mut [0; 40]).expect("within the limit: the hello comes");
+            socket
+        })
+        .collect();
+    wait_closed(TcpStream::connect(server.addr()).unwrap());
+    let error = Peer::connect(server.addr(), &token(), soon()).unwrap_err();
+    assert_eq!(error.advice(), Advice::RetryElsewhere, "{error}");
+    drop(silent);
+    let patience = soon();
+    while Peer::connect(server.addr(), &token(), soon()).is_err() {
+        assert!(Instant::now() < patience, "the strangers left, but their places stay taken");
+    }
+}
+
+#[test]
 fn a_silent_port_is_given_up_at_the_deadline() {
     let listener = TcpListener::bind(loopback()).unwrap();
     let deadline = Instant::now() + Duration::from_millis(120);
