@@ -36,11 +36,7 @@ impl Replica {
     }
 
     pub(crate) fn location(&self) -> Location {
-        Location {
-            datacentre: self.datacentre.clone(),
-            host: self.host.clone(),
-            spot: self.spot,
-        }
+        Location { datacentre: self.datacentre.clone(), host: self.host.clone(), spot: self.spot }
     }
 }
 

@@ -19,7 +19,9 @@ fn a_rollout_of_another_parallelism_gets_the_same_bits() {
     for updated in updated {
         let updated = updated.unwrap();
         assert_eq!(updated.version.unwrap().number, 7);
-        assert!(updated.transfer.verified > 0 && updated.transfer.verified == updated.transfer.bytes);
+        assert!(
+            updated.transfer.verified > 0 && updated.transfer.verified == updated.transfer.bytes
+        );
     }
     for shard in &rollouts {
         assert_eq!(shard.memory(), support::expected_columns(shard.index, 2, 7));
@@ -82,10 +84,7 @@ fn a_second_publish_with_other_content_is_fenced() {
         shard.handle.publish(1, SOON).unwrap();
         shard.handle.wait_sealed(SOON).unwrap();
         let next = shard.handle.list(SOON);
-        assert!(
-            matches!(next, Err(Error::Call(CallError::ContentMismatch { .. }))),
-            "{next:?}"
-        );
+        assert!(matches!(next, Err(Error::Call(CallError::ContentMismatch { .. }))), "{next:?}");
     });
 }
 

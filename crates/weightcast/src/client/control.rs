@@ -1,84 +1,69 @@
 //! The thread that drives one session machine: events in, outputs carried out, in order.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc as reply};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc as reply};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tonic::{Code, Status};
-use weightcast_plan::Layout;
 use weightcast_protocol::message::{Answer, Assignment, Call, ReadFailure, ServerMessage};
 use weightcast_protocol::session::{Output, Session, SessionState};
-use weightcast_protocol::{
-    Attempt, CallError, ContentDigest, Generation, OpSeq, ShardSums, Span, Time,
-};
-use weightcast_transport::{DataServer, ExportId};
+use weightcast_protocol::{Attempt, CallError, Generation, OpSeq, ShardSums, Span, Time};
+use weightcast_transport::ExportId;
 
 use super::Transfer;
 use super::connection::{self, Connection};
-use super::registration::Registration;
-use super::route::{Read, Routes};
+use super::reading::read_assigned;
+use super::shared::{Shared, View};
+use crate::Error;
 use crate::clock::Clock;
 use crate::convert::{client_frame, server_message};
-use crate::{Error, manifest};
 
 /// What a call came to, with what it moved.
 pub(crate) type Reply = Result<(Answer, Transfer), CallError>;
 
 /// Everything that happens to the session.
 pub(crate) enum Event {
-    Call { call: Call, deadline: Span, reply: reply::Sender<Reply> },
+    Call {
+        call: Call,
+        deadline: Span,
+        reply: reply::Sender<Reply>,
+    },
     /// Answered once the session is open, or will never be.
-    AwaitOpen { reply: reply::Sender<Result<(), CallError>> },
+    AwaitOpen {
+        reply: reply::Sender<Result<(), CallError>>,
+    },
     /// Answered once what is published is sealed.
-    AwaitSeal { reply: reply::Sender<Result<(), CallError>> },
-    Close { deadline: Span, reply: reply::Sender<Result<(), CallError>> },
-    Connected { stream: u64, result: Result<connection::Session, Status> },
-    Frame { stream: u64, message: ServerMessage },
-    StreamEnded { stream: u64, reason: String },
-    Sealed { generation: Generation, sums: ShardSums },
-    ReadDone { seq: OpSeq, attempt: Attempt, result: Result<(ShardSums, Transfer), ReadFailure> },
-}
-
-/// What the handle and the control thread share.
-pub(crate) struct Shared {
-    pub(crate) exports: DataServer,
-    pub(crate) routes: Routes,
-    /// Set by `register`, together with the name under which it is served.
-    pub(crate) registration: Mutex<Option<(Arc<Registration>, ExportId)>>,
-    /// Layouts of other shards, by the name of their manifest.
-    pub(crate) layouts: Mutex<BTreeMap<ContentDigest, Arc<Layout>>>,
-    /// Held by whoever writes or digests the registered memory.
-    pub(crate) memory: Mutex<()>,
-    /// What the session knows, for getters that must not wait.
-    pub(crate) view: Mutex<View>,
-    /// Why the session is not open: the best explanation if it never is.
-    pub(crate) trouble: Mutex<Option<CallError>>,
-    /// Bytes of the running read that have arrived.
-    pub(crate) progress: Arc<AtomicU64>,
-}
-
-/// A copy of the session's state.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct View {
-    pub(crate) held: Option<weightcast_protocol::Version>,
-    pub(crate) generation: Generation,
-}
-
-impl Shared {
-    fn set_trouble(&self, trouble: Option<CallError>) {
-        *self.trouble.lock().expect("no panic while held") = trouble;
-    }
-
-    pub(crate) fn trouble(&self) -> Option<CallError> {
-        self.trouble.lock().expect("no panic while held").clone()
-    }
-
-    fn current(&self) -> Option<(Arc<Registration>, ExportId)> {
-        self.registration.lock().expect("no panic while held").clone()
-    }
+    AwaitSeal {
+        reply: reply::Sender<Result<(), CallError>>,
+    },
+    Close {
+        deadline: Span,
+        reply: reply::Sender<Result<(), CallError>>,
+    },
+    Connected {
+        stream: u64,
+        result: Result<connection::Session, Status>,
+    },
+    Frame {
+        stream: u64,
+        message: ServerMessage,
+    },
+    StreamEnded {
+        stream: u64,
+        reason: String,
+    },
+    Sealed {
+        generation: Generation,
+        sums: ShardSums,
+    },
+    ReadDone {
+        seq: OpSeq,
+        attempt: Attempt,
+        result: Result<(ShardSums, Transfer), ReadFailure>,
+    },
 }
 
 /// The control thread's state.
@@ -324,16 +309,9 @@ impl Control {
         let events = self.events.clone();
         let deadline = self.clock.instant(deadline).into_std();
         tokio::spawn(async move {
-            let result = match fetch(&connection, &shared, &assignment).await {
-                Ok(sources) => {
-                    let cancel = Arc::clone(&cancel);
-                    let read = move || read(&shared, &assignment, &sources, deadline, cancel);
-                    let failed = |e| ReadFailure::Layout { detail: format!("read panicked: {e}") };
-                    tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(failed(e)))
-                }
-                Err(error) => Err(ReadFailure::Layout { detail: error.to_string() }),
-            };
-            if !cancel.load(Ordering::Acquire) {
+            let cancelled = Arc::clone(&cancel);
+            let result = read_assigned(connection, shared, assignment, deadline, cancel).await;
+            if !cancelled.load(Ordering::Acquire) {
                 let _ = events.send(Event::ReadDone { seq, attempt, result });
             }
         });
@@ -406,61 +384,4 @@ async fn forward(
         }
     };
     let _ = events.send(Event::StreamEnded { stream, reason });
-}
-
-/// Layouts of the source's shards: from memory, else from the server.
-async fn fetch(
-    connection: &Connection,
-    shared: &Shared,
-    assignment: &Assignment,
-) -> Result<Vec<Arc<Layout>>, Error> {
-    let names: Vec<_> = assignment.shards.iter().map(|shard| shard.layout).collect();
-    fetch_layouts(connection, shared, &names).await
-}
-
-/// Layouts by the names of their manifests.
-pub(crate) async fn fetch_layouts(
-    connection: &Connection,
-    shared: &Shared,
-    names: &[ContentDigest],
-) -> Result<Vec<Arc<Layout>>, Error> {
-    let mut layouts = Vec::with_capacity(names.len());
-    for name in names {
-        let known = shared.layouts.lock().expect("no panic while held").get(name).cloned();
-        let layout = match known {
-            Some(layout) => layout,
-            None => Arc::new(manifest::decode(&connection.manifest(*name).await?)?),
-        };
-        shared.layouts.lock().expect("no panic while held").insert(*name, Arc::clone(&layout));
-        layouts.push(layout);
-    }
-    Ok(layouts)
-}
-
-/// Runs on a thread of its own: the bytes move here.
-fn read(
-    shared: &Shared,
-    assignment: &Assignment,
-    sources: &[Arc<Layout>],
-    deadline: std::time::Instant,
-    cancel: Arc<AtomicBool>,
-) -> Result<(ShardSums, Transfer), ReadFailure> {
-    let _memory = shared.memory.lock().expect("no panic while held");
-    if cancel.load(Ordering::Acquire) {
-        return Err(ReadFailure::Source { shard: 0, reason: "cancelled".to_owned() });
-    }
-    let Some((registration, _)) = shared.current() else {
-        return Err(ReadFailure::Layout { detail: "nothing is registered".to_owned() });
-    };
-    let progress = Arc::clone(&shared.progress);
-    progress.store(0, Ordering::Relaxed);
-    let deadline = deadline + Duration::from_millis(100);
-    shared.routes.read(&Read {
-        registration: &registration,
-        assignment,
-        sources,
-        deadline,
-        cancel,
-        progress,
-    })
 }

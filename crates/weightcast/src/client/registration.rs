@@ -46,17 +46,21 @@ impl Registration {
     /// Digests the memory as it is now.
     pub(crate) fn seal(&self) -> ShardSums {
         let mut digests = vec![Digest::default(); self.cells.len()];
-        for run in &self.runs {
+        self.digest(&self.runs, &mut digests);
+        self.fold(&digests)
+    }
+
+    /// Adds the digests of these runs to those of their cells.
+    pub(crate) fn digest(&self, runs: &[Run], digests: &mut [Digest]) {
+        for run in runs {
             let region = &self.regions[run.buffer as usize];
             for row in 0..run.rows {
-                let offset = run.offset + row * run.pitch;
+                let offset = (run.offset + row * run.pitch) as usize;
                 let position = run.position + row * run.position_pitch;
-                let digest = region.digest(offset as usize, run.row_bytes as usize, position);
-                let slot = &mut digests[run.cell as usize];
-                *slot = *slot + digest.expect("a layout lies within its regions");
+                let digest = region.digest(offset, run.row_bytes as usize, position);
+                digests[run.cell as usize] += digest.expect("a layout lies within its regions");
             }
         }
-        self.fold(&digests)
     }
 
     /// Folds one digest per cell into the three sums that the server compares.
@@ -75,7 +79,7 @@ impl Registration {
 
     /// Bytes that the cells cover: what a read moves and verifies.
     pub(crate) fn bytes(&self) -> u64 {
-        self.runs.iter().map(|run| run.rows * run.row_bytes).sum()
+        self.runs.iter().map(Run::bytes).sum()
     }
 }
 

@@ -1,9 +1,9 @@
 //! A plan bound to a live source: copies between layouts become reads between addresses.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Instant;
 
 use weightcast_plan::{Layout, Plan, Tensor};
@@ -20,11 +20,14 @@ use crate::limits::CACHED_PLANS;
 /// Threads that copy. Two saturate the memory of the machines that were measured.
 const THREADS: usize = 2;
 
+/// What a plan was made for: the layout digests of the source's shards.
+type SourceLayouts = Vec<[u8; 16]>;
+
 /// Plans that were made and peers that were reached, kept from one version to the next.
 pub(crate) struct Routes {
     auth: Auth,
     way: Way,
-    plans: Mutex<VecDeque<(Vec<[u8; 16]>, Arc<Plan>)>>,
+    plans: Mutex<VecDeque<(SourceLayouts, Arc<Plan>)>>,
     peers: Mutex<BTreeMap<String, Arc<Peer>>>,
 }
 
@@ -60,9 +63,10 @@ impl Routes {
             slots: read.registration.cells.len(),
         };
         let way = jobs.first().map_or(self.way, |job| job.peer.way());
-        let digests = weightcast_transport::read(&jobs, &read.registration.regions, &options)
+        let mut digests = weightcast_transport::read(&jobs, &read.registration.regions, &options)
             .map_err(|e| self.failed(&bound[e.source], &e.kind, read))?;
-        let digests = echo(&plan, read.registration, digests);
+        // Tied weights lie in memory once: digest them again for each further name.
+        read.registration.digest(&plan.echoes, &mut digests);
         let bytes = read.registration.bytes();
         let transfer = Transfer {
             bytes,
@@ -77,7 +81,7 @@ impl Routes {
     /// The plan for these layouts: made once, then remembered.
     fn plan(&self, read: &Read<'_>) -> Result<Arc<Plan>, ReadFailure> {
         check_catalog(read)?;
-        let name: Vec<[u8; 16]> = read.sources.iter().map(|layout| layout.digest().0).collect();
+        let name: SourceLayouts = read.sources.iter().map(|layout| layout.digest().0).collect();
         let mut plans = self.plans.lock().expect("no panic while planning");
         if let Some((_, plan)) = plans.iter().find(|(known, _)| *known == name) {
             return Ok(Arc::clone(plan));
@@ -131,11 +135,7 @@ impl Routes {
         Ok(jobs)
     }
 
-    fn peer(
-        &self,
-        address: &str,
-        deadline: Instant,
-    ) -> Result<Arc<Peer>, String> {
+    fn peer(&self, address: &str, deadline: Instant) -> Result<Arc<Peer>, String> {
         if let Some(peer) = self.peers.lock().expect("no panic while held").get(address) {
             return Ok(Arc::clone(peer));
         }
@@ -182,25 +182,6 @@ fn resolve(address: &str) -> Result<SocketAddr, String> {
 
 fn source_failure(shard: usize, reason: &str) -> ReadFailure {
     ReadFailure::Source { shard: shard as u32, reason: reason.to_owned() }
-}
-
-/// Tied weights lie in memory once: digest them again for each further name.
-fn echo(
-    plan: &Plan,
-    registration: &Registration,
-    mut digests: Vec<weightcast_transport::Digest>,
-) -> Vec<weightcast_transport::Digest> {
-    for run in &plan.echoes {
-        let region = &registration.regions[run.buffer as usize];
-        for row in 0..run.rows {
-            let offset = run.offset + row * run.pitch;
-            let position = run.position + row * run.position_pitch;
-            let digest = region.digest(offset as usize, run.row_bytes as usize, position);
-            let slot = &mut digests[run.cell as usize];
-            *slot = *slot + digest.expect("a layout lies within its regions");
-        }
-    }
-    digests
 }
 
 /// The version's tensors must be the group's: every name, dtype and shape.

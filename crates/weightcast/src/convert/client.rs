@@ -3,9 +3,7 @@
 use weightcast_protocol::message::{
     Call, ClientMessage, EpochPolicy, Location, Open, ReadFailure, Role,
 };
-use weightcast_protocol::{
-    Attempt, ExportId, Generation, OpSeq, Revision, SessionId, Span, Term,
-};
+use weightcast_protocol::{Attempt, ExportId, Generation, OpSeq, Revision, SessionId, Span, Term};
 
 use super::values::{selector, selector_frame, sums, sums_frame};
 use super::{Malformed, content_digest, need};
@@ -21,10 +19,9 @@ pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, 
             deadline: Span(m.deadline_ns),
             call: call(need(m.call, "call")?)?,
         },
-        Body::Sealed(m) => ClientMessage::Sealed {
-            generation: Generation(m.generation),
-            sums: sums(m.sums)?,
-        },
+        Body::Sealed(m) => {
+            ClientMessage::Sealed { generation: Generation(m.generation), sums: sums(m.sums)? }
+        }
         Body::Prepared(m) => ClientMessage::Prepared {
             seq: OpSeq(m.seq),
             attempt: Attempt(m.attempt),
@@ -61,17 +58,13 @@ pub(crate) fn client_frame(message: ClientMessage) -> wire::ClientFrame {
                 sums: sums_frame(sums),
             })
         }
-        ClientMessage::ReadFailed { seq, attempt, failure } => {
-            Body::ReadFailed(wire::ReadFailed {
-                seq: seq.0,
-                attempt: attempt.0,
-                failure: Some(failure_frame(failure)),
-            })
-        }
+        ClientMessage::ReadFailed { seq, attempt, failure } => Body::ReadFailed(wire::ReadFailed {
+            seq: seq.0,
+            attempt: attempt.0,
+            failure: Some(failure_frame(failure)),
+        }),
         ClientMessage::Heartbeat { sent_at } => Body::Heartbeat(wire::Heartbeat { sent_at }),
-        ClientMessage::Close { deadline } => {
-            Body::Close(wire::Close { deadline_ns: deadline.0 })
-        }
+        ClientMessage::Close { deadline } => Body::Close(wire::Close { deadline_ns: deadline.0 }),
     };
     wire::ClientFrame { body: Some(body) }
 }
@@ -183,9 +176,7 @@ fn failure(failure: wire::read_failed::Failure) -> ReadFailure {
 fn failure_frame(failure: ReadFailure) -> wire::read_failed::Failure {
     use wire::read_failed::Failure as W;
     match failure {
-        ReadFailure::Source { shard, reason } => {
-            W::Source(wire::SourceFailure { shard, reason })
-        }
+        ReadFailure::Source { shard, reason } => W::Source(wire::SourceFailure { shard, reason }),
         ReadFailure::Layout { detail } => W::Layout(wire::LayoutFailure { detail }),
     }
 }

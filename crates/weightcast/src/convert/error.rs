@@ -29,9 +29,7 @@ pub(super) fn error(error: Option<wire::Error>) -> Result<CallError, Malformed> 
             replica: m.replica,
             detail: m.detail,
         },
-        W::LayoutMismatch(m) => {
-            CallError::LayoutMismatch { replica: m.replica, detail: m.detail }
-        }
+        W::LayoutMismatch(m) => CallError::LayoutMismatch { replica: m.replica, detail: m.detail },
         W::GroupDiverged(m) => CallError::GroupDiverged {
             replica: m.replica,
             seq: OpSeq(m.seq),

@@ -33,10 +33,9 @@ pub(crate) fn server_message(frame: wire::ServerFrame) -> Result<ServerMessage, 
                 wire::answered::Result::Error(e) => Err(error(Some(e))?),
             },
         },
-        Body::Fenced(m) => ServerMessage::Fenced {
-            generation: Generation(m.generation),
-            error: error(m.error)?,
-        },
+        Body::Fenced(m) => {
+            ServerMessage::Fenced { generation: Generation(m.generation), error: error(m.error)? }
+        }
         Body::Broken(m) => ServerMessage::Broken { error: error(m.error)? },
         Body::HeartbeatAck(m) => ServerMessage::HeartbeatAck { sent_at: m.sent_at },
         Body::Closed(_) => ServerMessage::Closed,
@@ -72,9 +71,7 @@ pub(crate) fn server_frame(message: ServerMessage) -> wire::ServerFrame {
         ServerMessage::Fenced { generation, error } => {
             Body::Fenced(wire::Fenced { generation: generation.0, error: error_frame(error) })
         }
-        ServerMessage::Broken { error } => {
-            Body::Broken(wire::Broken { error: error_frame(error) })
-        }
+        ServerMessage::Broken { error } => Body::Broken(wire::Broken { error: error_frame(error) }),
         ServerMessage::HeartbeatAck { sent_at } => {
             Body::HeartbeatAck(wire::HeartbeatAck { sent_at })
         }

@@ -46,10 +46,7 @@ struct Service {
 
 impl Service {
     /// Asks the actor and waits for its answer.
-    async fn ask<T>(
-        &self,
-        input: impl FnOnce(oneshot::Sender<T>) -> Input,
-    ) -> Result<T, Status> {
+    async fn ask<T>(&self, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Result<T, Status> {
         let stopping = |_| Status::unavailable("the server is stopping");
         let (reply, answer) = oneshot::channel();
         self.inputs.send(input(reply)).await.map_err(|_| stopping(()))?;

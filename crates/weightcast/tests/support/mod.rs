@@ -9,34 +9,34 @@ use weightcast::{LayoutSource, Options, Replica, Role, ServeConfig, Server, Shar
 const SOON: Duration = Duration::from_secs(20);
 
 /// The model: one matrix of two-byte elements with odd sides.
-pub const ROWS: u64 = 37;
-pub const COLUMNS: u64 = 22;
+pub(crate) const ROWS: u64 = 37;
+pub(crate) const COLUMNS: u64 = 22;
 
 /// A reference server for one test.
-pub struct Cluster {
-    pub server: Server,
+pub(crate) struct Cluster {
+    pub(crate) server: Server,
 }
 
 /// One shard: its handle and its memory.
-pub struct Shard {
-    pub index: u64,
-    pub handle: ShardHandle,
+pub(crate) struct Shard {
+    pub(crate) index: u64,
+    pub(crate) handle: ShardHandle,
     region: Region,
 }
 
 impl Shard {
     /// The memory as it is now.
-    pub fn memory(&self) -> Vec<u8> {
+    pub(crate) fn memory(&self) -> Vec<u8> {
         self.region.to_vec()
     }
 
     /// Overwrites the memory.
-    pub fn fill(&self, bytes: &[u8]) {
+    pub(crate) fn fill(&self, bytes: &[u8]) {
         self.region.write_at(0, bytes).unwrap();
     }
 
     /// Flips one bit of the memory, as a cosmic ray or a careless optimizer would.
-    pub fn flip_bit(&self, byte: usize, bit: u32) {
+    pub(crate) fn flip_bit(&self, byte: usize, bit: u32) {
         let mut bytes = self.memory();
         bytes[byte] ^= 1 << bit;
         self.fill(&bytes);
@@ -44,7 +44,7 @@ impl Shard {
 }
 
 impl Cluster {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let config = ServeConfig {
             lease: Duration::from_secs(2),
             drain_deadline: Duration::from_secs(5),
@@ -55,7 +55,7 @@ impl Cluster {
     }
 
     /// Opens and registers all shards of a replica; `memory` gives layout and content.
-    pub fn group(
+    pub(crate) fn group(
         &self,
         name: &str,
         role: Role,
@@ -81,7 +81,7 @@ impl Cluster {
 }
 
 /// Makes the same call on all shards at once.
-pub fn run_group<T: Send>(group: &[Shard], call: impl Fn(&Shard) -> T + Sync) -> Vec<T> {
+pub(crate) fn run_group<T: Send>(group: &[Shard], call: impl Fn(&Shard) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = group.iter().map(|shard| scope.spawn(|| call(shard))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -110,24 +110,22 @@ fn layout(dim: usize, index: u64, of: u64) -> Layout {
 }
 
 /// Shard `index` of `of` by rows, filled with a version.
-pub fn rows(index: u64, of: u64, version: u64) -> (Layout, Vec<u8>) {
+pub(crate) fn rows(index: u64, of: u64, version: u64) -> (Layout, Vec<u8>) {
     (layout(0, index, of), expected_rows(index, of, version))
 }
 
 /// Shard `index` of `of` by columns, zeroed.
-pub fn columns(index: u64, of: u64) -> (Layout, Vec<u8>) {
+pub(crate) fn columns(index: u64, of: u64) -> (Layout, Vec<u8>) {
     let bytes = expected_columns(index, of, 0).len();
     (layout(1, index, of), vec![0; bytes])
 }
 
-pub fn expected_rows(index: u64, of: u64, version: u64) -> Vec<u8> {
+pub(crate) fn expected_rows(index: u64, of: u64, version: u64) -> Vec<u8> {
     let rows = chunk(ROWS, index, of);
     rows.flat_map(|r| (0..COLUMNS).flat_map(move |c| element(r, c, version))).collect()
 }
 
-pub fn expected_columns(index: u64, of: u64, version: u64) -> Vec<u8> {
+pub(crate) fn expected_columns(index: u64, of: u64, version: u64) -> Vec<u8> {
     let columns = chunk(COLUMNS, index, of);
-    (0..ROWS)
-        .flat_map(|r| columns.clone().flat_map(move |c| element(r, c, version)))
-        .collect()
+    (0..ROWS).flat_map(|r| columns.clone().flat_map(move |c| element(r, c, version))).collect()
 }

@@ -1,0 +1,152 @@
+//! Opening a handle: finds the server, binds the data port, starts the control thread.
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, mpsc as reply};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use weightcast_protocol::message::Open;
+use weightcast_protocol::session::{Session, SessionConfig};
+use weightcast_protocol::{CallError, PROTOCOL, SessionId, Term};
+use weightcast_transport::{Auth, DataServer};
+
+use super::connection::Connection;
+use super::control::{Control, Event};
+use super::handle::{Interrupted, ShardHandle};
+use super::route::Routes;
+use super::shared::{Shared, View};
+use crate::clock::Clock;
+use crate::config::{Options, Replica};
+use crate::{Error, lazy};
+
+impl ShardHandle {
+    /// Opens a session for one shard of a replica of a model.
+    ///
+    /// # Errors
+    /// The server cannot be reached or refuses the token, the replica's shard is taken, or the data
+    /// port cannot be bound.
+    pub fn open(model: &str, replica: Replica, options: &Options) -> Result<Self, Error> {
+        Self::open_interruptible(model, replica, options, None)
+    }
+
+    /// The same, with a way to give up waiting: for languages whose Ctrl-C is a flag.
+    pub fn open_interruptible(
+        model: &str,
+        replica: Replica,
+        options: &Options,
+        interrupted: Option<Interrupted>,
+    ) -> Result<Self, Error> {
+        let (server, token) = match options.configured_server() {
+            Some(server) => (server, options.token()?),
+            None => {
+                let (server, token) = lazy::find_or_start(&options.job(), &options.lazy_server)?;
+                (server, Some(token))
+            }
+        };
+        let auth = Auth { token: token.clone(), insecure: options.insecure };
+        let exports = DataServer::bind(data_address(&options.data_bind())?, auth.clone())
+            .map_err(|e| Error::Transport(e.to_string()))?;
+        let data_address = options.data_advertise().unwrap_or_else(|| exports.addr().to_string());
+        let shared = Arc::new(Shared {
+            exports,
+            routes: Routes::new(auth, options.way),
+            registration: Mutex::new(None),
+            layouts: Mutex::default(),
+            memory: Mutex::new(()),
+            view: Mutex::new(View::default()),
+            trouble: Mutex::new(None),
+            progress: Arc::new(AtomicU64::new(0)),
+        });
+        let open = Open {
+            protocol: PROTOCOL,
+            session: SessionId(random()?),
+            term: Term(0),
+            model: model.to_owned(),
+            replica: replica.name.clone(),
+            shard: replica.shard,
+            num_shards: replica.num_shards,
+            role: options.role,
+            epoch: options.epoch,
+            location: replica.location(),
+            data_address,
+        };
+        let mut handle = Self::start(model, replica, open, &server, token.as_ref(), shared)?;
+        handle.interrupted = interrupted;
+        handle.await_open(&server, options.deadline)?;
+        Ok(handle)
+    }
+
+    fn start(
+        model: &str,
+        replica: Replica,
+        open: Open,
+        server: &str,
+        token: Option<&weightcast_transport::Secret>,
+        shared: Arc<Shared>,
+    ) -> Result<Self, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| Error::io("start the control runtime", e))?;
+        let handle = runtime.handle().clone();
+        let connection = {
+            let _inside = handle.enter();
+            Connection::new(server, token)?
+        };
+        let clock = {
+            let _inside = handle.enter();
+            Clock::start()
+        };
+        let (events, queue) = mpsc::unbounded_channel();
+        let config = SessionConfig::new(open, server.to_owned());
+        let session = Session::new(config, clock.now());
+        let control =
+            Control::new(session, clock, connection.clone(), Arc::clone(&shared), events.clone());
+        let thread = std::thread::Builder::new()
+            .name("weightcast-control".to_owned())
+            .spawn(move || {
+                runtime.block_on(control.run(queue));
+                runtime.shutdown_background();
+            })
+            .map_err(|e| Error::io("start the control thread", e))?;
+        Ok(Self {
+            model: model.to_owned(),
+            replica,
+            events,
+            runtime: handle,
+            connection,
+            shared,
+            thread: Mutex::new(Some(thread)),
+            interrupted: None,
+        })
+    }
+
+    fn await_open(&self, server: &str, limit: Duration) -> Result<(), Error> {
+        let (reply, answer) = reply::channel();
+        self.send(Event::AwaitOpen { reply })?;
+        match self.receive(&answer, Some(limit))? {
+            Some(result) => Ok(result?),
+            None => Err(Error::Call(self.shared.trouble().unwrap_or_else(|| {
+                CallError::ServerUnreachable {
+                    server: server.to_owned(),
+                    reason: format!("no answer within {limit:?}"),
+                }
+            }))),
+        }
+    }
+}
+
+fn data_address(text: &str) -> Result<SocketAddr, Error> {
+    text.parse().map_err(|_| Error::Config {
+        what: "data port".to_owned(),
+        problem: format!("{text:?} is not IP:PORT; WEIGHTCAST_DATA_ADVERTISE may be a name"),
+    })
+}
+
+fn random() -> Result<u128, Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::io("draw a session's name", std::io::Error::other(e.to_string())))?;
+    Ok(u128::from_le_bytes(bytes))
+}

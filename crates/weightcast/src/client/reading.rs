@@ -1,0 +1,80 @@
+//! One read, off the control thread: fetches the source's layouts, then moves the bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use weightcast_plan::Layout;
+use weightcast_protocol::message::{Assignment, ReadFailure};
+use weightcast_protocol::{ContentDigest, ShardSums};
+
+use super::Transfer;
+use super::connection::Connection;
+use super::route::Read;
+use super::shared::Shared;
+use crate::{Error, manifest};
+
+/// How much longer than the call a read may take: the call's end stops it first.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// Reads an assigned source into the registered memory, unless it is cancelled.
+pub(super) async fn read_assigned(
+    connection: Connection,
+    shared: Arc<Shared>,
+    assignment: Assignment,
+    deadline: Instant,
+    cancel: Arc<AtomicBool>,
+) -> Result<(ShardSums, Transfer), ReadFailure> {
+    let names: Vec<_> = assignment.shards.iter().map(|shard| shard.layout).collect();
+    let sources = fetch_layouts(&connection, &shared, &names).await;
+    let sources = sources.map_err(|e| ReadFailure::Layout { detail: e.to_string() })?;
+    let read = move || read(&shared, &assignment, &sources, deadline, cancel);
+    let failed = |e| ReadFailure::Layout { detail: format!("weightcast has a bug: {e}") };
+    tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(failed(e)))
+}
+
+/// Layouts by the names of their manifests.
+pub(crate) async fn fetch_layouts(
+    connection: &Connection,
+    shared: &Shared,
+    names: &[ContentDigest],
+) -> Result<Vec<Arc<Layout>>, Error> {
+    let mut layouts = Vec::with_capacity(names.len());
+    for name in names {
+        let known = shared.layouts.lock().expect("no panic while held").get(name).cloned();
+        let layout = match known {
+            Some(layout) => layout,
+            None => Arc::new(manifest::decode(&connection.manifest(*name).await?)?),
+        };
+        shared.layouts.lock().expect("no panic while held").insert(*name, Arc::clone(&layout));
+        layouts.push(layout);
+    }
+    Ok(layouts)
+}
+
+/// Runs on a thread of its own: the bytes move here.
+fn read(
+    shared: &Shared,
+    assignment: &Assignment,
+    sources: &[Arc<Layout>],
+    deadline: Instant,
+    cancel: Arc<AtomicBool>,
+) -> Result<(ShardSums, Transfer), ReadFailure> {
+    let _memory = shared.memory.lock().expect("no panic while held");
+    if cancel.load(Ordering::Acquire) {
+        return Err(ReadFailure::Source { shard: 0, reason: "cancelled".to_owned() });
+    }
+    let Some((registration, _)) = shared.current() else {
+        return Err(ReadFailure::Layout { detail: "nothing is registered".to_owned() });
+    };
+    let progress = Arc::clone(&shared.progress);
+    progress.store(0, Ordering::Relaxed);
+    shared.routes.read(&Read {
+        registration: &registration,
+        assignment,
+        sources,
+        deadline: deadline + GRACE,
+        cancel,
+        progress,
+    })
+}

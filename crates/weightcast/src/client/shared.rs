@@ -1,0 +1,51 @@
+//! What the handle, the control thread and its reads share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use weightcast_plan::Layout;
+use weightcast_protocol::{CallError, ContentDigest, Generation};
+use weightcast_transport::{DataServer, ExportId};
+
+use super::registration::Registration;
+use super::route::Routes;
+
+/// What the handle and the control thread share.
+pub(crate) struct Shared {
+    pub(crate) exports: DataServer,
+    pub(crate) routes: Routes,
+    /// Set by `register`, together with the name under which it is served.
+    pub(crate) registration: Mutex<Option<(Arc<Registration>, ExportId)>>,
+    /// Layouts of other shards, by the name of their manifest.
+    pub(crate) layouts: Mutex<BTreeMap<ContentDigest, Arc<Layout>>>,
+    /// Held by whoever writes or digests the registered memory.
+    pub(crate) memory: Mutex<()>,
+    /// What the session knows, for getters that must not wait.
+    pub(crate) view: Mutex<View>,
+    /// Why the session is not open: the best explanation if it never is.
+    pub(crate) trouble: Mutex<Option<CallError>>,
+    /// Bytes of the running read that have arrived.
+    pub(crate) progress: Arc<AtomicU64>,
+}
+
+/// A copy of the session's state.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct View {
+    pub(crate) held: Option<weightcast_protocol::Version>,
+    pub(crate) generation: Generation,
+}
+
+impl Shared {
+    pub(crate) fn set_trouble(&self, trouble: Option<CallError>) {
+        *self.trouble.lock().expect("no panic while held") = trouble;
+    }
+
+    pub(crate) fn trouble(&self) -> Option<CallError> {
+        self.trouble.lock().expect("no panic while held").clone()
+    }
+
+    pub(crate) fn current(&self) -> Option<(Arc<Registration>, ExportId)> {
+        self.registration.lock().expect("no panic while held").clone()
+    }
+}
