@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod serve;
 mod status;
 
@@ -23,6 +24,8 @@ enum Command {
     Serve(serve::Serve),
     /// Show models, versions, replicas, shards, and who reads from whom.
     Status(status::StatusOf),
+    /// Measure transfers beside the limits of this machine.
+    Bench(bench::Bench),
     /// Run the demo: a reinforcement-learning loop (of the Python package; see `demo --help`).
     #[command(disable_help_flag = true)]
     Demo {
@@ -45,6 +48,7 @@ pub fn run(arguments: Vec<String>) -> i32 {
     let result = match arguments.command {
         Command::Serve(serve) => serve::run(serve),
         Command::Status(status) => status::run(status),
+        Command::Bench(bench) => bench::run(&bench),
         Command::Demo { arguments } => demo(&arguments),
     };
     match result {
@@ -61,10 +65,8 @@ fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("WEIGHTCAST_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     // A second command in one process keeps the first one's log.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .try_init();
+    let _ =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }
 
 /// The demo is a Python program; the package's own command starts it without coming here.

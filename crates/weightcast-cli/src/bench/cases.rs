@@ -1,0 +1,164 @@
+//! What is moved, from which layouts into which.
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use weightcast::plan::Layout;
+
+use super::layouts;
+use super::qwen::Qwen;
+
+const MIB: u64 = 1 << 20;
+
+/// A case, or a family of cases, as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum CaseName {
+    /// Time to publish 1 MiB and 4 GiB
+    Publish,
+    /// Qwen2.5-0.5B's 290 tensors, from one shard into one with an equal layout
+    #[value(name = "qwen2.5-0.5b")]
+    Qwen,
+    /// The same, from 2 FSDP shards into 2 tensor-parallel ones with fused QKV and gate-up
+    #[value(name = "qwen2.5-0.5b-reshard")]
+    QwenReshard,
+    /// 5,000 tensors of 4 KiB
+    Tiny,
+    /// One tensor of 2 GiB
+    One,
+    /// One tensor of each size of --sizes
+    Sweep,
+}
+
+/// The published tensors of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+enum Model {
+    Qwen(Qwen),
+    /// Equal tensors of this many bytes each.
+    Even {
+        tensors: u64,
+        bytes: u64,
+    },
+}
+
+/// One transfer. Every process that is told it computes the same layouts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    model: Model,
+    resharded: bool,
+    /// What it is held to.
+    pub(crate) floors: Floors,
+}
+
+/// What the full stack should reach, where something is promised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Floors {
+    /// Same host, of bare `process_vm_readv` with two threads.
+    pub(crate) direct: Option<f64>,
+    /// TCP, of a raw socket pair with as many streams.
+    pub(crate) tcp: Option<f64>,
+    /// Seconds of an update, either way.
+    pub(crate) seconds: Option<f64>,
+}
+
+/// What is promised between equal layouts.
+const EQUAL: Floors = Floors { direct: Some(0.8), tcp: Some(0.9), seconds: None };
+/// What is promised across layouts.
+const ACROSS: Floors = Floors { direct: Some(0.6), tcp: Some(0.9), seconds: None };
+/// What is promised for thousands of tiny tensors.
+const TINY: Floors = Floors { direct: None, tcp: None, seconds: Some(0.015) };
+
+impl Case {
+    /// The transfers that a name stands for; `sizes` in MiB are those of the sweep.
+    pub(crate) fn of(name: CaseName, quick: bool, sizes: &[u64]) -> Vec<Case> {
+        let qwen = Model::Qwen(if quick { Qwen::QUICK } else { Qwen::FULL });
+        match name {
+            CaseName::Publish => Vec::new(),
+            CaseName::Qwen => vec![Case::new("qwen2.5-0.5b", qwen, EQUAL)],
+            CaseName::QwenReshard => {
+                let case = Case::new("qwen2.5-0.5b-reshard", qwen, ACROSS);
+                vec![Case { resharded: true, ..case }]
+            }
+            CaseName::Tiny => {
+                vec![Case::new("tiny", Model::Even { tensors: 5_000, bytes: 4 << 10 }, TINY)]
+            }
+            CaseName::One => {
+                let bytes = if quick { 64 * MIB } else { 2048 * MIB };
+                vec![Case::new("one", Model::Even { tensors: 1, bytes }, EQUAL)]
+            }
+            CaseName::Sweep => sizes.iter().map(|mib| Case::even(1, mib * MIB)).collect(),
+        }
+    }
+
+    /// Equal tensors of `bytes` in all, held to nothing.
+    pub(crate) fn even(tensors: u64, bytes: u64) -> Case {
+        let name = format!("{}MiB", bytes / MIB);
+        let model = Model::Even { tensors, bytes: bytes / tensors };
+        Case::new(&name, model, Floors::default())
+    }
+
+    fn new(name: &str, model: Model, floors: Floors) -> Case {
+        Case { name: name.to_owned(), model, resharded: false, floors }
+    }
+
+    fn tensors(&self) -> Vec<(String, Vec<u64>)> {
+        match self.model {
+            Model::Qwen(qwen) => qwen.tensors(),
+            Model::Even { tensors, bytes } => layouts::even(tensors, bytes),
+        }
+    }
+
+    /// Number of published tensors.
+    pub(crate) fn tensor_count(&self) -> usize {
+        self.tensors().len()
+    }
+
+    /// The publisher's layouts, shard by shard.
+    pub(crate) fn sources(&self) -> Result<Vec<Layout>> {
+        let tensors = self.tensors();
+        let shards = if self.resharded { 2 } else { 1 };
+        (0..shards).map(|shard| layouts::rows(&tensors, shard, shards)).collect()
+    }
+
+    /// The reader's layouts, shard by shard.
+    pub(crate) fn targets(&self) -> Result<Vec<Layout>> {
+        match self.model {
+            Model::Qwen(qwen) if self.resharded => {
+                (0..2).map(|rank| layouts::tensor_parallel(&qwen, rank, 2)).collect()
+            }
+            _ => Ok(vec![layouts::rows(&self.tensors(), 0, 1)?]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn qwen_has_its_real_size() {
+        let case = &Case::of(CaseName::Qwen, false, &[])[0];
+        assert_eq!(case.tensor_count(), 290);
+        // 494,032,768 parameters of two bytes.
+        assert_eq!(case.sources().unwrap()[0].bytes(), 988_065_536);
+        assert_eq!(case.targets().unwrap()[0].bytes(), 988_065_536);
+    }
+
+    #[test]
+    fn a_resharded_case_publishes_every_byte_once() {
+        let case = &Case::of(CaseName::QwenReshard, true, &[])[0];
+        let whole = Case::of(CaseName::Qwen, true, &[])[0].sources().unwrap()[0].bytes();
+        let published: u64 = case.sources().unwrap().iter().map(Layout::bytes).sum();
+        assert_eq!(published, whole);
+        // Norms and the bias-free rest: replicated ones are held twice.
+        let held: u64 = case.targets().unwrap().iter().map(Layout::bytes).sum();
+        assert_eq!(held, whole + 5 * 896 * 2);
+    }
+
+    #[test]
+    fn a_sweep_has_one_case_per_size() {
+        let cases = Case::of(CaseName::Sweep, false, &[1, 3]);
+        let sizes: Vec<u64> = cases.iter().map(|c| c.sources().unwrap()[0].bytes()).collect();
+        assert_eq!(sizes, [1 << 20, 3 << 20]);
+    }
+}

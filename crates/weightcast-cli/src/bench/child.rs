@@ -1,0 +1,138 @@
+//! The measuring process's end of its source processes.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use super::cases::Case;
+use super::measure::cpu_seconds;
+use super::orders::{Bare, Begin, Publish, Published, Reply};
+
+/// The command that runs this program again, as a JSON list: where the program is a Python
+/// interpreter, its own path does not say how.
+const SELF: &str = "WEIGHTCAST_SELF";
+
+/// All shards of the publisher, each in a process of its own; killed when dropped.
+pub(crate) struct Sources {
+    shards: Vec<Source>,
+    /// The bytes that limits read: in the first process.
+    pub(crate) bare: Option<Bare>,
+    version: u64,
+}
+
+struct Source {
+    process: Child,
+    orders: ChildStdin,
+    replies: BufReader<ChildStdout>,
+}
+
+impl Sources {
+    /// Starts and registers them.
+    pub(crate) fn start(
+        server: &str,
+        model: &str,
+        case: &Case,
+        bare_bytes: Option<u64>,
+    ) -> Result<Self> {
+        let shards = (0..case.sources()?.len()).map(|_| Source::spawn()).collect::<Result<_>>()?;
+        let mut sources = Self { shards, bare: None, version: 0 };
+        for (shard, source) in sources.shards.iter_mut().enumerate() {
+            source.order(&Begin {
+                server: server.to_owned(),
+                model: model.to_owned(),
+                case: case.clone(),
+                shard: u32::try_from(shard)?,
+                bare_bytes: bare_bytes.filter(|_| shard == 0),
+            })?;
+        }
+        for source in &mut sources.shards {
+            match source.reply()? {
+                Reply::Ready { bare } => sources.bare = sources.bare.or(bare),
+                other => bail!("a source process answered {other:?}"),
+            }
+        }
+        Ok(sources)
+    }
+
+    /// Publishes the next version and waits until it is sealed; returns it with the slowest
+    /// shard's times.
+    pub(crate) fn publish(&mut self, fill: bool) -> Result<(u64, Published)> {
+        self.version += 1;
+        let order = Publish { version: self.version, fill };
+        self.shards.iter_mut().try_for_each(|source| source.order(&order))?;
+        let mut slowest = Published { publish_s: 0.0, seal_s: 0.0 };
+        for source in &mut self.shards {
+            match source.reply()? {
+                Reply::Published(took) => {
+                    slowest.publish_s = slowest.publish_s.max(took.publish_s);
+                    slowest.seal_s = slowest.seal_s.max(took.seal_s);
+                }
+                other => bail!("a source process answered {other:?}"),
+            }
+        }
+        Ok((self.version, slowest))
+    }
+
+    /// CPU seconds used by this process and the sources.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        let children = self.shards.iter().map(|source| source.process.id());
+        children.chain([std::process::id()]).map(cpu_seconds).sum()
+    }
+}
+
+impl Source {
+    fn spawn() -> Result<Self> {
+        let (program, arguments) = this_program()?;
+        let mut process = Command::new(&program)
+            .args(arguments)
+            .args(["bench", "source"])
+            // Peers must find it where it says, whatever the job around this run configures.
+            .env_remove("WEIGHTCAST_DATA_ADVERTISE")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start {program} as a source process"))?;
+        let orders = process.stdin.take().context("a piped standard input")?;
+        let replies = BufReader::new(process.stdout.take().context("a piped standard output")?);
+        Ok(Self { process, orders, replies })
+    }
+
+    fn order(&mut self, order: &impl Serialize) -> Result<()> {
+        writeln!(self.orders, "{}", serde_json::to_string(order)?).context("order a source process")
+    }
+
+    fn reply(&mut self) -> Result<Reply> {
+        let mut line = String::new();
+        self.replies.read_line(&mut line).context("hear a source process")?;
+        let reply = serde_json::from_str(&line)
+            .with_context(|| format!("a source process ended; its last words: {line:?}"))?;
+        match reply {
+            Reply::Failed { error } => bail!("a source process failed: {error}"),
+            reply => Ok(reply),
+        }
+    }
+}
+
+impl Drop for Source {
+    /// It holds nothing that anybody needs.
+    fn drop(&mut self) {
+        let _already_gone = self.process.kill();
+        let _already_gone = self.process.wait();
+    }
+}
+
+fn this_program() -> Result<(String, Vec<String>)> {
+    if let Ok(command) = std::env::var(SELF) {
+        let mut words: Vec<String> = serde_json::from_str(&command)
+            .with_context(|| format!("{SELF}={command:?} is not a JSON list of words"))?;
+        if words.is_empty() {
+            bail!("{SELF} is an empty list");
+        }
+        let program = words.remove(0);
+        return Ok((program, words));
+    }
+    let program = std::env::current_exe().context("find this program")?;
+    Ok((program.to_string_lossy().into_owned(), Vec::new()))
+}

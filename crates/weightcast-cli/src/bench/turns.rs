@@ -1,0 +1,137 @@
+//! One case, one way: limits and full stack by turns, so that a drift of the machine meets both.
+
+use anyhow::Result;
+use weightcast::transport::Way;
+
+use super::cases::Case;
+use super::child::Sources;
+use super::limits::{Limit, Limits};
+use super::measure::{MemoryPeak, median};
+use super::memory::Memory;
+use super::report::{Floor, LimitTimes, StackTimes, WayTimes, gb_per_s};
+use super::stack::{Target, Update};
+
+/// What one turn needs.
+pub(crate) struct Turns<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) model: &'a str,
+    pub(crate) case: &'a Case,
+    pub(crate) limits: &'a Limits,
+    pub(crate) targets: &'a [Memory],
+    pub(crate) runs: usize,
+}
+
+/// The stack's runs.
+#[derive(Default)]
+struct Runs {
+    seconds: Vec<f64>,
+    read_s: Vec<f64>,
+    seal_s: Vec<f64>,
+    cpu_s: f64,
+    extra: Option<u64>,
+    verified: u64,
+    content_ok: bool,
+}
+
+impl Turns<'_> {
+    /// Measures a way, if there is one.
+    pub(crate) fn measure(&self, way: Way, sources: &mut Sources) -> Result<WayTimes> {
+        let name = if way == Way::Direct { "direct" } else { "tcp" };
+        if let (Way::Direct, Some(why)) = (way, self.limits.no_direct()) {
+            let unavailable = Some(why.to_owned());
+            let (limits, floors) = (Vec::new(), Vec::new());
+            return Ok(WayTimes { way: name, unavailable, stack: None, limits, floors });
+        }
+        let target = Target::open(self.server, self.model, self.targets, way)?;
+        let mut runs = Runs { content_ok: true, ..Runs::default() };
+        // The first one connects and plans; it is told apart.
+        self.update(&target, sources, &mut runs)?;
+        let first_s = runs.seconds[0];
+        runs = Runs { content_ok: runs.content_ok, ..Runs::default() };
+        let names = limits_of(way, self.targets.len());
+        let mut limits = vec![(Vec::new(), 0.0); names.len()];
+        for _ in 0..self.runs {
+            // Before the content changes: what a limit leaves in the target cannot pass for it. The
+            // limit that counts comes last, next to the update.
+            for (limit, (seconds, cpu_s)) in names.iter().zip(&mut limits).rev() {
+                let cpu = sources.cpu_seconds()?;
+                seconds.push(self.limits.take(*limit)?);
+                *cpu_s += sources.cpu_seconds()? - cpu;
+            }
+            self.update(&target, sources, &mut runs)?;
+        }
+        target.close()?;
+        let bytes = self.bytes();
+        let limits: Vec<_> = names
+            .iter()
+            .zip(limits)
+            .map(|(limit, (all_s, cpu_s))| {
+                let cpu_s = cpu_s / self.runs as f64;
+                LimitTimes::new(limit.name(), bytes, all_s, cpu_s, &runs.seconds)
+            })
+            .collect();
+        let floors = self.floors(way, &limits, median(&runs.seconds));
+        let stack = Some(runs.times(bytes, first_s));
+        Ok(WayTimes { way: name, unavailable: None, stack, limits, floors })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.targets.iter().map(Memory::bytes).sum()
+    }
+
+    /// Publishes new content, updates to it, looks at every byte.
+    fn update(&self, target: &Target<'_>, sources: &mut Sources, runs: &mut Runs) -> Result<()> {
+        let (version, published) = sources.publish(true)?;
+        let cpu = sources.cpu_seconds()?;
+        let peak = MemoryPeak::start();
+        let Update { seconds, read_s, bytes, verified } = target.update(version)?;
+        let growth = peak.and_then(|peak| peak.growth());
+        runs.cpu_s += sources.cpu_seconds()? - cpu;
+        runs.seconds.push(seconds);
+        runs.read_s.push(read_s);
+        runs.seal_s.push(published.seal_s);
+        runs.extra = runs.extra.max(growth);
+        runs.verified = verified;
+        runs.content_ok &= verified == bytes && bytes == self.bytes() && target.holds(version);
+        Ok(())
+    }
+
+    fn floors(&self, way: Way, limits: &[LimitTimes], seconds: f64) -> Vec<Floor> {
+        let floors = &self.case.floors;
+        let share = if way == Way::Direct { floors.direct } else { floors.tcp };
+        // The limit that counts is the first.
+        let share = share.zip(limits.first()).map(|(wanted, limit)| {
+            Floor::at_least(format!("of {}", limit.limit), wanted, limit.ratio)
+        });
+        let time = floors.seconds.map(|s| Floor::below("seconds".to_owned(), s, seconds));
+        share.into_iter().chain(time).collect()
+    }
+}
+
+/// The limits of a way; the first is the one that it is held to.
+fn limits_of(way: Way, target_shards: usize) -> Vec<Limit> {
+    let memcpy = Limit::Memcpy { threads: 2 };
+    match way {
+        // Every shard of the target reads with two streams.
+        Way::Tcp => vec![Limit::Sockets { streams: 2 * target_shards }, memcpy],
+        _ => vec![Limit::Readv { threads: 2 }, Limit::Readv { threads: 1 }, memcpy],
+    }
+}
+
+impl Runs {
+    fn times(self, bytes: u64, first_s: f64) -> StackTimes {
+        let median_s = median(&self.seconds);
+        StackTimes {
+            median_s,
+            gb_per_s: gb_per_s(bytes, median_s),
+            read_median_s: median(&self.read_s),
+            first_s,
+            seal_median_s: median(&self.seal_s),
+            cpu_s: self.cpu_s / self.seconds.len() as f64,
+            extra_bytes: self.extra,
+            verified_bytes: self.verified,
+            content_ok: self.content_ok,
+            all_s: self.seconds,
+        }
+    }
+}
