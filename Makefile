@@ -10,7 +10,7 @@ RUST   := $(shell git ls-files '*.rs' '*.toml' '*.proto' 2>/dev/null) Cargo.lock
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python verify fix bench wheel docs clean
+.PHONY: help demo test test-rust test-python verify audit fix bench wheel docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -31,8 +31,11 @@ verify: ## Check formatting, lints, purity, dependencies; writes nothing
 	cargo fmt --all --check
 	cargo clippy --locked $(CRATES) --all-targets --quiet -- -D warnings
 	cargo clippy --locked -p weightcast-py --quiet -- -D warnings
-	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check; \
-	  else echo "cargo-deny is not installed: cargo install --locked cargo-deny@0.20.2"; fi
+	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check bans licenses sources; \
+	  else echo "not checked: licences, sources (cargo install --locked cargo-deny@0.20.2)"; fi
+
+audit: ## Check dependencies against the advisory database (needs a network)
+	cargo deny --log-level error check advisories
 
 fix: ## Format and apply what clippy can mend
 	cargo fmt --all

@@ -51,7 +51,8 @@ fn table(status: &Status) -> String {
     }
     let counted: Vec<_> = status.counters.iter().filter(|(_, count)| **count > 0).collect();
     if !counted.is_empty() {
-        let counted: Vec<_> = counted.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let counted: Vec<_> =
+            counted.iter().map(|(name, count)| format!("{name} {count}")).collect();
         let _ = writeln!(text, "\nsince the start: {}", counted.join(", "));
     }
     text

@@ -15,6 +15,9 @@ use weightcast::{
 use crate::errors::exception;
 use crate::layout::Layout;
 
+/// How long a handle that was dropped without `close` takes to leave.
+const LEAVE: Duration = Duration::from_secs(5);
+
 /// One shard's session. `weightcast.Handle` wraps it.
 #[pyclass(frozen, module = "weightcast._core")]
 pub(crate) struct Handle {
@@ -26,8 +29,7 @@ pub(crate) struct Handle {
 /// version, epoch
 type VersionTuple = (u64, u64);
 /// changed, version, source, bytes, verified, seconds, plan_seconds, way
-type UpdatedTuple =
-    (bool, Option<VersionTuple>, Option<String>, u64, u64, f64, f64, String);
+type UpdatedTuple = (bool, Option<VersionTuple>, Option<String>, u64, u64, f64, f64, String);
 /// revision, (version, replicas)
 type ListingTuple = (u64, Vec<(VersionTuple, Vec<String>)>);
 
@@ -179,6 +181,14 @@ impl Handle {
     ) -> PyResult<T> {
         let inner = &self.inner;
         py.detach(|| call(inner)).map_err(|error| raise(py, error, &self.raised))
+    }
+}
+
+impl Drop for Handle {
+    /// Leaves without the GIL: other threads of the handle may need it to let go of a buffer.
+    fn drop(&mut self) {
+        let inner = &self.inner;
+        let _ = Python::try_attach(|py| py.detach(|| inner.close(LEAVE)));
     }
 }
 

@@ -106,3 +106,14 @@ fn updates_in_place_follow_the_trainer() {
         run_group(&trainer, |shard| shard.handle.unpublish(SOON).unwrap());
     }
 }
+
+#[test]
+fn closing_ends_by_its_deadline_when_the_server_is_gone() {
+    let cluster = Cluster::start();
+    let trainer = cluster.group("trainer", Role::Trainer, 1, |_| support::rows(0, 1, 1));
+    run_group(&trainer, |shard| shard.handle.publish(1, SOON).unwrap());
+    cluster.server.stop().unwrap();
+    // An answer at all is what is asked for: it used to hang.
+    let _ = trainer[0].handle.close(Duration::from_millis(300));
+    drop(trainer);
+}

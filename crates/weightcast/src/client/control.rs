@@ -120,17 +120,12 @@ impl Control {
         self.carry_out();
         loop {
             let wake = self.session.next_timeout().map(|time| self.clock.instant(time));
-            let event = tokio::select! {
-                event = queue.recv() => event,
-                () = sleep_until(wake) => {
-                    self.session.handle_timeout(self.clock.now());
-                    self.carry_out();
-                    continue;
-                }
-            };
-            match event {
-                Some(event) => self.handle(event),
-                None => break,
+            tokio::select! {
+                event = queue.recv() => match event {
+                    Some(event) => self.handle(event),
+                    None => break,
+                },
+                () = sleep_until(wake) => self.session.handle_timeout(self.clock.now()),
             }
             self.carry_out();
             // An ended session is kept until its handle is closed: calls learn why it ended.

@@ -91,6 +91,10 @@ impl ShardHandle {
         regions: Vec<Region>,
         deadline: Duration,
     ) -> Result<(), Error> {
+        // Its thread drives all that goes over the network.
+        if self.thread.lock().expect("no panic while held").is_none() {
+            return Err(Error::misuse("the handle is closed; open it again"));
+        }
         let layout = match layout {
             LayoutSource::Known(layout) => layout,
             LayoutSource::Open(builder) => builder.resolve(&self.catalog(deadline)?)?,

@@ -12,6 +12,7 @@ use super::Transfer;
 use super::connection::Connection;
 use super::route::Read;
 use super::shared::Shared;
+use crate::limits::CACHED_LAYOUTS;
 use crate::{Error, manifest};
 
 /// How much longer than the call a read may take: the call's end stops it first.
@@ -46,7 +47,11 @@ pub(crate) async fn fetch_layouts(
             Some(layout) => layout,
             None => Arc::new(manifest::decode(&connection.manifest(*name).await?)?),
         };
-        shared.layouts.lock().expect("no panic while held").insert(*name, Arc::clone(&layout));
+        let mut known = shared.layouts.lock().expect("no panic while held");
+        if known.len() >= CACHED_LAYOUTS {
+            known.clear();
+        }
+        known.insert(*name, Arc::clone(&layout));
         layouts.push(layout);
     }
     Ok(layouts)

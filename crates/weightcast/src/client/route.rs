@@ -15,7 +15,7 @@ use weightcast_transport::{
 
 use super::Transfer;
 use super::registration::{Registration, union};
-use crate::limits::CACHED_PLANS;
+use crate::limits::{CACHED_PEERS, CACHED_PLANS};
 
 /// Threads that copy. Two saturate the memory of the machines that were measured.
 const THREADS: usize = 2;
@@ -142,6 +142,9 @@ impl Routes {
         let peer = Peer::connect_by(self.way, resolve(address)?, &self.auth, deadline);
         let peer = Arc::new(peer.map_err(|e| e.to_string())?);
         let mut peers = self.peers.lock().expect("no panic while held");
+        if peers.len() >= CACHED_PEERS {
+            peers.clear();
+        }
         peers.insert(address.to_owned(), Arc::clone(&peer));
         Ok(peer)
     }
