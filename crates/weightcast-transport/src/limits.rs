@@ -59,19 +59,25 @@ pub const MAX_PIECE_ROWS: usize = 510;
 /// range of its own costs the kernel as much time as some thousand bytes.
 pub const MAX_GAP_BYTES: u64 = 8 << 10;
 
-/// Extents in one request of the transfer engine, so that several requests of tiny copies fit
-/// into [`PIPELINE_BYTES`].
+/// Extents in one piece, so that several requests of tiny copies fit into [`PIPELINE_BYTES`].
 pub const MAX_PIECE_EXTENTS: usize = 256;
 
-/// Requests on the way to a source on one stream: enough that the wire never idles.
-pub const PIPELINE_REQUESTS: usize = 8;
+/// Fewest requests under way on one stream. One is answered while the next is on its way; more
+/// would only lie in the receive queue until they are no longer in the cache.
+pub const MIN_WINDOW: usize = 2;
+
+/// Most requests under way on one stream: 32 MiB, a long path's worth.
+pub const MAX_WINDOW: usize = 64;
+
+/// Bytes a second that one stream should reach over a path of any length: 25 Gbit/s.
+pub const STREAM_RATE: u64 = 3_000_000_000;
 
 /// Bytes of unanswered requests on one stream. It must fit into a socket's smallest buffers:
 /// beyond them reader and source could each wait for the other to take its bytes.
 pub const PIPELINE_BYTES: usize = 32 << 10;
 
 /// Bytes that the server hands to the kernel at once, between two looks at the fence word.
-pub const SEND_BYTES: usize = 512 << 10;
+pub const SEND_BYTES: usize = 1 << 20;
 
 /// Ranges in one system call: the kernel's own limit (`UIO_MAXIOV`).
 pub const MAX_RANGES: usize = 1_024;

@@ -2,7 +2,7 @@
 
 use crate::error::{Refusal, TransportError};
 use crate::handshake::{Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
-use crate::limits::{HANDSHAKE_DEADLINE, TICK};
+use crate::limits::{HANDSHAKE_DEADLINE, MAX_WINDOW, MIN_WINDOW, PIECE_BYTES, STREAM_RATE, TICK};
 use crate::patience::Patience;
 use crate::secret::MacKey;
 use crate::sys::{self, Ranges, Ready};
@@ -11,11 +11,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 /// An authenticated connection. After an error it must be dropped.
 pub(crate) struct Stream {
     pub(crate) addr: SocketAddr,
     socket: TcpStream,
+    /// What connecting took: one way there and back, with only kernels involved.
+    round_trip: Duration,
 }
 
 impl Stream {
@@ -26,11 +29,13 @@ impl Stream {
         patience: &Patience<'_>,
     ) -> Result<Self, TransportError> {
         let unreachable = |e: io::Error| TransportError::Unreachable { addr, what: e.to_string() };
+        let started = Instant::now();
         let socket = connect(addr, patience)?;
+        let round_trip = started.elapsed();
         socket.set_nodelay(true).map_err(unreachable)?;
         socket.set_read_timeout(Some(TICK)).map_err(unreachable)?;
         socket.set_write_timeout(Some(TICK)).map_err(unreachable)?;
-        let mut stream = Self { addr, socket };
+        let mut stream = Self { addr, socket, round_trip };
         stream.shake_hands(key, &patience.at_most(HANDSHAKE_DEADLINE))?;
         Ok(stream)
     }
@@ -48,6 +53,13 @@ impl Stream {
         let mut verdict = [0; VERDICT_BYTES];
         self.receive(&mut verdict, patience)?;
         side.check(key, &verdict).map_err(failed)
+    }
+
+    /// Requests to keep under way, so that the path is full and no more.
+    pub(crate) fn window(&self) -> usize {
+        let bytes = self.round_trip.as_secs_f64() * STREAM_RATE as f64;
+        let requests = (bytes / PIECE_BYTES as f64) as usize;
+        MIN_WINDOW.saturating_add(requests).min(MAX_WINDOW)
     }
 
     pub(crate) fn send(

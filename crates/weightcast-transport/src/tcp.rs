@@ -2,7 +2,7 @@
 
 use crate::copy::SourceJob;
 use crate::error::TransportError;
-use crate::limits::{PIPELINE_BYTES, PIPELINE_REQUESTS};
+use crate::limits::PIPELINE_BYTES;
 use crate::patience::Patience;
 use crate::pieces::{Piece, Pieces};
 use crate::region::Region;
@@ -21,6 +21,8 @@ pub(crate) struct TcpReader<'a> {
     /// Pieces asked for and not yet answered, with the sizes of their requests.
     asked: VecDeque<(&'a Piece, usize)>,
     asked_bytes: usize,
+    /// Most requests under way.
+    window: usize,
     request: Vec<u8>,
     ranges: Ranges,
     /// The next answer's header, if it came with the last answer's end.
@@ -35,10 +37,12 @@ impl<'a> TcpReader<'a> {
         stream: Stream,
         patience: Patience<'a>,
     ) -> Self {
+        let window = stream.window();
         Self {
             job,
             pieces,
             targets,
+            window,
             stream,
             patience,
             asked: VecDeque::new(),
@@ -78,10 +82,10 @@ impl<'a> TcpReader<'a> {
     /// a time: what arrives together is answered with fewer system calls.
     fn ask_ahead(&mut self) -> Result<(), TransportError> {
         self.request.clear();
-        if self.asked.len() > PIPELINE_REQUESTS / 2 {
+        if self.asked.len() > self.window / 2 {
             return Ok(());
         }
-        while self.asked.len() < PIPELINE_REQUESTS
+        while self.asked.len() < self.window
             && (self.asked.is_empty() || self.asked_bytes < PIPELINE_BYTES)
         {
             let Some(piece) = self.pieces.draw() else { break };
