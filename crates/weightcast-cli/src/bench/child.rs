@@ -105,9 +105,11 @@ impl Source {
 
     fn reply(&mut self) -> Result<Reply> {
         let mut line = String::new();
-        self.replies.read_line(&mut line).context("hear a source process")?;
+        if self.replies.read_line(&mut line).context("hear a source process")? == 0 {
+            bail!("a source process ended without an answer; its messages are above");
+        }
         let reply = serde_json::from_str(&line)
-            .with_context(|| format!("a source process ended; its last words: {line:?}"))?;
+            .with_context(|| format!("a source process answered {line:?}"))?;
         match reply {
             Reply::Failed { error } => bail!("a source process failed: {error}"),
             reply => Ok(reply),
