@@ -1,0 +1,245 @@
+"""What a test holds of other processes: workers, a server, and a gate in front of a data port."""
+
+import json
+import os
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import weightcast as wc
+
+HERE = Path(__file__).parent
+#: Seconds in which everything must have happened, on a busy machine too.
+SOON = 30.0
+
+
+def wait_until(condition, what):
+    """Looks until `condition()` holds: for states that nobody announces."""
+    until = time.monotonic() + SOON
+    while not (value := condition()):
+        assert time.monotonic() < until, f"not in {SOON} s: {what}"
+        time.sleep(0.01)
+    return value
+
+
+class Process:
+    """A child that is killed with its test, and whose lines are read with a deadline."""
+
+    def __init__(self, *command):
+        self.child = subprocess.Popen(
+            [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.lines = queue.Queue()
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        for line in self.child.stdout:
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def line(self):
+        said = self.lines.get(timeout=SOON)
+        assert said is not None, f"process ended with {self.child.wait(SOON)}"
+        return said
+
+    def signal(self, number):
+        os.kill(self.child.pid, number)
+
+    def kill(self):
+        """SIGKILL; afterwards the process is gone for good."""
+        self.child.kill()
+        self.child.wait(SOON)
+        self.child.stdin.close()
+
+
+class Worker(Process):
+    """One shard in a process of its own."""
+
+    def __init__(self, server, name, shard=0, of=1, **options):
+        super().__init__(HERE / "worker.py")
+        self.name = name
+        self.tell(server=server, name=name, shard=shard, of=of, **options)
+
+    def tell(self, **order):
+        self.child.stdin.write(json.dumps(order) + "\n")
+        self.child.stdin.flush()
+
+    def start(self, call, deadline=SOON, **arguments):
+        """Begins a call; `outcome` says what it came to."""
+        self.tell(call=call, deadline=deadline, **arguments)
+
+    def outcome(self, call):
+        said = json.loads(self.line())
+        assert said.pop("call") == call, said
+        return said
+
+    def do(self, call, **arguments):
+        """A call that must succeed; returns its value."""
+        self.start(call, **arguments)
+        return self.value(call)
+
+    def value(self, call):
+        said = self.outcome(call)
+        assert "error" not in said, said
+        return said["value"]
+
+    def moving(self):
+        """Waits until the running read is under way; returns the bytes that have arrived."""
+        self.tell(call="moving", deadline=SOON)
+        moved = self.value("moving")
+        assert moved > 0, "nothing has arrived"
+        return moved
+
+
+def together(workers, call, **arguments):
+    """The shards of a group call; all must succeed."""
+    for worker in workers:
+        worker.start(call, **arguments)
+    return [worker.value(call) for worker in workers]
+
+
+class ServerProcess(Process):
+    """`weightcast serve` in a process of its own."""
+
+    def __init__(self, lease, address="127.0.0.1:0"):
+        super().__init__(
+            "-m", "weightcast", "serve", "--address", address, "--lease", str(lease), "--paranoid"
+        )
+        self.address = re.search(r"http://\S+", self.line())[0]
+
+
+class Gate:
+    """A proxy in front of a data port: lets so many bytes of it through, then holds the rest.
+
+    So a transfer is in its middle for as long as a test wants, whatever the machine does. The port
+    behind has the same number on another loopback address.
+    """
+
+    BEHIND = "127.0.0.2"
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        port = self.listener.getsockname()[1]
+        #: Options for the worker behind the gate.
+        self.options = {"data_bind": f"{self.BEHIND}:{port}", "data_advertise": f"127.0.0.1:{port}"}
+        self.changed = threading.Condition()
+        self.left = float("inf")
+        self.sockets = []
+        threading.Thread(target=self.accept, args=(port,), daemon=True).start()
+
+    def hold_after(self, count):
+        """From now on, so many bytes pass."""
+        with self.changed:
+            self.left = count
+
+    def open(self):
+        """Lets everything through."""
+        with self.changed:
+            self.left = float("inf")
+            self.changed.notify_all()
+
+    def wait_held(self):
+        """Waits until the gate holds bytes back."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.left <= 0, SOON), "nobody came to the gate"
+
+    def close(self):
+        self.open()
+        for each in [self.listener, *self.sockets]:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def accept(self, port):
+        with suppress(OSError):
+            while True:
+                reader, _ = self.listener.accept()
+                self.sockets.append(reader)
+                try:
+                    source = socket.create_connection((self.BEHIND, port))
+                except OSError:
+                    reader.close()
+                    continue
+                self.sockets.append(source)
+                for pump, ends in [(self.requests, (reader, source)), (self.answers, (source, reader))]:
+                    threading.Thread(target=pump, args=ends, daemon=True).start()
+
+    def requests(self, reader, source):
+        self.pump(reader, source, 1 << 16, lambda count: None)
+
+    def answers(self, source, reader):
+        self.pump(source, reader, 1 << 16, self.let_through)
+
+    def let_through(self, count):
+        with self.changed:
+            self.changed.wait_for(lambda: self.left > 0)
+            self.left -= count
+            self.changed.notify_all()
+
+    @staticmethod
+    def pump(one, other, size, permit):
+        with suppress(OSError):
+            while data := one.recv(size):
+                permit(len(data))
+                other.sendall(data)
+        with suppress(OSError):
+            other.shutdown(socket.SHUT_RDWR)
+
+
+class Cluster:
+    """Everything that a test starts; ends with it."""
+
+    def __init__(self, lease=1.0):
+        self.lease = lease
+        self.server = ServerProcess(lease)
+        self.started = [self.server]
+        self.gates = []
+
+    def restart_server(self):
+        """A new server where the old one was."""
+        self.server = ServerProcess(self.lease, self.server.address.removeprefix("http://"))
+        self.started.append(self.server)
+
+    def gate(self):
+        self.gates.append(Gate())
+        return self.gates[-1]
+
+    def begin(self, name, of=1, gates=(), **options):
+        """Starts the workers of a replica, which open; `ready` waits for them."""
+        options |= {"way": "tcp"}
+        workers = []
+        for shard in range(of):
+            own = gates[shard].options if gates else {}
+            workers.append(Worker(self.server.address, name, shard, of, **options, **own))
+        self.started += workers
+        return workers
+
+    def ready(self, workers):
+        for worker in workers:
+            worker.value("open")
+        together(workers, "register")
+        return workers
+
+    def group(self, name, of=1, **options):
+        """The workers of a replica, registered."""
+        return self.ready(self.begin(name, of, **options))
+
+    def readers(self, name):
+        """Who reads from a replica, as the server says."""
+        models = wc.status(self.server.address)["models"]
+        return [r["reader"] for m in models for r in m["readers"] if r["source"] == name]
+
+    def close(self):
+        for gate in self.gates:
+            gate.close()
+        for process in self.started:
+            if process.child.poll() is None:
+                process.signal(signal.SIGCONT)
+                process.kill()

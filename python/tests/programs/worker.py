@@ -1,0 +1,108 @@
+"""One shard as a process: reads calls from stdin and prints what each came to, as JSON lines.
+
+The first line opens the handle: arguments of `weightcast.open` and `bytes`, the size of the one
+tensor `w` whose rows the shards share. A call runs on a thread of its own, so that `progress` can
+be asked for meanwhile.
+"""
+
+import json
+import sys
+import threading
+import time
+
+import numpy as np
+
+import weightcast as wc
+
+COLUMNS = 1 << 10
+
+
+def pattern(version: int, start: int, length: int) -> np.ndarray:
+    """Elements `start` to `start + length` of the version's tensor."""
+    with np.errstate(over="ignore"):
+        return np.arange(start, start + length, dtype="u4") * np.uint32(2654435761) + np.uint32(version)
+
+
+class Shard:
+    """The handle, its memory, and the calls that the test may make."""
+
+    def __init__(self, name, shard=0, of=1, bytes=1 << 20, **options):
+        rows = bytes // 4 // COLUMNS
+        each = -(-rows // of)
+        mine = min(rows, (shard + 1) * each) - min(rows, shard * each)
+        self.first = shard * each * COLUMNS
+        self.memory = np.zeros((mine, COLUMNS), "u4")
+        self.handle = wc.open("policy", wc.Replica(name, shard, of), **options)
+        part = wc.part("w", shape=(rows, COLUMNS), dim=0, index=shard, of=of)
+        self.layout = wc.Layout().add(self.memory, part)
+
+    def register(self, deadline):
+        self.handle.register(self.layout, deadline=deadline)
+
+    def publish(self, version, deadline):
+        self.memory[...] = pattern(version, self.first, self.memory.size).reshape(-1, COLUMNS)
+        self.handle.publish(version, deadline=deadline, seal=True)
+
+    def replicate(self, version, deadline):
+        updated = self.handle.replicate(version, deadline=deadline)
+        expected = pattern(updated.version, self.first, self.memory.size)
+        return {
+            "version": updated.version,
+            "source": updated.source,
+            "way": updated.way,
+            "right": bool(np.array_equal(self.memory.reshape(-1), expected)),
+        }
+
+    def unpublish(self, deadline):
+        self.handle.unpublish(deadline=deadline)
+
+    def list(self, deadline):
+        return {str(v): sorted(names) for v, names in self.handle.list(deadline=deadline).items()}
+
+    def close(self, deadline):
+        self.handle.close(deadline=deadline)
+
+
+def outcome(call, **arguments):
+    """What a call came to: a value, or the type of its error."""
+    try:
+        return {"value": call(**arguments)}
+    except wc.WeightcastError as error:
+        return {"error": type(error).__name__, "message": str(error)}
+
+
+def say(**line):
+    print(json.dumps(line), flush=True)
+
+
+def moving(handle: wc.Handle, deadline: float) -> int:
+    """Waits until bytes of the running read have arrived."""
+    until = time.monotonic() + deadline
+    while not handle.progress and time.monotonic() < until:
+        time.sleep(0.001)
+    return handle.progress
+
+
+def main() -> None:
+    made: list[Shard] = []
+    opened = outcome(lambda **o: made.append(Shard(**o)), **json.loads(sys.stdin.readline()))
+    say(call="open", **opened)
+    if not made:
+        return
+    shard = made[0]
+
+    def run(call, arguments):
+        came = outcome(getattr(shard, call), **arguments)
+        say(call=call, held=shard.handle.version, **came)
+
+    for line in sys.stdin:
+        order = json.loads(line)
+        call = order.pop("call")
+        if call == "moving":
+            say(call=call, value=moving(shard.handle, **order))
+        else:
+            threading.Thread(target=run, args=(call, order), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()
