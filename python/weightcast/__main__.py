@@ -1,5 +1,8 @@
 """The `weightcast` command."""
 
+import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -13,6 +16,10 @@ def main() -> None:
     """Runs the command line and exits with its status."""
     if sys.argv[1:2] == ["demo"]:
         raise SystemExit(subprocess.call([sys.executable, "-m", DEMO, *sys.argv[2:]]))
+    # Native code does not look for Python's signals: let Ctrl-C end it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # How a benchmark starts its other processes.
+    os.environ.setdefault("WEIGHTCAST_SELF", json.dumps([sys.executable, "-m", "weightcast"]))
     raise SystemExit(command_line(["weightcast", *sys.argv[1:]]))
 
 

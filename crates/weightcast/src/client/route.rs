@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use weightcast_plan::{Layout, Plan, Tensor};
-use weightcast_protocol::ShardSums;
 use weightcast_protocol::message::{Assignment, ReadFailure};
+use weightcast_protocol::{ContentDigest, ShardSums};
 use weightcast_transport::{
     Auth, Copy, ExportId, Peer, ReadOptions, SourceJob, TransportError, Way,
 };
@@ -20,8 +20,8 @@ use crate::limits::{CACHED_PEERS, CACHED_PLANS};
 /// Threads that copy. Two saturate the memory of the machines that were measured.
 const THREADS: usize = 2;
 
-/// What a plan was made for: the layout digests of the source's shards.
-type SourceLayouts = Vec<[u8; 16]>;
+/// What a plan was made for: the names of the source's manifests.
+type SourceLayouts = Vec<ContentDigest>;
 
 /// Plans that were made and peers that were reached, kept from one version to the next.
 pub(crate) struct Routes {
@@ -81,7 +81,7 @@ impl Routes {
     /// The plan for these layouts: made once, then remembered.
     fn plan(&self, read: &Read<'_>) -> Result<Arc<Plan>, ReadFailure> {
         check_catalog(read)?;
-        let name: SourceLayouts = read.sources.iter().map(|layout| layout.digest().0).collect();
+        let name: SourceLayouts = read.assignment.shards.iter().map(|shard| shard.layout).collect();
         let mut plans = self.plans.lock().expect("no panic while planning");
         if let Some((_, plan)) = plans.iter().find(|(known, _)| *known == name) {
             return Ok(Arc::clone(plan));
