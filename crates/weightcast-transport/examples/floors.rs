@@ -78,6 +78,17 @@ fn measure(len: usize, [direct, tcp]: &[Peer; 2], export: ExportId) -> Outcome<(
             let what = format!("direct, columns of {row_bytes}");
             beside(&name, len, &what, &columns(len, row_bytes), bare, ours)?;
         }
+        if len >= 1 << 30 {
+            let ours = |copies: &[Copy]| run(direct, export, copies, targets, threads);
+            beside(
+                &name,
+                len,
+                "direct, Qwen2.5-0.5B to TP 2",
+                &tensor_parallel_half(),
+                bare,
+                ours,
+            )?;
+        }
     }
     for streams in [1, 2] {
         let raw = || Ok(bench::tcp(&source, &target, streams)?);
@@ -130,6 +141,29 @@ fn columns(len: usize, row_bytes: u64) -> Vec<Copy> {
         ..Copy::contiguous(0, 0, 0, 0, row_bytes)
     };
     vec![copy]
+}
+
+/// Rank 0 of 2 of a tensor-parallel Qwen2.5-0.5B, bf16, out of whole tensors: column-parallel
+/// tensors lose rows, row-parallel ones columns, norms nothing.
+fn tensor_parallel_half() -> Vec<Copy> {
+    const LAYERS: u64 = 24;
+    let (hidden, inner, kv) = (896, 4_864, 128);
+    let rows_of = |rows: u64, columns: u64| (rows * columns * 2, rows * columns, 1);
+    let columns_of = |rows: u64, columns: u64| (rows * columns * 2, columns, rows);
+    let mut tensors = vec![rows_of(151_936, hidden)];
+    for _ in 0..LAYERS {
+        tensors.extend([rows_of(hidden, hidden), rows_of(kv, hidden), rows_of(kv, hidden)]);
+        tensors.extend([columns_of(hidden, hidden), columns_of(hidden, inner)]);
+        tensors.extend([rows_of(inner, hidden), rows_of(inner, hidden)]);
+    }
+    let (mut copies, mut source, mut target) = (Vec::new(), 0, 0);
+    for (bytes, row_bytes, rows) in tensors {
+        let pitch = 2 * row_bytes;
+        let copy = Copy::contiguous(0, source, 0, target, row_bytes);
+        copies.push(Copy { source_pitch: pitch, rows, position: 0, position_pitch: pitch, ..copy });
+        (source, target) = (source + bytes, target + bytes / 2);
+    }
+    copies
 }
 
 /// Scattered at both ends, so that no two copies merge.

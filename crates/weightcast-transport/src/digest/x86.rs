@@ -72,18 +72,9 @@ pub(super) unsafe fn words_avx512(
     while words > 0 {
         let block = index / BLOCK_WORDS as u64;
         let place = (index % BLOCK_WORDS as u64) as usize;
-        let taken = if place == 0 && words >= 2 * BLOCK_WORDS {
-            // SAFETY: two whole blocks lie in the caller's range.
-            let [near, far] = unsafe { two_blocks(bytes) };
-            settle(&mut totals, near, block);
-            settle(&mut totals, far, block + 1);
-            2 * BLOCK_WORDS
-        } else {
-            let count = words.min(BLOCK_WORDS - place);
-            // SAFETY: `count` words lie in the caller's range and in this block.
-            settle(&mut totals, unsafe { run_avx512(place, bytes, count) }, block);
-            count
-        };
+        let taken = words.min(BLOCK_WORDS - place);
+        // SAFETY: `taken` words lie in the caller's range and in this block.
+        settle(&mut totals, unsafe { run_avx512(place, bytes, taken) }, block);
         index += taken as u64;
         words -= taken;
         // SAFETY: `taken` words lie in the caller's range; one past its end is allowed.
@@ -143,28 +134,4 @@ unsafe fn run_avx512(place: usize, bytes: *const u8, words: usize) -> Sums {
         absorb(&mut sums, data, &keys_at(place + whole));
     }
     sums
-}
-
-/// Two whole blocks side by side, so that each load of keys serves two loads of data.
-///
-/// # Safety
-/// `8 * BLOCK_WORDS` bytes at `bytes` are readable.
-#[target_feature(enable = "avx512f,avx512dq")]
-#[inline]
-unsafe fn two_blocks(bytes: *const u8) -> [Sums; 2] {
-    let mut near = [_mm512_setzero_si512(); 4];
-    let mut far = near;
-    for i in (0..BLOCK_WORDS).step_by(16) {
-        // SAFETY: i + 16 <= BLOCK_WORDS, in either block of the caller's range.
-        let (one, other) = unsafe {
-            (
-                _mm512_loadu_si512(bytes.add(i * 4).cast()),
-                _mm512_loadu_si512(bytes.add((BLOCK_WORDS + i) * 4).cast()),
-            )
-        };
-        let keys = keys_at(i);
-        absorb(&mut near, one, &keys);
-        absorb(&mut far, other, &keys);
-    }
-    [near, far]
 }
