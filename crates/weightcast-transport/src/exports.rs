@@ -1,19 +1,14 @@
-//! What a process serves: regions under random ids, each with a fence word.
-//!
-//! The fence word holds the export's id while it is served and zero afterwards. Ids are random
-//! and never used twice, so whoever reads the id there after a copy knows that all the bytes
-//! copied before were served. A reader in another process reads the word itself; the data port
-//! reads it after it has handed bytes to the kernel, and only then answers "ok".
+//! What a process serves: regions under random ids.
 
+use crate::error::Refusal;
+use crate::export::{Export, FENCED};
 use crate::identity::{Identity, NONCE_BYTES};
 use crate::limits::MAX_REGIONS;
 use crate::region::Region;
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The name of one export: random, never zero, never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,9 +48,6 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
     getrandom::fill(&mut bytes).expect("the kernel's random numbers");
     bytes
 }
-
-/// The fence word of an export that is no longer served.
-const FENCED: u64 = 0;
 
 /// How long a withdrawn export's connections may take to notice that they were cut.
 const CUT_GRACE: Duration = Duration::from_millis(200);
@@ -140,8 +132,8 @@ impl ExportTable {
         self.len() == 0
     }
 
-    pub(crate) fn get(&self, id: ExportId) -> Result<Arc<Export>, crate::error::Refusal> {
-        lock(&self.exports).get(&id).cloned().ok_or(crate::error::Refusal::UnknownExport)
+    pub(crate) fn get(&self, id: ExportId) -> Result<Arc<Export>, Refusal> {
+        lock(&self.exports).get(&id).cloned().ok_or(Refusal::UnknownExport)
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -162,100 +154,6 @@ impl fmt::Debug for ExportTable {
     }
 }
 
-/// One export. Its address is stable behind the `Arc`, so its word can be read from outside.
-pub(crate) struct Export {
-    word: AtomicU64,
-    id: ExportId,
-    generation: u64,
-    regions: Vec<Region>,
-    serving: Mutex<Vec<Arc<TcpStream>>>,
-    idle: Condvar,
-}
-
-impl Export {
-    fn new(id: ExportId, generation: u64, regions: Vec<Region>) -> Self {
-        let word = AtomicU64::new(id.0);
-        Self { word, id, generation, regions, serving: Mutex::default(), idle: Condvar::new() }
-    }
-
-    pub(crate) fn id(&self) -> ExportId {
-        self.id
-    }
-
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    pub(crate) fn regions(&self) -> &[Region] {
-        &self.regions
-    }
-
-    /// Where the fence word lies.
-    pub(crate) fn word_address(&self) -> u64 {
-        self.word.as_ptr().expose_provenance() as u64
-    }
-
-    /// True if all bytes read from the regions before this call were served.
-    pub(crate) fn is_served(&self) -> bool {
-        // The reads before must not move behind the look at the word.
-        fence(Ordering::SeqCst);
-        self.word.load(Ordering::SeqCst) == self.id.0
-    }
-
-    fn fence(&self) {
-        self.word.store(FENCED, Ordering::SeqCst);
-        // The owner's writes after must not move ahead of it.
-        fence(Ordering::SeqCst);
-    }
-
-    /// Notes that `socket` sends from the regions until the guard is dropped.
-    pub(crate) fn serve<'a>(&'a self, socket: &'a Arc<TcpStream>) -> Serving<'a> {
-        lock(&self.serving).push(Arc::clone(socket));
-        Serving { export: self, socket }
-    }
-
-    /// Waits until no connection serves from the export. False if the deadline passed first.
-    fn wait_idle(&self, deadline: Duration) -> bool {
-        let until = Instant::now().checked_add(deadline);
-        let mut serving = lock(&self.serving);
-        while !serving.is_empty() {
-            let left = match until {
-                Some(until) => until.saturating_duration_since(Instant::now()),
-                None => Duration::MAX,
-            };
-            if left.is_zero() {
-                return false;
-            }
-            let woken = self.idle.wait_timeout(serving, left);
-            serving = woken.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
-    }
-
-    /// Ends the connections that still serve from the export.
-    fn cut(&self) {
-        for socket in lock(&self.serving).iter() {
-            let _already_gone = socket.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-/// While it lives, a connection may be sending from the export's regions.
-pub(crate) struct Serving<'a> {
-    export: &'a Export,
-    socket: &'a Arc<TcpStream>,
-}
-
-impl Drop for Serving<'_> {
-    fn drop(&mut self) {
-        let mut serving = lock(&self.export.serving);
-        if let Some(place) = serving.iter().position(|socket| Arc::ptr_eq(socket, self.socket)) {
-            serving.swap_remove(place);
-        }
-        self.export.idle.notify_all();
-    }
-}
-
 /// Locks, and carries on after a panic elsewhere: no update under these locks can be half done.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -264,7 +162,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     #[test]
     fn a_fence_moves_the_word_and_a_withdrawal_drops_the_owner() {

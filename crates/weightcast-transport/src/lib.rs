@@ -3,9 +3,9 @@
 //! versions.
 //!
 //! A source process [`DataServer::bind`]s a data port and [`ExportTable::expose`]s [`Region`]s. A
-//! reader [`Peer::connect`]s and [`read`]s a list of [`Copy`]s straight into regions of its own.
+//! reader [`Peer::connect`]s and [`read`]s a list of [`Copy`](struct@Copy)s straight into regions of its own.
 //!
-//! Reading order: [`Region`], [`ExportTable`], [`Copy`], [`read`] are what a user holds. Below
+//! Reading order: [`Region`], [`ExportTable`], [`Copy`](struct@Copy), [`read`] are what a user holds. Below
 //! them: `pieces` cuts copies; `direct` and `tcp` move a piece; `serve` answers at the other end;
 //! `wire` and `handshake` are the data port's bytes; [`digest_at`] is the digest. Every bound is
 //! in [`limits`].
@@ -38,6 +38,7 @@ mod digest;
 mod direct;
 mod engine;
 mod error;
+mod export;
 mod exports;
 mod handshake;
 mod identity;

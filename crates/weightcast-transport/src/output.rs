@@ -1,6 +1,6 @@
 //! The server's side of sending: many ranges of memory, few system calls, a fence between them.
 
-use crate::exports::Export;
+use crate::export::Export;
 use crate::limits::{MAX_RANGES, SEND_BYTES, SEND_STALL};
 use crate::sys::{self, Ranges};
 use std::io::{self, ErrorKind};

@@ -3,7 +3,8 @@
 use crate::copy::end;
 use crate::digest::Digest;
 use crate::error::Refusal;
-use crate::exports::{Export, ExportId, ExportTable};
+use crate::export::Export;
+use crate::exports::{ExportId, ExportTable};
 use crate::handshake::{PROOF_BYTES, SourceSide};
 use crate::input::Input;
 use crate::limits::{HANDSHAKE_DEADLINE, MAX_DIGEST_BYTES, MAX_READ_BYTES};

@@ -12,16 +12,16 @@
 //! says whether they count; everything else by one frame. Answers keep the order of requests.
 //! A length is checked before anything is allocated for it.
 
-use crate::digest::Digest;
 use crate::error::Refusal;
-use crate::exports::ExportId;
-use crate::identity::Identity;
-use crate::limits::{MAX_EXTENTS, MAX_FRAME_BYTES, MAX_READ_BYTES, MAX_REGIONS};
+use crate::limits::{MAX_FRAME_BYTES, MAX_READ_BYTES};
+
+mod bodies;
+
+pub(crate) use bodies::*;
+pub use bodies::{Extent, PlacedExtent};
 
 pub(crate) const HEADER_BYTES: usize = 16;
 const MAGIC: [u8; 4] = *b"WCD1";
-const EXTENT_BYTES: usize = 40;
-const PLACED_BYTES: usize = EXTENT_BYTES + 16;
 
 /// Bytes that are not the protocol. The connection they came from is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,49 +114,6 @@ impl Header {
     }
 }
 
-/// A rectangle of bytes of one region of the source: `rows` runs of `row_bytes`, `pitch` apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// Index of the region in the export.
-    pub region: u32,
-    /// First byte.
-    pub offset: u64,
-    /// Bytes of each run.
-    pub row_bytes: u64,
-    /// Number of runs.
-    pub rows: u64,
-    /// Bytes from the start of one run to the start of the next.
-    pub pitch: u64,
-}
-
-/// An extent whose bytes lie at known positions of their logical tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlacedExtent {
-    /// The bytes.
-    pub extent: Extent,
-    /// Position of the first byte.
-    pub position: u64,
-    /// Positions from one run to the next.
-    pub position_pitch: u64,
-}
-
-/// A request about extents of one export.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ask<E> {
-    pub(crate) export: ExportId,
-    pub(crate) generation: u64,
-    pub(crate) extents: Vec<E>,
-}
-
-/// Where an export lies in its process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Description {
-    /// Address of the fence word.
-    pub(crate) word: u64,
-    /// Address and length of each region.
-    pub(crate) regions: Vec<(u64, u64)>,
-}
-
 /// Starts a request frame; the length is filled in by [`finish`].
 pub(crate) fn begin(out: &mut Vec<u8>, kind: Kind) -> usize {
     let start = out.len();
@@ -168,123 +125,6 @@ pub(crate) fn begin(out: &mut Vec<u8>, kind: Kind) -> usize {
 pub(crate) fn finish(out: &mut [u8], start: usize) {
     let body = (out.len() - start - HEADER_BYTES) as u64;
     out[start + 8..start + HEADER_BYTES].copy_from_slice(&body.to_le_bytes());
-}
-
-pub(crate) fn put(out: &mut Vec<u8>, numbers: &[u64]) {
-    for number in numbers {
-        out.extend_from_slice(&number.to_le_bytes());
-    }
-}
-
-pub(crate) fn put_extent(out: &mut Vec<u8>, e: &Extent) {
-    put(out, &[u64::from(e.region), e.offset, e.row_bytes, e.rows, e.pitch]);
-}
-
-pub(crate) fn put_placed(out: &mut Vec<u8>, e: &PlacedExtent) {
-    put_extent(out, &e.extent);
-    put(out, &[e.position, e.position_pitch]);
-}
-
-pub(crate) fn put_identity(out: &mut Vec<u8>, identity: &Identity) {
-    put(out, &[u64::from(identity.pid), identity.start_time, identity.nonce_address]);
-    out.extend_from_slice(&identity.boot);
-    out.extend_from_slice(&identity.nonce);
-}
-
-/// Reads fields off the front of a body.
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
-
-impl Fields<'_> {
-    pub(crate) fn bytes<const N: usize>(&mut self) -> Decoded<[u8; N]> {
-        let (bytes, rest) = self.0.split_first_chunk().ok_or(Malformed("body too short"))?;
-        self.0 = rest;
-        Ok(*bytes)
-    }
-
-    pub(crate) fn u64(&mut self) -> Decoded<u64> {
-        Ok(u64::from_le_bytes(self.bytes()?))
-    }
-
-    fn u32(&mut self) -> Decoded<u32> {
-        u32::try_from(self.u64()?).map_err(|_| Malformed("number beyond 32 bits"))
-    }
-
-    fn extent(&mut self) -> Decoded<Extent> {
-        Ok(Extent {
-            region: self.u32()?,
-            offset: self.u64()?,
-            row_bytes: self.u64()?,
-            rows: self.u64()?,
-            pitch: self.u64()?,
-        })
-    }
-
-    fn placed(&mut self) -> Decoded<PlacedExtent> {
-        let extent = self.extent()?;
-        Ok(PlacedExtent { extent, position: self.u64()?, position_pitch: self.u64()? })
-    }
-
-    pub(crate) fn end(&self) -> Decoded<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed("body too long")) }
-    }
-
-    /// The rest as records of `size` bytes, `limit` at most.
-    fn records<T>(
-        &mut self,
-        size: usize,
-        limit: usize,
-        read: impl Fn(&mut Self) -> Decoded<T>,
-    ) -> Decoded<Vec<T>> {
-        if !self.0.len().is_multiple_of(size) || self.0.len() / size > limit {
-            return Err(Malformed("number of records"));
-        }
-        (0..self.0.len() / size).map(|_| read(self)).collect()
-    }
-}
-
-pub(crate) fn decode_read(body: &[u8]) -> Decoded<Ask<Extent>> {
-    let mut fields = Fields(body);
-    let (export, generation) = (ExportId(fields.u64()?), fields.u64()?);
-    let extents = fields.records(EXTENT_BYTES, MAX_EXTENTS, Fields::extent)?;
-    Ok(Ask { export, generation, extents })
-}
-
-pub(crate) fn decode_digest(body: &[u8]) -> Decoded<Ask<PlacedExtent>> {
-    let mut fields = Fields(body);
-    let (export, generation) = (ExportId(fields.u64()?), fields.u64()?);
-    let extents = fields.records(PLACED_BYTES, MAX_EXTENTS, Fields::placed)?;
-    Ok(Ask { export, generation, extents })
-}
-
-pub(crate) fn decode_describe(body: &[u8]) -> Decoded<(ExportId, u64)> {
-    let mut fields = Fields(body);
-    let asked = (ExportId(fields.u64()?), fields.u64()?);
-    fields.end()?;
-    Ok(asked)
-}
-
-pub(crate) fn decode_description(body: &[u8]) -> Decoded<Description> {
-    let mut fields = Fields(body);
-    let word = fields.u64()?;
-    let regions = fields.records(16, MAX_REGIONS, |f| Ok((f.u64()?, f.u64()?)))?;
-    Ok(Description { word, regions })
-}
-
-pub(crate) fn decode_digests(body: &[u8]) -> Decoded<Vec<Digest>> {
-    Fields(body).records(16, MAX_EXTENTS, |f| Ok(Digest::from_bytes(f.bytes()?)))
-}
-
-pub(crate) fn decode_identity(body: &[u8]) -> Decoded<Identity> {
-    let mut fields = Fields(body);
-    let identity = Identity {
-        pid: fields.u32()?,
-        start_time: fields.u64()?,
-        nonce_address: fields.u64()?,
-        boot: fields.bytes()?,
-        nonce: fields.bytes()?,
-    };
-    fields.end()?;
-    Ok(identity)
 }
 
 #[cfg(test)]

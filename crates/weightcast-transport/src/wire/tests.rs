@@ -1,6 +1,9 @@
 //! Round trips, limits, and bodies of noise.
 
+use super::bodies::{EXTENT_BYTES, PLACED_BYTES};
 use super::*;
+use crate::exports::ExportId;
+use crate::limits::{MAX_EXTENTS, MAX_REGIONS};
 use proptest::prelude::*;
 
 fn extent() -> impl Strategy<Value = Extent> {

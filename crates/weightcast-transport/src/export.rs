@@ -1,0 +1,110 @@
+//! One export: regions, and the fence word that says whether they are served.
+//!
+//! The fence word holds the export's id while it is served and zero afterwards. Ids are random
+//! and never used twice, so whoever reads the id there after a copy knows that all the bytes
+//! copied before were served. A reader in another process reads the word itself; the data port
+//! reads it after it has handed bytes to the kernel, and only then answers "ok".
+
+use crate::exports::{ExportId, lock};
+use crate::region::Region;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The fence word of an export that is no longer served.
+pub(crate) const FENCED: u64 = 0;
+
+/// One export. Its address is stable behind the `Arc`, so its word can be read from outside.
+pub(crate) struct Export {
+    word: AtomicU64,
+    id: ExportId,
+    generation: u64,
+    regions: Vec<Region>,
+    serving: Mutex<Vec<Arc<TcpStream>>>,
+    idle: Condvar,
+}
+
+impl Export {
+    pub(crate) fn new(id: ExportId, generation: u64, regions: Vec<Region>) -> Self {
+        let word = AtomicU64::new(id.0);
+        Self { word, id, generation, regions, serving: Mutex::default(), idle: Condvar::new() }
+    }
+
+    pub(crate) fn id(&self) -> ExportId {
+        self.id
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(crate) fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// Where the fence word lies.
+    pub(crate) fn word_address(&self) -> u64 {
+        self.word.as_ptr().expose_provenance() as u64
+    }
+
+    /// True if all bytes read from the regions before this call were served.
+    pub(crate) fn is_served(&self) -> bool {
+        // The reads before must not move behind the look at the word.
+        fence(Ordering::SeqCst);
+        self.word.load(Ordering::SeqCst) == self.id.0
+    }
+
+    pub(crate) fn fence(&self) {
+        self.word.store(FENCED, Ordering::SeqCst);
+        // The owner's writes after must not move ahead of it.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Notes that `socket` sends from the regions until the guard is dropped.
+    pub(crate) fn serve<'a>(&'a self, socket: &'a Arc<TcpStream>) -> Serving<'a> {
+        lock(&self.serving).push(Arc::clone(socket));
+        Serving { export: self, socket }
+    }
+
+    /// Waits until no connection serves from the export. False if the deadline passed first.
+    pub(crate) fn wait_idle(&self, deadline: Duration) -> bool {
+        let until = Instant::now().checked_add(deadline);
+        let mut serving = lock(&self.serving);
+        while !serving.is_empty() {
+            let left = match until {
+                Some(until) => until.saturating_duration_since(Instant::now()),
+                None => Duration::MAX,
+            };
+            if left.is_zero() {
+                return false;
+            }
+            let woken = self.idle.wait_timeout(serving, left);
+            serving = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Ends the connections that still serve from the export.
+    pub(crate) fn cut(&self) {
+        for socket in lock(&self.serving).iter() {
+            let _already_gone = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// While it lives, a connection may be sending from the export's regions.
+pub(crate) struct Serving<'a> {
+    export: &'a Export,
+    socket: &'a Arc<TcpStream>,
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        let mut serving = lock(&self.export.serving);
+        if let Some(place) = serving.iter().position(|socket| Arc::ptr_eq(socket, self.socket)) {
+            serving.swap_remove(place);
+        }
+        self.export.idle.notify_all();
+    }
+}
