@@ -3,10 +3,10 @@
 //! versions.
 //!
 //! A source process [`DataServer::bind`]s a data port and [`ExportTable::expose`]s [`Region`]s. A
-//! reader [`Peer::connect`]s and [`read`]s a list of [`Copy`](struct@Copy)s straight into regions of its own.
+//! reader [`Peer::connect`]s and [`read`]s a list of copies straight into regions of its own.
 //!
-//! Reading order: [`Region`], [`ExportTable`], [`Copy`](struct@Copy), [`read`] are what a user holds. Below
-//! them: `pieces` cuts copies; `direct` and `tcp` move a piece; `serve` answers at the other end;
+//! Reading order: [`Region`], [`ExportTable`], [`Copy`](struct@Copy), [`read`] are what a user
+//! holds. Below them: `pieces` cuts copies; `direct` and `tcp` move a piece; `serve` answers at the other end;
 //! `wire` and `handshake` are the data port's bytes; [`digest_at`] is the digest. Every bound is
 //! in [`limits`].
 //!

@@ -135,7 +135,12 @@ impl Peer {
     /// An idle connection, or a new one. Give it back only if nothing went wrong.
     pub(crate) fn stream(&self, patience: &Patience<'_>) -> Result<Stream, TransportError> {
         let idle = lock(&self.idle).pop();
-        idle.map_or_else(|| Stream::open(self.addr, &self.key, patience), Ok)
+        let stream = idle.map_or_else(|| Stream::open(self.addr, &self.key, patience), Ok);
+        stream.map_err(|error| match error {
+            // It was reached before.
+            TransportError::Unreachable { addr, what } => TransportError::SourceGone { addr, what },
+            other => other,
+        })
     }
 
     pub(crate) fn give_back(&self, stream: Stream) {
