@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,15 +17,6 @@ import weightcast as wc
 HERE = Path(__file__).parent
 #: Seconds in which everything must have happened, on a busy machine too.
 SOON = 30.0
-
-
-def wait_until(condition, what):
-    """Looks until `condition()` holds: for states that nobody announces."""
-    until = time.monotonic() + SOON
-    while not (value := condition()):
-        assert time.monotonic() < until, f"not in {SOON} s: {what}"
-        time.sleep(0.01)
-    return value
 
 
 class Process:
@@ -115,11 +105,10 @@ class ServerProcess(Process):
         self.address = re.search(r"http://\S+", self.line())[0]
 
 
-class Gate:
-    """A proxy in front of a data port: lets so many bytes of it through, then holds the rest.
+class Proxy:
+    """Stands in front of a data port. Subclasses change or hold what passes.
 
-    So a transfer is in its middle for as long as a test wants, whatever the machine does. The port
-    behind has the same number on another loopback address.
+    The port behind has the same number on another loopback address.
     """
 
     BEHIND = "127.0.0.2"
@@ -127,12 +116,60 @@ class Gate:
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
         port = self.listener.getsockname()[1]
-        #: Options for the worker behind the gate.
+        #: Options for the worker behind the proxy.
         self.options = {"data_bind": f"{self.BEHIND}:{port}", "data_advertise": f"127.0.0.1:{port}"}
-        self.changed = threading.Condition()
-        self.left = float("inf")
         self.sockets = []
         threading.Thread(target=self.accept, args=(port,), daemon=True).start()
+
+    def request(self, at, data):
+        """What the source gets for these bytes of a reader, of which `at` came before."""
+        return data
+
+    def answer(self, at, data):
+        """What the reader gets for these bytes of the source."""
+        return data
+
+    def close(self):
+        for each in [self.listener, *self.sockets]:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def accept(self, port):
+        with suppress(OSError):
+            while True:
+                reader, _ = self.listener.accept()
+                self.sockets.append(reader)
+                try:
+                    source = socket.create_connection((self.BEHIND, port))
+                except OSError:
+                    reader.close()
+                    continue
+                self.sockets.append(source)
+                for ends in [(reader, source, self.request), (source, reader, self.answer)]:
+                    threading.Thread(target=self.pump, args=ends, daemon=True).start()
+
+    @staticmethod
+    def pump(one, other, change):
+        at = 0
+        with suppress(OSError):
+            while data := one.recv(1 << 16):
+                other.sendall(change(at, data))
+                at += len(data)
+        with suppress(OSError):
+            other.shutdown(socket.SHUT_RDWR)
+
+
+class Gate(Proxy):
+    """Lets so many bytes of the source through, then holds the rest.
+
+    So a transfer is in its middle for as long as a test wants, whatever the machine does.
+    """
+
+    def __init__(self):
+        self.changed = threading.Condition()
+        self.left = float("inf")
+        super().__init__()
 
     def hold_after(self, count):
         """From now on, so many bytes pass."""
@@ -150,47 +187,16 @@ class Gate:
         with self.changed:
             assert self.changed.wait_for(lambda: self.left <= 0, SOON), "nobody came to the gate"
 
-    def close(self):
-        self.open()
-        for each in [self.listener, *self.sockets]:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-
-    def accept(self, port):
-        with suppress(OSError):
-            while True:
-                reader, _ = self.listener.accept()
-                self.sockets.append(reader)
-                try:
-                    source = socket.create_connection((self.BEHIND, port))
-                except OSError:
-                    reader.close()
-                    continue
-                self.sockets.append(source)
-                for pump, ends in [(self.requests, (reader, source)), (self.answers, (source, reader))]:
-                    threading.Thread(target=pump, args=ends, daemon=True).start()
-
-    def requests(self, reader, source):
-        self.pump(reader, source, 1 << 16, lambda count: None)
-
-    def answers(self, source, reader):
-        self.pump(source, reader, 1 << 16, self.let_through)
-
-    def let_through(self, count):
+    def answer(self, at, data):
         with self.changed:
             self.changed.wait_for(lambda: self.left > 0)
-            self.left -= count
+            self.left -= len(data)
             self.changed.notify_all()
+        return data
 
-    @staticmethod
-    def pump(one, other, size, permit):
-        with suppress(OSError):
-            while data := one.recv(size):
-                permit(len(data))
-                other.sendall(data)
-        with suppress(OSError):
-            other.shutdown(socket.SHUT_RDWR)
+    def close(self):
+        self.open()
+        super().close()
 
 
 class Cluster:
