@@ -1,5 +1,6 @@
 //! `weightcast serve`: the reference server in the foreground.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,7 +56,11 @@ pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
         idle_exit: arguments.idle_exit.map(Duration::from_secs_f64),
         paranoid: arguments.paranoid,
     })?;
-    println!("weightcast reference server on {}", server.address());
-    println!("clients: export WEIGHTCAST_SERVER={}", server.address());
+    // Whoever started it may not listen any more: that is no reason to stop serving.
+    let address = server.address();
+    let _ = writeln!(
+        std::io::stdout(),
+        "weightcast reference server on {address}\nclients: export WEIGHTCAST_SERVER={address}"
+    );
     server.wait().context("the server stopped")
 }

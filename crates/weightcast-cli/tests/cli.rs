@@ -1,0 +1,83 @@
+//! `serve` and `status`, as a user runs them.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+fn weightcast(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weightcast")).args(arguments).output().unwrap()
+}
+
+/// A server in a process of its own; killed when the test ends.
+struct Running {
+    child: Child,
+    address: String,
+}
+
+impl Running {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_weightcast"))
+            .args(["serve", "--address", "127.0.0.1:0"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+        Self { child, address }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn status_of_a_running_server() {
+    let server = Running::start(&[]);
+    let status = weightcast(&["status", "--json", "--server", &server.address]);
+    assert!(status.status.success(), "{status:?}");
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["sessions"], 0);
+    assert_eq!(status["models"], serde_json::json!([]));
+    let table = weightcast(&["status", "--server", &server.address]);
+    assert!(String::from_utf8_lossy(&table.stdout).starts_with("0 sessions"));
+}
+
+#[test]
+fn an_idle_server_leaves() {
+    let mut server = Running::start(&["--idle-exit", "0.1"]);
+    assert!(server.child.wait().unwrap().success());
+}
+
+#[test]
+fn off_means_off() {
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let refused = weightcast(&["serve", "--address", address]);
+        assert_eq!(refused.status.code(), Some(1));
+        let message = String::from_utf8_lossy(&refused.stderr);
+        assert!(message.contains("token") && message.contains("--insecure-no-auth"), "{message}");
+    }
+}
+
+#[test]
+fn no_server_is_said_plainly() {
+    let refused = weightcast(&["status", "--server", "http://127.0.0.1:9"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert!(message.contains("127.0.0.1:9") && message.contains("unreachable"), "{message}");
+}
+
+#[test]
+fn wrong_usage_is_status_2() {
+    for wrong in [&["frobnicate"][..], &["serve", "--lease", "-1"], &["serve", "--fanout", "0"]] {
+        assert_eq!(weightcast(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+    for help in [&["--help"][..], &["serve", "--help"], &["status", "--help"], &["bench", "--help"]]
+    {
+        assert!(weightcast(help).status.success(), "{help:?}");
+    }
+}
