@@ -3,6 +3,7 @@
 A gate in front of the source's data port holds a transfer in its middle; every wait has a deadline.
 """
 
+import json
 import signal
 
 import pytest
@@ -167,6 +168,20 @@ def test_a_killed_server_is_told_to_everybody(cluster, trainer, finish):
         rank.start("unpublish")
     assert {failed(rank, "unpublish") for rank in trainer} == {"ServerUnreachable"}
     leave([*trainer, *pair], "ServerUnreachable", "InDoubt")
+
+
+def test_closing_does_not_wait_for_a_killed_server(cluster, trainer):
+    pair = cluster.group("pair", 2, bytes=BYTES)
+    in_the_middle(cluster, pair)
+    cluster.server.kill()
+    for worker in [*trainer, *pair]:
+        worker.start("close", deadline=1.0)
+    for worker in trainer:
+        assert worker.value("close") is None
+    for reader in pair:
+        ends = {said["call"]: said for said in (json.loads(reader.line()) for _ in range(2))}
+        assert ends["replicate"]["error"] == "Misuse", "closed during the call"
+        assert "error" not in ends["close"] and ends["close"]["held"] is None
 
 
 def test_a_new_server_starts_from_nothing(cluster, trainer):
