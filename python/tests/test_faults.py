@@ -53,12 +53,12 @@ def failed(worker, call):
     return said["error"]
 
 
-def leave(workers, *errors):
-    """Handles that have failed close at once; the error is told once more."""
+def leave(workers):
+    """Handles that have failed close without another word."""
     for worker in workers:
         worker.start("close")
     for worker in workers:
-        assert failed(worker, "close") in errors
+        worker.value("close")
 
 
 def open_gates(cluster):
@@ -99,7 +99,7 @@ def test_a_restarted_shard_takes_the_place_of_a_killed_one(cluster, trainer):
     open_gates(cluster)
     again = cluster.begin("pair", 2, bytes=BYTES)  # at once: they wait for the lease to run out
     assert failed(pair[1], "replicate") == "GroupBroken"
-    leave(pair[1:], "GroupBroken")
+    leave(pair[1:])
     cluster.ready(again)
     for moved in together(again, "replicate", version="latest"):
         assert moved["right"] and moved["source"] == "trainer"
@@ -167,7 +167,7 @@ def test_a_killed_server_is_told_to_everybody(cluster, trainer, finish):
     for rank in trainer:
         rank.start("unpublish")
     assert {failed(rank, "unpublish") for rank in trainer} == {"ServerUnreachable"}
-    leave([*trainer, *pair], "ServerUnreachable", "InDoubt")
+    leave([*trainer, *pair])
 
 
 def test_closing_does_not_wait_for_a_killed_server(cluster, trainer):

@@ -161,7 +161,7 @@ def test_one_byte_a_second(server, transfers):
     transfers()
 
 
-@pytest.mark.parametrize(("port", "count"), [("control", 300), ("data", 200)])
+@pytest.mark.parametrize(("port", "count"), [("control", 300), ("data", 300)])
 def test_idle_connections(server, transfers, port, count):
     with contextlib.ExitStack() as stack:
         for _ in range(count):

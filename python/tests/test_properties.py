@@ -132,10 +132,6 @@ class Side:
     ) -> None:
         local = [t.value[cut.window] for t, cut in zip(tensors, cuts, strict=True)]
         content = np.concatenate(local, axis=0) if len(local) > 1 else local[0].copy()
-        if len(local) > 1 and content.size == 0:
-            for one in zip(names, tensors, cuts, strict=True):
-                self.add(shard, *([value] for value in one), tie)
-            return
         parts = [
             wc.part(name, shape=t.value.shape, **cut.arguments)
             for name, t, cut in zip(names, tensors, cuts, strict=True)

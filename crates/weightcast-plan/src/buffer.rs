@@ -55,7 +55,9 @@ impl Buffer {
             let lens =
                 if slice.ndim() == 0 && !local.is_empty() { vec![1] } else { slice.len.clone() };
             self.fits(&local, along, part, &lens)?;
-            let bits = if local.is_empty() { 0 } else { used * strides[along] };
+            // Where a part is empty, so may be the buffer: it lies nowhere.
+            let nowhere = local.is_empty() || slice.is_empty();
+            let bits = if nowhere { 0 } else { used * strides[along] };
             if bits % 8 != 0 {
                 let tensor = part.name().to_owned();
                 return Err(LayoutError::SplitsByte { tensor, dtype: self.dtype, slice });

@@ -168,7 +168,8 @@ impl Handle {
 
     fn close(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {
         let deadline = seconds(deadline)?;
-        self.call(py, |handle| handle.close(deadline))
+        py.detach(|| self.inner.close(deadline));
+        Ok(())
     }
 }
 
@@ -188,7 +189,7 @@ impl Drop for Handle {
     /// Leaves without the GIL: other threads of the handle may need it to let go of a buffer.
     fn drop(&mut self) {
         let inner = &self.inner;
-        let _ = Python::try_attach(|py| py.detach(|| inner.close(LEAVE)));
+        Python::try_attach(|py| py.detach(|| inner.close(LEAVE)));
     }
 }
 

@@ -21,6 +21,7 @@ pub const MAX_DIGEST_BYTES: u64 = 1 << 30;
 pub const MAX_REGIONS: usize = 200_000;
 
 /// Connections that have not proved the token yet: they cost a thread each and are worth nothing.
+/// The newest are kept.
 pub const MAX_UNAUTHENTICATED: usize = 256;
 
 /// Connections of one data port, each with a thread of [`CONNECTION_STACK_BYTES`].

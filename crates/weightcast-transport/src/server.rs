@@ -5,10 +5,9 @@ use crate::limits::{CONNECTION_STACK_BYTES, MAX_CONNECTIONS, MAX_UNAUTHENTICATED
 use crate::secret::{Auth, MacKey};
 use crate::serve::{Connection, admit};
 use rustix::net::Shutdown;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -59,12 +58,13 @@ struct Shared {
     key: MacKey,
     connections: Mutex<Connections>,
     ended: Condvar,
-    unauthenticated: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Connections {
     open: HashMap<u64, Arc<TcpStream>>,
+    /// Those that have not proved themselves, the oldest first.
+    unauthenticated: BTreeSet<u64>,
     next: u64,
     closing: bool,
 }
@@ -92,7 +92,6 @@ impl DataServer {
             key: auth.mac_key(),
             connections: Mutex::default(),
             ended: Condvar::new(),
-            unauthenticated: AtomicUsize::new(0),
         });
         let acceptor = thread::Builder::new().name("weightcast-accept".into()).spawn({
             let (listener, shared) = (Arc::clone(&listener), Arc::clone(&shared));
@@ -154,34 +153,29 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 
 /// Gives a connection its thread, or drops it when there are too many.
 fn start(socket: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
-    if shared.unauthenticated.load(Ordering::Relaxed) >= MAX_UNAUTHENTICATED {
-        return Ok(());
-    }
     let socket = Arc::new(socket);
     let Some(number) = lock(&shared.connections).enter(&socket) else { return Ok(()) };
-    shared.unauthenticated.fetch_add(1, Ordering::Relaxed);
     let worker = Arc::clone(shared);
     let thread = thread::Builder::new()
         .name("weightcast-serve".into())
         .stack_size(CONNECTION_STACK_BYTES)
         .spawn(move || {
             let _leave = Leave { shared: &worker, number };
-            if let Err(error) = converse(&socket, &worker) {
+            if let Err(error) = converse(&socket, number, &worker) {
                 tracing::debug!(%error, "data connection closed");
             }
         });
     if let Err(error) = thread {
-        shared.unauthenticated.fetch_sub(1, Ordering::Relaxed);
-        lock(&shared.connections).open.remove(&number);
+        lock(&shared.connections).leave(number);
         return Err(error);
     }
     Ok(())
 }
 
-fn converse(socket: &Arc<TcpStream>, shared: &Shared) -> io::Result<()> {
-    let prepared = prepare(socket).and_then(|()| admit(socket, &shared.key));
-    shared.unauthenticated.fetch_sub(1, Ordering::Relaxed);
-    prepared?;
+fn converse(socket: &Arc<TcpStream>, number: u64, shared: &Shared) -> io::Result<()> {
+    prepare(socket)?;
+    admit(socket, &shared.key)?;
+    lock(&shared.connections).unauthenticated.remove(&number);
     Connection::new(socket, &shared.exports).run()
 }
 
@@ -194,14 +188,27 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
 }
 
 impl Connections {
-    /// Notes an open connection, unless there are too many or the server closes.
+    /// Notes an open connection, unless there are too many or the server closes. A newcomer takes
+    /// the place of the one that has been silent longest: a flood must not keep readers out.
     fn enter(&mut self, socket: &Arc<TcpStream>) -> Option<u64> {
         if self.closing || self.open.len() >= MAX_CONNECTIONS {
             return None;
         }
+        if self.unauthenticated.len() >= MAX_UNAUTHENTICATED
+            && let Some(oldest) = self.unauthenticated.pop_first()
+            && let Some(silent) = self.open.get(&oldest)
+        {
+            let _already_gone = silent.shutdown(std::net::Shutdown::Both);
+        }
         self.next += 1;
         self.open.insert(self.next, Arc::clone(socket));
+        self.unauthenticated.insert(self.next);
         Some(self.next)
+    }
+
+    fn leave(&mut self, number: u64) {
+        self.open.remove(&number);
+        self.unauthenticated.remove(&number);
     }
 }
 
@@ -213,7 +220,7 @@ struct Leave<'a> {
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        lock(&self.shared.connections).open.remove(&self.number);
+        lock(&self.shared.connections).leave(self.number);
         self.shared.ended.notify_all();
     }
 }

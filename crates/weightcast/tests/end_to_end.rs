@@ -38,7 +38,7 @@ fn a_rollout_serves_when_the_trainer_is_gone() {
     run_group(&trainer, |shard| shard.handle.publish(1, SOON).unwrap());
     let first = cluster.group("first", Role::Rollout, 1, |_| support::columns(0, 1));
     run_group(&first, |shard| shard.handle.replicate(Selector::Latest, SOON).unwrap());
-    run_group(&trainer, |shard| shard.handle.close(SOON).unwrap());
+    run_group(&trainer, |shard| shard.handle.close(SOON));
     let second = cluster.group("second", Role::Rollout, 2, |shard| support::rows(shard, 2, 0));
     let updated = run_group(&second, |shard| shard.handle.replicate(Selector::Exact(1), SOON));
     for updated in updated {
@@ -113,7 +113,7 @@ fn closing_ends_by_its_deadline_when_the_server_is_gone() {
     let trainer = cluster.group("trainer", Role::Trainer, 1, |_| support::rows(0, 1, 1));
     run_group(&trainer, |shard| shard.handle.publish(1, SOON).unwrap());
     cluster.server.stop().unwrap();
-    // An answer at all is what is asked for: it used to hang.
-    let _ = trainer[0].handle.close(Duration::from_millis(300));
+    // That it returns at all is what is asked for: it used to hang.
+    trainer[0].handle.close(Duration::from_millis(300));
     drop(trainer);
 }

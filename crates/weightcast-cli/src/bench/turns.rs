@@ -60,7 +60,7 @@ impl Turns<'_> {
             }
             self.update(&target, sources, &mut runs)?;
         }
-        target.close()?;
+        target.close();
         let bytes = self.bytes();
         let limits: Vec<_> = names
             .iter()

@@ -41,7 +41,7 @@ pub(crate) enum Event {
     },
     Close {
         deadline: Span,
-        reply: reply::Sender<Result<(), CallError>>,
+        reply: reply::Sender<()>,
     },
     Connected {
         stream: u64,
@@ -78,13 +78,13 @@ pub(crate) struct Control {
     replies: BTreeMap<OpSeq, reply::Sender<Reply>>,
     awaiting_open: Vec<reply::Sender<Result<(), CallError>>>,
     awaiting_seal: Vec<reply::Sender<Result<(), CallError>>>,
-    awaiting_close: Vec<reply::Sender<Result<(), CallError>>>,
+    awaiting_close: Vec<reply::Sender<()>>,
     read: Option<Arc<AtomicBool>>,
     /// What the data port serves.
     exposed: Vec<ExportId>,
     transfer: Transfer,
     sealing: Option<Generation>,
-    over: Option<Result<(), CallError>>,
+    over: bool,
 }
 
 impl Control {
@@ -111,7 +111,7 @@ impl Control {
             exposed: Vec::new(),
             transfer: Transfer::default(),
             sealing: None,
-            over: None,
+            over: false,
         }
     }
 
@@ -129,15 +129,15 @@ impl Control {
             }
             self.carry_out();
             // An ended session is kept until its handle is closed: calls learn why it ended.
-            if let (Some(end), false) = (&self.over, self.awaiting_close.is_empty()) {
-                for reply in self.awaiting_close.drain(..) {
-                    let _ = reply.send(end.clone());
-                }
+            if self.over && !self.awaiting_close.is_empty() {
                 break;
             }
         }
         self.stop_read();
         self.fence();
+        for reply in self.awaiting_close {
+            let _ = reply.send(());
+        }
     }
 
     fn handle(&mut self, event: Event) {
@@ -332,7 +332,6 @@ impl Control {
     fn closed(&mut self, error: Option<CallError>) {
         self.stop_read();
         let error = error.map(|error| self.explain(error));
-        let end = error.clone().map_or(Ok(()), Err);
         let gone = || {
             let closed = CallError::Misuse { detail: "the handle is closed".to_owned() };
             error.clone().unwrap_or(closed)
@@ -343,7 +342,7 @@ impl Control {
         for (_, reply) in std::mem::take(&mut self.replies) {
             let _ = reply.send(Err(gone()));
         }
-        self.over = Some(end);
+        self.over = true;
     }
 }
 

@@ -264,27 +264,22 @@ impl ShardHandle {
         *self.shared.view.lock().expect("no panic while held")
     }
 
-    /// Unpublishes, waits until nobody reads, unregisters, leaves. Closing again does nothing.
-    pub fn close(&self, deadline: Duration) -> Result<(), Error> {
-        let Some(thread) = self.thread.lock().expect("no panic while held").take() else {
-            return Ok(());
-        };
-        let (reply, answer) = reply::channel();
-        let closed = self.send(Event::Close { deadline: span(deadline), reply });
-        let result = closed.map(|()| answer.recv_timeout(deadline + LEAVE));
+    /// Unpublishes, waits until nobody reads, unregisters, leaves. Returns by the deadline or soon
+    /// after, also when the session has failed; closing again does nothing.
+    pub fn close(&self, deadline: Duration) {
+        let Some(thread) = self.thread.lock().expect("no panic while held").take() else { return };
+        let (reply, closed) = reply::channel();
+        if self.send(Event::Close { deadline: span(deadline), reply }).is_ok() {
+            let _ = closed.recv_timeout(deadline + LEAVE);
+        }
         let _ = thread.join();
         self.release();
-        match result {
-            Ok(Ok(result)) => Ok(result?),
-            // The control thread is gone: the session was over before.
-            Ok(Err(_)) | Err(_) => Ok(()),
-        }
     }
 }
 
 impl Drop for ShardHandle {
     fn drop(&mut self) {
-        let _ = self.close(LEAVE);
+        self.close(LEAVE);
     }
 }
 
