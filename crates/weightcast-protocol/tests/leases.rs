@@ -338,10 +338,10 @@ fn manifests_are_kept_while_somebody_refers_to_them() {
     let content = vec![1, 2, 3];
     cluster.server.put_manifest(cluster.now, layout, content.clone()).unwrap();
     let trainer = cluster.trainer("trainer", 1);
-    cluster.advance(Span::from_secs(120));
+    cluster.advance(Span::from_secs(4_000));
     assert_eq!(cluster.server.manifest(&layout).as_deref(), Some(&content[..]));
     cluster.call_all(&trainer, |_| Call::Unregister);
-    cluster.advance(Span::from_secs(59));
+    cluster.advance(Span::from_secs(3_599));
     assert!(cluster.server.manifest(&layout).is_some());
     cluster.advance(Span::from_secs(2));
     assert!(cluster.server.manifest(&layout).is_none());

@@ -214,7 +214,7 @@ fn raise(py: Python<'_>, error: Error, raised: &Mutex<Option<PyErr>>) -> PyErr {
     }
 }
 
-fn seconds(deadline: f64) -> PyResult<Duration> {
+pub(crate) fn seconds(deadline: f64) -> PyResult<Duration> {
     /// A year: beyond it clocks overflow, not patience.
     const LONGEST: f64 = 366.0 * 86_400.0;
     if deadline.is_finite() && (0.0..=LONGEST).contains(&deadline) {

@@ -8,6 +8,10 @@ use pyo3::prelude::*;
 use weightcast::{Options, Role, ServeConfig};
 
 use crate::errors::exception;
+use crate::handle::seconds;
+
+/// Below this, a scheduler's hiccup evicts a healthy client.
+const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
 /// A reference server inside this process.
 #[pyclass(frozen, module = "weightcast._core")]
@@ -44,14 +48,15 @@ pub(crate) fn serve(
     drain_deadline: f64,
     fanout: u32,
 ) -> PyResult<Server> {
+    let (lease, drain_deadline) = (seconds(lease)?, seconds(drain_deadline)?);
     let started = py.detach(|| {
         let token = token_file.map(|path| weightcast::read_token(&path)).transpose()?;
         weightcast::serve(ServeConfig {
             address,
             token,
             insecure,
-            lease: Duration::from_secs_f64(lease.clamp(0.1, 3_600.0)),
-            drain_deadline: Duration::from_secs_f64(drain_deadline.clamp(0.0, 86_400.0)),
+            lease: lease.max(SHORTEST_LEASE),
+            drain_deadline,
             fanout,
             ..ServeConfig::default()
         })

@@ -21,16 +21,20 @@ const START: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Address and token of the job's server, which is started if it is not there.
-pub(crate) fn find_or_start(job: &str, command: &[String]) -> Result<(String, Secret), Error> {
+pub(crate) fn find_or_start(
+    job: &str,
+    command: &[String],
+    deadline: Duration,
+) -> Result<(String, Secret), Error> {
+    let give_up = Instant::now() + deadline;
     let directory = directory(job)?;
     let socket = directory.join("server.sock");
     let token_file = directory.join("token");
     let lock = open_lock(&directory.join("lock"))?;
-    rustix::fs::flock(&lock, FlockOperation::LockExclusive)
-        .map_err(|e| Error::io(format!("lock {}", directory.display()), e.into()))?;
+    take(&lock, &directory, give_up)?;
     if UnixStream::connect(&socket).is_err() {
         write_token(&token_file)?;
-        start(command, &socket, &token_file, &directory.join("server.log"))?;
+        start(command, &socket, &token_file, &directory.join("server.log"), give_up)?;
     }
     Ok((format!("unix:{}", socket.display()), auth::read_token(&token_file)?))
 }
@@ -73,6 +77,21 @@ fn open_lock(path: &Path) -> Result<File, Error> {
         .map_err(|e| Error::io(format!("open {}", path.display()), e))
 }
 
+/// Waits for the lock: whoever holds it is starting the server.
+fn take(lock: &File, directory: &Path, give_up: Instant) -> Result<(), Error> {
+    loop {
+        match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < give_up => {
+                std::thread::sleep(LOOK);
+            }
+            Err(e) => {
+                return Err(Error::io(format!("lock {}", directory.display()), e.into()));
+            }
+        }
+    }
+}
+
 fn write_token(path: &Path) -> Result<(), Error> {
     let token = auth::new_token()?;
     let _ = fs::remove_file(path);
@@ -85,7 +104,13 @@ fn write_token(path: &Path) -> Result<(), Error> {
         .map_err(|e| Error::io(format!("write {}", path.display()), e))
 }
 
-fn start(command: &[String], socket: &Path, token: &Path, log: &Path) -> Result<(), Error> {
+fn start(
+    command: &[String],
+    socket: &Path,
+    token: &Path,
+    log: &Path,
+    give_up: Instant,
+) -> Result<(), Error> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(Error::Config {
             what: "server".to_owned(),
@@ -111,14 +136,14 @@ fn start(command: &[String], socket: &Path, token: &Path, log: &Path) -> Result<
         .process_group(0)
         .spawn()
         .map_err(|e| Error::io(what(), e))?;
-    let give_up = Instant::now() + START;
+    let give_up = give_up.min(Instant::now() + START);
     while UnixStream::connect(socket).is_err() {
         if let Ok(Some(status)) = child.try_wait() {
             let problem = format!("ended with {status}; see {}", log.display());
             return Err(Error::Config { what: what(), problem });
         }
         if Instant::now() > give_up {
-            let problem = format!("did not listen within {START:?}; see {}", log.display());
+            let problem = format!("did not listen in time; see {}", log.display());
             return Err(Error::Config { what: what(), problem });
         }
         std::thread::sleep(LOOK);

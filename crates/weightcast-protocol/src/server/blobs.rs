@@ -7,9 +7,9 @@ use super::timers::{Timer, Timers};
 use super::{Limits, Server};
 use crate::{CallError, ContentDigest, Span, Time};
 
-/// How long a manifest that nobody refers to is kept: from storing it to `register` is one round
-/// trip and the wait for the other shards.
-const GRACE: Span = Span::from_secs(60);
+/// How long a manifest that nobody refers to is kept: from storing it, `register` waits for the
+/// other shards, whose models may take long to load.
+const GRACE: Span = Span::from_secs(3_600);
 
 /// The stored manifests.
 #[derive(Debug, Default)]

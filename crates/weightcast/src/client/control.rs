@@ -147,6 +147,9 @@ impl Control {
                 Ok(seq) => drop(self.replies.insert(seq, reply)),
                 Err(error) => drop(reply.send(Err(self.explain(error)))),
             },
+            Event::AwaitOpen { reply } | Event::AwaitSeal { reply } if self.over => {
+                let _ = reply.send(Err(self.gone()));
+            }
             Event::AwaitOpen { reply } => self.awaiting_open.push(reply),
             Event::AwaitSeal { reply } => self.awaiting_seal.push(reply),
             Event::Close { deadline, reply } => {
@@ -228,7 +231,7 @@ impl Control {
                 }
                 Output::StopRead => self.stop_read(),
                 Output::Done { seq, result } => self.done(seq, result),
-                Output::Closed { error } => self.closed(error),
+                Output::Closed { .. } => self.closed(),
             }
         }
         self.update_view();
@@ -329,20 +332,24 @@ impl Control {
         let _ = reply.send(result);
     }
 
-    fn closed(&mut self, error: Option<CallError>) {
+    fn closed(&mut self) {
         self.stop_read();
-        let error = error.map(|error| self.explain(error));
-        let gone = || {
-            let closed = CallError::Misuse { detail: "the handle is closed".to_owned() };
-            error.clone().unwrap_or(closed)
-        };
+        let gone = self.gone();
         for reply in self.awaiting_open.drain(..).chain(self.awaiting_seal.drain(..)) {
-            let _ = reply.send(Err(gone()));
+            let _ = reply.send(Err(gone.clone()));
         }
         for (_, reply) in std::mem::take(&mut self.replies) {
-            let _ = reply.send(Err(gone()));
+            let _ = reply.send(Err(gone.clone()));
         }
         self.over = true;
+    }
+
+    /// Why nothing more will come of an ended session.
+    fn gone(&self) -> CallError {
+        match self.session.error() {
+            Some(error) => self.explain(error.clone()),
+            None => CallError::Misuse { detail: "the handle is closed; open it again".to_owned() },
+        }
     }
 }
 

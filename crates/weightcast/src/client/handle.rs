@@ -35,6 +35,7 @@ pub struct ShardHandle {
     pub(super) replica: Replica,
     pub(super) events: mpsc::UnboundedSender<Event>,
     pub(super) runtime: tokio::runtime::Handle,
+    pub(super) server: String,
     pub(super) connection: Connection,
     pub(super) shared: Arc<Shared>,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
@@ -95,19 +96,20 @@ impl ShardHandle {
         if self.thread.lock().expect("no panic while held").is_none() {
             return Err(Error::misuse("the handle is closed; open it again"));
         }
+        let until = Instant::now() + deadline;
         let layout = match layout {
             LayoutSource::Known(layout) => layout,
-            LayoutSource::Open(builder) => builder.resolve(&self.catalog(deadline)?)?,
+            LayoutSource::Open(builder) => builder.resolve(&self.catalog(until)?)?,
         };
         check_regions(&layout, &regions)?;
         let bytes = layout.bytes();
         let encoded = manifest::encode(&layout);
-        let name = self.runtime.block_on(self.connection.put_manifest(encoded))?;
+        let name = self.online(until, self.connection.put_manifest(encoded))?;
         let export = ExportId::random();
         let call =
             Call::Register { layout: name, export: weightcast_protocol::ExportId(export.0), bytes };
-        let registered = self.call(call, deadline).and_then(|(answer, _)| match answer {
-            Answer::Registered { layouts } => self.registration(&layouts, regions),
+        let registered = self.call(call, left(until)).and_then(|(answer, _)| match answer {
+            Answer::Registered { layouts } => self.registration(&layouts, regions, until),
             other => Err(unexpected(&other)),
         });
         let registration = Arc::new(registered?);
@@ -120,25 +122,40 @@ impl ShardHandle {
     /// The logical tensors of the newest version; waits until there is one.
     fn catalog(
         &self,
-        deadline: Duration,
+        until: Instant,
     ) -> Result<std::collections::BTreeMap<String, weightcast_plan::Tensor>, Error> {
         let call = Call::Describe { selector: Selector::Latest };
-        match self.call(call, deadline)?.0 {
-            Answer::Described { layouts, .. } => union(&self.layouts(&layouts)?),
+        match self.call(call, left(until))?.0 {
+            Answer::Described { layouts, .. } => union(&self.layouts(&layouts, until)?),
             other => Err(unexpected(&other)),
         }
     }
 
-    fn layouts(&self, names: &[ContentDigest]) -> Result<Vec<Arc<Layout>>, Error> {
-        self.runtime.block_on(fetch_layouts(&self.connection, &self.shared, names))
+    fn layouts(&self, names: &[ContentDigest], until: Instant) -> Result<Vec<Arc<Layout>>, Error> {
+        self.online(until, fetch_layouts(&self.connection, &self.shared, names))
+    }
+
+    /// Waits for the server outside the session, no longer than `until`.
+    fn online<T>(
+        &self,
+        until: Instant,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let late = || {
+            let reason = "it did not answer before the deadline".to_owned();
+            Error::Call(CallError::ServerUnreachable { server: self.server.clone(), reason })
+        };
+        let request = async { tokio::time::timeout(left(until), request).await };
+        self.runtime.block_on(request).unwrap_or_else(|_| Err(late()))
     }
 
     fn registration(
         &self,
         layouts: &[ContentDigest],
         regions: Vec<Region>,
+        until: Instant,
     ) -> Result<Registration, Error> {
-        Registration::new(&self.layouts(layouts)?, self.replica.shard as usize, regions)
+        Registration::new(&self.layouts(layouts, until)?, self.replica.shard as usize, regions)
     }
 
     /// Takes the registration back and lets go of the memory.
@@ -281,6 +298,10 @@ impl Drop for ShardHandle {
     fn drop(&mut self) {
         self.close(LEAVE);
     }
+}
+
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
 }
 
 fn unexpected(answer: &Answer) -> Error {

@@ -40,13 +40,24 @@ impl ShardHandle {
         let (server, token) = match options.configured_server() {
             Some(server) => (server, options.token()?),
             None => {
-                let (server, token) = lazy::find_or_start(&options.job(), &options.lazy_server)?;
+                let (server, token) =
+                    lazy::find_or_start(&options.job(), &options.lazy_server, options.deadline)?;
                 (server, Some(token))
             }
         };
         let auth = Auth { token: token.clone(), insecure: options.insecure };
         let exports = DataServer::bind(data_address(&options.data_bind())?, auth.clone())
             .map_err(|e| Error::Transport(e.to_string()))?;
+        if exports.addr().ip().is_unspecified() && options.data_advertise().is_none() {
+            return Err(Error::Config {
+                what: "data port".to_owned(),
+                problem: format!(
+                    "bound to {}, which peers cannot connect to: set WEIGHTCAST_DATA_ADVERTISE to \
+                     this host's name and port, or bind one of its addresses",
+                    exports.addr()
+                ),
+            });
+        }
         let data_address = options.data_advertise().unwrap_or_else(|| exports.addr().to_string());
         let shared = Arc::new(Shared {
             exports,
@@ -115,6 +126,7 @@ impl ShardHandle {
             replica,
             events,
             runtime: handle,
+            server: server.to_owned(),
             connection,
             shared,
             thread: Mutex::new(Some(thread)),

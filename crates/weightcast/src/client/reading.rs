@@ -28,7 +28,7 @@ pub(super) async fn read_assigned(
 ) -> Result<(ShardSums, Transfer), ReadFailure> {
     let names: Vec<_> = assignment.shards.iter().map(|shard| shard.layout).collect();
     let sources = fetch_layouts(&connection, &shared, &names).await;
-    let sources = sources.map_err(|e| ReadFailure::Layout { detail: e.to_string() })?;
+    let sources = sources.map_err(unfetched)?;
     let read = move || read(&shared, &assignment, &sources, deadline, cancel);
     let failed = |e| ReadFailure::Layout { detail: format!("weightcast has a bug: {e}") };
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(failed(e)))
@@ -65,10 +65,6 @@ fn read(
     deadline: Instant,
     cancel: Arc<AtomicBool>,
 ) -> Result<(ShardSums, Transfer), ReadFailure> {
-    let _memory = shared.memory.lock().expect("no panic while held");
-    if cancel.load(Ordering::Acquire) {
-        return Err(ReadFailure::Source { shard: 0, reason: "cancelled".to_owned() });
-    }
     let Some((registration, _)) = shared.current() else {
         return Err(ReadFailure::Layout { detail: "nothing is registered".to_owned() });
     };
@@ -81,5 +77,14 @@ fn read(
         deadline: deadline + GRACE,
         cancel,
         progress,
+        memory: &shared.memory,
     })
+}
+
+/// A manifest that does not come may come the next time; one that makes no layout never will.
+fn unfetched(error: Error) -> ReadFailure {
+    match error {
+        Error::Call(error) => ReadFailure::Source { shard: 0, reason: error.to_string() },
+        error => ReadFailure::Layout { detail: error.to_string() },
+    }
 }

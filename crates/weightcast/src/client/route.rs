@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weightcast_plan::{Layout, Plan, Tensor};
 use weightcast_protocol::message::{Assignment, ReadFailure};
@@ -19,6 +19,9 @@ use crate::limits::{CACHED_PEERS, CACHED_PLANS};
 
 /// Threads that copy. Two saturate the memory of the machines that were measured.
 const THREADS: usize = 2;
+
+/// How long one source's data port may take to answer: another source may be quicker.
+const CONNECT: Duration = Duration::from_secs(3);
 
 /// What a plan was made for: the names of the source's manifests.
 type SourceLayouts = Vec<ContentDigest>;
@@ -40,6 +43,9 @@ pub(crate) struct Read<'a> {
     pub(crate) deadline: Instant,
     pub(crate) cancel: Arc<AtomicBool>,
     pub(crate) progress: Arc<AtomicU64>,
+    /// Held while the registered memory is written: whoever stops a read waits for it, so nothing
+    /// slow happens under it but the bytes.
+    pub(crate) memory: &'a Mutex<()>,
 }
 
 impl Routes {
@@ -63,6 +69,10 @@ impl Routes {
             slots: read.registration.cells.len(),
         };
         let way = jobs.first().map_or(self.way, |job| job.peer.way());
+        let _memory = read.memory.lock().expect("no panic while held");
+        if read.cancel.load(Ordering::Acquire) {
+            return Err(source_failure(0, "cancelled"));
+        }
         let mut digests = weightcast_transport::read(&jobs, &read.registration.regions, &options)
             .map_err(|e| self.failed(&bound[e.source], &e.kind, read))?;
         // Tied weights lie in memory once: digest them again for each further name.
@@ -139,6 +149,7 @@ impl Routes {
         if let Some(peer) = self.peers.lock().expect("no panic while held").get(address) {
             return Ok(Arc::clone(peer));
         }
+        let deadline = deadline.min(Instant::now() + CONNECT);
         let peer = Peer::connect_by(self.way, resolve(address)?, &self.auth, deadline);
         let peer = Arc::new(peer.map_err(|e| e.to_string())?);
         let mut peers = self.peers.lock().expect("no panic while held");

@@ -1,9 +1,16 @@
 //! A server's status, without opening a session.
 
+use std::time::Duration;
+
+use weightcast_protocol::CallError;
+
 use super::connection::Connection;
 use crate::Error;
 use crate::config::Options;
 use crate::serve::Status;
+
+/// How long a server may take to say how it is.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a server knows: models, versions, replicas, shards, who reads from whom.
 pub fn status(options: &Options) -> Result<Status, Error> {
@@ -18,6 +25,11 @@ pub fn status(options: &Options) -> Result<Status, Error> {
     let token = options.token()?;
     runtime.block_on(async {
         let connection = Connection::new(&server, token.as_ref())?;
-        connection.status().await
+        let late = || {
+            let reason = format!("no answer within {PATIENCE:?}");
+            Error::Call(CallError::ServerUnreachable { server: server.clone(), reason })
+        };
+        let answered = tokio::time::timeout(PATIENCE, connection.status()).await;
+        answered.unwrap_or_else(|_| Err(late()))
     })
 }
