@@ -1,5 +1,8 @@
 """Versions move between layouts, to the bit."""
 
+import contextlib
+import socket
+
 import numpy as np
 import pytest
 
@@ -159,3 +162,30 @@ def test_publish_again_after_a_new_epoch(group, server):
     second[0].publish(5, deadline=SOON)
     assert rollout[0].update("latest", deadline=SOON).version == 5
     assert (copy == 2).all()
+
+
+@pytest.fixture
+def hole():
+    """An address that takes connections and never answers: a host that swallows packets."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):  # one waits to be accepted, the others' requests go unanswered
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield "127.0.0.1:%d" % listener.getsockname()[1]
+
+
+def test_a_source_that_swallows_packets_is_passed_over(group, hole):
+    weight, copy = np.arange(1000, dtype="f4"), np.zeros(1000, "f4")
+    # Of two equal sources the first by name is chosen.
+    lost = group("a", [wc.Layout().add(weight, "w")], role="trainer", data_advertise=hole)
+    lost[0].publish(1, deadline=SOON, seal=True)
+    good = group("b", [wc.Layout().add(weight.copy(), "w")], role="trainer")
+    good[0].publish(1, deadline=SOON, seal=True)
+    rollout = group("rollout", [wc.Layout().add(copy, "w")])
+    moved = rollout[0].update("latest", deadline=SOON)
+    assert moved.source == "b" and np.array_equal(copy, weight)
+    assert rollout[0].list(), "its session is alive: heartbeats went on meanwhile"
