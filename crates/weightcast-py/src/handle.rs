@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -108,9 +108,11 @@ impl Handle {
         seal: bool,
     ) -> PyResult<VersionTuple> {
         let deadline = seconds(deadline)?;
+        let until = Instant::now() + deadline;
         let version = self.call(py, |handle| handle.publish(version, deadline))?;
         if seal {
-            self.call(py, |handle| handle.wait_sealed(deadline))?;
+            let left = until.saturating_duration_since(Instant::now());
+            self.call(py, |handle| handle.wait_sealed(left))?;
         }
         Ok((version.number, version.epoch.0))
     }

@@ -110,9 +110,10 @@ fn absorb(sums: &mut Sums, data: __m512i, keys: &Sums) {
 fn keys_at(place: usize) -> Sums {
     debug_assert!(place < BLOCK_WORDS);
     let [first, second] = &WORD_KEYS;
-    // SAFETY: place < BLOCK_WORDS (all callers), and the tables are padded by 16 words.
-    [&first.here, &first.next, &second.here, &second.next]
-        .map(|table| unsafe { _mm512_loadu_si512(table.as_ptr().add(place).cast()) })
+    [&first.here, &first.next, &second.here, &second.next].map(|table| {
+        // SAFETY: place < BLOCK_WORDS (all callers), and the tables are padded by 16 words.
+        unsafe { _mm512_loadu_si512(table.as_ptr().add(place).cast()) }
+    })
 }
 
 /// # Safety
