@@ -5,6 +5,9 @@ use crate::CallError;
 /// Bytes of a model, replica, host or datacentre name.
 pub const NAME_BYTES: usize = 512;
 
+/// Characters of a reason that one shard gives to the others of its group: a page.
+pub const DETAIL_CHARS: usize = 4_096;
+
 /// Bounds that a server enforces. Each can be configured; the defaults serve 16,384 workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -185,6 +185,12 @@ pub enum Call {
         /// The last revision seen.
         after: Revision,
     },
+    /// This shard can't make the call that its group makes now, for a reason of its own. Takes the
+    /// place of any call and ends it for all shards, with `LayoutMismatch`; nothing is changed.
+    Decline {
+        /// What is wrong with this shard, for people; cut to [`crate::limits::DETAIL_CHARS`].
+        detail: String,
+    },
 }
 
 /// From the server to a session.

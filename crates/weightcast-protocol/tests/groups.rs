@@ -179,6 +179,36 @@ fn different_arguments_diverge_too() {
 }
 
 #[test]
+fn a_shard_that_declines_ends_the_call_for_all_and_nothing_else() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.trainer("trainer", 3);
+    let decline = || Call::Decline { detail: "w is wrong".to_owned() };
+    for order in [[0, 1, 2], [1, 0, 2], [1, 2, 0]] {
+        for shard in order {
+            let call = if shard == 0 { decline() } else { publish(1) };
+            cluster.call(trainer[shard], call);
+        }
+        for client in &trainer {
+            let Some(Err(error)) = cluster.outcome(*client) else { panic!("{order:?}") };
+            assert!(error.to_string().contains("shard 0: w is wrong"), "{error}");
+            assert!(matches!(error, CallError::LayoutMismatch { .. }));
+            assert!(cluster.clients[*client].exposed.is_none());
+        }
+    }
+    cluster.publish(&trainer, 1, 11);
+    let rollout = cluster.rollout("rollout", 2);
+    cluster.call_all(&rollout, |_| replicate(Selector::Exact(1)));
+    // An answer that was decided already, and a copy that is kept.
+    cluster.call(rollout[1], update());
+    cluster.call(rollout[0], decline());
+    for client in rollout {
+        let outcome = cluster.outcome(client);
+        assert!(matches!(outcome, Some(Err(CallError::LayoutMismatch { .. }))), "{outcome:?}");
+        assert!(cluster.clients[client].session.version().is_some());
+    }
+}
+
+#[test]
 fn a_shard_that_never_calls_is_named_at_the_deadline() {
     let mut cluster = Cluster::new();
     let trainer = cluster.trainer("trainer", 4);

@@ -69,6 +69,7 @@ fn any_call() -> impl Strategy<Value = Call> {
         1 => selector().prop_map(|selector| Call::Describe { selector }),
         1 => Just(Call::List),
         1 => (0..4u64).prop_map(|after| Call::Wait { after: Revision(after) }),
+        1 => Just(Call::Decline { detail: "ü".repeat(9_999) }),
     ]
 }
 

@@ -4,6 +4,7 @@
 use super::Server;
 use super::timers::Timer;
 use super::transaction::{Transaction, call_name, same_call};
+use crate::limits::DETAIL_CHARS;
 use crate::message::Call;
 use crate::{CallError, Incarnation, OpSeq, SessionId, Span, Time};
 
@@ -148,10 +149,13 @@ impl Server {
             ticket: None,
             transfer: None,
         });
+        let declines = matches!(call, Call::Decline { .. }) && transaction.result.is_none();
         transaction.arrived.insert(shard, call);
         let session = group.members[&shard].session;
         let whole = transaction.arrived.len() == group.num_shards as usize;
-        if let Some(answer) = transaction.decided.take_if(|_| whole) {
+        if declines && !starts {
+            self.declined(incarnation, shard);
+        } else if let Some(answer) = transaction.decided.take_if(|_| whole) {
             self.finish(incarnation, Ok(answer));
         } else if starts {
             group.active = Some(seq);
@@ -186,6 +190,10 @@ impl Server {
             }
             Call::Describe { .. } | Call::Wait { .. } => self.start_waiting(incarnation),
             Call::List => self.start_list(incarnation),
+            Call::Decline { .. } => {
+                let shard = group.active_transaction().expect("just set").first_shard;
+                return self.declined(incarnation, shard);
+            }
         };
         if let Err(error) = started {
             self.finish(incarnation, Err(error));
@@ -210,7 +218,20 @@ impl Server {
             Call::Replicate { .. } | Call::Update { .. } => self.advance_transfer(now, incarnation),
             Call::Describe { selector } => self.advance_describe(incarnation, selector),
             Call::Wait { after } => self.advance_wait(incarnation, after),
-            Call::List => {}
+            Call::List | Call::Decline { .. } => {}
         }
+    }
+
+    /// A shard can't make the group's call: it ends for all, and they learn why.
+    fn declined(&mut self, incarnation: Incarnation, shard: u32) {
+        self.abandon_transfer(incarnation);
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let replica = group.replica.clone();
+        let transaction = group.active_transaction().expect("checked");
+        transaction.decided = None;
+        let Some(Call::Decline { detail }) = transaction.arrived.get(&shard) else { return };
+        let detail: String = detail.chars().take(DETAIL_CHARS).collect();
+        let detail = format!("shard {shard}: {detail}");
+        self.finish(incarnation, Err(CallError::LayoutMismatch { replica, detail }));
     }
 }

@@ -102,6 +102,7 @@ pub(super) fn name_shards(shards: &[u32]) -> Option<String> {
 pub(super) fn same_call(a: &Call, b: &Call) -> bool {
     match (a, b) {
         (Call::Register { .. }, Call::Register { .. }) => true,
+        (Call::Decline { .. }, _) | (_, Call::Decline { .. }) => true,
         // Different catalogs get an error of their own, which says more.
         (Call::Publish { version: a, .. }, Call::Publish { version: b, .. }) => a == b,
         _ => a == b,
@@ -123,5 +124,6 @@ pub(super) fn call_name(call: &Call) -> String {
         Call::Describe { selector } => format!("describe({selector})"),
         Call::List => "list".to_owned(),
         Call::Wait { after } => format!("wait(after revision {after})"),
+        Call::Decline { .. } => "decline".to_owned(),
     }
 }

@@ -135,6 +135,7 @@ fn call(call: wire::call::Call) -> Result<Call, Malformed> {
         W::Describe(m) => Call::Describe { selector: selector(m.selector)? },
         W::List(_) => Call::List,
         W::Wait(m) => Call::Wait { after: Revision(m.after) },
+        W::Decline(m) => Call::Decline { detail: m.detail },
     })
 }
 
@@ -162,6 +163,7 @@ fn call_frame(call: Call) -> wire::call::Call {
         }
         Call::List => W::List(wire::List {}),
         Call::Wait { after } => W::Wait(wire::Wait { after: after.0 }),
+        Call::Decline { detail } => W::Decline(wire::Decline { detail }),
     }
 }
 
