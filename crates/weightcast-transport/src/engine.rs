@@ -204,13 +204,13 @@ impl Run<'_> {
         if route.pieces.is_drawn() {
             return Ok(());
         }
-        let stream = route.job.peer.stream(&patience)?;
+        let stream = route.job.peer.pool().take(&patience)?;
         let mut reader = TcpReader::new(route.job, &route.pieces, self.targets, stream, patience);
         while let Some(piece) = reader.next()? {
             self.arrived(&route.pieces, piece, digests);
         }
         if let Some(stream) = reader.into_stream() {
-            route.job.peer.give_back(stream);
+            route.job.peer.pool().give_back(stream);
         }
         Ok(())
     }

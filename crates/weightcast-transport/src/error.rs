@@ -33,6 +33,12 @@ pub enum TransportError {
         /// The data port.
         addr: SocketAddr,
     },
+    /// All connections that the source allows are busy.
+    #[error("the data port {addr} is full of busy readers: try again, or read from another source")]
+    Full {
+        /// The data port.
+        addr: SocketAddr,
+    },
     /// The source's process died, or its connection broke.
     #[error("the source at {addr} is gone ({what}): read from another source")]
     SourceGone {
@@ -103,7 +109,7 @@ impl TransportError {
     /// Retry the same source, another one, or give up.
     pub fn advice(&self) -> Advice {
         match self {
-            Self::System { .. } => Advice::RetrySame,
+            Self::System { .. } | Self::Full { .. } => Advice::RetrySame,
             Self::Unreachable { .. }
             | Self::SourceGone { .. }
             | Self::Fenced { .. }

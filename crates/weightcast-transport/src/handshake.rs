@@ -1,7 +1,8 @@
 //! Both ends of a connection prove that they hold the same token, without sending it.
 //!
 //! source -> reader: magic, source nonce. reader -> source: magic, reader nonce, MAC as reader.
-//! source -> reader: verdict, MAC as source. A wrong token is told, then the connection closed.
+//! source -> reader: verdict, MAC as source. A wrong token is told, then the connection closed. A
+//! source without a place left says so instead of its hello.
 //! It authenticates the peers, not the bytes after: on untrusted networks the port needs a tunnel.
 
 use crate::exports::random;
@@ -10,6 +11,7 @@ use crate::secret::{MacKey, Role};
 const MAGIC: [u8; 8] = *b"wcdata1\n";
 const WELCOME: [u8; 8] = *b"welcome\n";
 const DENIED: [u8; 8] = *b"denied!\n";
+const FULL: [u8; 8] = *b"wcfull!\n";
 
 pub(crate) const HELLO_BYTES: usize = 8 + 32;
 pub(crate) const PROOF_BYTES: usize = 8 + 32 + 32;
@@ -22,6 +24,13 @@ pub(crate) enum Failed {
     NotTheProtocol,
     /// The other end holds another token, or none.
     Unauthorized,
+    /// The source has no place left.
+    Full,
+}
+
+/// What a source says instead of its hello when it has no place left.
+pub(crate) fn full() -> [u8; HELLO_BYTES] {
+    join(FULL, [0; 32])
 }
 
 /// The source's side: makes the hello, judges the proof.
@@ -69,10 +78,11 @@ impl ReaderSide {
     pub(crate) fn new(hello: &[u8; HELLO_BYTES]) -> Result<Self, Failed> {
         let (magic, rest): ([u8; 8], _) = split(hello);
         let (source, _): ([u8; 32], _) = split(rest);
-        if magic != MAGIC {
-            return Err(Failed::NotTheProtocol);
+        match magic {
+            MAGIC => Ok(Self { source, nonce: random() }),
+            FULL => Err(Failed::Full),
+            _ => Err(Failed::NotTheProtocol),
         }
-        Ok(Self { source, nonce: random() })
     }
 
     pub(crate) fn proof(&self, key: &MacKey) -> [u8; PROOF_BYTES] {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Bytes read at once. The buffer grows by this much only as bytes arrive.
 const STEP: usize = 64 << 10;
 
-/// Reads frames. Between frames it waits for ever; inside one the peer must keep up.
+/// Reads frames. Between frames it waits as long as it must; inside one the peer must keep up.
 pub(crate) struct Input {
     buffer: Vec<u8>,
     /// The bytes of the buffer that are not consumed yet.
@@ -23,17 +23,20 @@ impl Input {
         Self { buffer: Vec::new(), unread: 0..0, timed: true }
     }
 
-    /// The next frame, or `None` when the peer has closed between frames.
+    /// Waits for the first bytes of a frame. False when the peer has closed between frames.
     ///
     /// # Errors
     /// Whatever means that the connection must be closed.
-    pub(crate) fn frame(&mut self, socket: &TcpStream) -> io::Result<Option<(Header, &[u8])>> {
-        if self.unread.is_empty() {
-            self.set_timed(socket, false)?;
-            if self.read(socket)? == 0 {
-                return Ok(None);
-            }
-        }
+    pub(crate) fn wait(&mut self, socket: &TcpStream) -> io::Result<bool> {
+        self.set_timed(socket, false)?;
+        Ok(self.read(socket)? > 0)
+    }
+
+    /// The frame whose first bytes are there.
+    ///
+    /// # Errors
+    /// Whatever means that the connection must be closed.
+    pub(crate) fn frame(&mut self, socket: &TcpStream) -> io::Result<(Header, &[u8])> {
         let begun = Instant::now();
         self.at_least(socket, HEADER_BYTES, begun)?;
         let header = self.buffer[self.unread.clone()].first_chunk().expect("a header's bytes");
@@ -42,7 +45,7 @@ impl Input {
         self.at_least(socket, HEADER_BYTES + header.body, begun)?;
         let body = self.unread.start + HEADER_BYTES..self.unread.start + HEADER_BYTES + header.body;
         self.unread.start = body.end;
-        Ok(Some((header, &self.buffer[body])))
+        Ok((header, &self.buffer[body]))
     }
 
     /// True if the bytes of another request have already arrived.

@@ -24,7 +24,8 @@ pub const MAX_REGIONS: usize = 200_000;
 /// The newest are kept.
 pub const MAX_UNAUTHENTICATED: usize = 256;
 
-/// Connections of one data port, each with a thread of [`CONNECTION_STACK_BYTES`].
+/// Connections of one data port, each with a thread of [`CONNECTION_STACK_BYTES`]. A newcomer takes
+/// the place of the one that has been idle longest; only if all are busy is it turned away.
 pub const MAX_CONNECTIONS: usize = 1_024;
 
 /// Stack of a connection's thread: its buffers are on the heap.
@@ -85,6 +86,10 @@ pub const MAX_RANGES: usize = 1_024;
 
 /// Threads of one transfer.
 pub const MAX_THREADS: usize = 64;
+
+/// How long a stream may rest between two transfers. Those of one update of the weights follow
+/// each other within seconds; until the next update a stream would only take a place at the source.
+pub const STREAM_REST: Duration = Duration::from_secs(30);
 
 /// Idle streams that a peer keeps for the next transfer.
 pub const MAX_IDLE_STREAMS: usize = 16;

@@ -4,9 +4,10 @@ use crate::connect::{Direct, Way};
 use crate::digest::Digest;
 use crate::error::TransportError;
 use crate::exports::{ExportId, lock};
-use crate::limits::{MAX_DESCRIPTIONS, MAX_IDLE_STREAMS};
+use crate::limits::MAX_DESCRIPTIONS;
 use crate::patience::Patience;
-use crate::secret::{Auth, MacKey};
+use crate::pool::Pool;
+use crate::secret::Auth;
 use crate::stream::Stream;
 use crate::wire::{self, Description, Kind, PlacedExtent};
 use std::collections::HashMap;
@@ -18,9 +19,8 @@ use std::time::Instant;
 /// A connected peer. Shared by any number of transfers; connections are kept for the next.
 pub struct Peer {
     addr: SocketAddr,
-    key: MacKey,
     direct: Option<Direct>,
-    idle: Mutex<Vec<Stream>>,
+    pool: Pool,
     described: Mutex<HashMap<(ExportId, u64), Arc<Description>>>,
 }
 
@@ -63,8 +63,7 @@ impl Peer {
                 Err(error) => return Err(error),
             },
         };
-        let idle = Mutex::new(vec![stream]);
-        Ok(Self { addr, key, direct, idle, described: Mutex::default() })
+        Ok(Self { addr, direct, pool: Pool::new(key, stream), described: Mutex::default() })
     }
 
     /// The peer's data port.
@@ -132,22 +131,9 @@ impl Peer {
         self.direct.as_ref()
     }
 
-    /// An idle connection, or a new one. Give it back only if nothing went wrong.
-    pub(crate) fn stream(&self, patience: &Patience<'_>) -> Result<Stream, TransportError> {
-        let idle = lock(&self.idle).pop();
-        let stream = idle.map_or_else(|| Stream::open(self.addr, &self.key, patience), Ok);
-        stream.map_err(|error| match error {
-            // It was reached before.
-            TransportError::Unreachable { addr, what } => TransportError::SourceGone { addr, what },
-            other => other,
-        })
-    }
-
-    pub(crate) fn give_back(&self, stream: Stream) {
-        let mut idle = lock(&self.idle);
-        if idle.len() < MAX_IDLE_STREAMS {
-            idle.push(stream);
-        }
+    /// Its connections.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// One question, one answer, decoded. A refusal leaves the connection usable.
@@ -158,14 +144,13 @@ impl Peer {
         patience: &Patience<'_>,
         decode: impl FnOnce(&[u8]) -> Result<T, wire::Malformed>,
     ) -> Result<T, TransportError> {
-        let mut stream = self.stream(patience)?;
+        let mut stream = self.pool.take(patience)?;
         let answer = stream.ask(request, kind, patience);
+        let answer = answer.and_then(|body| stream.decoded(decode(&body)));
         if let Ok(_) | Err(TransportError::Refused(_)) = &answer {
-            let decoded = answer.and_then(|body| stream.decoded(decode(&body)));
-            self.give_back(stream);
-            return decoded;
+            self.pool.give_back(stream);
         }
-        answer.and(Err(TransportError::Protocol { addr: self.addr, what: "answer" }))
+        answer
     }
 }
 

@@ -7,8 +7,9 @@ use crate::export::Export;
 use crate::exports::{ExportId, ExportTable};
 use crate::handshake::{PROOF_BYTES, SourceSide};
 use crate::input::Input;
-use crate::limits::{HANDSHAKE_DEADLINE, MAX_DIGEST_BYTES, MAX_READ_BYTES};
+use crate::limits::{HANDSHAKE_DEADLINE, MAX_DIGEST_BYTES, MAX_READ_BYTES, SEND_BYTES};
 use crate::output::Output;
+use crate::seats::Seat;
 use crate::secret::MacKey;
 use crate::wire::{self, Extent, Header, Kind, Malformed, PlacedExtent};
 use std::io::{self, ErrorKind, Read, Write};
@@ -44,6 +45,7 @@ pub(crate) fn admit(mut socket: &TcpStream, key: &MacKey) -> io::Result<()> {
 
 /// An admitted connection.
 pub(crate) struct Connection<'a> {
+    seat: &'a Seat,
     socket: &'a Arc<TcpStream>,
     exports: &'a ExportTable,
     input: Input,
@@ -51,21 +53,28 @@ pub(crate) struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    pub(crate) fn new(socket: &'a Arc<TcpStream>, exports: &'a ExportTable) -> Self {
-        Self { socket, exports, input: Input::new(), output: Output::default() }
+    pub(crate) fn new(seat: &'a Seat, exports: &'a ExportTable) -> Self {
+        let (input, output) = (Input::new(), Output::default());
+        Self { seat, socket: &seat.socket, exports, input, output }
     }
 
-    /// Answers requests until the peer closes.
+    /// Answers requests until the peer closes, or a newcomer gets the place of an idle one.
     ///
     /// # Errors
     /// Whatever means that the connection must be closed.
     pub(crate) fn run(mut self) -> io::Result<()> {
         loop {
-            // Answers wait only for requests that are already here.
-            if !self.input.has_more() {
+            // Answers wait only for requests that are already here, and while they are few.
+            if !self.input.has_more() || self.output.pending.len() > SEND_BYTES {
                 self.output.flush(self.socket)?;
             }
-            let Some((header, body)) = self.input.frame(self.socket)? else { return Ok(()) };
+            if !self.input.has_more() {
+                self.seat.rest();
+                if !self.input.wait(self.socket)? || !self.seat.work() {
+                    return Ok(());
+                }
+            }
+            let (header, body) = self.input.frame(self.socket)?;
             let request = Request::decode(header.kind, body)
                 .map_err(|malformed| io::Error::new(ErrorKind::InvalidData, malformed.0))?;
             self.answer(request)?;

@@ -1,12 +1,13 @@
 //! The data port of a process: accepts readers, one thread each.
 
 use crate::exports::{ExportTable, lock};
-use crate::limits::{CONNECTION_STACK_BYTES, MAX_CONNECTIONS, MAX_UNAUTHENTICATED};
+use crate::handshake;
+use crate::limits::{CONNECTION_STACK_BYTES, MAX_CONNECTIONS};
+use crate::seats::{Seat, Seats};
 use crate::secret::{Auth, MacKey};
 use crate::serve::{Connection, admit};
 use rustix::net::Shutdown;
-use std::collections::{BTreeSet, HashMap};
-use std::io;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -56,17 +57,8 @@ pub struct DataServer {
 struct Shared {
     exports: Arc<ExportTable>,
     key: MacKey,
-    connections: Mutex<Connections>,
+    seats: Mutex<Seats>,
     ended: Condvar,
-}
-
-#[derive(Default)]
-struct Connections {
-    open: HashMap<u64, Arc<TcpStream>>,
-    /// Those that have not proved themselves, the oldest first.
-    unauthenticated: BTreeSet<u64>,
-    next: u64,
-    closing: bool,
 }
 
 impl DataServer {
@@ -76,6 +68,15 @@ impl DataServer {
     /// [`BindError::Exposed`] beyond loopback with neither a token nor `insecure`;
     /// [`BindError::System`] if the address is not to be had.
     pub fn bind(addr: SocketAddr, auth: Auth) -> Result<Self, BindError> {
+        Self::bind_for(addr, auth, MAX_CONNECTIONS)
+    }
+
+    /// The same for `connections` readers at once, one at least. Beyond them the longest idle
+    /// connection is closed for a newcomer, which is turned away only if all are busy.
+    ///
+    /// # Errors
+    /// As [`DataServer::bind`].
+    pub fn bind_for(addr: SocketAddr, auth: Auth, connections: usize) -> Result<Self, BindError> {
         let open = auth.token.is_none() && !addr.ip().to_canonical().is_loopback();
         if open && !auth.insecure {
             return Err(BindError::Exposed { addr });
@@ -90,7 +91,7 @@ impl DataServer {
         let shared = Arc::new(Shared {
             exports: Arc::default(),
             key: auth.mac_key(),
-            connections: Mutex::default(),
+            seats: Mutex::new(Seats::new(connections)),
             ended: Condvar::new(),
         });
         let acceptor = thread::Builder::new().name("weightcast-accept".into()).spawn({
@@ -113,25 +114,22 @@ impl DataServer {
 
     /// Open connections.
     pub fn connections(&self) -> usize {
-        lock(&self.shared.connections).open.len()
+        lock(&self.shared.seats).taken()
     }
 }
 
 impl Drop for DataServer {
     fn drop(&mut self) {
         self.shared.exports.fence_all();
-        lock(&self.shared.connections).closing = true;
+        lock(&self.shared.seats).closing = true;
         // Wakes the acceptor out of its blocking call.
         let _already_down = rustix::net::shutdown(&self.listener, Shutdown::Both);
         if let Some(acceptor) = self.acceptor.take() {
             let _panicked = acceptor.join();
         }
-        let connections = lock(&self.shared.connections);
-        for socket in connections.open.values() {
-            let _already_gone = socket.shutdown(std::net::Shutdown::Both);
-        }
-        let waited =
-            self.shared.ended.wait_timeout_while(connections, CLOSE_GRACE, |c| !c.open.is_empty());
+        let seats = lock(&self.shared.seats);
+        seats.close();
+        let waited = self.shared.ended.wait_timeout_while(seats, CLOSE_GRACE, |s| !s.is_empty());
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -140,7 +138,7 @@ impl Drop for DataServer {
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     loop {
         let accepted = listener.accept();
-        if lock(&shared.connections).closing {
+        if lock(&shared.seats).closing {
             return;
         }
         let started = accepted.and_then(|(socket, _)| start(socket, shared));
@@ -151,32 +149,35 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Gives a connection its thread, or drops it when there are too many.
+/// Gives a connection its thread, or turns it away when all others are busy.
 fn start(socket: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
     let socket = Arc::new(socket);
-    let Some(number) = lock(&shared.connections).enter(&socket) else { return Ok(()) };
+    let Some((number, seat)) = lock(&shared.seats).enter(&socket) else {
+        // A fresh socket takes so few bytes without blocking.
+        return (&*socket).write_all(&handshake::full());
+    };
     let worker = Arc::clone(shared);
     let thread = thread::Builder::new()
         .name("weightcast-serve".into())
         .stack_size(CONNECTION_STACK_BYTES)
         .spawn(move || {
             let _leave = Leave { shared: &worker, number };
-            if let Err(error) = converse(&socket, number, &worker) {
+            if let Err(error) = converse(&seat, number, &worker) {
                 tracing::debug!(%error, "data connection closed");
             }
         });
     if let Err(error) = thread {
-        lock(&shared.connections).leave(number);
+        lock(&shared.seats).leave(number);
         return Err(error);
     }
     Ok(())
 }
 
-fn converse(socket: &Arc<TcpStream>, number: u64, shared: &Shared) -> io::Result<()> {
-    prepare(socket)?;
-    admit(socket, &shared.key)?;
-    lock(&shared.connections).unauthenticated.remove(&number);
-    Connection::new(socket, &shared.exports).run()
+fn converse(seat: &Seat, number: u64, shared: &Shared) -> io::Result<()> {
+    prepare(&seat.socket)?;
+    admit(&seat.socket, &shared.key)?;
+    lock(&shared.seats).admit(number);
+    Connection::new(seat, &shared.exports).run()
 }
 
 fn prepare(socket: &TcpStream) -> io::Result<()> {
@@ -187,31 +188,6 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-impl Connections {
-    /// Notes an open connection, unless there are too many or the server closes. A newcomer takes
-    /// the place of the one that has been silent longest: a flood must not keep readers out.
-    fn enter(&mut self, socket: &Arc<TcpStream>) -> Option<u64> {
-        if self.closing || self.open.len() >= MAX_CONNECTIONS {
-            return None;
-        }
-        if self.unauthenticated.len() >= MAX_UNAUTHENTICATED
-            && let Some(oldest) = self.unauthenticated.pop_first()
-            && let Some(silent) = self.open.get(&oldest)
-        {
-            let _already_gone = silent.shutdown(std::net::Shutdown::Both);
-        }
-        self.next += 1;
-        self.open.insert(self.next, Arc::clone(socket));
-        self.unauthenticated.insert(self.next);
-        Some(self.next)
-    }
-
-    fn leave(&mut self, number: u64) {
-        self.open.remove(&number);
-        self.unauthenticated.remove(&number);
-    }
-}
-
 /// Takes a connection off the list however its thread ends.
 struct Leave<'a> {
     shared: &'a Shared,
@@ -220,7 +196,7 @@ struct Leave<'a> {
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        lock(&self.shared.connections).leave(self.number);
+        lock(&self.shared.seats).leave(self.number);
         self.shared.ended.notify_all();
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::error::{Refusal, TransportError};
 use crate::handshake::{Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
-use crate::limits::{HANDSHAKE_DEADLINE, MAX_WINDOW, MIN_WINDOW, PIECE_BYTES, STREAM_RATE, TICK};
+use crate::limits::{
+    HANDSHAKE_DEADLINE, MAX_WINDOW, MIN_WINDOW, PIECE_BYTES, STREAM_RATE, STREAM_REST, TICK,
+};
 use crate::patience::Patience;
 use crate::secret::MacKey;
 use crate::sys::{self, Ranges, Ready};
@@ -16,9 +18,14 @@ use std::time::{Duration, Instant};
 /// An authenticated connection. After an error it must be dropped.
 pub(crate) struct Stream {
     pub(crate) addr: SocketAddr,
+    key: MacKey,
     socket: TcpStream,
     /// What connecting took: one way there and back, with only kernels involved.
     round_trip: Duration,
+    /// When it was last laid to rest, until an answer begins.
+    rested: Option<Instant>,
+    /// The process that opened it. A forked child must not speak into its parent's connections.
+    process: u32,
 }
 
 impl Stream {
@@ -35,24 +42,50 @@ impl Stream {
         socket.set_nodelay(true).map_err(unreachable)?;
         socket.set_read_timeout(Some(TICK)).map_err(unreachable)?;
         socket.set_write_timeout(Some(TICK)).map_err(unreachable)?;
-        let mut stream = Self { addr, socket, round_trip };
-        stream.shake_hands(key, &patience.at_most(HANDSHAKE_DEADLINE))?;
+        let (key, process) = (key.clone(), std::process::id());
+        let mut stream = Self { addr, key, socket, round_trip, rested: None, process };
+        stream.shake_hands(&patience.at_most(HANDSHAKE_DEADLINE))?;
         Ok(stream)
     }
 
-    fn shake_hands(&mut self, key: &MacKey, patience: &Patience<'_>) -> Result<(), TransportError> {
+    /// [`Stream::open`] for a port that was reached before: if it no longer is, the source is gone.
+    pub(crate) fn reopen(
+        addr: SocketAddr,
+        key: &MacKey,
+        patience: &Patience<'_>,
+    ) -> Result<Self, TransportError> {
+        Self::open(addr, key, patience).map_err(|error| match error {
+            TransportError::Unreachable { addr, what } => TransportError::SourceGone { addr, what },
+            other => other,
+        })
+    }
+
+    /// Lays it to rest: nothing is under way.
+    pub(crate) fn rest(&mut self, now: Instant) {
+        self.rested = Some(now);
+    }
+
+    /// True unless it rested too long or belongs to the parent of a forked process.
+    pub(crate) fn is_fresh(&self, now: Instant) -> bool {
+        let rested =
+            self.rested.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        rested <= STREAM_REST && self.process == std::process::id()
+    }
+
+    fn shake_hands(&mut self, patience: &Patience<'_>) -> Result<(), TransportError> {
         let addr = self.addr;
         let failed = |failed| match failed {
             Failed::Unauthorized => TransportError::Unauthorized { addr },
             Failed::NotTheProtocol => TransportError::Protocol { addr, what: "handshake" },
+            Failed::Full => TransportError::Full { addr },
         };
         let mut hello = [0; HELLO_BYTES];
         self.receive(&mut hello, patience)?;
         let side = ReaderSide::new(&hello).map_err(failed)?;
-        self.send(&side.proof(key), patience)?;
+        self.send(&side.proof(&self.key), patience)?;
         let mut verdict = [0; VERDICT_BYTES];
         self.receive(&mut verdict, patience)?;
-        side.check(key, &verdict).map_err(failed)
+        side.check(&self.key, &verdict).map_err(failed)
     }
 
     /// Requests to keep under way, so that the path is full and no more.
@@ -86,7 +119,10 @@ impl Stream {
             patience.check("waiting for an answer")?;
             match self.socket.read(bytes) {
                 Ok(0) => return Err(self.gone("connection closed")),
-                Ok(count) => bytes = &mut bytes[count..],
+                Ok(count) => {
+                    bytes = &mut bytes[count..];
+                    self.rested = None;
+                }
                 Err(error) => self.tolerate(error)?,
             }
         }
@@ -115,10 +151,35 @@ impl Stream {
     }
 
     /// The next header, whatever it is.
-    pub(crate) fn header(&mut self, patience: &Patience<'_>) -> Result<Header, TransportError> {
+    fn header(&mut self, patience: &Patience<'_>) -> Result<Header, TransportError> {
         let mut bytes = [0; HEADER_BYTES];
         self.receive(&mut bytes, patience)?;
         self.decoded(Header::decode(&bytes))
+    }
+
+    /// Sends requests and takes the header of the first answer. A source closes connections that
+    /// rest when it needs their places: then the requests are sent once more on a new one.
+    pub(crate) fn begin(
+        &mut self,
+        requests: &[u8],
+        patience: &Patience<'_>,
+    ) -> Result<Header, TransportError> {
+        match self.exchange(requests, patience) {
+            Err(TransportError::SourceGone { .. }) if self.rested.is_some() => {
+                *self = Self::reopen(self.addr, &self.key, patience)?;
+                self.exchange(requests, patience)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn exchange(
+        &mut self,
+        requests: &[u8],
+        patience: &Patience<'_>,
+    ) -> Result<Header, TransportError> {
+        self.send(requests, patience)?;
+        self.header(patience)
     }
 
     /// Sends a request and takes its answer, which must be of the given kind and in one frame.
@@ -128,8 +189,7 @@ impl Stream {
         kind: Kind,
         patience: &Patience<'_>,
     ) -> Result<Vec<u8>, TransportError> {
-        self.send(request, patience)?;
-        let header = self.header(patience)?;
+        let header = self.begin(request, patience)?;
         self.expect(header, kind)?;
         let mut body = vec![0; header.body];
         self.receive(&mut body, patience)?;

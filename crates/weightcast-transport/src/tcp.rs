@@ -63,11 +63,15 @@ impl<'a> TcpReader<'a> {
     /// # Errors
     /// Any; the stream must then be dropped.
     pub(crate) fn next(&mut self) -> Result<Option<&'a Piece>, TransportError> {
-        self.ask_ahead()?;
+        self.draw_ahead();
         let Some((piece, request)) = self.asked.pop_front() else { return Ok(None) };
         let header = match self.header.take() {
-            Some(header) => header,
-            None => self.stream.header(&self.patience)?,
+            Some(header) => {
+                self.stream.send(&self.request, &self.patience)?;
+                header
+            }
+            // Nothing else is under way.
+            None => self.stream.begin(&self.request, &self.patience)?,
         };
         self.asked_bytes -= request;
         self.stream.expect(header, Kind::Data).map_err(|error| self.withdrawn(error))?;
@@ -78,12 +82,12 @@ impl<'a> TcpReader<'a> {
         Ok(Some(piece))
     }
 
-    /// Draws pieces and asks for them as long as the source surely takes the requests. Several at
+    /// Draws pieces and writes requests for them, as many as the source surely takes. Several at
     /// a time: what arrives together is answered with fewer system calls.
-    fn ask_ahead(&mut self) -> Result<(), TransportError> {
+    fn draw_ahead(&mut self) {
         self.request.clear();
         if self.asked.len() > self.window / 2 {
-            return Ok(());
+            return;
         }
         while self.asked.len() < self.window
             && (self.asked.is_empty() || self.asked_bytes < PIPELINE_BYTES)
@@ -98,7 +102,6 @@ impl<'a> TcpReader<'a> {
             self.asked.push_back((piece, self.request.len() - start));
             self.asked_bytes += self.request.len() - start;
         }
-        self.stream.send(&self.request, &self.patience)
     }
 
     /// Receives a piece's bytes, their end, and the next header if one will come.

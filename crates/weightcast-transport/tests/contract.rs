@@ -5,11 +5,17 @@
 #[path = "contract/ways.rs"]
 mod ways;
 
+#[path = "contract/by_hand.rs"]
+mod by_hand;
+
 #[path = "contract/bytes.rs"]
 mod bytes;
 
 #[path = "contract/faults.rs"]
 mod faults;
+
+#[path = "contract/places.rs"]
+mod places;
 
 #[path = "contract/port.rs"]
 mod port;

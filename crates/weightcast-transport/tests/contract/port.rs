@@ -1,46 +1,16 @@
 //! The data port against peers that are wrong, hostile or silent.
 
+use crate::by_hand::{loopback, shake_as_reader, wait_closed};
 use crate::ways::{soon, token};
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use weightcast_transport::Way::{Auto, Tcp};
 use weightcast_transport::*;
 
-fn loopback() -> SocketAddr {
-    "127.0.0.1:0".parse().unwrap()
-}
-
 fn server() -> DataServer {
     DataServer::bind(loopback(), token()).unwrap()
-}
-
-/// Blocks until the other end has closed, however it did.
-fn wait_closed(mut socket: TcpStream) {
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut bytes = [0; 4096];
-    loop {
-        match socket.read(&mut bytes) {
-            Ok(0) => return,
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
-            Err(error) => panic!("not closed: {error}"),
-        }
-    }
-}
-
-/// Carries out the reader's handshake by hand, without a token.
-fn handshake_by_hand(addr: SocketAddr) -> TcpStream {
-    let mut socket = TcpStream::connect(addr).unwrap();
-    let mut hello = [0; 40];
-    socket.read_exact(&mut hello).unwrap();
-    let nonce = [9_u8; 32];
-    let message = [&hello[8..], &nonce, b"reader"].concat();
-    let mac = blake3::keyed_hash(&[0; 32], &message);
-    socket.write_all(&[b"wcdata1\n", &nonce[..], mac.as_bytes()].concat()).unwrap();
-    socket.read_exact(&mut [0; 40]).unwrap();
-    socket
 }
 
 #[test]
@@ -95,7 +65,7 @@ fn garbage_closes_its_own_connection_only() {
     for place in 0..16 {
         let mut frame = good.clone();
         frame[place] ^= 0xFF;
-        let mut after = handshake_by_hand(server.addr());
+        let mut after = shake_as_reader(server.addr());
         after.write_all(&frame).unwrap();
         after.shutdown(std::net::Shutdown::Write).unwrap();
         wait_closed(after);
@@ -112,8 +82,8 @@ fn garbage_closes_its_own_connection_only() {
 #[test]
 fn a_peer_that_drips_inside_a_frame_is_dropped() {
     let server = DataServer::bind(loopback(), Auth::default()).unwrap();
-    let mut idle = handshake_by_hand(server.addr());
-    let mut dripping = handshake_by_hand(server.addr());
+    let mut idle = shake_as_reader(server.addr());
+    let mut dripping = shake_as_reader(server.addr());
     dripping.write_all(b"W").unwrap();
     wait_closed(dripping);
     // An idle connection outlived it and still works.

@@ -1,0 +1,76 @@
+//! Connections to one data port that rest between transfers.
+
+use crate::error::TransportError;
+use crate::exports::lock;
+use crate::limits::MAX_IDLE_STREAMS;
+use crate::patience::Patience;
+use crate::secret::MacKey;
+use crate::stream::Stream;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// Resting connections, the last used on top.
+pub(crate) struct Pool {
+    addr: SocketAddr,
+    key: MacKey,
+    idle: Mutex<Vec<Stream>>,
+}
+
+impl Pool {
+    /// A pool that begins with one connection.
+    pub(crate) fn new(key: MacKey, first: Stream) -> Self {
+        let pool = Self { addr: first.addr, key, idle: Mutex::default() };
+        pool.give_back(first);
+        pool
+    }
+
+    /// A resting connection, or a new one. Give it back only if nothing went wrong.
+    pub(crate) fn take(&self, patience: &Patience<'_>) -> Result<Stream, TransportError> {
+        let idle = self.resting(Instant::now());
+        idle.map_or_else(|| Stream::reopen(self.addr, &self.key, patience), Ok)
+    }
+
+    pub(crate) fn give_back(&self, mut stream: Stream) {
+        let now = Instant::now();
+        stream.rest(now);
+        let mut idle = lock(&self.idle);
+        idle.retain(|stream| stream.is_fresh(now));
+        if idle.len() < MAX_IDLE_STREAMS {
+            idle.push(stream);
+        }
+    }
+
+    /// The last used, if it is still of use. What rested too long is closed.
+    fn resting(&self, now: Instant) -> Option<Stream> {
+        let mut idle = lock(&self.idle);
+        idle.retain(|stream| stream.is_fresh(now));
+        idle.pop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::STREAM_REST;
+    use crate::secret::Auth;
+    use crate::server::DataServer;
+    use std::time::Duration;
+
+    #[test]
+    fn streams_rest_for_a_limited_time_and_in_limited_number() {
+        let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), Auth::default()).unwrap();
+        let key = Auth::default().mac_key();
+        let open = || Stream::open(server.addr(), &key, &Patience::default()).unwrap();
+        let pool = Pool::new(key.clone(), open());
+        (0..MAX_IDLE_STREAMS).for_each(|_| pool.give_back(open()));
+        let count = || lock(&pool.idle).len();
+        assert_eq!(count(), MAX_IDLE_STREAMS);
+        let now = Instant::now();
+        assert!(pool.resting(now).is_some());
+        assert_eq!(count(), MAX_IDLE_STREAMS - 1);
+        assert!(pool.resting(now + STREAM_REST + Duration::from_secs(1)).is_none());
+        assert_eq!(count(), 0, "what rested too long is closed");
+        assert!(pool.take(&Patience::default()).is_ok());
+    }
+}
