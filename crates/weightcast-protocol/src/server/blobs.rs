@@ -12,7 +12,7 @@ use crate::{CallError, ContentDigest, Span, Time};
 const GRACE: Span = Span::from_secs(3_600);
 
 /// The stored manifests.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Blobs {
     blobs: BTreeMap<ContentDigest, Blob>,
     /// How many registered shards name each, stored or not.
@@ -22,7 +22,7 @@ pub(super) struct Blobs {
     bytes: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Blob {
     content: Arc<[u8]>,
     /// When it may go, if still nobody refers to it.

@@ -11,7 +11,7 @@ use crate::{Incarnation, Version};
 pub(super) const ATTEMPTS_PER_SOURCE: u32 = 3;
 
 /// Edges from readers to sources. A reader has one source.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Edges {
     sources: BTreeMap<Incarnation, (Incarnation, Version)>,
     readers: BTreeMap<Incarnation, BTreeSet<Incarnation>>,

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// One life of one group.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) incarnation: Incarnation,
     pub(super) model: String,
@@ -37,7 +37,7 @@ pub(super) struct Group {
 }
 
 /// The end of a group.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Over {
     /// What calls fail with from now on.
     pub(super) error: CallError,
@@ -47,7 +47,7 @@ pub(super) struct Over {
 }
 
 /// One shard of a group.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) session: SessionId,
     pub(super) location: Location,
@@ -68,7 +68,7 @@ pub(super) struct Registration {
 }
 
 /// The copy that a group holds.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) version: Version,
     pub(super) catalog: ContentDigest,

@@ -7,7 +7,7 @@ use crate::message::ServerMessage;
 use crate::{CallError, ConnectionId, Incarnation, SessionId, Span, Time};
 
 /// A session and its lease.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SessionEntry {
     pub(super) group: Incarnation,
     pub(super) shard: u32,

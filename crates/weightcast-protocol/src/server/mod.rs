@@ -110,7 +110,7 @@ pub enum ServerOutput {
 }
 
 /// The reference server of any number of models.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Server {
     config: ServerConfig,
     models: BTreeMap<String, Model>,

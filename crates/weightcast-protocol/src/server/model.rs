@@ -6,7 +6,7 @@ use crate::message::Listing;
 use crate::{ContentDigest, Epoch, Incarnation, Revision, Selector, Sum, Version};
 
 /// Everything the server knows of one model beside its groups.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) revision: Revision,
     /// The newest run.

@@ -18,7 +18,7 @@ pub(super) enum Timer {
 }
 
 /// Times in order. Timers are not taken back: whoever one is for looks whether it still applies.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Timers(BTreeSet<(Time, Timer)>);
 
 impl Timers {

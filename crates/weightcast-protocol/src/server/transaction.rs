@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// One call of a group: what arrived, and what came of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Transaction {
     pub(super) seq: OpSeq,
     /// The first shard's call, which all others must repeat (G2).
@@ -34,7 +34,7 @@ pub(super) struct Transaction {
 }
 
 /// A `replicate` or `update` on its way.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Transfer {
     /// What the selector meant when it was resolved, once (G3).
     pub(super) version: Option<Version>,

@@ -6,7 +6,7 @@ use crate::message::{Answer, Call, ClientMessage};
 use crate::{CallError, OpSeq, Span, Time};
 
 /// The call that has not been answered yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) seq: OpSeq,
     call: Call,

@@ -8,7 +8,7 @@ use crate::message::ClientMessage;
 use crate::{CallError, Generation, ShardSums, Time, Version};
 
 /// What the memory holds and how it is served.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Copy {
     generation: Generation,
     exposed: bool,
@@ -19,7 +19,7 @@ pub(super) struct Copy {
 }
 
 /// The digests of what was published.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Seal {
     /// Nothing was published.
     None,

@@ -5,7 +5,7 @@ use crate::message::ClientMessage;
 use crate::{CallError, Span, Time};
 
 /// A close on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Closing {
     /// When the readers are to be gone.
     deadline: Time,
@@ -14,7 +14,7 @@ pub(super) struct Closing {
 }
 
 /// The end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ended {
     /// Set if it was not closed by the user.
     pub(super) error: Option<CallError>,

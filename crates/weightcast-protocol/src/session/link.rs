@@ -6,14 +6,14 @@ use crate::message::ClientMessage;
 use crate::{CallError, Span, Term, Time};
 
 /// How far the stream is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Link {
     state: LinkState,
     /// Tries since the session was last open.
     tries: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum LinkState {
     /// No stream; try then.
     Down { retry_at: Time },

@@ -97,7 +97,7 @@ pub enum SessionState {
 }
 
 /// One shard's client session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Session {
     config: SessionConfig,
     link: Link,

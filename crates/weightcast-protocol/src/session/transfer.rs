@@ -5,7 +5,7 @@ use crate::message::{Assignment, ClientMessage, ReadFailure};
 use crate::{Attempt, CallError, OpSeq, ShardSums, Time, Version};
 
 /// A read that was assigned.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Transfer {
     attempt: Attempt,
     version: Version,
