@@ -9,7 +9,7 @@ use crate::exports::{ExportId, lock};
 use crate::region::Region;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The fence word of an export that is no longer served.
@@ -21,6 +21,8 @@ pub(crate) struct Export {
     id: ExportId,
     generation: u64,
     regions: Vec<Region>,
+    /// What the publisher tells readers about the export.
+    pub(crate) note: OnceLock<Arc<[u8]>>,
     serving: Mutex<Vec<Arc<TcpStream>>>,
     idle: Condvar,
 }
@@ -28,7 +30,8 @@ pub(crate) struct Export {
 impl Export {
     pub(crate) fn new(id: ExportId, generation: u64, regions: Vec<Region>) -> Self {
         let word = AtomicU64::new(id.0);
-        Self { word, id, generation, regions, serving: Mutex::default(), idle: Condvar::new() }
+        let (serving, idle) = (Mutex::default(), Condvar::new());
+        Self { word, id, generation, regions, note: OnceLock::new(), serving, idle }
     }
 
     pub(crate) fn id(&self) -> ExportId {

@@ -42,6 +42,9 @@ impl Input {
         let header = self.buffer[self.unread.clone()].first_chunk().expect("a header's bytes");
         let header = Header::decode(header)
             .map_err(|malformed| io::Error::new(ErrorKind::InvalidData, malformed.0))?;
+        if !header.kind.is_request() {
+            return Err(io::Error::new(ErrorKind::InvalidData, "not a request"));
+        }
         self.at_least(socket, HEADER_BYTES + header.body, begun)?;
         let body = self.unread.start + HEADER_BYTES..self.unread.start + HEADER_BYTES + header.body;
         self.unread.start = body.end;

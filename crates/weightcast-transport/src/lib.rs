@@ -4,6 +4,8 @@
 //!
 //! A source process [`DataServer::bind`]s a data port and [`ExportTable::expose`]s [`Region`]s. A
 //! reader [`Peer::connect`]s and [`read`]s a list of copies straight into regions of its own.
+//! What else readers must know about an export goes with it as a note ([`ExportTable::annotate`],
+//! [`Peer::note`]).
 //!
 //! Reading order: [`Region`], [`ExportTable`], [`Copy`](struct@Copy), [`read`] are what a user
 //! holds. Below them: `pieces` cuts copies; `direct` and `tcp` move a piece; `serve` answers at the other end;
@@ -44,6 +46,7 @@ mod handshake;
 mod identity;
 mod input;
 pub mod limits;
+mod note;
 mod output;
 mod patience;
 mod peer;
@@ -67,6 +70,7 @@ pub use digest::{Digest, digest_at};
 pub use engine::{ReadOptions, Transport, read};
 pub use error::{Advice, Bound, ReadError, Refusal, TransportError};
 pub use exports::{ExportId, ExportTable};
+pub use note::NoteError;
 pub use peer::Peer;
 pub use region::{Region, RegionError};
 pub use secret::{Auth, Secret};

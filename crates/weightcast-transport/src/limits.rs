@@ -20,6 +20,9 @@ pub const MAX_DIGEST_BYTES: u64 = 1 << 30;
 /// Regions of one export: the tensors of a shard at most, and a description fits in a frame.
 pub const MAX_REGIONS: usize = 200_000;
 
+/// Bytes of the note on an export: a 40-byte entry for each of [`MAX_REGIONS`] regions fits.
+pub const MAX_NOTE_BYTES: usize = 8 << 20;
+
 /// Connections that have not proved the token yet: they cost a thread each and are worth nothing.
 /// The newest are kept.
 pub const MAX_UNAUTHENTICATED: usize = 256;

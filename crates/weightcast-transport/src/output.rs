@@ -25,6 +25,12 @@ impl Output {
         self.send_batch(socket, None)
     }
 
+    /// Sends what is pending, and then `bytes`.
+    pub(crate) fn send(&mut self, socket: &TcpStream, bytes: &[u8]) -> io::Result<()> {
+        self.ranges.push(bytes.as_ptr().expose_provenance() as u64, bytes.len());
+        self.send_batch(socket, None)
+    }
+
     /// Appends a range of a served export, and sends once enough is together.
     ///
     /// # Safety
@@ -64,7 +70,8 @@ impl Output {
         self.batch.append(&mut self.ranges);
         let mut progress = Instant::now();
         while self.batch.bytes() > 0 {
-            // SAFETY: pending bytes are ours and untouched; the ranges are the caller's promise.
+            // SAFETY: pending bytes are ours and untouched; the ranges are borrowed through this
+            // call, or the caller's promise.
             match unsafe { sys::send(socket, &self.batch) } {
                 Ok(count) => {
                     self.batch.advance(count);

@@ -137,7 +137,7 @@ impl Peer {
     }
 
     /// One question, one answer, decoded. A refusal leaves the connection usable.
-    fn ask<T>(
+    pub(crate) fn ask<T>(
         &self,
         request: &[u8],
         kind: Kind,

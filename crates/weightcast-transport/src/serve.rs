@@ -85,6 +85,10 @@ impl<'a> Connection<'a> {
         let answered = match request {
             Request::Identify => self.identify(),
             Request::Describe(id, generation) => self.describe(id, generation),
+            Request::Note(id, generation) => match self.open(id, generation, |_| Ok(())) {
+                Ok((export, ())) => return self.note(export),
+                Err(refusal) => Err(refusal),
+            },
             Request::Read(ask) => match self.open(ask.export, ask.generation, |export| {
                 check(export, ask.extents.iter(), MAX_READ_BYTES)
             }) {
@@ -163,6 +167,17 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
+    fn note(&mut self, export: Arc<Export>) -> io::Result<()> {
+        let note = export.note.get().cloned();
+        // A slow reader of the note must not hold the regions.
+        drop(export);
+        let body = 1 + note.as_ref().map_or(0, |note| note.len());
+        let out = &mut self.output.pending;
+        out.extend_from_slice(&Header::new(Kind::Noted, body).encode());
+        out.push(u8::from(note.is_some()));
+        note.map_or(Ok(()), |note| self.output.send(self.socket, &note))
+    }
+
     fn digest(&mut self, export: &Export, extents: &[PlacedExtent]) -> Result<(), Refusal> {
         let _serving = export.serve(self.socket);
         let digests = extents.iter().map(|placed| digest_extent(export, placed));
@@ -182,6 +197,7 @@ impl<'a> Connection<'a> {
 enum Request {
     Identify,
     Describe(ExportId, u64),
+    Note(ExportId, u64),
     Read(wire::Ask<Extent>),
     Digest(wire::Ask<PlacedExtent>),
 }
@@ -190,7 +206,8 @@ impl Request {
     fn decode(kind: Kind, body: &[u8]) -> Result<Self, Malformed> {
         match kind {
             Kind::Identify if body.is_empty() => Ok(Self::Identify),
-            Kind::Describe => wire::decode_describe(body).map(|(id, g)| Self::Describe(id, g)),
+            Kind::Describe => wire::decode_named(body).map(|(id, g)| Self::Describe(id, g)),
+            Kind::Note => wire::decode_named(body).map(|(id, g)| Self::Note(id, g)),
             Kind::Read => wire::decode_read(body).map(Self::Read),
             Kind::Digest => wire::decode_digest(body).map(Self::Digest),
             _ => Err(Malformed("not a request")),

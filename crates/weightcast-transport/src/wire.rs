@@ -13,7 +13,7 @@
 //! A length is checked before anything is allocated for it.
 
 use crate::error::Refusal;
-use crate::limits::{MAX_FRAME_BYTES, MAX_READ_BYTES};
+use crate::limits::{MAX_FRAME_BYTES, MAX_NOTE_BYTES, MAX_READ_BYTES};
 
 mod bodies;
 
@@ -21,6 +21,8 @@ pub(crate) use bodies::*;
 pub use bodies::{Extent, PlacedExtent};
 
 pub(crate) const HEADER_BYTES: usize = 16;
+/// A note, and the byte before it that says whether there is one.
+const NOTED_BYTES: usize = 1 + MAX_NOTE_BYTES;
 const MAGIC: [u8; 4] = *b"WCD1";
 
 /// Bytes that are not the protocol. The connection they came from is closed.
@@ -41,6 +43,8 @@ pub(crate) enum Kind {
     Read = 3,
     /// Request: the digests of these extents.
     Digest = 4,
+    /// Request: the note of this export.
+    Note = 5,
     /// Answer to `Identify`.
     Identity = 129,
     /// Answer to `Describe`.
@@ -53,14 +57,21 @@ pub(crate) enum Kind {
     End = 133,
     /// Any request may be refused; the status says why.
     Refused = 134,
+    /// Answer to `Note`.
+    Noted = 135,
 }
 
 impl Kind {
     fn from_code(code: u8) -> Option<Self> {
         use Kind::*;
-        let all =
-            [Identify, Describe, Read, Digest, Identity, Description, Data, Digests, End, Refused];
-        all.into_iter().find(|kind| *kind as u8 == code)
+        let requests = [Identify, Describe, Read, Digest, Note];
+        let answers = [Identity, Description, Data, Digests, End, Refused, Noted];
+        requests.into_iter().chain(answers).find(|kind| *kind as u8 == code)
+    }
+
+    /// True for what a reader sends.
+    pub(crate) fn is_request(self) -> bool {
+        (self as u8) < Self::Identity as u8
     }
 }
 
@@ -105,6 +116,7 @@ impl Header {
         let body = u64::from_le_bytes(body);
         let limit = match kind {
             Kind::Data => MAX_READ_BYTES,
+            Kind::Noted => NOTED_BYTES as u64,
             _ => MAX_FRAME_BYTES as u64,
         };
         if body > limit {

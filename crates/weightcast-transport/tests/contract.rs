@@ -14,6 +14,9 @@ mod bytes;
 #[path = "contract/faults.rs"]
 mod faults;
 
+#[path = "contract/notes.rs"]
+mod notes;
+
 #[path = "contract/places.rs"]
 mod places;
 

@@ -138,7 +138,8 @@ pub(crate) fn decode_digest(body: &[u8]) -> Decoded<Ask<PlacedExtent>> {
     Ok(Ask { export, generation, extents })
 }
 
-pub(crate) fn decode_describe(body: &[u8]) -> Decoded<(ExportId, u64)> {
+/// The export that a request without extents names.
+pub(crate) fn decode_named(body: &[u8]) -> Decoded<(ExportId, u64)> {
     let mut fields = Fields(body);
     let asked = (ExportId(fields.u64()?), fields.u64()?);
     fields.end()?;
@@ -154,6 +155,14 @@ pub(crate) fn decode_description(body: &[u8]) -> Decoded<Description> {
 
 pub(crate) fn decode_digests(body: &[u8]) -> Decoded<Vec<Digest>> {
     Fields(body).records(16, MAX_EXTENTS, |f| Ok(Digest::from_bytes(f.bytes()?)))
+}
+
+pub(crate) fn decode_noted(body: &[u8]) -> Decoded<Option<Vec<u8>>> {
+    match body {
+        [0] => Ok(None),
+        [1, note @ ..] => Ok(Some(note.to_vec())),
+        _ => Err(Malformed("note")),
+    }
 }
 
 pub(crate) fn decode_identity(body: &[u8]) -> Decoded<Identity> {

@@ -17,7 +17,8 @@ proptest! {
     fn noise_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = decode_read(&bytes);
         let _ = decode_digest(&bytes);
-        let _ = decode_describe(&bytes);
+        let _ = decode_named(&bytes);
+        let _ = decode_noted(&bytes);
         let _ = decode_description(&bytes);
         let _ = decode_digests(&bytes);
         let _ = decode_identity(&bytes);
@@ -44,7 +45,11 @@ proptest! {
 
 #[test]
 fn headers_are_bounded() {
-    let limits = [(Kind::Read, MAX_FRAME_BYTES), (Kind::Data, MAX_READ_BYTES as usize)];
+    let limits = [
+        (Kind::Read, MAX_FRAME_BYTES),
+        (Kind::Data, MAX_READ_BYTES as usize),
+        (Kind::Noted, MAX_NOTE_BYTES + 1),
+    ];
     for (kind, limit) in limits {
         assert!(Header::decode(&Header::new(kind, limit).encode()).is_ok());
         assert!(Header::decode(&Header::new(kind, limit + 1).encode()).is_err());
@@ -56,6 +61,21 @@ fn headers_are_bounded() {
         bad[place] ^= 0x55;
         assert!(Header::decode(&bad).is_err(), "byte {place}");
     }
+}
+
+#[test]
+fn a_note_is_absent_empty_or_full() {
+    let table: [(&[u8], _); 5] = [
+        (&[0], Ok(None)),
+        (&[1], Ok(Some(vec![]))),
+        (&[1, 0, 7], Ok(Some(vec![0, 7]))),
+        (&[0, 7], Err(Malformed("note"))),
+        (&[2], Err(Malformed("note"))),
+    ];
+    for (body, note) in table {
+        assert_eq!(decode_noted(body), note);
+    }
+    assert!(decode_noted(&[]).is_err());
 }
 
 #[test]

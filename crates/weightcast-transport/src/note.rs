@@ -1,0 +1,73 @@
+//! A note on an export: a few opaque bytes of the publisher's, for readers who ask for them.
+//!
+//! It never changes once it is there, so whoever gets it gets all of it, whatever is fenced
+//! meanwhile. It goes over the connection even where bytes are read directly.
+
+use crate::error::TransportError;
+use crate::exports::{ExportId, ExportTable};
+use crate::limits::MAX_NOTE_BYTES;
+use crate::patience::Patience;
+use crate::peer::Peer;
+use crate::wire::{self, Kind};
+use std::time::Instant;
+use thiserror::Error;
+
+/// Why an export did not take a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NoteError {
+    /// The export is not served: unknown, fenced or withdrawn.
+    #[error("export {export} is not served: add the note between exposing and fencing it")]
+    NotServed {
+        /// The export.
+        export: ExportId,
+    },
+    /// There is a note already; readers may have seen it.
+    #[error("export {export} has a note already: expose again for another")]
+    AlreadyNoted {
+        /// The export.
+        export: ExportId,
+    },
+    /// The note exceeds [`MAX_NOTE_BYTES`].
+    #[error("a note of {bytes} bytes exceeds the limit of {limit}: note less")]
+    TooLong {
+        /// Bytes of the note.
+        bytes: usize,
+        /// [`MAX_NOTE_BYTES`].
+        limit: usize,
+    },
+}
+
+impl ExportTable {
+    /// Attaches a note to an export, once. It lives until the export is withdrawn.
+    ///
+    /// # Errors
+    /// [`NoteError`]; the export is then as it was.
+    pub fn annotate(&self, export: ExportId, note: &[u8]) -> Result<(), NoteError> {
+        if note.len() > MAX_NOTE_BYTES {
+            return Err(NoteError::TooLong { bytes: note.len(), limit: MAX_NOTE_BYTES });
+        }
+        let served = self.get(export).ok().filter(|export| export.is_served());
+        let served = served.ok_or(NoteError::NotServed { export })?;
+        served.note.set(note.into()).map_err(|_| NoteError::AlreadyNoted { export })
+    }
+}
+
+impl Peer {
+    /// The note of an export, or `None` as long as it has none.
+    ///
+    /// # Errors
+    /// What [`Peer::digests`] may return: a fenced export refuses as an unknown one does.
+    pub fn note(
+        &self,
+        export: ExportId,
+        generation: u64,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, TransportError> {
+        let mut request = Vec::new();
+        let start = wire::begin(&mut request, Kind::Note);
+        wire::put(&mut request, &[export.0, generation]);
+        wire::finish(&mut request, start);
+        let patience = Patience { deadline: Some(deadline), ..Patience::default() };
+        self.ask(&request, Kind::Noted, &patience, wire::decode_noted)
+    }
+}
