@@ -44,8 +44,8 @@ impl<'a> DirectReader<'a> {
     /// Reads a piece of checked copies into the targets.
     ///
     /// # Errors
-    /// [`TransportError::Fenced`] or [`TransportError::SourceGone`]; the piece's bytes are then
-    /// worth nothing.
+    /// [`TransportError::Fenced`], [`TransportError::SourceGone`] or, which is no fault of the
+    /// source, [`TransportError::UnwritableTarget`]; the piece's bytes are then worth nothing.
     pub(crate) fn read(&mut self, pieces: &Pieces, piece: &Piece) -> Result<(), TransportError> {
         let mut word = 0_u64;
         self.local.clear();
@@ -84,18 +84,28 @@ impl<'a> DirectReader<'a> {
     }
 
     /// Why a piece did not come whole and served.
-    fn diagnose(&self, outcome: std::io::Result<usize>) -> TransportError {
+    fn diagnose(&mut self, outcome: std::io::Result<usize>) -> TransportError {
+        let arrived = match &outcome {
+            Ok(count) => Some(*count),
+            Err(error) => (error.raw_os_error() == Some(libc::EFAULT)).then_some(0),
+        };
+        if let Some(arrived) = arrived {
+            self.local.advance(arrived);
+            // SAFETY: the piece's target ranges are ours to write while the transfer runs.
+            if let Some(address) = unsafe { self.local.unwritable() } {
+                return TransportError::UnwritableTarget { address };
+            }
+        }
         let fenced = TransportError::Fenced { export: self.job.export };
         if let Err(gone) = self.direct.verify() {
             return gone;
         }
         match outcome {
-            // The process lives but no longer lends the memory, whole or in part: withdrawn.
-            Ok(_) => fenced,
-            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => fenced,
-            Err(error) => {
+            Err(error) if arrived.is_none() => {
                 TransportError::System { call: "process_vm_readv", what: error.to_string() }
             }
+            // The process lives but no longer lends the memory, whole or in part: withdrawn.
+            _ => fenced,
         }
     }
 }

@@ -79,6 +79,15 @@ pub enum TransportError {
         /// Index of the target region.
         region: usize,
     },
+    /// The memory of a target region may not be written, although it was registered as writable.
+    #[error(
+        "this process cannot write its target memory at {address:#x}: is it mapped read-only, or \
+         no longer? register memory that can be written"
+    )]
+    UnwritableTarget {
+        /// The first address that cannot be written.
+        address: u64,
+    },
     /// The peer sent what the protocol does not allow.
     #[error("the peer at {addr} broke the data protocol ({what}): are both ends the same release?")]
     Protocol {
@@ -120,6 +129,7 @@ impl TransportError {
             | Self::Cancelled
             | Self::OutOfBounds { .. }
             | Self::ReadOnlyTarget { .. }
+            | Self::UnwritableTarget { .. }
             | Self::NoDirect { .. } => Advice::Fatal,
         }
     }

@@ -36,6 +36,7 @@ mod allocation;
 pub mod bench;
 mod connect;
 mod copy;
+mod dial;
 mod digest;
 mod direct;
 mod engine;

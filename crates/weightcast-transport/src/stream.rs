@@ -1,5 +1,6 @@
 //! A reader's connection to a data port: blocking calls that wake up to look at their patience.
 
+use crate::dial::dial;
 use crate::error::{Refusal, TransportError};
 use crate::handshake::{Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
 use crate::limits::{
@@ -7,12 +8,10 @@ use crate::limits::{
 };
 use crate::patience::Patience;
 use crate::secret::MacKey;
-use crate::sys::{self, Ranges, Ready};
+use crate::sys::{self, Ranges};
 use crate::wire::{HEADER_BYTES, Header, Kind, Malformed};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// An authenticated connection. After an error it must be dropped.
@@ -37,7 +36,7 @@ impl Stream {
     ) -> Result<Self, TransportError> {
         let unreachable = |e: io::Error| TransportError::Unreachable { addr, what: e.to_string() };
         let started = Instant::now();
-        let socket = connect(addr, patience)?;
+        let socket = dial(addr, patience)?;
         let round_trip = started.elapsed();
         socket.set_nodelay(true).map_err(unreachable)?;
         socket.set_read_timeout(Some(TICK)).map_err(unreachable)?;
@@ -144,6 +143,13 @@ impl Stream {
             match unsafe { sys::receive(&self.socket, ranges) } {
                 Ok(0) => return Err(self.gone("connection closed")),
                 Ok(count) => ranges.advance(count),
+                // The kernel has the bytes but nowhere to put them.
+                Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
+                    // SAFETY: the ranges are ours to write until the call returns.
+                    let address = unsafe { ranges.unwritable() };
+                    let address = address.unwrap_or_else(|| ranges.address());
+                    return Err(TransportError::UnwritableTarget { address });
+                }
                 Err(error) => self.tolerate(error)?,
             }
         }
@@ -228,32 +234,4 @@ impl Stream {
             _ => Err(self.gone(error)),
         }
     }
-}
-
-/// Connects without blocking longer than a tick, so that even a black hole can be cancelled.
-fn connect(addr: SocketAddr, patience: &Patience<'_>) -> Result<TcpStream, TransportError> {
-    let unreachable = |e: io::Error| TransportError::Unreachable { addr, what: e.to_string() };
-    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)
-        .map_err(|e| unreachable(e.into()))?;
-    match rustix::net::connect(&socket, &addr) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
-        Err(error) => return Err(unreachable(error.into())),
-    }
-    loop {
-        patience.check("connecting")?;
-        let tick = patience.tick().as_millis() as i32;
-        match sys::poll(socket.as_fd(), Ready::Writable, tick) {
-            Ok(true) => break,
-            Ok(false) => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(unreachable(error)),
-        }
-    }
-    let outcome = rustix::net::sockopt::socket_error(&socket).map_err(io::Error::from);
-    outcome.and_then(|outcome| outcome.map_err(io::Error::from)).map_err(unreachable)?;
-    let socket = TcpStream::from(socket);
-    socket.set_nonblocking(false).map_err(unreachable)?;
-    Ok(socket)
 }

@@ -8,6 +8,9 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+/// No page is smaller.
+const PAGE: u64 = 4 << 10;
+
 /// Ranges of memory in the order in which a call fills or sends them; neighbours are merged.
 #[derive(Default)]
 pub(crate) struct Ranges {
@@ -52,6 +55,11 @@ impl Ranges {
         self.ranges.push(iovec { iov_base: base, iov_len: len });
     }
 
+    /// Where the ranges left begin; there must be some.
+    pub(crate) fn address(&self) -> u64 {
+        self.ranges[self.first].iov_base as u64
+    }
+
     /// Ranges left.
     pub(crate) fn count(&self) -> usize {
         self.ranges.len() - self.first
@@ -75,6 +83,20 @@ impl Ranges {
             count -= range.iov_len;
             self.first += 1;
         }
+    }
+
+    /// The first address of the ranges left that this process cannot write. Content stays.
+    ///
+    /// # Safety
+    /// Nobody else writes to the ranges until the call returns.
+    pub(crate) unsafe fn unwritable(&self) -> Option<u64> {
+        let pages = self.left().iter().flat_map(|range| {
+            let first = range.iov_base as u64;
+            let last = first + range.iov_len as u64;
+            std::iter::once(first).chain((first / PAGE * PAGE..last).step_by(PAGE as usize).skip(1))
+        });
+        // SAFETY: the caller's promise.
+        pages.into_iter().find(|address| !unsafe { is_writable(*address) })
     }
 
     fn left(&self) -> &[iovec] {
@@ -102,6 +124,18 @@ pub(crate) unsafe fn read_process(pid: i32, local: &Ranges, remote: &Ranges) -> 
         )
     };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// True if this process can write to `address`: the kernel is asked to write what is there.
+///
+/// # Safety
+/// Nobody else writes to the byte until the call returns.
+unsafe fn is_writable(address: u64) -> bool {
+    let mut byte = Ranges::default();
+    byte.push(address, 1);
+    // SAFETY: the kernel checks the address, and the byte keeps its value.
+    let written = unsafe { read_process(std::process::id() as i32, &byte, &byte) };
+    written.is_ok_and(|count| count == 1)
 }
 
 /// Receives into the ranges, as many bytes as they hold if the socket's timeout allows.

@@ -25,3 +25,6 @@ mod port;
 
 #[path = "contract/processes.rs"]
 mod processes;
+
+#[path = "contract/target.rs"]
+mod target;

@@ -1,0 +1,38 @@
+//! Connects to a data port without blocking longer than a tick: even a black hole can be cancelled.
+
+use crate::error::TransportError;
+use crate::patience::Patience;
+use crate::sys::{self, Ready};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+
+/// # Errors
+/// [`TransportError::Unreachable`], or what ended the patience.
+pub(crate) fn dial(addr: SocketAddr, patience: &Patience<'_>) -> Result<TcpStream, TransportError> {
+    let unreachable = |e: io::Error| TransportError::Unreachable { addr, what: e.to_string() };
+    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)
+        .map_err(|e| unreachable(e.into()))?;
+    match rustix::net::connect(&socket, &addr) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
+        Err(error) => return Err(unreachable(error.into())),
+    }
+    loop {
+        patience.check("connecting")?;
+        let tick = patience.tick().as_millis() as i32;
+        match sys::poll(socket.as_fd(), Ready::Writable, tick) {
+            Ok(true) => break,
+            Ok(false) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(unreachable(error)),
+        }
+    }
+    let outcome = rustix::net::sockopt::socket_error(&socket).map_err(io::Error::from);
+    outcome.and_then(|outcome| outcome.map_err(io::Error::from)).map_err(unreachable)?;
+    let socket = TcpStream::from(socket);
+    socket.set_nonblocking(false).map_err(unreachable)?;
+    Ok(socket)
+}
