@@ -55,10 +55,14 @@ class Group:
 
 @pytest.fixture
 def group(server: wc.Server) -> Iterator[Callable[..., Group]]:
-    """`group(name, layouts, role="rollout")` opens one shard per layout and registers them."""
+    """`group(name, layouts, role="rollout")` opens one shard per layout and registers them, unless
+    told not to."""
     opened: list[Group] = []
 
-    def make(name: str, layouts: list[wc.Layout], model: str = "policy", **options: Any) -> Group:
+    def make(
+        name: str, layouts: list[wc.Layout], model: str = "policy", register: bool = True,
+        **options: Any,
+    ) -> Group:
         of = len(layouts)
         options.setdefault("server", server.address)
         made: list[Any] = [None] * of
@@ -75,7 +79,8 @@ def group(server: wc.Server) -> Iterator[Callable[..., Group]]:
         assert all(made), "a shard could not open"
         joined = Group(made)
         opened.append(joined)
-        joined.all(lambda h: h.register(layouts[h.replica.shard], deadline=SOON))
+        if register:
+            joined.all(lambda h: h.register(layouts[h.replica.shard], deadline=SOON))
         return joined
 
     yield make

@@ -49,6 +49,9 @@ class Handle:
     All shards of a replica make the same calls in the same order: each call is one transaction of
     the group, with one answer for all. Calls block without holding the GIL, end by their deadline
     (seconds), and raise a `WeightcastError` if they fail.
+
+    A handle belongs to the process that opened it. In a child that `os.fork` made (a DataLoader's
+    worker, say), closing it does nothing and all else raises `Misuse`.
     """
 
     def __init__(self, core: _core.Handle, model: str, replica: Replica) -> None:
@@ -62,6 +65,8 @@ class Handle:
         """Declares this worker's memory, and keeps it alive. Lists whatever is unmatched.
 
         A layout with parts of unknown global shape waits for a published version to look them up.
+        If it fails on one shard it fails on all: the others raise `LayoutMismatch`, which names the
+        shard and its reason. Nothing is registered then, and all may call it again.
         """
         self._core.register(layout._core, deadline)
 
@@ -106,7 +111,8 @@ class Handle:
     def replicate(
         self, version: selector.Selector | int | str, *, deadline: float = DEADLINE
     ) -> Updated:
-        """Fills the memory with a version; waits until there is one."""
+        """Fills the memory with a version; waits until there is one. Memory that is read-only can
+        be published, not filled."""
         return _updated(self._core.replicate(selector.parse(version), deadline))
 
     def update(
@@ -172,7 +178,11 @@ class Handle:
 
     def __repr__(self) -> str:
         me = self.replica
-        return f"<Handle {self.model}/{me.name}[{me.shard}/{me.num_shards}] at {self.version}>"
+        try:
+            state = f"at {self.version}"
+        except _core.Misuse:
+            state = "of another process"
+        return f"<Handle {self.model}/{me.name}[{me.shard}/{me.num_shards}] {state}>"
 
 
 def open(

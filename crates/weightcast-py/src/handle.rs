@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use weightcast::{
-    EpochPolicy, Error, Interrupted, Options, Replica, Revision, Role, Selector, ShardHandle,
-    Updated,
+    EpochPolicy, Error, Interrupted, LayoutSource, Options, Replica, Revision, Role, Selector,
+    ShardHandle, Updated,
 };
 
 use crate::errors::exception;
@@ -88,7 +88,7 @@ impl Handle {
     }
 
     fn register(&self, py: Python<'_>, layout: PyRef<'_, Layout>, deadline: f64) -> PyResult<()> {
-        let source = layout.source().map_err(|e| exception(py, e))?;
+        let source = LayoutSource::Open(layout.builder.clone());
         let regions = layout.regions.clone();
         drop(layout);
         let deadline = seconds(deadline)?;
@@ -159,13 +159,15 @@ impl Handle {
     }
 
     #[getter]
-    fn version(&self) -> Option<VersionTuple> {
-        self.inner.version().map(|v| (v.number, v.epoch.0))
+    fn version(&self, py: Python<'_>) -> PyResult<Option<VersionTuple>> {
+        self.inner.check_process().map_err(|e| exception(py, e))?;
+        Ok(self.inner.version().map(|v| (v.number, v.epoch.0)))
     }
 
     #[getter]
-    fn progress(&self) -> u64 {
-        self.inner.progress()
+    fn progress(&self, py: Python<'_>) -> PyResult<u64> {
+        self.inner.check_process().map_err(|e| exception(py, e))?;
+        Ok(self.inner.progress())
     }
 
     fn close(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {

@@ -43,7 +43,6 @@ impl Part {
 pub(crate) struct Layout {
     pub(crate) builder: LayoutBuilder,
     pub(crate) regions: Vec<Region>,
-    open: bool,
 }
 
 #[pymethods]
@@ -75,7 +74,6 @@ impl Layout {
         })?;
         let region = region(&name, memory)?;
         let parts: Vec<_> = parts.iter().map(|part| part.0.clone()).collect();
-        self.open |= parts.iter().any(|part| part.global_shape().is_none());
         self.builder.add(name, dtype, &shape, parts, along);
         if pad {
             self.builder.pad();
@@ -88,7 +86,6 @@ impl Layout {
     #[pyo3(signature = (parts, along = 0))]
     fn also(&mut self, parts: Vec<PyRef<'_, Part>>, along: usize) {
         let parts: Vec<_> = parts.iter().map(|part| part.0.clone()).collect();
-        self.open |= parts.iter().any(|part| part.global_shape().is_none());
         self.builder.also(parts, along);
     }
 
@@ -101,16 +98,6 @@ impl Layout {
     #[getter]
     fn nbytes(&self) -> usize {
         self.regions.iter().map(Region::len).sum()
-    }
-}
-
-impl Layout {
-    /// What `register` takes.
-    pub(crate) fn source(&self) -> Result<weightcast::LayoutSource, weightcast::Error> {
-        Ok(match self.open {
-            true => weightcast::LayoutSource::Open(self.builder.clone()),
-            false => weightcast::LayoutSource::Known(self.builder.build()?),
-        })
     }
 }
 

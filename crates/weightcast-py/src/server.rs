@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use weightcast::{Options, Role, ServeConfig};
+use weightcast::{Options, Owned, Role, ServeConfig};
 
 use crate::errors::exception;
 use crate::handle::seconds;
@@ -17,7 +17,7 @@ const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 #[pyclass(frozen, module = "weightcast._core")]
 pub(crate) struct Server {
     address: String,
-    inner: Mutex<Option<weightcast::Server>>,
+    inner: Owned<Mutex<Option<weightcast::Server>>>,
 }
 
 #[pymethods]
@@ -28,9 +28,10 @@ impl Server {
         &self.address
     }
 
-    /// Stops it; stopping again does nothing.
+    /// Stops it; stopping again does nothing, and neither does a fork's copy.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
-        let server = self.inner.lock().expect("no panic while held").take();
+        let Ok(inner) = self.inner.get() else { return Ok(()) };
+        let server = inner.lock().expect("no panic while held").take();
         let stopped = py.detach(|| server.map_or(Ok(()), weightcast::Server::stop));
         stopped.map_err(|e| exception(py, e))
     }
@@ -63,7 +64,7 @@ pub(crate) fn serve(
     });
     let server = started.map_err(|e| exception(py, e))?;
     let address = server.address().to_owned();
-    Ok(Server { address, inner: Mutex::new(Some(server)) })
+    Ok(Server { address, inner: Owned::new(Mutex::new(Some(server))) })
 }
 
 /// A server's status as JSON.

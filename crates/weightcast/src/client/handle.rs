@@ -6,51 +6,67 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use weightcast_plan::Layout;
 use weightcast_protocol::message::{Answer, Call, Listing};
-use weightcast_protocol::{CallError, ContentDigest, Revision, Selector, Version};
-use weightcast_transport::{ExportId, Region};
+use weightcast_protocol::{CallError, Revision, Selector, Version};
 
 use super::connection::Connection;
 use super::control::{Event, Reply};
-use super::reading::fetch_layouts;
-use super::registration::{Registration, union};
+use super::process::Owned;
 use super::shared::{Shared, View};
-use super::{LayoutSource, Transfer, Updated};
+use super::{Transfer, Updated};
+use crate::Error;
 use crate::clock::span;
 use crate::config::Replica;
-use crate::{Error, manifest};
 
 /// How often a waiting call asks whether it was interrupted.
 const INTERRUPT: Duration = Duration::from_millis(100);
 /// How long a dropped handle takes to leave in good order.
-const LEAVE: Duration = Duration::from_secs(5);
+pub(super) const LEAVE: Duration = Duration::from_secs(5);
 
 /// One worker's part in a model. Calls block; each returns within its deadline.
 ///
 /// All shards of a replica make the same calls in the same order: each is one transaction of the
 /// group, with one answer for all. Not to be called from asynchronous code.
+///
+/// It belongs to the process that opened it. After a fork, every call in the child fails with
+/// [`CallError::Misuse`]; closing and dropping it there do nothing at all.
 pub struct ShardHandle {
     pub(super) model: String,
     pub(super) replica: Replica,
+    pub(super) server: String,
+    pub(super) own: Owned<Own>,
+    pub(super) interrupted: Option<Interrupted>,
+}
+
+/// What a fork does not take along.
+pub(super) struct Own {
     pub(super) events: mpsc::UnboundedSender<Event>,
     pub(super) runtime: tokio::runtime::Handle,
-    pub(super) server: String,
     pub(super) connection: Connection,
     pub(super) shared: Arc<Shared>,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    pub(super) interrupted: Option<Interrupted>,
 }
 
 /// Asked now and then while a call waits; true ends the wait with [`Error::Interrupted`].
 pub type Interrupted = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl ShardHandle {
-    pub(super) fn send(&self, event: Event) -> Result<(), Error> {
-        self.events.send(event).map_err(|_| Error::misuse("the handle is closed"))
+    /// What belongs to the process that opened the handle.
+    pub(super) fn own(&self) -> Result<&Own, Error> {
+        self.own.get()
     }
 
-    fn call(&self, call: Call, deadline: Duration) -> Result<(Answer, Transfer), Error> {
+    /// # Errors
+    /// `Misuse` if another process opened the handle.
+    pub fn check_process(&self) -> Result<(), Error> {
+        self.own().map(drop)
+    }
+
+    pub(super) fn send(&self, event: Event) -> Result<(), Error> {
+        self.own()?.events.send(event).map_err(|_| Error::misuse("the handle is closed"))
+    }
+
+    pub(super) fn call(&self, call: Call, deadline: Duration) -> Result<(Answer, Transfer), Error> {
         let (reply, answer) = reply::channel::<Reply>();
         self.send(Event::Call { call, deadline: span(deadline), reply })?;
         // The session ends every call by its deadline.
@@ -81,108 +97,18 @@ impl ShardHandle {
         }
     }
 
-    /// Declares this shard's memory: `regions[i]` is buffer `i` of the layout.
-    ///
-    /// # Errors
-    /// Regions and buffers differ in size; shards of the group disagree about a tensor; a name is
-    /// not in the version that an open layout is looked up in.
-    pub fn register(
-        &self,
-        layout: LayoutSource,
-        regions: Vec<Region>,
-        deadline: Duration,
-    ) -> Result<(), Error> {
-        // Its thread drives all that goes over the network.
-        if self.thread.lock().expect("no panic while held").is_none() {
-            return Err(Error::misuse("the handle is closed; open it again"));
-        }
-        let until = Instant::now() + deadline;
-        let layout = match layout {
-            LayoutSource::Known(layout) => layout,
-            LayoutSource::Open(builder) => builder.resolve(&self.catalog(until)?)?,
-        };
-        check_regions(&layout, &regions)?;
-        let bytes = layout.bytes();
-        let encoded = manifest::encode(&layout);
-        let name = self.online(until, self.connection.put_manifest(encoded))?;
-        let export = ExportId::random();
-        let call =
-            Call::Register { layout: name, export: weightcast_protocol::ExportId(export.0), bytes };
-        let registered = self.call(call, left(until)).and_then(|(answer, _)| match answer {
-            Answer::Registered { layouts } => self.registration(&layouts, regions, until),
-            other => Err(unexpected(&other)),
-        });
-        let registration = Arc::new(registered?);
-        self.shared.routes.forget_plans();
-        *self.shared.registration.lock().expect("no panic while held") =
-            Some((registration, export));
-        Ok(())
-    }
-
-    /// The logical tensors of the newest version; waits until there is one.
-    fn catalog(
-        &self,
-        until: Instant,
-    ) -> Result<std::collections::BTreeMap<String, weightcast_plan::Tensor>, Error> {
-        let call = Call::Describe { selector: Selector::Latest };
-        match self.call(call, left(until))?.0 {
-            Answer::Described { layouts, .. } => union(&self.layouts(&layouts, until)?),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    fn layouts(&self, names: &[ContentDigest], until: Instant) -> Result<Vec<Arc<Layout>>, Error> {
-        self.online(until, fetch_layouts(&self.connection, &self.shared, names))
-    }
-
-    /// Waits for the server outside the session, no longer than `until`.
-    fn online<T>(
-        &self,
-        until: Instant,
-        request: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let late = || {
-            let reason = "it did not answer before the deadline".to_owned();
-            Error::Call(CallError::ServerUnreachable { server: self.server.clone(), reason })
-        };
-        let request = async { tokio::time::timeout(left(until), request).await };
-        self.runtime.block_on(request).unwrap_or_else(|_| Err(late()))
-    }
-
-    fn registration(
-        &self,
-        layouts: &[ContentDigest],
-        regions: Vec<Region>,
-        until: Instant,
-    ) -> Result<Registration, Error> {
-        Registration::new(&self.layouts(layouts, until)?, self.replica.shard as usize, regions)
-    }
-
-    /// Takes the registration back and lets go of the memory.
-    pub fn unregister(&self, deadline: Duration) -> Result<(), Error> {
-        self.call(Call::Unregister, deadline)?;
-        self.release();
-        Ok(())
-    }
-
     /// Lets go of the memory.
-    fn release(&self) {
-        self.shared.registration.lock().expect("no panic while held").take();
+    pub(super) fn release(&self, own: &Own) {
+        own.shared.registration.lock().expect("no panic while held").take();
     }
 
     /// Makes the registered memory visible under a version; promises not to change it until
     /// [`unpublish`](Self::unpublish) returns. Takes the same time for any number of bytes: they
     /// are digested in the background.
     pub fn publish(&self, version: u64, deadline: Duration) -> Result<Version, Error> {
-        let catalog = self
-            .shared
-            .registration
-            .lock()
-            .expect("no panic while held")
-            .as_ref()
-            .map(|(registration, _)| registration.catalog)
+        let (registration, _) = (self.own()?.shared.current())
             .ok_or_else(|| Error::misuse("nothing is registered: call register first"))?;
-        let generation = self.view().generation;
+        let (catalog, generation) = (registration.catalog, self.view().generation);
         match self.call(Call::Publish { version, catalog, generation }, deadline)?.0 {
             Answer::Published { version } => Ok(version),
             other => Err(unexpected(&other)),
@@ -223,6 +149,8 @@ impl ShardHandle {
     }
 
     fn updated(&self, call: Call, deadline: Duration) -> Result<Updated, Error> {
+        let until = Instant::now() + deadline;
+        self.check_writable().map_err(|error| self.decline(error, until))?;
         match self.call(call, deadline)? {
             (Answer::Committed { version, source }, transfer) => Ok(Updated {
                 changed: true,
@@ -238,6 +166,16 @@ impl ShardHandle {
             }),
             (other, _) => Err(unexpected(&other)),
         }
+    }
+
+    /// Memory that may be published is not always memory that may be filled.
+    fn check_writable(&self) -> Result<(), Error> {
+        let Some((registration, _)) = self.own()?.shared.current() else { return Ok(()) };
+        let Some(name) = registration.read_only() else { return Ok(()) };
+        Err(Error::misuse(format!(
+            "the memory registered for {name} is read-only and can't be filled with a version; \
+             register a writable copy"
+        )))
     }
 
     /// Which replicas hold which versions; the same for all shards of the group.
@@ -257,14 +195,14 @@ impl ShardHandle {
         }
     }
 
-    /// The version that the memory holds, if it holds one.
+    /// The version that the memory holds, if it holds one. In another process: none.
     pub fn version(&self) -> Option<Version> {
         self.view().held
     }
 
     /// Bytes of the running or last read that have arrived.
     pub fn progress(&self) -> u64 {
-        self.shared.progress.load(Ordering::Relaxed)
+        self.own().map_or(0, |own| own.shared.progress.load(Ordering::Relaxed))
     }
 
     /// The model's name.
@@ -278,19 +216,28 @@ impl ShardHandle {
     }
 
     fn view(&self) -> View {
-        *self.shared.view.lock().expect("no panic while held")
+        let own = self.own().ok();
+        own.map_or_else(View::default, |own| *own.shared.view.lock().expect("no panic while held"))
     }
 
     /// Unpublishes, waits until nobody reads, unregisters, leaves. Returns by the deadline or soon
-    /// after, also when the session has failed; closing again does nothing.
+    /// after, also when the session has failed; closing again does nothing, and neither does
+    /// closing in another process than the one that opened the handle.
     pub fn close(&self, deadline: Duration) {
-        let Some(thread) = self.thread.lock().expect("no panic while held").take() else { return };
+        let Ok(own) = self.own() else { return };
+        let Some(thread) = own.thread.lock().expect("no panic while held").take() else { return };
         let (reply, closed) = reply::channel();
-        if self.send(Event::Close { deadline: span(deadline), reply }).is_ok() {
-            let _ = closed.recv_timeout(deadline + LEAVE);
+        let sent = self.send(Event::Close { deadline: span(deadline), reply }).is_ok();
+        match sent.then(|| closed.recv_timeout(deadline + LEAVE)) {
+            // It still waits for something, such as a copy that the kernel does not end. What it
+            // uses stays alive with it; the caller does not have to.
+            Some(Err(reply::RecvTimeoutError::Timeout)) => {
+                tracing::warn!(model = self.model, "a closed handle's thread has not ended");
+            }
+            // Its answer is the last thing it does, and nothing in it waits after that.
+            _ => drop(thread.join()),
         }
-        let _ = thread.join();
-        self.release();
+        self.release(own);
     }
 }
 
@@ -300,32 +247,12 @@ impl Drop for ShardHandle {
     }
 }
 
-fn left(until: Instant) -> Duration {
+pub(super) fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }
 
-fn unexpected(answer: &Answer) -> Error {
+pub(super) fn unexpected(answer: &Answer) -> Error {
     Error::Bug(format!("the server answered another call: {answer:?}"))
-}
-
-fn check_regions(layout: &Layout, regions: &[Region]) -> Result<(), Error> {
-    let sizes = layout.buffers();
-    if sizes.len() != regions.len() {
-        return Err(Error::misuse(format!(
-            "the layout has {} buffers, {} regions were given",
-            sizes.len(),
-            regions.len()
-        )));
-    }
-    for (index, (size, region)) in sizes.iter().zip(regions).enumerate() {
-        if *size != region.len() as u64 {
-            return Err(Error::misuse(format!(
-                "buffer {index} has {size} bytes in the layout and {} in memory",
-                region.len()
-            )));
-        }
-    }
-    Ok(())
 }
 
 // A handle is used from whichever thread the worker likes.

@@ -1,6 +1,7 @@
 //! The client: what a worker holds, and what keeps it alive.
 //!
-//! [`handle`] is what a user calls, [`open`] how it comes to be. [`control`] drives the session
+//! [`handle`] and [`register`] are what a user calls, [`open`] how it comes to be, [`process`] that
+//! it belongs to one process. [`control`] drives the session
 //! machine; [`registration`] is the registered memory in the light of its group; [`route`] binds a
 //! plan to a source and reads; [`reading`] does so off the control thread; [`connection`] is the gRPC side.
 
@@ -8,7 +9,9 @@ mod connection;
 mod control;
 mod handle;
 mod open;
+mod process;
 mod reading;
+mod register;
 mod registration;
 mod route;
 mod shared;
@@ -18,6 +21,7 @@ use weightcast_plan::{Layout, LayoutBuilder};
 use weightcast_protocol::Version;
 
 pub use handle::{Interrupted, ShardHandle};
+pub use process::Owned;
 pub use status::status;
 
 /// What a read moved, and how fast.
@@ -53,6 +57,6 @@ pub struct Updated {
 pub enum LayoutSource {
     /// All shapes are known.
     Known(Layout),
-    /// Global shapes come from the newest version.
+    /// Global shapes that it lacks come from the newest version.
     Open(LayoutBuilder),
 }

@@ -13,7 +13,8 @@ use weightcast_transport::{Auth, DataServer};
 
 use super::connection::Connection;
 use super::control::{Control, Event};
-use super::handle::{Interrupted, ShardHandle};
+use super::handle::{Interrupted, Own, ShardHandle};
+use super::process::Owned;
 use super::route::Routes;
 use super::shared::{Shared, View};
 use crate::clock::Clock;
@@ -121,15 +122,12 @@ impl ShardHandle {
                 runtime.shutdown_background();
             })
             .map_err(|e| Error::io("start the control thread", e))?;
+        let thread = Mutex::new(Some(thread));
         Ok(Self {
             model: model.to_owned(),
             replica,
-            events,
-            runtime: handle,
             server: server.to_owned(),
-            connection,
-            shared,
-            thread: Mutex::new(Some(thread)),
+            own: Owned::new(Own { events, runtime: handle, connection, shared, thread }),
             interrupted: None,
         })
     }
@@ -139,7 +137,7 @@ impl ShardHandle {
         self.send(Event::AwaitOpen { reply })?;
         match self.receive(&answer, Some(limit))? {
             Some(result) => Ok(result?),
-            None => Err(Error::Call(self.shared.trouble().unwrap_or_else(|| {
+            None => Err(Error::Call(self.own()?.shared.trouble().unwrap_or_else(|| {
                 CallError::ServerUnreachable {
                     server: server.to_owned(),
                     reason: format!("no answer within {limit:?}"),

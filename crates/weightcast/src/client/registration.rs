@@ -77,6 +77,13 @@ impl Registration {
         sums
     }
 
+    /// A tensor whose memory may not be written, if there is one.
+    pub(crate) fn read_only(&self) -> Option<&str> {
+        let fixed = |buffer: u32| !self.regions[buffer as usize].is_writable();
+        let run = self.runs.iter().find(|run| fixed(run.buffer))?;
+        Some(tensor_of(&self.layout, &self.cells[run.cell as usize]).name())
+    }
+
     /// Bytes that the cells cover: what a read moves and verifies.
     pub(crate) fn bytes(&self) -> u64 {
         self.runs.iter().map(Run::bytes).sum()

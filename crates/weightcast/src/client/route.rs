@@ -164,7 +164,13 @@ impl Routes {
         // Whatever it was, a new connection finds out whether the peer is still there.
         let address = &read.assignment.shards[bound.shard].data_address;
         self.peers.lock().expect("no panic while held").remove(address);
-        source_failure(bound.shard, &kind.to_string())
+        match kind {
+            // No other source would do better.
+            TransportError::ReadOnlyTarget { .. } => {
+                ReadFailure::Layout { detail: kind.to_string() }
+            }
+            kind => source_failure(bound.shard, &kind.to_string()),
+        }
     }
 }
 

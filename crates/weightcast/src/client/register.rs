@@ -1,0 +1,182 @@
+//! `register` and `unregister`: the group agrees on its memory, or on none.
+//!
+//! All that can fail here fails before anything is registered, and is told to the other shards,
+//! whose call ends with the reason. Two things show only once all shards have registered: that they
+//! disagree about a tensor, which all see and all take back; and that this shard cannot fetch the
+//! others' layouts, after which it leaves the group.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weightcast_plan::{Layout, LayoutError};
+use weightcast_protocol::message::{Answer, Call};
+use weightcast_protocol::{CallError, ContentDigest, Selector};
+use weightcast_transport::{ExportId, Region};
+
+use super::LayoutSource;
+use super::handle::{LEAVE, ShardHandle, left, unexpected};
+use super::reading::fetch_layouts;
+use super::registration::{Registration, union};
+use crate::{Error, manifest};
+
+impl ShardHandle {
+    /// Declares this shard's memory: `regions[i]` is buffer `i` of the layout.
+    ///
+    /// If it fails on one shard it fails on all, with [`CallError::LayoutMismatch`] that names the
+    /// shard and its reason; nothing is registered then, and all may call it again.
+    ///
+    /// # Errors
+    /// Regions and buffers differ in size; shards of the group disagree about a tensor; a name is
+    /// not in the version that an open layout is looked up in. If the server cannot be reached for
+    /// the other shards' layouts once it has registered them, the handle is closed.
+    pub fn register(
+        &self,
+        layout: LayoutSource,
+        regions: Vec<Region>,
+        deadline: Duration,
+    ) -> Result<(), Error> {
+        // Its thread drives all that goes over the network.
+        if self.own()?.thread.lock().expect("no panic while held").is_none() {
+            return Err(Error::misuse("the handle is closed; open it again"));
+        }
+        let until = Instant::now() + deadline;
+        let described = match lacks_shapes(&layout) {
+            true => Some(self.describe(until)?),
+            false => None,
+        };
+        let prepared = self.prepare(layout, described, &regions, until);
+        let (layout, bytes) = prepared.map_err(|error| self.decline(error, until))?;
+        let export = ExportId::random();
+        let call =
+            Call::Register { layout, export: weightcast_protocol::ExportId(export.0), bytes };
+        let registered = match self.call(call, left(until))?.0 {
+            Answer::Registered { layouts } => self.registration(&layouts, regions, until)?,
+            other => return Err(unexpected(&other)),
+        };
+        let shared = &self.own()?.shared;
+        shared.routes.forget_plans();
+        *shared.registration.lock().expect("no panic while held") =
+            Some((Arc::new(registered), export));
+        Ok(())
+    }
+
+    /// Takes the registration back and lets go of the memory.
+    pub fn unregister(&self, deadline: Duration) -> Result<(), Error> {
+        self.call(Call::Unregister, deadline)?;
+        self.release(self.own()?);
+        Ok(())
+    }
+
+    /// The layouts of the newest version; waits until there is one.
+    fn describe(&self, until: Instant) -> Result<Vec<ContentDigest>, Error> {
+        let call = Call::Describe { selector: Selector::Latest };
+        match self.call(call, left(until))?.0 {
+            Answer::Described { layouts, .. } => Ok(layouts),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// All that this shard does by itself: checks its layout and stores it with the server.
+    fn prepare(
+        &self,
+        layout: LayoutSource,
+        described: Option<Vec<ContentDigest>>,
+        regions: &[Region],
+        until: Instant,
+    ) -> Result<(ContentDigest, u64), Error> {
+        let layout = match (layout, described) {
+            (LayoutSource::Known(layout), _) => layout,
+            (LayoutSource::Open(builder), None) => builder.build()?,
+            (LayoutSource::Open(builder), Some(names)) => {
+                builder.resolve(&union(&self.layouts(&names, until)?)?)?
+            }
+        };
+        check_regions(&layout, regions)?;
+        let stored = self.own()?.connection.put_manifest(manifest::encode(&layout));
+        Ok((self.online(until, stored)?, layout.bytes()))
+    }
+
+    /// What the group has registered, seen from this shard.
+    fn registration(
+        &self,
+        layouts: &[ContentDigest],
+        regions: Vec<Region>,
+        until: Instant,
+    ) -> Result<Registration, Error> {
+        let layouts = match self.layouts(layouts, until) {
+            Ok(layouts) => layouts,
+            Err(error) => {
+                // The other shards may have them and go on: this one cannot.
+                self.close(LEAVE);
+                return Err(error);
+            }
+        };
+        let shard = self.replica.shard as usize;
+        Registration::new(&layouts, shard, regions).map_err(|error| {
+            // Every shard has found the same, from the same layouts.
+            if self.call(Call::Unregister, left(until).max(LEAVE)).is_err() {
+                self.close(LEAVE);
+            }
+            error
+        })
+    }
+
+    fn layouts(&self, names: &[ContentDigest], until: Instant) -> Result<Vec<Arc<Layout>>, Error> {
+        let own = self.own()?;
+        self.online(until, fetch_layouts(&own.connection, &own.shared, names))
+    }
+
+    /// Waits for the server outside the session, no longer than `until`.
+    fn online<T>(
+        &self,
+        until: Instant,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let late = || {
+            let reason = "it did not answer before the deadline".to_owned();
+            Error::Call(CallError::ServerUnreachable { server: self.server.clone(), reason })
+        };
+        let request = async { tokio::time::timeout(left(until), request).await };
+        self.own()?.runtime.block_on(request).unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Tells the other shards why this one does not make the call that they make, so that theirs
+    /// ends too; returns what this shard's call fails with.
+    pub(super) fn decline(&self, error: Error, until: Instant) -> Error {
+        if self.replica.num_shards == 1 {
+            return error;
+        }
+        match self.call(Call::Decline { detail: error.to_string() }, left(until)) {
+            Err(Error::Interrupted) => Error::Interrupted,
+            _ => error,
+        }
+    }
+}
+
+/// Whether shapes have to be looked up in a published version.
+fn lacks_shapes(layout: &LayoutSource) -> bool {
+    match layout {
+        LayoutSource::Known(_) => false,
+        LayoutSource::Open(builder) => matches!(builder.build(), Err(LayoutError::NoShape { .. })),
+    }
+}
+
+fn check_regions(layout: &Layout, regions: &[Region]) -> Result<(), Error> {
+    let sizes = layout.buffers();
+    if sizes.len() != regions.len() {
+        return Err(Error::misuse(format!(
+            "the layout has {} buffers, {} regions were given",
+            sizes.len(),
+            regions.len()
+        )));
+    }
+    for (index, (size, region)) in sizes.iter().zip(regions).enumerate() {
+        if *size != region.len() as u64 {
+            return Err(Error::misuse(format!(
+                "buffer {index} has {size} bytes in the layout and {} in memory",
+                region.len()
+            )));
+        }
+    }
+    Ok(())
+}
