@@ -144,7 +144,9 @@ impl ExportTable {
 impl Drop for ExportTable {
     /// Whoever still reads must notice that nobody keeps the memory any more.
     fn drop(&mut self) {
-        self.fence_all();
+        // Without the lock, which a fork's copy may find held by a thread that it lacks.
+        let exports = self.exports.get_mut().unwrap_or_else(PoisonError::into_inner);
+        exports.values().for_each(|export| export.fence());
     }
 }
 

@@ -46,11 +46,16 @@ pub enum BindError {
 }
 
 /// A data port. Dropping it fences all exports, closes all connections and the port.
+///
+/// A fork's copy of it has no threads and shares the parent's sockets: it serves nothing, and
+/// dropping it leaves the parent's as they are.
 pub struct DataServer {
     addr: SocketAddr,
     listener: Arc<TcpListener>,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
+    /// The process that its threads run in.
+    process: u32,
 }
 
 /// What the threads of a data port share.
@@ -99,7 +104,7 @@ impl DataServer {
             move || accept(&listener, &shared)
         });
         let acceptor = Some(acceptor.map_err(system)?);
-        Ok(Self { addr, listener, shared, acceptor })
+        Ok(Self { addr, listener, shared, acceptor, process: std::process::id() })
     }
 
     /// Where it listens.
@@ -120,6 +125,12 @@ impl DataServer {
 
 impl Drop for DataServer {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // A handle would be joined or detached, a socket shut down for the parent too, and a
+            // lock may have been held for ever when the fork came.
+            std::mem::forget(self.acceptor.take());
+            return;
+        }
         self.shared.exports.fence_all();
         lock(&self.shared.seats).closing = true;
         // Wakes the acceptor out of its blocking call.

@@ -235,3 +235,21 @@ impl Stream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::Auth;
+    use crate::server::DataServer;
+
+    #[test]
+    fn a_fork_does_not_speak_into_its_parents_connections() {
+        let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), Auth::default()).unwrap();
+        let key = Auth::default().mac_key();
+        let mut stream = Stream::open(server.addr(), &key, &Patience::default()).unwrap();
+        stream.rest(Instant::now());
+        assert!(stream.is_fresh(Instant::now()));
+        stream.process += 1;
+        assert!(!stream.is_fresh(Instant::now()));
+    }
+}

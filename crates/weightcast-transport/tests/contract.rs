@@ -14,6 +14,9 @@ mod bytes;
 #[path = "contract/faults.rs"]
 mod faults;
 
+#[path = "contract/fork.rs"]
+mod fork;
+
 #[path = "contract/notes.rs"]
 mod notes;
 
