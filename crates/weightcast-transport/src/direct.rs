@@ -11,7 +11,9 @@
 use crate::connect::Direct;
 use crate::copy::SourceJob;
 use crate::error::TransportError;
+use crate::filling::Units;
 use crate::limits::MAX_GAP_BYTES;
+use crate::patience::Patience;
 use crate::pieces::{Piece, Pieces};
 use crate::region::Region;
 use crate::sys::{self, Ranges};
@@ -27,6 +29,8 @@ pub(crate) struct DirectReader<'a> {
     remote: Ranges,
     /// Where gaps go.
     bin: Vec<u8>,
+    /// Which units of a source that is being filled are known to be final.
+    last_seen: Option<(Units, Vec<u8>)>,
 }
 
 impl<'a> DirectReader<'a> {
@@ -38,7 +42,35 @@ impl<'a> DirectReader<'a> {
     ) -> Self {
         let (local, remote) = (Ranges::default(), Ranges::default());
         let bin = vec![0; MAX_GAP_BYTES as usize];
-        Self { job, direct, description, targets, local, remote, bin }
+        let lengths = description.regions.iter().map(|(_, length)| *length);
+        let last_seen = description.filling.then(|| (Units::new(lengths), Vec::new()));
+        Self { job, direct, description, targets, local, remote, bin, last_seen }
+    }
+
+    /// Waits until a piece is final at a source that is still being filled.
+    ///
+    /// # Errors
+    /// [`TransportError::Fenced`], or whatever ends the patience.
+    pub(crate) fn wait(
+        &mut self,
+        pieces: &Pieces,
+        piece: &Piece,
+        patience: &Patience<'_>,
+    ) -> Result<(), TransportError> {
+        let Some((units, bits)) = &mut self.last_seen else { return Ok(()) };
+        let mut is_final = true;
+        pieces.rows(piece, |copy, row, len| {
+            let mut touched = units.touched(copy.source_region, row.source, len as u64);
+            is_final &= touched.all(|u| bits.get(u / 8).is_some_and(|b| b >> (u % 8) & 1 == 1));
+        });
+        if is_final {
+            return Ok(());
+        }
+        let extents = pieces.spans(piece).iter().map(|span| span.extent(pieces.copies()));
+        let SourceJob { peer, export, generation, .. } = self.job;
+        let answer = peer.wait_final(*export, *generation, extents, patience);
+        *bits = answer.map_err(|error| error.while_reading(*export))?;
+        Ok(())
     }
 
     /// Reads a piece of checked copies into the targets.

@@ -1,11 +1,12 @@
 //! The transfer engine: many copies from many sources, a few threads, digests on the way.
 
 use crate::connect::Direct;
-use crate::copy::SourceJob;
+use crate::copy::{Copy, SourceJob};
 use crate::digest::{Digest, digest_raw};
 use crate::direct::DirectReader;
 use crate::error::{ReadError, TransportError};
 use crate::exports::lock;
+use crate::filling::Filling;
 use crate::limits::MAX_THREADS;
 use crate::patience::Patience;
 use crate::peer::Peer;
@@ -13,6 +14,7 @@ use crate::pieces::{Piece, Pieces};
 use crate::region::Region;
 use crate::tcp::TcpReader;
 use crate::wire::Description;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -30,6 +32,9 @@ pub struct ReadOptions {
     pub cancel: Arc<AtomicBool>,
     /// Grows by the bytes of every piece that arrived and was served.
     pub progress: Arc<AtomicU64>,
+    /// Where progress is advertised while the targets are being filled. What is final there is not
+    /// read again; the digests are then only of what was, so use those of the whole memory.
+    pub filling: Option<Arc<Filling>>,
     /// Whether digests are made; without them all slots stay zero.
     pub digests: bool,
     /// Number of digests returned: one more than the largest slot of a copy.
@@ -44,6 +49,7 @@ impl Default for ReadOptions {
             deadline: None,
             cancel: Arc::default(),
             progress: Arc::default(),
+            filling: None,
             digests: true,
             slots: 1,
         }
@@ -94,9 +100,15 @@ pub fn read(
 ) -> Result<Vec<Digest>, ReadError> {
     let mut routes = Vec::with_capacity(jobs.len());
     for (source, job) in jobs.iter().enumerate() {
-        let route = Route::prepare(job, targets, options);
+        let route = Route::check(job, targets, options);
         routes.push(route.map_err(|kind| ReadError { source, kind })?);
     }
+    let copies = jobs.iter().map(|job| job.copies.as_slice());
+    let copies: Vec<Cow<'_, [Copy]>> = match &options.filling {
+        Some(filling) => filling.begin(copies).into_iter().map(Cow::Owned).collect(),
+        None => copies.map(Cow::Borrowed).collect(),
+    };
+    routes.iter_mut().zip(&copies).for_each(|(route, copies)| route.pieces = Pieces::cut(copies));
     let run =
         Run { routes, targets, options, stop: AtomicBool::new(false), failed: Mutex::default() };
     run.execute()
@@ -110,7 +122,8 @@ struct Route<'a> {
 }
 
 impl<'a> Route<'a> {
-    fn prepare(
+    /// Checks a job's copies, before any of them is made.
+    fn check(
         job: &'a SourceJob<'a>,
         targets: &[Region],
         options: &ReadOptions,
@@ -123,8 +136,15 @@ impl<'a> Route<'a> {
             copy.check(index, region, targets, options.slots)?;
         }
         job.peer.direct().map_or(Ok(()), Direct::verify)?;
-        let pieces = Pieces::cut(&job.copies);
-        Ok(Self { job, description, pieces })
+        Ok(Self { job, description, pieces: Pieces::cut(&[]) })
+    }
+}
+
+impl Route<'_> {
+    /// A reader of its source's memory, if that is the way to it.
+    fn direct_reader<'a>(&'a self, targets: &'a [Region]) -> Option<DirectReader<'a>> {
+        let direct = self.job.peer.direct()?;
+        Some(DirectReader::new(self.job, direct, &self.description, targets))
     }
 }
 
@@ -167,45 +187,83 @@ impl Run<'_> {
     fn work(&self, worker: usize) -> Vec<Digest> {
         let slots = if self.options.digests { self.options.slots } else { 0 };
         let mut digests = vec![Digest::ZERO; slots];
-        for turn in 0..self.routes.len() {
-            let source = (worker + turn) % self.routes.len();
-            let drained = self.drain(&self.routes[source], &mut digests);
-            if let Err(kind) = drained {
-                // Noted before the others are stopped: what they then report is no cause.
-                lock(&self.failed).get_or_insert(ReadError { source, kind });
-                self.stop.store(true, Ordering::Release);
-                break;
-            }
+        let in_order = self.options.filling.is_some();
+        let done = if in_order { self.fill(&mut digests) } else { Ok(()) };
+        let mut turns = (0..self.routes.len()).map(|turn| (worker + turn) % self.routes.len());
+        let done = done.and_then(|()| turns.try_for_each(|s| self.drain(s, &mut digests)));
+        if let Err(error) = done {
+            // Noted before the others are stopped: what they then report is no cause.
+            lock(&self.failed).get_or_insert(error);
+            self.stop.store(true, Ordering::Release);
         }
         digests
     }
 
-    /// Reads pieces of one source until none is left.
-    fn drain(&self, route: &Route<'_>, digests: &mut [Digest]) -> Result<(), TransportError> {
-        let patience = Patience { stop: Some(&self.stop), ..self.options.patience() };
-        let Some(direct) = route.job.peer.direct() else {
-            return self.drain_tcp(route, digests, patience);
-        };
-        let mut reader = DirectReader::new(route.job, direct, &route.description, self.targets);
-        while let Some(piece) = route.pieces.draw() {
-            patience.check("reading")?;
-            reader.read(&route.pieces, piece)?;
-            self.arrived(&route.pieces, piece, digests);
+    /// Draws pieces of all direct sources in the order of the target's memory, so that what is
+    /// final grows evenly and readers of this relay need not wait.
+    fn fill(&self, digests: &mut [Digest]) -> Result<(), ReadError> {
+        let direct = |route| Route::direct_reader(route, self.targets);
+        let mut readers: Vec<_> = self.routes.iter().map(direct).collect();
+        let next = |source: &usize| self.routes[*source].pieces.next_target();
+        loop {
+            let sources = (0..readers.len()).filter(|s| readers[*s].is_some());
+            let source = sources.filter(|s| next(s).is_some()).min_by_key(|s| next(s));
+            let Some(source) = source else { return Ok(()) };
+            let reader = readers[source].as_mut().expect("chosen so");
+            let drawn = self.draw(&self.routes[source], reader, digests);
+            drawn.map_err(|kind| ReadError { source, kind })?;
         }
+    }
+
+    /// Reads the next piece of a direct source. False if there is none.
+    fn draw(
+        &self,
+        route: &Route<'_>,
+        reader: &mut DirectReader<'_>,
+        digests: &mut [Digest],
+    ) -> Result<bool, TransportError> {
+        let Some(piece) = route.pieces.draw() else { return Ok(false) };
+        let patience = self.patience();
+        patience.check("reading")?;
+        reader.wait(&route.pieces, piece, &patience)?;
+        reader.read(&route.pieces, piece)?;
+        self.arrived(&route.pieces, piece, digests);
+        Ok(true)
+    }
+
+    fn patience(&self) -> Patience<'_> {
+        Patience { stop: Some(&self.stop), ..self.options.patience() }
+    }
+
+    /// Reads pieces of one source until none is left.
+    fn drain(&self, source: usize, digests: &mut [Digest]) -> Result<(), ReadError> {
+        let route = &self.routes[source];
+        let drained = match route.direct_reader(self.targets) {
+            Some(reader) => self.drain_direct(route, reader, digests),
+            None => self.drain_tcp(route, digests),
+        };
+        drained.map_err(|kind| ReadError { source, kind })
+    }
+
+    fn drain_direct(
+        &self,
+        route: &Route<'_>,
+        mut reader: DirectReader<'_>,
+        digests: &mut [Digest],
+    ) -> Result<(), TransportError> {
+        while self.draw(route, &mut reader, digests)? {}
         Ok(())
     }
 
-    fn drain_tcp(
-        &self,
-        route: &Route<'_>,
-        digests: &mut [Digest],
-        patience: Patience<'_>,
-    ) -> Result<(), TransportError> {
+    fn drain_tcp(&self, route: &Route<'_>, digests: &mut [Digest]) -> Result<(), TransportError> {
+        let patience = self.patience();
         if route.pieces.is_drawn() {
             return Ok(());
         }
         let stream = route.job.peer.pool().take(&patience)?;
-        let mut reader = TcpReader::new(route.job, &route.pieces, self.targets, stream, patience);
+        let filling = route.description.filling;
+        let mut reader =
+            TcpReader::new(route.job, &route.pieces, self.targets, stream, patience, filling);
         while let Some(piece) = reader.next()? {
             self.arrived(&route.pieces, piece, digests);
         }
@@ -224,6 +282,11 @@ impl Run<'_> {
                 // SAFETY: checked to lie in the target region, which its owner keeps readable.
                 let digest = unsafe { digest_raw(row.position, target, len) };
                 digests[copy.slot as usize] += digest;
+            });
+        }
+        if let Some(filling) = &self.options.filling {
+            pieces.rows(piece, |copy, row, len| {
+                filling.arrived(copy.target_region, row.target, len as u64);
             });
         }
         self.options.progress.fetch_add(piece.bytes as u64, Ordering::Relaxed);

@@ -115,6 +115,16 @@ pub enum TransportError {
 }
 
 impl TransportError {
+    /// The export was there when it was described; if it is refused now, it was fenced since.
+    pub(crate) fn while_reading(self, export: ExportId) -> Self {
+        match self {
+            Self::Refused(Refusal::UnknownExport | Refusal::StaleGeneration) => {
+                Self::Fenced { export }
+            }
+            other => other,
+        }
+    }
+
     /// Retry the same source, another one, or give up.
     pub fn advice(&self) -> Advice {
         match self {

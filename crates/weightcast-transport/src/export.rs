@@ -6,6 +6,8 @@
 //! reads it after it has handed bytes to the kernel, and only then answers "ok".
 
 use crate::exports::{ExportId, lock};
+use crate::filling::Filling;
+use crate::limits::TICK;
 use crate::region::Region;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -23,6 +25,8 @@ pub(crate) struct Export {
     regions: Vec<Region>,
     /// What the publisher tells readers about the export.
     pub(crate) note: OnceLock<Arc<[u8]>>,
+    /// Which parts may be read already, if the memory is still being filled.
+    filling: Option<Arc<Filling>>,
     serving: Mutex<Vec<Arc<TcpStream>>>,
     idle: Condvar,
 }
@@ -31,7 +35,13 @@ impl Export {
     pub(crate) fn new(id: ExportId, generation: u64, regions: Vec<Region>) -> Self {
         let word = AtomicU64::new(id.0);
         let (serving, idle) = (Mutex::default(), Condvar::new());
-        Self { word, id, generation, regions, note: OnceLock::new(), serving, idle }
+        Self { word, id, generation, regions, note: OnceLock::new(), filling: None, serving, idle }
+    }
+
+    /// The same, of memory that is being filled.
+    pub(crate) fn filling(mut self, filling: Arc<Filling>) -> Self {
+        self.filling = Some(filling);
+        self
     }
 
     pub(crate) fn id(&self) -> ExportId {
@@ -44,6 +54,31 @@ impl Export {
 
     pub(crate) fn regions(&self) -> &[Region] {
         &self.regions
+    }
+
+    /// Set if the memory was still being filled when it was exposed.
+    pub(crate) fn progress(&self) -> Option<&Filling> {
+        self.filling.as_deref()
+    }
+
+    /// Waits until these ranges may be read, looking each [`TICK`] whether the asker still wants
+    /// them. False if the export was fenced or the asker gave up.
+    pub(crate) fn wait_final(
+        &self,
+        ranges: impl Iterator<Item = (u32, u64, u64)>,
+        wanted: impl Fn() -> bool,
+    ) -> bool {
+        let Some(filling) = &self.filling else { return true };
+        for (region, offset, len) in ranges {
+            let units = filling.units().touched(region, offset, len);
+            while !filling.is_final(units.clone()) {
+                if !self.is_served() || !wanted() {
+                    return false;
+                }
+                filling.wait(units.clone(), TICK);
+            }
+        }
+        true
     }
 
     /// Where the fence word lies.
@@ -62,6 +97,9 @@ impl Export {
         self.word.store(FENCED, Ordering::SeqCst);
         // The owner's writes after must not move ahead of it.
         fence(Ordering::SeqCst);
+        if let Some(filling) = &self.filling {
+            filling.wake();
+        }
     }
 
     /// Notes that `socket` sends from the regions until the guard is dropped.

@@ -2,6 +2,7 @@
 
 use crate::error::Refusal;
 use crate::export::{Export, FENCED};
+use crate::filling::Filling;
 use crate::identity::{Identity, NONCE_BYTES};
 use crate::limits::MAX_REGIONS;
 use crate::region::Region;
@@ -88,8 +89,28 @@ impl ExportTable {
     /// # Panics
     /// With more than [`MAX_REGIONS`] regions.
     pub fn expose_as(&self, id: ExportId, generation: u64, regions: Vec<Region>) {
-        assert!(regions.len() <= MAX_REGIONS, "an export holds at most {MAX_REGIONS} regions");
-        lock(&self.exports).insert(id, Arc::new(Export::new(id, generation, regions)));
+        self.insert(Export::new(id, generation, regions));
+    }
+
+    /// The same of memory that is still being filled: readers get what is final, and wait for the
+    /// rest.
+    ///
+    /// # Panics
+    /// With more than [`MAX_REGIONS`] regions.
+    pub fn expose_filling(
+        &self,
+        id: ExportId,
+        generation: u64,
+        regions: Vec<Region>,
+        filling: Arc<Filling>,
+    ) {
+        self.insert(Export::new(id, generation, regions).filling(filling));
+    }
+
+    fn insert(&self, export: Export) {
+        let regions = export.regions().len();
+        assert!(regions <= MAX_REGIONS, "an export holds at most {MAX_REGIONS} regions");
+        lock(&self.exports).insert(export.id(), Arc::new(export));
     }
 
     /// Ends the serving of an export's bytes. After it returns, a read that ends well has seen

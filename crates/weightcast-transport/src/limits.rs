@@ -56,6 +56,15 @@ pub const TICK: Duration = Duration::from_millis(50);
 /// it is still in the cache.
 pub const PIECE_BYTES: usize = 512 << 10;
 
+/// Units of progress that a shard's memory is cut into, as far as their bounds allow.
+pub const UNITS: u64 = 256;
+
+/// Smallest unit of progress: less than half a piece would only cost round trips.
+pub const MIN_UNIT_BYTES: u64 = 256 << 10;
+
+/// Largest unit of progress: each relay of a chain adds the time of one.
+pub const MAX_UNIT_BYTES: u64 = 16 << 20;
+
 /// Rows of one piece: the kernel takes [`MAX_RANGES`] a call; one goes to the fence word, and each
 /// row may bring a gap with it.
 pub const MAX_PIECE_ROWS: usize = 510;

@@ -9,7 +9,7 @@ use crate::patience::Patience;
 use crate::pool::Pool;
 use crate::secret::Auth;
 use crate::stream::Stream;
-use crate::wire::{self, Description, Kind, PlacedExtent};
+use crate::wire::{self, Description, Extent, Kind, PlacedExtent};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -125,6 +125,23 @@ impl Peer {
         }
         described.insert((export, generation), Arc::clone(&description));
         Ok(description)
+    }
+
+    /// Waits until extents of an export that is being filled are final: one bit for each of its
+    /// units, set if that one is.
+    pub(crate) fn wait_final(
+        &self,
+        export: ExportId,
+        generation: u64,
+        extents: impl Iterator<Item = Extent>,
+        patience: &Patience<'_>,
+    ) -> Result<Vec<u8>, TransportError> {
+        let mut request = Vec::new();
+        let start = wire::begin(&mut request, Kind::Await);
+        wire::put(&mut request, &[export.0, generation]);
+        extents.for_each(|extent| wire::put_extent(&mut request, &extent));
+        wire::finish(&mut request, start);
+        self.ask(&request, Kind::Progress, patience, |bits| Ok(bits.to_vec()))
     }
 
     pub(crate) fn direct(&self) -> Option<&Direct> {

@@ -91,6 +91,14 @@ impl Pieces {
         self.next.load(Ordering::Relaxed) >= self.pieces.len()
     }
 
+    /// Where the next piece goes: target region and offset. `None` if nothing is left to draw.
+    pub(crate) fn next_target(&self) -> Option<(u32, u64)> {
+        let piece = self.pieces.get(self.next.load(Ordering::Relaxed))?;
+        let span = self.spans(piece).first()?;
+        let copy = span.copy(&self.copies);
+        Some((copy.target_region, span.row(copy, 0).target))
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.pieces.len()
     }

@@ -26,8 +26,13 @@ impl Transport for ExportTable {
             exports.push(export.map_err(|kind| ReadError { source, kind })?);
         }
         let mut digests = vec![Digest::ZERO; options.slots];
-        for (source, (job, export)) in jobs.iter().zip(&exports).enumerate() {
-            for copy in &job.copies {
+        let copies = jobs.iter().map(|job| job.copies.as_slice());
+        let copies: Vec<Vec<Copy>> = match &options.filling {
+            Some(filling) => filling.begin(copies),
+            None => copies.map(<[Copy]>::to_vec).collect(),
+        };
+        for (source, (copies, export)) in copies.iter().zip(&exports).enumerate() {
+            for copy in copies {
                 let copied = carry_out(copy, export, targets, options, &mut digests);
                 copied.map_err(|kind| ReadError { source, kind })?;
             }
@@ -68,11 +73,17 @@ fn carry_out(
     let target = &targets[copy.target_region as usize];
     let len = copy.row_bytes as usize;
     for row in 0..copy.rows {
-        options.patience().check("reading")?;
+        let patience = options.patience();
+        patience.check("reading")?;
+        let asked = (copy.source_region, copy.source_offset + row * copy.source_pitch, len as u64);
+        if !export.wait_final(std::iter::once(asked), || patience.check("waiting").is_ok()) {
+            patience.check("waiting for the source to be filled")?;
+            return Err(TransportError::Fenced { export: export.id() });
+        }
         let from = (copy.source_offset + row * copy.source_pitch) as usize;
-        let to = (copy.target_offset + row * copy.target_pitch) as usize;
+        let to_offset = copy.target_offset + row * copy.target_pitch;
         let from = source.range(from, len).expect("checked");
-        let to = target.range(to, len).expect("checked");
+        let to = target.range(to_offset as usize, len).expect("checked");
         // SAFETY: both ranges lie in live regions, the target's writable, both checked.
         let digest = unsafe {
             racy::copy(from, to, len);
@@ -83,6 +94,9 @@ fn carry_out(
         }
         if options.digests {
             digests[copy.slot as usize] += digest;
+        }
+        if let Some(filling) = &options.filling {
+            filling.arrived(copy.target_region, to_offset, copy.row_bytes);
         }
         options.progress.fetch_add(copy.row_bytes, Ordering::Relaxed);
     }

@@ -5,6 +5,7 @@ use crate::digest::Digest;
 use crate::error::Refusal;
 use crate::export::Export;
 use crate::exports::{ExportId, ExportTable};
+use crate::filling::Filling;
 use crate::handshake::{PROOF_BYTES, SourceSide};
 use crate::input::Input;
 use crate::limits::{HANDSHAKE_DEADLINE, MAX_DIGEST_BYTES, MAX_READ_BYTES, SEND_BYTES};
@@ -89,10 +90,12 @@ impl<'a> Connection<'a> {
                 Ok((export, ())) => return self.note(export),
                 Err(refusal) => Err(refusal),
             },
-            Request::Read(ask) => match self.open(ask.export, ask.generation, |export| {
-                check(export, ask.extents.iter(), MAX_READ_BYTES)
-            }) {
+            Request::Read(ask) => match self.open_final(&ask)? {
                 Ok((export, bytes)) => return self.send(&export, &ask.extents, bytes),
+                Err(refusal) => Err(refusal),
+            },
+            Request::Await(ask) => match self.open_final(&ask)? {
+                Ok((export, _)) => self.progress(&export),
                 Err(refusal) => Err(refusal),
             },
             Request::Digest(ask) => self
@@ -121,7 +124,7 @@ impl<'a> Connection<'a> {
         let (export, ()) = self.open(id, generation, |_| Ok(()))?;
         let out = &mut self.output.pending;
         let start = wire::begin(out, Kind::Description);
-        wire::put(out, &[export.word_address()]);
+        wire::put(out, &[export.word_address(), u64::from(export.progress().is_some())]);
         for region in export.regions() {
             wire::put(out, &[region.address(), region.len() as u64]);
         }
@@ -142,6 +145,64 @@ impl<'a> Connection<'a> {
         }
         let checked = check(&export)?;
         Ok((export, checked))
+    }
+
+    /// Finds an export whose asked extents are final, waiting for them if it is being filled.
+    fn open_final(
+        &mut self,
+        ask: &wire::Ask<Extent>,
+    ) -> io::Result<Result<(Arc<Export>, u64), Refusal>> {
+        let opened = self.open(ask.export, ask.generation, |export| {
+            check(export, ask.extents.iter(), MAX_READ_BYTES)
+        });
+        match opened {
+            Ok((export, bytes)) => {
+                let waited = self.wait_final(&export, &ask.extents)?;
+                Ok(waited.map(|()| (export, bytes)))
+            }
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    /// Waits until checked extents of an export that is still being filled are final, as long as
+    /// the peer is there. What was answered before goes out first.
+    ///
+    /// # Errors
+    /// If the connection broke; a refusal if the export was fenced.
+    fn wait_final(
+        &mut self,
+        export: &Export,
+        extents: &[Extent],
+    ) -> io::Result<Result<(), Refusal>> {
+        if export.progress().is_none() {
+            return Ok(Ok(()));
+        }
+        let rows = |e: &Extent| {
+            let (region, offset, len, pitch) = (e.region, e.offset, e.row_bytes, e.pitch);
+            (0..e.rows).map(move |row| (region, offset + row * pitch, len))
+        };
+        let ranges = extents.iter().flat_map(rows);
+        if export.wait_final(ranges.clone(), || false) {
+            return Ok(Ok(()));
+        }
+        self.output.flush(self.socket)?;
+        if export.wait_final(ranges, || is_connected(self.socket)) {
+            Ok(Ok(()))
+        } else if export.is_served() {
+            Err(ErrorKind::ConnectionAborted.into())
+        } else {
+            Ok(Err(Refusal::StaleGeneration))
+        }
+    }
+
+    /// Which units of an export are final.
+    fn progress(&mut self, export: &Export) -> Result<(), Refusal> {
+        let bits = export.progress().map(Filling::bits).unwrap_or_default();
+        let out = &mut self.output.pending;
+        let start = wire::begin(out, Kind::Progress);
+        out.extend_from_slice(&bits);
+        wire::finish(out, start);
+        Ok(())
     }
 
     /// Streams checked extents; the verdict is only made once the kernel has all the bytes.
@@ -200,6 +261,7 @@ enum Request {
     Note(ExportId, u64),
     Read(wire::Ask<Extent>),
     Digest(wire::Ask<PlacedExtent>),
+    Await(wire::Ask<Extent>),
 }
 
 impl Request {
@@ -210,9 +272,17 @@ impl Request {
             Kind::Note => wire::decode_named(body).map(|(id, g)| Self::Note(id, g)),
             Kind::Read => wire::decode_read(body).map(Self::Read),
             Kind::Digest => wire::decode_digest(body).map(Self::Digest),
+            Kind::Await => wire::decode_read(body).map(Self::Await),
             _ => Err(Malformed("not a request")),
         }
     }
+}
+
+/// Whether the peer has not closed its end, as far as the kernel knows.
+fn is_connected(socket: &TcpStream) -> bool {
+    use rustix::net::{RecvFlags, recv};
+    let peeked = recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    !matches!(peeked, Ok((0, _)))
 }
 
 /// Checks that the extents lie in their regions and hold at most `limit` bytes; returns how many.

@@ -18,6 +18,8 @@ pub(crate) struct TcpReader<'a> {
     targets: &'a [Region],
     stream: Stream,
     patience: Patience<'a>,
+    /// The source is being filled itself.
+    filling: bool,
     /// Pieces asked for and not yet answered, with the sizes of their requests.
     asked: VecDeque<(&'a Piece, usize)>,
     asked_bytes: usize,
@@ -36,6 +38,7 @@ impl<'a> TcpReader<'a> {
         targets: &'a [Region],
         stream: Stream,
         patience: Patience<'a>,
+        filling: bool,
     ) -> Self {
         let window = stream.window();
         Self {
@@ -45,6 +48,7 @@ impl<'a> TcpReader<'a> {
             window,
             stream,
             patience,
+            filling,
             asked: VecDeque::new(),
             asked_bytes: 0,
             request: Vec::new(),
@@ -74,7 +78,9 @@ impl<'a> TcpReader<'a> {
             None => self.stream.begin(&self.request, &self.patience)?,
         };
         self.asked_bytes -= request;
-        self.stream.expect(header, Kind::Data).map_err(|error| self.withdrawn(error))?;
+        self.stream
+            .expect(header, Kind::Data)
+            .map_err(|error| error.while_reading(self.job.export))?;
         if header.body != piece.bytes {
             return Err(self.stream.protocol("length of an answer"));
         }
@@ -107,7 +113,8 @@ impl<'a> TcpReader<'a> {
     /// Receives a piece's bytes, their end, and the next header if one will come.
     fn receive(&mut self, piece: &Piece) -> Result<(), TransportError> {
         let mut behind = [0_u8; 2 * HEADER_BYTES];
-        let more = !self.asked.is_empty();
+        // A source that is being filled may be long in coming to the next answer.
+        let more = !self.asked.is_empty() && !self.filling;
         let behind_bytes = if more { 2 * HEADER_BYTES } else { HEADER_BYTES };
         self.ranges.clear();
         self.pieces.rows(piece, |copy, row, len| {
@@ -129,16 +136,5 @@ impl<'a> TcpReader<'a> {
             return Err(TransportError::Fenced { export: self.job.export });
         }
         Ok(())
-    }
-
-    /// The export was there when it was described; if it is refused now, it was fenced since.
-    fn withdrawn(&self, error: TransportError) -> TransportError {
-        use crate::error::Refusal::{StaleGeneration, UnknownExport};
-        match error {
-            TransportError::Refused(UnknownExport | StaleGeneration) => {
-                TransportError::Fenced { export: self.job.export }
-            }
-            other => other,
-        }
     }
 }

@@ -45,6 +45,8 @@ pub(crate) enum Kind {
     Digest = 4,
     /// Request: the note of this export.
     Note = 5,
+    /// Request: wait until these extents are final.
+    Await = 6,
     /// Answer to `Identify`.
     Identity = 129,
     /// Answer to `Describe`.
@@ -59,13 +61,15 @@ pub(crate) enum Kind {
     Refused = 134,
     /// Answer to `Note`.
     Noted = 135,
+    /// Answer to `Await`: one bit for each unit of progress.
+    Progress = 136,
 }
 
 impl Kind {
     fn from_code(code: u8) -> Option<Self> {
         use Kind::*;
-        let requests = [Identify, Describe, Read, Digest, Note];
-        let answers = [Identity, Description, Data, Digests, End, Refused, Noted];
+        let requests = [Identify, Describe, Read, Digest, Note, Await];
+        let answers = [Identity, Description, Data, Digests, End, Refused, Noted, Progress];
         requests.into_iter().chain(answers).find(|kind| *kind as u8 == code)
     }
 

@@ -31,3 +31,6 @@ mod processes;
 
 #[path = "contract/target.rs"]
 mod target;
+
+#[path = "contract/relay.rs"]
+mod relay;

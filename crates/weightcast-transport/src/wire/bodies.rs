@@ -48,6 +48,8 @@ pub(crate) struct Ask<E> {
 pub(crate) struct Description {
     /// Address of the fence word.
     pub(crate) word: u64,
+    /// Whether it was still being filled when it was exposed.
+    pub(crate) filling: bool,
     /// Address and length of each region.
     pub(crate) regions: Vec<(u64, u64)>,
 }
@@ -149,8 +151,13 @@ pub(crate) fn decode_named(body: &[u8]) -> Decoded<(ExportId, u64)> {
 pub(crate) fn decode_description(body: &[u8]) -> Decoded<Description> {
     let mut fields = Fields(body);
     let word = fields.u64()?;
+    let filling = match fields.u64()? {
+        0 => false,
+        1 => true,
+        _ => return Err(Malformed("neither whole nor filling")),
+    };
     let regions = fields.records(16, MAX_REGIONS, |f| Ok((f.u64()?, f.u64()?)))?;
-    Ok(Description { word, regions })
+    Ok(Description { word, filling, regions })
 }
 
 pub(crate) fn decode_digests(body: &[u8]) -> Decoded<Vec<Digest>> {

@@ -27,7 +27,7 @@ pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
 
 /// A source in this process and a transport that reads from it.
 pub(crate) trait Way: Sync {
-    type Peer: Transport;
+    type Peer: Transport + Sync;
     fn new() -> Self;
     fn exports(&self) -> &Arc<ExportTable>;
     fn peer(&self) -> &Self::Peer;
