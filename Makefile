@@ -10,7 +10,7 @@ RUST   := $(shell git ls-files '*.rs' '*.toml' '*.proto' 2>/dev/null) Cargo.lock
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python verify audit fix bench wheel docs clean
+.PHONY: help demo test test-rust test-python verify audit fix bench wheel docs clean model
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -43,6 +43,12 @@ fix: ## Format and apply what clippy can mend
 
 bench: $(VENV)/weightcast ## Measure transfers against the limits of this machine
 	$(BIN)/weightcast bench transfer
+
+model: ## Explore every order of events of small clusters, about a minute
+	cargo run --locked --release --quiet -p weightcast-model -- --threads 2
+	cargo run --locked --release --quiet -p weightcast-model -- --group-of-two --expiries 0 --threads 2
+	cargo run --locked --release --quiet -p weightcast-model -- --only S1 \
+	  --mutant no_source_fence+no_commit_fence+no_digest_check
 
 wheel: $(VENV)/tools ## Build the wheel into dist/
 	$(BIN)/maturin build --release --locked --out dist

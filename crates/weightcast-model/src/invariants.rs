@@ -1,0 +1,173 @@
+//! What must hold in every state, and what some state must show for the search to mean anything.
+
+use std::collections::BTreeMap;
+
+use stateright::Property;
+use weightcast_protocol::message::{Answer, Call};
+use weightcast_protocol::server::{ModelSnapshot, ReplicaState};
+use weightcast_protocol::{CallError, OpSeq, Version};
+
+use crate::bounds::Bounds;
+use crate::cluster::Cluster;
+use crate::worker::Event;
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// Its name.
+    pub invariant: &'static str,
+    /// What was seen.
+    pub detail: String,
+}
+
+/// What the server's books show.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shows {
+    /// A replica waits for its readers.
+    pub(crate) draining: bool,
+    /// A rollout reads from a rollout.
+    rollout_read: bool,
+    /// Somebody holds a version.
+    listed: bool,
+}
+
+impl Shows {
+    fn take(&mut self, model: &ModelSnapshot) {
+        self.draining |= model.replicas.iter().any(|r| r.state == ReplicaState::Draining);
+        self.rollout_read |= model.edges.iter().any(|edge| edge.source.starts_with("rollout"));
+        self.listed |= !model.versions.is_empty();
+    }
+}
+
+pub(crate) fn properties() -> Vec<Property<Bounds>> {
+    fn holds(state: &Cluster, invariant: &str) -> bool {
+        state.broken.as_ref().is_none_or(|broken| broken.invariant != invariant)
+    }
+    macro_rules! always {
+        ($($name:literal),*) => {
+            vec![$(Property::always($name, |_: &Bounds, state: &Cluster| holds(state, $name))),*]
+        };
+    }
+    let mut properties =
+        always!["S1", "S3", "S5", "S7", "S8", "S9", "S10", "D1", "D2", "D5", "G1", "T5"];
+    properties.push(Property::always("L1", |bounds: &Bounds, state: &Cluster| {
+        !state.breaks_now(bounds, "L1")
+    }));
+    properties.extend([
+        Property::sometimes("a rollout reads from a rollout", |_, state: &Cluster| {
+            state.shows.rollout_read
+        }),
+        Property::sometimes("a copy is drained", |_, state: &Cluster| state.shows.draining),
+        Property::sometimes(
+            "every rollout holds the last version",
+            |bounds: &Bounds, state: &Cluster| {
+                let mut rollouts = state.workers[bounds.trainer_shards as usize..].iter();
+                rollouts.all(|w| w.session.version().is_some_and(|v| v.number == bounds.versions))
+            },
+        ),
+    ]);
+    properties
+}
+
+impl Cluster {
+    /// Whether this state shows that an invariant does not hold. L1: nothing more can happen, and a
+    /// call was not answered.
+    pub(crate) fn breaks_now(&self, bounds: &Bounds, invariant: &str) -> bool {
+        match &self.broken {
+            Some(broken) => broken.invariant == invariant,
+            None if bounds.only.is_some_and(|only| only != "L1") => false,
+            None => invariant == "L1" && bounds.steps(self).is_empty() && !self.is_finished(bounds),
+        }
+    }
+
+    /// Whether every program came to its end, or waits for a version that nobody has any more.
+    fn is_finished(&self, bounds: &Bounds) -> bool {
+        self.workers.iter().all(|worker| match &worker.calling {
+            Some((_, Call::Replicate { .. })) => !self.shows.listed,
+            Some(_) => false,
+            None => worker.next_call(bounds.versions).is_none(),
+        })
+    }
+
+    fn breaks(&mut self, invariant: &'static str, detail: String) {
+        self.broken.get_or_insert(Broken { invariant, detail });
+    }
+
+    /// The server's own invariants, and that what it lists is what the memory holds (S1).
+    pub(crate) fn check_books(&mut self) {
+        if let Err(violation) = self.server.validate() {
+            return self.breaks(violation.invariant, violation.detail);
+        }
+        let books = self.server.snapshot(self.now);
+        self.shows = Shows::default();
+        for model in books.models.values() {
+            self.shows.take(model);
+            if let Some(detail) = cycle(model) {
+                return self.breaks("D2", detail);
+            }
+        }
+    }
+
+    /// Whoever holds a version holds its publisher's bytes (S1): at the return and ever after.
+    pub(crate) fn check_memory(&mut self, index: usize) {
+        let worker = &self.workers[index];
+        let torn = worker.session.version().filter(|version| !worker.memory.is(*version));
+        if let Some(version) = torn {
+            let detail = format!("{} holds {version}: {:?}", worker.place.replica, worker.memory);
+            self.breaks("S1", detail);
+        }
+    }
+
+    pub(crate) fn check_event(&mut self, index: usize, event: Event) {
+        match event {
+            Event::WrittenWhileServed => {
+                let detail =
+                    format!("{} is written while served", self.workers[index].place.replica);
+                self.breaks("S3", detail);
+            }
+            Event::Done(seq, result) => self.check_answer(index, seq, result),
+        }
+    }
+
+    /// All shards of a group get the same answer (G1).
+    fn check_answer(&mut self, index: usize, seq: OpSeq, result: Result<Answer, CallError>) {
+        let worker = &self.workers[index];
+        let leaves = matches!(
+            result,
+            Err(CallError::GroupBroken { .. }
+                | CallError::GroupDiverged { .. }
+                | CallError::ServerUnreachable { .. }
+                | CallError::InDoubt { .. })
+        );
+        let Some(lease) = worker.session.lease().filter(|_| !leaves) else { return };
+        if worker.place.num_shards == 1 {
+            return;
+        }
+        let place = (lease.incarnation, seq);
+        match self.answers.get(&place) {
+            None => drop(self.answers.insert(place, result)),
+            Some(first) if *first != result => {
+                let detail = format!("call {seq}: one shard got {first:?}, another {result:?}");
+                self.breaks("G1", detail);
+            }
+            // With two shards both have it now.
+            Some(_) => drop(self.answers.remove(&place)),
+        }
+    }
+}
+
+/// A cycle among who reads from whom (D2).
+fn cycle(model: &ModelSnapshot) -> Option<String> {
+    let sources: BTreeMap<(&str, Version), &str> =
+        model.edges.iter().map(|e| ((e.reader.as_str(), e.version), e.source.as_str())).collect();
+    sources.keys().find_map(|(reader, version)| {
+        let mut at = *reader;
+        for _ in 0..=sources.len() {
+            at = sources.get(&(at, *version))?;
+            if at == *reader {
+                return Some(format!("{reader} reads {version} from itself, in the end"));
+            }
+        }
+        None
+    })
+}

@@ -1,0 +1,28 @@
+//! Explores every order of events of a small weightcast cluster.
+//!
+//! The machines are the real ones: [`weightcast_protocol::server::Server`] and
+//! [`weightcast_protocol::session::Session`]. A state is all that they hold, the workers' memory
+//! and what is on the wires; a step is one message taken, one chunk copied, one call made, one lease
+//! that the server takes for expired although its worker lives. Within its [`Bounds`] the search is
+//! exhaustive, and the first story that breaks an invariant is a shortest one.
+//!
+//! The simulator draws long runs of large clusters; this looks at all short runs of small ones.
+
+#![forbid(unsafe_code)]
+
+mod bounds;
+mod cluster;
+mod hashed;
+mod invariants;
+mod memory;
+mod reading;
+mod search;
+mod steps;
+mod story;
+mod worker;
+
+pub use bounds::{Bounds, NAMES, mutants};
+pub use cluster::Cluster;
+pub use invariants::Broken;
+pub use search::{Found, search};
+pub use steps::Step;

@@ -1,0 +1,51 @@
+//! The data plane: a read copies chunk after chunk from whatever the source's memory is then.
+
+use weightcast_protocol::message::ReadFailure;
+
+use crate::cluster::Cluster;
+use crate::memory::chunks_of;
+use crate::worker::{Read, SESSION_TIME};
+
+impl Cluster {
+    /// Copies the next chunk, or ends the read: with its digest, or because the source is gone.
+    ///
+    /// The end is a step of its own, so that the source may change between the last chunk and the
+    /// report.
+    pub(crate) fn read(&mut self, worker: usize) {
+        let Some(read) = self.workers[worker].read.clone() else { return };
+        if read.next == self.workers[worker].memory.chunks().end {
+            return self.end_read(worker, &read, None);
+        }
+        match self.fetch(&read) {
+            Ok(tag) => self.workers[worker].change(|worker| {
+                worker.memory.set(read.next, tag);
+                worker.read = Some(Read { next: read.next + 1, ..read });
+            }),
+            Err(failure) => self.end_read(worker, &read, Some(failure)),
+        }
+    }
+
+    fn fetch(&self, read: &Read) -> Result<u64, ReadFailure> {
+        let shards = read.assignment.shards.len() as u32;
+        let shard = (0..shards).find(|shard| chunks_of(*shard, shards).contains(&read.next));
+        let shard = shard.expect("the shards of a source hold all chunks");
+        let named = &read.assignment.shards[shard as usize];
+        let index: usize = named.data_address.parse().expect("addresses are places in the list");
+        let source = &self.workers[index];
+        // The check and the copy are one step: this is the fence of each chunk.
+        if source.export() != named.export || source.exposed != Some(named.generation) {
+            return Err(ReadFailure::Source { shard, reason: "not served".to_owned() });
+        }
+        Ok(source.memory.get(read.next))
+    }
+
+    fn end_read(&mut self, worker: usize, read: &Read, failure: Option<ReadFailure>) {
+        let events = self.workers[worker].change(|worker| {
+            worker.read = None;
+            let result = failure.map_or_else(|| Ok(worker.memory.sums()), Err);
+            worker.session.handle_read(SESSION_TIME, read.seq, read.attempt, result);
+            worker.obey()
+        });
+        self.note(worker, events);
+    }
+}

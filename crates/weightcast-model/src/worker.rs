@@ -1,0 +1,223 @@
+//! A worker: the real session, memory, wires to the server, and a program.
+
+use std::collections::VecDeque;
+
+use weightcast_protocol::message::{
+    Answer, Assignment, Call, ClientMessage, EpochPolicy, Open, Role, ServerMessage,
+};
+use weightcast_protocol::mutants::Mutants;
+use weightcast_protocol::session::{Output, Session, SessionConfig};
+use weightcast_protocol::{
+    Attempt, CallError, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL,
+    Selector, SessionId, Span, Term, Time, Version,
+};
+
+use crate::bounds::Place;
+use crate::memory::Memory;
+
+/// Time stands still for sessions: they never give up by themselves, so a lease that the server
+/// takes for expired is always one that its worker still acts on.
+pub(crate) const SESSION_TIME: Time = Time(0);
+/// Longer than anything takes.
+const FOR_EVER: Span = Span::from_secs(1_000_000);
+
+/// One shard's process.
+#[derive(Clone, Debug)]
+pub(crate) struct Worker {
+    pub(crate) place: Place,
+    pub(crate) index: usize,
+    pub(crate) life: u64,
+    pub(crate) session: Session,
+    /// On their way to the server.
+    pub(crate) up: VecDeque<ClientMessage>,
+    /// On their way from it.
+    pub(crate) down: VecDeque<ServerMessage>,
+    pub(crate) stream: Option<ConnectionId>,
+    /// What the data port serves.
+    pub(crate) exposed: Option<Generation>,
+    pub(crate) memory: Memory,
+    pub(crate) read: Option<Read>,
+    /// The digest that is being computed.
+    pub(crate) sealing: Option<Generation>,
+    /// The call that was made and not answered.
+    pub(crate) calling: Option<(OpSeq, Call)>,
+    /// What its program has done: see `next_call`.
+    pub(crate) done: u64,
+    /// Whether the memory was registered in this life.
+    pub(crate) registered: bool,
+}
+
+/// A read that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    pub(crate) seq: OpSeq,
+    pub(crate) attempt: Attempt,
+    pub(crate) assignment: Assignment,
+    pub(crate) next: u32,
+}
+
+/// What a worker's step showed.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A call ended.
+    Done(OpSeq, Result<Answer, CallError>),
+    /// The memory was written while it was served (S3).
+    WrittenWhileServed,
+}
+
+impl Worker {
+    pub(crate) fn new(index: usize, place: Place, life: u64, mutants: Mutants) -> Self {
+        let id = 1 + index as u64 + (life << 8);
+        let open = Open {
+            protocol: PROTOCOL,
+            // The front half is what `{:?}` shows of it.
+            session: SessionId(u128::from(id) << 96),
+            term: Term(0),
+            model: "policy".into(),
+            replica: place.replica.clone(),
+            shard: place.shard,
+            num_shards: place.num_shards,
+            role: place.role,
+            epoch: EpochPolicy::Current,
+            location: Default::default(),
+            data_address: index.to_string(),
+        };
+        let mut config = SessionConfig::new(open, "server");
+        config.mutants = mutants;
+        Self {
+            memory: Memory::new(place.shard, place.num_shards),
+            place,
+            index,
+            life,
+            session: Session::new(config, SESSION_TIME),
+            up: VecDeque::new(),
+            down: VecDeque::new(),
+            stream: None,
+            exposed: None,
+            read: None,
+            sealing: None,
+            calling: None,
+            done: 0,
+            registered: false,
+        }
+    }
+
+    /// The process starts again. Its memory is kept, and a trainer knows what it has published; a
+    /// rollout starts from the beginning, as all shards of its group do.
+    pub(crate) fn restart(&mut self, mutants: Mutants) {
+        let fresh = Self::new(self.index, self.place.clone(), self.life + 1, mutants);
+        let memory = self.memory.clone();
+        let done = if self.place.role == Role::Trainer { self.done } else { 0 };
+        *self = Self { memory, done, ..fresh };
+    }
+
+    /// Name under which its data port serves in this life.
+    pub(crate) fn export(&self) -> ExportId {
+        ExportId(1 + self.index as u64 + (self.life << 8))
+    }
+
+    pub(crate) fn ended(&self) -> bool {
+        self.session.error().is_some()
+    }
+
+    /// The call that the program makes next, if it has not come to its end.
+    ///
+    /// A trainer publishes each version and revokes all but the last one. A rollout replicates the
+    /// newest version, then updates as often as there are versions.
+    pub(crate) fn next_call(&self, versions: u64) -> Option<Call> {
+        if !self.registered {
+            let layout = [self.place.num_shards as u8, self.place.shard as u8];
+            let mut digest = [0; 16];
+            digest[..2].copy_from_slice(&layout);
+            return Some(Call::Register {
+                layout: ContentDigest(digest),
+                export: self.export(),
+                bytes: 2,
+            });
+        }
+        let latest = Selector::Latest;
+        match self.place.role {
+            Role::Trainer if self.session.version().is_some() => {
+                (self.done < versions).then_some(Call::Unpublish)
+            }
+            Role::Trainer => (self.done < versions).then(|| Call::Publish {
+                version: self.done + 1,
+                catalog: ContentDigest([1; 16]),
+                generation: Generation(0),
+            }),
+            Role::Rollout if self.done == 0 => Some(Call::Replicate { selector: latest }),
+            Role::Rollout => (self.done < versions)
+                .then_some(Call::Update { selector: latest, allow_rollback: false }),
+        }
+    }
+
+    /// Makes the next call; a trainer writes the version first.
+    pub(crate) fn act(&mut self, versions: u64) -> Vec<Event> {
+        let Some(call) = self.next_call(versions) else { return Vec::new() };
+        let mut events = Vec::new();
+        if let (Call::Publish { version, .. }, Some(lease)) = (&call, self.session.lease()) {
+            let version = Version { epoch: lease.epoch, number: *version };
+            events.extend(self.write(|memory| memory.fill(version)));
+        }
+        if let Ok(seq) = self.session.call(SESSION_TIME, call.clone(), FOR_EVER) {
+            self.calling = Some((seq, call));
+        }
+        events.extend(self.obey());
+        events
+    }
+
+    /// Takes a message from the server.
+    pub(crate) fn take(&mut self) -> Vec<Event> {
+        let Some(message) = self.down.pop_front() else { return Vec::new() };
+        self.session.handle_message(SESSION_TIME, message);
+        self.obey()
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut Memory)) -> Option<Event> {
+        write(&mut self.memory);
+        self.exposed.map(|_| Event::WrittenWhileServed)
+    }
+
+    /// Does what the session says.
+    pub(crate) fn obey(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(output) = self.session.poll_output() {
+            match output {
+                Output::Connect | Output::Send(ClientMessage::Heartbeat { .. }) => {}
+                Output::Send(message) if self.stream.is_some() => self.up.push_back(message),
+                Output::Send(_) => {}
+                Output::Expose(generation) => self.exposed = Some(generation),
+                Output::Fence(_) => self.exposed = None,
+                Output::Seal(generation) => self.sealing = Some(generation),
+                Output::Read { seq, attempt, assignment, .. } => {
+                    let next = self.memory.chunks().start;
+                    self.read = Some(Read { seq, attempt, assignment, next });
+                }
+                Output::StopRead => self.read = None,
+                Output::Done { seq, result } => {
+                    self.answered(&result);
+                    events.push(Event::Done(seq, result));
+                }
+                Output::Closed { .. } => {
+                    // From here on the process may do what it likes with its memory.
+                    (self.read, self.sealing, self.stream) = (None, None, None);
+                    self.up.clear();
+                    self.down.clear();
+                    events.extend(self.write(Memory::scribble));
+                }
+            }
+        }
+        events
+    }
+
+    fn answered(&mut self, result: &Result<Answer, CallError>) {
+        let Some((_, call)) = self.calling.take() else { return };
+        match (&call, result) {
+            (Call::Register { .. }, Ok(_)) => self.registered = true,
+            (Call::Publish { version, .. }, Ok(_)) => self.done = *version,
+            // Also one that failed: a program that tried for ever would have no end.
+            (Call::Replicate { .. } | Call::Update { .. }, _) => self.done += 1,
+            _ => {}
+        }
+    }
+}
