@@ -46,7 +46,7 @@ bench: $(VENV)/weightcast ## Measure transfers against the limits of this machin
 
 model: ## Explore every order of events of small clusters, about a minute
 	cargo run --locked --release --quiet -p weightcast-model -- --threads 2
-	cargo run --locked --release --quiet -p weightcast-model -- --group-of-two --expiries 0 --threads 2
+	cargo run --locked --release --quiet -p weightcast-model -- --group-of-two --threads 2
 	cargo run --locked --release --quiet -p weightcast-model -- --only S1 \
 	  --mutant no_source_fence+no_commit_fence+no_digest_check
 

@@ -54,9 +54,10 @@ pub(crate) fn properties() -> Vec<Property<Bounds>> {
         !state.breaks_now(bounds, "L1")
     }));
     properties.extend([
-        Property::sometimes("a rollout reads from a rollout", |_, state: &Cluster| {
-            state.shows.rollout_read
-        }),
+        Property::sometimes(
+            "a rollout reads from a rollout",
+            |bounds: &Bounds, state: &Cluster| bounds.rollouts < 2 || state.shows.rollout_read,
+        ),
         Property::sometimes("a copy is drained", |_, state: &Cluster| state.shows.draining),
         Property::sometimes(
             "every rollout holds the last version",
