@@ -225,13 +225,20 @@ def test_every_planted_fault_is_found(group, seed, way):
     trainer.all(lambda h: h.publish(3, deadline=SOON, seal=True))
     rollout = group("rollout", target.layouts, way=way)
     buffers = [buffer for shard in source.buffers for buffer in shard]
+    tensors = [(name, tensor) for family in model for name, tensor in family.items()]
+    names = {name for name, _ in tensors} | {tensor.alias for _, tensor in tensors}
     for fault in range(FAULTS):
         kind = ["bit flip", "row swap", "element swap"][fault % 3]
         before = [buffer.copy() for buffer in buffers]
         plant(draw, buffers, kind)
+        errors: list[Any] = []
         for error in rollout.each(lambda h: h.replicate("latest", deadline=SOON)):
             assert isinstance(error, wc.DigestMismatch), (kind, error)
             assert error.version == 3 and error.source_replica == "trainer"
+            errors.append(error)
+        # Whoever read it says where it is: in a slice that the source has changed.
+        assert {e.cause for e in errors} - {None} == {"source"}, [e.detail for e in errors]
+        assert all(e.tensor in names for e in errors if e.cause), [e.detail for e in errors]
         assert [h.version for h in rollout.handles] == [None] * len(rollout.handles)
         for buffer, good in zip(buffers, before, strict=True):
             buffer[...] = good

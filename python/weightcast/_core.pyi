@@ -22,6 +22,13 @@ class DigestMismatch(WeightcastError):
     version: int
     source_replica: str
     detail: str
+    #: Where the bytes differ, as far as this shard has found out: the tensor, the smallest known
+    #: box of it as (start, stop) by dimension, and the source's shard.
+    tensor: str | None
+    slice: list[tuple[int, int]] | None
+    source_shard: int | None
+    #: Who changed them: "source", "transfer" (the way, or the memory here), "reader".
+    cause: str | None
 
 class ContentMismatch(WeightcastError):
     version: int

@@ -3,7 +3,8 @@
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
-use weightcast::{CallError, Error};
+use weightcast::plan::Slice;
+use weightcast::{CallError, Cause, Error, Place};
 
 create_exception!(weightcast, WeightcastError, PyException, "Every error of weightcast.");
 create_exception!(
@@ -158,4 +159,24 @@ fn call_exception(py: Python<'_>, error: CallError, message: String) -> PyErr {
         }
         CallError::Misuse { .. } => raise!(Misuse),
     }
+}
+
+/// Where a `DigestMismatch` is, as attributes; `None` where it is not known.
+pub(crate) fn locate(py: Python<'_>, error: &PyErr, place: Option<Place>) {
+    if !error.is_instance_of::<DigestMismatch>(py) {
+        return;
+    }
+    let cause = place.as_ref().map(|place| match place.cause {
+        Cause::Source => "source",
+        Cause::Transfer => "transfer",
+        Cause::Reader => "reader",
+    });
+    let ranges = |slice: &Slice| -> Vec<(u64, u64)> {
+        (0..slice.ndim()).map(|dim| (slice.start[dim], slice.end(dim))).collect()
+    };
+    let value = error.value(py);
+    let _ = value.setattr("cause", cause);
+    let _ = value.setattr("slice", place.as_ref().map(|place| ranges(&place.slice)));
+    let _ = value.setattr("source_shard", place.as_ref().and_then(|place| place.source_shard));
+    let _ = value.setattr("tensor", place.map(|place| place.tensor));
 }

@@ -12,7 +12,7 @@ use weightcast::{
     ShardHandle, Updated,
 };
 
-use crate::errors::exception;
+use crate::errors::{exception, locate};
 use crate::layout::Layout;
 
 /// How long a handle that was dropped without `close` takes to leave.
@@ -185,7 +185,11 @@ impl Handle {
         call: impl FnOnce(&ShardHandle) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         let inner = &self.inner;
-        py.detach(|| call(inner)).map_err(|error| raise(py, error, &self.raised))
+        py.detach(|| call(inner)).map_err(|error| {
+            let error = raise(py, error, &self.raised);
+            locate(py, &error, inner.mismatch());
+            error
+        })
     }
 }
 

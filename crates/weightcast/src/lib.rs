@@ -25,7 +25,9 @@ pub mod wire {
 }
 
 pub use auth::{new_token, read_token};
-pub use client::{Interrupted, LayoutSource, Owned, ShardHandle, Transfer, Updated, status};
+pub use client::{
+    Cause, Interrupted, LayoutSource, Owned, Place, ShardHandle, Transfer, Updated, status,
+};
 pub use config::{EpochPolicy, Options, Replica, Role};
 pub use error::Error;
 pub use serve::{ServeConfig, Server, Status, serve};

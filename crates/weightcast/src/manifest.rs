@@ -1,8 +1,10 @@
-//! Layouts as bytes: what the server stores without looking inside.
+//! Layouts as bytes: what the server stores without looking inside. And the digests of a layout's
+//! entries: what an export carries as its note.
 
 use prost::Message;
 use weightcast_plan::{DType, Entry, Layout, LayoutError, Slice, Tensor};
 use weightcast_protocol::ContentDigest;
+use weightcast_transport::Digest;
 
 use crate::Error;
 
@@ -59,4 +61,32 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Layout, Error> {
         strides: e.strides,
     };
     Ok(Layout::new(wire.buffers, tensors, wire.entries.into_iter().map(entry).collect())?)
+}
+
+/// The digests of a layout's entries, in order.
+pub(crate) fn encode_parts(parts: &[Digest]) -> Vec<u8> {
+    wire::Parts { lanes: parts.iter().flat_map(|digest| digest.0).collect() }.encode_to_vec()
+}
+
+/// The same from a stranger; `None` unless there is one for each of so many entries.
+pub(crate) fn decode_parts(bytes: &[u8], entries: usize) -> Option<Vec<Digest>> {
+    let lanes = wire::Parts::decode(bytes).ok()?.lanes;
+    let parts = lanes.as_chunks::<2>().0.iter().copied().map(Digest);
+    (lanes.len() == 2 * entries).then(|| parts.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_come_back_and_their_number_is_checked() {
+        let parts = [Digest([1, u64::MAX]), Digest::ZERO, Digest([3, 4])];
+        let bytes = encode_parts(&parts);
+        assert_eq!(decode_parts(&bytes, 3), Some(parts.to_vec()));
+        assert_eq!(decode_parts(&bytes, 2), None);
+        assert_eq!(decode_parts(&bytes[..bytes.len() - 1], 3), None);
+        assert_eq!(decode_parts(b"", 0), Some(Vec::new()));
+        assert!(bytes.len() <= 3 * 16 + 8);
+    }
 }

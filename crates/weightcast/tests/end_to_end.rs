@@ -5,7 +5,8 @@ mod support;
 use std::time::Duration;
 
 use support::{Cluster, run_group};
-use weightcast::{CallError, Error, Role, Selector};
+use weightcast::plan::Slice;
+use weightcast::{CallError, Cause, Error, Role, Selector};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -60,13 +61,25 @@ fn memory_changed_while_published_is_refused() {
     trainer[1].flip_bit(17, 5);
     let rollouts = cluster.group("rollout", Role::Rollout, 2, |shard| support::columns(shard, 2));
     let refused = run_group(&rollouts, |shard| shard.handle.replicate(Selector::Latest, SOON));
-    for refused in refused {
-        assert!(
-            matches!(refused, Err(Error::Call(CallError::DigestMismatch { .. }))),
-            "{refused:?}"
-        );
+    for refused in &refused {
+        let Err(Error::Call(CallError::DigestMismatch { version, source_replica, .. })) = refused
+        else {
+            panic!("{refused:?}")
+        };
+        assert_eq!((version.number, source_replica.as_str()), (3, "trainer"));
     }
     assert!(rollouts.iter().all(|shard| shard.handle.version().is_none()));
+    // The shard that read it says where: in the slice of the trainer's shard that was changed.
+    let found: Vec<_> = rollouts.iter().filter_map(|shard| shard.handle.mismatch()).collect();
+    let half = support::ROWS.div_ceil(2);
+    let changed = Slice::new([half, 0], [support::ROWS - half, support::COLUMNS]);
+    assert!(!found.is_empty());
+    for place in found {
+        assert_eq!((place.tensor.as_str(), &place.slice), ("matrix", &changed));
+        assert_eq!((place.cause, place.source_shard), (Cause::Source, Some(1)));
+    }
+    let said = refused.iter().any(|error| format!("{error:?}").contains("matrix[19:37, 0:22]"));
+    assert!(said, "{refused:?}");
 }
 
 #[test]

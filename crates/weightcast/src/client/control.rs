@@ -15,14 +15,29 @@ use weightcast_transport::ExportId;
 
 use super::Transfer;
 use super::connection::{self, Connection};
+use super::locate::Evidence;
 use super::reading::read_assigned;
+use super::route::Arrival;
 use super::shared::{Shared, View};
 use crate::Error;
 use crate::clock::Clock;
 use crate::convert::{client_frame, server_message};
 
 /// What a call came to, with what it moved.
-pub(crate) type Reply = Result<(Answer, Transfer), CallError>;
+pub(crate) type Reply = Result<(Answer, Transfer), Failed>;
+
+/// How a call failed, with what may tell why.
+pub(crate) struct Failed {
+    pub(crate) error: CallError,
+    /// Of the read that the error is about, if it is about one.
+    pub(crate) evidence: Option<Box<Evidence>>,
+}
+
+impl From<CallError> for Failed {
+    fn from(error: CallError) -> Self {
+        Self { error, evidence: None }
+    }
+}
 
 /// Everything that happens to the session.
 pub(crate) enum Event {
@@ -58,11 +73,12 @@ pub(crate) enum Event {
     Sealed {
         generation: Generation,
         sums: ShardSums,
+        note: Vec<u8>,
     },
     ReadDone {
         seq: OpSeq,
         attempt: Attempt,
-        result: Result<(ShardSums, Transfer), ReadFailure>,
+        result: Result<Box<Arrival>, ReadFailure>,
     },
 }
 
@@ -82,7 +98,8 @@ pub(crate) struct Control {
     read: Option<Arc<AtomicBool>>,
     /// What the data port serves.
     exposed: Vec<ExportId>,
-    transfer: Transfer,
+    /// What the pending call has read.
+    arrived: Option<Box<Arrival>>,
     sealing: Option<Generation>,
     over: bool,
 }
@@ -109,7 +126,7 @@ impl Control {
             awaiting_close: Vec::new(),
             read: None,
             exposed: Vec::new(),
-            transfer: Transfer::default(),
+            arrived: None,
             sealing: None,
             over: false,
         }
@@ -145,7 +162,7 @@ impl Control {
         match event {
             Event::Call { call, deadline, reply } => match self.session.call(now, call, deadline) {
                 Ok(seq) => drop(self.replies.insert(seq, reply)),
-                Err(error) => drop(reply.send(Err(self.explain(error)))),
+                Err(error) => drop(reply.send(Err(self.explain(error).into()))),
             },
             Event::AwaitOpen { reply } | Event::AwaitSeal { reply } if self.over => {
                 let _ = reply.send(Err(self.gone()));
@@ -172,15 +189,20 @@ impl Control {
                     self.session.handle_disconnected(now);
                 }
             }
-            Event::Sealed { generation, sums } => {
+            Event::Sealed { generation, sums, note } => {
+                if let Some((_, export)) = self.shared.current() {
+                    self.annotate(export.at(generation.0), &note);
+                }
                 self.sealing = self.sealing.filter(|sealing| *sealing != generation);
                 self.session.handle_sealed(now, generation, sums);
             }
             Event::ReadDone { seq, attempt, result } => {
-                let result = result.map(|(sums, transfer)| {
-                    self.transfer = transfer;
-                    sums
-                });
+                if let Ok(arrival) = &result
+                    && arrival.evidence.overwritten.load(Ordering::Acquire)
+                {
+                    return; // stopped, when this was on its way
+                }
+                let result = result.map(|arrival| self.arrived.insert(arrival).sums);
                 self.session.handle_read(now, seq, attempt, result);
             }
         }
@@ -277,6 +299,17 @@ impl Control {
             let regions = registration.regions.clone();
             self.shared.exports.exports().expose_as(id, generation.0, regions);
             self.exposed.push(id);
+            // What was published is noted once it is digested, what was read has been.
+            if let Some(arrived) = &self.arrived {
+                self.annotate(id, &arrived.note);
+            }
+        }
+    }
+
+    /// Keeps what the memory holds beside it, for readers that find something else there.
+    fn annotate(&self, id: ExportId, note: &[u8]) {
+        if let Err(error) = self.shared.exports.exports().annotate(id, note) {
+            tracing::debug!(%error, "an export goes without a note");
         }
     }
 
@@ -293,8 +326,9 @@ impl Control {
         self.sealing = Some(generation);
         let events = self.events.clone();
         tokio::task::spawn_blocking(move || {
-            let sums = registration.seal();
-            let _ = events.send(Event::Sealed { generation, sums });
+            let digests = registration.digest_all();
+            let (sums, note) = (registration.fold(&digests), registration.note(&digests));
+            let _ = events.send(Event::Sealed { generation, sums, note });
         });
     }
 
@@ -309,6 +343,7 @@ impl Control {
         tokio::spawn(async move {
             let cancelled = Arc::clone(&cancel);
             let result = read_assigned(connection, shared, assignment, deadline, cancel).await;
+            let result = result.map(Box::new);
             if !cancelled.load(Ordering::Acquire) {
                 let _ = events.send(Event::ReadDone { seq, attempt, result });
             }
@@ -317,6 +352,7 @@ impl Control {
 
     /// After this, no read touches the registered memory.
     fn stop_read(&mut self) {
+        self.arrived = None;
         if let Some(cancel) = self.read.take() {
             cancel.store(true, Ordering::Release);
             drop(self.shared.memory.lock());
@@ -326,9 +362,15 @@ impl Control {
     fn done(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
         // The caller may look at the handle as soon as it has its answer.
         self.update_view();
+        let arrived = self.arrived.take();
         let Some(reply) = self.replies.remove(&seq) else { return };
-        let transfer = std::mem::take(&mut self.transfer);
-        let result = result.map(|answer| (answer, transfer)).map_err(|e| self.explain(e));
+        let result = match result {
+            Ok(answer) => Ok((answer, arrived.map(|a| a.transfer).unwrap_or_default())),
+            Err(error @ CallError::DigestMismatch { .. }) => {
+                Err(Failed { error, evidence: arrived.map(|a| Box::new(a.evidence)) })
+            }
+            Err(error) => Err(self.explain(error).into()),
+        };
         let _ = reply.send(result);
     }
 
@@ -339,7 +381,7 @@ impl Control {
             let _ = reply.send(Err(gone.clone()));
         }
         for (_, reply) in std::mem::take(&mut self.replies) {
-            let _ = reply.send(Err(gone.clone()));
+            let _ = reply.send(Err(gone.clone().into()));
         }
         self.over = true;
     }

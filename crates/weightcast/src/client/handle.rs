@@ -1,5 +1,6 @@
 //! The handle: calls that block until the control thread has their answer.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc as reply};
 use std::thread::JoinHandle;
@@ -10,7 +11,8 @@ use weightcast_protocol::message::{Answer, Call, Listing};
 use weightcast_protocol::{CallError, Revision, Selector, Version};
 
 use super::connection::Connection;
-use super::control::{Event, Reply};
+use super::control::{Event, Failed, Reply};
+use super::locate::{Evidence, Place, Search};
 use super::process::Owned;
 use super::shared::{Shared, View};
 use super::{Transfer, Updated};
@@ -20,6 +22,8 @@ use crate::config::Replica;
 
 /// How often a waiting call asks whether it was interrupted.
 const INTERRUPT: Duration = Duration::from_millis(100);
+/// The longest that a search for a difference takes.
+const SEARCH: Duration = Duration::from_secs(10);
 /// How long a dropped handle takes to leave in good order.
 pub(super) const LEAVE: Duration = Duration::from_secs(5);
 
@@ -45,6 +49,8 @@ pub(super) struct Own {
     pub(super) connection: Connection,
     pub(super) shared: Arc<Shared>,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
+    /// Where the last call's read differed.
+    pub(super) mismatch: Mutex<Option<Place>>,
 }
 
 /// Asked now and then while a call waits; true ends the wait with [`Error::Interrupted`].
@@ -67,11 +73,53 @@ impl ShardHandle {
     }
 
     pub(super) fn call(&self, call: Call, deadline: Duration) -> Result<(Answer, Transfer), Error> {
+        let until = Instant::now() + deadline;
+        self.own()?.mismatch.lock().expect("no panic while held").take();
         let (reply, answer) = reply::channel::<Reply>();
         self.send(Event::Call { call, deadline: span(deadline), reply })?;
         // The session ends every call by its deadline.
         let result = self.receive(&answer, None)?;
-        Ok(result.ok_or_else(|| Error::misuse("the handle is closed"))??)
+        match result.ok_or_else(|| Error::misuse("the handle is closed"))? {
+            Ok(answer) => Ok(answer),
+            Err(Failed { error, evidence: None }) => Err(error.into()),
+            Err(Failed { error, evidence: Some(evidence) }) => {
+                Err(self.located(error, &evidence, left(until))?.into())
+            }
+        }
+    }
+
+    /// Says in a digest mismatch where it is, if that can be found out in time.
+    fn located(
+        &self,
+        error: CallError,
+        evidence: &Evidence,
+        left: Duration,
+    ) -> Result<CallError, Error> {
+        let CallError::DigestMismatch { version, source_replica, detail } = error else {
+            return Ok(error);
+        };
+        let own = self.own()?;
+        let interrupted = || self.interrupted.as_ref().is_some_and(|interrupted| interrupted());
+        let stopped = Cell::new(false);
+        let search = Search {
+            evidence,
+            routes: &own.shared.routes,
+            deadline: Instant::now() + (left / 2).min(SEARCH),
+            interrupted: &|| {
+                stopped.set(stopped.get() || interrupted());
+                stopped.get()
+            },
+        };
+        let found = search.run();
+        if stopped.get() {
+            return Err(Error::Interrupted);
+        }
+        let detail = match &found {
+            Ok(place) => place.said.clone(),
+            Err(reason) => format!("{detail}; {reason}"),
+        };
+        *own.mismatch.lock().expect("no panic while held") = found.ok();
+        Ok(CallError::DigestMismatch { version, source_replica, detail })
     }
 
     /// Waits for an answer of the control thread; `None` if `limit` passes or the thread is gone.
@@ -198,6 +246,12 @@ impl ShardHandle {
     /// The version that the memory holds, if it holds one. In another process: none.
     pub fn version(&self) -> Option<Version> {
         self.view().held
+    }
+
+    /// Where the read of the last call differed from what was published, if it ended with
+    /// [`CallError::DigestMismatch`] and the place was found.
+    pub fn mismatch(&self) -> Option<Place> {
+        self.own().ok()?.mismatch.lock().expect("no panic while held").clone()
     }
 
     /// Bytes of the running or last read that have arrived.

@@ -3,13 +3,16 @@
 //! [`handle`] and [`register`] are what a user calls, [`open`] how it comes to be, [`process`] that
 //! it belongs to one process. [`control`] drives the session
 //! machine; [`registration`] is the registered memory in the light of its group; [`route`] binds a
-//! plan to a source and reads; [`reading`] does so off the control thread; [`connection`] is the gRPC side.
+//! plan to a source and reads; [`reading`] does so off the control thread;
+//! [`locate`] finds where a read that was refused differs, in [`ranges`] of bytes; [`connection`] is the gRPC side.
 
 mod connection;
 mod control;
 mod handle;
+mod locate;
 mod open;
 mod process;
+mod ranges;
 mod reading;
 mod register;
 mod registration;
@@ -21,6 +24,7 @@ use weightcast_plan::{Layout, LayoutBuilder};
 use weightcast_protocol::Version;
 
 pub use handle::{Interrupted, ShardHandle};
+pub use locate::{Cause, Place};
 pub use process::Owned;
 pub use status::status;
 

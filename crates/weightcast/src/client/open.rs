@@ -127,7 +127,14 @@ impl ShardHandle {
             model: model.to_owned(),
             replica,
             server: server.to_owned(),
-            own: Owned::new(Own { events, runtime: handle, connection, shared, thread }),
+            own: Owned::new(Own {
+                events,
+                runtime: handle,
+                connection,
+                shared,
+                thread,
+                mismatch: Mutex::new(None),
+            }),
             interrupted: None,
         })
     }

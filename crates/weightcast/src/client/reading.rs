@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use weightcast_plan::Layout;
+use weightcast_protocol::ContentDigest;
 use weightcast_protocol::message::{Assignment, ReadFailure};
-use weightcast_protocol::{ContentDigest, ShardSums};
 
-use super::Transfer;
 use super::connection::Connection;
-use super::route::Read;
+use super::route::{Arrival, Read};
 use super::shared::Shared;
 use crate::limits::CACHED_LAYOUTS;
 use crate::{Error, manifest};
@@ -25,7 +24,7 @@ pub(super) async fn read_assigned(
     assignment: Assignment,
     deadline: Instant,
     cancel: Arc<AtomicBool>,
-) -> Result<(ShardSums, Transfer), ReadFailure> {
+) -> Result<Arrival, ReadFailure> {
     let names: Vec<_> = assignment.shards.iter().map(|shard| shard.layout).collect();
     let sources = fetch_layouts(&connection, &shared, &names).await;
     let sources = sources.map_err(unfetched)?;
@@ -64,7 +63,7 @@ fn read(
     sources: &[Arc<Layout>],
     deadline: Instant,
     cancel: Arc<AtomicBool>,
-) -> Result<(ShardSums, Transfer), ReadFailure> {
+) -> Result<Arrival, ReadFailure> {
     let Some((registration, _)) = shared.current() else {
         return Err(ReadFailure::Layout { detail: "nothing is registered".to_owned() });
     };

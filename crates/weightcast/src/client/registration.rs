@@ -7,7 +7,7 @@ use weightcast_plan::{Cell, Layout, Run, Tensor, catalog_digest, cells, runs};
 use weightcast_protocol::{ContentDigest, ShardSums, Sum};
 use weightcast_transport::{Digest, Region};
 
-use crate::Error;
+use crate::{Error, manifest};
 
 /// What one shard has registered, in the light of what its group has.
 pub(crate) struct Registration {
@@ -43,11 +43,21 @@ impl Registration {
         Ok(Self { layout, regions, catalog, tensors, cells, runs, keys })
     }
 
-    /// Digests the memory as it is now.
-    pub(crate) fn seal(&self) -> ShardSums {
+    /// Digests the memory as it is now, cell by cell.
+    pub(crate) fn digest_all(&self) -> Vec<Digest> {
         let mut digests = vec![Digest::default(); self.cells.len()];
         self.digest(&self.runs, &mut digests);
-        self.fold(&digests)
+        digests
+    }
+
+    /// Adds up the cells of each entry: what stays with the shard, should it ever be asked which
+    /// tensor is no longer what it was.
+    pub(crate) fn note(&self, digests: &[Digest]) -> Vec<u8> {
+        let mut parts = vec![Digest::default(); self.layout.entries().len()];
+        for (cell, digest) in self.cells.iter().zip(digests) {
+            parts[cell.entry as usize] += *digest;
+        }
+        manifest::encode_parts(&parts)
     }
 
     /// Adds the digests of these runs to those of their cells.

@@ -14,6 +14,7 @@ use weightcast_transport::{
 };
 
 use super::Transfer;
+use super::locate::Evidence;
 use super::registration::{Registration, union};
 use crate::limits::{CACHED_PEERS, CACHED_PLANS};
 
@@ -36,7 +37,7 @@ pub(crate) struct Routes {
 
 /// One read, while it runs.
 pub(crate) struct Read<'a> {
-    pub(crate) registration: &'a Registration,
+    pub(crate) registration: &'a Arc<Registration>,
     pub(crate) assignment: &'a Assignment,
     /// Layouts of the source's shards, in order.
     pub(crate) sources: &'a [Arc<Layout>],
@@ -54,7 +55,7 @@ impl Routes {
     }
 
     /// Fills the registered memory from the assigned source and digests what arrived.
-    pub(crate) fn read(&self, read: &Read<'_>) -> Result<(ShardSums, Transfer), ReadFailure> {
+    pub(crate) fn read(&self, read: &Read<'_>) -> Result<Arrival, ReadFailure> {
         let started = Instant::now();
         let plan = self.plan(read)?;
         let planned = started.elapsed();
@@ -65,6 +66,7 @@ impl Routes {
             deadline: Some(read.deadline),
             cancel: Arc::clone(&read.cancel),
             progress: Arc::clone(&read.progress),
+            filling: None,
             digests: true,
             slots: read.registration.cells.len(),
         };
@@ -85,7 +87,16 @@ impl Routes {
             plan_seconds: planned.as_secs_f64(),
             way: format!("{way:?}").to_lowercase(),
         };
-        Ok((read.registration.fold(&digests), transfer))
+        let (sums, note) = (read.registration.fold(&digests), read.registration.note(&digests));
+        let evidence = Evidence {
+            registration: Arc::clone(read.registration),
+            assignment: read.assignment.clone(),
+            sources: read.sources.to_vec(),
+            plan,
+            digests,
+            overwritten: Arc::clone(&read.cancel),
+        };
+        Ok(Arrival { sums, transfer, note, evidence })
     }
 
     /// The plan for these layouts: made once, then remembered.
@@ -145,7 +156,7 @@ impl Routes {
         Ok(jobs)
     }
 
-    fn peer(&self, address: &str, deadline: Instant) -> Result<Arc<Peer>, String> {
+    pub(crate) fn peer(&self, address: &str, deadline: Instant) -> Result<Arc<Peer>, String> {
         if let Some(peer) = self.peers.lock().expect("no panic while held").get(address) {
             return Ok(Arc::clone(peer));
         }
@@ -166,12 +177,22 @@ impl Routes {
         self.peers.lock().expect("no panic while held").remove(address);
         match kind {
             // No other source would do better.
-            TransportError::ReadOnlyTarget { .. } => {
+            TransportError::ReadOnlyTarget { .. } | TransportError::UnwritableTarget { .. } => {
                 ReadFailure::Layout { detail: kind.to_string() }
             }
             kind => source_failure(bound.shard, &kind.to_string()),
         }
     }
+}
+
+/// What came of a read.
+pub(crate) struct Arrival {
+    pub(crate) sums: ShardSums,
+    pub(crate) transfer: Transfer,
+    /// For the export of what arrived.
+    pub(crate) note: Vec<u8>,
+    /// Should the sums not be the publisher's.
+    pub(crate) evidence: Evidence,
 }
 
 /// What is read from one shard of the source.

@@ -1,0 +1,92 @@
+//! Ranges of a tensor's bytes: cut into smaller ones, and seen as boxes of its elements.
+
+use weightcast_plan::{Copy, Slice, Tensor};
+
+/// The same bytes in pieces of at most `limit` bytes each: whole rows, or parts of one.
+pub(crate) fn split(copy: &Copy, limit: u64) -> impl Iterator<Item = Copy> + use<> {
+    let copy = *copy;
+    let width = copy.row_bytes.min(limit);
+    let rows = (limit / copy.row_bytes).max(1);
+    (0..copy.rows).step_by(rows as usize).flat_map(move |row| {
+        (0..copy.row_bytes).step_by(width as usize).map(move |byte| Copy {
+            source_offset: copy.source_offset + row * copy.source_pitch + byte,
+            target_offset: copy.target_offset + row * copy.target_pitch + byte,
+            position: copy.position + row * copy.position_pitch + byte,
+            row_bytes: width.min(copy.row_bytes - byte),
+            rows: rows.min(copy.rows - row),
+            ..copy
+        })
+    })
+}
+
+/// The smallest box that holds a range: its rows along the first dimension, whole in all others.
+pub(crate) fn slice_of(tensor: &Tensor, range: &Copy) -> Slice {
+    let mut slice = Slice::full(tensor.shape());
+    let Some(&rows) = tensor.shape().first() else { return slice };
+    // In bits: a row may be half a byte.
+    let row = (u128::from(tensor.nbytes()) * 8 / u128::from(rows)).max(1);
+    let end = range.position + (range.rows - 1) * range.position_pitch + range.row_bytes;
+    let first = u128::from(range.position) * 8 / row;
+    let last = (u128::from(end) * 8).div_ceil(row);
+    slice.start[0] = first as u64;
+    slice.len[0] = (last - first) as u64;
+    slice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weightcast_plan::DType;
+
+    fn copy(rows: u64, row_bytes: u64, pitch: u64) -> Copy {
+        Copy {
+            source: 0,
+            source_buffer: 0,
+            source_offset: 5,
+            source_pitch: pitch,
+            target_buffer: 0,
+            target_offset: 7,
+            target_pitch: row_bytes,
+            row_bytes,
+            rows,
+            cell: 0,
+            position: 64,
+            position_pitch: pitch,
+        }
+    }
+
+    /// Source offset, target offset and position of every byte, in order.
+    fn bytes(copy: &Copy) -> Vec<[u64; 3]> {
+        let place = |row: u64, byte: u64| {
+            [
+                copy.source_offset + row * copy.source_pitch + byte,
+                copy.target_offset + row * copy.target_pitch + byte,
+                copy.position + row * copy.position_pitch + byte,
+            ]
+        };
+        (0..copy.rows).flat_map(|r| (0..copy.row_bytes).map(move |b| place(r, b))).collect()
+    }
+
+    #[test]
+    fn pieces_are_the_whole_and_none_is_too_large() {
+        for (rows, row_bytes, limit) in [(1, 100, 7), (9, 4, 10), (9, 10, 4), (3, 8, 1000)] {
+            let whole = copy(rows, row_bytes, 32);
+            let pieces: Vec<Copy> = split(&whole, limit).collect();
+            assert!(pieces.iter().all(|piece| piece.bytes() <= limit));
+            assert_eq!(pieces.iter().flat_map(bytes).collect::<Vec<_>>(), bytes(&whole));
+        }
+    }
+
+    #[test]
+    fn rows_are_named() {
+        let slice = |dtype, shape: &[u64], rows, row_bytes| {
+            slice_of(&Tensor::new("w", dtype, shape).unwrap(), &copy(rows, row_bytes, 32))
+        };
+        // Positions 64 to 68 and 96 to 100, of rows of 32 bytes.
+        assert_eq!(slice(DType::F32, &[9, 8], 2, 4), Slice::new([2, 0], [2, 8]));
+        assert_eq!(slice(DType::F32, &[9, 8], 1, 33), Slice::new([2, 0], [2, 8]));
+        assert_eq!(slice(DType::F32, &[99], 1, 8), Slice::new([16], [2]));
+        assert_eq!(slice(DType::F4, &[400], 1, 1), Slice::new([128], [2]));
+        assert_eq!(slice(DType::F64, &[], 1, 8), Slice::full(&[]));
+    }
+}
