@@ -1,5 +1,7 @@
 //! Bounds of the runtime, each with its reason. Those of the protocol are in its own crate.
 
+use std::time::Duration;
+
 /// One control-plane message: a source with 4,096 shards fits many times over.
 pub(crate) const FRAME_BYTES: usize = 4 << 20;
 /// One page of a manifest: well under a frame.
@@ -13,3 +15,18 @@ pub(crate) const CACHED_PLANS: usize = 8;
 pub(crate) const CACHED_PEERS: usize = 1_024;
 /// Layouts of other shards kept by one handle: those of two large sources.
 pub(crate) const CACHED_LAYOUTS: usize = 8_192;
+/// Connections to the control port that have not shown the token yet. Each costs a file descriptor
+/// and some 50 KB, in a process that may be a trainer's; one that means well needs its place for
+/// a round trip. The newest are kept.
+pub(crate) const STRANGERS: usize = 256;
+/// How long such a connection may take: a client sends its first request with the first packet.
+pub(crate) const STRANGER_DEADLINE: Duration = Duration::from_secs(5);
+/// Connections to the control port that have shown the token: one for each of 16,384 sessions, and
+/// one more while a client that lost the first connects again.
+pub(crate) const CONNECTIONS: usize = 32_768;
+/// Requests under way on one connection: a session's stream, and manifests one after another.
+pub(crate) const REQUESTS: u32 = 64;
+/// Headers of one request: a token and what gRPC adds.
+pub(crate) const HEADER_BYTES: u32 = 8 << 10;
+/// Path of a Unix socket: `sun_path` has 108 bytes, the last one is zero.
+pub(crate) const SOCKET_PATH_BYTES: usize = 107;
