@@ -68,7 +68,8 @@ pub(super) async fn run(
     }
 }
 
-async fn sleep_until(when: Option<Instant>) {
+/// Never, if there is no time.
+pub(super) async fn sleep_until(when: Option<Instant>) {
     match when {
         Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,

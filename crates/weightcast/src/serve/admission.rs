@@ -1,63 +1,233 @@
-//! Who gets as far as HTTP/2: peers that send its preface in time, so many of them at once.
+//! Who is connected: strangers, until they have shown the token, and clients.
 //!
-//! Garbage and slow drips end here, before they cost more than a socket.
+//! A stranger has little time, and its place only until newer ones need it: garbage, slow drips
+//! and floods cost a few sockets and keep nobody out.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tonic::Status;
 
-/// The first bytes of every HTTP/2 connection (RFC 9113, 3.4).
-const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Time a peer has to send them.
-const DEADLINE: Duration = Duration::from_secs(5);
-/// Connections that have not sent them yet.
-const WAITING: usize = 256;
-/// How often a half-sent preface is looked at again.
-const LOOK: Duration = Duration::from_millis(20);
+use crate::limits::{CONNECTIONS, STRANGER_DEADLINE, STRANGERS};
 
-/// The connections that were let in.
-pub(super) fn admitted(listener: TcpListener) -> ReceiverStream<std::io::Result<TcpStream>> {
-    let (sender, receiver) = mpsc::channel(WAITING);
-    tokio::spawn(async move {
-        let places = Arc::new(Semaphore::new(WAITING));
-        loop {
-            let Ok((stream, peer)) = listener.accept().await else {
-                // Out of file descriptors: let some close.
-                tokio::time::sleep(LOOK).await;
-                continue;
-            };
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                tracing::warn!(%peer, "too many unauthenticated connections; dropped one");
-                continue;
-            };
-            let sender = sender.clone();
-            tokio::spawn(async move {
-                match tokio::time::timeout(DEADLINE, has_preface(&stream)).await {
-                    Ok(true) => {
-                        let _ = stream.set_nodelay(true);
-                        let _ = sender.send(Ok(stream)).await;
-                    }
-                    Ok(false) => tracing::warn!(%peer, "not an HTTP/2 peer; closed"),
-                    Err(_) => tracing::warn!(%peer, "no HTTP/2 preface in time; closed"),
-                }
-                drop(place);
-            });
-        }
-    });
-    ReceiverStream::new(receiver)
+/// How often the log may say that strangers were turned away: a flood must not fill it.
+const SAY: Duration = Duration::from_secs(60);
+
+/// The book of a server's connections; clones share it.
+#[derive(Clone)]
+pub(super) struct Admission(Arc<Mutex<Book>>);
+
+struct Book {
+    /// In the order in which they came.
+    strangers: BTreeMap<u64, Stranger>,
+    clients: BTreeSet<u64>,
+    most_strangers: usize,
+    most_clients: usize,
+    next: u64,
+    turned_away: u64,
+    said: Option<Instant>,
 }
 
-async fn has_preface(stream: &TcpStream) -> bool {
-    let mut seen = [0; PREFACE.len()];
-    loop {
-        match stream.peek(&mut seen).await {
-            Ok(0) | Err(_) => return false,
-            Ok(n) if seen[..n] != PREFACE[..n] => return false,
-            Ok(n) if n == PREFACE.len() => return true,
-            Ok(_) => tokio::time::sleep(LOOK).await,
+struct Stranger {
+    until: Instant,
+    /// Sent on: the connection is closed. Dropped: it is a client's from now on.
+    cut: oneshot::Sender<()>,
+}
+
+/// One connection's line in the book; struck out when it is dropped.
+pub(super) struct Place(Pass);
+
+/// Goes with each request of a connection.
+#[derive(Clone)]
+pub(super) struct Pass {
+    id: u64,
+    admission: Admission,
+}
+
+impl Admission {
+    pub(super) fn new() -> Self {
+        Self::with_limits(STRANGERS, CONNECTIONS)
+    }
+
+    fn with_limits(most_strangers: usize, most_clients: usize) -> Self {
+        Self(Arc::new(Mutex::new(Book {
+            strangers: BTreeMap::new(),
+            clients: BTreeSet::new(),
+            most_strangers,
+            most_clients,
+            next: 0,
+            turned_away: 0,
+            said: None,
+        })))
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().expect("no panic while held")
+    }
+
+    /// A place for a new connection, and what tells it to close.
+    pub(super) fn enter(&self, now: Instant) -> (Place, oneshot::Receiver<()>) {
+        let mut book = self.book();
+        while book.strangers.len() >= book.most_strangers {
+            book.turn_away_oldest(now);
         }
+        let id = book.next;
+        book.next += 1;
+        let (cut, cut_off) = oneshot::channel();
+        book.strangers.insert(id, Stranger { until: now + STRANGER_DEADLINE, cut });
+        (Place(Pass { id, admission: self.clone() }), cut_off)
+    }
+
+    /// Closes the stranger that has been here longest: there is no room for another connection.
+    pub(super) fn make_room(&self, now: Instant) {
+        self.book().turn_away_oldest(now);
+    }
+
+    /// When the next stranger's time is over.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.book().strangers.values().next().map(|stranger| stranger.until)
+    }
+
+    /// Closes the strangers whose time is over.
+    pub(super) fn close_late(&self, now: Instant) {
+        let mut book = self.book();
+        while book.strangers.values().next().is_some_and(|stranger| stranger.until <= now) {
+            book.turn_away_oldest(now);
+        }
+    }
+}
+
+impl Book {
+    fn turn_away_oldest(&mut self, now: Instant) {
+        let Some((_, stranger)) = self.strangers.pop_first() else { return };
+        // It may have gone by itself.
+        let _ = stranger.cut.send(());
+        self.turned_away += 1;
+        if self.said.is_none_or(|said| now - said >= SAY) {
+            self.said = Some(now);
+            tracing::warn!(
+                connections = self.turned_away,
+                "closed what sent no request with the token within {STRANGER_DEADLINE:?}, or was \
+                 the oldest of {} such connections",
+                self.most_strangers
+            );
+        }
+    }
+}
+
+impl Pass {
+    /// The connection has shown the token: it may stay.
+    ///
+    /// # Errors
+    /// There are too many clients, or the connection is being closed.
+    pub(super) fn show(&self) -> Result<(), Status> {
+        let mut book = self.admission.book();
+        if book.clients.contains(&self.id) {
+            return Ok(());
+        }
+        if book.clients.len() >= book.most_clients {
+            let most = book.most_clients;
+            return Err(Status::resource_exhausted(format!(
+                "the server has {most} connections, its limit: run another for the next job"
+            )));
+        }
+        match book.strangers.remove(&self.id) {
+            Some(_) => drop(book.clients.insert(self.id)),
+            None => return Err(Status::unavailable("the token came too late: try again")),
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    pub(super) fn pass(&self) -> Pass {
+        self.0.clone()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut book = self.0.admission.book();
+        book.strangers.remove(&self.0.id);
+        book.clients.remove(&self.0.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot::error::TryRecvError;
+    use tonic::Code;
+
+    use super::*;
+
+    type Visit = (Place, oneshot::Receiver<()>);
+
+    fn enter(admission: &Admission, count: usize, now: Instant) -> Vec<Visit> {
+        (0..count).map(|_| admission.enter(now)).collect()
+    }
+
+    fn is_cut((_, cut_off): &mut Visit) -> bool {
+        cut_off.try_recv() == Ok(())
+    }
+
+    #[test]
+    fn the_newest_strangers_are_kept() {
+        let admission = Admission::with_limits(3, 9);
+        let mut visits = enter(&admission, 3, Instant::now());
+        assert!(!visits.iter_mut().any(is_cut));
+        visits.extend(enter(&admission, 1, Instant::now()));
+        assert_eq!(visits.iter_mut().map(is_cut).collect::<Vec<_>>(), [true, false, false, false]);
+        let late = visits[0].0.pass().show().map_err(|status| status.code());
+        assert_eq!(late, Err(Code::Unavailable));
+    }
+
+    #[test]
+    fn clients_do_not_give_way_to_strangers() {
+        let admission = Admission::with_limits(3, 9);
+        let now = Instant::now();
+        let (client, mut cut_off) = admission.enter(now);
+        client.pass().show().unwrap();
+        let _flood = enter(&admission, 100, now);
+        admission.close_late(now + STRANGER_DEADLINE);
+        assert_eq!(cut_off.try_recv(), Err(TryRecvError::Closed));
+        client.pass().show().unwrap();
+    }
+
+    #[test]
+    fn a_stranger_that_leaves_makes_room() {
+        let admission = Admission::with_limits(3, 9);
+        let mut visits = enter(&admission, 3, Instant::now());
+        visits.remove(1);
+        visits.extend(enter(&admission, 1, Instant::now()));
+        assert!(!visits.iter_mut().any(is_cut));
+    }
+
+    #[test]
+    fn strangers_are_closed_at_their_deadline() {
+        let admission = Admission::with_limits(3, 9);
+        let now = Instant::now();
+        assert_eq!(admission.next_deadline(), None);
+        let mut first = admission.enter(now);
+        let mut second = admission.enter(now + Duration::from_secs(1));
+        assert_eq!(admission.next_deadline(), Some(now + STRANGER_DEADLINE));
+        admission.close_late(now + STRANGER_DEADLINE - Duration::from_nanos(1));
+        assert!(!is_cut(&mut first));
+        admission.close_late(now + STRANGER_DEADLINE);
+        assert!(is_cut(&mut first) && !is_cut(&mut second));
+    }
+
+    #[test]
+    fn clients_are_counted_until_they_leave() {
+        let admission = Admission::with_limits(3, 2);
+        let mut clients = enter(&admission, 2, Instant::now());
+        clients.iter().for_each(|(place, _)| place.pass().show().unwrap());
+        let (next, _cut_off) = admission.enter(Instant::now());
+        let refused = next.pass().show().map_err(|status| status.code());
+        assert_eq!(refused, Err(Code::ResourceExhausted));
+        clients.pop();
+        next.pass().show().unwrap();
     }
 }

@@ -3,17 +3,18 @@
 use std::fs;
 use std::future::Future;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio_stream::wrappers::UnixListenerStream;
 use tonic::service::Routes;
 
-use super::{BindAddress, admission};
+use super::BindAddress;
+use super::incoming::{Door, incoming};
 use crate::Error;
+use crate::limits::{HEADER_BYTES, REQUESTS, SOCKET_PATH_BYTES};
 
 /// A silent peer is asked for a sign of life this often, and dropped when none comes as long.
-const KEEPALIVE: Duration = Duration::from_secs(10);
+const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// A bound socket, not yet served.
 pub(super) enum Listener {
@@ -33,6 +34,7 @@ impl Listener {
                 Ok(Self::Tcp(listener, format!("http://{bound}")))
             }
             BindAddress::Unix(path) => {
+                check_length(path)?;
                 let what = || format!("listen on {}", path.display());
                 remove_stale(path);
                 let listener = std::os::unix::net::UnixListener::bind(path)
@@ -59,39 +61,50 @@ impl Listener {
         until: impl Future<Output = ()>,
     ) -> Result<(), Error> {
         let address = self.address();
+        let failed = |e| Error::io(format!("serve {address}"), e);
         let router = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE))
-            .tcp_nodelay(true)
+            .max_concurrent_streams(REQUESTS)
+            .http2_max_header_list_size(HEADER_BYTES)
             .add_routes(service);
-        let served = match self {
+        let (door, path) = match self {
             Self::Tcp(listener, _) => {
-                let listener = tokio::net::TcpListener::from_std(listener)
-                    .map_err(|e| Error::io(format!("serve {address}"), e))?;
-                let incoming = admission::admitted(listener);
-                tokio::select! {
-                    served = router.serve_with_incoming(incoming) => served,
-                    () = until => Ok(()),
-                }
+                (tokio::net::TcpListener::from_std(listener).map(Door::Tcp), None)
             }
             Self::Unix(listener, path) => {
-                let listener = tokio::net::UnixListener::from_std(listener)
-                    .map_err(|e| Error::io(format!("serve {address}"), e))?;
-                let incoming = UnixListenerStream::new(listener);
-                let served = tokio::select! {
-                    served = router.serve_with_incoming(incoming) => served,
-                    () = until => Ok(()),
-                };
-                let _ = fs::remove_file(path);
-                served
+                (tokio::net::UnixListener::from_std(listener).map(Door::Unix), Some(path))
             }
         };
-        served.map_err(|e| Error::io(format!("serve {address}"), std::io::Error::other(e)))
+        let incoming = incoming(door.map_err(failed)?);
+        let served = tokio::select! {
+            served = router.serve_with_incoming(incoming) => served,
+            () = until => Ok(()),
+        };
+        if let Some(path) = path {
+            let _ = fs::remove_file(path);
+        }
+        served.map_err(|e| failed(std::io::Error::other(e)))
     }
 }
 
+/// The system only says that a path is too long.
+fn check_length(path: &Path) -> Result<(), Error> {
+    let length = path.as_os_str().len();
+    if length <= SOCKET_PATH_BYTES {
+        return Ok(());
+    }
+    Err(Error::Config {
+        what: format!("server address unix:{}", path.display()),
+        problem: format!(
+            "a socket's path has at most {SOCKET_PATH_BYTES} bytes, this one has {length}: choose \
+             a shorter one, or listen on 127.0.0.1:0"
+        ),
+    })
+}
+
 /// A socket file whose server is gone would make the bind fail.
-fn remove_stale(path: &PathBuf) {
+fn remove_stale(path: &Path) {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
         let _ = fs::remove_file(path);

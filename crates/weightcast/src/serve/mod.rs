@@ -4,9 +4,11 @@
 
 mod actor;
 mod admission;
+mod incoming;
 mod listener;
 mod service;
 mod status;
+mod visitor;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

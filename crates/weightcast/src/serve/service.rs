@@ -13,6 +13,7 @@ use weightcast_protocol::ConnectionId;
 use weightcast_transport::Secret;
 
 use super::actor::{Input, Outbox, STREAM_QUEUE};
+use super::admission::Pass;
 use super::status;
 use crate::convert::{client_message, content_digest};
 use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES};
@@ -28,13 +29,15 @@ pub(super) fn service(inputs: mpsc::Sender<Input>, token: Option<&Secret>) -> Ro
         .max_encoding_message_size(FRAME_BYTES);
     let expected = token.map(crate::auth::bearer_digest);
     let check = move |request: Request<()>| -> Result<Request<()>, Status> {
-        let Some(expected) = expected else { return Ok(request) };
         let given = request.metadata().get("authorization").map(|value| value.as_bytes());
         // Comparing digests takes the same time wherever the tokens differ.
-        if given.is_some_and(|given| blake3::hash(given) == expected) {
-            return Ok(request);
+        if expected.is_some_and(|token| given.is_none_or(|given| blake3::hash(given) != token)) {
+            let problem = "missing or wrong token: set WEIGHTCAST_TOKEN_FILE";
+            return Err(Status::unauthenticated(problem));
         }
-        Err(Status::unauthenticated("missing or wrong token: set WEIGHTCAST_TOKEN_FILE"))
+        let pass = request.extensions().get::<Pass>().expect("every connection has one");
+        pass.show()?;
+        Ok(request)
     };
     Routes::new(tonic::service::interceptor::InterceptedService::new(service, check))
 }

@@ -1,0 +1,102 @@
+//! An accepted connection, as tonic takes it: bytes in and out until it is told to close.
+
+use std::future::Future;
+use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
+use tonic::transport::server::Connected;
+
+use super::admission::{Pass, Place};
+
+/// A TCP or a Unix stream.
+pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
+
+/// One connection and its place among the others.
+pub(super) struct Visitor {
+    socket: Box<dyn Socket>,
+    place: Place,
+    standing: Standing,
+}
+
+enum Standing {
+    Stranger(oneshot::Receiver<()>),
+    Client,
+    Cut,
+}
+
+impl Visitor {
+    pub(super) fn new(
+        socket: Box<dyn Socket>,
+        (place, cut_off): (Place, oneshot::Receiver<()>),
+    ) -> Self {
+        Self { socket, place, standing: Standing::Stranger(cut_off) }
+    }
+
+    /// The socket, unless it is to be closed. Wakes the task when that changes.
+    fn socket(&mut self, cx: &mut Context<'_>) -> Result<Pin<&mut dyn Socket>> {
+        if let Standing::Stranger(cut_off) = &mut self.standing {
+            match Pin::new(cut_off).poll(cx) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => self.standing = Standing::Cut,
+                Poll::Ready(Err(_)) => self.standing = Standing::Client,
+            }
+        }
+        match self.standing {
+            Standing::Cut => Err(Error::new(ErrorKind::ConnectionAborted, "no token in time")),
+            _ => Ok(Pin::new(&mut *self.socket)),
+        }
+    }
+}
+
+impl Connected for Visitor {
+    type ConnectInfo = Pass;
+
+    fn connect_info(&self) -> Pass {
+        self.place.pass()
+    }
+}
+
+impl AsyncRead for Visitor {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Result<()>> {
+        self.socket(cx)?.poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Visitor {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize>> {
+        self.socket(cx)?.poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        self.socket(cx)?.poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.socket(cx)?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.socket(cx)?.poll_shutdown(cx)
+    }
+}
