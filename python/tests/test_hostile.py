@@ -161,12 +161,24 @@ def test_one_byte_a_second(server, transfers):
     transfers()
 
 
-@pytest.mark.parametrize(("port", "count"), [("control", 300), ("data", 300)])
-def test_idle_connections(server, transfers, port, count):
+IDLE = {
+    "control: silent": ("control", b""),
+    "control: http/2": ("control", PREFACE + SETTINGS),
+    "data: silent": ("data", b""),
+}
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_idle_connections(server, transfers, name):
+    """More than a port keeps of those that have not shown the token; all end by themselves."""
+    port, sent = IDLE[name]
     with contextlib.ExitStack() as stack:
-        for _ in range(count):
-            stack.enter_context(connect(port, server))
+        peers = [stack.enter_context(connect(port, server)) for _ in range(300)]
+        for peer in peers:
+            with contextlib.suppress(OSError):
+                peer.sendall(sent)
         transfers()
+        assert all(is_closed(peer) for peer in peers)
     transfers()
 
 

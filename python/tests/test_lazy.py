@@ -38,6 +38,11 @@ def servers_of(directory: Path) -> list[int]:
     return found
 
 
+def address_of(server: int) -> str:
+    command = Path(f"/proc/{server}/cmdline").read_text().split("\0")
+    return command[command.index("--address") + 1]
+
+
 def kill_all(directory: Path) -> None:
     """Kills them and waits until they are gone."""
     until = time.monotonic() + SOON
@@ -50,7 +55,7 @@ def kill_all(directory: Path) -> None:
 
 @pytest.fixture
 def home(tmp_path_factory):
-    """A directory with a short name: a socket's path has 107 bytes at most."""
+    """A directory with a short name: the socket lies in the job's directory."""
     return tmp_path_factory.mktemp("x")
 
 
@@ -143,6 +148,45 @@ def test_nobody_else_can_enter(job):
             assert stat.S_IMODE((job / name).stat().st_mode) == 0o600, name
         with pytest.raises(wc.ServerUnreachable, match="token"):
             wc.status(f"unix:{job / 'server.sock'}")
+
+
+def test_a_socket_that_would_have_too_long_a_path_lies_elsewhere(job, home, monkeypatch):
+    deep = home / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    job = deep / "weightcast" / "lazy-test"
+    with wc.open("policy", wc.Replica("one"), deadline=SOON):
+        other = start("other")
+        assert other.stdout.readline() == "open\n"
+        (server,) = servers_of(job)
+        socket = Path(address_of(server).removeprefix("unix:"))
+        assert not (job / "server.sock").exists()
+        assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE(socket.stat().st_mode) == 0o600
+        models = wc.status(f"unix:{socket}", token_file=job / "token")["models"]
+        assert {r["name"] for m in models for r in m["replicas"]} == {"one", "other"}
+        finish(other)
+    kill_all(home)
+    socket.unlink()
+
+
+def test_a_server_that_cannot_start_is_quoted_at_once(job):
+    for path in (job.parent, job, job / "server.sock"):
+        path.mkdir(mode=0o700)  # nothing can be bound where a directory is
+    (job / "server.log").write_text("of another server\n")
+    with pytest.raises(wc.ServerUnreachable) as caught:
+        wc.open("policy", wc.Replica("one"), deadline=10 * SOON)
+    assert caught.value.server == f"unix:{job / 'server.sock'}"
+    log = (job / "server.log").read_text().splitlines()
+    assert f"cannot listen on {job / 'server.sock'}" in log[-1]
+    assert log[-1] in caught.value.reason
+    assert str(job / "server.log") in caught.value.reason
+
+
+def test_an_address_that_is_too_long_is_refused(tmp_path):
+    path = tmp_path / ("s" * 107)
+    with pytest.raises(wc.Misuse, match=f"{path}.*107.*{len(str(path))}"):
+        wc.serve(f"unix:{path}")
 
 
 @pytest.mark.parametrize("level", ["weightcast", "weightcast/lazy-test"])
