@@ -112,12 +112,11 @@ impl ShardHandle {
             }
         };
         let shard = self.replica.shard as usize;
-        Registration::new(&layouts, shard, regions).map_err(|error| {
+        Registration::new(&layouts, shard, regions).inspect_err(|_| {
             // Every shard has found the same, from the same layouts.
             if self.call(Call::Unregister, left(until).max(LEAVE)).is_err() {
                 self.close(LEAVE);
             }
-            error
         })
     }
 
