@@ -1,7 +1,7 @@
 //! The measuring process's end of its source processes.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -9,10 +9,7 @@ use serde::Serialize;
 use super::cases::Case;
 use super::measure::cpu_seconds;
 use super::orders::{Bare, Begin, Publish, Published, Reply};
-
-/// The command that runs this program again, as a JSON list: where the program is a Python
-/// interpreter, its own path does not say how.
-const SELF: &str = "WEIGHTCAST_SELF";
+use super::program::command;
 
 /// All shards of the publisher, each in a process of its own; killed when dropped.
 pub(crate) struct Sources {
@@ -84,16 +81,11 @@ impl Sources {
 
 impl Source {
     fn spawn() -> Result<Self> {
-        let (program, arguments) = this_program()?;
-        let mut process = Command::new(&program)
-            .args(arguments)
-            .args(["bench", "source"])
-            // Peers must find it where it says, whatever the job around this run configures.
-            .env_remove("WEIGHTCAST_DATA_ADVERTISE")
+        let mut process = command(None, &["bench", "source"])?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| format!("start {program} as a source process"))?;
+            .context("start a source process")?;
         let orders = process.stdin.take().context("a piped standard input")?;
         let replies = BufReader::new(process.stdout.take().context("a piped standard output")?);
         Ok(Self { process, orders, replies })
@@ -123,18 +115,4 @@ impl Drop for Source {
         let _already_gone = self.process.kill();
         let _already_gone = self.process.wait();
     }
-}
-
-fn this_program() -> Result<(String, Vec<String>)> {
-    if let Ok(command) = std::env::var(SELF) {
-        let mut words: Vec<String> = serde_json::from_str(&command)
-            .with_context(|| format!("{SELF}={command:?} is not a JSON list of words"))?;
-        if words.is_empty() {
-            bail!("{SELF} is an empty list");
-        }
-        let program = words.remove(0);
-        return Ok((program, words));
-    }
-    let program = std::env::current_exe().context("find this program")?;
-    Ok((program.to_string_lossy().into_owned(), Vec::new()))
 }

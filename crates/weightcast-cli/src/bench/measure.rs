@@ -26,17 +26,22 @@ impl MemoryPeak {
     /// Forgets earlier peaks. `None` where the kernel does not allow it.
     pub(crate) fn start() -> Option<Self> {
         fs::write("/proc/self/clear_refs", "5").ok()?;
-        Some(Self { before: status_bytes("VmRSS:")? })
+        Some(Self { before: status_bytes("self", "VmRSS:")? })
     }
 
     /// Bytes above the start.
     pub(crate) fn growth(&self) -> Option<u64> {
-        Some(status_bytes("VmHWM:")?.saturating_sub(self.before))
+        Some(status_bytes("self", "VmHWM:")?.saturating_sub(self.before))
     }
 }
 
-fn status_bytes(field: &str) -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+/// Resident memory of a process in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
+    status_bytes(&pid.to_string(), "VmRSS:").context("read VmRSS of /proc/PID/status")
+}
+
+fn status_bytes(process: &str, field: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
 }

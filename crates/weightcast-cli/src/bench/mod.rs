@@ -6,11 +6,13 @@
 
 mod cases;
 mod child;
+mod control;
 mod layouts;
 mod limits;
 mod measure;
 mod memory;
 mod orders;
+mod program;
 mod publish;
 mod qwen;
 mod report;
@@ -33,6 +35,8 @@ pub(crate) struct Bench {
 enum What {
     /// Time updates by every way, beside bare process_vm_readv, sockets and memcpy in the same run
     Transfer(transfer::TransferOf),
+    /// Load one server with thousands of sessions: latency at a rate, a herd, cost against size
+    Control(control::ControlOf),
     /// A source process of `transfer`.
     #[command(hide = true)]
     Source,
@@ -41,6 +45,7 @@ enum What {
 pub(crate) fn run(arguments: &Bench) -> anyhow::Result<()> {
     match &arguments.what {
         What::Transfer(transfer) => transfer::run(transfer),
+        What::Control(control) => control::run(control),
         What::Source => source::run(),
     }
 }

@@ -1,5 +1,8 @@
 //! What was measured. `--json` prints it as it is.
 
+use std::fs;
+use std::thread;
+
 use serde::Serialize;
 
 use super::measure::median;
@@ -145,4 +148,16 @@ impl Floor {
 /// Billions of bytes a second.
 pub(crate) fn gb_per_s(bytes: u64, seconds: f64) -> f64 {
     bytes as f64 / seconds / 1e9
+}
+
+/// This machine.
+pub(crate) fn machine() -> Machine {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let info = read("/proc/cpuinfo");
+    let cpu = info.lines().find_map(|l| l.strip_prefix("model name")?.split(": ").nth(1));
+    Machine {
+        cpu: cpu.unwrap_or("unknown").to_owned(),
+        cpus: thread::available_parallelism().map_or(1, usize::from),
+        kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+    }
 }

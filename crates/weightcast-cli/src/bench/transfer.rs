@@ -1,7 +1,5 @@
 //! `weightcast bench transfer`: the full stack beside the limits of this machine.
 
-use std::fs;
-use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -14,7 +12,7 @@ use super::child::Sources;
 use super::limits::Limits;
 use super::memory::Memory;
 use super::publish;
-use super::report::{Machine, Report, Transfer};
+use super::report::{Report, Transfer, machine};
 use super::table;
 use super::turns::Turns;
 
@@ -126,15 +124,4 @@ fn transfer(server: &Server, case: &Case, runs: usize) -> Result<Transfer> {
         target_shards: targets.len(),
         ways,
     })
-}
-
-fn machine() -> Machine {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let info = read("/proc/cpuinfo");
-    let cpu = info.lines().find_map(|l| l.strip_prefix("model name")?.split(": ").nth(1));
-    Machine {
-        cpu: cpu.unwrap_or("unknown").to_owned(),
-        cpus: thread::available_parallelism().map_or(1, usize::from),
-        kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-    }
 }

@@ -1,0 +1,212 @@
+//! Many groups of sessions on one server, connected and registered.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tokio::task::JoinSet;
+use weightcast::wire::{self, call, selector};
+
+use super::record::{Kind, Record};
+use super::session::{Member, Reply, Session};
+
+/// Connections that are being made at a time: the server lets in 256 strangers.
+const CONNECTING: usize = 128;
+/// How often a connection is tried: a server that is busy drops some.
+const ATTEMPTS: usize = 20;
+const MODEL: &str = "bench.control";
+
+/// A call's answer, or the error for people.
+pub(crate) type Answered = Result<wire::answer::Answer, String>;
+
+/// One replica: all of its shards' sessions.
+pub(crate) struct Group {
+    pub(crate) sessions: Vec<Arc<Session>>,
+    record: Arc<Record>,
+}
+
+/// All replicas: trainers first.
+pub(crate) struct Crowd {
+    pub(crate) trainers: Vec<Arc<Group>>,
+    pub(crate) rollouts: Vec<Arc<Group>>,
+    pub(crate) record: Arc<Record>,
+}
+
+/// How large a crowd.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) trainers: usize,
+    pub(crate) rollouts: usize,
+    pub(crate) shards: u32,
+}
+
+impl Size {
+    /// Groups of `shards` that make up `sessions`, a few of them trainers.
+    pub(crate) fn of(sessions: usize, shards: u32) -> Self {
+        let groups = (sessions / shards as usize).max(2);
+        let trainers = (groups / 4).clamp(1, 4);
+        Self { trainers, rollouts: groups - trainers, shards }
+    }
+
+    pub(crate) fn sessions(&self) -> usize {
+        (self.trainers + self.rollouts) * self.shards as usize
+    }
+}
+
+impl Crowd {
+    /// Connects and opens all sessions; returns the seconds it took.
+    pub(crate) async fn connect(server: &str, size: Size) -> Result<(Self, f64)> {
+        let record = Arc::new(Record::new());
+        let start = Instant::now();
+        let groups = size.trainers + size.rollouts;
+        let members = (0..groups).flat_map(|group| {
+            let trainer = group < size.trainers;
+            (0..size.shards).map(move |shard| Member {
+                replica: format!("{}{group:05}", if trainer { "trainer" } else { "rollout" }),
+                shard,
+                num_shards: size.shards,
+                role: if trainer { wire::Role::Trainer } else { wire::Role::Rollout },
+            })
+        });
+        let sessions = connect_all(server, members.collect(), &record).await?;
+        let seconds = start.elapsed().as_secs_f64();
+        let mut groups: Vec<_> = sessions
+            .chunks(size.shards as usize)
+            .map(|chunk| Arc::new(Group { sessions: chunk.to_vec(), record: Arc::clone(&record) }))
+            .collect();
+        let rollouts = groups.split_off(size.trainers);
+        Ok((Self { trainers: groups, rollouts, record }, seconds))
+    }
+
+    /// Registers everybody; the first trainer publishes `version` and every rollout replicates it.
+    /// Returns the seconds that the replication took.
+    pub(crate) async fn settle(&self, version: u64) -> Result<f64> {
+        let all = self.trainers.iter().chain(&self.rollouts);
+        each(all, |group| async move { group.all(Kind::Register, register()).await }).await?;
+        self.trainers[0].publish(version).await?;
+        let start = Instant::now();
+        each(&self.rollouts, |group| async move {
+            let replicate = wire::Replicate { selector: latest() };
+            group.all(Kind::Replicate, call::Call::Replicate(replicate)).await
+        })
+        .await?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+}
+
+impl Crowd {
+    /// All trainers but the first take back what they published.
+    pub(crate) async fn retire(&self) -> Result<()> {
+        each(&self.trainers[1..], |group| async move {
+            group.all(Kind::Unpublish, call::Call::Unpublish(wire::Unpublish {})).await
+        })
+        .await
+    }
+}
+
+/// The same of all groups at once.
+async fn each<'a, F>(
+    groups: impl IntoIterator<Item = &'a Arc<Group>>,
+    work: impl Fn(Arc<Group>) -> F,
+) -> Result<()>
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    for group in groups {
+        tasks.spawn(work(Arc::clone(group)));
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.context("a task panicked")??;
+    }
+    Ok(())
+}
+
+async fn connect_all(
+    server: &str,
+    members: Vec<Member>,
+    record: &Arc<Record>,
+) -> Result<Vec<Arc<Session>>> {
+    let mut sessions: Vec<Option<Arc<Session>>> = vec![None; members.len()];
+    let mut tasks = JoinSet::new();
+    let mut members = members.into_iter().enumerate();
+    loop {
+        while tasks.len() < CONNECTING
+            && let Some((index, member)) = members.next()
+        {
+            let (server, record) = (server.to_owned(), Arc::clone(record));
+            tasks.spawn(async move { (index, connect(&server, index, member, record).await) });
+        }
+        let Some(done) = tasks.join_next().await else { break };
+        let (index, session) = done.context("a task panicked")?;
+        sessions[index] = Some(Arc::new(session?));
+    }
+    sessions.into_iter().collect::<Option<_>>().context("every task connected its session")
+}
+
+async fn connect(
+    server: &str,
+    index: usize,
+    member: Member,
+    record: Arc<Record>,
+) -> Result<Session> {
+    let mut attempt = 0;
+    loop {
+        let session = 1 + index as u128;
+        match Session::open(server, MODEL, &member, session, Arc::clone(&record)).await {
+            Err(_) if attempt < ATTEMPTS => tokio::time::sleep(Duration::from_millis(50)).await,
+            opened => return opened.with_context(|| format!("open {member:?}")),
+        }
+        attempt += 1;
+    }
+}
+
+impl Group {
+    /// One call of all shards at the same moment; every answer's latency is recorded.
+    pub(crate) async fn call(&self, kind: Kind, call: call::Call) -> Vec<Answered> {
+        let sent = Instant::now();
+        let waiting: Vec<_> = self.sessions.iter().map(|s| s.call(call.clone())).collect();
+        let mut answers = Vec::with_capacity(waiting.len());
+        for reply in waiting {
+            answers.push(self.answered(kind, sent, reply.await.ok()));
+        }
+        answers
+    }
+
+    /// Records a reply.
+    pub(crate) fn answered(&self, kind: Kind, sent: Instant, reply: Option<Reply>) -> Answered {
+        let lost = || Reply { at: Instant::now(), result: Err("the session ended".to_owned()) };
+        let Reply { at, result } = reply.unwrap_or_else(lost);
+        self.record.add(kind, at.duration_since(sent).as_nanos() as u64);
+        if let Err(error) = &result {
+            self.record.failed(format!("{kind:?}: {error}"));
+        }
+        result
+    }
+
+    /// The same; an error if any shard got one.
+    pub(crate) async fn all(&self, kind: Kind, call: call::Call) -> Result<()> {
+        match self.call(kind, call).await.into_iter().find_map(Result::err) {
+            Some(error) => bail!("{kind:?} failed: {error}"),
+            None => Ok(()),
+        }
+    }
+
+    /// Publishes a version and seals it.
+    pub(crate) async fn publish(&self, version: u64) -> Result<()> {
+        let publish = wire::Publish { version, catalog: vec![7; 16], generation: version };
+        self.all(Kind::Publish, call::Call::Publish(publish)).await?;
+        for session in &self.sessions {
+            session.seal(version).await;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn latest() -> Option<wire::Selector> {
+    Some(wire::Selector { kind: Some(selector::Kind::Latest(true)) })
+}
+
+fn register() -> call::Call {
+    call::Call::Register(wire::Register { layout: vec![1; 16], export: 1, bytes: 1 << 30 })
+}

@@ -1,0 +1,116 @@
+//! A thousand groups ask for `latest` at once while versions appear: nobody waits long, and no
+//! group is split between versions.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use tokio::task::JoinSet;
+use weightcast::wire::{self, answer::Answer, call};
+
+use super::crowd::{Crowd, Group, latest};
+use super::record::{Kind, Latency};
+
+/// Within this time all shards ask, each by itself.
+const WITHIN: Duration = Duration::from_millis(100);
+
+/// What a herd came to.
+#[derive(Debug, Serialize)]
+pub(crate) struct Herd {
+    /// `describe`, or `update` with all of its replications.
+    pub(crate) call: Kind,
+    pub(crate) groups: usize,
+    pub(crate) shards: usize,
+    /// From the first question until the last answer.
+    pub(crate) seconds: f64,
+    pub(crate) latency: Latency,
+    /// Groups whose shards got different answers.
+    pub(crate) split: usize,
+    /// Different versions that groups got: more than one, or the test had no teeth.
+    pub(crate) versions: usize,
+    pub(crate) failed: u64,
+}
+
+/// All rollouts ask; the trainers publish one after the other, versions above `above`.
+pub(crate) async fn measure(crowd: &Crowd, kind: Kind, above: u64) -> Result<Herd> {
+    crowd.record.take();
+    let start = Instant::now();
+    let mut tasks = JoinSet::new();
+    for (index, group) in crowd.rollouts.iter().enumerate() {
+        tasks.spawn(ask(Arc::clone(group), kind, start, index as u64));
+    }
+    let publishers = crowd.trainers.len() as u32;
+    for (index, trainer) in (0..).zip(&crowd.trainers[1..]) {
+        let trainer = Arc::clone(trainer);
+        tasks.spawn(async move {
+            tokio::time::sleep_until((start + WITHIN * (index + 1) / publishers).into()).await;
+            trainer.publish(above + 1 + u64::from(index)).await.map(|()| Vec::new())
+        });
+    }
+    let (mut split, mut versions) = (0, BTreeSet::new());
+    while let Some(got) = tasks.join_next().await {
+        let got: BTreeSet<u64> = got.context("a task panicked")??.into_iter().collect();
+        split += usize::from(got.len() > 1);
+        versions.extend(got);
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let mut taken = crowd.record.take();
+    Ok(Herd {
+        call: kind,
+        groups: crowd.rollouts.len(),
+        shards: crowd.rollouts[0].sessions.len(),
+        seconds,
+        latency: Latency::of(taken.latencies.remove(&kind).unwrap_or_default()),
+        split,
+        versions: versions.len(),
+        failed: taken.failed,
+    })
+}
+
+/// Every shard asks at a moment of its own; returns the versions they got.
+async fn ask(group: Arc<Group>, kind: Kind, start: Instant, index: u64) -> Result<Vec<u64>> {
+    let mut shards = JoinSet::new();
+    for shard in 0..group.sessions.len() {
+        let group = Arc::clone(&group);
+        // A group's shards come close together, as workers of one job do.
+        let share = 0.9 * spread(index) + 0.1 * spread(!(index * 4_096 + shard as u64));
+        let at = start + WITHIN.mul_f64(share);
+        shards.spawn(async move {
+            tokio::time::sleep_until(at.into()).await;
+            let sent = Instant::now();
+            let reply = group.sessions[shard].call(question(kind)).await;
+            group.answered(kind, sent, reply.ok())
+        });
+    }
+    let mut versions = Vec::new();
+    while let Some(answer) = shards.join_next().await {
+        let answer = answer.context("a task panicked")?.map_err(anyhow::Error::msg)?;
+        versions.push(version_of(answer).context("an answer without a version")?);
+    }
+    Ok(versions)
+}
+
+/// A number from 0 to 1, the same in every run.
+fn spread(index: u64) -> f64 {
+    let mixed = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed >> 40) as f64 / f64::from(1 << 24)
+}
+
+fn question(kind: Kind) -> call::Call {
+    match kind {
+        Kind::Describe => call::Call::Describe(wire::Describe { selector: latest() }),
+        _ => call::Call::Update(wire::Update { selector: latest(), allow_rollback: false }),
+    }
+}
+
+fn version_of(answer: Answer) -> Option<u64> {
+    match answer {
+        Answer::Described(described) => described.version.map(|v| v.number),
+        Answer::Committed(committed) => committed.version.map(|v| v.number),
+        Answer::Unchanged(unchanged) => unchanged.held.map(|v| v.number),
+        _ => None,
+    }
+}

@@ -1,0 +1,112 @@
+//! Latencies as they come in, by kind of operation.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use serde::Serialize;
+
+/// What a client asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    Heartbeat,
+    Register,
+    Replicate,
+    Update,
+    Describe,
+    List,
+    Publish,
+    Unpublish,
+}
+
+/// Shared by all sessions of a run.
+pub(crate) struct Record {
+    origin: Instant,
+    taken: Mutex<Taken>,
+}
+
+/// What was recorded in a while.
+#[derive(Default)]
+pub(crate) struct Taken {
+    /// Nanoseconds from sending to the answer.
+    pub(crate) latencies: BTreeMap<Kind, Vec<u64>>,
+    /// What went wrong, at most a few.
+    pub(crate) failures: Vec<String>,
+    pub(crate) failed: u64,
+}
+
+/// Failures that are kept word for word.
+const KEPT: usize = 4;
+
+impl Record {
+    pub(crate) fn new() -> Self {
+        Self { origin: Instant::now(), taken: Mutex::default() }
+    }
+
+    /// Nanoseconds since the run began.
+    pub(crate) fn now(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    /// What was sent at `sent_at` is answered now.
+    pub(crate) fn answered(&self, kind: Kind, sent_at: u64) {
+        let latency = self.now().saturating_sub(sent_at);
+        self.add(kind, latency);
+    }
+
+    /// The same, of a moment that the caller has measured.
+    pub(crate) fn add(&self, kind: Kind, nanos: u64) {
+        self.with(|taken| taken.latencies.entry(kind).or_default().push(nanos));
+    }
+
+    pub(crate) fn failed(&self, what: String) {
+        self.with(|taken| {
+            taken.failed += 1;
+            if taken.failures.len() < KEPT {
+                taken.failures.push(what);
+            }
+        });
+    }
+
+    /// Everything since the last time.
+    pub(crate) fn take(&self) -> Taken {
+        self.with(std::mem::take)
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Taken) -> T) -> T {
+        change(&mut self.taken.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Latencies of one kind, or of all.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Latency {
+    pub(crate) count: usize,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) max_ms: f64,
+}
+
+impl Latency {
+    pub(crate) fn of(mut nanos: Vec<u64>) -> Self {
+        nanos.sort_unstable();
+        let at = |share: f64| match nanos.len() {
+            0 => 0.0,
+            n => nanos[((n as f64 * share) as usize).min(n - 1)] as f64 / 1e6,
+        };
+        Self { count: nanos.len(), p50_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles() {
+        let latency = Latency::of((1..=1000).rev().map(|ms| ms * 1_000_000).collect());
+        assert_eq!((latency.p50_ms, latency.p99_ms, latency.max_ms), (501.0, 991.0, 1000.0));
+        assert_eq!(Latency::of(Vec::new()).p99_ms, 0.0);
+    }
+}
