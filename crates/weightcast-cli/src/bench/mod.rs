@@ -2,11 +2,15 @@
 //!
 //! To follow a measurement: `transfer` (the command), `turns` (limits and stack by turns), `stack`
 //! (the target in this process), `child` and `source` (the publisher in processes of its own),
-//! `limits`. What is moved: `cases`, `qwen`, `layouts`, `memory`.
+//! `limits`. [`control`] loads a reference server; [`fanout`] and [`elastic`] measure over
+//! [`emulated`] hosts. What is moved: `cases`, `qwen`, `layouts`, `memory`.
 
 mod cases;
 mod child;
 mod control;
+mod elastic;
+mod emulated;
+mod fanout;
 mod layouts;
 mod limits;
 mod measure;
@@ -37,6 +41,19 @@ enum What {
     Transfer(transfer::TransferOf),
     /// Load one server with thousands of sessions: latency at a rate, a herd, cost against size
     Control(control::ControlOf),
+    /// Spread a version over emulated hosts with links of a set rate: everybody's stall (needs root)
+    Fanout(fanout::FanoutOf),
+    /// Let spot replicas join and die by a script over emulated hosts: joiners' stall (needs root)
+    Elastic(elastic::ElasticOf),
+    /// A worker on an emulated host.
+    #[command(hide = true)]
+    Worker,
+    /// Removes emulated hosts when the process that made them ends.
+    #[command(hide = true)]
+    Sweeper {
+        /// What the names of its namespaces begin with.
+        prefix: String,
+    },
     /// A source process of `transfer`.
     #[command(hide = true)]
     Source,
@@ -46,6 +63,10 @@ pub(crate) fn run(arguments: &Bench) -> anyhow::Result<()> {
     match &arguments.what {
         What::Transfer(transfer) => transfer::run(transfer),
         What::Control(control) => control::run(control),
+        What::Fanout(fanout) => fanout::run(fanout),
+        What::Elastic(elastic) => elastic::run(elastic),
+        What::Worker => emulated::worker::run(),
+        What::Sweeper { prefix } => emulated::sweeper::run(prefix),
         What::Source => source::run(),
     }
 }

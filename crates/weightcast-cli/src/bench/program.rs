@@ -25,6 +25,10 @@ pub(crate) fn command(namespace: Option<&str>, arguments: &[&str]) -> Result<Com
     for name in ["SERVER", "TOKEN_FILE", "DATA_BIND", "DATA_ADVERTISE", "ADDRESS"] {
         command.env_remove(format!("WEIGHTCAST_{name}"));
     }
+    if namespace.is_some() && std::env::var_os("WEIGHTCAST_LOG").is_none() {
+        // It would warn of every port without a token; nobody reaches an emulated network.
+        command.env("WEIGHTCAST_LOG", "error");
+    }
     Ok(command)
 }
 

@@ -1,0 +1,203 @@
+//! Workers on emulated hosts, and the reference server that they share.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::network::{Network, Shape};
+use super::orders::{Begin, Order, Reply, Updated};
+use crate::bench::measure::cpu_seconds;
+use crate::bench::program::{ServerProcess, command};
+
+/// One shard in a process of its own; killed when dropped.
+pub(crate) struct Worker {
+    process: Child,
+    orders: ChildStdin,
+    replies: BufReader<ChildStdout>,
+    name: String,
+}
+
+/// All shards of a replica, each on a host of its own.
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) workers: Vec<Worker>,
+}
+
+/// A server and the hosts around it.
+pub(crate) struct Cluster {
+    // Dropped first: its processes must be gone before their hosts.
+    server: ServerProcess,
+    pub(crate) network: Network,
+    shards: u32,
+    bytes: u64,
+}
+
+/// What a group is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    /// Its first host; further shards follow.
+    pub(crate) host: usize,
+    pub(crate) datacentre: usize,
+    pub(crate) trainer: bool,
+    pub(crate) spot: bool,
+}
+
+impl Cluster {
+    /// A network with a server; replicas will have this many shards and bytes.
+    pub(crate) fn start(shape: &Shape, shards: u32, bytes: u64, serve: &[&str]) -> Result<Self> {
+        let network = Network::build(shape)?;
+        let address = format!("{}:7700", network.server_address());
+        let mut arguments = vec!["--address", &address, "--insecure-no-auth"];
+        arguments.extend(serve);
+        let server = ServerProcess::start(Some(&network.server()), &arguments)?;
+        Ok(Self { server, network, shards, bytes })
+    }
+
+    /// Starts a group and waits until all of it is registered.
+    pub(crate) fn group(&self, name: &str, place: Place) -> Result<Group> {
+        let shards = 0..self.shards;
+        let workers = shards.map(|shard| self.worker(name, shard, place));
+        let mut group =
+            Group { name: name.to_owned(), workers: workers.collect::<Result<Vec<_>>>()? };
+        for worker in &mut group.workers {
+            ensure!(matches!(worker.reply()?, Reply::Ready), "{name} did not get ready");
+        }
+        Ok(group)
+    }
+
+    fn worker(&self, name: &str, shard: u32, place: Place) -> Result<Worker> {
+        let host = place.host + shard as usize;
+        let mut worker = Worker::spawn(&self.network.host(host), format!("{name} shard {shard}"))?;
+        worker.tell(&Begin {
+            server: self.server.address().to_owned(),
+            replica: name.to_owned(),
+            shard,
+            num_shards: self.shards,
+            trainer: place.trainer,
+            spot: place.spot,
+            datacentre: format!("dc{}", place.datacentre),
+            host: format!("host{host}"),
+            bind: self.network.address(host),
+            bytes: self.bytes,
+        })?;
+        Ok(worker)
+    }
+
+    /// Who reads from whom: readers and their sources.
+    pub(crate) fn edges(&self) -> Result<Vec<(String, String)>> {
+        let ask = ["status", "--json", "--server", self.server.address()];
+        let output = command(Some(&self.network.server()), &ask)?.output().context("ask status")?;
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).context("status")?;
+        let readers = status["models"][0]["readers"].as_array().cloned().unwrap_or_default();
+        let name = |edge: &serde_json::Value, end: &str| edge[end].as_str().map(str::to_owned);
+        Ok(readers.iter().filter_map(|e| Some((name(e, "reader")?, name(e, "source")?))).collect())
+    }
+
+    /// CPU seconds of the server.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        self.server.cpu_seconds()
+    }
+}
+
+impl Worker {
+    fn spawn(namespace: &str, name: String) -> Result<Self> {
+        let mut process = command(Some(namespace), &["bench", "worker"])?
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start {name}"))?;
+        let orders = process.stdin.take().context("a piped standard input")?;
+        let replies = BufReader::new(process.stdout.take().context("a piped standard output")?);
+        Ok(Self { process, orders, replies, name })
+    }
+
+    fn tell(&mut self, what: &impl serde::Serialize) -> Result<()> {
+        writeln!(self.orders, "{}", serde_json::to_string(what)?)
+            .with_context(|| format!("order {}", self.name))
+    }
+
+    fn reply(&mut self) -> Result<Reply> {
+        let mut line = String::new();
+        self.replies.read_line(&mut line).with_context(|| format!("hear {}", self.name))?;
+        if line.is_empty() {
+            bail!("{} ended", self.name);
+        }
+        match serde_json::from_str(&line).with_context(|| format!("understand {line:?}"))? {
+            Reply::Failed { error } => bail!("{}: {error}", self.name),
+            reply => Ok(reply),
+        }
+    }
+}
+
+impl Drop for Worker {
+    /// It holds nothing that anybody needs.
+    fn drop(&mut self) {
+        let _already_gone = self.process.kill();
+        let _already_gone = self.process.wait();
+    }
+}
+
+impl Group {
+    /// Gives an order to all shards.
+    pub(crate) fn order(&mut self, order: &Order) -> Result<()> {
+        self.workers.iter_mut().try_for_each(|worker| worker.tell(order))
+    }
+
+    /// What all shards answered.
+    pub(crate) fn replies(&mut self) -> Result<Vec<Reply>> {
+        self.workers.iter_mut().map(Worker::reply).collect()
+    }
+
+    /// Publishes; returns the moment of the first shard's call.
+    pub(crate) fn publish(&mut self, version: u64) -> Result<u64> {
+        self.order(&Order::Prepare { version })?;
+        self.replies()?;
+        self.order(&Order::Publish { version })?;
+        let at = self.replies()?.into_iter().map(|reply| match reply {
+            Reply::Published { at_ns } => Ok(at_ns),
+            other => bail!("publish was answered with {other:?}"),
+        });
+        at.collect::<Result<Vec<_>>>()?.into_iter().min().context("a group has shards")
+    }
+
+    /// The answers to an update: the last shard's times, and all bytes.
+    pub(crate) fn updated(&mut self) -> Result<Updated> {
+        let mut whole: Option<Updated> = None;
+        for reply in self.replies()? {
+            let Reply::Updated(updated) = reply else { bail!("update was answered: {reply:?}") };
+            ensure!(updated.way != "direct", "bytes came past the emulated network");
+            whole = Some(match whole {
+                None => updated,
+                Some(before) => Updated {
+                    bytes: before.bytes + updated.bytes,
+                    verified: before.verified + updated.verified,
+                    called_ns: before.called_ns.min(updated.called_ns),
+                    done_ns: before.done_ns.max(updated.done_ns),
+                    ..updated
+                },
+            });
+        }
+        whole.context("a group has shards")
+    }
+
+    /// Looks at every byte of every shard.
+    pub(crate) fn holds(&mut self, version: u64) -> Result<bool> {
+        self.order(&Order::Check { version })?;
+        let replies = self.replies()?;
+        Ok(replies.iter().all(|reply| matches!(reply, Reply::Checked { holds: true })))
+    }
+
+    /// CPU seconds of all shards.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        self.workers.iter().map(|worker| cpu_seconds(worker.process.id())).sum()
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        for worker in &mut self.workers {
+            let _already_gone = worker.process.kill();
+            let _already_gone = worker.process.wait();
+        }
+    }
+}

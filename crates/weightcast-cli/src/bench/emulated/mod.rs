@@ -1,0 +1,10 @@
+//! Emulated hosts: network namespaces whose links have a set rate, and worker processes on them.
+//!
+//! [`network`] makes the hosts, [`sweeper`] takes them away whatever happens; [`worker`] is one
+//! shard in a process of its own, [`orders`] what it is told, [`cluster`] all of them.
+
+pub(crate) mod cluster;
+pub(crate) mod network;
+pub(crate) mod orders;
+pub(crate) mod sweeper;
+pub(crate) mod worker;

@@ -1,0 +1,77 @@
+//! What a worker is told, and what it answers: one JSON value a line.
+
+use serde::{Deserialize, Serialize};
+
+/// The first line: who the worker is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Begin {
+    pub(crate) server: String,
+    pub(crate) replica: String,
+    pub(crate) shard: u32,
+    pub(crate) num_shards: u32,
+    pub(crate) trainer: bool,
+    pub(crate) spot: bool,
+    pub(crate) datacentre: String,
+    pub(crate) host: String,
+    /// Address of the data port, without the port.
+    pub(crate) bind: String,
+    /// Bytes of the whole replica.
+    pub(crate) bytes: u64,
+}
+
+/// Each further line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Order {
+    /// Revoke what is published, fill the memory with this version, publish it.
+    Publish { version: u64 },
+    /// Fill the memory with this version now, to publish it without delay later.
+    Prepare { version: u64 },
+    /// Go over to this version, waiting for it.
+    Update { version: u64 },
+    /// Go over to the latest version, whatever it is.
+    Latest,
+    /// Look at every byte: is it this version's?
+    Check { version: u64 },
+}
+
+/// The answer to each line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reply {
+    /// Open and registered.
+    Ready,
+    /// Published; when `publish` was called.
+    Published {
+        at_ns: u64,
+    },
+    Prepared,
+    Updated(Updated),
+    Checked {
+        holds: bool,
+    },
+    /// The order could not be carried out; the worker goes on.
+    Failed {
+        error: String,
+    },
+}
+
+/// One worker's update.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Updated {
+    /// The version that it holds, if it holds one.
+    pub(crate) version: Option<u64>,
+    pub(crate) source: Option<String>,
+    pub(crate) way: String,
+    pub(crate) bytes: u64,
+    pub(crate) verified: u64,
+    /// When the call was made, and when it returned: nanoseconds since 1970.
+    pub(crate) called_ns: u64,
+    pub(crate) done_ns: u64,
+}
+
+/// The clock that all processes of a machine share.
+pub(crate) fn now_ns() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}

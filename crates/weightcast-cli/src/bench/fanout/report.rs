@@ -1,0 +1,148 @@
+//! What was measured, beside the ideal and beside everybody reading from the trainer.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::killing::Killed;
+use super::spread::{Setting, Spread};
+use crate::bench::report::Machine;
+
+/// Total stall at most, of the ideal.
+const AIM: f64 = 1.15;
+
+/// A whole run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    machine: Machine,
+    bytes: u64,
+    rate_mbit: u32,
+    pub(crate) spreads: Vec<Beside>,
+    pub(crate) killed: Vec<Killed>,
+    pub(crate) seconds: f64,
+}
+
+/// One number of readers.
+#[derive(Debug, Serialize)]
+pub(crate) struct Beside {
+    readers: usize,
+    shards: usize,
+    datacentres: usize,
+    /// Every reader at 0.956 of the set rate, all at once.
+    ideal_sum_s: f64,
+    ideal_max_s: f64,
+    stack: Spread,
+    /// Everybody reads from the trainer.
+    naive: Option<Spread>,
+    /// Total stall, of the ideal.
+    ratio: f64,
+}
+
+impl Beside {
+    pub(crate) fn new(setting: &Setting, stack: Spread, naive: Option<Spread>) -> Self {
+        Self {
+            readers: setting.readers,
+            shards: setting.shards,
+            datacentres: setting.datacentres,
+            ideal_sum_s: setting.ideal_sum_s(),
+            ideal_max_s: setting.ideal_max_s(),
+            ratio: stack.sum_s / setting.ideal_sum_s(),
+            stack,
+            naive,
+        }
+    }
+}
+
+impl Report {
+    pub(crate) fn new(machine: Machine, bytes: u64, rate_mbit: u32) -> Self {
+        Self { machine, bytes, rate_mbit, spreads: Vec::new(), killed: Vec::new(), seconds: 0.0 }
+    }
+
+    /// Whether all content was right, always.
+    pub(crate) fn verified(&self) -> bool {
+        let all = self.spreads.iter().flat_map(|s| [Some(&s.stack), s.naive.as_ref()]).flatten();
+        all.fold(true, |ok, spread| ok & spread.content_ok)
+            && self.killed.iter().all(|killed| killed.content_ok)
+    }
+
+    /// For people.
+    pub(crate) fn table(&self) -> String {
+        let Machine { cpu, cpus, kernel } = &self.machine;
+        let mut text = format!(
+            "{cpu}, {cpus} CPUs, Linux {kernel}; {:.1} MB a replica, {} Mbit/s a host\n",
+            self.bytes as f64 / 1e6,
+            self.rate_mbit
+        );
+        self.spread_rows(&mut text);
+        self.killed_rows(&mut text);
+        let verified = if self.verified() { "every byte verified" } else { "UNVERIFIED BYTES" };
+        let _ = writeln!(text, "\n{verified}; {:.0} s", self.seconds);
+        text
+    }
+
+    fn spread_rows(&self, text: &mut String) {
+        if self.spreads.is_empty() {
+            return;
+        }
+        let _ = writeln!(
+            text,
+            "\nseconds from the publish to the commits, medians of turns\n{:>7}{:>7}{:>11}{:>10}\
+             {:>7}{:>10}{:>10}{:>8}{:>12}{:>9}{:>10}",
+            "readers",
+            "shards",
+            "ideal sum",
+            "sum",
+            "ratio",
+            "ideal max",
+            "max",
+            "CPU s",
+            "naive sum",
+            "CPU s",
+            "crossings"
+        );
+        for s in &self.spreads {
+            let (naive, naive_cpu) = match &s.naive {
+                Some(naive) => (format!("{:.2}", naive.sum_s), format!("{:.2}", naive.cpu_s)),
+                None => ("-".to_owned(), "-".to_owned()),
+            };
+            let crossings = match s.datacentres {
+                1 => "-".to_owned(),
+                _ => format!("{:.2}", s.stack.crossed),
+            };
+            let verdict = if s.ratio <= AIM { "" } else { "  MISSES 1.15" };
+            let _ = writeln!(
+                text,
+                "{:>7}{:>7}{:>11.2}{:>10.2}{:>7.2}{:>10.2}{:>10.2}{:>8.2}{naive:>12}{naive_cpu:>9}\
+                 {crossings:>10}{verdict}",
+                s.readers,
+                s.shards,
+                s.ideal_sum_s,
+                s.stack.sum_s,
+                s.ratio,
+                s.ideal_max_s,
+                s.stack.max_s,
+                s.stack.cpu_s
+            );
+        }
+    }
+
+    fn killed_rows(&self, text: &mut String) {
+        for killed in &self.killed {
+            let in_flight = killed.victims.iter().filter(|victim| victim.in_flight).count();
+            let _ = writeln!(
+                text,
+                "{} readers of {} shards, a source killed at {} %: all others finish after {:.2} s, \
+                 undisturbed {:.2} s: {:.2} s more (ideal of one transfer: {:.2} s); {in_flight} of \
+                 {} victims were still receiving",
+                killed.readers,
+                killed.shards,
+                killed.percent,
+                killed.max_s,
+                killed.undisturbed_s,
+                killed.extra_s,
+                killed.ideal_s,
+                killed.victims.len()
+            );
+        }
+    }
+}

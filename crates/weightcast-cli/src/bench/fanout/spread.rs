@@ -1,0 +1,166 @@
+//! One version from a trainer to N rollout groups: everybody's stall, again and again.
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+
+use crate::bench::emulated::cluster::{Cluster, Group, Place};
+use crate::bench::emulated::network::{GOODPUT, Shape};
+use crate::bench::emulated::orders::Order;
+use crate::bench::measure::median;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) readers: usize,
+    pub(crate) shards: usize,
+    pub(crate) bytes: u64,
+    /// Mbit/s.
+    pub(crate) rate: u32,
+    pub(crate) datacentres: usize,
+    /// Mbit/s.
+    pub(crate) slow: u32,
+    pub(crate) fanout: u16,
+    pub(crate) repeat: usize,
+}
+
+impl Setting {
+    /// Datacentre of each reader: the last half is in the second one, if there is one.
+    pub(crate) fn datacentre(&self, reader: usize) -> usize {
+        usize::from(self.datacentres == 2 && reader >= self.readers.div_ceil(2))
+    }
+
+    /// A network with `spare` groups more than a trainer and its readers.
+    pub(crate) fn shape(&self, spare: usize) -> Shape {
+        let near = vec![0; (1 + spare) * self.shards];
+        let readers = (0..self.readers * self.shards).map(|i| self.datacentre(i / self.shards));
+        Shape {
+            hosts: near.into_iter().chain(readers).collect(),
+            rate: format!("{}mbit", self.rate),
+            slow: format!("{}mbit", self.slow),
+        }
+    }
+
+    /// Seconds that a shard takes over a host's link.
+    pub(crate) fn ideal_s(&self) -> f64 {
+        seconds(self.bytes / self.shards as u64, self.rate)
+    }
+
+    /// The same of a reader, wherever it is: all shards share the slow link.
+    fn ideal_of(&self, reader: usize) -> f64 {
+        match self.datacentre(reader) {
+            0 => self.ideal_s(),
+            _ => self.ideal_s().max(seconds(self.bytes, self.slow)),
+        }
+    }
+
+    /// Sum over all readers.
+    pub(crate) fn ideal_sum_s(&self) -> f64 {
+        (0..self.readers).map(|reader| self.ideal_of(reader)).sum()
+    }
+
+    /// The slowest reader's.
+    pub(crate) fn ideal_max_s(&self) -> f64 {
+        (0..self.readers).map(|reader| self.ideal_of(reader)).fold(0.0, f64::max)
+    }
+}
+
+fn seconds(bytes: u64, mbit: u32) -> f64 {
+    bytes as f64 * 8.0 / (f64::from(mbit) * 1e6 * GOODPUT)
+}
+
+/// Medians over all turns, and every turn.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Spread {
+    /// Sum over the readers of the time from the publish to their commit.
+    pub(crate) sum_s: f64,
+    /// The last reader's.
+    pub(crate) max_s: f64,
+    /// CPU seconds of all processes.
+    pub(crate) cpu_s: f64,
+    /// Copies of the version that crossed to the second datacentre.
+    pub(crate) crossed: f64,
+    pub(crate) content_ok: bool,
+    pub(crate) turns: Vec<Turn>,
+}
+
+/// One turn.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Turn {
+    pub(crate) stalls_s: Vec<f64>,
+    /// Whom each reader read from, last.
+    pub(crate) sources: Vec<String>,
+    pub(crate) cpu_s: f64,
+    pub(crate) crossed: f64,
+    pub(crate) content_ok: bool,
+}
+
+impl Spread {
+    /// Builds the hosts, makes all turns, takes the hosts away.
+    pub(crate) fn measure(setting: &Setting) -> Result<Self> {
+        let fanout = setting.fanout.to_string();
+        let serve = ["--fanout", &fanout];
+        let shards = setting.shards as u32;
+        let cluster = Cluster::start(&setting.shape(0), shards, setting.bytes, &serve)?;
+        let trainer = Place { trainer: true, ..Place::default() };
+        let mut trainer = cluster.group("trainer", trainer)?;
+        let readers = (0..setting.readers).map(|reader| {
+            let host = (1 + reader) * setting.shards;
+            let place = Place { host, datacentre: setting.datacentre(reader), ..Place::default() };
+            cluster.group(&format!("rollout{reader:02}"), place)
+        });
+        let mut readers = readers.collect::<Result<Vec<_>>>()?;
+        // The first one connects and plans; it is not counted.
+        turn(&cluster, setting, &mut trainer, &mut readers, 1)?;
+        let turns = (2..2 + setting.repeat as u64)
+            .map(|version| turn(&cluster, setting, &mut trainer, &mut readers, version));
+        Ok(Self::of(turns.collect::<Result<Vec<_>>>()?))
+    }
+
+    fn of(turns: Vec<Turn>) -> Self {
+        let over =
+            |value: &dyn Fn(&Turn) -> f64| median(&turns.iter().map(value).collect::<Vec<_>>());
+        Self {
+            sum_s: over(&|turn| turn.stalls_s.iter().sum()),
+            max_s: over(&|turn| turn.stalls_s.iter().copied().fold(0.0, f64::max)),
+            cpu_s: over(&|turn| turn.cpu_s),
+            crossed: over(&|turn| turn.crossed),
+            content_ok: turns.iter().all(|turn| turn.content_ok),
+            turns,
+        }
+    }
+}
+
+fn turn(
+    cluster: &Cluster,
+    setting: &Setting,
+    trainer: &mut Group,
+    readers: &mut [Group],
+    version: u64,
+) -> Result<Turn> {
+    let crossed = cluster.network.crossed()?;
+    let published = trainer.publish(version)?;
+    let cpu = cpu_seconds(cluster, trainer, readers)?;
+    readers.iter_mut().try_for_each(|reader| reader.order(&Order::Update { version }))?;
+    let updates = readers.iter_mut().map(Group::updated).collect::<Result<Vec<_>>>()?;
+    let cpu_s = cpu_seconds(cluster, trainer, readers)? - cpu;
+    let crossed = (cluster.network.crossed()? - crossed) as f64 / setting.bytes as f64;
+    let mut content_ok = true;
+    for (update, reader) in updates.iter().zip(readers) {
+        ensure!(update.version == Some(version), "{} holds {:?}", reader.name, update.version);
+        content_ok &= update.verified == setting.bytes && update.bytes == setting.bytes;
+        content_ok &= reader.holds(version)?;
+    }
+    let stall = |done_ns: u64| done_ns.saturating_sub(published) as f64 / 1e9;
+    Ok(Turn {
+        stalls_s: updates.iter().map(|update| stall(update.done_ns)).collect(),
+        sources: updates.into_iter().filter_map(|update| update.source).collect(),
+        cpu_s,
+        crossed,
+        content_ok,
+    })
+}
+
+fn cpu_seconds(cluster: &Cluster, trainer: &Group, readers: &[Group]) -> Result<f64> {
+    let workers = readers.iter().chain([trainer]).map(Group::cpu_seconds);
+    Ok(workers.sum::<Result<f64>>()? + cluster.cpu_seconds()?)
+}
