@@ -10,7 +10,7 @@ RUST   := $(shell git ls-files '*.rs' '*.toml' '*.proto' 2>/dev/null) Cargo.lock
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python verify audit fix bench wheel docs clean model
+.PHONY: help demo test test-rust test-python sim model verify audit fix bench wheel docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -26,6 +26,10 @@ test-rust:
 
 test-python: $(VENV)/weightcast
 	$(BIN)/python -m pytest
+
+sim: ## Play a thousand random clusters against the protocol, then each mutant of it
+	cargo run --locked --release --quiet -p weightcast-cli -- sim --seeds 1000
+	cargo run --locked --release --quiet -p weightcast-cli -- sim --mutant all
 
 verify: ## Check formatting, lints, purity, dependencies; writes nothing
 	cargo fmt --all --check

@@ -3,7 +3,10 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod replay;
 mod serve;
+mod sim;
+mod sim_report;
 mod status;
 
 use clap::{Parser, Subcommand};
@@ -26,6 +29,10 @@ enum Command {
     Status(status::StatusOf),
     /// Measure transfers beside the limits of this machine.
     Bench(bench::Bench),
+    /// Play random clusters against the real protocol, with every fault there is, and check it
+    Sim(sim::Sim),
+    /// Tell the story of one simulated cluster
+    Replay(replay::Replay),
     /// Run the demo: a reinforcement-learning loop (of the Python package; see `demo --help`).
     #[command(disable_help_flag = true)]
     Demo {
@@ -49,6 +56,8 @@ pub fn run(arguments: Vec<String>) -> i32 {
         Command::Serve(serve) => serve::run(serve),
         Command::Status(status) => status::run(status),
         Command::Bench(bench) => bench::run(&bench),
+        Command::Sim(sim) => sim::run(&sim),
+        Command::Replay(replay) => replay::run(&replay),
         Command::Demo { arguments } => demo(&arguments),
     };
     match result {

@@ -41,7 +41,7 @@ impl World {
 
     /// The program goes on after a while.
     pub(crate) fn plan_act(&mut self, life: Life) {
-        let pause = Span(self.rng.between(1, 120) * 1_000_000);
+        let pause = Span(self.rng.between(1_000_000, self.options.think_time.0));
         self.queue.plan(self.now + pause, Event::Process(life, Step::Act));
     }
 

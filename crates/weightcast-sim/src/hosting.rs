@@ -1,5 +1,7 @@
 //! The server's runtime: hands it messages, does what it says, checks its books.
 
+use std::rc::Rc;
+
 use weightcast_protocol::ConnectionId;
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::server::ServerOutput;
@@ -22,9 +24,9 @@ impl World {
     pub(crate) fn after_server(&mut self) {
         self.send_outputs();
         if let Err(violation) = self.server.validate() {
-            self.report.violated(self.now, violation.invariant, violation.detail);
+            self.violated(violation.invariant, violation.detail);
         }
-        let snapshot = self.server.snapshot(self.now);
+        let snapshot = Rc::new(self.server.snapshot(self.now));
         self.observe(Fact::Books(&snapshot));
     }
 

@@ -5,18 +5,27 @@
 //! run their programs while streams break, processes crash or are suspended, the network delays
 //! and bits flip; then the faults cease, and everything must come right again. After each event
 //! the `checkers` compare what happened with the invariants; a checker is trusted only because
-//! it finds the bug when a safeguard is switched off ([`Options::mutants`]).
+//! it finds the bug when a safeguard is switched off ([`MUTANTS`]).
+//!
+//! [`campaign`] plays many worlds, each of a kind of its own ([`Options::drawn`]), and says what
+//! they have been through ([`Coverage`]); [`replay`] tells the story of one.
 //!
 //! [`run`]: run()
+//! [`campaign`]: campaign()
+//! [`replay`]: replay()
 
 #![forbid(unsafe_code)]
 
 mod acting;
+mod campaign;
 mod checkers;
 mod clock;
+mod coverage;
+mod fault_kinds;
 mod faults;
 mod hosting;
 mod memory;
+mod mutant_list;
 mod network;
 mod options;
 mod process;
@@ -26,12 +35,27 @@ mod reading;
 mod report;
 mod rng;
 mod runtime;
+mod sights;
+mod story;
+mod swarm;
+mod watching;
+mod workers;
 mod world;
 
-pub use options::{FaultCounts, Options};
+pub use campaign::{Catch, Summary, campaign, hunt};
+pub use coverage::{Coverage, Point};
+pub use fault_kinds::{FaultCounts, FaultKind};
+pub use mutant_list::{MUTANTS, Mutant};
+pub use options::Options;
 pub use report::{Report, Violation};
+pub use story::Line;
 
 /// Plays one world: the same seed and options give the same report, event for event.
 pub fn run(seed: u64, options: &Options) -> Report {
-    world::World::new(seed, options.clone()).play()
+    world::World::new(seed, options.clone()).play_until(|_| false)
+}
+
+/// Plays one world and tells what happened in it.
+pub fn replay(seed: u64, options: &Options) -> (Report, Vec<Line>) {
+    world::World::new(seed, options.clone()).tell()
 }

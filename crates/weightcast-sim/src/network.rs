@@ -17,13 +17,19 @@ pub(crate) struct Stream {
 }
 
 /// All streams that carry messages.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Network {
     streams: BTreeMap<ConnectionId, Stream>,
     opened: u64,
+    /// How many of a thousand messages are late.
+    pub(crate) late: u64,
 }
 
 impl Network {
+    pub(crate) fn new(late: u64) -> Self {
+        Self { streams: BTreeMap::new(), opened: 0, late }
+    }
+
     pub(crate) fn open(&mut self, client: Life) -> ConnectionId {
         self.opened += 1;
         let stream = ConnectionId(self.opened);
@@ -43,20 +49,21 @@ impl Network {
     /// When a message sent now arrives at the server, if the stream still carries any.
     pub(crate) fn up(&mut self, stream: ConnectionId, now: Time, rng: &mut Rng) -> Option<Time> {
         let stream = self.streams.get_mut(&stream)?;
-        stream.up = stream.up.max(now + delay(rng));
+        stream.up = stream.up.max(now + delay(self.late, rng));
         Some(stream.up)
     }
 
     /// The same for the other direction.
     pub(crate) fn down(&mut self, stream: ConnectionId, now: Time, rng: &mut Rng) -> Option<Time> {
         let stream = self.streams.get_mut(&stream)?;
-        stream.down = stream.down.max(now + delay(rng));
+        stream.down = stream.down.max(now + delay(self.late, rng));
         Some(stream.down)
     }
 }
 
-/// Mostly below 2 ms, now and then much more.
-pub(crate) fn delay(rng: &mut Rng) -> Span {
-    let micros = if rng.chance(20) { rng.between(10_000, 150_000) } else { rng.between(50, 2_000) };
+/// Mostly below 2 ms, `late` times of a thousand much more.
+pub(crate) fn delay(late: u64, rng: &mut Rng) -> Span {
+    let micros =
+        if rng.chance(late) { rng.between(10_000, 150_000) } else { rng.between(50, 2_000) };
     Span(micros * 1_000)
 }

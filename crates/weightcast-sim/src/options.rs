@@ -1,7 +1,11 @@
 //! What a world is made of.
 
+use std::fmt;
+
 use weightcast_protocol::Span;
 use weightcast_protocol::mutants::Mutants;
+
+use crate::fault_kinds::{FaultCounts, FaultKind};
 
 /// Size, length and faults of a world. The seed varies all of it below these bounds.
 #[derive(Clone, Debug)]
@@ -16,8 +20,22 @@ pub struct Options {
     pub chunks: u32,
     /// Readers that a source may have at once.
     pub fanout: u32,
+    /// Datacentres over which the replicas are spread.
+    pub datacentres: u32,
+    /// How many of a thousand rollouts are spot.
+    pub spot: u64,
     /// Length of a session's lease.
     pub lease: Span,
+    /// How long the server waits for readers.
+    pub drain_deadline: Span,
+    /// The longest that a chunk takes to read.
+    pub chunk_time: Span,
+    /// How many of a thousand messages are late, until faults cease.
+    pub late: u64,
+    /// By how many thousandths clocks are fast or slow at most.
+    pub drift: u64,
+    /// The longest pause of a process between two calls.
+    pub think_time: Span,
     /// How long faults happen.
     pub fault_time: Span,
     /// How long the world then has to come right.
@@ -28,21 +46,6 @@ pub struct Options {
     pub mutants: Mutants,
 }
 
-/// How often each kind of fault happens at most in one world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FaultCounts {
-    /// A stream breaks, with what is on it.
-    pub breaks: u64,
-    /// A process can't reach the server for a while, up to twice the lease (F2).
-    pub partitions: u64,
-    /// A process dies and is started again (F3, F4).
-    pub crashes: u64,
-    /// A process is suspended, up to twice the lease (F6, F7).
-    pub pauses: u64,
-    /// A bit flips on the path of a read (F10).
-    pub flips: u64,
-}
-
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -51,11 +54,52 @@ impl Default for Options {
             max_shards: 3,
             chunks: 12,
             fanout: 1,
+            datacentres: 1,
+            spot: 0,
             lease: Span::from_secs(1),
+            drain_deadline: Span::from_millis(800),
+            chunk_time: Span::from_millis(6),
+            late: 20,
+            // 4 % is what the margin of 10 % on both sides leaves room for, and more.
+            drift: 40,
+            think_time: Span::from_millis(120),
             fault_time: Span::from_secs(10),
             quiet_time: Span::from_secs(12),
-            faults: FaultCounts { breaks: 12, partitions: 4, crashes: 4, pauses: 6, flips: 4 },
+            faults: FaultCounts::usual(),
             mutants: Mutants::default(),
         }
+    }
+}
+
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |span: Span| span.0 as f64 / 1e9;
+        writeln!(
+            f,
+            "{} trainers and {} rollouts of at most {} shards, {} chunks, fan-out {}",
+            self.trainers, self.rollouts, self.max_shards, self.chunks, self.fanout
+        )?;
+        writeln!(f, "{} datacentres, {} of 1000 rollouts spot", self.datacentres, self.spot)?;
+        writeln!(
+            f,
+            "lease {} s, drain {} s, at most {} s a chunk and {} s between calls",
+            seconds(self.lease),
+            seconds(self.drain_deadline),
+            seconds(self.chunk_time),
+            seconds(self.think_time)
+        )?;
+        writeln!(f, "{} of 1000 messages late, clocks off by {} of 1000", self.late, self.drift)?;
+        let faults: Vec<String> = FaultKind::ALL
+            .iter()
+            .filter(|kind| self.faults.most(**kind) > 0)
+            .map(|kind| format!("{} {}", kind.name(), self.faults.most(*kind)))
+            .collect();
+        writeln!(
+            f,
+            "faults for {} s, at most: {}; then {} s of quiet",
+            seconds(self.fault_time),
+            if faults.is_empty() { "none".to_owned() } else { faults.join(", ") },
+            seconds(self.quiet_time)
+        )
     }
 }

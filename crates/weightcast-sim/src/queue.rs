@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::{Attempt, ConnectionId, Generation, OpSeq, Time};
 
-use crate::faults::Fault;
+use crate::fault_kinds::FaultKind;
 
 /// One life of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ pub(crate) enum Event {
     /// To a process.
     Process(Life, Step),
     /// A fault.
-    Fault(Fault),
+    Fault(FaultKind),
     /// Faults cease.
     Quiet,
 }

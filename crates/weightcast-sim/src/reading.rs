@@ -74,12 +74,14 @@ impl World {
             read.next += 1;
             read.moved_at = now;
         }
-        let pause = Span(self.rng.between(500, 6_000) * 1_000);
+        let pause = Span(self.rng.between(500_000, self.options.chunk_time.0));
         let step = Step::Chunk(read.seq, read.attempt);
         self.queue.plan(now + pause, Event::Process(life, step));
     }
 
     fn end_read(&mut self, life: Life, seq: OpSeq, attempt: Attempt, failure: Option<ReadFailure>) {
+        let reason = failure.as_ref().map(|failure| format!("{failure:?}"));
+        self.observe(Fact::ReadEnded { who: self.who(life), failure: reason.as_deref() });
         let process = &mut self.processes[life.process];
         process.read = None;
         let result = failure.map_or_else(|| Ok(process.memory.sums()), Err);

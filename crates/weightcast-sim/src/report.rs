@@ -1,9 +1,11 @@
 //! What came of a world.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::Time;
 use weightcast_protocol::server::Counters;
+
+use crate::coverage::Point;
 
 /// What came of one world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub struct Report {
     pub faults: BTreeMap<&'static str, u64>,
     /// Calls that ended, by how.
     pub calls: BTreeMap<String, u64>,
+    /// Points of the coverage table that were reached.
+    pub points: BTreeSet<Point>,
     /// What the server counted.
     pub counters: Counters,
     /// Invariants that did not hold, in order of time; at most a hundred.
@@ -27,8 +31,10 @@ pub struct Report {
 /// An invariant that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Its name, as in `ARCHITECTURE.md`.
+    /// Its name, as in `ARCHITECTURE.md`; `panic` if the protocol's code gave up.
     pub invariant: String,
+    /// Number of the event that showed it.
+    pub step: u64,
     /// When, on the world's clock.
     pub at: Time,
     /// What was seen.
@@ -41,7 +47,8 @@ impl Report {
 
     pub(crate) fn violated(&mut self, at: Time, invariant: &str, detail: String) {
         if self.violations.len() < Self::MAX_VIOLATIONS {
-            self.violations.push(Violation { invariant: invariant.to_owned(), at, detail });
+            let (invariant, step) = (invariant.to_owned(), self.events);
+            self.violations.push(Violation { invariant, step, at, detail });
         }
     }
 

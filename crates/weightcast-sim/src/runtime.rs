@@ -5,7 +5,6 @@ use weightcast_protocol::session::Output;
 use weightcast_protocol::{CallError, OpSeq, Span, Time};
 
 use crate::checkers::Fact;
-use crate::network::delay;
 use crate::process::Read;
 use crate::queue::{Event, Life, Step};
 use crate::world::World;
@@ -109,8 +108,14 @@ impl World {
                     self.queue.plan(at, Event::ToServer(stream, message));
                 }
             }
-            Output::Expose(generation) => process.exposed = Some(generation),
-            Output::Fence(_) => process.exposed = None,
+            Output::Expose(generation) => {
+                process.exposed = Some(generation);
+                self.observe(Fact::Exposed { who: self.who(life), generation });
+            }
+            Output::Fence(generation) => {
+                process.exposed = None;
+                self.observe(Fact::Fenced { who: self.who(life), generation });
+            }
             Output::Seal(generation) => {
                 let pause = Span(self.rng.between(1, 60) * 1_000_000);
                 let step = Step::Digested(generation);
@@ -120,7 +125,8 @@ impl World {
                 let (next, moved_at) = (process.memory.range().start, self.now);
                 process.read = Some(Read { seq, attempt, assignment, next, moved_at });
                 let step = Step::Chunk(seq, attempt);
-                self.queue.plan(self.now + delay(&mut self.rng), Event::Process(life, step));
+                let at = self.now + self.delay();
+                self.queue.plan(at, Event::Process(life, step));
             }
             Output::StopRead => process.read = None,
             Output::Done { seq, result } => self.done(life, seq, result),
@@ -131,7 +137,7 @@ impl World {
     fn connect(&mut self, life: Life) {
         let reachable = self.processes[life.process].cut_off_until <= self.now;
         let stream = reachable.then(|| self.network.open(life));
-        let at = self.now + delay(&mut self.rng);
+        let at = self.now + self.delay();
         self.queue.plan(at, Event::Process(life, Step::Connected(stream)));
     }
 
@@ -164,7 +170,8 @@ impl World {
     }
 
     /// The session is over: the process starts a new one, after a while.
-    fn closed(&mut self, life: Life, _error: Option<CallError>) {
+    fn closed(&mut self, life: Life, error: Option<CallError>) {
+        self.observe(Fact::Left { who: self.who(life), error: error.as_ref() });
         let process = &mut self.processes[life.process];
         process.life += 1;
         process.session = None;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use weightcast_protocol::message::{Answer, Call, EpochPolicy, Role};
+use weightcast_protocol::message::{EpochPolicy, Role};
 use weightcast_protocol::server::{Server, ServerConfig};
-use weightcast_protocol::{CallError, ExportId, Incarnation, Span, Time};
+use weightcast_protocol::{ExportId, Incarnation, Span, Time};
 
-use crate::checkers::{Checkers, Fact, Who};
+use crate::checkers::{Checkers, Who};
 use crate::clock::Clock;
 use crate::memory::{Memory, chunks_of};
 use crate::network::{Network, delay};
@@ -14,8 +14,10 @@ use crate::options::Options;
 use crate::process::{Process, Program};
 use crate::program::Action;
 use crate::queue::{Event, Life, Queue, Step};
-use crate::report::Report;
+use crate::report::{Report, Violation};
 use crate::rng::{Rng, mix};
+use crate::sights::Sights;
+use crate::story::Line;
 
 pub(crate) struct World {
     pub(crate) seed: u64,
@@ -33,7 +35,10 @@ pub(crate) struct World {
     /// Bits that are still to flip.
     pub(crate) flips: u64,
     pub(crate) report: Report,
-    checkers: Checkers,
+    pub(crate) checkers: Checkers,
+    pub(crate) sights: Sights,
+    /// What happened, if somebody wants to know.
+    pub(crate) story: Option<Vec<Line>>,
     /// The group that each life joined.
     pub(crate) joined: BTreeMap<Life, Incarnation>,
     pub(crate) server_timer: Option<Time>,
@@ -44,7 +49,7 @@ impl World {
         let config = ServerConfig {
             lease: options.lease,
             fanout: options.fanout,
-            drain_deadline: Span::from_millis(800),
+            drain_deadline: options.drain_deadline,
             mutants: options.mutants,
             ..ServerConfig::default()
         };
@@ -53,7 +58,7 @@ impl World {
             rng: Rng::new(seed),
             now: Time(0),
             queue: Queue::default(),
-            network: Network::default(),
+            network: Network::new(options.late),
             server: Server::new(config),
             processes: Vec::new(),
             decisions: BTreeMap::new(),
@@ -61,6 +66,8 @@ impl World {
             flips: 0,
             report: Report { seed, ..Report::default() },
             checkers: Checkers::new(&options),
+            sights: Sights::default(),
+            story: None,
             joined: BTreeMap::new(),
             server_timer: None,
             options,
@@ -94,8 +101,9 @@ impl World {
         shard: u32,
         num_shards: u32,
     ) {
-        // 4 % is what the margin of 10 % on both sides leaves room for, and more.
-        let clock = Clock::new(self.rng.below(1 << 40), self.rng.between(960, 1040));
+        let drift = self.options.drift;
+        let rate = self.rng.between(1000 - drift, 1000 + drift);
+        let clock = Clock::new(self.rng.below(1 << 40), rate);
         let process = Process {
             replica,
             shard,
@@ -121,22 +129,46 @@ impl World {
         self.queue.plan(at, Event::Process(life, Step::Start));
     }
 
-    /// Plays to the end.
-    pub(crate) fn play(mut self) -> Report {
+    /// Plays to the end, and tells what happened.
+    pub(crate) fn tell(mut self) -> (Report, Vec<Line>) {
+        self.story = Some(Vec::new());
+        self.go_on(|_| false);
+        (self.report, self.story.unwrap_or_default())
+    }
+
+    /// Plays to the end, or until this is violated.
+    pub(crate) fn play_until(mut self, found: impl Fn(&Violation) -> bool) -> Report {
+        self.go_on(found);
+        self.report
+    }
+
+    fn go_on(&mut self, found: impl Fn(&Violation) -> bool) {
         let end = Time(0) + self.options.fault_time + self.options.quiet_time;
         while let Some((at, event)) = self.queue.pop() {
             if at > end {
                 break;
             }
+            let violations = self.report.violations.len();
             self.now = at;
             self.report.events += 1;
             self.record(&event);
-            self.happen(event);
+            if !self.happens(event) || self.report.violations[violations..].iter().any(&found) {
+                return;
+            }
         }
         self.now = end;
         self.check_end();
         self.report.counters = self.server.snapshot(self.now).counters;
-        self.report
+    }
+
+    /// False if the protocol's code panicked, which is where the world ends.
+    fn happens(&mut self, event: Event) -> bool {
+        let what = std::panic::AssertUnwindSafe(|| self.happen(event));
+        let Err(panic) = std::panic::catch_unwind(what) else { return true };
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+        self.violated("panic", text.to_owned());
+        false
     }
 
     fn record(&mut self, event: &Event) {
@@ -169,52 +201,25 @@ impl World {
     pub(crate) fn break_stream(&mut self, index: usize) {
         let Some(stream) = self.processes[index].stream else { return };
         if let Some(cut) = self.network.cut(stream) {
-            let (server, client) = (delay(&mut self.rng), delay(&mut self.rng));
+            let (server, client) = (self.delay(), self.delay());
             self.queue.plan(self.now + server, Event::ServerGone(stream));
             let step = Step::Gone(stream);
             self.queue.plan(self.now + client, Event::Process(cut.client, step));
         }
     }
 
+    /// How long a message takes.
+    pub(crate) fn delay(&mut self) -> Span {
+        delay(self.network.late, &mut self.rng)
+    }
+
     pub(crate) fn who(&self, life: Life) -> Who {
         let process = &self.processes[life.process];
         Who {
+            process: life.process,
             incarnation: self.joined.get(&life).copied(),
             shard: process.shard,
             num_shards: process.num_shards,
-        }
-    }
-
-    pub(crate) fn observe(&mut self, fact: Fact<'_>) {
-        self.checkers.observe(self.now, &fact, &mut self.report);
-    }
-
-    pub(crate) fn count(&mut self, call: Option<&Call>, result: &Result<Answer, CallError>) {
-        let first_word = |text: String| {
-            text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
-        };
-        let call = call.map(|call| first_word(format!("{call:?}"))).unwrap_or_default();
-        let end = match result {
-            Ok(answer) => first_word(format!("{answer:?}")),
-            Err(error) => first_word(format!("{error:?}")),
-        };
-        *self.report.calls.entry(format!("{call} {end}")).or_default() += 1;
-    }
-
-    /// Long after the last fault every rollout holds the newest version, which is published.
-    fn check_end(&mut self) {
-        let snapshot = self.server.snapshot(self.now);
-        let latest = snapshot.models.values().filter_map(|m| m.versions.keys().max()).max();
-        let detail = match latest {
-            None => Some("no version is available at the end".to_owned()),
-            Some(latest) => self
-                .processes
-                .iter()
-                .find(|p| p.role == Role::Rollout && p.version() != Some(*latest))
-                .map(|p| format!("{} holds {:?}, not {latest}", p.replica, p.version())),
-        };
-        if let Some(detail) = detail {
-            self.report.violated(self.now, "L1", detail);
         }
     }
 }

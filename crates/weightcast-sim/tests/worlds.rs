@@ -1,7 +1,7 @@
 //! Many short worlds with every safeguard on, and with each one off.
 
 use weightcast_protocol::mutants::Mutants;
-use weightcast_sim::{FaultCounts, Options, Report, run};
+use weightcast_sim::{FaultCounts, FaultKind, Options, Report, run};
 
 fn reports(seeds: std::ops::Range<u64>, options: &Options) -> Vec<Report> {
     seeds.map(|seed| run(seed, options)).collect()
@@ -87,7 +87,11 @@ fn a_server_that_does_not_compare_digests_accepts_flipped_bits() {
 #[test]
 fn a_server_without_the_commit_fence_is_caught() {
     let mutants = Mutants { no_commit_fence: true, ..Mutants::default() };
-    let busy = FaultCounts { breaks: 60, partitions: 12, crashes: 8, pauses: 24, flips: 4 };
+    let busy = FaultCounts::none()
+        .with(FaultKind::Break, 60)
+        .with(FaultKind::Partition, 12)
+        .with(FaultKind::Crash, 8)
+        .with(FaultKind::Pause, 24);
     assert!(caught(mutants, busy, &["S5"]).is_some());
 }
 
@@ -99,6 +103,6 @@ fn without_drain_fence_and_digests_torn_weights_are_accepted() {
         no_digest_check: true,
         ..Mutants::default()
     };
-    let no_flips = FaultCounts { flips: 0, ..usual() };
+    let no_flips = usual().with(FaultKind::Flip, 0);
     assert!(caught(mutants, no_flips, &["S1"]).is_some());
 }

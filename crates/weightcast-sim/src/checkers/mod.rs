@@ -10,18 +10,21 @@ mod s3;
 mod s5;
 mod s8;
 
+use std::rc::Rc;
+
 use weightcast_protocol::message::{Answer, ClientMessage, ServerMessage};
 use weightcast_protocol::server::Snapshot;
 use weightcast_protocol::{CallError, Generation, Incarnation, OpSeq, Time, Version};
 
+use crate::fault_kinds::FaultKind;
 use crate::options::Options;
-use crate::report::Report;
 
 /// A shard, as the checkers know it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Who {
     /// The group that this life of it has joined.
     pub(crate) incarnation: Option<Incarnation>,
+    pub(crate) process: usize,
     pub(crate) shard: u32,
     pub(crate) num_shards: u32,
 }
@@ -34,7 +37,7 @@ pub(crate) enum Fact<'a> {
     /// The server sends this.
     Said { who: Who, message: &'a ServerMessage },
     /// The server's books after an event.
-    Books(&'a Snapshot),
+    Books(&'a Rc<Snapshot>),
     /// A call ended at a shard, which by then holds memory that is `foreign` to its version.
     Done {
         who: Who,
@@ -48,6 +51,16 @@ pub(crate) enum Fact<'a> {
     Changes { replica: &'a str, exposed: Option<Generation>, held: Option<Version> },
     /// A source serves a chunk of a version.
     Served { version: Version, chunk: u32, tag: u64 },
+    /// A shard's read ended.
+    ReadEnded { who: Who, failure: Option<&'a str> },
+    /// A shard's memory is served from now on.
+    Exposed { who: Who, generation: Generation },
+    /// It is not served any more.
+    Fenced { who: Who, generation: Generation },
+    /// A session is over.
+    Left { who: Who, error: Option<&'a CallError> },
+    /// A fault strikes a process, or the world.
+    Struck { kind: FaultKind, process: Option<usize> },
 }
 
 /// Looks for one kind of bug.
@@ -76,11 +89,11 @@ impl Checkers {
         ])
     }
 
-    pub(crate) fn observe(&mut self, now: Time, fact: &Fact<'_>, report: &mut Report) {
-        for checker in &mut self.0 {
-            if let Some(detail) = checker.observe(now, fact) {
-                report.violated(now, checker.name(), detail);
-            }
-        }
+    /// What the checkers have to say: the invariant, and what is wrong.
+    pub(crate) fn observe(&mut self, now: Time, fact: &Fact<'_>) -> Vec<(&'static str, String)> {
+        let says = |checker: &mut Box<dyn Checker>| {
+            checker.observe(now, fact).map(|detail| (checker.name(), detail))
+        };
+        self.0.iter_mut().filter_map(says).collect()
     }
 }

@@ -1,5 +1,7 @@
 //! S5: at the moment of a commit the reader has a source, which is alive and holds the version.
 
+use std::rc::Rc;
+
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
 use weightcast_protocol::{Time, Version};
 
@@ -8,7 +10,7 @@ use super::{Checker, Fact};
 #[derive(Default)]
 pub(super) struct TransitiveCommit {
     /// As it was before the event.
-    before: Option<Snapshot>,
+    before: Option<Rc<Snapshot>>,
 }
 
 impl Checker for TransitiveCommit {
@@ -18,7 +20,7 @@ impl Checker for TransitiveCommit {
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         let Fact::Books(after) = fact else { return None };
-        let before = self.before.replace((*after).clone())?;
+        let before = self.before.replace(Rc::clone(after))?;
         after.models.iter().find_map(|(name, model)| {
             let before = before.models.get(name)?;
             model.replicas.iter().find_map(|replica| check(before, replica))

@@ -1,0 +1,141 @@
+//! `weightcast sim`: plays random clusters against the real protocol, and mutants of it.
+
+use std::io::{IsTerminal, Write};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use clap::Args;
+use weightcast_sim::{MUTANTS, Mutant, Summary, campaign, hunt};
+
+use crate::sim_report::{CatchReport, SimReport, mutants_json, mutants_table};
+
+/// From so many seeds on, a coverage point that was not reached is a failure.
+const COVERING_SEEDS: u64 = 1_000;
+
+/// Arguments of `sim`.
+#[derive(Args)]
+pub(crate) struct Sim {
+    /// Worlds to play, each from a seed of its own; of a mutant, at most so many (default 1000, of
+    /// a mutant 200)
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    seeds: Option<u64>,
+    /// The first seed
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..1 << 62))]
+    first_seed: u64,
+    /// Fail if a coverage point is not reached; always so from 1000 seeds on
+    #[arg(long)]
+    require_coverage: bool,
+    /// Switch a safeguard off and play until the checkers notice; `all` plays every mutant
+    #[arg(long, conflicts_with = "list_mutants")]
+    mutant: Option<String>,
+    /// Show the mutants: what each switches off, which invariants must notice
+    #[arg(long)]
+    list_mutants: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Sim {
+    fn seeds(&self, usual: u64) -> Range<u64> {
+        self.first_seed..self.first_seed + self.seeds.unwrap_or(usual)
+    }
+}
+
+pub(crate) fn run(arguments: &Sim) -> anyhow::Result<()> {
+    if arguments.list_mutants {
+        print!("{}", if arguments.json { mutants_json() } else { mutants_table() });
+        return Ok(());
+    }
+    match arguments.mutant.as_deref() {
+        Some("all") => play_mutants(arguments, MUTANTS),
+        Some(name) => play_mutants(arguments, std::slice::from_ref(mutant_named(name)?)),
+        None => play_seeds(arguments),
+    }
+}
+
+/// The mutant of this name.
+pub(crate) fn mutant_named(name: &str) -> anyhow::Result<&'static Mutant> {
+    Mutant::named(name).ok_or_else(|| {
+        let names: Vec<&str> = MUTANTS.iter().map(|mutant| mutant.name).collect();
+        anyhow::anyhow!("there is no mutant {name}; there are {}", names.join(", "))
+    })
+}
+
+fn play_seeds(arguments: &Sim) -> anyhow::Result<()> {
+    let seeds = arguments.seeds(COVERING_SEEDS);
+    let number = seeds.end - seeds.start;
+    let started = Instant::now();
+    let progress = Progress::new(number);
+    let summary = campaign(seeds, || progress.played());
+    progress.end();
+    let report = SimReport::of(&summary, started.elapsed());
+    print!("{}", if arguments.json { report.json() } else { report.table() });
+    verdict(&summary, arguments.require_coverage || number >= COVERING_SEEDS)
+}
+
+/// An error unless the campaign is clean.
+fn verdict(summary: &Summary, covers: bool) -> anyhow::Result<()> {
+    let worlds = summary.seeds;
+    if let Some((seed, _)) = summary.violations.first() {
+        let count = summary.violations.len();
+        anyhow::bail!(
+            "{count} violations in {worlds} worlds; see one with: weightcast replay {seed}"
+        );
+    }
+    if let Some(seed) = summary.unrepeatable.first() {
+        anyhow::bail!("seed {seed} came out different when it was played again");
+    }
+    let missed = summary.coverage().missed;
+    if covers && !missed.is_empty() {
+        anyhow::bail!("no world reached: {}", missed.join("; "));
+    }
+    Ok(())
+}
+
+fn play_mutants(arguments: &Sim, mutants: &[Mutant]) -> anyhow::Result<()> {
+    let mut reports = Vec::new();
+    for mutant in mutants {
+        let seeds = arguments.seeds(200);
+        let report = CatchReport::of(mutant, seeds.clone(), hunt(mutant, seeds));
+        if !arguments.json {
+            println!("{report}");
+        }
+        reports.push(report);
+    }
+    if arguments.json {
+        // One mutant by name is one object, `all` is a list.
+        let one = arguments.mutant.as_deref() != Some("all");
+        print!("{}", CatchReport::json(&reports, one));
+    }
+    let missed: Vec<&str> = reports.iter().filter(|r| !r.caught).map(|r| r.mutant).collect();
+    anyhow::ensure!(missed.is_empty(), "not caught: {}", missed.join(", "));
+    Ok(())
+}
+
+/// A line on stderr, if that is a terminal: how many worlds have been played.
+struct Progress {
+    total: u64,
+    played: AtomicU64,
+    shown: bool,
+}
+
+impl Progress {
+    fn new(total: u64) -> Self {
+        Self { total, played: AtomicU64::new(0), shown: std::io::stderr().is_terminal() }
+    }
+
+    fn played(&self) {
+        let played = self.played.fetch_add(1, Relaxed) + 1;
+        if self.shown && (played.is_multiple_of(10) || played == self.total) {
+            let _ = write!(std::io::stderr(), "\r{played} of {} worlds", self.total);
+        }
+    }
+
+    fn end(&self) {
+        if self.shown {
+            let _ = writeln!(std::io::stderr());
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Coverage points: what the worlds of a campaign must have been through, or a clean result says
+//! nothing. A new point is one row here and one `reach` where it happens.
+//!
+//! Besides the points of the table, every kind of fault must have struck, every call must have
+//! ended well and in an error, and every error that a cluster can meet must have been seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::fault_kinds::FaultKind;
+
+macro_rules! points {
+    ($($point:ident: $meaning:literal;)*) => {
+        /// Something that must happen sometimes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Point {
+            $(#[doc = $meaning] $point,)*
+        }
+
+        impl Point {
+            /// Every point of the table.
+            pub const ALL: &'static [Point] = &[$(Point::$point),*];
+
+            /// In one line.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Point::$point => $meaning),* }
+            }
+        }
+    };
+}
+
+points! {
+    SourceDiedAtFirstChunk: "a source process died before the first chunk of a read from it";
+    SourceDiedInTheMiddle: "a source process died in the middle of a read from it";
+    SourceDiedAtLastChunk: "a source process died before the last chunk of a read from it";
+    ZombieFinishedReading: "a shard whose group the server had given up finished its read";
+    RefusedBySourceFence: "a source refused a read of an older generation";
+    RefusedByCommitFence: "the server refused what was read from a source that had gone";
+    RefusedByDigest: "the server refused bytes that were not the publisher's";
+    RefusedAfterEviction: "a session that had been evicted was refused";
+    DrainWaited: "an owner waited for its readers before it could change its memory";
+    DrainDeadlineCut: "a drain deadline passed, and the readers were cut off";
+    AccusationIgnored: "a reader accused its source, which went on serving others";
+    AnswerFromRecord: "the last shard got the answer decided before a publish in between";
+    CallRepeated: "a call was sent again after its stream had broken";
+    ReportOfOldAttempt: "a shard reported on a source that had been replaced meanwhile";
+    SourceReplaced: "a transfer was given a second source";
+    CommittedAfterSourceLoss: "a transfer that had lost a source was committed";
+    CommittedFromRollout: "a replica was filled from a rollout, not from a trainer";
+    CopyShownAgain: "a replica kept its old copy when the source of the new one was lost";
+    VersionJoined: "two trainer replicas held the same version, both sealed";
+    ContentFenced: "a replica with other content than its version's was fenced";
+    ReadBeforeSeal: "a version was being read before its digests were known";
+    ClosedWhileRead: "a replica was closed while another read from it";
+    LostWhileReading: "a group was given up in the middle of its transfer";
+    PublishBroken: "a shard had called publish when its group broke";
+    RepublishedSameVersion: "a replica published again the version that it had unpublished";
+    EpochRaised: "a restarted trainer raised the epoch";
+    NumberRegressed: "an update went over to a newer epoch's version of a lower number";
+    RolledBack: "an update that allows it went back to an older version";
+    WaitWoken: "a wait was answered by a change after its revision";
+    ShardMissing: "a call timed out because a shard had not made it";
+}
+
+/// The calls, each of which must have ended well and in an error.
+const CALLS: [&str; 9] = [
+    "Register",
+    "Unregister",
+    "Publish",
+    "Unpublish",
+    "Replicate",
+    "Update",
+    "Describe",
+    "List",
+    "Wait",
+];
+
+/// The errors that must have been seen. `Limit` is left to the tests of hostile peers.
+const ERRORS: [&str; 11] = [
+    "VersionUnavailable",
+    "SourceLost",
+    "DigestMismatch",
+    "ContentMismatch",
+    "LayoutMismatch",
+    "GroupDiverged",
+    "GroupBroken",
+    "Timeout",
+    "ServerUnreachable",
+    "InDoubt",
+    "Misuse",
+];
+
+/// What was reached, of what must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// Points reached.
+    pub hit: usize,
+    /// Points that there are.
+    pub total: usize,
+    /// Names of those not reached.
+    pub missed: Vec<String>,
+}
+
+impl Coverage {
+    /// Compares what worlds reached with what there is. `calls` is by call and end.
+    pub(crate) fn of(
+        points: &BTreeSet<Point>,
+        faults: &BTreeMap<&'static str, u64>,
+        calls: &BTreeMap<String, u64>,
+    ) -> Self {
+        let ends: Vec<(&str, &str)> = calls.keys().filter_map(|key| key.split_once(' ')).collect();
+        let failed = |end: &str| ERRORS.contains(&end) || end == "Limit";
+        let point = |point: &Point| (format!("{point:?}"), points.contains(point));
+        let fault = |kind: &FaultKind| {
+            (format!("fault: {}", kind.name()), faults.contains_key(kind.name()))
+        };
+        let ended = |call: &&str, bad: bool| {
+            ends.iter().any(|(name, end)| name == call && failed(end) == bad)
+        };
+        let well = |call: &&str| (format!("{call} ended well"), ended(call, false));
+        let badly = |call: &&str| (format!("{call} ended in an error"), ended(call, true));
+        let error =
+            |error: &&str| (format!("error: {error}"), ends.iter().any(|(_, end)| end == error));
+        let all: Vec<(String, bool)> = (Point::ALL.iter().map(point))
+            .chain(FaultKind::ALL.iter().map(fault))
+            .chain(CALLS.iter().flat_map(|call| [well(call), badly(call)]))
+            .chain(ERRORS.iter().map(error))
+            .collect();
+        let total = all.len();
+        let missed: Vec<String> =
+            all.into_iter().filter(|(_, hit)| !hit).map(|(name, _)| name).collect();
+        Self { hit: total - missed.len(), total, missed }
+    }
+}

@@ -1,0 +1,68 @@
+//! The table of what can go wrong. A new kind is one row here and one arm in `faults`.
+
+use std::collections::BTreeMap;
+
+macro_rules! fault_kinds {
+    ($($(#[$doc:meta])* $kind:ident: $name:literal, $usual:literal;)*) => {
+        /// A kind of fault.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum FaultKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl FaultKind {
+            /// Every kind.
+            pub const ALL: &'static [FaultKind] = &[$(FaultKind::$kind),*];
+
+            /// In a few words, as reports have it.
+            pub fn name(self) -> &'static str {
+                match self { $(FaultKind::$kind => $name),* }
+            }
+
+            /// How often at most it happens in a usual world.
+            fn usual(self) -> u64 {
+                match self { $(FaultKind::$kind => $usual),* }
+            }
+        }
+    };
+}
+
+fault_kinds! {
+    /// A stream breaks, with what is on it (F1).
+    Break: "stream broken", 12;
+    /// A process can't reach the server for a while, up to twice the lease (F2).
+    Partition: "server cut off", 4;
+    /// A process dies and is started again (F3, F4, F5).
+    Crash: "process crashed", 4;
+    /// A process is suspended, up to twice the lease (F6, F7).
+    Pause: "process suspended", 6;
+    /// A bit flips on the path of a read (F10).
+    Flip: "bit flipped", 4;
+}
+
+/// How often each kind of fault happens at most in one world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultCounts(BTreeMap<FaultKind, u64>);
+
+impl FaultCounts {
+    /// Some of every kind.
+    pub fn usual() -> Self {
+        Self(FaultKind::ALL.iter().map(|kind| (*kind, kind.usual())).collect())
+    }
+
+    /// No faults at all.
+    pub fn none() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// The same, but at most so many of one kind.
+    pub fn with(mut self, kind: FaultKind, most: u64) -> Self {
+        self.0.insert(kind, most);
+        self
+    }
+
+    /// How many of a kind happen at most.
+    pub fn most(&self, kind: FaultKind) -> u64 {
+        self.0.get(&kind).copied().unwrap_or_default()
+    }
+}

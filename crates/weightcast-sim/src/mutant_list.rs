@@ -1,0 +1,118 @@
+//! The table of mutants: each switches one safeguard off, or several that mask each other. A
+//! checker is believed only because it finds them. A new mutant is one entry here.
+
+use weightcast_protocol::mutants::Mutants;
+
+use crate::fault_kinds::{FaultCounts, FaultKind};
+use crate::options::Options;
+use crate::report::Violation;
+
+/// A protocol with something missing.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutant {
+    /// As the command line has it.
+    pub name: &'static str,
+    /// What is switched off.
+    pub what: &'static str,
+    /// The invariants whose checkers must find it; one is enough.
+    pub found_by: &'static [&'static str],
+    switch: fn(&mut Mutants),
+    /// Makes the world one in which it can show.
+    scenario: fn(Options) -> Options,
+}
+
+impl Mutant {
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<&'static Mutant> {
+        MUTANTS.iter().find(|mutant| mutant.name == name)
+    }
+
+    /// Whether this is what had to be found.
+    pub(crate) fn expects(&self, violation: &Violation) -> bool {
+        self.found_by.contains(&violation.invariant.as_str())
+    }
+
+    /// The world in which this seed plays it.
+    pub fn options(&self, seed: u64) -> Options {
+        let mut options = (self.scenario)(Options::drawn(seed));
+        (self.switch)(&mut options.mutants);
+        options
+    }
+}
+
+/// All of them.
+pub const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "no_drain",
+        what: "unpublish is answered although the replica is being read",
+        found_by: &["S9"],
+        switch: |off| off.no_drain = true,
+        scenario: as_drawn,
+    },
+    Mutant {
+        name: "no_group_transaction",
+        what: "every shard's call is resolved on its own",
+        found_by: &["G1"],
+        switch: |off| off.no_group_transaction = true,
+        scenario: as_drawn,
+    },
+    Mutant {
+        name: "no_digest",
+        what: "replicas commit without comparing their content with the publisher's",
+        found_by: &["S1"],
+        switch: |off| off.no_digest_check = true,
+        scenario: flipping,
+    },
+    Mutant {
+        name: "no_commit_fence",
+        what: "replicas commit although their source went away meanwhile",
+        found_by: &["S5"],
+        switch: |off| off.no_commit_fence = true,
+        scenario: busy,
+    },
+    Mutant {
+        name: "no_source_fence",
+        what: "sessions go on serving a generation whose memory has become mutable",
+        found_by: &["S3"],
+        switch: |off| off.no_source_fence = true,
+        scenario: as_drawn,
+    },
+    Mutant {
+        name: "no_digest+no_commit_fence",
+        what: "neither digests nor the server's fence: a zombie's read counts",
+        found_by: &["S1", "S5"],
+        switch: |off| (off.no_digest_check, off.no_commit_fence) = (true, true),
+        scenario: busy,
+    },
+    Mutant {
+        name: "no_drain+no_source_fence+no_digest",
+        what: "nothing stands between a write and a read: torn weights are accepted",
+        found_by: &["S1"],
+        switch: |off| {
+            (off.no_drain, off.no_source_fence, off.no_digest_check) = (true, true, true);
+        },
+        scenario: unflipped,
+    },
+];
+
+fn as_drawn(options: Options) -> Options {
+    options
+}
+
+fn flipping(options: Options) -> Options {
+    Options { faults: options.faults.with(FaultKind::Flip, 8), ..options }
+}
+
+fn unflipped(options: Options) -> Options {
+    Options { faults: options.faults.with(FaultKind::Flip, 0), ..options }
+}
+
+/// Sources go while their readers' reports are on their way.
+fn busy(options: Options) -> Options {
+    let faults = FaultCounts::none()
+        .with(FaultKind::Break, 60)
+        .with(FaultKind::Partition, 12)
+        .with(FaultKind::Crash, 8)
+        .with(FaultKind::Pause, 24);
+    Options { faults, ..options }
+}

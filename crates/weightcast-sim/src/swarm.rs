@@ -1,0 +1,49 @@
+//! Swarm testing: each seed draws a world of its own kind, small or large, calm or wild, with some
+//! kinds of faults left out, so that the others show alone.
+
+use weightcast_protocol::Span;
+
+use crate::fault_kinds::{FaultCounts, FaultKind};
+use crate::options::Options;
+use crate::rng::{Rng, mix};
+
+impl Options {
+    /// The world that a seed stands for.
+    pub fn drawn(seed: u64) -> Self {
+        let rng = &mut Rng::new(mix(&[seed, 0x5377_6172_6d]));
+        let millis = |rng: &mut Rng, low, high| Span::from_millis(rng.between(low, high));
+        let lease = millis(rng, 500, 3_000);
+        Self {
+            trainers: rng.between(1, 3) as u32,
+            rollouts: rng.between(1, 7) as u32,
+            max_shards: rng.between(1, 4) as u32,
+            chunks: rng.between(4, 24) as u32,
+            fanout: if rng.chance(600) { 1 } else { rng.between(2, 3) as u32 },
+            datacentres: if rng.chance(500) { 1 } else { rng.between(2, 3) as u32 },
+            spot: if rng.chance(500) { 0 } else { 500 },
+            lease,
+            drain_deadline: millis(rng, 200, 2_000),
+            chunk_time: millis(rng, 2, 25),
+            late: if rng.chance(300) { 0 } else { rng.below(80) },
+            drift: rng.below(41),
+            think_time: millis(rng, 20, 300),
+            fault_time: millis(rng, 5_000, 15_000),
+            // Whoever is suspended or down comes back after two leases at most, and then reads.
+            quiet_time: Span(lease.0 * 4 + 8_000_000_000),
+            faults: faults(rng),
+            ..Options::default()
+        }
+    }
+}
+
+/// Half of the kinds, some of them often.
+fn faults(rng: &mut Rng) -> FaultCounts {
+    FaultKind::ALL.iter().fold(FaultCounts::none(), |counts, kind| {
+        let usual = FaultCounts::usual().most(*kind);
+        match rng.below(8) {
+            0..4 => counts,
+            4..7 => counts.with(*kind, usual),
+            _ => counts.with(*kind, usual * 4),
+        }
+    })
+}
