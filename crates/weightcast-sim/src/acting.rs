@@ -1,8 +1,11 @@
 //! A process runs its program: it starts, calls, writes its memory, closes.
 
 use weightcast_protocol::message::{Call, Open};
-use weightcast_protocol::session::{Session, SessionConfig};
-use weightcast_protocol::{ExportId, PROTOCOL, SessionId, Span, Term, Version};
+use weightcast_protocol::server::ReplicaState;
+use weightcast_protocol::session::{Session, SessionConfig, SessionState};
+use weightcast_protocol::{
+    ContentDigest, ExportId, PROTOCOL, Selector, SessionId, Span, Term, Version,
+};
 
 use crate::process::{PendingCall, Program};
 use crate::program::{Action, publish};
@@ -46,23 +49,52 @@ impl World {
     }
 
     pub(crate) fn act(&mut self, life: Life) {
-        if self.processes[life.process].program.pending.is_some() {
+        if self.processes[life.process].program.pending.is_some() || self.leaves(life) {
             return;
+        }
+        if self.processes[life.process].trouble.dawdles_until > self.now {
+            return self.plan_act(life);
         }
         match self.action(life.process) {
             Action::Idle => self.plan_act(life),
             Action::Call(call, deadline) => self.call(life, call, deadline),
             Action::Write(number) => self.begin_writing(life, number),
-            Action::Close => {
-                let now = self.processes[life.process].clock.local(self.now);
-                if let Some(session) = &mut self.processes[life.process].session {
-                    session.close(now, Span::from_secs(2));
-                }
+            Action::Close => self.close(life),
+        }
+    }
+
+    /// Whether the process has closed its session: its memory is not its own before that is over.
+    fn leaves(&self, life: Life) -> bool {
+        let session = self.processes[life.process].session.as_ref();
+        session.is_none_or(|session| session.state() == SessionState::Closing)
+    }
+
+    pub(crate) fn close(&mut self, life: Life) {
+        let process = &mut self.processes[life.process];
+        let now = process.clock.local(self.now);
+        if let Some(session) = &mut process.session {
+            session.close(now, Span::from_secs(2));
+        }
+    }
+
+    /// What the process calls instead, if it is to go its own way.
+    fn diverted(&mut self, life: Life, call: Call) -> Call {
+        let process = &mut self.processes[life.process];
+        let alone = process.num_shards == 1 || !process.program.registered;
+        if alone || !std::mem::take(&mut process.trouble.diverts) {
+            return call;
+        }
+        match call {
+            Call::Publish { version, generation, .. } => {
+                Call::Publish { version, catalog: ContentDigest([9; 16]), generation }
             }
+            Call::List => Call::Describe { selector: Selector::Latest },
+            _ => Call::List,
         }
     }
 
     fn call(&mut self, life: Life, call: Call, deadline: Span) {
+        let call = self.diverted(life, call);
         let process = &mut self.processes[life.process];
         let Some(session) = &mut process.session else { return };
         let local = process.clock.local(self.now);
@@ -85,11 +117,39 @@ impl World {
     }
 
     pub(crate) fn publish_written(&mut self, life: Life, number: u64) {
+        if self.leaves(life) {
+            return;
+        }
         let process = &mut self.processes[life.process];
         let Some(lease) = process.session.as_ref().and_then(|session| session.lease()) else {
             return;
         };
-        process.memory.fill(Version { epoch: lease.epoch, number });
+        let version = Version { epoch: lease.epoch, number };
+        process.memory.fill(version);
+        process.trouble.spoiled = false;
+        if self.forgeries > 0 && self.has_content(version) {
+            self.forgeries -= 1;
+            self.spoil(life.process);
+        }
         self.call(life, publish(number), Span::from_millis(2_500));
+    }
+
+    /// Whether the content of a version is settled: it is sealed by one that holds it.
+    pub(crate) fn has_content(&self, version: Version) -> bool {
+        let snapshot = self.server.snapshot(self.now);
+        snapshot.models.values().flat_map(|model| &model.replicas).any(|replica| {
+            replica.version == Some(version) && replica.state == ReplicaState::Sealed
+        })
+    }
+
+    /// A chunk of the process's memory is not what it should be from now on.
+    pub(crate) fn spoil(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        let range = process.memory.range();
+        if !range.is_empty() {
+            let chunk = range.start + self.rng.below(range.len() as u64) as u32;
+            process.memory.set(chunk, process.memory.get(chunk) ^ 2);
+            process.trouble.spoiled = true;
+        }
     }
 }

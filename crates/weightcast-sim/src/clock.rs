@@ -1,28 +1,35 @@
 //! Clocks that start anywhere and run a little fast or slow (F32). None is ever compared.
 
-use weightcast_protocol::Time;
+use weightcast_protocol::{Span, Time};
 
 /// One process's own clock, as a function of the world's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     offset: u64,
+    /// How long it has stood still, on the world's clock.
+    behind: u64,
     /// Of the world's rate, in thousandths.
     rate: u64,
 }
 
 impl Clock {
     pub(crate) fn new(offset: u64, rate: u64) -> Self {
-        Self { offset, rate }
+        Self { offset, behind: 0, rate }
+    }
+
+    /// It stood still for so long.
+    pub(crate) fn stand_still(&mut self, span: Span) {
+        self.behind += span.0;
     }
 
     /// What it shows at a moment of the world.
     pub(crate) fn local(&self, world: Time) -> Time {
-        Time(self.offset + world.0 / 1000 * self.rate)
+        Time(self.offset + world.0.saturating_sub(self.behind) / 1000 * self.rate)
     }
 
     /// The first moment of the world at which it shows at least this.
     pub(crate) fn world(&self, local: Time) -> Time {
-        Time(local.0.saturating_sub(self.offset).div_ceil(self.rate) * 1000)
+        Time(local.0.saturating_sub(self.offset).div_ceil(self.rate) * 1000 + self.behind)
     }
 }
 

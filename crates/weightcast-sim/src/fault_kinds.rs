@@ -38,6 +38,28 @@ fault_kinds! {
     Pause: "process suspended", 6;
     /// A bit flips on the path of a read (F10).
     Flip: "bit flipped", 4;
+    /// Messages of a stream arrive late, one way only, up to twice the lease (F2).
+    Stall: "one way stalled", 4;
+    /// The data port does not answer, though the session lives (F8).
+    Mute: "data port silent", 4;
+    /// Reads from a process take long (F9).
+    Slow: "source slow", 3;
+    /// The process and its clock are suspended: it does not notice (F32).
+    Freeze: "clock suspended", 3;
+    /// Half of the processes die at once (F28).
+    Storm: "half of all crashed", 1;
+    /// A process closes its session in the middle of whatever it does (F30).
+    Close: "closed at random", 3;
+    /// A shard makes another call than its group (F19).
+    Divert: "call diverged", 2;
+    /// A shard does not call for long (F19).
+    Dawdle: "shard did not call", 3;
+    /// Memory changes while it is published, by the application or by itself (F10, F11).
+    Spoil: "published memory changed", 2;
+    /// A trainer publishes other content under a number that has its content (F15).
+    Forge: "other content published", 3;
+    /// A reader accuses its source for nothing, or says that it has read what it has not (F33).
+    Lie: "reader lied", 4;
 }
 
 /// How often each kind of fault happens at most in one world.

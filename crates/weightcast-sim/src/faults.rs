@@ -5,6 +5,7 @@ use weightcast_protocol::{Span, Time};
 use crate::checkers::Fact;
 use crate::coverage::Point;
 use crate::fault_kinds::FaultKind;
+use crate::process::Trouble;
 use crate::queue::{Event, Life, Step};
 use crate::rng::Rng;
 use crate::world::World;
@@ -27,18 +28,84 @@ impl World {
 
     pub(crate) fn strike(&mut self, kind: FaultKind) {
         *self.report.faults.entry(kind.name()).or_default() += 1;
-        let victim = self.rng.below(self.processes.len() as u64) as usize;
+        let victim = self.victim(kind);
         let until = self.now + a_while(&mut self.rng, self.options.lease);
         self.observe(Fact::Struck { kind, process: Some(victim) });
         match kind {
             FaultKind::Break => self.break_stream(victim),
             FaultKind::Partition => {
-                self.processes[victim].cut_off_until = until;
+                self.processes[victim].trouble.cut_off_until = until;
                 self.break_stream(victim);
             }
             FaultKind::Crash => self.crash(victim, until),
             FaultKind::Pause => self.processes[victim].paused_until = until,
             FaultKind::Flip => self.flips += 1,
+            FaultKind::Stall => self.stall(victim, until),
+            FaultKind::Mute => self.processes[victim].trouble.mute_until = until,
+            FaultKind::Slow => self.processes[victim].trouble.slow_until = until,
+            FaultKind::Freeze => self.freeze(victim, until),
+            FaultKind::Storm => self.storm(until),
+            FaultKind::Close => {
+                let life = Life { process: victim, life: self.processes[victim].life };
+                self.queue.plan(self.now, Event::Process(life, Step::Close));
+            }
+            FaultKind::Divert => self.processes[victim].trouble.diverts = true,
+            FaultKind::Dawdle => {
+                self.processes[victim].trouble.dawdles_until = self.now + Span::from_secs(4);
+            }
+            FaultKind::Spoil => self.spoil_published(victim),
+            FaultKind::Forge => self.forgeries += 1,
+            FaultKind::Lie => self.processes[victim].trouble.lies = true,
+        }
+    }
+
+    /// Whom a fault strikes. Half of the crashes are of sources that are being read: these are
+    /// rarer, and say more.
+    fn victim(&mut self, kind: FaultKind) -> usize {
+        let anybody = self.rng.below(self.processes.len() as u64) as usize;
+        let to_source = kind == FaultKind::Crash && self.rng.chance(500);
+        let reads = self.processes.iter().filter_map(|process| process.read.as_ref());
+        let shards = reads.flat_map(|read| &read.assignment.shards);
+        let sources: Vec<usize> =
+            shards.filter_map(|shard| shard.data_address.parse().ok()).collect();
+        if !to_source || sources.is_empty() {
+            return anybody;
+        }
+        sources[self.rng.below(sources.len() as u64) as usize]
+    }
+
+    fn stall(&mut self, victim: usize, until: Time) {
+        let up = self.rng.chance(500);
+        if let Some(stream) = self.processes[victim].stream {
+            self.network.stall(stream, up, until);
+        }
+    }
+
+    /// Suspended, with a clock that does not know.
+    fn freeze(&mut self, victim: usize, until: Time) {
+        let process = &mut self.processes[victim];
+        if process.paused_until > self.now {
+            return; // its clock runs
+        }
+        process.paused_until = until;
+        process.clock.stand_still(until - self.now);
+        if let Some(pending) = &mut process.program.pending {
+            pending.due = pending.due + (until - self.now);
+        }
+    }
+
+    fn storm(&mut self, until: Time) {
+        for index in 0..self.processes.len() {
+            if self.rng.chance(500) {
+                self.crash(index, until);
+            }
+        }
+    }
+
+    /// Before its digests are known nobody can tell, so that would be no fault of weightcast.
+    fn spoil_published(&mut self, victim: usize) {
+        if self.processes[victim].version().is_some_and(|version| self.has_content(version)) {
+            self.spoil(victim);
         }
     }
 
@@ -78,8 +145,17 @@ impl World {
         self.quiet = true;
         self.flips = 0;
         self.network.late = 0;
+        self.forgeries = 0;
+        let spoiled: Vec<String> = self
+            .processes
+            .iter()
+            .filter(|process| process.trouble.spoiled)
+            .map(|process| process.replica.clone())
+            .collect();
         for process in &mut self.processes {
-            process.cut_off_until = process.cut_off_until.min(self.now);
+            let spoiled_group = spoiled.contains(&process.replica);
+            process.program.must_unpublish |= spoiled_group && process.version().is_some();
+            process.trouble = Trouble { spoiled: process.trouble.spoiled, ..Trouble::default() };
         }
     }
 }

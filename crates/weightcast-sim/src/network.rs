@@ -46,6 +46,14 @@ impl Network {
         self.streams.get(&stream).map(|stream| stream.client)
     }
 
+    /// What is sent one way on a stream does not arrive before then.
+    pub(crate) fn stall(&mut self, stream: ConnectionId, up: bool, until: Time) {
+        if let Some(stream) = self.streams.get_mut(&stream) {
+            let way = if up { &mut stream.up } else { &mut stream.down };
+            *way = until.max(*way);
+        }
+    }
+
     /// When a message sent now arrives at the server, if the stream still carries any.
     pub(crate) fn up(&mut self, stream: ConnectionId, now: Time, rng: &mut Rng) -> Option<Time> {
         let stream = self.streams.get_mut(&stream)?;

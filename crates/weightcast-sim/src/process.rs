@@ -29,11 +29,29 @@ pub(crate) struct Process {
     pub(crate) read: Option<Read>,
     /// Suspended until then.
     pub(crate) paused_until: Time,
-    /// Can't reach the server until then.
-    pub(crate) cut_off_until: Time,
+    pub(crate) trouble: Trouble,
     /// When its session's timer was last planned for.
     pub(crate) timer_at: Option<Time>,
     pub(crate) program: Program,
+}
+
+/// What is wrong with a process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trouble {
+    /// Can't reach the server until then.
+    pub(crate) cut_off_until: Time,
+    /// Its data port does not answer until then.
+    pub(crate) mute_until: Time,
+    /// Reads from it take long until then.
+    pub(crate) slow_until: Time,
+    /// It makes no call until then.
+    pub(crate) dawdles_until: Time,
+    /// Its next call is another than its group's.
+    pub(crate) diverts: bool,
+    /// It lies about its next read.
+    pub(crate) lies: bool,
+    /// Its memory was changed under a version, on purpose: it is not to blame for its content.
+    pub(crate) spoiled: bool,
 }
 
 /// A read that runs.
@@ -50,6 +68,8 @@ pub(crate) struct Read {
 /// Where a process is in its program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
+    /// Whether the memory is registered.
+    pub(crate) registered: bool,
     /// Calls made in this life.
     pub(crate) position: u32,
     pub(crate) pending: Option<PendingCall>,

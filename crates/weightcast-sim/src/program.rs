@@ -30,7 +30,7 @@ impl World {
     /// What this process's group does at this place.
     pub(crate) fn action(&mut self, index: usize) -> Action {
         let process = &self.processes[index];
-        if process.program.position == 0 {
+        if !process.program.registered {
             return Action::Call(register(process.export), Span::from_secs(6));
         }
         let Some(incarnation) = process.incarnation() else { return Action::Idle };
@@ -54,6 +54,7 @@ impl World {
 
     fn trainer_action(&self, process: &Process, incarnation: Incarnation) -> Action {
         let dice = self.dice(process, incarnation, 100);
+        let kept = process.program.kept;
         if process.program.must_unpublish {
             return call(Call::Unpublish, dice);
         }
@@ -62,6 +63,10 @@ impl World {
             Some(_) if dice < 30 => call(Call::List, dice),
             Some(_) if dice < 33 => Action::Close,
             Some(_) => call(Call::Unpublish, dice),
+            None if !self.quiet && dice < 5 => call(Call::Unregister, dice),
+            None if !self.quiet && dice < 25 && kept.is_some() => {
+                call(publish(kept.map(|version| version.number).unwrap_or_default()), dice)
+            }
             None if process.epoch == EpochPolicy::New => {
                 Action::Write(process.program.position.into())
             }
@@ -84,7 +89,13 @@ impl World {
     fn rollout_action(&self, process: &Process, incarnation: Incarnation) -> Action {
         let dice = self.dice(process, incarnation, 100);
         let latest = Selector::Latest;
-        let update = Call::Update { selector: latest, allow_rollback: dice.is_multiple_of(7) };
+        let selector = match self.dice(process, incarnation, 1000) / 100 {
+            0 => Selector::NthLatest(1),
+            1 => Selector::LatestMinus(1),
+            2 => Selector::AtLeast(dice),
+            _ => latest,
+        };
+        let update = Call::Update { selector, allow_rollback: dice.is_multiple_of(7) };
         if process.program.must_unpublish {
             return call(Call::Unpublish, dice);
         }
@@ -97,10 +108,11 @@ impl World {
             (None, 60..) if kept.is_some() => {
                 call(publish(kept.map(|version| version.number).unwrap_or_default()), dice)
             }
-            (None, 30..) => call(Call::Replicate { selector: latest }, dice),
+            (None, 27) => call(Call::Unregister, dice),
+            (None, 30..) => call(Call::Replicate { selector }, dice),
             (_, 0..8) => call(Call::List, dice),
             (_, 8..16) => call(Call::Wait { after }, dice),
-            (_, 16..22) => call(Call::Describe { selector: latest }, dice),
+            (_, 16..22) => call(Call::Describe { selector }, dice),
             (Some(_), 22..28) => call(Call::Unpublish, dice),
             (_, 28) => Action::Close,
             _ => call(update, dice),

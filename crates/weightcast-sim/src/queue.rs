@@ -52,6 +52,8 @@ pub(crate) enum Step {
     Digested(Generation),
     /// The next chunk of its read.
     Chunk(OpSeq, Attempt),
+    /// It closes its session.
+    Close,
     /// It starts, with a new session.
     Start,
 }

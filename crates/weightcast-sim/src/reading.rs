@@ -30,12 +30,18 @@ impl World {
             return self.end_read(life, seq, attempt, None);
         }
         let shards = read.assignment.shards.len() as u32;
+        if std::mem::take(&mut self.processes[life.process].trouble.lies) {
+            return self.lie(life, &read);
+        }
         let holds =
             |shard: &u32| chunks_of(*shard, shards, self.options.chunks).contains(&read.next);
         let shard = (0..shards).find(holds).expect("shards hold all chunks");
         let source = &read.assignment.shards[shard as usize];
         let failure = match self.fetch(source, read.next) {
-            Chunk::Tag(tag) => return self.store_chunk(life, &read, tag),
+            Chunk::Tag(tag) => {
+                let index = source.data_address.parse::<usize>().expect("addresses are indices");
+                return self.store_chunk(life, &read, index, tag);
+            }
             Chunk::Silent if self.now - read.moved_at < PATIENCE => {
                 let again = self.now + Span::from_millis(50);
                 let step = Step::Chunk(seq, attempt);
@@ -47,10 +53,17 @@ impl World {
         self.end_read(life, seq, attempt, Some(ReadFailure::Source { shard, reason: failure }));
     }
 
+    /// Accuses a source that did nothing, or says that all was read.
+    fn lie(&mut self, life: Life, read: &crate::process::Read) {
+        let accusation = ReadFailure::Source { shard: 0, reason: "a lie".to_owned() };
+        let failure = self.rng.chance(500).then_some(accusation);
+        self.end_read(life, read.seq, read.attempt, failure);
+    }
+
     fn fetch(&self, source: &SourceShard, chunk: u32) -> Chunk {
         let index = source.data_address.parse::<usize>().expect("addresses are indices");
         let process = &self.processes[index];
-        if process.paused_until > self.now {
+        if process.paused_until.max(process.trouble.mute_until) > self.now {
             return Chunk::Silent;
         }
         if process.session.is_none() || process.export != source.export {
@@ -63,9 +76,11 @@ impl World {
         Chunk::Tag(process.memory.get(chunk))
     }
 
-    fn store_chunk(&mut self, life: Life, read: &crate::process::Read, tag: u64) {
-        let served = Fact::Served { version: read.assignment.version, chunk: read.next, tag };
-        self.observe(served);
+    fn store_chunk(&mut self, life: Life, read: &crate::process::Read, source: usize, tag: u64) {
+        if !self.processes[source].trouble.spoiled {
+            let served = Fact::Served { version: read.assignment.version, chunk: read.next, tag };
+            self.observe(served);
+        }
         let flip = u64::from(self.flips > 0);
         self.flips -= flip;
         self.write(life.process, read.next, tag ^ flip);
@@ -74,7 +89,9 @@ impl World {
             read.next += 1;
             read.moved_at = now;
         }
-        let pause = Span(self.rng.between(500_000, self.options.chunk_time.0));
+        let slow = self.processes[source].trouble.slow_until > now;
+        let pause = self.rng.between(500_000, self.options.chunk_time.0);
+        let pause = Span(if slow { pause * 20 } else { pause });
         let step = Step::Chunk(read.seq, read.attempt);
         self.queue.plan(now + pause, Event::Process(life, step));
     }

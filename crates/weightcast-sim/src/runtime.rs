@@ -23,6 +23,7 @@ impl World {
         match step {
             Step::Start => return self.start(life.process),
             Step::Act => self.act(life),
+            Step::Close => self.close(life),
             Step::Written(number) => self.publish_written(life, number),
             Step::Chunk(seq, attempt) => self.read_chunk(life, seq, attempt),
             Step::Connected(stream) => self.connected(life.process, stream, now),
@@ -123,6 +124,7 @@ impl World {
             }
             Output::Read { seq, attempt, assignment, .. } => {
                 let (next, moved_at) = (process.memory.range().start, self.now);
+                process.trouble.spoiled = false;
                 process.read = Some(Read { seq, attempt, assignment, next, moved_at });
                 let step = Step::Chunk(seq, attempt);
                 let at = self.now + self.delay();
@@ -135,7 +137,7 @@ impl World {
     }
 
     fn connect(&mut self, life: Life) {
-        let reachable = self.processes[life.process].cut_off_until <= self.now;
+        let reachable = self.processes[life.process].trouble.cut_off_until <= self.now;
         let stream = reachable.then(|| self.network.open(life));
         let at = self.now + self.delay();
         self.queue.plan(at, Event::Process(life, Step::Connected(stream)));
@@ -148,6 +150,10 @@ impl World {
         let unpublishes = pending.as_ref().is_some_and(|pending| pending.call == Call::Unpublish);
         let program = &mut process.program;
         match &result {
+            Ok(Answer::Registered { .. }) => program.registered = true,
+            Ok(Answer::Unregistered) => program.registered = false,
+            Ok(Answer::Published { version }) => program.kept = Some(*version),
+            Err(CallError::Misuse { .. }) if unpublishes => program.must_unpublish = false,
             Ok(Answer::Listed(listing)) => program.revision = listing.revision.0,
             Ok(Answer::Committed { version, .. }) => program.kept = Some(*version),
             Ok(Answer::Unpublished) => program.must_unpublish = false,
@@ -159,7 +165,8 @@ impl World {
         }
         let who = self.who(life);
         let process = &self.processes[life.process];
-        let foreign = held.and_then(|held| Some((held, process.memory.foreign(held)?)));
+        let honest = held.filter(|_| !process.trouble.spoiled);
+        let foreign = honest.and_then(|held| Some((held, process.memory.foreign(held)?)));
         let (result, pending) = (&result, pending.filter(|pending| pending.seq == seq));
         let paused = process.paused_until + self.options.lease > self.now;
         let due = pending.as_ref().map(|pending| pending.due).filter(|_| !paused);

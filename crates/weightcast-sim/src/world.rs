@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::memory::{Memory, chunks_of};
 use crate::network::{Network, delay};
 use crate::options::Options;
-use crate::process::{Process, Program};
+use crate::process::{Process, Program, Trouble};
 use crate::program::Action;
 use crate::queue::{Event, Life, Queue, Step};
 use crate::report::{Report, Violation};
@@ -34,6 +34,8 @@ pub(crate) struct World {
     pub(crate) quiet: bool,
     /// Bits that are still to flip.
     pub(crate) flips: u64,
+    /// Publishes that are still to be of other content.
+    pub(crate) forgeries: u64,
     pub(crate) report: Report,
     pub(crate) checkers: Checkers,
     pub(crate) sights: Sights,
@@ -64,6 +66,7 @@ impl World {
             decisions: BTreeMap::new(),
             quiet: false,
             flips: 0,
+            forgeries: 0,
             report: Report { seed, ..Report::default() },
             checkers: Checkers::new(&options),
             sights: Sights::default(),
@@ -119,7 +122,7 @@ impl World {
             export: ExportId(0),
             read: None,
             paused_until: Time(0),
-            cut_off_until: Time(0),
+            trouble: Trouble::default(),
             timer_at: None,
             program: Program::default(),
         };

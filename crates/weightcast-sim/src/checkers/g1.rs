@@ -33,6 +33,11 @@ impl Checker for SameAnswer {
 
 /// Errors with which a shard leaves its group: nobody can promise that all others leave as well.
 pub(super) fn leaves_the_group(result: &Result<Answer, CallError>) -> bool {
+    if let Err(CallError::Misuse { detail }) = result
+        && detail.contains("closed during the call")
+    {
+        return true;
+    }
     matches!(
         result,
         Err(CallError::GroupBroken { .. }
