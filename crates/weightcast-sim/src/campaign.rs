@@ -91,7 +91,7 @@ pub fn campaign(seeds: Range<u64>, played: impl Fn() + Sync) -> Summary {
     });
     let mut whole = Summary::default();
     parts.into_iter().for_each(|part| whole.add(part));
-    whole.violations.sort_by(|a, b| (a.0, a.1.step).cmp(&(b.0, b.1.step)));
+    whole.violations.sort_by_key(|(seed, violation)| (*seed, violation.step));
     whole.unrepeatable.sort_unstable();
     whole
 }

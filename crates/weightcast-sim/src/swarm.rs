@@ -10,7 +10,7 @@ use crate::rng::{Rng, mix};
 impl Options {
     /// The world that a seed stands for.
     pub fn drawn(seed: u64) -> Self {
-        let rng = &mut Rng::new(mix(&[seed, 0x5377_6172_6d]));
+        let rng = &mut Rng::new(mix(&[seed, 0x0053_7761_726d]));
         let millis = |rng: &mut Rng, low, high| Span::from_millis(rng.between(low, high));
         let lease = millis(rng, 500, 3_000);
         Self {
