@@ -10,7 +10,7 @@ RUST   := $(shell git ls-files '*.rs' '*.toml' '*.proto' 2>/dev/null) Cargo.lock
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python sim model verify audit fix bench wheel docs clean
+.PHONY: help demo test test-rust test-python sim model verify audit fix bench nemesis wheel docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -53,6 +53,9 @@ model: ## Explore every order of events of small clusters, about a minute
 	cargo run --locked --release --quiet -p weightcast-model -- --group-of-two --threads 2
 	cargo run --locked --release --quiet -p weightcast-model -- --only S1 \
 	  --mutant no_source_fence+no_commit_fence+no_digest_check
+
+nemesis: ## Torment real processes over network namespaces (needs root, minutes)
+	cargo test --locked --release -p weightcast-cli --test nemesis -- --ignored --nocapture
 
 wheel: $(VENV)/tools ## Build the wheel into dist/
 	$(BIN)/maturin build --release --locked --out dist

@@ -89,3 +89,20 @@ fn wrong_usage_says_what_is_right() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("qwen2.5-0.5b-reshard"));
     assert_eq!(bench(&["--sizes", "0"]).status.code(), Some(2));
 }
+
+#[test]
+fn a_small_control_plane_is_measured_and_no_group_split() {
+    let output = Command::new(env!("CARGO_BIN_EXE_weightcast"))
+        .args(["bench", "control", "--sessions", "32", "--shards", "4", "--rate", "200"])
+        .args(["--seconds", "1", "--herd", "8", "--json"])
+        .env_remove("WEIGHTCAST_SELF")
+        .output()
+        .expect("the command starts");
+    let report = json(&output);
+    assert_eq!(report["connected"]["sessions"], 32);
+    let kinds = report["mixed"][1]["kinds"].as_object().unwrap();
+    assert!(kinds.contains_key("heartbeat") && kinds.contains_key("update"), "{report}");
+    for herd in report["herds"].as_array().unwrap() {
+        assert_eq!((&herd["split"], &herd["failed"]), (&0.into(), &0.into()));
+    }
+}

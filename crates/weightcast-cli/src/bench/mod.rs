@@ -15,6 +15,7 @@ mod layouts;
 mod limits;
 mod measure;
 mod memory;
+mod nemesis;
 mod orders;
 mod program;
 mod publish;
@@ -45,6 +46,9 @@ enum What {
     Fanout(fanout::FanoutOf),
     /// Let spot replicas join and die by a script over emulated hosts: joiners' stall (needs root)
     Elastic(elastic::ElasticOf),
+    /// Kill, stop, cut off and slow down real processes by a seeded schedule; look at every byte
+    #[command(hide = true)]
+    Nemesis(nemesis::NemesisOf),
     /// A worker on an emulated host.
     #[command(hide = true)]
     Worker,
@@ -65,6 +69,7 @@ pub(crate) fn run(arguments: &Bench) -> anyhow::Result<()> {
         What::Control(control) => control::run(control),
         What::Fanout(fanout) => fanout::run(fanout),
         What::Elastic(elastic) => elastic::run(elastic),
+        What::Nemesis(nemesis) => nemesis::run(nemesis),
         What::Worker => emulated::worker::run(),
         What::Sweeper { prefix } => emulated::sweeper::run(prefix),
         What::Source => source::run(),

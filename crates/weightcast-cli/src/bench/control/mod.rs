@@ -123,7 +123,14 @@ impl ControlOf {
         }
         if self.sweep {
             for sessions in SWEEP {
-                report.sweep.push(step(sessions, self.shards).await?);
+                match step(sessions, self.shards).await {
+                    Ok(swept) => report.sweep.push(swept),
+                    // What was measured before is worth printing.
+                    Err(error) => {
+                        report.sweep_ended = Some(format!("{sessions} sessions: {error:#}"));
+                        break;
+                    }
+                }
             }
         }
         Ok(())

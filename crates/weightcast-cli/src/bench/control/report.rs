@@ -26,6 +26,8 @@ pub(crate) struct Report {
     pub(crate) mixed: Vec<Mixed>,
     pub(crate) herds: Vec<Herd>,
     pub(crate) sweep: Vec<Swept>,
+    /// Why it went no further, if it did not.
+    pub(crate) sweep_ended: Option<String>,
     pub(crate) seconds: f64,
 }
 
@@ -58,6 +60,7 @@ impl Report {
             mixed: Vec::new(),
             herds: Vec::new(),
             sweep: Vec::new(),
+            sweep_ended: None,
             seconds: 0.0,
         }
     }
@@ -77,6 +80,9 @@ impl Report {
             herd_row(&mut text, herd);
         }
         sweep_rows(&mut text, &self.sweep);
+        if let Some(why) = &self.sweep_ended {
+            let _ = writeln!(text, "the sweep ended early: {why}");
+        }
         let _ = writeln!(text, "\n{:.0} s", self.seconds);
         text
     }

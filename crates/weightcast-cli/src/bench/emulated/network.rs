@@ -117,6 +117,18 @@ impl Network {
         format!("10.77.{}.{}", host / 200, host % 200 + 1)
     }
 
+    /// Cuts a host's link, or mends it.
+    pub(crate) fn set_link(&self, host: usize, up: bool) -> Result<()> {
+        let state = if up { "up" } else { "down" };
+        batch("ip", &["-n", &self.hub()], &format!("link set v{host} {state}\n"))
+    }
+
+    /// Changes the rate at which a host receives.
+    pub(crate) fn set_rate(&self, host: usize, rate: &str) -> Result<()> {
+        let change = limit(&format!("v{host}"), rate).replacen("add", "change", 1);
+        batch("tc", &["-n", &self.hub()], &change)
+    }
+
     /// Bytes that have crossed from datacentre 0 into datacentre 1.
     pub(crate) fn crossed(&self) -> Result<u64> {
         let count = "/sys/class/net/slow0/statistics/tx_bytes";

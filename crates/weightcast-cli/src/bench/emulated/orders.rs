@@ -13,8 +13,8 @@ pub(crate) struct Begin {
     pub(crate) spot: bool,
     pub(crate) datacentre: String,
     pub(crate) host: String,
-    /// Address of the data port, without the port.
-    pub(crate) bind: String,
+    /// Address of the data port on an emulated host, without the port.
+    pub(crate) bind: Option<String>,
     /// Bytes of the whole replica.
     pub(crate) bytes: u64,
 }

@@ -48,10 +48,10 @@ impl Worker {
         let role = if begin.trainer { Role::Trainer } else { Role::Rollout };
         let options = Options {
             server: Some(begin.server.clone()),
-            data_bind: Some(format!("{}:0", begin.bind)),
-            // The emulated network has no door to any other.
-            insecure: true,
-            way: Way::Tcp,
+            data_bind: Some(format!("{}:0", begin.bind.as_deref().unwrap_or("127.0.0.1"))),
+            // An emulated network has no door to any other.
+            insecure: begin.bind.is_some(),
+            way: if begin.bind.is_some() { Way::Tcp } else { Way::Auto },
             ..Options::new(role)
         };
         let me = Replica {

@@ -137,16 +137,17 @@ fn turn(
     readers: &mut [Group],
     version: u64,
 ) -> Result<Turn> {
-    let crossed = cluster.network.crossed()?;
+    let crossed = cluster.network()?.crossed()?;
     let published = trainer.publish(version)?;
     let cpu = cpu_seconds(cluster, trainer, readers)?;
     readers.iter_mut().try_for_each(|reader| reader.order(&Order::Update { version }))?;
     let updates = readers.iter_mut().map(Group::updated).collect::<Result<Vec<_>>>()?;
     let cpu_s = cpu_seconds(cluster, trainer, readers)? - cpu;
-    let crossed = (cluster.network.crossed()? - crossed) as f64 / setting.bytes as f64;
+    let crossed = (cluster.network()?.crossed()? - crossed) as f64 / setting.bytes as f64;
     let mut content_ok = true;
     for (update, reader) in updates.iter().zip(readers) {
         ensure!(update.version == Some(version), "{} holds {:?}", reader.name, update.version);
+        ensure!(update.way == "tcp", "bytes came past the emulated network: {}", update.way);
         content_ok &= update.verified == setting.bytes && update.bytes == setting.bytes;
         content_ok &= reader.holds(version)?;
     }
