@@ -7,10 +7,13 @@ BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
 RUST   := $(shell git ls-files '*.rs' '*.toml' '*.proto' 2>/dev/null) Cargo.lock
+# Seconds for each fuzz target.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := frame handshake client_message server_message manifest plan server session
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python sim model verify audit fix bench nemesis wheel docs clean
+.PHONY: help demo test test-rust test-python sim model verify audit fix bench nemesis wheel docs clean fuzz asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -56,6 +59,22 @@ model: ## Explore every order of events of small clusters, about a minute
 
 nemesis: ## Torment real processes over network namespaces (needs root, minutes)
 	cargo test --locked --release -p weightcast-cli --test nemesis -- --ignored --nocapture
+
+fuzz: target/tools/bin/cargo-fuzz ## Feed every decoder random bytes, FUZZ_SECONDS each
+	@echo "8 targets, $(FUZZ_SECONDS) s each, after a build with AddressSanitizer"
+	for target in $(FUZZ_TARGETS); do mkdir -p target/corpus/$$target && \
+	  RUSTC_BOOTSTRAP=1 target/tools/bin/cargo-fuzz run --fuzz-dir fuzz $$target \
+	    target/corpus/$$target fuzz/corpus/$$target -- \
+	    -max_len=4096 -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+# Into target/, for this checkout alone.
+target/tools/bin/cargo-fuzz:
+	cargo install cargo-fuzz --version =0.13.2 --locked --root target/tools
+
+asan: ## Test the unsafe code with AddressSanitizer
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
+	  cargo test --locked -p weightcast-transport --lib --tests \
+	  --target x86_64-unknown-linux-gnu --target-dir target/asan
 
 wheel: $(VENV)/tools ## Build the wheel into dist/
 	$(BIN)/maturin build --release --locked --out dist

@@ -44,6 +44,9 @@ mod error;
 mod export;
 mod exports;
 mod filling;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod identity;
 mod input;

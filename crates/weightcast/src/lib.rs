@@ -13,6 +13,9 @@ mod clock;
 mod config;
 mod convert;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod lazy;
 mod limits;
 mod manifest;

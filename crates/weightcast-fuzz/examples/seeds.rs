@@ -1,0 +1,155 @@
+//! Writes the first corpora: real encodings, and a conversation of real machines.
+//!
+//! `cargo run -p weightcast-fuzz --example seeds -- fuzz/corpus`
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use weightcast::fuzzing::{client_frame, manifest_of, server_frame};
+use weightcast_fuzz::{Step, encode};
+use weightcast_plan::{DType, Entry, Layout, Slice, Tensor};
+use weightcast_protocol::message::{Call, EpochPolicy, Open, Role};
+use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
+use weightcast_protocol::session::{Output, Session, SessionConfig};
+use weightcast_protocol::{
+    ConnectionId, ContentDigest, ExportId, Generation, PROTOCOL, Selector, SessionId, ShardSums,
+    Span, Term, Time,
+};
+
+fn main() -> std::io::Result<()> {
+    let corpora = PathBuf::from(std::env::args().nth(1).expect("a directory"));
+    let mut counts = BTreeMap::new();
+    let mut write = |target: &str, bytes: &[u8]| {
+        let count = counts.entry(target.to_owned()).and_modify(|n| *n += 1).or_insert(0);
+        save(&corpora, target, *count, bytes)
+    };
+    for (target, bytes) in weightcast_transport::fuzzing::seeds() {
+        write(target, &bytes)?;
+    }
+    write("manifest", &manifest_of(&layout()))?;
+    write("plan", &(0..240_u8).map(|n| n.wrapping_mul(37) % 9).collect::<Vec<_>>())?;
+    let talk = Conversation::held();
+    write("server", &encode(&talk.to_server))?;
+    write("session", &encode(&talk.to_rollout))?;
+    for (target, steps) in
+        [("client_message", &talk.to_server), ("server_message", &talk.to_rollout)]
+    {
+        for step in steps {
+            if let Step::Frame(_, bytes) = step {
+                write(target, bytes)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn save(corpora: &Path, target: &str, number: u32, bytes: &[u8]) -> std::io::Result<()> {
+    let directory = corpora.join(target);
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join(format!("seed-{number:02}")), bytes)
+}
+
+fn layout() -> Layout {
+    let tensor = Tensor::new("layers.0.weight", DType::BF16, [4, 4]).expect("a small tensor");
+    let slice = Slice::new([0, 0], [4, 4]);
+    let entry = Entry { tensor: 0, slice, buffer: 0, offset: 0, strides: vec![8, 2] };
+    Layout::new(vec![32], vec![tensor], vec![entry]).expect("a small layout")
+}
+
+/// A trainer publishes, a rollout replicates; the trainer takes it back.
+struct Conversation {
+    server: Server,
+    sessions: Vec<Session>,
+    to_server: Vec<Step>,
+    to_rollout: Vec<Step>,
+}
+
+const NOW: Time = Time(0);
+
+impl Conversation {
+    fn held() -> Self {
+        let roles = [Role::Trainer, Role::Rollout];
+        let session = |(index, role)| {
+            Session::new(SessionConfig::new(open(index as u8, role), "server"), NOW)
+        };
+        let mut talk = Self {
+            server: Server::new(ServerConfig::default()),
+            sessions: roles.into_iter().enumerate().map(session).collect(),
+            to_server: Vec::new(),
+            to_rollout: vec![Step::Other(0, 0)],
+        };
+        for index in 0..2 {
+            talk.sessions[index].handle_connected(NOW);
+            talk.settle();
+            let layout = ContentDigest([2; 16]);
+            talk.call(index, 0, Call::Register { layout, export: ExportId(7), bytes: 8 });
+        }
+        let (catalog, generation) = (ContentDigest([1; 16]), Generation(0));
+        talk.call(0, 3, Call::Publish { version: 1, catalog, generation });
+        talk.call(1, 1, Call::Replicate { selector: Selector::Latest });
+        talk.call(0, 4, Call::Unpublish);
+        talk.call(1, 6, Call::List);
+        talk
+    }
+
+    /// `which` is the call's number in the fuzzed session.
+    fn call(&mut self, index: usize, which: u8, call: Call) {
+        if index == 1 {
+            self.to_rollout.push(Step::Other(1, which));
+        }
+        self.sessions[index].call(NOW, call, Span::from_secs(3)).expect("nothing else runs");
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let mut moved = true;
+        while std::mem::take(&mut moved) {
+            for index in 0..self.sessions.len() {
+                while let Some(output) = self.sessions[index].poll_output() {
+                    moved = true;
+                    self.obey(index, output);
+                }
+            }
+            while let Some(ServerOutput::Send { to, message }) = self.server.poll_output() {
+                moved = true;
+                if to.0 == 1 {
+                    self.to_rollout.push(Step::Frame(0, server_frame(message.clone())));
+                }
+                self.sessions[to.0 as usize].handle_message(NOW, message);
+            }
+        }
+    }
+
+    fn obey(&mut self, index: usize, output: Output) {
+        let sums = ShardSums::default();
+        match output {
+            Output::Send(message) => {
+                self.to_server.push(Step::Frame(index as u8, client_frame(message.clone())));
+                self.server.handle(NOW, ConnectionId(index as u64), message);
+            }
+            Output::Seal(generation) => self.sessions[index].handle_sealed(NOW, generation, sums),
+            Output::Read { seq, attempt, .. } => {
+                self.to_rollout.push(Step::Other(3, 0));
+                self.sessions[index].handle_read(NOW, seq, attempt, Ok(sums));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn open(index: u8, role: Role) -> Open {
+    Open {
+        protocol: PROTOCOL,
+        session: SessionId(index.into()),
+        term: Term(0),
+        model: "policy".into(),
+        replica: format!("replica-{index}"),
+        shard: 0,
+        num_shards: 1,
+        role,
+        epoch: EpochPolicy::Current,
+        location: Default::default(),
+        data_address: "host:1".into(),
+    }
+}

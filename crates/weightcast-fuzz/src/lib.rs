@@ -1,0 +1,47 @@
+//! What weightcast does with bytes from strangers: one function for each decoder and machine.
+//!
+//! Each takes any bytes and must come back: it panics when something is wrong. `fuzz/` feeds them
+//! for as long as one likes (`make fuzz`); the tests replay the corpora under `fuzz/corpus`.
+
+#![forbid(unsafe_code)]
+
+mod layouts;
+mod server;
+mod session;
+mod steps;
+
+pub use layouts::plan;
+pub use server::server;
+pub use session::session;
+pub use steps::{Step, encode};
+pub use weightcast_transport::fuzzing::{frame, handshake};
+
+/// Takes any bytes.
+pub type Target = fn(&[u8]);
+
+/// Everything that is fuzzed, by the name of its corpus.
+pub const TARGETS: [(&str, Target); 8] = [
+    ("frame", frame),
+    ("handshake", handshake),
+    ("client_message", client_message),
+    ("server_message", server_message),
+    ("manifest", manifest),
+    ("plan", plan),
+    ("server", server),
+    ("session", session),
+];
+
+/// A frame from a session.
+pub fn client_message(bytes: &[u8]) {
+    weightcast::fuzzing::client_message(bytes);
+}
+
+/// A frame from the server.
+pub fn server_message(bytes: &[u8]) {
+    weightcast::fuzzing::server_message(bytes);
+}
+
+/// A layout's manifest.
+pub fn manifest(bytes: &[u8]) {
+    weightcast::fuzzing::manifest(bytes);
+}

@@ -1,0 +1,50 @@
+//! The server's machine under any sequence of frames, breaks and pauses of four streams.
+
+use weightcast_protocol::server::{Server, ServerConfig};
+use weightcast_protocol::{ConnectionId, Span, Time};
+
+use crate::steps::{self, Step};
+
+const STREAMS: u8 = 4;
+
+/// Whatever strangers send, the server keeps its invariants (F33, F34) and falls quiet.
+///
+/// # Panics
+/// If an invariant breaks, or timers never end.
+pub fn server(bytes: &[u8]) {
+    let config = ServerConfig { paranoid: true, ..ServerConfig::default() };
+    let mut server = Server::new(config);
+    let mut now = Time(0);
+    for step in steps::decode(bytes) {
+        match step {
+            Step::Frame(stream, frame) => {
+                let stream = ConnectionId(u64::from(stream % STREAMS));
+                match weightcast::fuzzing::client_message(&frame) {
+                    Some(message) => server.handle(now, stream, message),
+                    // As the runtime does: the stream of a malformed frame is closed.
+                    None => server.handle_disconnect(now, stream),
+                }
+            }
+            Step::Broken(stream) | Step::Other(stream, _) => {
+                server.handle_disconnect(now, ConnectionId(u64::from(stream % STREAMS)));
+            }
+            Step::Pass(millis) => {
+                now = now + Span::from_millis(millis.into());
+                server.handle_timeout(now);
+            }
+        }
+        while server.poll_output().is_some() {}
+    }
+    fall_quiet(server);
+}
+
+/// With nobody there any more, every session's lease runs out and nothing is left to wait for.
+fn fall_quiet(mut server: Server) {
+    for _ in 0..1_000 {
+        let Some(due) = server.next_timeout() else { break };
+        server.handle_timeout(due);
+        while server.poll_output().is_some() {}
+    }
+    assert_eq!(server.next_timeout(), None, "timers without end");
+    assert_eq!(server.snapshot(Time(u64::MAX)).sessions, 0);
+}

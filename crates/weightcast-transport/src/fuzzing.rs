@@ -1,0 +1,100 @@
+//! The data port's decoders, for the fuzzer alone.
+
+use crate::handshake::{HELLO_BYTES, PROOF_BYTES, ReaderSide, SourceSide, VERDICT_BYTES};
+use crate::secret::{Auth, Secret};
+use crate::wire::{self, HEADER_BYTES, Header, Kind};
+
+/// A frame from a stranger: a header, and a body of any kind. What decodes is encoded again the
+/// same, and a length is bounded before anything is allocated for it.
+///
+/// # Panics
+/// If that does not hold.
+pub fn frame(bytes: &[u8]) {
+    let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return };
+    let Ok(header) = Header::decode(header) else { return };
+    assert_eq!(Header::decode(&header.encode()), Ok(header));
+    match header.kind {
+        Kind::Describe | Kind::Note => drop(wire::decode_named(body)),
+        Kind::Read | Kind::Await => asked(body),
+        Kind::Digest => placed(body),
+        Kind::Identity => drop(wire::decode_identity(body)),
+        Kind::Description => drop(wire::decode_description(body)),
+        Kind::Digests => drop(wire::decode_digests(body)),
+        Kind::Noted => drop(wire::decode_noted(body)),
+        Kind::Identify | Kind::Data | Kind::End | Kind::Refused | Kind::Progress => {}
+    }
+}
+
+fn asked(body: &[u8]) {
+    let Ok(ask) = wire::decode_read(body) else { return };
+    let mut again = Vec::new();
+    wire::put(&mut again, &[ask.export.0, ask.generation]);
+    ask.extents.iter().for_each(|extent| wire::put_extent(&mut again, extent));
+    assert_eq!(again, body);
+}
+
+fn placed(body: &[u8]) {
+    let Ok(ask) = wire::decode_digest(body) else { return };
+    let mut again = Vec::new();
+    wire::put(&mut again, &[ask.export.0, ask.generation]);
+    ask.extents.iter().for_each(|extent| wire::put_placed(&mut again, extent));
+    assert_eq!(again, body);
+}
+
+/// A peer without the token: whatever it says, neither side believes it.
+///
+/// # Panics
+/// If one does.
+pub fn handshake(bytes: &[u8]) {
+    let key = Auth::with_token(Secret::new("the token")).mac_key();
+    let Some((hello, rest)) = bytes.split_first_chunk::<HELLO_BYTES>() else { return };
+    let reader = ReaderSide::new(hello);
+    let Some((proof, rest)) = rest.split_first_chunk::<PROOF_BYTES>() else { return };
+    assert!(SourceSide::new().judge(&key, proof).1.is_err());
+    if let (Ok(reader), Some((verdict, _))) = (reader, rest.split_first_chunk::<VERDICT_BYTES>()) {
+        assert!(reader.check(&key, verdict).is_err());
+    }
+}
+
+/// One well-formed frame of each kind of request, and a handshake's messages, to start from.
+pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+    use crate::wire::{Extent, PlacedExtent};
+    let extent = Extent { region: 1, offset: 64, row_bytes: 32, rows: 3, pitch: 128 };
+    let request = |kind: Kind, fill: &dyn Fn(&mut Vec<u8>)| {
+        let mut out = Vec::new();
+        let start = wire::begin(&mut out, kind);
+        fill(&mut out);
+        wire::finish(&mut out, start);
+        out
+    };
+    let named = |out: &mut Vec<u8>| wire::put(out, &[7, 1]);
+    let placed = PlacedExtent { extent, position: 4096, position_pitch: 512 };
+    let key = Auth::default().mac_key();
+    let source = SourceSide::new();
+    let proof = ReaderSide::new(&source.hello()).map(|reader| reader.proof(&key));
+    let proof = proof.expect("a hello of ours");
+    let shaken = [&source.hello()[..], &proof, &source.judge(&key, &proof).0].concat();
+    vec![
+        ("frame", request(Kind::Identify, &|_| {})),
+        ("frame", request(Kind::Describe, &named)),
+        ("frame", request(Kind::Note, &named)),
+        (
+            "frame",
+            request(Kind::Read, &|out| {
+                named(out);
+                wire::put_extent(out, &extent);
+            }),
+        ),
+        (
+            "frame",
+            request(Kind::Digest, &|out| {
+                named(out);
+                wire::put_placed(out, &placed);
+            }),
+        ),
+        ("frame", request(Kind::Description, &|out| wire::put(out, &[8, 4096, 512, 8192, 64]))),
+        ("frame", request(Kind::Digests, &|out| wire::put(out, &[1, 2, 3, 4]))),
+        ("frame", request(Kind::Noted, &|out| out.extend_from_slice(b"\x01a note"))),
+        ("handshake", shaken),
+    ]
+}

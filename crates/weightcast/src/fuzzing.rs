@@ -1,0 +1,57 @@
+//! The control plane's decoders, for the fuzzer alone.
+
+use prost::Message;
+use weightcast_plan::Layout;
+use weightcast_protocol::message::{ClientMessage, ServerMessage};
+
+use crate::{convert, manifest, wire};
+
+/// A frame of a session, as the server takes it from a stranger. What is a message is the same
+/// message after another trip over the wire.
+///
+/// # Panics
+/// If it is not.
+pub fn client_message(bytes: &[u8]) -> Option<ClientMessage> {
+    let message = convert::client_message(wire::ClientFrame::decode(bytes).ok()?).ok()?;
+    let again = wire::ClientFrame::decode(&*client_frame(message.clone())).ok()?;
+    assert_eq!(convert::client_message(again).ok().as_ref(), Some(&message));
+    Some(message)
+}
+
+/// A frame of the server, as a session takes it.
+///
+/// # Panics
+/// If a message is another after another trip over the wire.
+pub fn server_message(bytes: &[u8]) -> Option<ServerMessage> {
+    let message = convert::server_message(wire::ServerFrame::decode(bytes).ok()?).ok()?;
+    let again = wire::ServerFrame::decode(&*server_frame(message.clone())).ok()?;
+    assert_eq!(convert::server_message(again).ok().as_ref(), Some(&message));
+    Some(message)
+}
+
+/// A manifest, as a reader takes it from the server.
+///
+/// # Panics
+/// If a layout has another manifest after another trip.
+pub fn manifest(bytes: &[u8]) -> Option<Layout> {
+    let layout = manifest::decode(bytes).ok()?;
+    let encoded = manifest::encode(&layout);
+    let again = manifest::decode(&encoded).expect("our own manifests decode");
+    assert_eq!((manifest::encode(&again), again.digest()), (encoded, layout.digest()));
+    Some(layout)
+}
+
+/// A session's message as bytes.
+pub fn client_frame(message: ClientMessage) -> Vec<u8> {
+    convert::client_frame(message).encode_to_vec()
+}
+
+/// A server's message as bytes.
+pub fn server_frame(message: ServerMessage) -> Vec<u8> {
+    convert::server_frame(message).encode_to_vec()
+}
+
+/// A layout's manifest.
+pub fn manifest_of(layout: &Layout) -> Vec<u8> {
+    manifest::encode(layout)
+}
