@@ -15,10 +15,32 @@ pytest.importorskip("transformers")
 COMMAND = [sys.executable, "-m", "weightcast.examples.rl_loop", "--timeout", "60"]
 
 
-def start(*options):
-    return subprocess.Popen(
-        [*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def attend_to_ctrl_c():
+    """Undoes what a shell does to a job in its background: it has it ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture
+def start():
+    """Starts demos, and leaves none behind."""
+    demos = []
+
+    def start(*options):
+        demo = subprocess.Popen(
+            [*COMMAND, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=attend_to_ctrl_c,
+        )
+        demos.append(demo)
+        return demo
+
+    yield start
+    for demo in demos:
+        if demo.poll() is None:
+            demo.kill()
+            demo.communicate()
 
 
 def until_step(demo):
@@ -39,7 +61,7 @@ def alive(pids):
     return [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
 
 
-def test_uneven_trainers_feed_a_rollout_with_more_ranks_than_kv_heads(tmp_path):
+def test_uneven_trainers_feed_a_rollout_with_more_ranks_than_kv_heads(start, tmp_path):
     path = tmp_path / "report.json"
     options = "--trainers", "3", "--rollouts", "4", "--steps", "3", "--min-rise", "-1"
     demo = start(*options, "--json", str(path))
@@ -56,7 +78,7 @@ def test_uneven_trainers_feed_a_rollout_with_more_ranks_than_kv_heads(tmp_path):
     assert set(report["allocation"]) == {f"rollout-0/{rank}" for rank in range(4)}
 
 
-def test_the_control_keeps_the_first_version(tmp_path):
+def test_the_control_keeps_the_first_version(start, tmp_path):
     path = tmp_path / "report.json"
     demo = start("--no-sync", "--steps", "4", "--rollouts", "1", "--json", str(path))
     out, err = demo.communicate(timeout=300)
@@ -67,7 +89,7 @@ def test_the_control_keeps_the_first_version(tmp_path):
 
 
 @pytest.mark.parametrize("victim", [0, 2], ids=["trainer", "rollout"])
-def test_a_killed_child_ends_the_demo_with_its_name(victim):
+def test_a_killed_child_ends_the_demo_with_its_name(start, victim):
     demo = start("--steps", "100000")
     until_step(demo)
     pids = children(demo)
@@ -79,7 +101,7 @@ def test_a_killed_child_ends_the_demo_with_its_name(victim):
     assert not alive(pids)
 
 
-def test_ctrl_c_ends_everything():
+def test_ctrl_c_ends_everything(start):
     demo = start("--steps", "100000")
     until_step(demo)
     pids = children(demo)
@@ -99,7 +121,7 @@ def test_ctrl_c_ends_everything():
         (["--rollouts", "two"], "--rollouts 'two' must be sizes like 2,1"),
     ],
 )
-def test_options_that_cannot_work_are_refused(options, message):
+def test_options_that_cannot_work_are_refused(start, options, message):
     demo = start(*options)
     _, err = demo.communicate(timeout=60)
     assert demo.returncode == 2
