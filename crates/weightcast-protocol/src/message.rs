@@ -87,6 +87,16 @@ pub enum ClientMessage {
         /// The shard's digests.
         sums: ShardSums,
     },
+    /// The shard has begun to read anew, and serves what it has so far: with all its shards, the
+    /// group can be read while it is being filled.
+    Filling {
+        /// The `replicate` or `update`.
+        seq: OpSeq,
+        /// The assignment with which it began anew.
+        since: Attempt,
+        /// Generation at which it serves, now and once committed.
+        generation: Generation,
+    },
     /// The shard has read and digested all its slices, and exposes them at `generation`.
     Prepared {
         /// The `replicate` or `update`.
@@ -214,12 +224,15 @@ pub enum ServerMessage {
         /// Whether to try again until the deadline (the shard's last process still has a lease).
         retry: bool,
     },
-    /// Read from this source. A higher attempt replaces a lower one: stop reading, start over.
+    /// Read from this source. A higher attempt replaces a lower one.
     Assigned {
         /// The `replicate` or `update`.
         seq: OpSeq,
         /// Number of this assignment.
         attempt: Attempt,
+        /// What was read from this attempt on is good, and kept; all before it is void. So a shard
+        /// that missed an assignment never keeps what another one made void.
+        since: Attempt,
         /// What to read and where.
         assignment: Assignment,
     },
@@ -261,6 +274,9 @@ pub struct Assignment {
     pub catalog: ContentDigest,
     /// The source replica.
     pub replica: String,
+    /// The source is being filled itself, and has the reader's layout: read each shard's progress,
+    /// and no chunk beyond it.
+    pub in_flight: bool,
     /// Its shards, in order.
     pub shards: Vec<SourceShard>,
 }

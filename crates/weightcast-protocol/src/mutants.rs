@@ -13,4 +13,12 @@ pub struct Mutants {
     pub no_commit_fence: bool,
     /// Sessions go on serving a generation whose memory has become mutable (S3).
     pub no_source_fence: bool,
+    /// Readers take the progress of a source whatever generation it is of (S4).
+    pub untagged_progress: bool,
+    /// Replicas commit although the one they read has not (S5).
+    pub no_dag_order: bool,
+    /// Sources are chosen without looking whom they read from themselves (D2).
+    pub naive_source_choice: bool,
+    /// Sessions keep what they read from a source that was proved bad (D5).
+    pub keep_suspect: bool,
 }

@@ -55,7 +55,8 @@ impl Server {
         // Even before an error: from the assignment a session knows that it gave its copy up.
         let assigned = transaction.transfer.as_ref().and_then(|transfer| {
             let assignment = transfer.assignment.clone()?;
-            Some(ServerMessage::Assigned { seq, attempt: transfer.attempt, assignment })
+            let (attempt, since) = (transfer.attempt, transfer.since);
+            Some(ServerMessage::Assigned { seq, attempt, since, assignment })
         });
         if let Some(message) = assigned {
             self.send(session, message);

@@ -1,11 +1,21 @@
 //! What the shards of a transfer report, and the commit: all shards or none (G4), from a source that
-//! still stands (S5), with the publisher's content (S6).
+//! still stands and has committed itself (S5), with the publisher's content (S6).
 
 use super::Server;
-use super::edges::ATTEMPTS_PER_SOURCE;
+use super::source_loss::Loss;
 use super::transaction::Phase;
 use crate::message::{Answer, Assignment, ReadFailure};
 use crate::{Attempt, CallError, Generation, Incarnation, OpSeq, SessionId, ShardSums, Sum};
+
+/// What has become of the source of a transfer whose shards have all read.
+enum Standing {
+    /// It holds what was assigned.
+    Stands,
+    /// It has not committed yet.
+    BeingFilled,
+    /// It holds something else, or nothing.
+    Gone,
+}
 
 impl Server {
     pub(super) fn prepared(
@@ -34,7 +44,7 @@ impl Server {
         match failure {
             ReadFailure::Source { shard: source_shard, reason } => {
                 let reason = format!("shard {shard} reading shard {source_shard}: {reason}");
-                self.lose_source(incarnation, &reason, 1);
+                self.lose_source(incarnation, &reason, Loss { failures: 1, suspect: false });
             }
             ReadFailure::Layout { detail } => {
                 let replica = self.groups[&incarnation].replica.clone();
@@ -71,8 +81,12 @@ impl Server {
             return;
         }
         let assignment = transfer.assignment.clone().expect("set while reading");
-        if !self.source_stands(incarnation, &assignment) {
-            return self.lose_source(incarnation, "it moved on", 0);
+        match self.standing(incarnation, &assignment) {
+            Standing::Stands => {}
+            Standing::BeingFilled => return, // its commit brings us back
+            Standing::Gone => {
+                return self.lose_source(incarnation, "it moved on", Loss::default());
+            }
         }
         let sums = transfer.prepared.values().fold(ShardSums::default(), |a, (_, b)| a + *b);
         let content = self.models[&group.model].known.get(&assignment.version);
@@ -90,32 +104,20 @@ impl Server {
         }
     }
 
-    /// Whether the source still holds what was assigned, at the same generations (S5).
-    fn source_stands(&self, reader: Incarnation, assignment: &Assignment) -> bool {
-        if self.config.mutants.no_commit_fence {
-            return true;
-        }
-        let Some(source) = self.edges.source_of(reader).and_then(|s| self.groups.get(&s)) else {
-            return false;
-        };
-        source.held.as_ref().is_some_and(|held| {
-            held.version == assignment.version
-                && held.fenced.is_none()
-                && held.generations.iter().eq(assignment.shards.iter().map(|s| &s.generation))
-        })
-    }
-
-    /// The bytes are not the publisher's. One reader's word evicts nobody (T4): another source is
-    /// tried for this transfer, and the accusation is counted.
-    fn refuse_content(&mut self, incarnation: Incarnation, assignment: &Assignment, detail: &str) {
-        self.counters.digest_mismatches += 1;
-        self.lose_source(incarnation, detail, ATTEMPTS_PER_SOURCE);
-        let transfer = self.transfer(incarnation).expect("checked");
-        transfer.last_error = Some(CallError::DigestMismatch {
-            version: assignment.version,
-            source_replica: assignment.replica.clone(),
-            detail: detail.to_owned(),
+    /// What has become of the source: it must hold what was assigned, at the same generations (S5).
+    fn standing(&self, reader: Incarnation, assignment: &Assignment) -> Standing {
+        let source = self.edges.source_of(reader).and_then(|source| self.groups.get(&source));
+        let generations = source.and_then(|source| source.generations(assignment.version));
+        let same = generations.is_some_and(|generations| {
+            generations.iter().eq(assignment.shards.iter().map(|shard| &shard.generation))
         });
+        let committed = source.is_some_and(|source| source.holds(assignment.version));
+        let mutants = self.config.mutants;
+        match (same, committed) {
+            (true, false) if !mutants.no_dag_order => Standing::BeingFilled,
+            (false, _) if !mutants.no_commit_fence => Standing::Gone,
+            _ => Standing::Stands,
+        }
     }
 
     fn commit(&mut self, incarnation: Incarnation, assignment: Assignment) {
@@ -131,6 +133,8 @@ impl Server {
         held.sealed = true;
         group.replicated = Some(version);
         self.counters.commits += 1;
+        // Whoever has read it meanwhile can commit now.
+        self.agenda.extend(self.edges.readers_of(incarnation));
         self.finish(incarnation, Ok(Answer::Committed { version, source }));
     }
 }

@@ -1,6 +1,7 @@
 //! Taking copies out of sight, and readers off them: drain before mutate, bounded (S8, S9, L3).
 
 use super::Server;
+use super::source_loss::Loss;
 use super::timers::Timer;
 use crate::{Incarnation, Time};
 
@@ -61,8 +62,17 @@ impl Server {
         self.agenda.insert(incarnation);
     }
 
-    /// Takes every reader off a source; each is given another, or fails.
+    /// Takes every reader off a source; each goes on at another, or fails.
     pub(super) fn cut_readers(&mut self, source: Incarnation, reason: &str) {
+        self.take_readers_off(source, reason, Loss::default());
+    }
+
+    /// The same where the source was proved bad: each begins anew.
+    pub(super) fn spoil_readers(&mut self, source: Incarnation, reason: &str) {
+        self.take_readers_off(source, reason, Loss { failures: 0, suspect: true });
+    }
+
+    fn take_readers_off(&mut self, source: Incarnation, reason: &str, loss: Loss) {
         let readers: Vec<Incarnation> = self.edges.readers_of(source).collect();
         for reader in readers {
             if self.config.mutants.no_commit_fence && self.groups[&reader].held.is_none() {
@@ -70,7 +80,7 @@ impl Server {
                 let model = self.groups[&reader].model.clone();
                 self.edges.remove(&model, reader);
             } else {
-                self.lose_source(reader, reason, 0);
+                self.lose_source(reader, reason, loss);
             }
         }
     }

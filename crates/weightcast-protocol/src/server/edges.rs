@@ -1,14 +1,8 @@
-//! The book of who reads from whom, and the choice of a source (§4.3.1 of the paper; D1, D2).
+//! The book of who reads from whom.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Server;
-use super::group::Group;
-use super::transaction::Transfer;
-use crate::{Incarnation, Version};
-
-/// How often one source may fail one transfer before it is not tried again.
-pub(super) const ATTEMPTS_PER_SOURCE: u32 = 3;
+use crate::{Epoch, Incarnation, Version};
 
 /// Edges from readers to sources. A reader has one source.
 #[derive(Clone, Debug, Default)]
@@ -65,9 +59,54 @@ impl Edges {
         self.coming.get(&(model.to_owned(), version)).into_iter().flatten().copied()
     }
 
+    /// Groups of a model that are being filled, and with what.
+    pub(super) fn filling_any<'a>(
+        &'a self,
+        model: &'a str,
+    ) -> impl Iterator<Item = (Version, Incarnation)> + 'a {
+        let first = (model.to_owned(), Version { epoch: Epoch(0), number: 0 });
+        self.coming
+            .range(first..)
+            .take_while(move |((of, _), _)| of == model)
+            .flat_map(|((_, version), groups)| groups.iter().map(|group| (*version, *group)))
+    }
+
     /// All edges: reader, source, version.
     pub(super) fn all(&self) -> impl Iterator<Item = (Incarnation, Incarnation, Version)> + '_ {
         self.sources.iter().map(|(reader, (source, version))| (*reader, *source, *version))
+    }
+
+    /// Whether a group reads from another, directly or through others (D2).
+    pub(super) fn leads_to(&self, from: Incarnation, to: Incarnation) -> bool {
+        let above = |group: &Incarnation| self.source_of(*group);
+        // No longer than there are edges: it ends even where a mutant made a cycle.
+        std::iter::successors(Some(from), above).take(self.sources.len() + 1).any(|g| g == to)
+    }
+
+    /// The sources that the version comes through that a group reads, nearest first.
+    pub(super) fn chain(&self, group: Incarnation) -> impl Iterator<Item = Incarnation> + '_ {
+        let version = self.sources.get(&group).map(|(_, version)| *version);
+        let above = move |group: &Incarnation| {
+            let (source, of) = self.sources.get(group)?;
+            (Some(*of) == version).then_some(*source)
+        };
+        std::iter::successors(above(&group), above).take(self.sources.len())
+    }
+
+    /// How many sources the version comes through (D6).
+    pub(super) fn depth(&self, group: Incarnation) -> usize {
+        self.chain(group).count()
+    }
+
+    /// The longest chain of readers that hangs on a group.
+    pub(super) fn height(&self, group: Incarnation) -> usize {
+        self.height_within(group, self.sources.len())
+    }
+
+    fn height_within(&self, group: Incarnation, left: usize) -> usize {
+        let Some(left) = left.checked_sub(1) else { return 0 };
+        let below = self.readers_of(group).map(|reader| 1 + self.height_within(reader, left));
+        below.max().unwrap_or(0)
     }
 }
 
@@ -80,62 +119,6 @@ fn remove_from<K: Ord>(
         set.remove(&value);
         if set.is_empty() {
             map.remove(entry);
-        }
-    }
-}
-
-/// What the choice of a source came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
-    /// Read from this group.
-    Granted(Incarnation),
-    /// Every source is busy, or the next one is still being filled: wait.
-    Busy,
-    /// Nobody holds the version, or everybody has failed this transfer.
-    Nobody,
-}
-
-impl Server {
-    /// Chooses a source of `version` for `reader`: sources that have not failed it first, then the
-    /// same datacentre, the least loaded, the same host; ties go by name.
-    ///
-    /// Only complete replicas are sources, so the graph has no cycles (D2): a reader holds nothing.
-    pub(super) fn choose_source(
-        &self,
-        reader: &Group,
-        transfer: &Transfer,
-        version: Version,
-    ) -> Choice {
-        let model = &self.models[&reader.model];
-        let here = reader.location();
-        let holders = model.visible.get(&version).into_iter().flatten();
-        let usable = holders
-            .filter(|(_, source)| **source != reader.incarnation)
-            .map(|(name, source)| {
-                (transfer.failures.get(source).copied().unwrap_or(0), name, source)
-            })
-            .filter(|(failures, _, _)| *failures < ATTEMPTS_PER_SOURCE);
-        let mut busy = false;
-        let best = usable
-            .filter_map(|(failures, name, source)| {
-                let load = self.edges.load(*source);
-                if load >= self.config.fanout.max(1) as usize {
-                    busy = true;
-                    return None;
-                }
-                let there = self.groups[source].location();
-                let far = here.map(|l| &l.datacentre) != there.map(|l| &l.datacentre);
-                let other_host = here.map(|l| &l.host) != there.map(|l| &l.host);
-                Some((failures, far, load, other_host, name, *source))
-            })
-            .min();
-        let coming = || self.edges.filling(&reader.model, version).any(|g| g != reader.incarnation);
-        match best {
-            // One that failed is tried again only if no other source is just busy.
-            Some((failures, .., source)) if failures == 0 || !busy => Choice::Granted(source),
-            Some(_) => Choice::Busy,
-            None if busy || coming() => Choice::Busy,
-            None => Choice::Nobody,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A group: the shards that opened one replica together, in one life.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::transaction::Transaction;
+use super::transaction::{Transaction, Transfer};
 use crate::message::{Location, Role};
 use crate::{
     CallError, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq, SessionId,
@@ -78,6 +78,8 @@ pub(super) struct Held {
     pub(super) sums: BTreeMap<u32, ShardSums>,
     /// All shards have sealed, and the content is that of the version.
     pub(super) sealed: bool,
+    /// Replicas that have read other bytes from it than the publisher's (T4).
+    pub(super) accusers: BTreeSet<String>,
     /// Its content is not that of the version, or its shards disagree.
     pub(super) fenced: Option<CallError>,
     /// Listed, and read by others.
@@ -105,6 +107,29 @@ impl Group {
     /// Layouts of its shards, in order; empty if they are not registered.
     pub(super) fn layouts(&self) -> Vec<ContentDigest> {
         self.members.values().filter_map(|m| m.registration.map(|r| r.layout)).collect()
+    }
+
+    /// Whether its shards' layouts are those of another group's, one by one.
+    pub(super) fn same_layouts(&self, other: &Group) -> bool {
+        fn layouts(group: &Group) -> impl Iterator<Item = Option<ContentDigest>> {
+            group.members.values().map(|member| member.registration.map(|r| r.layout))
+        }
+        self.num_shards == other.num_shards && layouts(self).eq(layouts(other))
+    }
+
+    /// The version that it holds to be read.
+    pub(super) fn holds(&self, version: Version) -> bool {
+        self.held.as_ref().is_some_and(|held| held.version == version && held.fenced.is_none())
+    }
+
+    /// Where it runs, empty if there is only one datacentre.
+    pub(super) fn datacentre(&self) -> &str {
+        self.location().map_or("", |location| &location.datacentre)
+    }
+
+    /// The transfer of the call that has no result yet.
+    pub(super) fn transfer(&self) -> Option<&Transfer> {
+        self.transactions.get(&self.active?)?.transfer.as_ref()
     }
 
     /// The call that has no result yet.

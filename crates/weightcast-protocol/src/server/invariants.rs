@@ -5,7 +5,6 @@ use thiserror::Error;
 use super::Server;
 use super::group::Group;
 use super::model::Model;
-use super::transaction::Phase;
 
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -17,7 +16,7 @@ pub struct Violation {
     pub detail: String,
 }
 
-fn ensure(
+pub(super) fn ensure(
     holds: bool,
     invariant: &'static str,
     detail: impl FnOnce() -> String,
@@ -90,33 +89,6 @@ impl Server {
         ensure(group.transactions.len() <= self.config.limits.calls_ahead + 1, "T5", || {
             format!("{name} has {} calls recorded", group.transactions.len())
         })
-    }
-
-    /// D1, D2, D5, S5, S9: every edge has a reader that reads and a source that holds.
-    fn validate_edges(&self) -> Result<(), Violation> {
-        for (reader, source, version) in self.edges.all() {
-            let label = || format!("{reader} reads {version} from {source}");
-            let group = self.groups.get(&reader);
-            let phase = group.and_then(|group| {
-                let transaction = &group.transactions[&group.active?];
-                transaction.transfer.as_ref().map(|transfer| transfer.phase)
-            });
-            let reads = matches!(phase, Some(Phase::Draining | Phase::Reading));
-            ensure(reads, "D5", || format!("{}, but it has no transfer", label()))?;
-            if phase == Some(Phase::Reading) {
-                let empty = group.is_some_and(|group| group.held.is_none());
-                ensure(empty, "S10", || format!("{}, and holds a version", label()))?;
-                ensure(self.edges.load(reader) == 0, "D2", || format!("{}, and is read", label()))?;
-            }
-            let held = self.groups.get(&source).and_then(|group| group.held.as_ref());
-            let holds = held.is_some_and(|held| held.version == version && held.fenced.is_none());
-            ensure(holds, "S9", || format!("{}, which does not hold it", label()))?;
-            let load = self.edges.load(source);
-            ensure(load <= self.config.fanout.max(1) as usize, "D1", || {
-                format!("{source} has {load} readers")
-            })?;
-        }
-        Ok(())
     }
 
     fn validate_sessions(&self) -> Result<(), Violation> {

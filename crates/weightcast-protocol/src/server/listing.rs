@@ -1,7 +1,5 @@
 //! `list`, `wait` and `describe`: what there is, the same for all shards (S10, G1).
 
-use std::collections::BTreeSet;
-
 use super::Server;
 use super::model::Resolution;
 use super::transaction::Phase;
@@ -30,13 +28,24 @@ impl Server {
     pub(super) fn serve_waiting(&mut self, now: Time, model: &str) {
         let Some(model) = self.models.get(model) else { return };
         let waiting: Vec<Incarnation> = model.waiting.values().copied().collect();
-        // Once one has found no free source of a version, those behind it need not look.
-        let mut exhausted = BTreeSet::new();
+        // Once one has found no free source, those behind it that are like it need not look.
+        let mut exhausted: Vec<Incarnation> = Vec::new();
         for group in waiting {
-            if self.waits_for_source(group).is_none_or(|version| !exhausted.contains(&version)) {
+            if !exhausted.iter().any(|other| self.wait_alike(*other, group)) {
                 self.advance(now, group);
-                exhausted.extend(self.waits_for_source(group));
+                if self.waits_for_source(group).is_some() {
+                    exhausted.push(group);
+                }
             }
+        }
+    }
+
+    /// Whether two groups can read from the same sources only: none serves the one but not the other.
+    fn wait_alike(&self, a: Incarnation, b: Incarnation) -> bool {
+        let wants = self.waits_for_source(a);
+        wants.is_some() && wants == self.waits_for_source(b) && {
+            let (a, b) = (&self.groups[&a], &self.groups[&b]);
+            a.datacentre() == b.datacentre() && a.same_layouts(b)
         }
     }
 

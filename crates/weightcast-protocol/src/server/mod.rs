@@ -11,15 +11,21 @@
 //! (G1 to G5) and `answers` ends them; `register`, `publish`, `unpublish`, `replicate` and
 //! `listing` are the calls; `seal` decides what content a version has; `commit` and
 //! `source_loss` end a transfer; `drain` takes copies out of sight and readers off them;
-//! `edges` is the book of who reads from whom; `invariants` states what must always hold.
+//! `edges` is the book of who reads from whom and `choose` adds to it; `filling` lets replicas be
+//! read while they are being filled; `accusation` weighs what readers say of sources; `invariants`
+//! and `edge_invariants` state what must always hold.
 
+mod accusation;
 mod answers;
 mod blobs;
 mod calls;
+mod choose;
 mod close;
 mod commit;
 mod drain;
+mod edge_invariants;
 mod edges;
+mod filling;
 mod group;
 mod invariants;
 mod lease;
@@ -68,6 +74,8 @@ pub struct ServerConfig {
     pub drain_deadline: Span,
     /// Readers that one source may have at once (D1).
     pub fanout: u32,
+    /// How long a chain of replicas may be that read from each other while being filled (D6).
+    pub depth_limit: u32,
     /// Bounds.
     pub limits: Limits,
     /// Check the invariants after every event, and panic if one is broken. For tests.
@@ -85,6 +93,7 @@ impl Default for ServerConfig {
             margin_percent: 10,
             drain_deadline: Span::from_secs(10),
             fanout: 1,
+            depth_limit: 64,
             limits: Limits::default(),
             paranoid: false,
             mutants: Default::default(),
@@ -172,6 +181,9 @@ impl Server {
                 self.call(now, session, seq, deadline, call);
             }
             ClientMessage::Sealed { generation, sums } => self.sealed(session, generation, sums),
+            ClientMessage::Filling { seq, since, generation } => {
+                self.filling(session, seq, since, generation);
+            }
             ClientMessage::Prepared { seq, attempt, generation, sums } => {
                 self.prepared(session, seq, attempt, generation, sums);
             }

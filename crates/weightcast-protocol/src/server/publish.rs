@@ -126,6 +126,7 @@ impl Server {
             generations,
             sums: Default::default(),
             sealed: false,
+            accusers: Default::default(),
             fenced: None,
             visible: false,
         });

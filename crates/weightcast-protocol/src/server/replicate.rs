@@ -3,13 +3,14 @@
 //! A transfer goes `Waiting -> Draining -> Reading -> committed`; a lost source sends it back to
 //! `Waiting`. Until the first assignment is sent the group's old copy is whole, and is shown again
 //! if the transfer fails; from then on the group holds nothing until all shards have committed (G4).
+//! What its shards have read stays when a source is lost, unless the source was proved bad.
 
 use super::Server;
-use super::edges::Choice;
+use super::choose::Choice;
 use super::model::Resolution;
 use super::transaction::{Phase, Transfer};
-use crate::message::{Answer, Assignment, ServerMessage, SourceShard};
-use crate::{CallError, Incarnation, Selector, SessionId, Time, Version};
+use crate::message::{Answer, ServerMessage};
+use crate::{Attempt, CallError, Incarnation, Selector, SessionId, Time, Version};
 
 fn misuse(detail: String) -> CallError {
     CallError::Misuse { detail }
@@ -103,6 +104,12 @@ impl Server {
         let Some(version) = transfer.version else {
             return self.resolve_late(now, incarnation, selector);
         };
+        let keeps = transaction.is_update() && transfer.attempt == Attempt(0);
+        if keeps && self.waits_for_seed(group, version) {
+            let held = group.held.as_ref().map(|held| held.version);
+            self.counters.skips += 1;
+            return self.finish(incarnation, Ok(Answer::Unchanged { held }));
+        }
         match self.choose_source(group, transfer, version) {
             // The place is taken only once all shards are there to use it.
             Choice::Granted(source) if transaction.arrived.len() == group.num_shards as usize => {
@@ -117,6 +124,9 @@ impl Server {
                     None if transaction.is_update() => Ok(Answer::Unchanged { held }),
                     None => Err(self.unavailable(incarnation, selector)),
                 };
+                if result.is_err() {
+                    self.abandon_transfer(incarnation);
+                }
                 self.finish(incarnation, result);
             }
         }
@@ -169,41 +179,27 @@ impl Server {
 
     fn assign(&mut self, incarnation: Incarnation) {
         let source = self.edges.source_of(incarnation).expect("granted");
-        let assignment = self.assignment(source);
+        let transfer = self.groups[&incarnation].transfer().expect("checked");
+        let assignment = self.assignment(source, transfer.version.expect("resolved"));
         let transfer = self.transfer(incarnation).expect("checked");
         transfer.phase = Phase::Reading;
         transfer.attempt = transfer.attempt.next();
+        if transfer.since == Attempt(0) || std::mem::take(&mut transfer.void) {
+            transfer.since = transfer.attempt;
+        }
         transfer.assignment = Some(assignment.clone());
         transfer.prepared.clear();
-        let attempt = transfer.attempt;
+        let (attempt, since) = (transfer.attempt, transfer.since);
         self.counters.assignments += 1;
+        self.counters.relays += u64::from(assignment.in_flight);
+        self.counters.resumes += u64::from(since != attempt);
+        self.counters.crossings += u64::from(self.crosses(incarnation));
         let group = &self.groups[&incarnation];
         let seq = group.active.expect("checked");
         let sessions: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
         for session in sessions {
             let assignment = assignment.clone();
-            self.send(session, ServerMessage::Assigned { seq, attempt, assignment });
-        }
-    }
-
-    /// How to read a group's copy.
-    fn assignment(&self, source: Incarnation) -> Assignment {
-        let group = &self.groups[&source];
-        let held = group.held.as_ref().expect("sources hold a copy");
-        let shards = group.members.iter().map(|(shard, member)| {
-            let registration = member.registration.expect("who holds a copy is registered");
-            SourceShard {
-                data_address: member.data_address.clone(),
-                export: registration.export,
-                generation: held.generations[*shard as usize],
-                layout: registration.layout,
-            }
-        });
-        Assignment {
-            version: held.version,
-            catalog: held.catalog,
-            replica: group.replica.clone(),
-            shards: shards.collect(),
+            self.send(session, ServerMessage::Assigned { seq, attempt, since, assignment });
         }
     }
 }

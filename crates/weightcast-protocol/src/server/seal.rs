@@ -50,7 +50,7 @@ impl Server {
     }
 
     /// Takes a copy out of use for good: it stays where it is until its owner unpublishes it.
-    fn fence(&mut self, incarnation: Incarnation, version: Version, detail: &str) {
+    pub(super) fn fence(&mut self, incarnation: Incarnation, version: Version, detail: &str) {
         self.hide_copy(incarnation);
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let error = CallError::ContentMismatch {
@@ -64,7 +64,7 @@ impl Server {
         let members: Vec<(SessionId, Generation)> =
             group.members.iter().map(|(s, m)| (m.session, held.generations[*s as usize])).collect();
         self.counters.fenced += 1;
-        self.cut_readers(incarnation, &reason);
+        self.spoil_readers(incarnation, &reason);
         for (session, generation) in members {
             self.send(session, ServerMessage::Fenced { generation, error: error.clone() });
         }

@@ -24,6 +24,18 @@ pub struct Counters {
     pub commits: u64,
     /// Reads that failed at the source.
     pub read_failures: u64,
+    /// Assignments of a source that is being filled itself.
+    pub relays: u64,
+    /// Assignments with which a transfer went on where it was.
+    pub resumes: u64,
+    /// Assignments of a source in another datacentre.
+    pub crossings: u64,
+    /// Updates answered as unchanged while a first copy was on its way to their datacentre.
+    pub skips: u64,
+    /// Readers' words that a source's content is wrong.
+    pub accusations: u64,
+    /// Sources fenced because two replicas accused them.
+    pub accused_fenced: u64,
     /// Transfers whose digests were not the publisher's.
     pub digest_mismatches: u64,
     /// Readers cut off because a drain deadline passed.
@@ -153,8 +165,12 @@ pub struct PendingCall {
 pub struct ReadEdge {
     /// It.
     pub reader: String,
+    /// Which life of it.
+    pub reader_life: Incarnation,
     /// The replica it reads.
     pub source: String,
+    /// Which life of it.
+    pub source_life: Incarnation,
     /// The version.
     pub version: Version,
 }
@@ -194,7 +210,9 @@ impl Server {
             edges: edges
                 .map(|(reader, source, version)| ReadEdge {
                     reader: replica(reader),
+                    reader_life: reader,
                     source: replica(source),
+                    source_life: source,
                     version,
                 })
                 .collect(),

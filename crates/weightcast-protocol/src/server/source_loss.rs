@@ -4,13 +4,23 @@ use super::Server;
 use super::transaction::{Phase, name_shards};
 use crate::{CallError, Incarnation};
 
+/// Why a transfer loses its source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Loss {
+    /// How much it speaks against trying this source again.
+    pub(super) failures: u32,
+    /// What was read from it is not to be kept: its content was proved bad.
+    pub(super) suspect: bool,
+}
+
 impl Server {
-    /// A transfer has no source any more: it looks for another, or fails.
-    pub(super) fn lose_source(&mut self, reader: Incarnation, reason: &str, failures: u32) {
+    /// A transfer has no source any more: it looks for another, or fails. What it has read is kept,
+    /// unless it is suspect; then all who read from this group lose it in the same way.
+    pub(super) fn lose_source(&mut self, reader: Incarnation, reason: &str, loss: Loss) {
         let Some(source) = self.release_edge(reader) else { return };
         let source_replica = self.groups.get(&source).map(|g| g.replica.clone());
         let Some(transfer) = self.transfer(reader) else { return };
-        *transfer.failures.entry(source).or_default() += failures;
+        *transfer.failures.entry(source).or_default() += loss.failures;
         transfer.prepared.clear();
         let was = std::mem::replace(&mut transfer.phase, Phase::Waiting);
         transfer.last_error = transfer.version.map(|version| CallError::SourceLost {
@@ -18,8 +28,14 @@ impl Server {
             source_replica: source_replica.unwrap_or_default(),
             reason: reason.to_owned(),
         });
-        if was == Phase::Draining {
-            self.keep_copy(reader);
+        match was {
+            Phase::Reading if loss.suspect => {
+                transfer.void = true;
+                transfer.filling.clear();
+                self.spoil_readers(reader, reason);
+            }
+            Phase::Draining => self.keep_copy(reader),
+            _ => {}
         }
         self.agenda.insert(reader);
     }
@@ -29,9 +45,13 @@ impl Server {
     pub(super) fn abandon_transfer(&mut self, incarnation: Incarnation) {
         self.release_edge(incarnation);
         let Some(transfer) = self.transfer(incarnation) else { return };
-        if std::mem::take(&mut transfer.phase) == Phase::Draining
-            && self.groups[&incarnation].over.is_none()
-        {
+        let served = !std::mem::take(&mut transfer.filling).is_empty();
+        let phase = std::mem::take(&mut transfer.phase);
+        if served {
+            // They keep what they have: it was right as far as anybody knows.
+            self.cut_readers(incarnation, "it has given up the version");
+        }
+        if phase == Phase::Draining && self.groups[&incarnation].over.is_none() {
             self.keep_copy(incarnation);
         }
     }
@@ -66,7 +86,9 @@ impl Server {
             (Phase::Waiting, _) => format!("a free source of version {version}"),
             (Phase::Draining, _) => format!("readers of replica {}", group.replica),
             (Phase::Reading, Some(unread)) => format!("{unread} to read version {version}"),
-            (Phase::Reading, None) => format!("the publisher's digests of version {version}"),
+            (Phase::Reading, None) => {
+                format!("the publisher's digests of version {version}, or its source to commit")
+            }
         }
     }
 }

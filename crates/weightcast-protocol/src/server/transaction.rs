@@ -40,6 +40,12 @@ pub(super) struct Transfer {
     pub(super) version: Option<Version>,
     pub(super) phase: Phase,
     pub(super) attempt: Attempt,
+    /// The attempt with which the shards began anew: what they have read since is kept.
+    pub(super) since: Attempt,
+    /// What they have read was proved bad: they begin anew with the next attempt.
+    pub(super) void: bool,
+    /// Shards that serve what they have read since then, and at which generation.
+    pub(super) filling: BTreeMap<u32, Generation>,
     /// What was assigned last; set as long as shards may be reading.
     pub(super) assignment: Option<Assignment>,
     /// Shards that have read the current attempt.
@@ -60,6 +66,13 @@ pub(super) enum Phase {
     Draining,
     /// The shards read; the group holds nothing.
     Reading,
+}
+
+impl Transfer {
+    /// Whether what was read may have come from several sources.
+    pub(super) fn resumed(&self) -> bool {
+        self.since != self.attempt
+    }
 }
 
 impl Transaction {

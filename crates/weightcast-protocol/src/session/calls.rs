@@ -84,6 +84,7 @@ impl Session {
     pub(super) fn send_again(&mut self, now: Time) {
         self.send_seal();
         self.send_call(now);
+        self.send_filling();
         self.send_report();
         self.send_close(now);
     }

@@ -20,13 +20,16 @@ pub struct SessionConfig {
     pub backoff: Span,
     /// The longest such pause.
     pub backoff_max: Span,
+    /// Whether the runtime can serve memory that is still being filled, and go on with a read at
+    /// another source ([`super::Output::ExposeFilling`]). Without it every read begins anew.
+    pub relays: bool,
     /// Safeguards switched off, so that a test rig can show that it notices.
     #[doc(hidden)]
     pub mutants: crate::mutants::Mutants,
 }
 
 impl SessionConfig {
-    /// The defaults: 10 % margin, 3 heartbeats a lease, 1 s grace, pauses of 50 ms to 1 s.
+    /// The defaults: 10 % margin, 3 heartbeats a lease, 1 s grace, pauses of 50 ms to 1 s, no relays.
     pub fn new(open: Open, server: impl Into<String>) -> Self {
         Self {
             open,
@@ -36,6 +39,7 @@ impl SessionConfig {
             grace: Span::from_secs(1),
             backoff: Span::from_millis(50),
             backoff_max: Span::from_secs(1),
+            relays: false,
             mutants: Default::default(),
         }
     }

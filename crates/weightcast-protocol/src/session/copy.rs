@@ -11,11 +11,21 @@ use crate::{CallError, Generation, ShardSums, Time, Version};
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
     generation: Generation,
-    exposed: bool,
+    exposed: Exposed,
     held: Option<Version>,
     seal: Seal,
     /// The server refused the content of what was published.
     refused: bool,
+}
+
+/// How much of the memory is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Exposed {
+    #[default]
+    Nothing,
+    /// What has been read so far.
+    Filling,
+    All,
 }
 
 /// The digests of what was published.
@@ -33,7 +43,7 @@ impl Copy {
     pub(super) fn new() -> Self {
         Self {
             generation: Generation(1),
-            exposed: false,
+            exposed: Exposed::Nothing,
             held: None,
             seal: Seal::None,
             refused: false,
@@ -60,8 +70,16 @@ impl Copy {
 impl Session {
     /// The memory is served at the present generation from now on.
     pub(super) fn expose(&mut self) {
-        self.copy.exposed = true;
-        self.outputs.push_back(Output::Expose(self.copy.generation));
+        if self.copy.exposed != Exposed::All {
+            self.copy.exposed = Exposed::All;
+            self.outputs.push_back(Output::Expose(self.copy.generation));
+        }
+    }
+
+    /// What is read from now on is served at the present generation, as far as it has come.
+    pub(super) fn expose_filling(&mut self) {
+        self.copy.exposed = Exposed::Filling;
+        self.outputs.push_back(Output::ExposeFilling(self.copy.generation));
     }
 
     /// The memory may change from now on: it holds nothing and nobody can read it (S3).
@@ -76,7 +94,7 @@ impl Session {
         if self.config.mutants.no_source_fence {
             return;
         }
-        if std::mem::take(&mut self.copy.exposed) {
+        if std::mem::take(&mut self.copy.exposed) != Exposed::Nothing {
             self.outputs.push_back(Output::Fence(self.copy.generation));
         }
         self.copy.generation = self.copy.generation.next();
@@ -114,7 +132,7 @@ impl Session {
     /// The server refused the content. The memory stays immutable until `unpublish` says so; the
     /// error comes back from the server with the next call, for all shards at the same place.
     pub(super) fn refuse_copy(&mut self, generation: Generation, _error: CallError) {
-        if self.copy.exposed && self.copy.generation == generation {
+        if self.copy.exposed == Exposed::All && self.copy.generation == generation {
             self.stop_serving();
             self.copy.refused = true;
         }

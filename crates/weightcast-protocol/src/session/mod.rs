@@ -43,6 +43,11 @@ pub enum Output {
     Send(ClientMessage),
     /// Serve the registered regions at this generation, from now on.
     Expose(Generation),
+    /// Serve the registered regions at this generation as far as they have been read: set the
+    /// progress word to no chunk of this generation, then let readers in. Until `Expose` of the
+    /// same generation, writing chunks beyond the progress is allowed and nothing else is.
+    /// Only with [`SessionConfig::relays`].
+    ExposeFilling(Generation),
     /// Stop serving: before the next output is taken, no reader may be able to accept bytes served
     /// at this or an older generation (S3).
     Fence(Generation),
@@ -57,6 +62,9 @@ pub enum Output {
         attempt: Attempt,
         /// The source.
         assignment: Assignment,
+        /// Go on after the chunks that the progress word counts; else read all. The memory is
+        /// served meanwhile, so what is there must not be written again.
+        keep: bool,
         /// When to give up.
         deadline: Time,
     },
@@ -146,8 +154,8 @@ impl Session {
             // Nothing else counts before the server has said which life of it this is (T2).
             _ if !self.link.is_open() => {}
             ServerMessage::HeartbeatAck { sent_at } => self.heartbeat_acked(now, Time(sent_at)),
-            ServerMessage::Assigned { seq, attempt, assignment } => {
-                self.assigned(seq, attempt, assignment);
+            ServerMessage::Assigned { seq, attempt, since, assignment } => {
+                self.assigned(seq, attempt, since, assignment);
             }
             ServerMessage::Answered { seq, result } => self.answered(seq, result),
             ServerMessage::Fenced { generation, error } => self.refuse_copy(generation, error),

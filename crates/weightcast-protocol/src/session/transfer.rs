@@ -8,24 +8,59 @@ use crate::{Attempt, CallError, OpSeq, ShardSums, Time, Version};
 #[derive(Clone, Debug)]
 pub(super) struct Transfer {
     attempt: Attempt,
+    /// The assignment with which the memory began anew.
+    since: Attempt,
     version: Version,
     /// What was told to the server when the read ended.
     report: Option<ClientMessage>,
 }
 
 impl Session {
-    pub(super) fn assigned(&mut self, seq: OpSeq, attempt: Attempt, assignment: Assignment) {
+    pub(super) fn assigned(
+        &mut self,
+        seq: OpSeq,
+        attempt: Attempt,
+        since: Attempt,
+        assignment: Assignment,
+    ) {
         let Some(pending) = self.pending.as_mut().filter(|pending| pending.seq == seq) else {
             return;
         };
-        if pending.transfer.as_ref().is_some_and(|transfer| transfer.attempt >= attempt) {
+        let old = pending.transfer.as_ref();
+        if old.is_some_and(|transfer| transfer.attempt >= attempt) {
             return; // a repetition
         }
+        let reads = old.is_some_and(|transfer| transfer.report.is_none());
+        let keep = self.config.relays
+            && old.is_some_and(|old| old.since == since || self.config.mutants.keep_suspect);
         let version = assignment.version;
-        pending.transfer = Some(Transfer { attempt, version, report: None });
+        pending.transfer = Some(Transfer { attempt, since, version, report: None });
         let deadline = pending.deadline();
+        if !keep {
+            self.begin_anew(reads);
+        }
+        self.send_filling();
+        self.outputs.push_back(Output::Read { seq, attempt, assignment, keep, deadline });
+    }
+
+    /// Nothing of what the memory holds counts any more; what is read from now on may be served.
+    fn begin_anew(&mut self, reads: bool) {
+        if reads {
+            // It must not move the progress of the next generation.
+            self.outputs.push_back(Output::StopRead);
+        }
         self.make_mutable();
-        self.outputs.push_back(Output::Read { seq, attempt, assignment, deadline });
+        if self.config.relays {
+            self.expose_filling();
+        }
+    }
+
+    /// Tells the server at which generation the memory is served while it is being filled.
+    pub(super) fn send_filling(&mut self) {
+        let Some(pending) = self.pending.as_ref().filter(|_| self.config.relays) else { return };
+        let Some(transfer) = &pending.transfer else { return };
+        let (seq, since, generation) = (pending.seq, transfer.since, self.copy.generation());
+        self.send(ClientMessage::Filling { seq, since, generation });
     }
 
     /// A read asked for by `Output::Read` has ended. Void if it was replaced meanwhile.

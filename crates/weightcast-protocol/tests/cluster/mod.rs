@@ -43,6 +43,8 @@ pub struct Client {
     pub done: Vec<(OpSeq, Outcome)>,
     pub closed: Option<Option<CallError>>,
     pub reading: Option<(OpSeq, Attempt, Assignment)>,
+    /// Whether that read goes on where the one before it was.
+    pub keep: bool,
     pub sealing: Option<Generation>,
     /// Every output, in order.
     pub log: Vec<Output>,
@@ -58,6 +60,8 @@ pub struct Cluster {
     pub auto_read: bool,
     /// Seals end by themselves; else by `finish_seal`.
     pub auto_seal: bool,
+    /// Sessions of processes started from now on serve what they are being filled with.
+    pub relays: bool,
     /// Whether streams can be opened.
     pub reachable: bool,
     to_server: VecDeque<(ConnectionId, ClientMessage)>,
@@ -107,6 +111,7 @@ impl Cluster {
             clients: Vec::new(),
             auto_read: true,
             auto_seal: true,
+            relays: false,
             reachable: true,
             to_server: VecDeque::new(),
             to_client: VecDeque::new(),
@@ -120,8 +125,10 @@ impl Cluster {
         open.session = SessionId(index as u128 + 1);
         open.data_address = index.to_string();
         let (shard, num_shards) = (open.shard, open.num_shards);
+        let mut config = SessionConfig::new(open, "server:1");
+        config.relays = self.relays;
         self.clients.push(Client {
-            session: Session::new(SessionConfig::new(open, "server:1"), self.now),
+            session: Session::new(config, self.now),
             shard,
             num_shards,
             memory: 0,
@@ -129,6 +136,7 @@ impl Cluster {
             done: Vec::new(),
             closed: None,
             reading: None,
+            keep: false,
             sealing: None,
             log: Vec::new(),
             connection: None,
@@ -351,7 +359,9 @@ impl Cluster {
                     self.to_server.push_back((connection, message));
                 }
             }
-            Output::Expose(generation) => client.exposed = Some(generation),
+            Output::Expose(generation) | Output::ExposeFilling(generation) => {
+                client.exposed = Some(generation);
+            }
             Output::Fence(generation) => {
                 client.exposed = client.exposed.filter(|exposed| *exposed > generation);
             }
@@ -361,7 +371,8 @@ impl Cluster {
                     self.finish_seal(index);
                 }
             }
-            Output::Read { seq, attempt, assignment, .. } => {
+            Output::Read { seq, attempt, assignment, keep, .. } => {
+                client.keep = keep;
                 client.reading = Some((seq, attempt, assignment));
                 if self.auto_read {
                     self.finish_read(index);

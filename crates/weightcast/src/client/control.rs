@@ -246,9 +246,11 @@ impl Control {
                 Output::Connect => self.connect(),
                 Output::Send(message) => self.send(message),
                 Output::Expose(generation) => self.expose(generation),
+                // Not asked for without `relays`: no memory is served before it is whole.
+                Output::ExposeFilling(_) => {}
                 Output::Fence(_) => self.fence(),
                 Output::Seal(generation) => self.seal(generation),
-                Output::Read { seq, attempt, assignment, deadline } => {
+                Output::Read { seq, attempt, assignment, deadline, .. } => {
                     self.start_read(seq, attempt, assignment, deadline);
                 }
                 Output::StopRead => self.stop_read(),

@@ -22,6 +22,11 @@ pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, 
         Body::Sealed(m) => {
             ClientMessage::Sealed { generation: Generation(m.generation), sums: sums(m.sums)? }
         }
+        Body::Filling(m) => ClientMessage::Filling {
+            seq: OpSeq(m.seq),
+            since: Attempt(m.since),
+            generation: Generation(m.generation),
+        },
         Body::Prepared(m) => ClientMessage::Prepared {
             seq: OpSeq(m.seq),
             attempt: Attempt(m.attempt),
@@ -49,6 +54,9 @@ pub(crate) fn client_frame(message: ClientMessage) -> wire::ClientFrame {
         }),
         ClientMessage::Sealed { generation, sums } => {
             Body::Sealed(wire::Sealed { generation: generation.0, sums: sums_frame(sums) })
+        }
+        ClientMessage::Filling { seq, since, generation } => {
+            Body::Filling(wire::Filling { seq: seq.0, since: since.0, generation: generation.0 })
         }
         ClientMessage::Prepared { seq, attempt, generation, sums } => {
             Body::Prepared(wire::Prepared {

@@ -24,6 +24,7 @@ pub(crate) fn server_message(frame: wire::ServerFrame) -> Result<ServerMessage, 
         Body::Assigned(m) => ServerMessage::Assigned {
             seq: OpSeq(m.seq),
             attempt: Attempt(m.attempt),
+            since: Attempt(m.since),
             assignment: assignment(need(m.assignment, "assignment")?)?,
         },
         Body::Answered(m) => ServerMessage::Answered {
@@ -54,11 +55,14 @@ pub(crate) fn server_frame(message: ServerMessage) -> wire::ServerFrame {
         ServerMessage::Refused { error, retry } => {
             Body::Refused(wire::Refused { error: error_frame(error), retry })
         }
-        ServerMessage::Assigned { seq, attempt, assignment } => Body::Assigned(wire::Assigned {
-            seq: seq.0,
-            attempt: attempt.0,
-            assignment: Some(assignment_frame(assignment)),
-        }),
+        ServerMessage::Assigned { seq, attempt, since, assignment } => {
+            Body::Assigned(wire::Assigned {
+                seq: seq.0,
+                attempt: attempt.0,
+                since: since.0,
+                assignment: Some(assignment_frame(assignment)),
+            })
+        }
         ServerMessage::Answered { seq, result } => Body::Answered(wire::Answered {
             seq: seq.0,
             result: match result {
@@ -93,6 +97,7 @@ fn assignment(m: wire::Assignment) -> Result<Assignment, Malformed> {
         version: version(m.version)?,
         catalog: content_digest(&m.catalog)?,
         replica: m.replica,
+        in_flight: m.in_flight,
         shards: m.shards.into_iter().map(shard).collect::<Result<_, _>>()?,
     })
 }
@@ -108,6 +113,7 @@ fn assignment_frame(m: Assignment) -> wire::Assignment {
         version: Some(version_frame(m.version)),
         catalog: m.catalog.0.to_vec(),
         replica: m.replica,
+        in_flight: m.in_flight,
         shards: m.shards.into_iter().map(shard).collect(),
     }
 }

@@ -1,0 +1,156 @@
+//! The choice of a source (§4.3.1 of the paper; D1 to D4, D6).
+//!
+//! A reader may read from whoever holds the version, and from replicas of its own layout that are
+//! being filled with it themselves. Its own datacentre comes first: while anybody there has the
+//! version or is getting it, nobody else there crosses for it.
+
+use super::Server;
+use super::group::Group;
+use super::transaction::{Phase, Transfer};
+use crate::{Incarnation, Version};
+
+/// How often one source may fail one transfer before it is not tried again.
+pub(super) const ATTEMPTS_PER_SOURCE: u32 = 3;
+
+/// What the choice of a source came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// Read from this group.
+    Granted(Incarnation),
+    /// Every source is busy, or the next one is still being filled: wait.
+    Busy,
+    /// Nobody holds the version, or everybody has failed this transfer.
+    Nobody,
+}
+
+impl Server {
+    /// Chooses a source of `version` for `reader`: those first that have not failed it, then the
+    /// same datacentre, those that nobody accuses, the shortest chain, the least loaded, the same
+    /// host; ties go by name.
+    pub(super) fn choose_source(
+        &self,
+        reader: &Group,
+        transfer: &Transfer,
+        version: Version,
+    ) -> Choice {
+        let failures = |source: &Group| *transfer.failures.get(&source.incarnation).unwrap_or(&0);
+        let may_cross = self.may_cross(reader, transfer, version);
+        let host = |group: &Group| group.location().map(|location| location.host.clone());
+        let mut busy = false;
+        let usable =
+            self.sources_for(reader, version).filter(|s| failures(s) < ATTEMPTS_PER_SOURCE);
+        let best = usable
+            .filter_map(|source| {
+                let far = source.datacentre() != reader.datacentre();
+                if !self.has_room(source, reader) || (far && !may_cross) {
+                    busy = true;
+                    return None;
+                }
+                let accusers = source.held.as_ref().map_or(0, |held| held.accusers.len());
+                let depth = self.edges.depth(source.incarnation);
+                let load = self.edges.load(source.incarnation);
+                let other_host = host(source) != host(reader);
+                let (name, id) = (&source.replica, source.incarnation);
+                Some((failures(source), far, accusers, depth, load, other_host, name, id))
+            })
+            .min();
+        match best {
+            // One that failed is tried again only if no other source is just busy.
+            Some((failures, .., source)) if failures == 0 || !busy => Choice::Granted(source),
+            Some(_) => Choice::Busy,
+            None if busy || self.coming(reader, version).next().is_some() => Choice::Busy,
+            None => Choice::Nobody,
+        }
+    }
+
+    /// Who holds the version, and who is being filled with it in the reader's layout. None of them
+    /// reads from the reader (D2).
+    fn sources_for<'a>(
+        &'a self,
+        reader: &'a Group,
+        version: Version,
+    ) -> impl Iterator<Item = &'a Group> {
+        let in_flight = self.coming(reader, version).filter(move |source| {
+            let reads = source.transfer().is_some_and(|t| t.phase == Phase::Reading);
+            reads && source.serves_filling(version) && source.same_layouts(reader)
+        });
+        self.holders(reader, version).chain(in_flight)
+    }
+
+    fn holders<'a>(
+        &'a self,
+        reader: &'a Group,
+        version: Version,
+    ) -> impl Iterator<Item = &'a Group> {
+        let holders = self.models[&reader.model].visible.get(&version).into_iter().flatten();
+        holders
+            .map(|(_, source)| &self.groups[source])
+            .filter(|source| source.incarnation != reader.incarnation)
+    }
+
+    /// Groups that will hold the version soon: each reads it, through others or not, from one that
+    /// holds it, and not from the reader itself.
+    fn coming<'a>(
+        &'a self,
+        reader: &'a Group,
+        version: Version,
+    ) -> impl Iterator<Item = &'a Group> {
+        let naive = self.config.mutants.naive_source_choice;
+        let from_holder = move |group: &Incarnation| {
+            let root = self.edges.chain(*group).last();
+            root.is_some_and(|root| self.groups[&root].holds(version))
+        };
+        self.edges
+            .filling(&reader.model, version)
+            .filter(move |group| *group != reader.incarnation)
+            .filter(move |group| {
+                naive || (from_holder(group) && !self.edges.leads_to(*group, reader.incarnation))
+            })
+            .map(|group| &self.groups[&group])
+    }
+
+    /// Whether one more reader fits, with all that hangs on it (D1, D6).
+    fn has_room(&self, source: &Group, reader: &Group) -> bool {
+        // Readers of an old copy will have left.
+        let below = match reader.held {
+            Some(_) => 0,
+            None => self.edges.height(reader.incarnation),
+        };
+        let depth = self.edges.depth(source.incarnation) + 1 + below;
+        self.edges.load(source.incarnation) < self.config.fanout.max(1) as usize
+            && depth <= self.config.depth_limit.max(1) as usize
+    }
+
+    /// Whether a reader may read from another datacentre: nobody in its own has the version or is
+    /// getting it (D3), and nobody is bringing it there (D4).
+    fn may_cross(&self, reader: &Group, transfer: &Transfer, version: Version) -> bool {
+        let near = |group: &Group| group.datacentre() == reader.datacentre();
+        let usable = |group: &Group| {
+            let failures = transfer.failures.get(&group.incarnation);
+            near(group) && failures.is_none_or(|failures| *failures < ATTEMPTS_PER_SOURCE)
+        };
+        let mut sources = self.holders(reader, version).chain(self.coming(reader, version));
+        let mut filling = self.edges.filling(&reader.model, version);
+        !sources.any(usable)
+            && !filling.any(|group| near(&self.groups[&group]) && self.crosses(group))
+    }
+
+    /// Whether a group is a seed: it reads from another datacentre.
+    pub(super) fn crosses(&self, group: Incarnation) -> bool {
+        let source = self.edges.source_of(group).map(|source| &self.groups[&source]);
+        source.is_some_and(|source| source.datacentre() != self.groups[&group].datacentre())
+    }
+
+    /// Whether a group that holds a version had better go on with it: all it could do for `version`
+    /// is to wait for a seed that is still on its way to its datacentre. One seed is finished
+    /// before the next begins, so new versions don't starve a slow link.
+    pub(super) fn waits_for_seed(&self, reader: &Group, version: Version) -> bool {
+        let Some(held) = &reader.held else { return false };
+        let near = |group: &Group| group.datacentre() == reader.datacentre();
+        let mut seeds = self.edges.filling_any(&reader.model).filter(|(brings, group)| {
+            let useful = *brings == version || *brings > held.version;
+            useful && near(&self.groups[group]) && self.crosses(*group)
+        });
+        seeds.next().is_some() && !self.holders(reader, version).any(near)
+    }
+}
