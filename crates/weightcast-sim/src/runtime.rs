@@ -113,6 +113,8 @@ impl World {
                 process.exposed = Some(generation);
                 self.observe(Fact::Exposed { who: self.who(life), generation });
             }
+            // Not asked for without `relays`.
+            Output::ExposeFilling(_) => {}
             Output::Fence(generation) => {
                 process.exposed = None;
                 self.observe(Fact::Fenced { who: self.who(life), generation });

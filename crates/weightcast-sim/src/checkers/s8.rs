@@ -23,7 +23,10 @@ impl Checker for WholeReplicas {
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         match fact {
             Fact::Heard { who, message } => self.heard(who, message),
-            Fact::Said { who, message: ServerMessage::Assigned { seq, attempt, assignment } } => {
+            Fact::Said {
+                who,
+                message: ServerMessage::Assigned { seq, attempt, assignment, .. },
+            } => {
                 let incarnation = who.incarnation?;
                 let number = assignment.version.number;
                 self.assigned.insert((incarnation, *seq, *attempt), number);
