@@ -187,6 +187,8 @@ impl Worker {
                 Output::Send(message) if self.stream.is_some() => self.up.push_back(message),
                 Output::Send(_) => {}
                 Output::Expose(generation) => self.exposed = Some(generation),
+                // Not asked for without `relays`.
+                Output::ExposeFilling(_) => {}
                 Output::Fence(_) => self.exposed = None,
                 Output::Seal(generation) => self.sealing = Some(generation),
                 Output::Read { seq, attempt, assignment, .. } => {
