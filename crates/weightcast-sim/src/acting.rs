@@ -1,6 +1,7 @@
 //! A process runs its program: it starts, calls, writes its memory, closes.
 
 use weightcast_protocol::message::{Call, Open};
+use weightcast_protocol::progress::Progress;
 use weightcast_protocol::server::ReplicaState;
 use weightcast_protocol::session::{Session, SessionConfig, SessionState};
 use weightcast_protocol::{
@@ -28,14 +29,16 @@ impl World {
             num_shards: process.num_shards,
             role: process.role,
             epoch: process.epoch,
-            location: Default::default(),
+            location: process.location.clone(),
             data_address: index.to_string(),
         };
         let mut config = SessionConfig::new(open, "server");
+        config.relays = true;
         config.mutants = self.options.mutants;
         process.session = Some(Session::new(config, process.clock.local(self.now)));
         process.program = Program::default();
         process.exposed = None;
+        process.progress = Progress::default();
         process.timer_at = None;
         let life = Life { process: index, life: process.life };
         self.plan_act(life);

@@ -45,6 +45,10 @@ points! {
     ReportOfOldAttempt: "a shard reported on a source that had been replaced meanwhile";
     SourceReplaced: "a transfer was given a second source";
     CommittedAfterSourceLoss: "a transfer that had lost a source was committed";
+    ReadInFlight: "a replica was read while it was being filled";
+    ReadResumed: "a transfer went on at another source and kept what it had";
+    VersionCrossed: "a version crossed to another datacentre";
+    UpdateSkipped: "an update did not wait for a seed that was still crossing";
     CommittedFromRollout: "a replica was filled from a rollout, not from a trainer";
     CopyShownAgain: "a replica kept its old copy when the source of the new one was lost";
     VersionJoined: "two trainer replicas held the same version, both sealed";

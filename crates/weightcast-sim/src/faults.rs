@@ -130,10 +130,9 @@ impl World {
             if read.assignment.shards.iter().all(|shard| shard.data_address != address) {
                 continue;
             }
-            let chunks = process.memory.range();
-            let point = match read.next {
-                next if next == chunks.start => Point::SourceDiedAtFirstChunk,
-                next if next + 1 >= chunks.end => Point::SourceDiedAtLastChunk,
+            let point = match read.chunks.count() {
+                0 => Point::SourceDiedAtFirstChunk,
+                count if count + 1 >= process.memory.len() => Point::SourceDiedAtLastChunk,
                 _ => Point::SourceDiedInTheMiddle,
             };
             self.report.points.insert(point);

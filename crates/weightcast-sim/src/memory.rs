@@ -32,6 +32,16 @@ impl Memory {
         self.first..self.first + self.tags.len() as u32
     }
 
+    /// A chunk's place among those of this shard.
+    pub(crate) fn place(&self, chunk: u32) -> u32 {
+        chunk - self.first
+    }
+
+    /// How many chunks the shard holds.
+    pub(crate) fn len(&self) -> u32 {
+        self.tags.len() as u32
+    }
+
     pub(crate) fn get(&self, chunk: u32) -> u64 {
         self.tags[(chunk - self.first) as usize]
     }

@@ -1,6 +1,7 @@
 //! The table of mutants: each switches one safeguard off, or several that mask each other. A
 //! checker is believed only because it finds them. A new mutant is one entry here.
 
+use weightcast_protocol::Span;
 use weightcast_protocol::mutants::Mutants;
 
 use crate::fault_kinds::{FaultCounts, FaultKind};
@@ -68,7 +69,7 @@ pub const MUTANTS: &[Mutant] = &[
         what: "replicas commit although their source went away meanwhile",
         found_by: &["S5"],
         switch: |off| off.no_commit_fence = true,
-        scenario: busy,
+        scenario: late_reports,
     },
     Mutant {
         name: "no_source_fence",
@@ -93,7 +94,45 @@ pub const MUTANTS: &[Mutant] = &[
         },
         scenario: unflipped,
     },
+    Mutant {
+        name: "untagged_progress",
+        what: "progress says nothing of its generation: what was there before counts",
+        found_by: &["S4"],
+        switch: |off| off.untagged_progress = true,
+        scenario: crowd,
+    },
+    Mutant {
+        name: "no_dag_order",
+        what: "replicas commit before those that they were read from",
+        found_by: &["S5"],
+        switch: |off| off.no_dag_order = true,
+        scenario: crowd,
+    },
+    Mutant {
+        name: "naive_source_choice",
+        what: "a replica may read from one that reads from it",
+        found_by: &["D2"],
+        switch: |off| off.naive_source_choice = true,
+        scenario: crowd,
+    },
+    Mutant {
+        name: "keep_suspect",
+        what: "what came from a source proved bad is kept when another goes on",
+        found_by: &["D5", "L1"],
+        switch: |off| off.keep_suspect = true,
+        scenario: |options| flipping(crowd(options)),
+    },
 ];
+
+/// Many replicas of one size, in one place: long chains.
+fn crowd(options: Options) -> Options {
+    Options { rollouts: 6, max_shards: 1, datacentres: 1, depth_limit: 64, ..options }
+}
+
+/// Reports are later than a drain takes.
+fn late_reports(options: Options) -> Options {
+    Options { late: 300, late_by: Span::from_millis(1_500), ..crowd(busy(options)) }
+}
 
 fn as_drawn(options: Options) -> Options {
     options

@@ -23,11 +23,13 @@ pub(crate) struct Network {
     opened: u64,
     /// How many of a thousand messages are late.
     pub(crate) late: u64,
+    /// The longest that a late message takes.
+    late_by: Span,
 }
 
 impl Network {
-    pub(crate) fn new(late: u64) -> Self {
-        Self { streams: BTreeMap::new(), opened: 0, late }
+    pub(crate) fn new(late: u64, late_by: Span) -> Self {
+        Self { streams: BTreeMap::new(), opened: 0, late, late_by }
     }
 
     pub(crate) fn open(&mut self, client: Life) -> ConnectionId {
@@ -56,22 +58,27 @@ impl Network {
 
     /// When a message sent now arrives at the server, if the stream still carries any.
     pub(crate) fn up(&mut self, stream: ConnectionId, now: Time, rng: &mut Rng) -> Option<Time> {
+        let arrives = now + self.delay(rng);
         let stream = self.streams.get_mut(&stream)?;
-        stream.up = stream.up.max(now + delay(self.late, rng));
+        stream.up = stream.up.max(arrives);
         Some(stream.up)
     }
 
     /// The same for the other direction.
     pub(crate) fn down(&mut self, stream: ConnectionId, now: Time, rng: &mut Rng) -> Option<Time> {
+        let arrives = now + self.delay(rng);
         let stream = self.streams.get_mut(&stream)?;
-        stream.down = stream.down.max(now + delay(self.late, rng));
+        stream.down = stream.down.max(arrives);
         Some(stream.down)
     }
-}
 
-/// Mostly below 2 ms, `late` times of a thousand much more.
-pub(crate) fn delay(late: u64, rng: &mut Rng) -> Span {
-    let micros =
-        if rng.chance(late) { rng.between(10_000, 150_000) } else { rng.between(50, 2_000) };
-    Span(micros * 1_000)
+    /// How long a message takes: mostly below 2 ms, `late` times of a thousand much more.
+    pub(crate) fn delay(&self, rng: &mut Rng) -> Span {
+        let micros = if rng.chance(self.late) {
+            rng.between(10_000, self.late_by.0 / 1_000)
+        } else {
+            rng.between(50, 2_000)
+        };
+        Span(micros * 1_000)
+    }
 }

@@ -20,6 +20,8 @@ pub struct Options {
     pub chunks: u32,
     /// Readers that a source may have at once.
     pub fanout: u32,
+    /// The longest chain of replicas that read from each other.
+    pub depth_limit: u32,
     /// Datacentres over which the replicas are spread.
     pub datacentres: u32,
     /// How many of a thousand rollouts are spot.
@@ -32,6 +34,8 @@ pub struct Options {
     pub chunk_time: Span,
     /// How many of a thousand messages are late, until faults cease.
     pub late: u64,
+    /// The longest that a late message takes.
+    pub late_by: Span,
     /// By how many thousandths clocks are fast or slow at most.
     pub drift: u64,
     /// The longest pause of a process between two calls.
@@ -54,12 +58,14 @@ impl Default for Options {
             max_shards: 3,
             chunks: 12,
             fanout: 1,
+            depth_limit: 64,
             datacentres: 1,
             spot: 0,
             lease: Span::from_secs(1),
             drain_deadline: Span::from_millis(800),
             chunk_time: Span::from_millis(6),
             late: 20,
+            late_by: Span::from_millis(150),
             // 4 % is what the margin of 10 % on both sides leaves room for, and more.
             drift: 40,
             think_time: Span::from_millis(120),
@@ -76,8 +82,14 @@ impl fmt::Display for Options {
         let seconds = |span: Span| span.0 as f64 / 1e9;
         writeln!(
             f,
-            "{} trainers and {} rollouts of at most {} shards, {} chunks, fan-out {}",
-            self.trainers, self.rollouts, self.max_shards, self.chunks, self.fanout
+            "{} trainers and {} rollouts of at most {} shards, {} chunks, fan-out {}, \
+             depth {}",
+            self.trainers,
+            self.rollouts,
+            self.max_shards,
+            self.chunks,
+            self.fanout,
+            self.depth_limit
         )?;
         writeln!(f, "{} datacentres, {} of 1000 rollouts spot", self.datacentres, self.spot)?;
         writeln!(

@@ -1,6 +1,8 @@
 //! A worker process: a session, memory, a data port, and a program that it runs.
 
-use weightcast_protocol::message::{Assignment, Call, EpochPolicy, Role};
+use weightcast_protocol::chunk_loop::ChunkLoop;
+use weightcast_protocol::message::{Assignment, Call, EpochPolicy, Location, Role};
+use weightcast_protocol::progress::Progress;
 use weightcast_protocol::session::Session;
 use weightcast_protocol::{
     Attempt, ConnectionId, ExportId, Generation, Incarnation, OpSeq, Time, Version,
@@ -23,8 +25,11 @@ pub(crate) struct Process {
     pub(crate) session: Option<Session>,
     pub(crate) stream: Option<ConnectionId>,
     pub(crate) memory: Memory,
+    pub(crate) location: Location,
     /// What the data port serves.
-    pub(crate) exposed: Option<Generation>,
+    pub(crate) exposed: Option<Exposed>,
+    /// The progress word; what its generation has may be more, never less (F13).
+    pub(crate) progress: Progress,
     pub(crate) export: ExportId,
     pub(crate) read: Option<Read>,
     /// Suspended until then.
@@ -54,13 +59,23 @@ pub(crate) struct Trouble {
     pub(crate) spoiled: bool,
 }
 
+/// What a data port serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exposed {
+    pub(crate) generation: Generation,
+    /// The first so many chunks, if the memory is being filled.
+    pub(crate) filled: Option<u32>,
+}
+
 /// A read that runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub(crate) seq: OpSeq,
     pub(crate) attempt: Attempt,
     pub(crate) assignment: Assignment,
-    pub(crate) next: u32,
+    pub(crate) chunks: ChunkLoop,
+    /// The chunk that was asked for and has not come, by its place in the shard.
+    pub(crate) asked: Option<u32>,
     /// When the last chunk came.
     pub(crate) moved_at: Time,
 }

@@ -2,9 +2,7 @@
 //! the program is what the others find there, as in SPMD code.
 
 use weightcast_protocol::message::{Call, EpochPolicy, Role};
-use weightcast_protocol::{
-    ContentDigest, ExportId, Generation, Incarnation, Revision, Selector, Span,
-};
+use weightcast_protocol::{ContentDigest, Generation, Incarnation, Revision, Selector, Span};
 
 use crate::process::Process;
 use crate::rng::mix;
@@ -31,7 +29,7 @@ impl World {
     pub(crate) fn action(&mut self, index: usize) -> Action {
         let process = &self.processes[index];
         if !process.program.registered {
-            return Action::Call(register(process.export), Span::from_secs(6));
+            return Action::Call(register(process), Span::from_secs(6));
         }
         let Some(incarnation) = process.incarnation() else { return Action::Idle };
         let place = (incarnation, process.program.position);
@@ -126,8 +124,11 @@ fn call(call: Call, dice: u64) -> Action {
     Action::Call(call, Span::from_millis(millis))
 }
 
-fn register(export: ExportId) -> Call {
-    Call::Register { layout: ContentDigest([2; 16]), export, bytes: 1 }
+/// Groups of the same size have the same layouts.
+fn register(process: &Process) -> Call {
+    let mut layout = [2; 16];
+    layout[..2].copy_from_slice(&[process.num_shards as u8, process.shard as u8]);
+    Call::Register { layout: ContentDigest(layout), export: process.export, bytes: 1 }
 }
 
 pub(crate) fn publish(version: u64) -> Call {

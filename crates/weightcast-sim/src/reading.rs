@@ -1,99 +1,200 @@
 //! The data plane: a read takes its chunks one by one from whatever the source's memory is then.
 
-use weightcast_protocol::message::{ReadFailure, SourceShard};
-use weightcast_protocol::{Attempt, OpSeq, Span};
+use weightcast_protocol::chunk_loop::{ChunkLoop, Next};
+use weightcast_protocol::message::{Assignment, ReadFailure, SourceShard};
+use weightcast_protocol::progress::Progress;
+use weightcast_protocol::{Attempt, OpSeq, Span, Time};
 
 use crate::checkers::Fact;
 use crate::memory::chunks_of;
+use crate::process::{Process, Read};
 use crate::queue::{Event, Life, Step};
 use crate::world::World;
 
 /// How long a source may be silent before a reader gives it up.
 const PATIENCE: Span = Span::from_millis(700);
 
-/// What came of trying to read one chunk.
-enum Chunk {
-    Tag(u64),
-    /// The source does not answer now.
+/// How long a source that is being filled may have nothing new.
+const STALL: Span = Span::from_millis(2_000);
+
+/// Why a source does not give what it is asked for.
+enum Refusal {
+    /// It does not answer now.
     Silent,
-    /// The source is another, or serves another generation.
-    Refused(String),
+    /// It is another, or serves another generation.
+    Other(String),
 }
 
 impl World {
-    /// Reads the next chunk, or ends the read.
-    pub(crate) fn read_chunk(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
-        let process = &self.processes[life.process];
-        let current = |read: &&crate::process::Read| read.seq == seq && read.attempt == attempt;
-        let Some(read) = process.read.as_ref().filter(current).cloned() else { return };
-        if read.next == process.memory.range().end {
-            return self.end_read(life, seq, attempt, None);
-        }
-        let shards = read.assignment.shards.len() as u32;
-        if std::mem::take(&mut self.processes[life.process].trouble.lies) {
-            return self.lie(life, &read);
-        }
-        let holds =
-            |shard: &u32| chunks_of(*shard, shards, self.options.chunks).contains(&read.next);
-        let shard = (0..shards).find(holds).expect("shards hold all chunks");
-        let source = &read.assignment.shards[shard as usize];
-        let failure = match self.fetch(source, read.next) {
-            Chunk::Tag(tag) => {
-                let index = source.data_address.parse::<usize>().expect("addresses are indices");
-                return self.store_chunk(life, &read, index, tag);
-            }
-            Chunk::Silent if self.now - read.moved_at < PATIENCE => {
-                let again = self.now + Span::from_millis(50);
-                let step = Step::Chunk(seq, attempt);
-                return self.queue.plan(again, Event::Process(life, step));
-            }
-            Chunk::Silent => "it does not answer".to_owned(),
-            Chunk::Refused(reason) => reason,
+    pub(crate) fn begin_read(
+        &mut self,
+        life: Life,
+        seq: OpSeq,
+        attempt: Attempt,
+        assignment: Assignment,
+        keep: bool,
+    ) {
+        let process = &mut self.processes[life.process];
+        let all = process.memory.len();
+        let kept = process.exposed.filter(|_| keep).map_or(0, |e| e.filled.unwrap_or(all));
+        let chunks = if assignment.in_flight {
+            let generation = assignment.shards[process.shard as usize].generation;
+            ChunkLoop::following(all, kept, generation, STALL, self.now)
+                .untagged(self.options.mutants.untagged_progress)
+        } else {
+            ChunkLoop::new(all, kept)
         };
-        self.end_read(life, seq, attempt, Some(ReadFailure::Source { shard, reason: failure }));
+        let moved_at = self.now;
+        process.read = Some(Read { seq, attempt, assignment, chunks, asked: None, moved_at });
+        let at = self.now + self.delay();
+        self.plan_chunk(life, seq, attempt, at);
+    }
+
+    fn plan_chunk(&mut self, life: Life, seq: OpSeq, attempt: Attempt, at: Time) {
+        self.queue.plan(at, Event::Process(life, Step::Chunk(seq, attempt)));
+    }
+
+    /// Does what the chunk loop says next, or ends the read.
+    pub(crate) fn read_chunk(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
+        let now = self.now;
+        let process = &mut self.processes[life.process];
+        let current = |read: &&mut Read| read.seq == seq && read.attempt == attempt;
+        let Some(read) = process.read.as_mut().filter(current) else { return };
+        if std::mem::take(&mut process.trouble.lies) {
+            return self.lie(life, seq, attempt);
+        }
+        let next = read.asked.map_or_else(|| read.chunks.next(now), Next::Read);
+        let own = process.shard;
+        match next {
+            Next::Read(place) => {
+                read.asked = Some(place);
+                let read = read.clone();
+                self.ask_chunk(life, &read, place);
+            }
+            Next::Look => {
+                let read = read.clone();
+                self.look(life, &read, own);
+            }
+            Next::Wait(until) => self.plan_chunk(life, seq, attempt, until),
+            Next::Done => self.end_read(life, seq, attempt, None),
+            Next::Stalled => self.fail_read(life, seq, attempt, own, "it has nothing new".into()),
+            Next::Busy => unreachable!("one chunk is asked for at a time"),
+        }
     }
 
     /// Accuses a source that did nothing, or says that all was read.
-    fn lie(&mut self, life: Life, read: &crate::process::Read) {
+    fn lie(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
         let accusation = ReadFailure::Source { shard: 0, reason: "a lie".to_owned() };
         let failure = self.rng.chance(500).then_some(accusation);
-        self.end_read(life, read.seq, read.attempt, failure);
+        self.end_read(life, seq, attempt, failure);
     }
 
-    fn fetch(&self, source: &SourceShard, chunk: u32) -> Chunk {
+    fn ask_chunk(&mut self, life: Life, read: &Read, place: u32) {
+        let chunk = self.processes[life.process].memory.range().start + place;
+        let shards = read.assignment.shards.len() as u32;
+        let holds = |shard: &u32| chunks_of(*shard, shards, self.options.chunks).contains(&chunk);
+        let shard = (0..shards).find(holds).expect("shards hold all chunks");
+        let source = &read.assignment.shards[shard as usize];
+        match self.source(source) {
+            Ok(index) => self.store_chunk(life, read, index, chunk),
+            Err(refusal) => self.refused(life, read, shard, refusal),
+        }
+    }
+
+    fn look(&mut self, life: Life, read: &Read, shard: u32) {
+        let word = match self.source(&read.assignment.shards[shard as usize]) {
+            Ok(index) => self.processes[index].progress,
+            Err(refusal) => return self.refused(life, read, shard, refusal),
+        };
+        let now = self.now;
+        let Some(running) = &mut self.processes[life.process].read else { return };
+        running.moved_at = now;
+        if running.chunks.looked(now, word).is_err() {
+            let reason = "its progress is of a later generation".to_owned();
+            return self.refused(life, read, shard, Refusal::Other(reason));
+        }
+        let at = now + self.delay();
+        self.plan_chunk(life, read.seq, read.attempt, at);
+    }
+
+    /// The process that a reader reaches under this name, if it serves this generation.
+    fn source(&self, source: &SourceShard) -> Result<usize, Refusal> {
         let index = source.data_address.parse::<usize>().expect("addresses are indices");
         let process = &self.processes[index];
         if process.paused_until.max(process.trouble.mute_until) > self.now {
-            return Chunk::Silent;
+            return Err(Refusal::Silent);
         }
         if process.session.is_none() || process.export != source.export {
-            return Chunk::Refused("no such export".to_owned());
+            return Err(Refusal::Other("no such export".to_owned()));
         }
         // The check and the copy are one step here: the fence of each chunk.
-        if process.exposed != Some(source.generation) {
-            return Chunk::Refused(format!("generation {} is not served", source.generation));
+        if process.exposed.map(|exposed| exposed.generation) != Some(source.generation) {
+            return Err(Refusal::Other(format!("generation {} is not served", source.generation)));
         }
-        Chunk::Tag(process.memory.get(chunk))
+        Ok(index)
     }
 
-    fn store_chunk(&mut self, life: Life, read: &crate::process::Read, source: usize, tag: u64) {
-        if !self.processes[source].trouble.spoiled {
-            let served = Fact::Served { version: read.assignment.version, chunk: read.next, tag };
-            self.observe(served);
+    fn refused(&mut self, life: Life, read: &Read, shard: u32, refusal: Refusal) {
+        let reason = match refusal {
+            Refusal::Silent if self.now - read.moved_at < PATIENCE => {
+                let again = self.now + Span::from_millis(50);
+                return self.plan_chunk(life, read.seq, read.attempt, again);
+            }
+            Refusal::Silent => "it does not answer".to_owned(),
+            Refusal::Other(reason) => reason,
+        };
+        self.fail_read(life, read.seq, read.attempt, shard, reason);
+    }
+
+    fn store_chunk(&mut self, life: Life, read: &Read, source: usize, chunk: u32) {
+        let from = &self.processes[source];
+        let tag = from.memory.get(chunk);
+        let filled = from.exposed.and_then(|exposed| exposed.filled);
+        let there = filled.is_none_or(|filled| from.memory.place(chunk) < filled);
+        let (held, spoiled) = (from.version(), from.trouble.spoiled);
+        if !spoiled {
+            let version = read.assignment.version;
+            self.observe(Fact::Served { version, held, chunk, tag, there });
         }
         let flip = u64::from(self.flips > 0);
         self.flips -= flip;
-        self.write(life.process, read.next, tag ^ flip);
+        self.write(life.process, chunk, tag ^ flip);
+        self.advance(life.process, chunk);
+        let at = self.now + self.chunk_time(life.process, source);
+        self.plan_chunk(life, read.seq, read.attempt, at);
+    }
+
+    /// How long a chunk takes on its way.
+    fn chunk_time(&mut self, reader: usize, source: usize) -> Span {
+        let datacentre = |process: &Process| process.location.datacentre.clone();
+        let [reader, source] = [&self.processes[reader], &self.processes[source]];
+        let crosses = datacentre(reader) != datacentre(source);
+        let slow = source.trouble.slow_until > self.now;
+        let times = if crosses { self.crossing_cost } else { 1 } * if slow { 20 } else { 1 };
+        Span(self.rng.between(500_000, self.options.chunk_time.0) * times)
+    }
+
+    /// A chunk is here: it counts, and is told to readers now or a little later.
+    fn advance(&mut self, index: usize, chunk: u32) {
         let now = self.now;
-        if let Some(read) = &mut self.processes[life.process].read {
-            read.next += 1;
-            read.moved_at = now;
+        let process = &mut self.processes[index];
+        let place = process.memory.place(chunk);
+        let Some(read) = &mut process.read else { return };
+        read.asked = None;
+        read.moved_at = now;
+        let count = read.chunks.arrived(place).expect("chunks come in order");
+        if let Some(exposed) = &mut process.exposed
+            && exposed.filled.is_some()
+        {
+            exposed.filled = Some(count);
+            if count == process.memory.len() || self.rng.chance(500) {
+                process.progress = Progress::new(exposed.generation, count);
+            }
         }
-        let slow = self.processes[source].trouble.slow_until > now;
-        let pause = self.rng.between(500_000, self.options.chunk_time.0);
-        let pause = Span(if slow { pause * 20 } else { pause });
-        let step = Step::Chunk(read.seq, read.attempt);
-        self.queue.plan(now + pause, Event::Process(life, step));
+    }
+
+    fn fail_read(&mut self, life: Life, seq: OpSeq, attempt: Attempt, shard: u32, reason: String) {
+        self.end_read(life, seq, attempt, Some(ReadFailure::Source { shard, reason }));
     }
 
     fn end_read(&mut self, life: Life, seq: OpSeq, attempt: Attempt, failure: Option<ReadFailure>) {

@@ -1,11 +1,12 @@
 //! A process's runtime: does what its session says, as the real one does.
 
 use weightcast_protocol::message::{Answer, Call};
+use weightcast_protocol::progress::Progress;
 use weightcast_protocol::session::Output;
 use weightcast_protocol::{CallError, OpSeq, Span, Time};
 
 use crate::checkers::Fact;
-use crate::process::Read;
+use crate::process::Exposed;
 use crate::queue::{Event, Life, Step};
 use crate::world::World;
 
@@ -69,12 +70,14 @@ impl World {
         }
     }
 
-    /// A chunk of a process's memory changes, through its program or a read.
+    /// A chunk of a process's memory changes, through its program or a read. What is served must not.
     pub(crate) fn write(&mut self, index: usize, chunk: u32, tag: u64) {
         let process = &mut self.processes[index];
         process.program.kept = None;
         process.memory.set(chunk, tag);
-        let (exposed, held) = (process.exposed, process.version());
+        let place = process.memory.place(chunk);
+        let served = process.exposed.filter(|e| e.filled.is_none_or(|filled| place < filled));
+        let (exposed, held) = (served.map(|exposed| exposed.generation), process.version());
         let replica = process.replica.clone();
         self.observe(Fact::Changes { replica: &replica, exposed, held });
     }
@@ -110,11 +113,14 @@ impl World {
                 }
             }
             Output::Expose(generation) => {
-                process.exposed = Some(generation);
+                process.exposed = Some(Exposed { generation, filled: None });
+                process.progress = Progress::new(generation, process.memory.len());
                 self.observe(Fact::Exposed { who: self.who(life), generation });
             }
-            // Not asked for without `relays`.
-            Output::ExposeFilling(_) => {}
+            // The word may still be that of the generation before (F13).
+            Output::ExposeFilling(generation) => {
+                process.exposed = Some(Exposed { generation, filled: Some(0) });
+            }
             Output::Fence(generation) => {
                 process.exposed = None;
                 self.observe(Fact::Fenced { who: self.who(life), generation });
@@ -124,13 +130,9 @@ impl World {
                 let step = Step::Digested(generation);
                 self.queue.plan(self.now + pause, Event::Process(life, step));
             }
-            Output::Read { seq, attempt, assignment, .. } => {
-                let (next, moved_at) = (process.memory.range().start, self.now);
-                process.trouble.spoiled = false;
-                process.read = Some(Read { seq, attempt, assignment, next, moved_at });
-                let step = Step::Chunk(seq, attempt);
-                let at = self.now + self.delay();
-                self.queue.plan(at, Event::Process(life, step));
+            Output::Read { seq, attempt, assignment, keep, .. } => {
+                process.trouble.spoiled &= keep;
+                self.begin_read(life, seq, attempt, assignment, keep);
             }
             Output::StopRead => process.read = None,
             Output::Done { seq, result } => self.done(life, seq, result),

@@ -199,6 +199,10 @@ impl Sights {
             (counters.drains_cut, Point::DrainDeadlineCut),
             (counters.fenced, Point::ContentFenced),
             (counters.digest_mismatches, Point::RefusedByDigest),
+            (counters.relays, Point::ReadInFlight),
+            (counters.resumes, Point::ReadResumed),
+            (counters.crossings, Point::VersionCrossed),
+            (counters.skips, Point::UpdateSkipped),
         ];
         points.extend(counted.iter().filter(|(count, _)| *count > 0).map(|(_, point)| *point));
         let before = self.books.replace(after.clone());

@@ -19,6 +19,7 @@ impl Options {
             max_shards: rng.between(1, 4) as u32,
             chunks: rng.between(4, 24) as u32,
             fanout: if rng.chance(600) { 1 } else { rng.between(2, 3) as u32 },
+            depth_limit: if rng.chance(750) { 64 } else { rng.between(1, 3) as u32 },
             datacentres: if rng.chance(500) { 1 } else { rng.between(2, 3) as u32 },
             spot: if rng.chance(500) { 0 } else { 500 },
             lease,

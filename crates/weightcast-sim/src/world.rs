@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use weightcast_protocol::message::{EpochPolicy, Role};
+use weightcast_protocol::message::{EpochPolicy, Location, Role};
+use weightcast_protocol::progress::Progress;
 use weightcast_protocol::server::{Server, ServerConfig};
 use weightcast_protocol::{ExportId, Incarnation, Span, Time};
 
 use crate::checkers::{Checkers, Who};
 use crate::clock::Clock;
 use crate::memory::{Memory, chunks_of};
-use crate::network::{Network, delay};
+use crate::network::Network;
 use crate::options::Options;
 use crate::process::{Process, Program, Trouble};
 use crate::program::Action;
@@ -32,6 +33,8 @@ pub(crate) struct World {
     pub(crate) decisions: BTreeMap<(Incarnation, u32), Action>,
     /// Faults have ceased.
     pub(crate) quiet: bool,
+    /// How many times longer a chunk takes from another datacentre.
+    pub(crate) crossing_cost: u64,
     /// Bits that are still to flip.
     pub(crate) flips: u64,
     /// Publishes that are still to be of other content.
@@ -49,6 +52,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, options: Options) -> Self {
         let config = ServerConfig {
+            depth_limit: options.depth_limit,
             lease: options.lease,
             fanout: options.fanout,
             drain_deadline: options.drain_deadline,
@@ -60,11 +64,12 @@ impl World {
             rng: Rng::new(seed),
             now: Time(0),
             queue: Queue::default(),
-            network: Network::new(options.late),
+            network: Network::new(options.late, options.late_by),
             server: Server::new(config),
             processes: Vec::new(),
             decisions: BTreeMap::new(),
             quiet: false,
+            crossing_cost: 1,
             flips: 0,
             forgeries: 0,
             report: Report { seed, ..Report::default() },
@@ -87,11 +92,24 @@ impl World {
             .chain(
                 (0..self.options.rollouts).map(|n| (format!("rollout-{n}"), Role::Rollout, false)),
             );
-        for (replica, role, new_epoch) in groups.collect::<Vec<_>>() {
-            let num_shards = self.rng.between(1, self.options.max_shards.into()) as u32;
+        let groups = groups.collect::<Vec<_>>();
+        let usual_shards = self.rng.between(1, self.options.max_shards.into()) as u32;
+        let datacentres = u64::from(self.options.datacentres);
+        self.crossing_cost = self.rng.between(1, 8);
+        for (replica, role, new_epoch) in groups {
+            let any_shards = self.rng.between(1, self.options.max_shards.into()) as u32;
+            // Groups of the same size read from each other while they are being filled.
+            let num_shards = if self.rng.chance(600) { usual_shards } else { any_shards };
+            let place = if role == Role::Trainer { 0 } else { self.rng.below(datacentres) };
+            let location = Location {
+                datacentre: format!("dc-{place}"),
+                host: format!("host-{place}-{}", self.rng.below(2)),
+                spot: role == Role::Rollout && self.rng.chance(self.options.spot),
+            };
             for shard in 0..num_shards {
                 let epoch = if new_epoch { EpochPolicy::New } else { EpochPolicy::Current };
-                self.add_process(replica.clone(), role, epoch, shard, num_shards);
+                let process = self.add_process(replica.clone(), role, epoch, shard, num_shards);
+                self.processes[process].location = location.clone();
             }
         }
     }
@@ -103,7 +121,7 @@ impl World {
         epoch: EpochPolicy,
         shard: u32,
         num_shards: u32,
-    ) {
+    ) -> usize {
         let drift = self.options.drift;
         let rate = self.rng.between(1000 - drift, 1000 + drift);
         let clock = Clock::new(self.rng.below(1 << 40), rate);
@@ -118,7 +136,9 @@ impl World {
             session: None,
             stream: None,
             memory: Memory::new(chunks_of(shard, num_shards, self.options.chunks)),
+            location: Location::default(),
             exposed: None,
+            progress: Progress::default(),
             export: ExportId(0),
             read: None,
             paused_until: Time(0),
@@ -130,6 +150,7 @@ impl World {
         self.processes.push(process);
         let at = Time(self.rng.below(300) * 1_000_000);
         self.queue.plan(at, Event::Process(life, Step::Start));
+        life.process
     }
 
     /// Plays to the end, and tells what happened.
@@ -213,7 +234,7 @@ impl World {
 
     /// How long a message takes.
     pub(crate) fn delay(&mut self) -> Span {
-        delay(self.network.late, &mut self.rng)
+        self.network.delay(&mut self.rng)
     }
 
     pub(crate) fn who(&self, life: Life) -> Who {

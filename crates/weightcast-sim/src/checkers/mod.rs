@@ -1,12 +1,18 @@
 //! One checker per invariant. Each sees every fact of the world and keeps what it needs.
 
 mod d1;
+mod d2;
+mod d3;
+mod d4;
+mod d5;
+mod d6;
 mod g1;
 mod g4;
 mod l1;
 mod s1;
 mod s10;
 mod s3;
+mod s4;
 mod s5;
 mod s8;
 
@@ -49,8 +55,9 @@ pub(crate) enum Fact<'a> {
     },
     /// A shard's memory is written; this is what its data port serves, and what it says it holds.
     Changes { replica: &'a str, exposed: Option<Generation>, held: Option<Version> },
-    /// A source serves a chunk of a version.
-    Served { version: Version, chunk: u32, tag: u64 },
+    /// A source, which says that it holds `held`, serves a chunk of a version. Whether it was there:
+    /// within what the source has of the generation that it serves.
+    Served { version: Version, held: Option<Version>, chunk: u32, tag: u64, there: bool },
     /// A shard's read ended.
     ReadEnded { who: Who, failure: Option<&'a str> },
     /// A shard's memory is served from now on.
@@ -79,12 +86,18 @@ impl Checkers {
         Self(vec![
             Box::new(s1::NoTornAccept),
             Box::new(s3::FenceBeforeMutate),
+            Box::new(s4::TaggedProgress),
             Box::new(s5::TransitiveCommit::default()),
             Box::new(s8::WholeReplicas::default()),
             Box::new(s10::Snapshots::default()),
             Box::new(g1::SameAnswer::default()),
             Box::new(g4::AllOrNone::default()),
             Box::new(d1::Fanout(options.fanout)),
+            Box::new(d2::Acyclic::default()),
+            Box::new(d3::NearFirst::new(options.fanout)),
+            Box::new(d4::OneCrossing),
+            Box::new(d5::NewGeneration::default()),
+            Box::new(d6::Depth(options.depth_limit)),
             Box::new(l1::InTime),
         ])
     }

@@ -18,7 +18,10 @@ impl Checker for NoTornAccept {
                 "shard {} of group {:?} holds {version} with foreign chunk {chunk}",
                 who.shard, who.incarnation
             )),
-            Fact::Served { version, chunk, tag: served } if *served != tag(*version, *chunk) => {
+            // What is still being filled is checked before anybody commits it.
+            Fact::Served { version, held: Some(_), chunk, tag: served, .. }
+                if *served != tag(*version, *chunk) =>
+            {
                 Some(format!("chunk {chunk} served as {version} is foreign"))
             }
             _ => None,

@@ -1,0 +1,64 @@
+//! D5: a shard that begins anew serves at a new generation, so nobody takes what it had before.
+
+use std::collections::BTreeMap;
+
+use weightcast_protocol::message::{ClientMessage, ServerMessage};
+use weightcast_protocol::{Attempt, Generation, Incarnation, OpSeq, Time};
+
+use super::{Checker, Fact};
+
+/// A shard of a group.
+type Shard = (Incarnation, u32);
+
+#[derive(Default)]
+pub(super) struct NewGeneration {
+    /// Which attempt began anew, by attempt.
+    since: BTreeMap<(Shard, OpSeq, Attempt), Attempt>,
+    /// The generation that each beginning is served at.
+    generations: BTreeMap<Shard, BTreeMap<(OpSeq, Attempt), Generation>>,
+}
+
+impl Checker for NewGeneration {
+    fn name(&self) -> &'static str {
+        "D5"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        match fact {
+            Fact::Said { who, message: ServerMessage::Assigned { seq, attempt, since, .. } } => {
+                self.since.insert(((who.incarnation?, who.shard), *seq, *attempt), *since);
+                None
+            }
+            Fact::Heard { who, message } => {
+                let shard = (who.incarnation?, who.shard);
+                match message {
+                    ClientMessage::Filling { seq, since, generation } => {
+                        self.serves(shard, *seq, *since, *generation)
+                    }
+                    ClientMessage::Prepared { seq, attempt, generation, .. } => {
+                        let since = *self.since.get(&(shard, *seq, *attempt))?;
+                        self.serves(shard, *seq, since, *generation)
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+impl NewGeneration {
+    fn serves(
+        &mut self,
+        shard: Shard,
+        seq: OpSeq,
+        since: Attempt,
+        generation: Generation,
+    ) -> Option<String> {
+        let generations = self.generations.entry(shard).or_default();
+        generations.insert((seq, since), generation);
+        let mut earlier = generations.range(..(seq, since));
+        let same = earlier.any(|(_, before)| *before >= generation);
+        same.then(|| format!("shard {} began anew and stayed at {generation}", shard.1))
+    }
+}
