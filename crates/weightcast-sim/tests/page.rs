@@ -38,12 +38,12 @@ fn every_checker_has_a_row_and_every_named_file_exists() {
 
 #[test]
 fn every_mutant_is_named_and_every_row_is_a_mutant() {
-    let page = page();
+    let rows = rows(&page(), "## Mutants");
     for mutant in MUTANTS {
-        let part = |part: &str| page.contains(&format!("`{part}`"));
-        assert!(mutant.name.split('+').all(part), "{}", mutant.name);
+        let name = format!("`{}`", mutant.name);
+        assert!(rows.iter().any(|row| row[0] == name), "no row for {name}");
     }
-    for row in rows(&page, "## Mutants") {
+    for row in rows {
         let name = row[0].trim_matches('`');
         let mutant = MUTANTS.iter().find(|mutant| mutant.name == name).expect(name);
         assert!(mutant.found_by.iter().all(|invariant| row[2].contains(invariant)), "{name}");
