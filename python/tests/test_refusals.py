@@ -201,3 +201,8 @@ def test_bad_deadlines(group, deadline):
     rollout = group("rollout", [wc.Layout().add(np.zeros(4, "f4"), "w")])
     with pytest.raises(ValueError, match="deadline"):
         rollout[0].list(deadline=deadline)
+
+
+def test_a_socket_path_that_no_server_can_have():
+    with pytest.raises(wc.Misuse, match="at most 107 bytes"):
+        wc.open("policy", wc.Replica("r"), server=f"unix:/{'d' * 200}/server.sock", deadline=SOON)

@@ -12,7 +12,7 @@ use tonic::{Code, Request, Status, Streaming};
 use weightcast_protocol::{CallError, ContentDigest};
 use weightcast_transport::Secret;
 
-use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES};
+use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES};
 use crate::wire::reference_server_client::ReferenceServerClient;
 use crate::wire::{ClientFrame, GetManifestRequest, ManifestPage, ServerFrame, StatusRequest};
 use crate::{Error, auth, manifest};
@@ -54,6 +54,14 @@ impl Connection {
     /// Connects at the first request, and again after a failure.
     pub(crate) fn new(address: &str, token: Option<&Secret>) -> Result<Self, Error> {
         let malformed = |problem: String| Error::Config { what: "server".to_owned(), problem };
+        if let Some(path) = address.strip_prefix("unix:")
+            && path.trim_start_matches("//").len() > SOCKET_PATH_BYTES
+        {
+            return Err(malformed(format!(
+                "{address:?}: a socket's path has at most {SOCKET_PATH_BYTES} bytes, no server can \
+                 listen there; choose a shorter one"
+            )));
+        }
         let full = match address.contains("://") || address.starts_with("unix:") {
             true => address.to_owned(),
             false => format!("http://{address}"),
