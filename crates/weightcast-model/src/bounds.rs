@@ -3,6 +3,9 @@
 use weightcast_protocol::message::Role;
 use weightcast_protocol::mutants::Mutants;
 
+/// Chunks of a whole version: two, so that half of one can be old.
+pub(crate) const CHUNKS: u32 = 2;
+
 /// The size of the world.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {

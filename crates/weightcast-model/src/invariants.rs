@@ -112,7 +112,8 @@ impl Cluster {
     /// Whoever holds a version holds its publisher's bytes (S1): at the return and ever after.
     pub(crate) fn check_memory(&mut self, index: usize) {
         let worker = &self.workers[index];
-        let torn = worker.session.version().filter(|version| !worker.memory.is(*version));
+        let torn =
+            worker.session.version().filter(|version| worker.memory.foreign(*version).is_some());
         if let Some(version) = torn {
             let detail = format!("{} holds {version}: {:?}", worker.place.replica, worker.memory);
             self.breaks("S1", detail);

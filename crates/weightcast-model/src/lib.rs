@@ -14,7 +14,6 @@ mod bounds;
 mod cluster;
 mod hashed;
 mod invariants;
-mod memory;
 mod reading;
 mod search;
 mod steps;

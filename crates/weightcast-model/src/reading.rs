@@ -1,9 +1,10 @@
 //! The data plane: a read copies chunk after chunk from whatever the source's memory is then.
 
 use weightcast_protocol::message::ReadFailure;
+use weightcast_sim::chunks_of;
 
+use crate::bounds::CHUNKS;
 use crate::cluster::Cluster;
-use crate::memory::chunks_of;
 use crate::worker::{Read, SESSION_TIME};
 
 impl Cluster {
@@ -13,7 +14,7 @@ impl Cluster {
     /// report.
     pub(crate) fn read(&mut self, worker: usize) {
         let Some(read) = self.workers[worker].read.clone() else { return };
-        if read.next == self.workers[worker].memory.chunks().end {
+        if read.next == self.workers[worker].memory.range().end {
             return self.end_read(worker, &read, None);
         }
         match self.fetch(&read) {
@@ -27,7 +28,8 @@ impl Cluster {
 
     fn fetch(&self, read: &Read) -> Result<u64, ReadFailure> {
         let shards = read.assignment.shards.len() as u32;
-        let shard = (0..shards).find(|shard| chunks_of(*shard, shards).contains(&read.next));
+        let shard =
+            (0..shards).find(|shard| chunks_of(*shard, shards, CHUNKS).contains(&read.next));
         let shard = shard.expect("the shards of a source hold all chunks");
         let named = &read.assignment.shards[shard as usize];
         let index: usize = named.data_address.parse().expect("addresses are places in the list");

@@ -81,7 +81,7 @@ fn read_line(state: &Cluster, worker: usize, name: &str) -> String {
     let worker = &state.workers[worker];
     let Some(read) = &worker.read else { return String::new() };
     let source = format!("{} of {}", read.assignment.replica, read.assignment.version);
-    if read.next == worker.memory.chunks().end {
+    if read.next == worker.memory.range().end {
         format!("{name} has read all of {source}, and reports its digest")
     } else {
         format!("{name} reads chunk {} from {source}", read.next)

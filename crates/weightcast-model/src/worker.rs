@@ -11,9 +11,9 @@ use weightcast_protocol::{
     Attempt, CallError, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL,
     Selector, SessionId, Span, Term, Time, Version,
 };
+use weightcast_sim::{Memory, chunks_of};
 
-use crate::bounds::Place;
-use crate::memory::Memory;
+use crate::bounds::{CHUNKS, Place};
 
 /// Time stands still for sessions: they never give up by themselves, so a lease that the server
 /// takes for expired is always one that its worker still acts on.
@@ -85,7 +85,7 @@ impl Worker {
         let mut config = SessionConfig::new(open, "server");
         config.mutants = mutants;
         Self {
-            memory: Memory::new(place.shard, place.num_shards),
+            memory: Memory::new(chunks_of(place.shard, place.num_shards, CHUNKS)),
             place,
             index,
             life,
@@ -192,7 +192,7 @@ impl Worker {
                 Output::Fence(_) => self.exposed = None,
                 Output::Seal(generation) => self.sealing = Some(generation),
                 Output::Read { seq, attempt, assignment, .. } => {
-                    let next = self.memory.chunks().start;
+                    let next = self.memory.range().start;
                     self.read = Some(Read { seq, attempt, assignment, next });
                 }
                 Output::StopRead => self.read = None,
@@ -205,7 +205,7 @@ impl Worker {
                     (self.read, self.sealing, self.stream) = (None, None, None);
                     self.up.clear();
                     self.down.clear();
-                    events.extend(self.write(Memory::scribble));
+                    events.extend(self.write(|memory| *memory = Memory::new(memory.range())));
                 }
             }
         }

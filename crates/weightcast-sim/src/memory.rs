@@ -6,15 +6,15 @@ use weightcast_protocol::{ShardSums, Sum, Version};
 
 use crate::rng::mix;
 
-/// Chunks of one shard, by their place in the whole version.
+/// Chunks of one shard, by their place in the whole version. Empty of any version at first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Memory {
+pub struct Memory {
     first: u32,
     tags: Vec<u64>,
 }
 
 /// Which of `chunks` the shard holds: rows, as evenly as they go.
-pub(crate) fn chunks_of(shard: u32, num_shards: u32, chunks: u32) -> Range<u32> {
+pub fn chunks_of(shard: u32, num_shards: u32, chunks: u32) -> Range<u32> {
     shard * chunks / num_shards..(shard + 1) * chunks / num_shards
 }
 
@@ -24,11 +24,13 @@ pub(crate) fn tag(version: Version, chunk: u32) -> u64 {
 }
 
 impl Memory {
-    pub(crate) fn new(range: Range<u32>) -> Self {
+    /// The memory of a shard that holds these chunks.
+    pub fn new(range: Range<u32>) -> Self {
         Self { first: range.start, tags: vec![0; range.len()] }
     }
 
-    pub(crate) fn range(&self) -> Range<u32> {
+    /// The chunks that the shard holds.
+    pub fn range(&self) -> Range<u32> {
         self.first..self.first + self.tags.len() as u32
     }
 
@@ -42,25 +44,34 @@ impl Memory {
         self.tags.len() as u32
     }
 
-    pub(crate) fn get(&self, chunk: u32) -> u64 {
+    /// What a chunk holds.
+    ///
+    /// # Panics
+    /// If the shard does not hold it.
+    pub fn get(&self, chunk: u32) -> u64 {
         self.tags[(chunk - self.first) as usize]
     }
 
-    pub(crate) fn set(&mut self, chunk: u32, tag: u64) {
+    /// Writes a chunk.
+    ///
+    /// # Panics
+    /// If the shard does not hold it.
+    pub fn set(&mut self, chunk: u32, tag: u64) {
         self.tags[(chunk - self.first) as usize] = tag;
     }
 
-    pub(crate) fn fill(&mut self, version: Version) {
+    /// Writes a version.
+    pub fn fill(&mut self, version: Version) {
         self.range().for_each(|chunk| self.set(chunk, tag(version, chunk)));
     }
 
     /// The first chunk that is not of this version.
-    pub(crate) fn foreign(&self, version: Version) -> Option<u32> {
+    pub fn foreign(&self, version: Version) -> Option<u32> {
         self.range().find(|chunk| self.get(*chunk) != tag(version, *chunk))
     }
 
     /// Additive in the chunks, as the real digests are in the elements.
-    pub(crate) fn sums(&self) -> ShardSums {
+    pub fn sums(&self) -> ShardSums {
         let lanes = |chunk: u32| {
             let lane = |n: u64| mix(&[n, chunk.into(), self.get(chunk)]);
             Sum([lane(1), lane(2)])
