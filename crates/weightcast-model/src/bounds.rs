@@ -91,6 +91,7 @@ pub fn mutants(names: &str) -> Result<Mutants, String> {
             "no_digest_check" => &mut mutants.no_digest_check,
             "no_commit_fence" => &mut mutants.no_commit_fence,
             "no_source_fence" => &mut mutants.no_source_fence,
+            "naive_source_choice" => &mut mutants.naive_source_choice,
             _ => {
                 return Err(format!(
                     "no safeguard is called {name}; there are {}",
@@ -104,5 +105,11 @@ pub fn mutants(names: &str) -> Result<Mutants, String> {
 }
 
 /// The safeguards that can be switched off.
-pub const NAMES: [&str; 5] =
-    ["no_drain", "no_group_transaction", "no_digest_check", "no_commit_fence", "no_source_fence"];
+pub const NAMES: [&str; 6] = [
+    "no_drain",
+    "no_group_transaction",
+    "no_digest_check",
+    "no_commit_fence",
+    "no_source_fence",
+    "naive_source_choice",
+];

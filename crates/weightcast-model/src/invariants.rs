@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stateright::Property;
 use weightcast_protocol::message::{Answer, Call};
-use weightcast_protocol::server::{ModelSnapshot, ReplicaState};
+use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState};
 use weightcast_protocol::{CallError, OpSeq, Version};
 
 use crate::bounds::Bounds;
@@ -27,6 +27,8 @@ pub(crate) struct Shows {
     pub(crate) draining: bool,
     /// A rollout reads from a rollout.
     rollout_read: bool,
+    /// A replica is read while it is being filled.
+    read_in_flight: bool,
     /// Somebody holds a version.
     listed: bool,
 }
@@ -35,6 +37,10 @@ impl Shows {
     fn take(&mut self, model: &ModelSnapshot) {
         self.draining |= model.replicas.iter().any(|r| r.state == ReplicaState::Draining);
         self.rollout_read |= model.edges.iter().any(|edge| edge.source.starts_with("rollout"));
+        let filling = |r: &&ReplicaSnapshot| r.state == ReplicaState::Reading;
+        self.read_in_flight |= model.edges.iter().any(|edge| {
+            model.replicas.iter().filter(filling).any(|r| r.incarnation == edge.source_life)
+        });
         self.listed |= !model.versions.is_empty();
     }
 }
@@ -48,8 +54,9 @@ pub(crate) fn properties() -> Vec<Property<Bounds>> {
             vec![$(Property::always($name, |_: &Bounds, state: &Cluster| holds(state, $name))),*]
         };
     }
-    let mut properties =
-        always!["S1", "S3", "S5", "S7", "S8", "S9", "S10", "D1", "D2", "D5", "G1", "T5"];
+    let mut properties = always![
+        "S1", "S3", "S5", "S7", "S8", "S9", "S10", "D1", "D2", "D4", "D5", "D6", "G1", "T5"
+    ];
     properties.push(Property::always("L1", |bounds: &Bounds, state: &Cluster| {
         !state.breaks_now(bounds, "L1")
     }));
@@ -57,6 +64,10 @@ pub(crate) fn properties() -> Vec<Property<Bounds>> {
         Property::sometimes(
             "a rollout reads from a rollout",
             |bounds: &Bounds, state: &Cluster| bounds.rollouts < 2 || state.shows.rollout_read,
+        ),
+        Property::sometimes(
+            "a replica is read while it is being filled",
+            |bounds: &Bounds, state: &Cluster| bounds.rollouts < 2 || state.shows.read_in_flight,
         ),
         Property::sometimes("a copy is drained", |_, state: &Cluster| state.shows.draining),
         Property::sometimes(

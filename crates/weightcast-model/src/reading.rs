@@ -18,15 +18,29 @@ impl Cluster {
             return self.end_read(worker, &read, None);
         }
         match self.fetch(&read) {
-            Ok(tag) => self.workers[worker].change(|worker| {
-                worker.memory.set(read.next, tag);
-                worker.read = Some(Read { next: read.next + 1, ..read });
-            }),
+            Ok(None) => {}
+            Ok(Some(tag)) => {
+                let event = self.workers[worker].change(|worker| {
+                    let event = worker.store(read.next, tag);
+                    worker.read = Some(Read { next: read.next + 1, ..read });
+                    event
+                });
+                self.note(worker, event.into_iter().collect());
+            }
             Err(failure) => self.end_read(worker, &read, Some(failure)),
         }
     }
 
-    fn fetch(&self, read: &Read) -> Result<u64, ReadFailure> {
+    /// Whether a read goes on: its source has the next chunk, or does not serve it any more.
+    pub(crate) fn goes_on(&self, worker: usize) -> bool {
+        let worker = &self.workers[worker];
+        worker.read.as_ref().is_some_and(|read| {
+            read.next == worker.memory.range().end || !matches!(self.fetch(read), Ok(None))
+        })
+    }
+
+    /// The next chunk; none if the source has not got it yet.
+    fn fetch(&self, read: &Read) -> Result<Option<u64>, ReadFailure> {
         let shards = read.assignment.shards.len() as u32;
         let shard =
             (0..shards).find(|shard| chunks_of(*shard, shards, CHUNKS).contains(&read.next));
@@ -35,10 +49,12 @@ impl Cluster {
         let index: usize = named.data_address.parse().expect("addresses are places in the list");
         let source = &self.workers[index];
         // The check and the copy are one step: this is the fence of each chunk.
-        if source.export() != named.export || source.exposed != Some(named.generation) {
-            return Err(ReadFailure::Source { shard, reason: "not served".to_owned() });
+        let served = source.exposed.filter(|exposed| exposed.generation == named.generation);
+        match served.filter(|_| source.export() == named.export) {
+            None => Err(ReadFailure::Source { shard, reason: "not served".to_owned() }),
+            Some(exposed) if !exposed.has(source.memory.place(read.next)) => Ok(None),
+            Some(_) => Ok(Some(source.memory.get(read.next))),
         }
-        Ok(source.memory.get(read.next))
     }
 
     fn end_read(&mut self, worker: usize, read: &Read, failure: Option<ReadFailure>) {

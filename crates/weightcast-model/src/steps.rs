@@ -40,7 +40,7 @@ impl Bounds {
             let possible = [
                 (!worker.up.is_empty(), Step::Hear(index)),
                 (!worker.down.is_empty(), Step::Tell(index)),
-                (worker.read.is_some(), Step::Read(index)),
+                (state.goes_on(index), Step::Read(index)),
                 (worker.sealing.is_some(), Step::Seal(index)),
                 (
                     !ended && worker.calling.is_none() && worker.next_call(self.versions).is_some(),

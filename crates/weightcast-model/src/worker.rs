@@ -11,7 +11,7 @@ use weightcast_protocol::{
     Attempt, CallError, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL,
     Selector, SessionId, Span, Term, Time, Version,
 };
-use weightcast_sim::{Memory, chunks_of};
+use weightcast_sim::{Exposed, Memory, chunks_of};
 
 use crate::bounds::{CHUNKS, Place};
 
@@ -34,7 +34,7 @@ pub(crate) struct Worker {
     pub(crate) down: VecDeque<ServerMessage>,
     pub(crate) stream: Option<ConnectionId>,
     /// What the data port serves.
-    pub(crate) exposed: Option<Generation>,
+    pub(crate) exposed: Option<Exposed>,
     pub(crate) memory: Memory,
     pub(crate) read: Option<Read>,
     /// The digest that is being computed.
@@ -83,6 +83,7 @@ impl Worker {
             data_address: index.to_string(),
         };
         let mut config = SessionConfig::new(open, "server");
+        config.relays = true;
         config.mutants = mutants;
         Self {
             memory: Memory::new(chunks_of(place.shard, place.num_shards, CHUNKS)),
@@ -178,6 +179,24 @@ impl Worker {
         self.exposed.map(|_| Event::WrittenWhileServed)
     }
 
+    /// A chunk has come: it may be read on, if the memory is served while it is filled.
+    pub(crate) fn store(&mut self, chunk: u32, tag: u64) -> Option<Event> {
+        self.memory.set(chunk, tag);
+        let place = self.memory.place(chunk);
+        let served = self.exposed.filter(|exposed| exposed.has(place));
+        if let Some(filled) = self.exposed.as_mut().and_then(|exposed| exposed.filled.as_mut()) {
+            *filled = (*filled).max(place + 1);
+        }
+        served.map(|_| Event::WrittenWhileServed)
+    }
+
+    /// Where a read begins: after what is kept, if it goes on at another source.
+    fn first(&self, keep: bool) -> u32 {
+        let all = self.memory.range();
+        let kept = self.exposed.filter(|_| keep).map(|e| e.filled.unwrap_or(all.len() as u32));
+        all.start + kept.unwrap_or(0)
+    }
+
     /// Does what the session says.
     pub(crate) fn obey(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
@@ -186,13 +205,16 @@ impl Worker {
                 Output::Connect | Output::Send(ClientMessage::Heartbeat { .. }) => {}
                 Output::Send(message) if self.stream.is_some() => self.up.push_back(message),
                 Output::Send(_) => {}
-                Output::Expose(generation) => self.exposed = Some(generation),
-                // Not asked for without `relays`.
-                Output::ExposeFilling(_) => {}
+                Output::Expose(generation) => {
+                    self.exposed = Some(Exposed { generation, filled: None });
+                }
+                Output::ExposeFilling(generation) => {
+                    self.exposed = Some(Exposed { generation, filled: Some(0) });
+                }
                 Output::Fence(_) => self.exposed = None,
                 Output::Seal(generation) => self.sealing = Some(generation),
-                Output::Read { seq, attempt, assignment, .. } => {
-                    let next = self.memory.range().start;
+                Output::Read { seq, attempt, assignment, keep, .. } => {
+                    let next = self.first(keep);
                     self.read = Some(Read { seq, attempt, assignment, next });
                 }
                 Output::StopRead => self.read = None,

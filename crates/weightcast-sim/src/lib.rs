@@ -45,7 +45,7 @@ mod world;
 pub use campaign::{Catch, Summary, campaign, hunt};
 pub use coverage::{Coverage, Point};
 pub use fault_kinds::{FaultCounts, FaultKind};
-pub use memory::{Memory, chunks_of};
+pub use memory::{Exposed, Memory, chunks_of};
 pub use mutant_list::{MUTANTS, Mutant};
 pub use options::Options;
 pub use report::{Report, Violation};

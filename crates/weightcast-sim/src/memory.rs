@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use weightcast_protocol::{ShardSums, Sum, Version};
+use weightcast_protocol::{Generation, ShardSums, Sum, Version};
 
 use crate::rng::mix;
 
@@ -11,6 +11,22 @@ use crate::rng::mix;
 pub struct Memory {
     first: u32,
     tags: Vec<u64>,
+}
+
+/// What a data port serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exposed {
+    /// The generation of the memory.
+    pub generation: Generation,
+    /// The first so many chunks, if the memory is being filled.
+    pub filled: Option<u32>,
+}
+
+impl Exposed {
+    /// Whether the chunk at this place of the shard is served.
+    pub fn has(&self, place: u32) -> bool {
+        self.filled.is_none_or(|filled| place < filled)
+    }
 }
 
 /// Which of `chunks` the shard holds: rows, as evenly as they go.
@@ -35,7 +51,7 @@ impl Memory {
     }
 
     /// A chunk's place among those of this shard.
-    pub(crate) fn place(&self, chunk: u32) -> u32 {
+    pub fn place(&self, chunk: u32) -> u32 {
         chunk - self.first
     }
 

@@ -4,12 +4,10 @@ use weightcast_protocol::chunk_loop::ChunkLoop;
 use weightcast_protocol::message::{Assignment, Call, EpochPolicy, Location, Role};
 use weightcast_protocol::progress::Progress;
 use weightcast_protocol::session::Session;
-use weightcast_protocol::{
-    Attempt, ConnectionId, ExportId, Generation, Incarnation, OpSeq, Time, Version,
-};
+use weightcast_protocol::{Attempt, ConnectionId, ExportId, Incarnation, OpSeq, Time, Version};
 
 use crate::clock::Clock;
-use crate::memory::Memory;
+use crate::memory::{Exposed, Memory};
 
 /// One shard's process. A new life has a new session and a new export; the place stays.
 #[derive(Debug)]
@@ -57,14 +55,6 @@ pub(crate) struct Trouble {
     pub(crate) lies: bool,
     /// Its memory was changed under a version, on purpose: it is not to blame for its content.
     pub(crate) spoiled: bool,
-}
-
-/// What a data port serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Exposed {
-    pub(crate) generation: Generation,
-    /// The first so many chunks, if the memory is being filled.
-    pub(crate) filled: Option<u32>,
 }
 
 /// A read that runs.

@@ -149,8 +149,7 @@ impl World {
     fn store_chunk(&mut self, life: Life, read: &Read, source: usize, chunk: u32) {
         let from = &self.processes[source];
         let tag = from.memory.get(chunk);
-        let filled = from.exposed.and_then(|exposed| exposed.filled);
-        let there = filled.is_none_or(|filled| from.memory.place(chunk) < filled);
+        let there = from.exposed.is_none_or(|exposed| exposed.has(from.memory.place(chunk)));
         let (held, spoiled) = (from.version(), from.trouble.spoiled);
         if !spoiled {
             let version = read.assignment.version;

@@ -6,7 +6,7 @@ use weightcast_protocol::session::Output;
 use weightcast_protocol::{CallError, OpSeq, Span, Time};
 
 use crate::checkers::Fact;
-use crate::process::Exposed;
+use crate::memory::Exposed;
 use crate::queue::{Event, Life, Step};
 use crate::world::World;
 
@@ -76,7 +76,7 @@ impl World {
         process.program.kept = None;
         process.memory.set(chunk, tag);
         let place = process.memory.place(chunk);
-        let served = process.exposed.filter(|e| e.filled.is_none_or(|filled| place < filled));
+        let served = process.exposed.filter(|exposed| exposed.has(place));
         let (exposed, held) = (served.map(|exposed| exposed.generation), process.version());
         let replica = process.replica.clone();
         self.observe(Fact::Changes { replica: &replica, exposed, held });
