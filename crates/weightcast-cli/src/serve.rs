@@ -20,6 +20,9 @@ pub(crate) struct Serve {
     /// Listen beyond loopback without a token: anyone can read and replace weights
     #[arg(long)]
     insecure_no_auth: bool,
+    /// Which server of its clients' WEIGHTCAST_SERVER list this is, from 0: all differ
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..1024))]
+    index: u32,
     /// Seconds that a silent client keeps its place
     #[arg(long, default_value_t = 5.0, value_parser = positive)]
     lease: f64,
@@ -50,6 +53,7 @@ pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
         address: arguments.address,
         token,
         insecure: arguments.insecure_no_auth,
+        index: arguments.index,
         lease: Duration::from_secs_f64(arguments.lease),
         drain_deadline: Duration::from_secs_f64(arguments.drain_deadline),
         fanout: arguments.fanout,

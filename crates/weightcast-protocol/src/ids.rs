@@ -28,9 +28,24 @@ number!(
     ConnectionId
 );
 number!(
-    /// One life of one reference server. Messages of an older term have no effect (T2, T3).
+    /// One life of one reference server. Messages of an older term have no effect (T2, T3). The
+    /// lower bits name the server, so that two of them never have the same.
     Term
 );
+
+impl Term {
+    /// How many servers one list of a client may have.
+    pub const SERVERS: u64 = 1_024;
+    /// Terms from here on are nobody's: a client that names one is refused.
+    pub const LIMIT: Term = Term(1 << 62);
+
+    /// The first term of server number `index` after this one.
+    pub fn after(self, index: u32) -> Term {
+        let index = u64::from(index) % Self::SERVERS;
+        let start = self.0 - self.0 % Self::SERVERS + index;
+        Term(if start > self.0 { start } else { start + Self::SERVERS })
+    }
+}
 number!(
     /// One life of a training run: raised when a trainer restarts, so that versions never repeat.
     Epoch
@@ -48,7 +63,8 @@ number!(
     OpSeq
 );
 number!(
-    /// One life of a group: the shards that opened the same replica together.
+    /// One life of a group: the shards that opened the same replica together. Kept when the group
+    /// goes on in another term; numbered from the term up, so that no two are the same.
     Incarnation
 );
 number!(

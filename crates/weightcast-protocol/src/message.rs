@@ -64,6 +64,51 @@ pub struct Open {
     pub location: Location,
     /// `host:port` of this shard's data port.
     pub data_address: String,
+    /// The group that it is a member of, wherever that was founded.
+    pub incarnation: Option<Incarnation>,
+    /// No other server of the client's list is active: one that is not may take over.
+    pub activate: bool,
+}
+
+/// What a shard tells a server of a newer term, so that its group goes on there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// The last call that was answered to it.
+    pub answered: OpSeq,
+    /// The run that its group publishes into.
+    pub epoch: Epoch,
+    /// Moved when the shard lost its server: what it serves now, it serves at this one.
+    pub generation: Generation,
+    /// Its memory, if it is registered.
+    pub registration: Option<Registration>,
+    /// What the memory holds, unchanged since.
+    pub held: Option<Holding>,
+}
+
+/// A shard's memory, as `register` declared it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Name of its layout.
+    pub layout: ContentDigest,
+    /// Name under which its data port serves it.
+    pub export: ExportId,
+    /// Bytes held.
+    pub bytes: u64,
+}
+
+/// A version in a shard's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The version.
+    pub version: Version,
+    /// Name of its logical tensors.
+    pub catalog: ContentDigest,
+    /// The shard's digests, once they are computed.
+    pub sums: Option<ShardSums>,
+    /// A server has refused the content: it is not to be shown again.
+    pub refused: bool,
+    /// `unpublish` was called: it is not to be shown again either.
+    pub withdrawn: bool,
 }
 
 /// From a session to the server.
@@ -71,6 +116,8 @@ pub struct Open {
 pub enum ClientMessage {
     /// Opens or resumes.
     Open(Open),
+    /// Brings the shard's part of its group to a server of a newer term, once it is open there.
+    Announce(Announcement),
     /// A call. Sent again with the same `seq` after a stream broke (G5).
     Call {
         /// Its place in the group's sequence of calls, from 1.
@@ -224,6 +271,10 @@ pub enum ServerMessage {
         /// Whether to try again until the deadline (the shard's last process still has a lease).
         retry: bool,
     },
+    /// This server is not active, or not any more: another one of the list is, or none yet.
+    Superseded,
+    /// All shards of the group have announced the same: it goes on in this server's term.
+    Recovered,
     /// Read from this source. A higher attempt replaces a lower one.
     Assigned {
         /// The `replicate` or `update`.

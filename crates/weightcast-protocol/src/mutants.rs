@@ -21,4 +21,11 @@ pub struct Mutants {
     pub naive_source_choice: bool,
     /// Sessions keep what they read from a source that was proved bad (D5).
     pub keep_suspect: bool,
+    /// A server goes on in its term although a client knows a later one, and sessions act on
+    /// earlier terms than they have known (T2, T3).
+    pub stale_term_accepted: bool,
+    /// A group goes on in a new term although its shards were answered differently before (G1, G4).
+    pub unequal_recovery: bool,
+    /// A server acts at once on what it knows, though its clients have not all announced (A5).
+    pub no_recovery_window: bool,
 }

@@ -249,20 +249,6 @@ fn a_server_that_is_not_there_is_reported_at_the_deadline() {
 }
 
 #[test]
-fn a_restarted_server_does_not_take_old_sessions_for_its_own() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.trainer("trainer", 1);
-    cluster.publish(&trainer, 1, 11);
-    let config = ServerConfig { term: weightcast_protocol::Term(2), ..Default::default() };
-    cluster.server = weightcast_protocol::server::Server::new(config);
-    cluster.break_stream(trainer[0]);
-    cluster.advance(Span::from_secs(1));
-    assert!(matches!(cluster.clients[trainer[0]].closed, Some(Some(_))));
-    assert!(cluster.clients[trainer[0]].exposed.is_none());
-    assert_eq!(cluster.server.snapshot(cluster.now).sessions, 0);
-}
-
-#[test]
 fn close_waits_for_readers_and_leaves_nothing() {
     let mut cluster = Cluster::new();
     cluster.auto_read = false;

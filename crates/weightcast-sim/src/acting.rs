@@ -31,9 +31,12 @@ impl World {
             epoch: process.epoch,
             location: process.location.clone(),
             data_address: index.to_string(),
+            incarnation: None,
+            activate: false,
         };
         let mut config = SessionConfig::new(open, "server");
         config.relays = true;
+        config.reconnect = Span(0);
         config.mutants = self.options.mutants;
         process.session = Some(Session::new(config, process.clock.local(self.now)));
         process.program = Program::default();

@@ -104,7 +104,8 @@ impl World {
     fn obey(&mut self, life: Life, output: Output) {
         let process = &mut self.processes[life.process];
         match output {
-            Output::Connect => self.connect(life),
+            Output::Connect { .. } => self.connect(life),
+            Output::Probe { .. } => {} // there is one server
             Output::Send(message) => {
                 let stream = process.stream;
                 let at = stream.and_then(|s| self.network.up(s, self.now, &mut self.rng));

@@ -47,7 +47,8 @@ pub struct Options {
     pub role: Role,
     /// Whether it starts a new training run.
     pub epoch: EpochPolicy,
-    /// `http://HOST:PORT` or `unix:/PATH`; `WEIGHTCAST_SERVER` if none is given.
+    /// `http://HOST:PORT` or `unix:/PATH`; several with commas between them are the reference
+    /// server and its backups, in the same order for all. `WEIGHTCAST_SERVER` if none is given.
     pub server: Option<String>,
     /// File with the token; `WEIGHTCAST_TOKEN_FILE` if none is given.
     pub token_file: Option<PathBuf>,

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::transaction::{Transaction, Transfer};
-use crate::message::{Location, Role};
+use crate::message::{Announcement, Location, Registration, Role};
 use crate::{
-    CallError, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq, SessionId,
-    ShardSums, Time, Version,
+    CallError, ContentDigest, Epoch, Generation, Incarnation, OpSeq, SessionId, ShardSums, Time,
+    Version,
 };
 
 /// One life of one group.
@@ -34,6 +34,8 @@ pub(super) struct Group {
     pub(super) drain_until: Option<Time>,
     /// Set once the group is at its end: nothing is served, no call starts any more.
     pub(super) over: Option<Over>,
+    /// It comes over from an earlier term, and does nothing until all its shards are here.
+    pub(super) recovering: bool,
 }
 
 /// The end of a group.
@@ -57,14 +59,8 @@ pub(super) struct Member {
     pub(super) last_seq: OpSeq,
     /// It has asked to leave, and waits for readers to be drained.
     pub(super) closing: bool,
-}
-
-/// A shard's memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Registration {
-    pub(super) layout: ContentDigest,
-    pub(super) export: ExportId,
-    pub(super) bytes: u64,
+    /// What it brought from an earlier term.
+    pub(super) announced: Option<Announcement>,
 }
 
 /// The copy that a group holds.

@@ -12,8 +12,9 @@
 //! `listing` are the calls; `seal` decides what content a version has; `commit` and
 //! `source_loss` end a transfer; `drain` takes copies out of sight and readers off them;
 //! `edges` is the book of who reads from whom and `choose` adds to it; `filling` lets replicas be
-//! read while they are being filled; `accusation` weighs what readers say of sources; `invariants`
-//! and `edge_invariants` state what must always hold.
+//! read while they are being filled; `accusation` weighs what readers say of sources; `term` says
+//! when this server acts at all, and `recovery` brings groups over from an earlier term;
+//! `invariants` and `edge_invariants` state what must always hold.
 
 mod accusation;
 mod answers;
@@ -33,11 +34,13 @@ mod listing;
 mod model;
 mod open;
 mod publish;
+mod recovery;
 mod register;
 mod replicate;
 mod seal;
 mod snapshot;
 mod source_loss;
+mod term;
 mod timers;
 mod transaction;
 mod unpublish;
@@ -63,8 +66,11 @@ use timers::{Timer, Timers};
 /// How a server behaves.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// This life of the server. Never used before by a server of the same clients.
+    /// The first term that this life of the server may take: above those of its earlier lives, as a
+    /// clock that never goes back gives it. It takes later ones if its clients know any.
     pub term: Term,
+    /// Which of the servers of its clients' lists this is: no two have the same term.
+    pub index: u32,
     /// Length of a session's lease: `ttl` of T1.
     pub lease: Span,
     /// By how many percent clocks may differ in rate: the server waits that much longer, the
@@ -89,6 +95,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             term: Term(1),
+            index: 0,
             lease: Span::from_secs(5),
             margin_percent: 10,
             drain_deadline: Span::from_secs(10),
@@ -122,6 +129,14 @@ pub enum ServerOutput {
 #[derive(Clone, Debug)]
 pub struct Server {
     config: ServerConfig,
+    /// The newest term that this server took.
+    term: Term,
+    /// Whether it acts in it.
+    active: bool,
+    /// The newest term that it has heard of.
+    seen: Term,
+    /// Until when clients may come over from an earlier term.
+    window_until: Option<Time>,
     models: BTreeMap<String, Model>,
     groups: BTreeMap<Incarnation, Group>,
     sessions: BTreeMap<SessionId, SessionEntry>,
@@ -145,6 +160,10 @@ impl Server {
     pub fn new(config: ServerConfig) -> Self {
         Self {
             config,
+            term: Term(0),
+            active: false,
+            seen: Term(0),
+            window_until: None,
             models: BTreeMap::new(),
             groups: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -174,9 +193,13 @@ impl Server {
     }
 
     fn handle_opened(&mut self, now: Time, session: SessionId, message: ClientMessage) {
+        let recovering = self.groups[&self.sessions[&session].group].recovering;
         match message {
             ClientMessage::Open(_) => unreachable!("handled by the caller"),
+            ClientMessage::Announce(announcement) => self.announce(session, announcement),
             ClientMessage::Heartbeat { sent_at } => self.heartbeat(now, session, sent_at),
+            ClientMessage::Close { deadline } => self.close(now, session, deadline),
+            _ if recovering => {} // a group does nothing before it is whole (T3)
             ClientMessage::Call { seq, deadline, call } => {
                 self.call(now, session, seq, deadline, call);
             }
@@ -190,7 +213,6 @@ impl Server {
             ClientMessage::ReadFailed { seq, attempt, failure } => {
                 self.read_failed(session, seq, attempt, failure);
             }
-            ClientMessage::Close { deadline } => self.close(now, session, deadline),
         }
     }
 
@@ -222,6 +244,8 @@ impl Server {
                 Timer::Lease(session) => self.lease_timer(now, session),
                 Timer::Drain(group) => self.drain_timer(now, group),
                 Timer::Call(group, seq) => self.call_timer(group, seq),
+                Timer::Recovery(group) => self.recovery_timer(group),
+                Timer::Window => self.window_timer(),
                 Timer::Blob(digest) => self.blobs.grace_over(now, digest),
             }
             self.settle(now);

@@ -21,6 +21,8 @@ pub(super) struct Model {
     pub(super) visible: BTreeMap<Version, BTreeMap<String, Incarnation>>,
     /// Groups whose call waits for a version, a free source or a revision, first come first served.
     pub(super) waiting: BTreeMap<u64, Incarnation>,
+    /// Clients may still come over from an earlier term, with versions that are not known here.
+    pub(super) recovers: bool,
 }
 
 /// What a version is, whatever the layout.
@@ -59,7 +61,7 @@ impl Model {
             Selector::LatestMinus(_) => !available.is_empty(),
             Selector::Latest | Selector::NthLatest(_) | Selector::AtLeast(_) => false,
         };
-        if gone { Resolution::Gone } else { Resolution::NotYet }
+        if gone && !self.recovers { Resolution::Gone } else { Resolution::NotYet }
     }
 
     fn current(&self, number: u64) -> Version {

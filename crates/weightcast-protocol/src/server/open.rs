@@ -2,6 +2,7 @@
 
 use super::group::{Group, Member};
 use super::lease::SessionEntry;
+use super::model::Model;
 use super::timers::Timer;
 use super::{Server, ServerOutput};
 use crate::limits::{Limits, check_label, check_name};
@@ -28,6 +29,10 @@ fn misuse(detail: String) -> CallError {
 impl Server {
     pub(super) fn open(&mut self, now: Time, from: ConnectionId, open: Open) {
         let session = open.session;
+        if check_peer(&open).is_ok() && !self.takes(now, &open) {
+            let message = ServerMessage::Superseded;
+            return self.outputs.push_back(ServerOutput::Send { to: from, message });
+        }
         let opened = if self.connections.get(&from).is_some_and(|other| *other != session) {
             Err(misuse("this stream belongs to another session; open a new stream".into()).into())
         } else if self.sessions.contains_key(&session) {
@@ -56,7 +61,7 @@ impl Server {
         self.connections.insert(from, session);
         self.renew(now, session);
         let message = ServerMessage::Opened {
-            term: self.config.term,
+            term: self.term,
             incarnation,
             lease: self.config.lease,
             epoch: self.groups[&incarnation].epoch,
@@ -87,14 +92,30 @@ impl Server {
     /// A new session: finds its group, or founds it.
     fn join(&mut self, now: Time, open: &Open) -> Result<Incarnation, Refusal> {
         self.check_open(open)?;
+        if let Some(incarnation) = open.incarnation {
+            self.rejoin(now, open, incarnation)?;
+            self.enter(now, open, incarnation);
+            return Ok(incarnation);
+        }
+        self.check_settled(open)?;
         let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
         let incarnation = match live.copied() {
             Some(incarnation) => {
                 check_fits(&self.groups[&incarnation], open)?;
                 incarnation
             }
-            None => self.found_group(open)?,
+            None => {
+                self.last_incarnation = self.last_incarnation.next();
+                self.found_group(open, self.last_incarnation)?;
+                self.last_incarnation
+            }
         };
+        self.enter(now, open, incarnation);
+        Ok(incarnation)
+    }
+
+    /// The session takes its place in a group.
+    fn enter(&mut self, now: Time, open: &Open, incarnation: Incarnation) {
         let group = self.groups.get_mut(&incarnation).expect("found or founded");
         let member = Member {
             session: open.session,
@@ -103,29 +124,35 @@ impl Server {
             registration: None,
             last_seq: OpSeq(0),
             closing: false,
+            announced: None,
         };
         group.members.insert(open.shard, member);
         let entry = SessionEntry::new(incarnation, open.shard);
         self.timers.set(now + self.lease_with_margin(), Timer::Lease(open.session));
         self.sessions.insert(open.session, entry);
-        Ok(incarnation)
+    }
+
+    /// What exists is not known yet: a trainer could start a run that has begun, and nobody can
+    /// take the place of a shard that may come over.
+    fn check_settled(&self, open: &Open) -> Result<(), Refusal> {
+        let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
+        let recovering = live.is_some_and(|group| self.groups[group].recovering);
+        if recovering || (open.role == Role::Trainer && self.recovers()) {
+            let detail = format!(
+                "replica {} has to wait until the clients of the last reference server have come \
+                 over to this one",
+                open.replica
+            );
+            return Err(Refusal { error: misuse(detail), retry: true });
+        }
+        Ok(())
     }
 
     fn check_open(&self, open: &Open) -> Result<(), CallError> {
-        if open.protocol != PROTOCOL {
-            return Err(misuse(format!(
-                "the client speaks protocol {}, the server {PROTOCOL}; install the same version \
-                 of weightcast on both",
-                open.protocol
-            )));
-        }
-        if open.term != Term(0) {
-            // It was open once, so it was evicted here or opened at an earlier server.
-            let reason = if open.term == self.config.term {
-                format!("the lease of shard {} ran out, or it was closed", open.shard)
-            } else {
-                "the reference server was restarted".to_owned()
-            };
+        check_peer(open)?;
+        if open.incarnation.is_some() && open.term == self.term {
+            // It was open here, so it was evicted.
+            let reason = format!("the lease of shard {} ran out, or it was closed", open.shard);
             return Err(CallError::GroupBroken { replica: open.replica.clone(), reason });
         }
         check_name("model", &open.model)?;
@@ -145,17 +172,24 @@ impl Server {
         Limits::check("number of sessions open", sessions, limits.sessions as u64)
     }
 
-    fn found_group(&mut self, open: &Open) -> Result<Incarnation, CallError> {
+    pub(super) fn found_group(
+        &mut self,
+        open: &Open,
+        incarnation: Incarnation,
+    ) -> Result<(), CallError> {
         if !self.models.contains_key(&open.model) {
             let models = self.models.len() as u64 + 1;
             Limits::check("number of models", models, self.config.limits.models as u64)?;
         }
-        let model = self.models.entry(open.model.clone()).or_default();
-        if open.role == Role::Trainer && open.epoch == EpochPolicy::New && model.run_has_begun() {
+        let recovers = self.recovers();
+        let model = self
+            .models
+            .entry(open.model.clone())
+            .or_insert_with(|| Model { recovers, ..Model::default() });
+        let starts = open.epoch == EpochPolicy::New && open.incarnation.is_none();
+        if open.role == Role::Trainer && starts && model.run_has_begun() {
             model.epoch = model.epoch.next();
         }
-        self.last_incarnation = self.last_incarnation.next();
-        let incarnation = self.last_incarnation;
         model.replicas.insert(open.replica.clone(), incarnation);
         let group = Group {
             incarnation,
@@ -172,10 +206,26 @@ impl Server {
             active: None,
             drain_until: None,
             over: None,
+            recovering: false,
         };
         self.groups.insert(incarnation, group);
-        Ok(incarnation)
+        Ok(())
     }
+}
+
+/// Whether client and server speak the same language.
+fn check_peer(open: &Open) -> Result<(), CallError> {
+    if open.protocol != PROTOCOL {
+        return Err(misuse(format!(
+            "the client speaks protocol {}, the server {PROTOCOL}; install the same version of \
+             weightcast on both",
+            open.protocol
+        )));
+    }
+    if open.term >= Term::LIMIT {
+        return Err(misuse(format!("no server had term {}; open without one", open.term)));
+    }
+    Ok(())
 }
 
 /// Whether a new session can take its place in a group that others have founded.

@@ -1,8 +1,7 @@
 //! `register` and `unregister`: a group's memory.
 
 use super::Server;
-use super::group::Registration;
-use crate::message::{Answer, Call};
+use crate::message::{Answer, Call, Registration};
 use crate::{CallError, Incarnation};
 
 impl Server {

@@ -21,7 +21,7 @@ impl Server {
     }
 
     /// All shards have sealed: the first copy defines the version, others must equal it.
-    fn check_seal(&mut self, incarnation: Incarnation) {
+    pub(super) fn check_seal(&mut self, incarnation: Incarnation) {
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let held = group.held.as_mut().expect("checked");
         let version = held.version;

@@ -48,12 +48,16 @@ pub struct Counters {
     pub timeouts: u64,
     /// Sessions refused.
     pub refusals: u64,
+    /// Terms taken.
+    pub terms: u64,
+    /// Groups that came over from an earlier term.
+    pub recoveries: u64,
 }
 
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// This life of the server.
+    /// This life of the server, zero while it is passive.
     pub term: Term,
     /// Sessions open.
     pub sessions: usize,
@@ -108,6 +112,8 @@ pub struct ReplicaSnapshot {
 pub enum ReplicaState {
     /// Some shards have not opened.
     Opening,
+    /// Some shards have not come over from an earlier term.
+    Recovering,
     /// All shards are open, and it holds nothing.
     Empty,
     /// Fills its memory.
@@ -183,7 +189,7 @@ impl Server {
             (name.clone(), self.model_snapshot(now, name, model))
         };
         Snapshot {
-            term: self.config.term,
+            term: self.term(),
             sessions: self.sessions.len(),
             manifests,
             manifests_bytes,
@@ -256,6 +262,7 @@ impl Server {
         match (&group.over, &group.held) {
             (Some(over), _) if over.closing => ReplicaState::Closing,
             (Some(_), _) => ReplicaState::Broken,
+            (None, _) if group.recovering => ReplicaState::Recovering,
             (None, Some(held)) if held.fenced.is_some() => ReplicaState::Fenced,
             (None, Some(held)) if !held.visible => ReplicaState::Draining,
             (None, Some(held)) if held.sealed => ReplicaState::Sealed,

@@ -15,6 +15,10 @@ pub(super) enum Timer {
     Call(Incarnation, OpSeq),
     /// A manifest that nobody refers to may go.
     Blob(ContentDigest),
+    /// A group has had its time to come over from an earlier term.
+    Recovery(Incarnation),
+    /// All clients of an earlier term have had theirs.
+    Window,
 }
 
 /// Times in order. Timers are not taken back: whoever one is for looks whether it still applies.
@@ -28,6 +32,11 @@ impl Timers {
 
     pub(super) fn cancel(&mut self, at: Time, timer: Timer) {
         self.0.remove(&(at, timer));
+    }
+
+    /// Forgets all but the manifests.
+    pub(super) fn keep_blobs(&mut self) {
+        self.0.retain(|(_, timer)| matches!(timer, Timer::Blob(_)));
     }
 
     pub(super) fn next(&self) -> Option<Time> {

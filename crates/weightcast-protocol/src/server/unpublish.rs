@@ -1,6 +1,7 @@
 //! `unpublish`: nobody new reads from the first call on; answered when nobody reads any more (S9).
 
 use super::Server;
+use super::group::Held;
 use crate::message::{Answer, Call};
 use crate::{CallError, Incarnation, Time};
 
@@ -22,7 +23,7 @@ impl Server {
     }
 
     pub(super) fn advance_unpublish(&mut self, incarnation: Incarnation) {
-        let drained = self.drained(incarnation);
+        let drained = self.drained(incarnation) && !self.may_be_last(incarnation);
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let num_shards = group.num_shards as usize;
         let transaction = group.active_transaction().expect("checked");
@@ -34,5 +35,14 @@ impl Server {
             self.end_drain(incarnation);
             self.finish(incarnation, Ok(Answer::Unpublished));
         }
+    }
+
+    /// Whether, for all that is known, nobody else has the group's version: while clients may still
+    /// come over from an earlier term, that has to wait (A5).
+    fn may_be_last(&self, incarnation: Incarnation) -> bool {
+        let group = &self.groups[&incarnation];
+        let visible = &self.models[&group.model].visible;
+        let copied = |held: &Held| held.fenced.is_some() || visible.contains_key(&held.version);
+        self.recovers() && !group.held.as_ref().is_some_and(copied)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::transfer::Transfer;
 use super::{Output, Session};
-use crate::message::{Answer, Call, ClientMessage};
+use crate::message::{Answer, Call, ClientMessage, Registration};
 use crate::{CallError, OpSeq, Span, Time};
 
 /// The call that has not been answered yet.
@@ -15,6 +15,8 @@ pub(super) struct Pending {
     pub(super) transfer: Option<Transfer>,
     /// A publish that exposed the memory, not one of what is published already.
     fresh: bool,
+    /// The shard was prepared when it lost its server: what the call fails with if it fails.
+    pub(super) doubt: Option<CallError>,
 }
 
 impl Pending {
@@ -41,9 +43,11 @@ impl Session {
             // Readers may come as soon as the other shards have called.
             self.expose();
         }
+        self.withdrawn |= matches!(call, Call::Unpublish);
         self.last_seq = self.last_seq.next();
         let seq = self.last_seq;
-        self.pending = Some(Pending { seq, call, deadline: now + deadline, transfer: None, fresh });
+        let deadline = now + deadline;
+        self.pending = Some(Pending { seq, call, deadline, transfer: None, fresh, doubt: None });
         self.send_call(now);
         Ok(seq)
     }
@@ -66,7 +70,7 @@ impl Session {
 
     /// Sends on the stream, if it is open; what must not be lost is sent again on the next one.
     pub(super) fn send(&mut self, message: ClientMessage) {
-        if self.link.is_open() {
+        if self.link.is_open() && self.suspended.is_none() {
             self.outputs.push_back(Output::Send(message));
         }
     }
@@ -83,10 +87,23 @@ impl Session {
     /// A stream is open again: says all that the server may have missed.
     pub(super) fn send_again(&mut self, now: Time) {
         self.send_seal();
+        self.renew_publish();
         self.send_call(now);
         self.send_filling();
         self.send_report();
         self.send_close(now);
+    }
+
+    /// A publish that is made again offers the memory at its present generation.
+    fn renew_publish(&mut self) {
+        let Some(pending) = &mut self.pending else { return };
+        let fresh = pending.fresh;
+        if let Call::Publish { generation, .. } = &mut pending.call {
+            *generation = self.copy.generation();
+        }
+        if fresh && !self.copy.exposed() {
+            self.expose();
+        }
     }
 
     pub(super) fn answered(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
@@ -98,11 +115,24 @@ impl Session {
         {
             return self.fail(error);
         }
+        let sums = self.prepared_sums();
         let pending = self.pending.take().expect("checked");
+        self.answered = seq;
+        match (&result, &pending.call) {
+            (Ok(Answer::Registered { .. }), Call::Register { layout, export, bytes }) => {
+                let (layout, export, bytes) = (*layout, *export, *bytes);
+                self.registration = Some(Registration { layout, export, bytes });
+            }
+            (Ok(Answer::Unregistered), _) => self.registration = None,
+            (Ok(Answer::Published { .. }), Call::Publish { catalog, .. }) => {
+                self.catalog = *catalog;
+            }
+            _ => {}
+        }
         match &result {
             Ok(Answer::Published { version }) => self.published(*version, pending.fresh),
             Ok(Answer::Unpublished) => self.make_mutable(),
-            Ok(Answer::Committed { version, .. }) => self.committed(*version),
+            Ok(Answer::Committed { version, .. }) => self.committed(*version, sums),
             Err(_) if pending.fresh => self.make_mutable(),
             Err(_) => self.abandon(pending.transfer),
             Ok(_) => {}

@@ -6,10 +6,17 @@ use crate::message::Open;
 /// How a session behaves. [`SessionConfig::new`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// What it opens. The session fills in `term`.
+    /// What it opens. The session fills in `term`, `incarnation` and `activate`.
     pub open: Open,
-    /// Address of the server, for error messages.
+    /// Addresses of the servers, for error messages.
     pub server: String,
+    /// How many servers there are to try, in the same order for all clients.
+    pub servers: usize,
+    /// How long the session looks for a server that takes its group over, and keeps what it holds.
+    /// Zero: it ends when it loses its server.
+    pub reconnect: Span,
+    /// How long a server may take to answer `Open`.
+    pub patience: Span,
     /// By how many percent clocks may differ in rate (T1); as the server's.
     pub margin_percent: u32,
     /// Heartbeats sent per lease.
@@ -29,11 +36,18 @@ pub struct SessionConfig {
 }
 
 impl SessionConfig {
-    /// The defaults: 10 % margin, 3 heartbeats a lease, 1 s grace, pauses of 50 ms to 1 s, no relays.
+    /// `server`: one address, or several with commas between them.
+    ///
+    /// The defaults: 60 s to find another server, 2 s for one to answer, 10 % margin, 3 heartbeats a
+    /// lease, 1 s grace, pauses of 50 ms to 1 s, no relays.
     pub fn new(open: Open, server: impl Into<String>) -> Self {
+        let server = server.into();
         Self {
             open,
-            server: server.into(),
+            servers: server.split(',').count(),
+            server,
+            reconnect: Span::from_secs(60),
+            patience: Span::from_secs(2),
             margin_percent: 10,
             heartbeats_per_lease: 3,
             grace: Span::from_secs(1),

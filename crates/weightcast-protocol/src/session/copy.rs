@@ -36,7 +36,7 @@ enum Seal {
     /// They are being computed.
     Running(Generation),
     /// They were sent; again after each reconnect, since nothing acknowledges them.
-    Sent(Generation, ShardSums),
+    Sent(ShardSums),
 }
 
 impl Copy {
@@ -56,6 +56,24 @@ impl Copy {
 
     pub(super) fn version(&self) -> Option<Version> {
         self.held
+    }
+
+    /// Whether all of the memory is served.
+    pub(super) fn exposed(&self) -> bool {
+        self.exposed == Exposed::All
+    }
+
+    /// Whether a server has refused the content.
+    pub(super) fn refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Digests of what is held, once they are known.
+    pub(super) fn sums(&self) -> Option<ShardSums> {
+        match self.seal {
+            Seal::Sent(sums) => Some(sums),
+            Seal::None | Seal::Running(_) => None,
+        }
     }
 
     pub(super) fn state(&self) -> SessionState {
@@ -88,9 +106,11 @@ impl Session {
         self.copy.held = None;
         self.copy.seal = Seal::None;
         self.copy.refused = false;
+        self.withdrawn = false;
     }
 
-    fn stop_serving(&mut self) {
+    /// Nobody can read the memory any more; its content stays (S3).
+    pub(super) fn stop_serving(&mut self) {
         if self.config.mutants.no_source_fence {
             return;
         }
@@ -110,21 +130,23 @@ impl Session {
     }
 
     /// A transfer was committed.
-    pub(super) fn committed(&mut self, version: Version) {
+    pub(super) fn committed(&mut self, version: Version, sums: Option<ShardSums>) {
         self.copy.held = Some(version);
+        self.copy.seal = sums.map_or(Seal::None, Seal::Sent);
     }
 
     /// The published memory has been digested. Void if it was published anew meanwhile.
     pub fn handle_sealed(&mut self, now: Time, generation: Generation, sums: ShardSums) {
         self.tick(now);
         if matches!(self.copy.seal, Seal::Running(running) if running == generation) {
-            self.copy.seal = Seal::Sent(generation, sums);
+            self.copy.seal = Seal::Sent(sums);
             self.send_seal();
         }
     }
 
     pub(super) fn send_seal(&mut self) {
-        if let Seal::Sent(generation, sums) = self.copy.seal {
+        if let Seal::Sent(sums) = self.copy.seal {
+            let generation = self.copy.generation;
             self.send(ClientMessage::Sealed { generation, sums });
         }
     }

@@ -34,6 +34,13 @@ impl Session {
             let result = Err(CallError::Misuse { detail });
             self.outputs.push_back(Output::Done { seq: pending.seq, result });
         }
+        if self.suspended.is_some() {
+            // Nobody reads here, and there is no group to leave: its server lets it go, or finds out.
+            if self.link.is_open() {
+                self.outputs.push_back(Output::Send(ClientMessage::Close { deadline }));
+            }
+            return self.end(None);
+        }
         let deadline = now + deadline;
         self.closing = Some(Closing { deadline, until: deadline + self.config.grace });
         if self.lease.is_none() && !self.link.may_be_open() {
@@ -78,7 +85,7 @@ impl Session {
             return;
         }
         let unreachable = matches!(error, Some(CallError::ServerUnreachable { .. }));
-        let doubt = self.in_doubt().filter(|_| unreachable);
+        let doubt = self.doubt().or(self.in_doubt().filter(|_| unreachable));
         let pending = self.pending.take();
         let seq = pending.as_ref().map(|pending| pending.seq);
         self.abandon(pending.and_then(|pending| pending.transfer));

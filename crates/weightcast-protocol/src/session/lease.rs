@@ -18,11 +18,21 @@ pub struct Lease {
     /// When the message was sent that the server renewed it for.
     renewed_at: Time,
     heartbeat_at: Time,
+    /// It ran out, or the server ended it: the term and the group stay known.
+    pub(super) lost: bool,
 }
 
 impl Lease {
     pub(crate) fn new(term: Term, incarnation: Incarnation, epoch: Epoch, ttl: Span) -> Self {
-        Self { term, incarnation, epoch, ttl, renewed_at: Time(0), heartbeat_at: Time(0) }
+        Self {
+            term,
+            incarnation,
+            epoch,
+            ttl,
+            renewed_at: Time(0),
+            heartbeat_at: Time(0),
+            lost: false,
+        }
     }
 
     /// When the session must stop acting on it: earlier than the server evicts.
@@ -37,15 +47,41 @@ impl Lease {
 
 impl Session {
     pub(super) fn check_lease(&mut self, now: Time) {
-        let Some(lease) = &self.lease else { return };
-        if now >= lease.until(self.config.margin_percent) {
+        if self.ended.is_some() || self.lease_ends_at().is_none_or(|at| at > now) {
+            return;
+        }
+        let Some(lease) = &mut self.lease else { return };
+        lease.lost = true;
+        if self.config.reconnect == Span(0) || self.closing.is_some() {
             let millis = lease.ttl.0 / 1_000_000;
-            self.lose_server(format!("no heartbeat was answered within its lease of {millis} ms"));
+            return self
+                .lose_server(format!("no heartbeat was answered within its lease of {millis} ms"));
+        }
+        self.suspend(now);
+        self.give_up_server(now);
+    }
+
+    /// When the session must stop acting on its lease.
+    pub(super) fn lease_ends_at(&self) -> Option<Time> {
+        let lease = self.lease.as_ref().filter(|lease| !lease.lost)?;
+        Some(lease.until(self.config.margin_percent))
+    }
+
+    /// The server granted this when it was asked at `sent_at`, or again what it had granted.
+    pub(super) fn take_lease(&mut self, granted: Lease, sent_at: Time) {
+        match &mut self.lease {
+            Some(lease) if lease.term == granted.term => lease.lost = false,
+            // The group is in the run that it was in.
+            Some(lease) => *lease = Lease { epoch: lease.epoch, ..granted },
+            None => self.lease = Some(granted),
+        }
+        if let Some(lease) = &mut self.lease {
+            lease.renew(sent_at);
         }
     }
 
     pub(super) fn heartbeat_acked(&mut self, now: Time, sent_at: Time) {
-        if let Some(lease) = &mut self.lease {
+        if let Some(lease) = self.lease.as_mut().filter(|lease| !lease.lost) {
             lease.renew(sent_at.min(now));
         }
     }

@@ -1,9 +1,10 @@
-//! The stream to the server: opened, and opened again while the lease lives.
+//! The stream to a server: opened, and opened again; to the same one while the lease lives, else to
+//! each of the list in turn.
 
 use super::lease::Lease;
 use super::{Output, Session};
 use crate::message::ClientMessage;
-use crate::{CallError, Span, Term, Time};
+use crate::{CallError, OpSeq, Span, Time};
 
 /// How far the stream is.
 #[derive(Clone, Debug)]
@@ -11,6 +12,10 @@ pub(super) struct Link {
     state: LinkState,
     /// Tries since the session was last open.
     tries: u32,
+    /// The server that is tried, by its place in the list.
+    server: usize,
+    /// Servers found passive or not at all since the session was last open.
+    asked: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -19,8 +24,8 @@ enum LinkState {
     Down { retry_at: Time },
     /// The runtime is opening one.
     Connecting,
-    /// `Open` was sent.
-    Opening { sent_at: Time },
+    /// `Open` was sent; no answer by then is as good as none.
+    Opening { sent_at: Time, until: Time },
     /// The server said to send `Open` again later.
     Refused { retry_at: Time },
     /// Open.
@@ -29,11 +34,15 @@ enum LinkState {
 
 impl Link {
     pub(super) fn new(now: Time) -> Self {
-        Self { state: LinkState::Down { retry_at: now }, tries: 0 }
+        Self { state: LinkState::Down { retry_at: now }, tries: 0, server: 0, asked: 0 }
     }
 
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, LinkState::Open)
+    }
+
+    pub(super) fn server(&self) -> usize {
+        self.server
     }
 
     /// Whether the server may have opened the session without our knowing yet.
@@ -44,7 +53,8 @@ impl Link {
     pub(super) fn next_timeout(&self) -> Option<Time> {
         match self.state {
             LinkState::Down { retry_at } | LinkState::Refused { retry_at } => Some(retry_at),
-            LinkState::Connecting | LinkState::Opening { .. } | LinkState::Open => None,
+            LinkState::Opening { until, .. } => Some(until),
+            LinkState::Connecting | LinkState::Open => None,
         }
     }
 }
@@ -61,41 +71,117 @@ impl Session {
     /// The stream broke, or could not be opened.
     pub fn handle_disconnected(&mut self, now: Time) {
         self.tick(now);
-        self.link.state = LinkState::Down { retry_at: now + self.pause() };
+        if matches!(self.link.state, LinkState::Down { .. }) {
+            return; // it was given up before
+        }
+        self.lose_stream(now);
         if self.lease.is_none() && self.closing.is_some() {
             self.left();
         }
+    }
+
+    /// Within its lease the session stays with its server, else the next one has its turn.
+    fn lose_stream(&mut self, now: Time) {
+        if self.lease.as_ref().is_none_or(|lease| lease.lost) {
+            self.link.server = (self.link.server + 1) % self.config.servers;
+            self.link.asked += 1;
+        }
+        self.link.state = LinkState::Down { retry_at: now + self.pause() };
+    }
+
+    /// The lease ran out: nothing that this server does concerns the session any more.
+    pub(super) fn give_up_server(&mut self, now: Time) {
+        self.link.tries = 0;
+        // It is as good as asked, and so is one other: the first that is found may take over.
+        self.link.asked = 2;
+        if !matches!(self.link.state, LinkState::Connecting) {
+            self.link.server = (self.link.server + 1) % self.config.servers;
+            self.link.state = LinkState::Down { retry_at: now };
+        }
+    }
+
+    /// This server is not active, or not in the latest term; `next` may be.
+    pub(super) fn leave_server(&mut self, now: Time, next: usize) {
+        if let Some(lease) = self.lease.as_mut().filter(|lease| !lease.lost) {
+            lease.lost = true;
+            self.link.tries = 0;
+            self.link.asked = 0;
+            if self.config.reconnect == Span(0) {
+                return self.lose_server("another server has taken over".into());
+            }
+            self.suspend(now);
+        }
+        self.link.asked += 1;
+        self.link.server = next;
+        self.link.state = LinkState::Down { retry_at: now + self.pause() };
+    }
+
+    pub(super) fn superseded(&mut self, now: Time) {
+        if matches!(self.link.state, LinkState::Down { .. } | LinkState::Connecting) {
+            return; // a word of the last one
+        }
+        if self.closing.is_some() {
+            return self.left();
+        }
+        self.leave_server(now, (self.link.server + 1) % self.config.servers);
     }
 
     pub(super) fn reconnect_if_due(&mut self, now: Time) {
         if self.ended.is_some() || self.link.next_timeout().is_none_or(|at| at > now) {
             return;
         }
-        if matches!(self.link.state, LinkState::Refused { .. }) {
-            self.send_open(now);
-        } else {
-            self.link.state = LinkState::Connecting;
-            self.outputs.push_back(Output::Connect);
+        match self.link.state {
+            LinkState::Refused { .. } => self.send_open(now),
+            LinkState::Opening { .. } => self.lose_stream(now),
+            _ => {
+                self.link.state = LinkState::Connecting;
+                self.outputs.push_back(Output::Connect { server: self.link.server });
+            }
         }
     }
 
     fn send_open(&mut self, now: Time) {
         let mut open = self.config.open.clone();
-        open.term = self.lease.as_ref().map_or(Term(0), |lease| lease.term);
-        self.link.state = LinkState::Opening { sent_at: now };
+        open.term = self.term;
+        let member = self.lease.as_ref().filter(|_| self.answered > OpSeq(0));
+        open.incarnation = member.map(|lease| lease.incarnation);
+        open.activate = self.config.servers == 1 || self.link.asked >= self.config.servers;
+        self.link.state = LinkState::Opening { sent_at: now, until: now + self.config.patience };
         self.outputs.push_back(Output::Send(ClientMessage::Open(open)));
     }
 
     pub(super) fn opened(&mut self, now: Time, granted: Lease) {
-        let LinkState::Opening { sent_at } = self.link.state else { return };
-        if self.lease.as_ref().is_some_and(|lease| lease.term != granted.term) {
+        let LinkState::Opening { sent_at, .. } = self.link.state else { return };
+        if granted.term < self.term && !self.config.mutants.stale_term_accepted {
+            return self.lose_stream(now); // no way back (T3)
+        }
+        let goes_over = self.lease.as_ref().is_some_and(|lease| lease.term != granted.term);
+        if goes_over && self.config.reconnect == Span(0) {
             return self.lose_server("it was restarted and knows nothing of this session".into());
         }
-        self.link = Link { state: LinkState::Open, tries: 0 };
+        if goes_over && self.lease.as_ref().is_some_and(|lease| !lease.lost) {
+            self.suspend(now);
+        }
+        let other = |lease: &Lease| lease.incarnation != granted.incarnation;
+        if self.lease.as_ref().is_some_and(other) {
+            let replica = self.config.open.replica.clone();
+            let reason = "the reference server took this shard for another".to_owned();
+            return self.fail(CallError::GroupBroken { replica, reason });
+        }
+        let new_term = self.term != granted.term;
+        self.term = granted.term;
+        self.link = Link { state: LinkState::Open, tries: 0, server: self.link.server, asked: 0 };
         self.refused = None;
-        self.lease.get_or_insert(granted).renew(sent_at);
+        self.take_lease(granted, sent_at);
+        if new_term {
+            self.look_for_rivals(now);
+        }
         self.heartbeat_if_due(now);
-        self.send_again(now);
+        if self.suspended.is_some() {
+            self.announce();
+        } else {
+            self.send_again(now);
+        }
     }
 
     pub(super) fn refused(&mut self, now: Time, error: CallError, retry: bool) {

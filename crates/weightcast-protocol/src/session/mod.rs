@@ -11,8 +11,8 @@
 //!
 //! This file holds the state and the dispatcher. `link` keeps a stream to the server, `lease`
 //! knows how long the session may act (T1), `calls` runs one call at a time, `copy` decides
-//! when the memory is served and when it may change (S3), `transfer` reads, `ending` is every
-//! way out.
+//! when the memory is served and when it may change (S3), `transfer` reads, `suspension` bridges
+//! the time between two servers, `ending` is every way out.
 
 mod calls;
 mod config;
@@ -20,6 +20,7 @@ mod copy;
 mod ending;
 mod lease;
 mod link;
+mod suspension;
 mod transfer;
 
 use std::collections::VecDeque;
@@ -27,18 +28,31 @@ use std::collections::VecDeque;
 pub use config::SessionConfig;
 pub use lease::Lease;
 
-use crate::message::{Answer, Assignment, ClientMessage, ServerMessage};
-use crate::{Attempt, CallError, Generation, OpSeq, Time, Version};
+use crate::message::{Answer, Assignment, ClientMessage, Registration, ServerMessage};
+use crate::{Attempt, CallError, ContentDigest, Generation, OpSeq, Term, Time, Version};
 use calls::Pending;
 use copy::Copy;
 use ending::{Closing, Ended};
 use link::Link;
+use suspension::{Rivals, Suspended};
 
 /// What the runtime owes the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Open a stream to the server; report `handle_connected` or `handle_disconnected`.
-    Connect,
+    /// Open a stream to this server of the list, and forget an older one; report `handle_connected`
+    /// or `handle_disconnected`.
+    Connect {
+        /// Its place in the list.
+        server: usize,
+    },
+    /// Ask this server which term it acts in, and tell it this one; report `handle_probed` if it
+    /// answers.
+    Probe {
+        /// Its place in the list.
+        server: usize,
+        /// The session's term.
+        term: Term,
+    },
     /// Send on the open stream. In order; dropped if the stream is gone.
     Send(ClientMessage),
     /// Serve the registered regions at this generation, from now on.
@@ -98,6 +112,8 @@ pub enum SessionState {
     Holding,
     /// Holds what it published; the server refused its content.
     Fenced,
+    /// Has lost its server; keeps what it holds, serves nothing, looks for another.
+    Suspended,
     /// Was told to close; its readers finish.
     Closing,
     /// Over: closed, or failed.
@@ -111,9 +127,20 @@ pub struct Session {
     link: Link,
     /// Set from the first `Opened` on.
     lease: Option<Lease>,
+    /// The newest term that the session was open in (T3).
+    term: Term,
+    suspended: Option<Suspended>,
+    rivals: Rivals,
     copy: Copy,
     pending: Option<Pending>,
     last_seq: OpSeq,
+    /// The last call that the server has answered.
+    answered: OpSeq,
+    registration: Option<Registration>,
+    /// Logical tensors of what was published or assigned last.
+    catalog: ContentDigest,
+    /// `unpublish` was called.
+    withdrawn: bool,
     closing: Option<Closing>,
     ended: Option<Ended>,
     /// Why the server has not opened the session yet.
@@ -128,9 +155,16 @@ impl Session {
             config,
             link: Link::new(now),
             lease: None,
+            term: Term(0),
+            suspended: None,
+            rivals: Rivals::default(),
             copy: Copy::new(),
             pending: None,
             last_seq: OpSeq(0),
+            answered: OpSeq(0),
+            registration: None,
+            catalog: ContentDigest::default(),
+            withdrawn: false,
             closing: None,
             ended: None,
             refused: None,
@@ -151,16 +185,19 @@ impl Session {
                 self.opened(now, Lease::new(term, incarnation, epoch, lease));
             }
             ServerMessage::Refused { error, retry } => self.refused(now, error, retry),
+            ServerMessage::Superseded => self.superseded(now),
             // Nothing else counts before the server has said which life of it this is (T2).
             _ if !self.link.is_open() => {}
             ServerMessage::HeartbeatAck { sent_at } => self.heartbeat_acked(now, Time(sent_at)),
+            ServerMessage::Recovered => self.recovered(now),
+            ServerMessage::Broken { error } => self.fail(error),
+            ServerMessage::Closed => self.left(),
+            _ if self.suspended.is_some() => {} // it is about what was given up
             ServerMessage::Assigned { seq, attempt, since, assignment } => {
                 self.assigned(seq, attempt, since, assignment);
             }
             ServerMessage::Answered { seq, result } => self.answered(seq, result),
             ServerMessage::Fenced { generation, error } => self.refuse_copy(generation, error),
-            ServerMessage::Broken { error } => self.fail(error),
-            ServerMessage::Closed => self.left(),
         }
     }
 
@@ -176,7 +213,9 @@ impl Session {
         }
         let times = [
             self.link.next_timeout(),
-            self.lease.as_ref().map(|lease| lease.until(self.config.margin_percent)),
+            self.lease_ends_at(),
+            self.suspended.as_ref().map(|suspended| suspended.until),
+            self.tells_at(),
             self.next_heartbeat(),
             self.call_ends_at(),
             self.closing.as_ref().map(|closing| closing.until),
@@ -193,10 +232,12 @@ impl Session {
     /// while the process was suspended (F6, F7).
     fn tick(&mut self, now: Time) {
         self.check_lease(now);
+        self.check_suspension(now);
         self.check_call_deadline(now);
         self.check_close_deadline(now);
         self.reconnect_if_due(now);
         self.heartbeat_if_due(now);
+        self.tell_if_due(now);
     }
 
     /// What the session is doing.
@@ -205,6 +246,8 @@ impl Session {
             SessionState::Ended
         } else if self.closing.is_some() {
             SessionState::Closing
+        } else if self.suspended.is_some() {
+            SessionState::Suspended
         } else if self.lease.is_none() {
             SessionState::Opening
         } else if self.pending.as_ref().is_some_and(|pending| pending.transfer.is_some()) {

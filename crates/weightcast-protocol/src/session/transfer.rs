@@ -34,6 +34,7 @@ impl Session {
         let keep = self.config.relays
             && old.is_some_and(|old| old.since == since || self.config.mutants.keep_suspect);
         let version = assignment.version;
+        self.catalog = assignment.catalog;
         pending.transfer = Some(Transfer { attempt, since, version, report: None });
         let deadline = pending.deadline();
         if !keep {
@@ -108,8 +109,19 @@ impl Session {
         self.make_mutable();
     }
 
+    /// The digests of what was read, once it is.
+    pub(super) fn prepared_sums(&self) -> Option<ShardSums> {
+        match self.pending.as_ref()?.transfer.as_ref()?.report {
+            Some(ClientMessage::Prepared { sums, .. }) => Some(sums),
+            _ => None,
+        }
+    }
+
     /// The error for a commit whose outcome is unknown, if there is one: this shard was prepared.
     pub(super) fn in_doubt(&self) -> Option<CallError> {
+        if let Some(doubt) = self.doubt() {
+            return Some(doubt);
+        }
         let transfer = self.pending.as_ref()?.transfer.as_ref()?;
         let prepared = matches!(transfer.report, Some(ClientMessage::Prepared { .. }));
         prepared.then_some(CallError::InDoubt { version: transfer.version })

@@ -6,7 +6,7 @@
 // Every test file uses another part of it.
 #![allow(dead_code, unreachable_pub)]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use weightcast_protocol::message::{
@@ -55,6 +55,12 @@ pub struct Client {
 pub struct Cluster {
     pub now: Time,
     pub server: Server,
+    /// The servers after the first.
+    pub backups: Vec<Server>,
+    /// Servers that nobody reaches, by their place in the list.
+    pub down: BTreeSet<usize>,
+    /// Of the sessions that start from now on.
+    pub reconnect: Span,
     pub clients: Vec<Client>,
     /// Reads end by themselves; else by `finish_read`.
     pub auto_read: bool,
@@ -67,6 +73,8 @@ pub struct Cluster {
     to_server: VecDeque<(ConnectionId, ClientMessage)>,
     to_client: VecDeque<(ConnectionId, ServerMessage)>,
     connections: u64,
+    /// Which server each stream leads to.
+    leads_to: BTreeMap<ConnectionId, usize>,
 }
 
 /// What shard `shard` of `num_shards` holds of a content.
@@ -96,6 +104,8 @@ pub fn open(replica: &str, shard: u32, num_shards: u32, role: Role) -> Open {
         epoch: EpochPolicy::Current,
         location: Location::default(),
         data_address: String::new(),
+        incarnation: None,
+        activate: true,
     }
 }
 
@@ -108,6 +118,10 @@ impl Cluster {
         Self {
             now: Time(1_000_000),
             server: Server::new(ServerConfig { paranoid: true, ..config }),
+            backups: Vec::new(),
+            down: BTreeSet::new(),
+            reconnect: Span(0),
+            leads_to: BTreeMap::new(),
             clients: Vec::new(),
             auto_read: true,
             auto_seal: true,
@@ -125,8 +139,10 @@ impl Cluster {
         open.session = SessionId(index as u128 + 1);
         open.data_address = index.to_string();
         let (shard, num_shards) = (open.shard, open.num_shards);
-        let mut config = SessionConfig::new(open, "server:1");
+        let servers = vec!["server:1"; 1 + self.backups.len()].join(",");
+        let mut config = SessionConfig::new(open, servers);
         config.relays = self.relays;
+        config.reconnect = self.reconnect;
         self.clients.push(Client {
             session: Session::new(config, self.now),
             shard,
@@ -143,6 +159,9 @@ impl Cluster {
             alive: true,
         });
         self.run();
+        if !self.backups.is_empty() {
+            self.advance(Span::from_millis(500)); // it looks through the list
+        }
         index
     }
 
@@ -249,7 +268,8 @@ impl Cluster {
         if let Some(connection) = self.clients[client].connection.take() {
             self.to_server.retain(|(other, _)| *other != connection);
             self.to_client.retain(|(other, _)| *other != connection);
-            self.server.handle_disconnect(self.now, connection);
+            let now = self.now;
+            self.machine(self.leads_to[&connection]).handle_disconnect(now, connection);
             if self.clients[client].alive {
                 self.clients[client].session.handle_disconnected(self.now);
             }
@@ -264,7 +284,7 @@ impl Cluster {
             let sessions = self.clients.iter().filter(|c| c.alive);
             let next = sessions
                 .filter_map(|client| client.session.next_timeout())
-                .chain(self.server.next_timeout())
+                .chain(self.machines().filter_map(|(_, server)| server.next_timeout()))
                 .min();
             match next.filter(|next| *next <= end) {
                 Some(next) => self.now = self.now.max(next),
@@ -280,7 +300,10 @@ impl Cluster {
 
     /// A moment passes without anybody's timers running, as when the machine was suspended.
     pub fn tick(&mut self) {
-        self.server.handle_timeout(self.now);
+        let now = self.now;
+        for server in 0..=self.backups.len() {
+            self.machine(server).handle_timeout(now);
+        }
         for client in self.clients.iter_mut().filter(|client| client.alive) {
             client.session.handle_timeout(self.now);
         }
@@ -300,11 +323,18 @@ impl Cluster {
             }
             while let Some((from, message)) = self.to_server.pop_front() {
                 quiet = false;
-                self.server.handle(self.now, from, message);
+                let (now, server) = (self.now, self.leads_to[&from]);
+                if !self.down.contains(&server) {
+                    self.machine(server).handle(now, from, message);
+                }
             }
-            while let Some(output) = self.server.poll_output() {
-                quiet = false;
-                self.obey_server(output);
+            for server in 0..=self.backups.len() {
+                while let Some(output) = self.machine(server).poll_output() {
+                    quiet = false;
+                    if !self.down.contains(&server) {
+                        self.obey_server(output);
+                    }
+                }
             }
             while let Some((to, message)) = self.to_client.pop_front() {
                 quiet = false;
@@ -314,6 +344,37 @@ impl Cluster {
             }
             if quiet {
                 return;
+            }
+        }
+    }
+
+    /// A server, by its place in the list.
+    pub fn machine(&mut self, server: usize) -> &mut Server {
+        match server.checked_sub(1) {
+            None => &mut self.server,
+            Some(backup) => &mut self.backups[backup],
+        }
+    }
+
+    fn machines(&self) -> impl Iterator<Item = (usize, &Server)> {
+        std::iter::once(&self.server).chain(&self.backups).enumerate()
+    }
+
+    /// A cluster whose clients know several servers.
+    pub fn with_servers(servers: u32) -> Self {
+        let mut cluster = Self::new();
+        let config = |index| ServerConfig { paranoid: true, index, ..ServerConfig::default() };
+        cluster.backups = (1..servers).map(|index| Server::new(config(index))).collect();
+        cluster.reconnect = Span::from_secs(60);
+        cluster
+    }
+
+    /// The server dies, with all streams to it.
+    pub fn crash(&mut self, server: usize) {
+        self.down.insert(server);
+        for client in 0..self.clients.len() {
+            if self.clients[client].connection.is_some_and(|c| self.leads_to[&c] == server) {
+                self.break_stream(client);
             }
         }
     }
@@ -348,12 +409,23 @@ impl Cluster {
         let client = &mut self.clients[index];
         client.log.push(output.clone());
         match output {
-            Output::Connect if self.reachable => {
+            Output::Connect { server } if self.reachable && !self.down.contains(&server) => {
                 self.connections += 1;
+                self.leads_to.insert(ConnectionId(self.connections), server);
                 client.connection = Some(ConnectionId(self.connections));
                 client.session.handle_connected(self.now);
             }
-            Output::Connect => client.session.handle_disconnected(self.now),
+            Output::Connect { .. } => {
+                client.connection = None;
+                client.session.handle_disconnected(self.now);
+            }
+            Output::Probe { server, term } => {
+                if self.reachable && !self.down.contains(&server) {
+                    let now = self.now;
+                    let answer = self.machine(server).handle_probe(now, term);
+                    self.clients[index].session.handle_probed(now, server, term, answer);
+                }
+            }
             Output::Send(message) => {
                 if let Some(connection) = client.connection {
                     self.to_server.push_back((connection, message));

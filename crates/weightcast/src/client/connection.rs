@@ -1,5 +1,7 @@
 //! The gRPC side of a handle: one channel for the session's stream and for manifests.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -9,12 +11,14 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
-use weightcast_protocol::{CallError, ContentDigest};
+use weightcast_protocol::{CallError, ContentDigest, Term};
 use weightcast_transport::Secret;
 
 use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES};
 use crate::wire::reference_server_client::ReferenceServerClient;
-use crate::wire::{ClientFrame, GetManifestRequest, ManifestPage, ServerFrame, StatusRequest};
+use crate::wire::{
+    ClientFrame, GetManifestRequest, ManifestPage, ProbeRequest, ServerFrame, StatusRequest,
+};
 use crate::{Error, auth, manifest};
 
 /// How long one attempt to connect may take.
@@ -37,11 +41,15 @@ impl tonic::service::Interceptor for ShowToken {
     }
 }
 
-/// A way to the reference server; clones share it. Must be used inside a runtime.
+type Client = ReferenceServerClient<InterceptedService<Channel, ShowToken>>;
+
+/// A way to the reference servers, of which one is used; clones share it. Must be used inside a
+/// runtime.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    address: String,
-    client: ReferenceServerClient<InterceptedService<Channel, ShowToken>>,
+    servers: Arc<[(String, Client)]>,
+    /// The server that the session tried last.
+    current: Arc<AtomicUsize>,
 }
 
 /// An open session stream.
@@ -51,8 +59,35 @@ pub(crate) struct Session {
 }
 
 impl Connection {
-    /// Connects at the first request, and again after a failure.
-    pub(crate) fn new(address: &str, token: Option<&Secret>) -> Result<Self, Error> {
+    /// Of one address, or several with commas between them. Connects at the first request, and
+    /// again after a failure.
+    pub(crate) fn new(addresses: &str, token: Option<&Secret>) -> Result<Self, Error> {
+        let server = |address: &str| {
+            let address = address.trim();
+            Ok((address.to_owned(), Self::client(address, token)?))
+        };
+        let servers: Result<Vec<_>, Error> = addresses.split(',').map(server).collect();
+        Ok(Self { servers: servers?.into(), current: Arc::default() })
+    }
+
+    /// Uses this server of the list from now on.
+    pub(crate) fn turn_to(&self, server: usize) {
+        self.current.store(server % self.servers.len(), Ordering::Relaxed);
+    }
+
+    fn current(&self) -> &(String, Client) {
+        &self.servers[self.current.load(Ordering::Relaxed)]
+    }
+
+    /// Tells a server of a term; the one that it acts in, if it answers.
+    pub(crate) async fn probe(&self, server: usize, term: Term) -> Option<Term> {
+        let mut client = self.servers.get(server)?.1.clone();
+        let reply = client.probe(ProbeRequest { term: term.0 });
+        let reply = tokio::time::timeout(CONNECT, reply).await.ok()?.ok()?;
+        Some(Term(reply.into_inner().term))
+    }
+
+    fn client(address: &str, token: Option<&Secret>) -> Result<Client, Error> {
         let malformed = |problem: String| Error::Config { what: "server".to_owned(), problem };
         if let Some(path) = address.strip_prefix("unix:")
             && path.trim_start_matches("//").len() > SOCKET_PATH_BYTES
@@ -80,16 +115,18 @@ impl Connection {
             Ok::<_, Error>(value)
         });
         let show = ShowToken(bearer.transpose()?);
-        let client = ReferenceServerClient::with_interceptor(endpoint.connect_lazy(), show)
+        Ok(ReferenceServerClient::with_interceptor(endpoint.connect_lazy(), show)
             .max_decoding_message_size(FRAME_BYTES)
-            .max_encoding_message_size(FRAME_BYTES);
-        Ok(Self { address: address.to_owned(), client })
+            .max_encoding_message_size(FRAME_BYTES))
     }
 
     pub(crate) async fn session(&self) -> Result<Session, Status> {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let mut client = self.client.clone();
-        let frames = client.session(ReceiverStream::new(receiver)).await?.into_inner();
+        let mut client = self.current().1.clone();
+        let opening = client.session(ReceiverStream::new(receiver));
+        let opened = tokio::time::timeout(CONNECT, opening).await;
+        let late = |_| Status::deadline_exceeded(format!("no answer within {CONNECT:?}"));
+        let frames = opened.map_err(late)??.into_inner();
         Ok(Session { sender, frames })
     }
 
@@ -110,14 +147,14 @@ impl Connection {
         if pages.is_empty() {
             pages.push(ManifestPage { digest: digest.0.to_vec(), data: Vec::new() });
         }
-        let mut client = self.client.clone();
+        let mut client = self.current().1.clone();
         let stored = client.put_manifest(tokio_stream::iter(pages)).await;
         stored.map(|_| digest).map_err(|status| self.unreachable(&status))
     }
 
     /// Fetches a manifest and checks that it is the one that was asked for.
     pub(crate) async fn manifest(&self, digest: ContentDigest) -> Result<Vec<u8>, Error> {
-        let mut client = self.client.clone();
+        let mut client = self.current().1.clone();
         let request = GetManifestRequest { digest: digest.0.to_vec() };
         let pages = client.get_manifest(request).await;
         let mut pages = pages.map_err(|status| self.unreachable(&status))?.into_inner();
@@ -136,7 +173,7 @@ impl Connection {
     }
 
     pub(crate) async fn status(&self) -> Result<crate::wire::StatusReply, Error> {
-        let mut client = self.client.clone();
+        let mut client = self.current().1.clone();
         let reply = client.status(StatusRequest {}).await;
         reply.map(tonic::Response::into_inner).map_err(|status| self.unreachable(&status))
     }
@@ -144,7 +181,7 @@ impl Connection {
     /// What a failed request means to the user.
     pub(crate) fn unreachable(&self, status: &Status) -> Error {
         Error::Call(CallError::ServerUnreachable {
-            server: self.address.clone(),
+            server: self.current().0.clone(),
             reason: match status.code() {
                 Code::Unauthenticated => status.message().to_owned(),
                 code => format!("{code:?}: {}", status.message()),

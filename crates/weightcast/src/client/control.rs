@@ -10,7 +10,7 @@ use tokio_stream::StreamExt;
 use tonic::{Code, Status};
 use weightcast_protocol::message::{Answer, Assignment, Call, ReadFailure, ServerMessage};
 use weightcast_protocol::session::{Output, Session, SessionState};
-use weightcast_protocol::{Attempt, CallError, Generation, OpSeq, ShardSums, Span, Time};
+use weightcast_protocol::{Attempt, CallError, Generation, OpSeq, ShardSums, Span, Term, Time};
 use weightcast_transport::ExportId;
 
 use super::Transfer;
@@ -19,9 +19,9 @@ use super::locate::Evidence;
 use super::reading::read_assigned;
 use super::route::Arrival;
 use super::shared::{Shared, View};
-use crate::Error;
 use crate::clock::Clock;
 use crate::convert::{client_frame, server_message};
+use crate::{Error, manifest};
 
 /// What a call came to, with what it moved.
 pub(crate) type Reply = Result<(Answer, Transfer), Failed>;
@@ -74,6 +74,11 @@ pub(crate) enum Event {
         generation: Generation,
         sums: ShardSums,
         note: Vec<u8>,
+    },
+    Probed {
+        server: usize,
+        told: Term,
+        term: Term,
     },
     ReadDone {
         seq: OpSeq,
@@ -196,6 +201,9 @@ impl Control {
                 self.sealing = self.sealing.filter(|sealing| *sealing != generation);
                 self.session.handle_sealed(now, generation, sums);
             }
+            Event::Probed { server, told, term } => {
+                self.session.handle_probed(now, server, told, term);
+            }
             Event::ReadDone { seq, attempt, result } => {
                 if let Ok(arrival) = &result
                     && arrival.evidence.overwritten.load(Ordering::Acquire)
@@ -243,7 +251,8 @@ impl Control {
     fn carry_out(&mut self) {
         while let Some(output) = self.session.poll_output() {
             match output {
-                Output::Connect => self.connect(),
+                Output::Connect { server } => self.connect(server),
+                Output::Probe { server, term } => self.probe(server, term),
                 Output::Send(message) => self.send(message),
                 Output::Expose(generation) => self.expose(generation),
                 // Not asked for without `relays`: no memory is served before it is whole.
@@ -277,13 +286,32 @@ impl Control {
         *self.shared.view.lock().expect("no panic while held") = view;
     }
 
-    fn connect(&mut self) {
+    fn connect(&mut self, server: usize) {
         self.streams += 1;
+        self.stream = None;
+        self.connection.turn_to(server);
+        // A server that this shard comes over to does not know its layout.
+        let layout =
+            self.shared.current().map(|(registration, _)| Arc::clone(&registration.layout));
         let (stream, events) = (self.streams, self.events.clone());
         let connection = self.connection.clone();
         tokio::spawn(async move {
             let result = connection.session().await;
+            if let Some(layout) = layout.filter(|_| result.is_ok())
+                && let Err(error) = connection.put_manifest(manifest::encode(&layout)).await
+            {
+                tracing::warn!(%error, "the layout was not stored again");
+            }
             let _ = events.send(Event::Connected { stream, result });
+        });
+    }
+
+    fn probe(&self, server: usize, term: Term) {
+        let (connection, events) = (self.connection.clone(), self.events.clone());
+        tokio::spawn(async move {
+            if let Some(answer) = connection.probe(server, term).await {
+                let _ = events.send(Event::Probed { server, told: term, term: answer });
+            }
         });
     }
 

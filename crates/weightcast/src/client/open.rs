@@ -82,6 +82,8 @@ impl ShardHandle {
             epoch: options.epoch,
             location: replica.location(),
             data_address,
+            incarnation: None,
+            activate: false,
         };
         let mut handle = Self::start(model, replica, open, &server, token.as_ref(), shared)?;
         handle.interrupted = interrupted;

@@ -1,11 +1,14 @@
 //! Frames from a session to the server.
 
 use weightcast_protocol::message::{
-    Call, ClientMessage, EpochPolicy, Location, Open, ReadFailure, Role,
+    Announcement, Call, ClientMessage, EpochPolicy, Holding, Location, Open, ReadFailure,
+    Registration, Role,
 };
-use weightcast_protocol::{Attempt, ExportId, Generation, OpSeq, Revision, SessionId, Span, Term};
+use weightcast_protocol::{
+    Attempt, Epoch, ExportId, Generation, Incarnation, OpSeq, Revision, SessionId, Span, Term,
+};
 
-use super::values::{selector, selector_frame, sums, sums_frame};
+use super::values::{selector, selector_frame, sums, sums_frame, version, version_frame};
 use super::{Malformed, content_digest, need};
 use crate::wire;
 use crate::wire::client_frame::Body;
@@ -14,6 +17,7 @@ use crate::wire::client_frame::Body;
 pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, Malformed> {
     Ok(match need(frame.body, "empty frame")? {
         Body::Open(m) => ClientMessage::Open(open(m)?),
+        Body::Announce(m) => ClientMessage::Announce(announcement(m)?),
         Body::Call(m) => ClientMessage::Call {
             seq: OpSeq(m.seq),
             deadline: Span(m.deadline_ns),
@@ -47,6 +51,7 @@ pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, 
 pub(crate) fn client_frame(message: ClientMessage) -> wire::ClientFrame {
     let body = match message {
         ClientMessage::Open(m) => Body::Open(open_frame(m)),
+        ClientMessage::Announce(m) => Body::Announce(announcement_frame(m)),
         ClientMessage::Call { seq, deadline, call } => Body::Call(wire::Call {
             seq: seq.0,
             deadline_ns: deadline.0,
@@ -97,6 +102,8 @@ fn open(m: wire::Open) -> Result<Open, Malformed> {
         epoch: if m.new_epoch { EpochPolicy::New } else { EpochPolicy::Current },
         location: Location { datacentre: m.datacentre, host: m.host, spot: m.spot },
         data_address: m.data_address,
+        incarnation: m.incarnation.map(Incarnation),
+        activate: m.activate,
     })
 }
 
@@ -118,6 +125,54 @@ fn open_frame(m: Open) -> wire::Open {
         host: m.location.host,
         spot: m.location.spot,
         data_address: m.data_address,
+        incarnation: m.incarnation.map(|incarnation| incarnation.0),
+        activate: m.activate,
+    }
+}
+
+fn announcement(m: wire::Announce) -> Result<Announcement, Malformed> {
+    let registration = |m: wire::Register| -> Result<Registration, Malformed> {
+        Ok(Registration {
+            layout: content_digest(&m.layout)?,
+            export: ExportId(m.export),
+            bytes: m.bytes,
+        })
+    };
+    let holding = |m: wire::Holding| -> Result<Holding, Malformed> {
+        Ok(Holding {
+            version: version(m.version)?,
+            catalog: content_digest(&m.catalog)?,
+            sums: m.sums.map(|m| sums(Some(m))).transpose()?,
+            refused: m.refused,
+            withdrawn: m.withdrawn,
+        })
+    };
+    Ok(Announcement {
+        answered: OpSeq(m.answered),
+        epoch: Epoch(m.epoch),
+        generation: Generation(m.generation),
+        registration: m.registration.map(registration).transpose()?,
+        held: m.held.map(holding).transpose()?,
+    })
+}
+
+fn announcement_frame(m: Announcement) -> wire::Announce {
+    wire::Announce {
+        answered: m.answered.0,
+        epoch: m.epoch.0,
+        generation: m.generation.0,
+        registration: m.registration.map(|m| wire::Register {
+            layout: m.layout.0.to_vec(),
+            export: m.export.0,
+            bytes: m.bytes,
+        }),
+        held: m.held.map(|m| wire::Holding {
+            version: Some(version_frame(m.version)),
+            catalog: m.catalog.0.to_vec(),
+            sums: m.sums.and_then(sums_frame),
+            refused: m.refused,
+            withdrawn: m.withdrawn,
+        }),
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) fn server_message(frame: wire::ServerFrame) -> Result<ServerMessage, 
         }
         Body::Broken(m) => ServerMessage::Broken { error: error(m.error)? },
         Body::HeartbeatAck(m) => ServerMessage::HeartbeatAck { sent_at: m.sent_at },
+        Body::Superseded(_) => ServerMessage::Superseded,
+        Body::Recovered(_) => ServerMessage::Recovered,
         Body::Closed(_) => ServerMessage::Closed,
     })
 }
@@ -79,6 +81,8 @@ pub(crate) fn server_frame(message: ServerMessage) -> wire::ServerFrame {
         ServerMessage::HeartbeatAck { sent_at } => {
             Body::HeartbeatAck(wire::HeartbeatAck { sent_at })
         }
+        ServerMessage::Superseded => Body::Superseded(wire::Superseded {}),
+        ServerMessage::Recovered => Body::Recovered(wire::Recovered {}),
         ServerMessage::Closed => Body::Closed(wire::Closed {}),
     };
     wire::ServerFrame { body: Some(body) }

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use weightcast_protocol::message::ClientMessage;
 use weightcast_protocol::server::{Server, ServerOutput, Snapshot};
-use weightcast_protocol::{CallError, ConnectionId, ContentDigest};
+use weightcast_protocol::{CallError, ConnectionId, ContentDigest, Term};
 
 use crate::clock::Clock;
 use crate::convert::server_frame;
@@ -25,6 +25,7 @@ pub(super) enum Input {
     Disconnected(ConnectionId),
     PutManifest(ContentDigest, Vec<u8>, oneshot::Sender<Result<(), CallError>>),
     GetManifest(ContentDigest, oneshot::Sender<Option<Vec<u8>>>),
+    Probe(Term, oneshot::Sender<Term>),
     Snapshot(oneshot::Sender<Snapshot>),
 }
 
@@ -98,6 +99,9 @@ fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Inp
         }
         Input::GetManifest(digest, reply) => {
             let _ = reply.send(machine.manifest(&digest).map(|bytes| bytes.to_vec()));
+        }
+        Input::Probe(term, reply) => {
+            let _ = reply.send(machine.handle_probe(now, term));
         }
         Input::Snapshot(reply) => {
             let _ = reply.send(machine.snapshot(now));

@@ -34,6 +34,8 @@ pub struct ServeConfig {
     pub token: Option<Secret>,
     /// Allows an address beyond loopback without a token. Said loudly in the log.
     pub insecure: bool,
+    /// Which server of its clients' list this is, from 0; at most 1,023. All differ.
+    pub index: u32,
     /// How long a silent client keeps its place.
     pub lease: Duration,
     /// How long `unpublish` waits for readers before it cuts them off.
@@ -52,6 +54,7 @@ impl Default for ServeConfig {
             address: "127.0.0.1:0".to_owned(),
             token: None,
             insecure: false,
+            index: 0,
             lease: Duration::from_secs(5),
             drain_deadline: Duration::from_secs(30),
             fanout: 1,
@@ -147,7 +150,9 @@ async fn run(
 fn machine_config(config: &ServeConfig) -> ServerConfig {
     let span = |d: Duration| Span(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
     ServerConfig {
-        term: Term(crate::clock::boot_time_nanos()),
+        // Whole milliseconds leave room for the server's number.
+        term: Term(crate::clock::boot_time_nanos() / 1_000_000 * Term::SERVERS),
+        index: config.index,
         lease: span(config.lease),
         drain_deadline: span(config.drain_deadline),
         fanout: config.fanout,

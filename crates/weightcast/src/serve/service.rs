@@ -9,7 +9,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming};
-use weightcast_protocol::ConnectionId;
+use weightcast_protocol::{ConnectionId, Term};
 use weightcast_transport::Secret;
 
 use super::actor::{Input, Outbox, STREAM_QUEUE};
@@ -123,6 +123,15 @@ impl ReferenceServer for Service {
             .map(|data| Ok(wire::ManifestPage { digest: Vec::new(), data: data.to_vec() }))
             .collect();
         Ok(Response::new(Box::pin(tokio_stream::iter(pages))))
+    }
+
+    async fn probe(
+        &self,
+        request: Request<wire::ProbeRequest>,
+    ) -> Result<Response<wire::ProbeReply>, Status> {
+        let term = Term(request.into_inner().term);
+        let term = self.ask(|reply| Input::Probe(term, reply)).await?;
+        Ok(Response::new(wire::ProbeReply { term: term.0 }))
     }
 
     async fn status(

@@ -65,6 +65,7 @@ fn replica_frame(replica: ReplicaSnapshot) -> wire::ReplicaStatus {
 fn state(state: ReplicaState) -> &'static str {
     match state {
         ReplicaState::Opening => "opening",
+        ReplicaState::Recovering => "recovering",
         ReplicaState::Empty => "empty",
         ReplicaState::Reading => "reading",
         ReplicaState::Published => "published",
@@ -110,6 +111,8 @@ fn counters(counters: &Counters) -> BTreeMap<String, u64> {
         ("divergences", counters.divergences),
         ("timeouts", counters.timeouts),
         ("refusals", counters.refusals),
+        ("terms", counters.terms),
+        ("recoveries", counters.recoveries),
     ];
     named.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }

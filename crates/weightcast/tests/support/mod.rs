@@ -62,9 +62,21 @@ impl Cluster {
         shards: u32,
         memory: impl Fn(u64) -> (Layout, Vec<u8>) + Sync,
     ) -> Vec<Shard> {
+        group(self.server.address(), name, role, shards, memory)
+    }
+}
+
+/// The same, for the servers of a list.
+pub(crate) fn group(
+    servers: &str,
+    name: &str,
+    role: Role,
+    shards: u32,
+    memory: impl Fn(u64) -> (Layout, Vec<u8>) + Sync,
+) -> Vec<Shard> {
+    {
         let open = |index: u32| {
-            let options =
-                Options { server: Some(self.server.address().to_owned()), ..Options::new(role) };
+            let options = Options { server: Some(servers.to_owned()), ..Options::new(role) };
             let handle =
                 ShardHandle::open("model", Replica::new(name, index, shards), &options).unwrap();
             let (layout, bytes) = memory(u64::from(index));

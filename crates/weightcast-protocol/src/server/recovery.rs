@@ -1,0 +1,175 @@
+//! Groups that come over from an earlier term: whole and all alike, or not at all (G1, G4, T3).
+//!
+//! A shard says which call was answered to it last and what it holds. If all shards say the same, no
+//! call has an answer that one of them does not know, and the group goes on: its copy is shown, the
+//! call that was pending is made again. If they differ, nobody can tell what the others were told.
+
+use super::Server;
+use super::timers::Timer;
+use crate::message::{Announcement, Holding, Open, ServerMessage};
+use crate::server::model::Content;
+use crate::{CallError, Generation, Incarnation, SessionId, Time};
+
+impl Server {
+    /// A session of an earlier term: finds its group, or founds it anew.
+    pub(super) fn rejoin(
+        &mut self,
+        now: Time,
+        open: &Open,
+        incarnation: Incarnation,
+    ) -> Result<(), CallError> {
+        let refuse = |reason: &str| {
+            let (replica, reason) = (open.replica.clone(), reason.to_owned());
+            Err(CallError::GroupBroken { replica, reason })
+        };
+        let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
+        match live.copied() {
+            Some(live) if live != incarnation => {
+                refuse("another group had taken its name when it came over to this server")
+            }
+            Some(_) => {
+                let group = &self.groups[&incarnation];
+                let fits = group.recovering
+                    && (group.num_shards, group.role) == (open.num_shards, open.role)
+                    && !group.members.contains_key(&open.shard);
+                if fits { Ok(()) } else { refuse("it went on, or ended, without this shard") }
+            }
+            None if self.groups.contains_key(&incarnation) => {
+                refuse("it ended while it came over to this server")
+            }
+            None => {
+                self.found_group(open, incarnation)?;
+                self.groups.get_mut(&incarnation).expect("just founded").recovering = true;
+                self.timers.set(now + self.recovery_time(), Timer::Recovery(incarnation));
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn announce(&mut self, session: SessionId, announcement: Announcement) {
+        let entry = &self.sessions[&session];
+        let (incarnation, shard) = (entry.group, entry.shard);
+        let group = self.groups.get_mut(&incarnation).expect("sessions have a group");
+        let member = group.members.get_mut(&shard).expect("sessions are members");
+        if group.over.is_some() {
+            return;
+        }
+        if group.recovering {
+            member.announced = Some(announcement);
+            let here = group.members.values().filter(|m| m.announced.is_some()).count();
+            if here == group.num_shards as usize {
+                self.recover(incarnation);
+            }
+            return;
+        }
+        let same = |before: &Announcement| before.generation == announcement.generation;
+        if member.announced.as_ref().is_some_and(same) {
+            return self.send(session, ServerMessage::Recovered);
+        }
+        let replica = group.replica.clone();
+        let reason = format!("shard {shard} lost its lease, and has given up what it was doing");
+        self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+    }
+
+    /// All shards are here.
+    fn recover(&mut self, incarnation: Incarnation) {
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let announced: Vec<Announcement> =
+            group.members.values().filter_map(|m| m.announced.clone()).collect();
+        if let Some(reason) = difference(&announced)
+            && !self.config.mutants.unequal_recovery
+        {
+            let replica = group.replica.clone();
+            return self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+        }
+        group.recovering = false;
+        group.registered = announced.iter().all(|shard| shard.registration.is_some());
+        group.epoch = announced[0].epoch;
+        for (member, announced) in group.members.values_mut().zip(&announced) {
+            member.last_seq = announced.answered;
+            member.registration = announced.registration;
+            if let Some(registration) = announced.registration {
+                self.blobs.retain(registration.layout);
+            }
+        }
+        let epoch = group.epoch;
+        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        model.epoch = model.epoch.max(epoch);
+        self.counters.recoveries += 1;
+        for session in members {
+            self.send(session, ServerMessage::Recovered);
+        }
+        let held: Vec<(Generation, Holding)> = announced
+            .iter()
+            .filter_map(|shard| shard.held.map(|held| (shard.generation, held)))
+            .collect();
+        if held.len() == announced.len() {
+            self.restore(incarnation, &held);
+        }
+        // What was perhaps the last copy of its version may not be any more.
+        self.agenda.extend(self.groups.keys());
+    }
+
+    /// The group's copy is shown again, if it may be.
+    fn restore(&mut self, incarnation: Incarnation, held: &[(Generation, Holding)]) {
+        let Holding { version, catalog, .. } = held[0].1;
+        let generations = held.iter().map(|(generation, _)| *generation).collect();
+        self.hold(incarnation, version, catalog, generations);
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        group.replicated = Some(version);
+        let copy = group.held.as_mut().expect("just set");
+        let sums =
+            held.iter().zip(0u32..).filter_map(|((_, held), shard)| Some((shard, held.sums?)));
+        copy.sums = sums.collect();
+        let sealed = copy.sums.len() == held.len();
+        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        model.epoch = model.epoch.max(version.epoch);
+        if !model.known.contains_key(&version) {
+            model.remember(version, Content { catalog, sum: None }, self.config.limits.versions);
+        }
+        let other_catalog = model.known.get(&version).is_none_or(|known| known.catalog != catalog);
+        if held.iter().any(|(_, held)| held.refused) {
+            self.fence(incarnation, version, "an earlier server has refused it");
+        } else if other_catalog {
+            self.fence(incarnation, version, "the names, dtypes or shapes of its tensors differ");
+        } else if sealed {
+            self.check_seal(incarnation);
+        }
+        if held.iter().any(|(_, held)| held.withdrawn) {
+            self.hide_copy(incarnation);
+        }
+    }
+
+    /// A group has had its time to come over.
+    pub(super) fn recovery_timer(&mut self, incarnation: Incarnation) {
+        let Some(group) = self.groups.get(&incarnation).filter(|group| group.recovering) else {
+            return;
+        };
+        let replica = group.replica.clone();
+        let reason = "not all of its shards came over to this reference server".to_owned();
+        self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+    }
+}
+
+/// In what the shards of a group differ, if they do.
+fn difference(shards: &[Announcement]) -> Option<String> {
+    let first = shards.first()?;
+    let version = |shard: &Announcement| shard.held.map(|held| (held.version, held.catalog));
+    let other = |differs: &dyn Fn(&Announcement) -> bool| shards.iter().position(differs);
+    if let Some(shard) = other(&|shard| shard.answered != first.answered) {
+        return Some(format!(
+            "when the reference server was lost, shard 0 had an answer to call {}, shard {shard} to \
+             call {}",
+            first.answered, shards[shard].answered
+        ));
+    }
+    let shard = other(&|shard| {
+        version(shard) != version(first)
+            || shard.registration.is_some() != first.registration.is_some()
+            || shard.epoch != first.epoch
+    })?;
+    Some(format!(
+        "when the reference server was lost, shards 0 and {shard} held different versions"
+    ))
+}

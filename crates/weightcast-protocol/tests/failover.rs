@@ -1,0 +1,251 @@
+//! Servers that are lost, and what their clients bring to the next one.
+
+mod cluster;
+
+use cluster::*;
+use weightcast_protocol::message::{Answer, Call, EpochPolicy, Role};
+use weightcast_protocol::server::{ReplicaState, Server, ServerConfig};
+use weightcast_protocol::session::{Output, SessionState};
+use weightcast_protocol::{CallError, Selector, Span, Term};
+
+const FAILOVER: Span = Span::from_secs(7);
+
+/// A trainer of two shards that has published version 1, and a rollout of two that has it.
+fn working(servers: u32) -> (Cluster, Vec<usize>, Vec<usize>) {
+    let mut cluster = Cluster::with_servers(servers);
+    let trainer = cluster.trainer("trainer", 2);
+    let rollout = cluster.rollout("rollout", 2);
+    cluster.publish(&trainer, 1, 11);
+    cluster.call_all(&rollout, |_| update());
+    (cluster, trainer, rollout)
+}
+
+fn term(cluster: &Cluster, client: usize) -> Term {
+    cluster.clients[client].session.lease().expect("open").term
+}
+
+fn broken(cluster: &Cluster, client: usize) -> bool {
+    matches!(cluster.clients[client].closed, Some(Some(CallError::GroupBroken { .. })))
+}
+
+#[test]
+fn the_first_server_of_the_list_acts_and_the_others_do_not() {
+    let (mut cluster, trainer, rollout) = working(3);
+    assert_eq!(cluster.server.term(), term(&cluster, trainer[0]));
+    assert_eq!(cluster.server.term(), term(&cluster, rollout[1]));
+    assert_eq!(cluster.machine(1).term(), Term(0));
+    assert_eq!(cluster.machine(2).term(), Term(0));
+}
+
+#[test]
+fn a_backup_learns_all_from_the_clients_and_sources_survive() {
+    let (mut cluster, trainer, rollout) = working(2);
+    let before = term(&cluster, trainer[0]);
+    cluster.crash(0);
+    cluster.advance(FAILOVER);
+    for client in trainer.iter().chain(&rollout) {
+        assert!(term(&cluster, *client) > before);
+        assert_eq!(cluster.clients[*client].session.state(), SessionState::Holding);
+        assert!(cluster.clients[*client].exposed.is_some());
+    }
+    assert_eq!(cluster.list(&rollout).versions[&version(0, 1)].len(), 2);
+    // A new replica reads what was published at the first server; nobody publishes again.
+    let other = cluster.rollout("other", 3);
+    let read = cluster.call_all(&other, |_| replicate(Selector::Exact(1)));
+    assert!(read.iter().all(|outcome| committed(outcome) == Some(1)), "{read:?}");
+    assert_eq!(cluster.content(&other), 11);
+    // And what follows is newer than all.
+    cluster.advance(Span::from_secs(10));
+    cluster.call_all(&trainer, |_| Call::Unpublish);
+    cluster.publish(&trainer, 2, 22);
+    assert_eq!(committed(&cluster.call_all(&rollout, |_| update())[0]), Some(2));
+}
+
+#[test]
+fn a_restarted_server_takes_a_later_term_and_learns_all_again() {
+    let (mut cluster, trainer, rollout) = working(1);
+    let before = cluster.server.term();
+    cluster.server = Server::new(ServerConfig { paranoid: true, ..ServerConfig::default() });
+    for client in trainer.iter().chain(&rollout) {
+        cluster.break_stream(*client);
+    }
+    cluster.advance(Span::from_secs(1));
+    assert!(cluster.server.term() > before);
+    assert_eq!(cluster.list(&trainer).versions[&version(0, 1)].len(), 2);
+}
+
+#[test]
+fn a_suspended_shard_serves_nothing_and_keeps_its_content() {
+    let (mut cluster, trainer, _) = working(2);
+    let before = cluster.clients[trainer[0]].session.generation();
+    cluster.down.insert(1);
+    cluster.crash(0);
+    cluster.advance(Span::from_millis(4_600));
+    let client = &cluster.clients[trainer[0]];
+    assert_eq!(client.session.state(), SessionState::Suspended);
+    assert!(client.exposed.is_none());
+    assert!(client.session.generation() > before);
+    assert_eq!(client.session.version(), Some(version(0, 1)));
+    // A call waits for a server, and unpublish does not let the memory be changed before one says so.
+    cluster.call_within(trainer[0], Call::Unpublish, Span::from_secs(20));
+    cluster.call_within(trainer[1], Call::Unpublish, Span::from_secs(20));
+    assert_eq!(cluster.clients[trainer[0]].session.version(), Some(version(0, 1)));
+    cluster.down.remove(&1);
+    cluster.advance(FAILOVER);
+    assert_eq!(cluster.outcome(trainer[0]), Some(Ok(Answer::Unpublished)));
+}
+
+#[test]
+fn a_session_that_finds_no_server_gives_up() {
+    let (mut cluster, trainer, _) = working(2);
+    cluster.down.insert(1);
+    cluster.crash(0);
+    cluster.advance(Span::from_secs(64));
+    assert_eq!(cluster.clients[trainer[0]].closed, None);
+    cluster.advance(Span::from_secs(1));
+    let closed = &cluster.clients[trainer[0]].closed;
+    assert!(matches!(closed, Some(Some(CallError::ServerUnreachable { .. }))), "{closed:?}");
+}
+
+#[test]
+fn a_call_that_no_shard_or_some_shards_made_is_made_again() {
+    for shards in 0..2 {
+        let (mut cluster, trainer, rollout) = working(2);
+        for client in &rollout[..shards] {
+            cluster.call(*client, Call::List);
+        }
+        cluster.crash(0);
+        cluster.advance(FAILOVER);
+        for client in &rollout[shards..] {
+            cluster.call(*client, Call::List);
+        }
+        let ends: Vec<_> = rollout.iter().map(|client| cluster.outcome(*client)).collect();
+        assert!(matches!(ends[0], Some(Ok(Answer::Listed(_)))), "{ends:?}");
+        assert_eq!(ends[0], ends[1]);
+        assert!(cluster.clients[trainer[0]].exposed.is_some());
+    }
+}
+
+#[test]
+fn an_answer_that_only_some_shards_have_breaks_the_group() {
+    let (mut cluster, trainer, rollout) = working(2);
+    cluster.call(rollout[0], Call::List);
+    // Shard 1's answer is lost with its stream.
+    cluster.reachable = false;
+    cluster.break_stream(rollout[0]);
+    cluster.call(rollout[1], Call::List);
+    cluster.reachable = true;
+    cluster.crash(0);
+    cluster.advance(FAILOVER);
+    assert!(broken(&cluster, rollout[0]) && broken(&cluster, rollout[1]));
+    assert!(matches!(cluster.outcome(rollout[0]), Some(Err(CallError::GroupBroken { .. }))));
+    assert!(matches!(cluster.outcome(rollout[1]), Some(Ok(Answer::Listed(_)))));
+    assert!(!broken(&cluster, trainer[0]));
+}
+
+#[test]
+fn a_read_under_way_starts_anew_under_its_number() {
+    let (mut cluster, trainer, rollout) = working(2);
+    cluster.auto_read = false;
+    let late = cluster.rollout("late", 2);
+    cluster.begin_all(&late, |_| update());
+    cluster.finish_reads(&late[..1]); // one is prepared, the other still reads
+    cluster.crash(0);
+    cluster.advance(FAILOVER);
+    assert!(cluster.clients[late[0]].exposed.is_none());
+    assert!(cluster.clients[late[1]].log.contains(&Output::StopRead));
+    cluster.finish_reads(&late);
+    for client in &late {
+        assert_eq!(committed(&cluster.outcome(*client).unwrap()), Some(1));
+    }
+    assert_eq!(cluster.content(&late), 11);
+    assert!(!broken(&cluster, trainer[0]) && !broken(&cluster, rollout[0]));
+}
+
+#[test]
+fn a_commit_that_one_shard_knows_of_leaves_the_other_in_doubt() {
+    let (mut cluster, _, _) = working(2);
+    cluster.auto_read = false;
+    let late = cluster.rollout("late", 2);
+    cluster.begin_all(&late, |_| update());
+    cluster.reachable = false;
+    cluster.finish_reads(&late[..1]);
+    cluster.break_stream(late[0]);
+    cluster.finish_reads(&late[1..]); // commits; only shard 1 learns it
+    assert_eq!(committed(&cluster.outcome(late[1]).unwrap()), Some(1));
+    cluster.reachable = true;
+    cluster.crash(0);
+    cluster.advance(FAILOVER);
+    let doubt = CallError::InDoubt { version: version(0, 1) };
+    assert_eq!(cluster.outcome(late[0]), Some(Err(doubt)));
+    assert!(broken(&cluster, late[1]));
+    assert!(cluster.clients[late[1]].exposed.is_none());
+}
+
+#[test]
+fn a_group_that_is_not_whole_in_time_is_broken() {
+    let (mut cluster, trainer, rollout) = working(2);
+    cluster.kill(trainer[1]);
+    cluster.crash(0);
+    cluster.advance(FAILOVER);
+    assert_eq!(cluster.clients[trainer[0]].session.state(), SessionState::Suspended);
+    let snapshot = cluster.backups[0].snapshot(cluster.now);
+    let replica = snapshot.models["policy"].replicas.iter().find(|r| r.name == "trainer");
+    assert_eq!(replica.unwrap().state, ReplicaState::Recovering);
+    assert_eq!(cluster.list(&rollout).versions[&version(0, 1)].len(), 1);
+    cluster.advance(Span::from_secs(10));
+    assert!(broken(&cluster, trainer[0]));
+}
+
+#[test]
+fn the_old_server_learns_of_the_later_term_and_gives_up() {
+    let (mut cluster, trainer, rollout) = working(2);
+    cluster.down.insert(0); // it hears nothing for a while, and keeps its books
+    cluster.advance(FAILOVER);
+    let later = cluster.machine(1).term();
+    assert!(later > cluster.server.term() && cluster.server.term() > Term(0));
+    cluster.down.remove(&0);
+    cluster.advance(Span::from_secs(6));
+    assert_eq!(cluster.server.term(), Term(0));
+    for client in trainer.iter().chain(&rollout) {
+        assert_eq!(term(&cluster, *client), later);
+    }
+    // A new client tries the first server first, and ends at the one that acts.
+    let new = cluster.rollout("new", 1);
+    assert_eq!(term(&cluster, new[0]), later);
+}
+
+#[test]
+fn a_new_run_waits_until_the_old_one_is_known() {
+    let mut cluster = Cluster::with_servers(2);
+    let mut first = open("trainer", 0, 1, Role::Trainer);
+    first.epoch = EpochPolicy::New;
+    let trainer = vec![cluster.start(first.clone())];
+    cluster.call_all(&trainer, register);
+    cluster.publish(&trainer, 7, 11);
+    let epoch = cluster.clients[trainer[0]].session.lease().unwrap().epoch;
+    let rollout = cluster.rollout("rollout", 1);
+    cluster.call_all(&rollout, |_| update());
+    cluster.kill(trainer[0]);
+    cluster.crash(0);
+    cluster.advance(FAILOVER);
+    let again = cluster.start(first);
+    cluster.advance(Span::from_secs(2));
+    assert_eq!(cluster.clients[again].session.state(), SessionState::Opening);
+    cluster.advance(Span::from_secs(10));
+    assert_eq!(cluster.clients[again].session.lease().unwrap().epoch, epoch.next());
+}
+
+#[test]
+fn what_is_not_known_yet_is_not_gone() {
+    let (mut cluster, trainer, rollout) = working(2);
+    cluster.kill(rollout[0]);
+    cluster.crash(0);
+    // Only the trainer comes over at first; it must not give up what may be the last copy.
+    cluster.advance(Span::from_secs(5));
+    cluster.begin_all(&trainer, |_| Call::Unpublish);
+    cluster.advance(Span::from_secs(2));
+    assert!(!matches!(cluster.outcome(trainer[0]), Some(Ok(Answer::Unpublished))));
+    cluster.advance(Span::from_secs(12));
+    assert_eq!(cluster.outcome(trainer[0]), Some(Ok(Answer::Unpublished)));
+}

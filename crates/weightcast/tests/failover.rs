@@ -1,0 +1,44 @@
+//! Two reference servers; the first one dies.
+
+#[allow(dead_code, reason = "every test file uses another part of it")]
+mod support;
+
+use std::time::Duration;
+
+use support::{group, run_group};
+use weightcast::{Role, Selector, ServeConfig, Server, serve};
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn server(index: u32) -> Server {
+    let lease = Duration::from_secs(1);
+    serve(ServeConfig { index, lease, paranoid: true, ..ServeConfig::default() }).unwrap()
+}
+
+#[test]
+fn a_backup_learns_from_the_clients_what_the_first_server_knew() {
+    let (first, second) = (server(0), server(1));
+    let servers = format!("{},{}", first.address(), second.address());
+    let trainer = group(&servers, "trainer", Role::Trainer, 2, |s| support::rows(s, 2, 1));
+    let rollout = group(&servers, "rollout", Role::Rollout, 1, |_| support::columns(0, 1));
+    run_group(&trainer, |shard| shard.handle.publish(1, SOON).unwrap());
+    run_group(&rollout, |shard| shard.handle.replicate(Selector::Latest, SOON).unwrap());
+    first.stop().unwrap();
+    // Nobody publishes again: a new replica finds at the second server what was at the first.
+    let other = group(&servers, "other", Role::Rollout, 2, |s| support::columns(s, 2));
+    let read = run_group(&other, |shard| shard.handle.replicate(Selector::Exact(1), SOON));
+    assert!(read.into_iter().all(|updated| updated.unwrap().version.unwrap().number == 1));
+    for shard in &other {
+        assert_eq!(shard.memory(), support::expected_columns(shard.index, 2, 1));
+    }
+    // The trainer goes on with the next version, once the first one may be given up.
+    run_group(&trainer, |shard| {
+        shard.handle.unpublish(SOON).unwrap();
+        shard.fill(&support::expected_rows(shard.index, 2, 2));
+        shard.handle.publish(2, SOON).unwrap();
+    });
+    run_group(&rollout, |shard| {
+        assert!(shard.handle.update(Selector::Latest, false, SOON).unwrap().changed);
+    });
+    assert_eq!(rollout[0].memory(), support::expected_columns(0, 1, 2));
+}
