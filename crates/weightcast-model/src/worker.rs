@@ -81,9 +81,14 @@ impl Worker {
             epoch: EpochPolicy::Current,
             location: Default::default(),
             data_address: index.to_string(),
+            incarnation: None,
+            activate: false,
         };
         let mut config = SessionConfig::new(open, "server");
         config.relays = true;
+        // The one server never goes away: there is no failover here.
+        config.reconnect = Span(0);
+        config.patience = Span(u64::MAX);
         config.mutants = mutants;
         Self {
             memory: Memory::new(chunks_of(place.shard, place.num_shards, CHUNKS)),
@@ -202,7 +207,9 @@ impl Worker {
         let mut events = Vec::new();
         while let Some(output) = self.session.poll_output() {
             match output {
-                Output::Connect | Output::Send(ClientMessage::Heartbeat { .. }) => {}
+                Output::Connect { .. }
+                | Output::Probe { .. }
+                | Output::Send(ClientMessage::Heartbeat { .. }) => {}
                 Output::Send(message) if self.stream.is_some() => self.up.push_back(message),
                 Output::Send(_) => {}
                 Output::Expose(generation) => {

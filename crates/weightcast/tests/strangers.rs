@@ -131,6 +131,7 @@ impl Session {
                 num_shards: 1,
                 role: wire::Role::Rollout.into(),
                 data_address: "127.0.0.1:1".to_owned(),
+                activate: true,
                 ..Open::default()
             }))
             .await;

@@ -128,6 +128,7 @@ fn open(model: &str, member: &Member, session: u128) -> wire::Open {
         role: member.role.into(),
         host: format!("{}-host", member.replica),
         data_address: "192.0.2.1:1".to_owned(),
+        activate: true,
         ..wire::Open::default()
     }
 }
