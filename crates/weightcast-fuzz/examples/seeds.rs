@@ -151,5 +151,7 @@ fn open(index: u8, role: Role) -> Open {
         epoch: EpochPolicy::Current,
         location: Default::default(),
         data_address: "host:1".into(),
+        incarnation: None,
+        activate: false,
     }
 }

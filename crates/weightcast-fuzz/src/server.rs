@@ -1,7 +1,8 @@
 //! The server's machine under any sequence of frames, breaks and pauses of four streams.
 
+use weightcast_protocol::message::ClientMessage;
 use weightcast_protocol::server::{Server, ServerConfig};
-use weightcast_protocol::{ConnectionId, Span, Time};
+use weightcast_protocol::{ConnectionId, Span, Term, Time};
 
 use crate::steps::{self, Step};
 
@@ -20,10 +21,19 @@ pub fn server(bytes: &[u8]) {
             Step::Frame(stream, frame) => {
                 let stream = ConnectionId(u64::from(stream % STREAMS));
                 match weightcast::fuzzing::client_message(&frame) {
-                    Some(message) => server.handle(now, stream, message),
+                    Some(mut message) => {
+                        if let ClientMessage::Open(open) = &mut message {
+                            open.activate = true; // it is the only one
+                        }
+                        server.handle(now, stream, message);
+                    }
                     // As the runtime does: the stream of a malformed frame is closed.
                     None => server.handle_disconnect(now, stream),
                 }
+            }
+            // Another server has told its clients a term: none that is later, now and then one.
+            Step::Other(_, which) if which.is_multiple_of(16) => {
+                server.handle_probe(now, Term(u64::from(which) << 6));
             }
             Step::Broken(stream) | Step::Other(stream, _) => {
                 server.handle_disconnect(now, ConnectionId(u64::from(stream % STREAMS)));

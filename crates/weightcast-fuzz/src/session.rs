@@ -46,6 +46,8 @@ impl Runtime {
             epoch: EpochPolicy::Current,
             location: Default::default(),
             data_address: "host:1".into(),
+            incarnation: None,
+            activate: false,
         };
         let now = Time(0);
         let session = Session::new(SessionConfig::new(open, "server"), now);
