@@ -8,14 +8,12 @@
 
 #![forbid(unsafe_code)]
 
-pub mod chunk_loop;
 mod error;
 mod ids;
 pub mod limits;
 pub mod message;
 #[doc(hidden)]
 pub mod mutants;
-pub mod progress;
 mod selector;
 pub mod server;
 pub mod session;

@@ -13,7 +13,8 @@ pub struct Mutants {
     pub no_commit_fence: bool,
     /// Sessions go on serving a generation whose memory has become mutable (S3).
     pub no_source_fence: bool,
-    /// Readers take the progress of a source whatever generation it is of (S4).
+    /// Readers take the progress of a source whatever generation it is of (S4): for the rig that
+    /// reads, sessions don't.
     pub untagged_progress: bool,
     /// Replicas commit although the one they read has not (S5).
     pub no_dag_order: bool,

@@ -1,13 +1,13 @@
 //! A process runs its program: it starts, calls, writes its memory, closes.
 
 use weightcast_protocol::message::{Call, Open};
-use weightcast_protocol::progress::Progress;
 use weightcast_protocol::server::ReplicaState;
 use weightcast_protocol::session::{Session, SessionConfig, SessionState};
 use weightcast_protocol::{
     ContentDigest, ExportId, PROTOCOL, Selector, SessionId, Span, Term, Version,
 };
 
+use crate::chunk_loop::Progress;
 use crate::process::{PendingCall, Program};
 use crate::program::{Action, publish};
 use crate::queue::{Event, Life, Step};

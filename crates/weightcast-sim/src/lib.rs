@@ -19,6 +19,7 @@
 mod acting;
 mod campaign;
 mod checkers;
+mod chunk_loop;
 mod clock;
 mod coverage;
 mod fault_kinds;

@@ -1,11 +1,10 @@
 //! A worker process: a session, memory, a data port, and a program that it runs.
 
-use weightcast_protocol::chunk_loop::ChunkLoop;
 use weightcast_protocol::message::{Assignment, Call, EpochPolicy, Location, Role};
-use weightcast_protocol::progress::Progress;
 use weightcast_protocol::session::Session;
 use weightcast_protocol::{Attempt, ConnectionId, ExportId, Incarnation, OpSeq, Time, Version};
 
+use crate::chunk_loop::{ChunkLoop, Progress};
 use crate::clock::Clock;
 use crate::memory::{Exposed, Memory};
 
@@ -26,7 +25,7 @@ pub(crate) struct Process {
     pub(crate) location: Location,
     /// What the data port serves.
     pub(crate) exposed: Option<Exposed>,
-    /// The progress word; what its generation has may be more, never less (F13).
+    /// What it tells of its progress; there may be more of that generation, never less (F13).
     pub(crate) progress: Progress,
     pub(crate) export: ExportId,
     pub(crate) read: Option<Read>,
@@ -64,8 +63,6 @@ pub(crate) struct Read {
     pub(crate) attempt: Attempt,
     pub(crate) assignment: Assignment,
     pub(crate) chunks: ChunkLoop,
-    /// The chunk that was asked for and has not come, by its place in the shard.
-    pub(crate) asked: Option<u32>,
     /// When the last chunk came.
     pub(crate) moved_at: Time,
 }

@@ -1,11 +1,10 @@
 //! The data plane: a read takes its chunks one by one from whatever the source's memory is then.
 
-use weightcast_protocol::chunk_loop::{ChunkLoop, Next};
 use weightcast_protocol::message::{Assignment, ReadFailure, SourceShard};
-use weightcast_protocol::progress::Progress;
 use weightcast_protocol::{Attempt, OpSeq, Span, Time};
 
 use crate::checkers::Fact;
+use crate::chunk_loop::{ChunkLoop, Next, Progress};
 use crate::memory::chunks_of;
 use crate::process::{Process, Read};
 use crate::queue::{Event, Life, Step};
@@ -45,7 +44,7 @@ impl World {
             ChunkLoop::new(all, kept)
         };
         let moved_at = self.now;
-        process.read = Some(Read { seq, attempt, assignment, chunks, asked: None, moved_at });
+        process.read = Some(Read { seq, attempt, assignment, chunks, moved_at });
         let at = self.now + self.delay();
         self.plan_chunk(life, seq, attempt, at);
     }
@@ -63,11 +62,10 @@ impl World {
         if std::mem::take(&mut process.trouble.lies) {
             return self.lie(life, seq, attempt);
         }
-        let next = read.asked.map_or_else(|| read.chunks.next(now), Next::Read);
+        let next = read.chunks.next(now);
         let own = process.shard;
         match next {
             Next::Read(place) => {
-                read.asked = Some(place);
                 let read = read.clone();
                 self.ask_chunk(life, &read, place);
             }
@@ -78,7 +76,6 @@ impl World {
             Next::Wait(until) => self.plan_chunk(life, seq, attempt, until),
             Next::Done => self.end_read(life, seq, attempt, None),
             Next::Stalled => self.fail_read(life, seq, attempt, own, "it has nothing new".into()),
-            Next::Busy => unreachable!("one chunk is asked for at a time"),
         }
     }
 
@@ -102,14 +99,14 @@ impl World {
     }
 
     fn look(&mut self, life: Life, read: &Read, shard: u32) {
-        let word = match self.source(&read.assignment.shards[shard as usize]) {
+        let told = match self.source(&read.assignment.shards[shard as usize]) {
             Ok(index) => self.processes[index].progress,
             Err(refusal) => return self.refused(life, read, shard, refusal),
         };
         let now = self.now;
         let Some(running) = &mut self.processes[life.process].read else { return };
         running.moved_at = now;
-        if running.chunks.looked(now, word).is_err() {
+        if running.chunks.looked(now, told).is_err() {
             let reason = "its progress is of a later generation".to_owned();
             return self.refused(life, read, shard, Refusal::Other(reason));
         }
@@ -158,7 +155,7 @@ impl World {
         let flip = u64::from(self.flips > 0);
         self.flips -= flip;
         self.write(life.process, chunk, tag ^ flip);
-        self.advance(life.process, chunk);
+        self.advance(life.process);
         let at = self.now + self.chunk_time(life.process, source);
         self.plan_chunk(life, read.seq, read.attempt, at);
     }
@@ -174,20 +171,18 @@ impl World {
     }
 
     /// A chunk is here: it counts, and is told to readers now or a little later.
-    fn advance(&mut self, index: usize, chunk: u32) {
+    fn advance(&mut self, index: usize) {
         let now = self.now;
         let process = &mut self.processes[index];
-        let place = process.memory.place(chunk);
         let Some(read) = &mut process.read else { return };
-        read.asked = None;
         read.moved_at = now;
-        let count = read.chunks.arrived(place).expect("chunks come in order");
+        let count = read.chunks.arrived();
         if let Some(exposed) = &mut process.exposed
             && exposed.filled.is_some()
         {
             exposed.filled = Some(count);
             if count == process.memory.len() || self.rng.chance(500) {
-                process.progress = Progress::new(exposed.generation, count);
+                process.progress = Progress { generation: exposed.generation, count };
             }
         }
     }

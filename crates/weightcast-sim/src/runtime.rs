@@ -1,11 +1,11 @@
 //! A process's runtime: does what its session says, as the real one does.
 
 use weightcast_protocol::message::{Answer, Call};
-use weightcast_protocol::progress::Progress;
 use weightcast_protocol::session::Output;
 use weightcast_protocol::{CallError, OpSeq, Span, Time};
 
 use crate::checkers::Fact;
+use crate::chunk_loop::Progress;
 use crate::memory::Exposed;
 use crate::queue::{Event, Life, Step};
 use crate::world::World;
@@ -115,10 +115,10 @@ impl World {
             }
             Output::Expose(generation) => {
                 process.exposed = Some(Exposed { generation, filled: None });
-                process.progress = Progress::new(generation, process.memory.len());
+                process.progress = Progress { generation, count: process.memory.len() };
                 self.observe(Fact::Exposed { who: self.who(life), generation });
             }
-            // The word may still be that of the generation before (F13).
+            // What it tells may still be of the generation before (F13).
             Output::ExposeFilling(generation) => {
                 process.exposed = Some(Exposed { generation, filled: Some(0) });
             }

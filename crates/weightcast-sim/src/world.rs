@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use weightcast_protocol::message::{EpochPolicy, Location, Role};
-use weightcast_protocol::progress::Progress;
 use weightcast_protocol::server::{Server, ServerConfig};
 use weightcast_protocol::{ExportId, Incarnation, Span, Time};
 
 use crate::checkers::{Checkers, Who};
+use crate::chunk_loop::Progress;
 use crate::clock::Clock;
 use crate::memory::{Memory, chunks_of};
 use crate::network::Network;
