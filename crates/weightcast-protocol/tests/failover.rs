@@ -3,10 +3,10 @@
 mod cluster;
 
 use cluster::*;
-use weightcast_protocol::message::{Answer, Call, EpochPolicy, Role};
+use weightcast_protocol::message::{Answer, Call, ClientMessage, EpochPolicy, Open, Role};
 use weightcast_protocol::server::{ReplicaState, Server, ServerConfig};
 use weightcast_protocol::session::{Output, SessionState};
-use weightcast_protocol::{CallError, Selector, Span, Term};
+use weightcast_protocol::{CallError, ConnectionId, Selector, Span, Term, Version};
 
 const FAILOVER: Span = Span::from_secs(7);
 
@@ -248,4 +248,46 @@ fn what_is_not_known_yet_is_not_gone() {
     assert!(!matches!(cluster.outcome(trainer[0]), Some(Ok(Answer::Unpublished))));
     cluster.advance(Span::from_secs(12));
     assert_eq!(cluster.outcome(trainer[0]), Some(Ok(Answer::Unpublished)));
+}
+
+#[test]
+fn a_server_that_nobody_else_tells_of_a_later_term_learns_it_from_its_own_sessions() {
+    let (mut cluster, trainer, _) = working(2);
+    // The second server acts in a later term, for a client that is refused there.
+    let mut stranger = open("stranger", 9, 2, Role::Rollout);
+    stranger.term = term(&cluster, trainer[0]);
+    let now = cluster.now;
+    cluster.machine(1).handle(now, ConnectionId(u64::MAX), ClientMessage::Open(stranger));
+    let later = cluster.machine(1).term();
+    assert!(later > cluster.server.term());
+    // A new session finds out, and so do all.
+    let new = cluster.rollout("new", 1);
+    cluster.advance(Span::from_secs(2));
+    assert_eq!(cluster.server.term(), Term(0));
+    assert_eq!(term(&cluster, new[0]), later);
+    assert_eq!(term(&cluster, trainer[0]), later);
+}
+
+#[test]
+fn a_run_that_began_before_the_old_one_was_known_begins_again() {
+    let mut cluster = Cluster::with_servers(1);
+    let mut first = open("trainer", 0, 1, Role::Trainer);
+    first.epoch = EpochPolicy::New;
+    let trainer = vec![cluster.start(first.clone())];
+    cluster.call_all(&trainer, register);
+    cluster.publish(&trainer, 7, 11);
+    let epoch = cluster.clients[trainer[0]].session.lease().unwrap().epoch;
+    // It is restarted, and the first to find it is a trainer that starts a run.
+    cluster.break_stream(trainer[0]);
+    let config = ServerConfig { term: Term(9 << 10), paranoid: true, ..ServerConfig::default() };
+    cluster.server = Server::new(config);
+    let young = open("young", 0, 1, Role::Trainer);
+    let young = cluster.start(Open { epoch: EpochPolicy::New, ..young });
+    cluster.advance(Span::from_secs(1));
+    assert!(broken(&cluster, young), "its versions would have had the names of others");
+    assert_eq!(cluster.list(&trainer).versions[&Version { epoch, number: 7 }].len(), 1);
+    let again =
+        cluster.start(Open { epoch: EpochPolicy::New, ..open("young", 0, 1, Role::Trainer) });
+    cluster.advance(Span::from_secs(12));
+    assert_eq!(cluster.clients[again].session.lease().unwrap().epoch, epoch.next());
 }

@@ -135,6 +135,8 @@ pub struct Server {
     active: bool,
     /// The newest term that it has heard of.
     seen: Term,
+    /// Whether it has heard of an earlier term than its own.
+    followed: bool,
     /// Until when clients may come over from an earlier term.
     window_until: Option<Time>,
     models: BTreeMap<String, Model>,
@@ -163,6 +165,7 @@ impl Server {
             term: Term(0),
             active: false,
             seen: Term(0),
+            followed: false,
             window_until: None,
             models: BTreeMap::new(),
             groups: BTreeMap::new(),

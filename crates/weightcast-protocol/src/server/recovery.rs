@@ -5,10 +5,11 @@
 //! call that was pending is made again. If they differ, nobody can tell what the others were told.
 
 use super::Server;
+use super::group::Group;
 use super::timers::Timer;
-use crate::message::{Announcement, Holding, Open, ServerMessage};
+use crate::message::{Announcement, Holding, Open, Role, ServerMessage};
 use crate::server::model::Content;
-use crate::{CallError, Generation, Incarnation, SessionId, Time};
+use crate::{CallError, Epoch, Generation, Incarnation, SessionId, Time};
 
 impl Server {
     /// A session of an earlier term: finds its group, or founds it anew.
@@ -93,8 +94,10 @@ impl Server {
             }
         }
         let epoch = group.epoch;
+        let model = group.model.clone();
         let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
-        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        self.end_young_runs(&model, epoch);
+        let model = self.models.get_mut(&model).expect("groups have a model");
         model.epoch = model.epoch.max(epoch);
         self.counters.recoveries += 1;
         for session in members {
@@ -109,6 +112,25 @@ impl Server {
         }
         // What was perhaps the last copy of its version may not be any more.
         self.agenda.extend(self.groups.keys());
+    }
+
+    /// Trainers that opened before this server knew of any run would give its versions' numbers to
+    /// others (S7): they have to open again.
+    fn end_young_runs(&mut self, model: &str, epoch: Epoch) {
+        let own = self.first_incarnation().next()..=self.last_incarnation;
+        let young = |group: &&Group| {
+            group.model == model
+                && group.role == Role::Trainer
+                && group.over.is_none()
+                && own.contains(&group.incarnation)
+                && group.epoch <= epoch
+        };
+        let young: Vec<_> = self.groups.values().filter(young).map(|g| g.incarnation).collect();
+        for incarnation in young {
+            let replica = self.groups[&incarnation].replica.clone();
+            let reason = "it opened before the run that it is to follow was known here".to_owned();
+            self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+        }
     }
 
     /// The group's copy is shown again, if it may be.

@@ -52,6 +52,8 @@ pub struct Counters {
     pub terms: u64,
     /// Groups that came over from an earlier term.
     pub recoveries: u64,
+    /// Copies not given up before all clients of an earlier term could have come over (A5).
+    pub held_back: u64,
 }
 
 /// Everything at one moment.
@@ -59,6 +61,8 @@ pub struct Counters {
 pub struct Snapshot {
     /// This life of the server, zero while it is passive.
     pub term: Term,
+    /// Whether clients may still come over from an earlier term.
+    pub recovers: bool,
     /// Sessions open.
     pub sessions: usize,
     /// Manifests stored.
@@ -190,6 +194,7 @@ impl Server {
         };
         Snapshot {
             term: self.term(),
+            recovers: self.window_until.is_some(),
             sessions: self.sessions.len(),
             manifests,
             manifests_bytes,

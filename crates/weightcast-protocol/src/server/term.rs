@@ -31,6 +31,10 @@ impl Server {
         if !self.active && open.activate {
             self.activate(now);
         }
+        if self.active {
+            // It may have begun with a client that knew of nothing.
+            self.follows(now, open.term);
+        }
         self.active
     }
 
@@ -52,17 +56,31 @@ impl Server {
 
     fn activate(&mut self, now: Time) {
         let floor = Term(self.config.term.0.saturating_sub(1));
-        let recovers = self.seen > Term(0);
+        let others = self.seen;
         self.term = self.seen.max(self.term).max(floor).after(self.config.index);
         self.seen = self.term;
         self.active = true;
-        self.last_incarnation = Incarnation(self.term.0.wrapping_shl(18));
+        self.followed = false;
+        self.last_incarnation = self.first_incarnation();
         self.counters.terms += 1;
-        if recovers {
-            let until = now + self.recovery_time();
-            self.window_until = Some(until);
-            self.timers.set(until, Timer::Window);
+        self.follows(now, others);
+    }
+
+    /// There were clients in this earlier term, if it is one: the others have their time to come.
+    pub(super) fn follows(&mut self, now: Time, earlier: Term) {
+        if self.followed || earlier == Term(0) || earlier == self.term {
+            return;
         }
+        self.followed = true;
+        let until = now + self.recovery_time();
+        self.window_until = Some(until);
+        self.timers.set(until, Timer::Window);
+        self.models.values_mut().for_each(|model| model.recovers = true);
+    }
+
+    /// Groups that are founded in this term come after it.
+    pub(super) fn first_incarnation(&self) -> Incarnation {
+        Incarnation(self.term.0.wrapping_shl(18))
     }
 
     /// Another server is active: this one forgets everything and sends its clients there.
@@ -93,6 +111,8 @@ impl Server {
     /// Whoever has not come over by now will not: what is not known does not exist.
     pub(super) fn window_timer(&mut self) {
         self.window_until = None;
+        let held_back = |group: &&Incarnation| self.held_back(**group);
+        self.counters.held_back += self.groups.keys().filter(held_back).count() as u64;
         for (name, model) in &mut self.models {
             model.recovers = false;
             self.changed.insert(name.clone());

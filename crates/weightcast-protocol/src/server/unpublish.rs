@@ -37,12 +37,24 @@ impl Server {
         }
     }
 
+    /// Whether only the end of the recovery window lets the group give its copy up.
+    pub(super) fn held_back(&self, incarnation: Incarnation) -> bool {
+        let group = &self.groups[&incarnation];
+        let call = group.active.map(|seq| &group.transactions[&seq].call);
+        call == Some(&Call::Unpublish) && self.drained(incarnation) && !self.copied(incarnation)
+    }
+
     /// Whether, for all that is known, nobody else has the group's version: while clients may still
     /// come over from an earlier term, that has to wait (A5).
     fn may_be_last(&self, incarnation: Incarnation) -> bool {
+        self.recovers() && !self.copied(incarnation)
+    }
+
+    /// Whether somebody else has the group's version, or it is none to be kept.
+    fn copied(&self, incarnation: Incarnation) -> bool {
         let group = &self.groups[&incarnation];
         let visible = &self.models[&group.model].visible;
         let copied = |held: &Held| held.fenced.is_some() || visible.contains_key(&held.version);
-        self.recovers() && !group.held.as_ref().is_some_and(copied)
+        group.held.as_ref().is_some_and(copied)
     }
 }

@@ -3,7 +3,7 @@
 use super::transfer::Transfer;
 use super::{Output, Session};
 use crate::message::{Answer, Call, ClientMessage, Registration};
-use crate::{CallError, OpSeq, Span, Time};
+use crate::{CallError, OpSeq, Span, Term, Time};
 
 /// The call that has not been answered yet.
 #[derive(Clone, Debug)]
@@ -153,6 +153,8 @@ impl Session {
         }
         // The group may have another answer than this shard, which therefore leaves it (G1).
         match self.refused.take() {
+            // Another shard may have an answer of an earlier term.
+            Some(error) if self.term > Term(0) => self.lose_server(error.to_string()),
             Some(error) => self.fail(error),
             None if self.lease.is_some() => {
                 self.lose_server("it did not answer within the deadline".into());

@@ -118,6 +118,8 @@ impl Session {
         }
         self.rivals.unaware.retain(|unaware| *unaware != server);
         if term > self.term {
+            // Its own server may have nobody else to learn it from, and go on for ever.
+            self.outputs.push_back(Output::Probe { server: self.link.server(), term });
             self.leave_server(now, server);
         }
     }

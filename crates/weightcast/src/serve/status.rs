@@ -113,6 +113,7 @@ fn counters(counters: &Counters) -> BTreeMap<String, u64> {
         ("refusals", counters.refusals),
         ("terms", counters.terms),
         ("recoveries", counters.recoveries),
+        ("held_back", counters.held_back),
     ];
     named.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }
