@@ -1,7 +1,7 @@
 //! A process runs its program: it starts, calls, writes its memory, closes.
 
 use weightcast_protocol::message::{Call, Open};
-use weightcast_protocol::server::ReplicaState;
+use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState};
 use weightcast_protocol::session::{Session, SessionConfig, SessionState};
 use weightcast_protocol::{
     ContentDigest, ExportId, PROTOCOL, Selector, SessionId, Span, Term, Version,
@@ -36,7 +36,9 @@ impl World {
         };
         let mut config = SessionConfig::new(open, "server");
         config.relays = true;
-        config.reconnect = Span(0);
+        config.servers = self.hosts.len();
+        config.reconnect = self.options.reconnect;
+        config.patience = Span(self.options.lease.0 / 2);
         config.mutants = self.options.mutants;
         process.session = Some(Session::new(config, process.clock.local(self.now)));
         process.program = Program::default();
@@ -136,16 +138,18 @@ impl World {
         if self.forgeries > 0 && self.has_content(version) {
             self.forgeries -= 1;
             self.spoil(life.process);
+            self.forged.insert(version);
         }
         self.call(life, publish(number), Span::from_millis(2_500));
     }
 
     /// Whether the content of a version is settled: it is sealed by one that holds it.
     pub(crate) fn has_content(&self, version: Version) -> bool {
-        let snapshot = self.server.snapshot(self.now);
-        snapshot.models.values().flat_map(|model| &model.replicas).any(|replica| {
+        let settled = |replica: &ReplicaSnapshot| {
             replica.version == Some(version) && replica.state == ReplicaState::Sealed
-        })
+        };
+        let books = self.books();
+        books.is_some_and(|books| books.models.values().any(|m| m.replicas.iter().any(settled)))
     }
 
     /// A chunk of the process's memory is not what it should be from now on.
@@ -156,6 +160,8 @@ impl World {
             let chunk = range.start + self.rng.below(range.len() as u64) as u32;
             process.memory.set(chunk, process.memory.get(chunk) ^ 2);
             process.trouble.spoiled = true;
+            let version = process.version().or(process.program.kept);
+            self.forged.extend(version);
         }
     }
 }

@@ -62,6 +62,17 @@ points! {
     NumberRegressed: "an update went over to a newer epoch's version of a lower number";
     RolledBack: "an update that allows it went back to an older version";
     WaitWoken: "a wait was answered by a change after its revision";
+    BackupTookOver: "another server acted than the one before";
+    ServerRestarted: "a server that had been lost acted again, in a later term";
+    TwoServersActed: "servers acted in two terms at once, each with sessions";
+    SupersededRefused: "a server that had not the latest term refused a session";
+    ZombieUnheard: "a word of an earlier term came to a session that knew a later one";
+    CopyCameOver: "a group came over to a later term, with its copy";
+    RecoveryBroken: "a group did not come over whole and alike, and was given up";
+    CallCameOver: "a call was made again in a later term";
+    LostWhileDraining: "a server was lost in the middle of a drain";
+    WindowHeldUnpublish: "the only known copy was not given up before all could have come over";
+    WindowHeldRun: "a trainer waited until all could have come over";
     ShardMissing: "a call timed out because a shard had not made it";
 }
 

@@ -58,6 +58,12 @@ fault_kinds! {
     Spoil: "published memory changed", 2;
     /// A trainer publishes other content under a number that has its content (F15).
     Forge: "other content published", 3;
+    /// A server dies, and is started again with nothing that it knew (F22, F24).
+    ServerCrash: "server crashed", 2;
+    /// A server is suspended, and goes on in a term that may be over (F22, F23).
+    ServerPause: "server suspended", 2;
+    /// Half of the processes do not reach one of the servers (F23).
+    Rift: "cut off from one server", 3;
     /// A reader accuses its source for nothing, or says that it has read what it has not (F33).
     Lie: "reader lied", 4;
 }

@@ -28,8 +28,11 @@ impl World {
 
     pub(crate) fn strike(&mut self, kind: FaultKind) {
         *self.report.faults.entry(kind.name()).or_default() += 1;
-        let victim = self.victim(kind);
         let until = self.now + a_while(&mut self.rng, self.options.lease);
+        if self.strike_server(kind, until) {
+            return;
+        }
+        let victim = self.victim(kind);
         self.observe(Fact::Struck { kind, process: Some(victim) });
         match kind {
             FaultKind::Break => self.break_stream(victim),
@@ -56,7 +59,22 @@ impl World {
             FaultKind::Spoil => self.spoil_published(victim),
             FaultKind::Forge => self.forgeries += 1,
             FaultKind::Lie => self.processes[victim].trouble.lies = true,
+            FaultKind::ServerCrash | FaultKind::ServerPause | FaultKind::Rift => {}
         }
+    }
+
+    /// Strikes the server that acts, or any of them. False if the fault is none of a server.
+    fn strike_server(&mut self, kind: FaultKind, until: Time) -> bool {
+        let any = self.rng.below(self.hosts.len() as u64) as usize;
+        let host = if self.rng.chance(700) { self.leader() } else { any };
+        match kind {
+            FaultKind::ServerCrash => self.crash_server(host, until),
+            FaultKind::ServerPause => self.hosts[host].paused_until = until,
+            FaultKind::Rift => self.rift(host, until),
+            _ => return false,
+        }
+        self.observe(Fact::Struck { kind, process: None });
+        true
     }
 
     /// Whom a fault strikes. Half of the crashes are of sources that are being read: these are

@@ -1,39 +1,48 @@
-//! The server's runtime: hands it messages, does what it says, checks its books.
+//! A server's runtime: hands it messages, does what it says, checks its books.
 
 use std::rc::Rc;
 
-use weightcast_protocol::ConnectionId;
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
-use weightcast_protocol::server::ServerOutput;
+use weightcast_protocol::server::{Server, ServerOutput};
+use weightcast_protocol::{ConnectionId, Term};
 
 use crate::checkers::Fact;
-use crate::queue::{Event, Step};
+use crate::queue::{Event, ServerStep, Step};
 use crate::world::World;
 
 impl World {
     pub(crate) fn hear(&mut self, stream: ConnectionId, message: ClientMessage) {
         let Some(life) = self.network.client(stream) else { return };
-        let who = self.who(life);
-        self.observe(Fact::Heard { who, message: &message });
+        let Some(index) = self.network.host(stream) else { return };
+        let (who, now) = (self.who(life), self.now);
+        let host = &mut self.hosts[index];
+        if host.paused_until > now {
+            return self.queue.plan(host.paused_until, Event::ToServer(stream, message));
+        }
+        let term = host.term();
+        self.observe(Fact::Heard { who, term, message: &message });
         let quiet = matches!(message, ClientMessage::Heartbeat { .. });
-        self.server.handle(self.now, stream, message);
-        if quiet { self.send_outputs() } else { self.after_server() }
+        let Some(server) = &mut self.hosts[index].server else { return };
+        server.handle(now, stream, message);
+        if quiet { self.send_outputs(index) } else { self.after_server(index) }
     }
 
     /// The server has done something: its messages leave, its books are checked.
-    pub(crate) fn after_server(&mut self) {
-        self.send_outputs();
-        if let Err(violation) = self.server.validate() {
+    pub(crate) fn after_server(&mut self, host: usize) {
+        self.send_outputs(host);
+        let Some(server) = &self.hosts[host].server else { return };
+        let (valid, snapshot) = (server.validate(), Rc::new(server.snapshot(self.now)));
+        if let Err(violation) = valid {
             self.violated(violation.invariant, violation.detail);
         }
-        let snapshot = Rc::new(self.server.snapshot(self.now));
         self.observe(Fact::Books(&snapshot));
     }
 
-    fn send_outputs(&mut self) {
-        while let Some(output) = self.server.poll_output() {
+    fn send_outputs(&mut self, host: usize) {
+        let term = self.hosts[host].term();
+        while let Some(output) = self.hosts[host].server.as_mut().and_then(Server::poll_output) {
             match output {
-                ServerOutput::Send { to, message } => self.send_down(to, message),
+                ServerOutput::Send { to, message } => self.send_down(to, term, message),
                 ServerOutput::Disconnect { connection } => {
                     let at = self.network.down(connection, self.now, &mut self.rng);
                     let client = self.network.client(connection);
@@ -43,22 +52,23 @@ impl World {
                 }
             }
         }
-        let next = self.server.next_timeout();
-        if let Some(at) = next.filter(|at| self.server_timer.is_none_or(|planned| planned > *at)) {
-            self.server_timer = Some(at);
-            self.queue.plan(at.max(self.now), Event::ServerTimer);
+        let (seat, host) = (self.seat(host), &mut self.hosts[host]);
+        let next = host.server.as_ref().and_then(Server::next_timeout);
+        if let Some(at) = next.filter(|at| host.timer.is_none_or(|planned| planned > *at)) {
+            host.timer = Some(at);
+            self.queue.plan(at.max(self.now), Event::Server(seat, ServerStep::Timer));
         }
     }
 
-    fn send_down(&mut self, stream: ConnectionId, message: ServerMessage) {
+    fn send_down(&mut self, stream: ConnectionId, term: Term, message: ServerMessage) {
         let Some(client) = self.network.client(stream) else { return };
         if let ServerMessage::Opened { incarnation, .. } = message {
             self.joined.insert(client, incarnation);
         }
         let who = self.who(client);
-        self.observe(Fact::Said { who, message: &message });
+        self.observe(Fact::Said { who, term, message: &message });
         if let Some(at) = self.network.down(stream, self.now, &mut self.rng) {
-            self.queue.plan(at, Event::Process(client, Step::Message(stream, message)));
+            self.queue.plan(at, Event::Process(client, Step::Message(stream, term, message)));
         }
     }
 }

@@ -122,7 +122,39 @@ pub const MUTANTS: &[Mutant] = &[
         switch: |off| off.keep_suspect = true,
         scenario: |options| flipping(crowd(options)),
     },
+    Mutant {
+        name: "stale_term_accepted",
+        what: "servers and sessions go on in a term although there is a later one",
+        found_by: &["T2", "T3", "L5"],
+        switch: |off| off.stale_term_accepted = true,
+        scenario: failing_over,
+    },
+    Mutant {
+        name: "unequal_recovery",
+        what: "a group goes on in a later term although its shards were answered differently",
+        found_by: &["G1", "G4", "T3"],
+        switch: |off| off.unequal_recovery = true,
+        scenario: failing_over,
+    },
+    Mutant {
+        name: "no_recovery_window",
+        what: "a server that took over acts as if it knew all that there is",
+        found_by: &["A5"],
+        switch: |off| off.no_recovery_window = true,
+        scenario: failing_over,
+    },
 ];
+
+/// Servers come and go.
+fn failing_over(options: Options) -> Options {
+    let faults = FaultCounts::none()
+        .with(FaultKind::Break, 20)
+        .with(FaultKind::Pause, 6)
+        .with(FaultKind::ServerCrash, 8)
+        .with(FaultKind::ServerPause, 8)
+        .with(FaultKind::Rift, 8);
+    Options { servers: 3, reconnect: Span::from_secs(30), faults, ..options }
+}
 
 /// Many replicas of one size, in one place: long chains.
 fn crowd(options: Options) -> Options {

@@ -11,6 +11,8 @@ use crate::rng::Rng;
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) client: Life,
+    /// Where its server runs.
+    host: usize,
     /// When the last message each way arrives: the next can't overtake it.
     up: Time,
     down: Time,
@@ -32,10 +34,10 @@ impl Network {
         Self { streams: BTreeMap::new(), opened: 0, late, late_by }
     }
 
-    pub(crate) fn open(&mut self, client: Life) -> ConnectionId {
+    pub(crate) fn open(&mut self, client: Life, host: usize) -> ConnectionId {
         self.opened += 1;
         let stream = ConnectionId(self.opened);
-        self.streams.insert(stream, Stream { client, up: Time(0), down: Time(0) });
+        self.streams.insert(stream, Stream { client, host, up: Time(0), down: Time(0) });
         stream
     }
 
@@ -46,6 +48,17 @@ impl Network {
 
     pub(crate) fn client(&self, stream: ConnectionId) -> Option<Life> {
         self.streams.get(&stream).map(|stream| stream.client)
+    }
+
+    /// The machine that the stream leads to.
+    pub(crate) fn host(&self, stream: ConnectionId) -> Option<usize> {
+        self.streams.get(&stream).map(|stream| stream.host)
+    }
+
+    /// All streams to a machine.
+    pub(crate) fn streams_of(&self, host: usize) -> Vec<ConnectionId> {
+        let there = self.streams.iter().filter(|(_, stream)| stream.host == host);
+        there.map(|(id, _)| *id).collect()
     }
 
     /// What is sent one way on a stream does not arrive before then.

@@ -26,6 +26,10 @@ pub struct Options {
     pub datacentres: u32,
     /// How many of a thousand rollouts are spot.
     pub spot: u64,
+    /// Reference servers: the first acts, the others are its backups.
+    pub servers: u32,
+    /// How long a session that has lost its server looks for another; zero: it ends at once.
+    pub reconnect: Span,
     /// Length of a session's lease.
     pub lease: Span,
     /// How long the server waits for readers.
@@ -61,6 +65,8 @@ impl Default for Options {
             depth_limit: 64,
             datacentres: 1,
             spot: 0,
+            servers: 2,
+            reconnect: Span::from_secs(30),
             lease: Span::from_secs(1),
             drain_deadline: Span::from_millis(800),
             chunk_time: Span::from_millis(6),
@@ -70,7 +76,7 @@ impl Default for Options {
             drift: 40,
             think_time: Span::from_millis(120),
             fault_time: Span::from_secs(10),
-            quiet_time: Span::from_secs(12),
+            quiet_time: Span::from_secs(20),
             faults: FaultCounts::usual(),
             mutants: Mutants::default(),
         }
@@ -92,6 +98,8 @@ impl fmt::Display for Options {
             self.depth_limit
         )?;
         writeln!(f, "{} datacentres, {} of 1000 rollouts spot", self.datacentres, self.spot)?;
+        let patience = seconds(self.reconnect);
+        writeln!(f, "{} servers, sessions look for another for {patience} s", self.servers)?;
         writeln!(
             f,
             "lease {} s, drain {} s, at most {} s a chunk and {} s between calls",

@@ -1,5 +1,7 @@
 //! A worker process: a session, memory, a data port, and a program that it runs.
 
+use std::collections::BTreeMap;
+
 use weightcast_protocol::message::{Assignment, Call, EpochPolicy, Location, Role};
 use weightcast_protocol::session::Session;
 use weightcast_protocol::{Attempt, ConnectionId, ExportId, Incarnation, OpSeq, Time, Version};
@@ -40,8 +42,10 @@ pub(crate) struct Process {
 /// What is wrong with a process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trouble {
-    /// Can't reach the server until then.
+    /// Can't reach any server until then.
     pub(crate) cut_off_until: Time,
+    /// Can't reach these servers until then.
+    pub(crate) rift_until: BTreeMap<usize, Time>,
     /// Its data port does not answer until then.
     pub(crate) mute_until: Time,
     /// Reads from it take long until then.

@@ -75,8 +75,9 @@ impl World {
     /// A second trainer replica publishes what the first has published.
     fn mirror(&self, process: &Process) -> Action {
         let epoch = process.session.as_ref().and_then(|s| s.lease()).map(|lease| lease.epoch);
-        let snapshot = self.server.snapshot(self.now);
-        let versions = snapshot.models.values().flat_map(|model| model.versions.keys());
+        let books = self.books();
+        let models = books.iter().flat_map(|books| books.models.values());
+        let versions = models.flat_map(|model| model.versions.keys());
         match versions.filter(|version| Some(version.epoch) == epoch).max() {
             Some(version) => Action::Write(version.number),
             None if self.quiet => Action::Idle,

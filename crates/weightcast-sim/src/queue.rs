@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
-use weightcast_protocol::{Attempt, ConnectionId, Generation, OpSeq, Time};
+use weightcast_protocol::{Attempt, ConnectionId, Generation, OpSeq, Term, Time};
 
 use crate::fault_kinds::FaultKind;
 
@@ -16,15 +16,22 @@ pub(crate) struct Life {
     pub(crate) life: u32,
 }
 
+/// One life of one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seat {
+    /// The machine that it runs on.
+    pub(crate) host: usize,
+    /// How often it has been started.
+    pub(crate) life: u32,
+}
+
 /// Something that happens.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// The server's timer is due.
-    ServerTimer,
-    /// A message arrives at the server.
+    /// To a server.
+    Server(Seat, ServerStep),
+    /// A message arrives at the server that the stream leads to.
     ToServer(ConnectionId, ClientMessage),
-    /// The server notices that a stream broke.
-    ServerGone(ConnectionId),
     /// To a process.
     Process(Life, Step),
     /// A fault.
@@ -33,13 +40,28 @@ pub(crate) enum Event {
     Quiet,
 }
 
+/// Something that happens to a server.
+#[derive(Clone, Debug)]
+pub(crate) enum ServerStep {
+    /// Its timer is due.
+    Timer,
+    /// It notices that a stream broke.
+    Gone(ConnectionId),
+    /// A session of another server tells it of its term.
+    Probe { client: Life, told: Term },
+    /// It starts, and knows nothing.
+    Start,
+}
+
 /// Something that happens to a process.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Its session's timer is due.
     Timer,
-    /// A message arrives from the server.
-    Message(ConnectionId, ServerMessage),
+    /// A message arrives from a server, sent in this term.
+    Message(ConnectionId, Term, ServerMessage),
+    /// A server has answered which term it acts in.
+    Probed { server: usize, told: Term, term: Term },
     /// A stream is open, or could not be opened.
     Connected(Option<ConnectionId>),
     /// It notices that a stream broke.

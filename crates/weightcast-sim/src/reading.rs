@@ -148,8 +148,8 @@ impl World {
         let tag = from.memory.get(chunk);
         let there = from.exposed.is_none_or(|exposed| exposed.has(from.memory.place(chunk)));
         let (held, spoiled) = (from.version(), from.trouble.spoiled);
-        if !spoiled {
-            let version = read.assignment.version;
+        let version = read.assignment.version;
+        if !spoiled && !self.disputed(version) {
             self.observe(Fact::Served { version, held, chunk, tag, there });
         }
         let flip = u64::from(self.flips > 0);

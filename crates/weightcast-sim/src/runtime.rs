@@ -1,13 +1,14 @@
 //! A process's runtime: does what its session says, as the real one does.
 
-use weightcast_protocol::message::{Answer, Call};
+use weightcast_protocol::message::{Answer, Call, ServerMessage};
 use weightcast_protocol::session::Output;
-use weightcast_protocol::{CallError, OpSeq, Span, Time};
+use weightcast_protocol::{CallError, OpSeq, Span, Term, Time};
 
-use crate::checkers::Fact;
+use crate::checkers::{Fact, Standing};
 use crate::chunk_loop::Progress;
+use crate::coverage::Point;
 use crate::memory::Exposed;
-use crate::queue::{Event, Life, Step};
+use crate::queue::{Event, Life, ServerStep, Step};
 use crate::world::World;
 
 impl World {
@@ -42,9 +43,16 @@ impl World {
                 process.timer_at = None;
                 session.handle_timeout(now);
             }
-            Step::Message(from, message) if stream == Some(from) => {
-                session.handle_message(now, message);
+            Step::Message(from, sent_in, message) if stream == Some(from) => {
+                self.take(index, now, sent_in, message);
             }
+            Step::Message(_, sent_in, _) => {
+                let own = session.lease().map(|lease| lease.term);
+                if own.is_some_and(|own| own > sent_in && sent_in > Term(0)) {
+                    self.report.points.insert(Point::ZombieUnheard);
+                }
+            }
+            Step::Probed { server, told, term } => session.handle_probed(now, server, told, term),
             Step::Gone(from) if stream == Some(from) => {
                 process.stream = None;
                 session.handle_disconnected(now);
@@ -104,8 +112,8 @@ impl World {
     fn obey(&mut self, life: Life, output: Output) {
         let process = &mut self.processes[life.process];
         match output {
-            Output::Connect { .. } => self.connect(life),
-            Output::Probe { .. } => {} // there is one server
+            Output::Connect { server } => self.connect(life, server),
+            Output::Probe { server, term } => self.probe(life, server, term),
             Output::Send(message) => {
                 let stream = process.stream;
                 let at = stream.and_then(|s| self.network.up(s, self.now, &mut self.rng));
@@ -141,9 +149,32 @@ impl World {
         }
     }
 
-    fn connect(&mut self, life: Life) {
-        let reachable = self.processes[life.process].trouble.cut_off_until <= self.now;
-        let stream = reachable.then(|| self.network.open(life));
+    /// A message of a server arrives at its session.
+    fn take(&mut self, index: usize, now: Time, sent_in: Term, message: ServerMessage) {
+        let process = &mut self.processes[index];
+        let life = (index, process.life);
+        let Some(session) = &mut process.session else { return };
+        let before = Standing::of(session);
+        session.handle_message(now, message.clone());
+        let after = Standing::of(session);
+        self.came_over |= before.term.is_some_and(|term| after.term > Some(term));
+        self.observe(Fact::Took { life, sent_in, message: &message, before, after });
+    }
+
+    fn probe(&mut self, client: Life, server: usize, told: Term) {
+        if self.reaches(client.process, server) {
+            let at = self.now + self.delay();
+            let seat = self.seat(server);
+            self.queue.plan(at, Event::Server(seat, ServerStep::Probe { client, told }));
+        }
+    }
+
+    /// An older stream is forgotten; its server finds out.
+    fn connect(&mut self, life: Life, server: usize) {
+        self.break_stream(life.process);
+        self.processes[life.process].stream = None;
+        let reachable = self.reaches(life.process, server);
+        let stream = reachable.then(|| self.network.open(life, server));
         let at = self.now + self.delay();
         self.queue.plan(at, Event::Process(life, Step::Connected(stream)));
     }
@@ -170,14 +201,15 @@ impl World {
         }
         let who = self.who(life);
         let process = &self.processes[life.process];
-        let honest = held.filter(|_| !process.trouble.spoiled);
+        let honest = held.filter(|held| !process.trouble.spoiled && !self.disputed(*held));
         let foreign = honest.and_then(|held| Some((held, process.memory.foreign(held)?)));
         let (result, pending) = (&result, pending.filter(|pending| pending.seq == seq));
         let paused = process.paused_until + self.options.lease > self.now;
         let due = pending.as_ref().map(|pending| pending.due).filter(|_| !paused);
         let call = pending.as_ref().map(|pending| &pending.call);
+        let term = process.session.as_ref().and_then(|s| s.lease()).map(|lease| lease.term);
         self.count(call, result);
-        self.observe(Fact::Done { who, seq, result, foreign, due });
+        self.observe(Fact::Done { who, seq, result, foreign, due, term });
         self.plan_act(life);
     }
 

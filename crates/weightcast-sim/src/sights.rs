@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weightcast_protocol::message::{Answer, Call, ClientMessage, ReadFailure, Role, ServerMessage};
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
-use weightcast_protocol::{Attempt, CallError, Incarnation, OpSeq, Version};
+use weightcast_protocol::{Attempt, CallError, Incarnation, OpSeq, Term, Version};
 
 use crate::checkers::{Fact, Who};
 use crate::coverage::Point;
@@ -36,8 +36,8 @@ type Points = BTreeSet<Point>;
 impl Sights {
     pub(crate) fn observe(&mut self, fact: &Fact<'_>, points: &mut Points) {
         match fact {
-            Fact::Heard { who, message } => self.heard(who, message, points),
-            Fact::Said { who, message } => self.said(who, message, points),
+            Fact::Heard { who, message, .. } => self.heard(who, message, points),
+            Fact::Said { who, message, .. } => self.said(who, message, points),
             Fact::Books(after) => self.books(after, points),
             Fact::Done { who, seq, result: Ok(answer), .. } => {
                 self.ended(who, *seq, answer, points)
@@ -194,6 +194,10 @@ impl Sights {
     }
 
     fn books(&mut self, after: &Rc<Snapshot>, points: &mut Points) {
+        // What servers of earlier terms still do is left to the points of failover.
+        if after.term < self.books.as_ref().map_or(Term(1), |books| books.term) {
+            return;
+        }
         let counters = &after.counters;
         let counted = [
             (counters.drains_cut, Point::DrainDeadlineCut),
@@ -205,7 +209,7 @@ impl Sights {
             (counters.skips, Point::UpdateSkipped),
         ];
         points.extend(counted.iter().filter(|(count, _)| *count > 0).map(|(_, point)| *point));
-        let before = self.books.replace(after.clone());
+        let before = self.books.replace(after.clone()).filter(|b| b.term == after.term);
         let accused = self.accused.take();
         for (name, model) in &after.models {
             let old = before.as_ref().and_then(|before| before.models.get(name));

@@ -33,8 +33,8 @@ impl fmt::Display for Line {
 /// Which process a fact is about, and what it says; `None` if it is of no interest.
 pub(crate) fn tell(fact: &Fact<'_>) -> Option<(Option<usize>, String)> {
     let (process, what) = match fact {
-        Fact::Heard { who, message } => (who.process, heard(message)?),
-        Fact::Said { who, message } => (who.process, said(message)?),
+        Fact::Heard { who, message, .. } => (who.process, heard(message)?),
+        Fact::Said { who, message, .. } => (who.process, said(message)?),
         Fact::Done { who, seq, result: Err(error), .. } => {
             (who.process, format!("call {seq} failed: {error}"))
         }
@@ -58,7 +58,11 @@ pub(crate) fn tell(fact: &Fact<'_>) -> Option<(Option<usize>, String)> {
         Fact::Struck { kind, process } => {
             return Some((*process, format!("fault: {}", kind.name())));
         }
-        Fact::Books(_) | Fact::Changes { .. } | Fact::Served { .. } => return None,
+        Fact::Books(_)
+        | Fact::Changes { .. }
+        | Fact::Served { .. }
+        | Fact::Took { .. }
+        | Fact::Over { .. } => return None,
     };
     Some((Some(process), what))
 }

@@ -22,6 +22,8 @@ impl Options {
             depth_limit: if rng.chance(750) { 64 } else { rng.between(1, 3) as u32 },
             datacentres: if rng.chance(500) { 1 } else { rng.between(2, 3) as u32 },
             spot: if rng.chance(500) { 0 } else { 500 },
+            servers: rng.between(1, 3) as u32,
+            reconnect: if rng.chance(150) { Span(0) } else { millis(rng, 4_000, 40_000) },
             lease,
             drain_deadline: millis(rng, 200, 2_000),
             chunk_time: millis(rng, 2, 25),
@@ -29,8 +31,9 @@ impl Options {
             drift: rng.below(41),
             think_time: millis(rng, 20, 300),
             fault_time: millis(rng, 5_000, 15_000),
-            // Whoever is suspended or down comes back after two leases at most, and then reads.
-            quiet_time: Span(lease.0 * 4 + 8_000_000_000),
+            // Whoever is suspended or down comes back after two leases at most; then sessions find
+            // a server within two, and its recovery window lasts two more; then everybody reads.
+            quiet_time: Span(lease.0 * 8 + 10_000_000_000),
             faults: faults(rng),
             ..Options::default()
         }

@@ -1,9 +1,10 @@
 //! Who watches the world: checkers, coverage points, counts, the story.
 
-use weightcast_protocol::CallError;
 use weightcast_protocol::message::{Answer, Call, Role};
+use weightcast_protocol::{CallError, Term};
 
 use crate::checkers::Fact;
+use crate::hosts::Host;
 use crate::process::Process;
 use crate::story::{self, Line};
 use crate::world::World;
@@ -19,6 +20,7 @@ impl World {
             self.write_down(who, what, None);
         }
         self.sights.observe(&fact, &mut self.report.points);
+        self.failover_sights.observe(&fact, &mut self.report.points);
         for (invariant, detail) in self.checkers.observe(self.now, &fact) {
             self.violated(invariant, detail);
         }
@@ -48,10 +50,23 @@ impl World {
         *self.report.calls.entry(format!("{call} {end}")).or_default() += 1;
     }
 
+    /// Shows the checkers which servers act, and where the sessions are.
+    fn observe_end(&mut self) {
+        let acting: Vec<Term> = self.hosts.iter().map(Host::term).filter(|t| t.0 > 0).collect();
+        let place = |p: &Process| {
+            let lease = p.session.as_ref()?.lease();
+            Some((format!("{}/{}", p.replica, p.shard), lease.map(|lease| lease.term)))
+        };
+        let sessions: Vec<_> = self.processes.iter().filter_map(place).collect();
+        self.observe(Fact::Over { acting: &acting, sessions: &sessions });
+    }
+
     /// Long after the last fault every rollout holds the newest version, which is published.
     pub(crate) fn check_end(&mut self) {
-        let snapshot = self.server.snapshot(self.now);
-        let latest = snapshot.models.values().filter_map(|m| m.versions.keys().max()).max();
+        self.observe_end();
+        let books = self.books();
+        let models = books.iter().flat_map(|books| books.models.values());
+        let latest = models.filter_map(|m| m.versions.keys().max()).max();
         let detail = match latest {
             None => Some("no version is available at the end".to_owned()),
             Some(latest) => self

@@ -1,20 +1,21 @@
-//! The world: a server, processes, wires, and a queue of what happens next.
+//! The world: servers, processes, wires, and a queue of what happens next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::message::{EpochPolicy, Location, Role};
-use weightcast_protocol::server::{Server, ServerConfig};
-use weightcast_protocol::{ExportId, Incarnation, Span, Time};
+use weightcast_protocol::{ConnectionId, ExportId, Incarnation, Span, Time, Version};
 
 use crate::checkers::{Checkers, Who};
 use crate::chunk_loop::Progress;
 use crate::clock::Clock;
+use crate::failover_sights::FailoverSights;
+use crate::hosts::Host;
 use crate::memory::{Memory, chunks_of};
 use crate::network::Network;
 use crate::options::Options;
 use crate::process::{Process, Program, Trouble};
 use crate::program::Action;
-use crate::queue::{Event, Life, Queue, Step};
+use crate::queue::{Event, Life, Queue, ServerStep, Step};
 use crate::report::{Report, Violation};
 use crate::rng::{Rng, mix};
 use crate::sights::Sights;
@@ -27,7 +28,7 @@ pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) queue: Queue,
     pub(crate) network: Network,
-    pub(crate) server: Server,
+    pub(crate) hosts: Vec<Host>,
     pub(crate) processes: Vec<Process>,
     /// What each group does at each place of its program.
     pub(crate) decisions: BTreeMap<(Incarnation, u32), Action>,
@@ -39,45 +40,45 @@ pub(crate) struct World {
     pub(crate) flips: u64,
     /// Publishes that are still to be of other content.
     pub(crate) forgeries: u64,
+    /// Versions of which somebody had other content.
+    pub(crate) forged: BTreeSet<Version>,
+    /// Sessions have come over to later terms.
+    pub(crate) came_over: bool,
     pub(crate) report: Report,
     pub(crate) checkers: Checkers,
     pub(crate) sights: Sights,
+    pub(crate) failover_sights: FailoverSights,
     /// What happened, if somebody wants to know.
     pub(crate) story: Option<Vec<Line>>,
     /// The group that each life joined.
     pub(crate) joined: BTreeMap<Life, Incarnation>,
-    pub(crate) server_timer: Option<Time>,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, options: Options) -> Self {
-        let config = ServerConfig {
-            depth_limit: options.depth_limit,
-            lease: options.lease,
-            fanout: options.fanout,
-            drain_deadline: options.drain_deadline,
-            mutants: options.mutants,
-            ..ServerConfig::default()
-        };
+        let hosts = (0..options.servers as usize).map(|index| Host::new(&options, index));
+        let hosts = hosts.collect();
         let mut world = Self {
             seed,
             rng: Rng::new(seed),
             now: Time(0),
             queue: Queue::default(),
             network: Network::new(options.late, options.late_by),
-            server: Server::new(config),
+            hosts,
             processes: Vec::new(),
             decisions: BTreeMap::new(),
             quiet: false,
             crossing_cost: 1,
             flips: 0,
             forgeries: 0,
+            forged: BTreeSet::new(),
+            came_over: false,
             report: Report { seed, ..Report::default() },
             checkers: Checkers::new(&options),
             sights: Sights::default(),
+            failover_sights: FailoverSights::default(),
             story: None,
             joined: BTreeMap::new(),
-            server_timer: None,
             options,
         };
         world.people();
@@ -182,7 +183,7 @@ impl World {
         }
         self.now = end;
         self.check_end();
-        self.report.counters = self.server.snapshot(self.now).counters;
+        self.report.counters = self.books().map(|books| books.counters).unwrap_or_default();
     }
 
     /// False if the protocol's code panicked, which is where the world ends.
@@ -205,16 +206,8 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::ServerTimer => {
-                self.server_timer = None;
-                self.server.handle_timeout(self.now);
-                self.after_server();
-            }
+            Event::Server(seat, step) => self.serve(seat, step),
             Event::ToServer(stream, message) => self.hear(stream, message),
-            Event::ServerGone(stream) => {
-                self.server.handle_disconnect(self.now, stream);
-                self.after_server();
-            }
             Event::Process(life, step) => self.step(life, step),
             Event::Fault(fault) => self.strike(fault),
             Event::Quiet => self.calm(),
@@ -223,13 +216,27 @@ impl World {
 
     /// A process's stream breaks; both ends notice in their time.
     pub(crate) fn break_stream(&mut self, index: usize) {
-        let Some(stream) = self.processes[index].stream else { return };
+        if let Some(stream) = self.processes[index].stream {
+            self.break_wire(stream);
+        }
+    }
+
+    /// The same for a stream, whosever it is.
+    pub(crate) fn break_wire(&mut self, stream: ConnectionId) {
+        let Some(host) = self.network.host(stream) else { return };
         if let Some(cut) = self.network.cut(stream) {
             let (server, client) = (self.delay(), self.delay());
-            self.queue.plan(self.now + server, Event::ServerGone(stream));
+            let gone = Event::Server(self.seat(host), ServerStep::Gone(stream));
+            self.queue.plan(self.now + server, gone);
             let step = Step::Gone(stream);
             self.queue.plan(self.now + client, Event::Process(cut.client, step));
         }
+    }
+
+    /// Whether the first to publish a version may have had other content than it once had: what
+    /// nobody holds is forgotten with its term (S7).
+    pub(crate) fn disputed(&self, version: Version) -> bool {
+        self.came_over && self.forged.contains(&version)
     }
 
     /// How long a message takes.

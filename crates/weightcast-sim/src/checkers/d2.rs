@@ -25,11 +25,11 @@ impl Checker for Acyclic {
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         match fact {
-            Fact::Said { who, message: ServerMessage::Assigned { assignment, .. } } => {
+            Fact::Said { who, message: ServerMessage::Assigned { assignment, .. }, .. } => {
                 self.told.insert(who.incarnation?, assignment.replica.clone());
                 None
             }
-            Fact::Said { who, message: ServerMessage::Answered { .. } } => {
+            Fact::Said { who, message: ServerMessage::Answered { .. }, .. } => {
                 self.told.remove(&who.incarnation?);
                 None
             }

@@ -30,7 +30,9 @@ impl Checker for NearFirst {
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         match fact {
-            Fact::Said { who, message: ServerMessage::Assigned { seq, assignment, .. } } => {
+            Fact::Said {
+                who, message: ServerMessage::Assigned { seq, assignment, .. }, ..
+            } => {
                 let tried = self.tried.entry(who.incarnation?).or_default();
                 if tried.0 != *seq {
                     *tried = (*seq, BTreeSet::new());

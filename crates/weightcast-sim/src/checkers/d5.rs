@@ -25,11 +25,15 @@ impl Checker for NewGeneration {
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         match fact {
-            Fact::Said { who, message: ServerMessage::Assigned { seq, attempt, since, .. } } => {
+            Fact::Said {
+                who,
+                message: ServerMessage::Assigned { seq, attempt, since, .. },
+                ..
+            } => {
                 self.since.insert(((who.incarnation?, who.shard), *seq, *attempt), *since);
                 None
             }
-            Fact::Heard { who, message } => {
+            Fact::Heard { who, message, .. } => {
                 let shard = (who.incarnation?, who.shard);
                 match message {
                     ClientMessage::Filling { seq, since, generation } => {

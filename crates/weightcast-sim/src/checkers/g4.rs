@@ -19,7 +19,7 @@ impl Checker for AllOrNone {
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         match fact {
-            Fact::Heard { who, message: ClientMessage::Prepared { seq, .. } } => {
+            Fact::Heard { who, message: ClientMessage::Prepared { seq, .. }, .. } => {
                 self.prepared.insert((who.incarnation?, *seq, who.shard));
                 None
             }

@@ -1,5 +1,6 @@
 //! One checker per invariant. Each sees every fact of the world and keeps what it needs.
 
+mod a5;
 mod d1;
 mod d2;
 mod d3;
@@ -9,18 +10,23 @@ mod d6;
 mod g1;
 mod g4;
 mod l1;
+mod l5;
 mod s1;
 mod s10;
 mod s3;
 mod s4;
 mod s5;
 mod s8;
+mod t2;
+mod t3;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weightcast_protocol::message::{Answer, ClientMessage, ServerMessage};
 use weightcast_protocol::server::Snapshot;
-use weightcast_protocol::{CallError, Generation, Incarnation, OpSeq, Time, Version};
+use weightcast_protocol::session::{Session, SessionState};
+use weightcast_protocol::{CallError, Generation, Incarnation, OpSeq, Term, Time, Version};
 
 use crate::fault_kinds::FaultKind;
 use crate::options::Options;
@@ -38,11 +44,11 @@ pub(crate) struct Who {
 /// Something that happened.
 #[derive(Debug)]
 pub(crate) enum Fact<'a> {
-    /// The server is about to handle this.
-    Heard { who: Who, message: &'a ClientMessage },
-    /// The server sends this.
-    Said { who: Who, message: &'a ServerMessage },
-    /// The server's books after an event.
+    /// A server that acts in this term (zero: in none) is about to handle this.
+    Heard { who: Who, term: Term, message: &'a ClientMessage },
+    /// It sends this.
+    Said { who: Who, term: Term, message: &'a ServerMessage },
+    /// A server's books after an event.
     Books(&'a Rc<Snapshot>),
     /// A call ended at a shard, which by then holds memory that is `foreign` to its version.
     Done {
@@ -52,6 +58,16 @@ pub(crate) enum Fact<'a> {
         foreign: Option<(Version, u32)>,
         /// By when it had to end.
         due: Option<Time>,
+        /// The term that the session was in.
+        term: Option<Term>,
+    },
+    /// A session has taken a message, sent in this term; the session is one life of a process.
+    Took {
+        life: (usize, u32),
+        sent_in: Term,
+        message: &'a ServerMessage,
+        before: Standing,
+        after: Standing,
     },
     /// A shard's memory is written; this is what its data port serves, and what it says it holds.
     Changes { replica: &'a str, exposed: Option<Generation>, held: Option<Version> },
@@ -68,6 +84,39 @@ pub(crate) enum Fact<'a> {
     Left { who: Who, error: Option<&'a CallError> },
     /// A fault strikes a process, or the world.
     Struck { kind: FaultKind, process: Option<usize> },
+    /// The end of the world: the terms in which servers act, and the sessions' own.
+    Over { acting: &'a [Term], sessions: &'a [(String, Option<Term>)] },
+}
+
+impl Fact<'_> {
+    /// The server's term, if the fact is one of a server.
+    fn term(&self) -> Option<Term> {
+        match self {
+            Fact::Heard { term, .. } | Fact::Said { term, .. } => Some(*term),
+            Fact::Books(snapshot) => Some(snapshot.term),
+            _ => None,
+        }
+    }
+}
+
+/// What a session knows and holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) term: Option<Term>,
+    state: SessionState,
+    version: Option<Version>,
+    generation: Generation,
+}
+
+impl Standing {
+    pub(crate) fn of(session: &Session) -> Self {
+        Self {
+            term: session.lease().map(|lease| lease.term),
+            state: session.state(),
+            version: session.version(),
+            generation: session.generation(),
+        }
+    }
 }
 
 /// Looks for one kind of bug.
@@ -79,34 +128,63 @@ pub(crate) trait Checker {
     fn observe(&mut self, now: Time, fact: &Fact<'_>) -> Option<String>;
 }
 
-pub(crate) struct Checkers(Vec<Box<dyn Checker>>);
+type Row = Vec<Box<dyn Checker>>;
+
+pub(crate) struct Checkers {
+    options: Options,
+    /// Of what must hold whatever server there is.
+    world: Row,
+    /// Of what must hold within a term: one row for each.
+    terms: BTreeMap<Term, Row>,
+}
+
+/// What a session may rely on, over all terms.
+fn of_world() -> Row {
+    vec![
+        Box::new(s1::NoTornAccept),
+        Box::new(s3::FenceBeforeMutate),
+        Box::new(s4::TaggedProgress),
+        Box::new(g1::SameAnswer::default()),
+        Box::new(g4::AllOrNone::default()),
+        Box::new(t2::NoEffect::default()),
+        Box::new(t3::OneTerm::default()),
+        Box::new(l1::InTime),
+        Box::new(l5::SameTerm),
+    ]
+}
+
+/// What a server does in its term.
+fn of_term(options: &Options) -> Row {
+    vec![
+        Box::new(s5::TransitiveCommit::default()),
+        Box::new(s8::WholeReplicas::default()),
+        Box::new(s10::Snapshots::default()),
+        Box::new(d1::Fanout(options.fanout)),
+        Box::new(d2::Acyclic::default()),
+        Box::new(d3::NearFirst::new(options.fanout)),
+        Box::new(d4::OneCrossing),
+        Box::new(d5::NewGeneration::default()),
+        Box::new(d6::Depth(options.depth_limit)),
+        Box::new(a5::RecoveryWindow::new(options.lease)),
+    ]
+}
 
 impl Checkers {
     pub(crate) fn new(options: &Options) -> Self {
-        Self(vec![
-            Box::new(s1::NoTornAccept),
-            Box::new(s3::FenceBeforeMutate),
-            Box::new(s4::TaggedProgress),
-            Box::new(s5::TransitiveCommit::default()),
-            Box::new(s8::WholeReplicas::default()),
-            Box::new(s10::Snapshots::default()),
-            Box::new(g1::SameAnswer::default()),
-            Box::new(g4::AllOrNone::default()),
-            Box::new(d1::Fanout(options.fanout)),
-            Box::new(d2::Acyclic::default()),
-            Box::new(d3::NearFirst::new(options.fanout)),
-            Box::new(d4::OneCrossing),
-            Box::new(d5::NewGeneration::default()),
-            Box::new(d6::Depth(options.depth_limit)),
-            Box::new(l1::InTime),
-        ])
+        Self { options: options.clone(), world: of_world(), terms: BTreeMap::new() }
     }
 
     /// What the checkers have to say: the invariant, and what is wrong.
     pub(crate) fn observe(&mut self, now: Time, fact: &Fact<'_>) -> Vec<(&'static str, String)> {
+        // A server without a term does nothing.
+        let term = fact.term().filter(|term| term.0 > 0);
+        let own = term.map(|term| {
+            let options = &self.options;
+            self.terms.entry(term).or_insert_with(|| of_term(options))
+        });
         let says = |checker: &mut Box<dyn Checker>| {
             checker.observe(now, fact).map(|detail| (checker.name(), detail))
         };
-        self.0.iter_mut().filter_map(says).collect()
+        self.world.iter_mut().chain(own.into_iter().flatten()).filter_map(says).collect()
     }
 }

@@ -19,7 +19,7 @@ impl Checker for Snapshots {
     }
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
-        let Fact::Said { who, message: ServerMessage::Answered { seq, result } } = fact else {
+        let Fact::Said { who, message: ServerMessage::Answered { seq, result }, .. } = fact else {
             return None;
         };
         let Ok(Answer::Listed(listing)) = result else { return None };

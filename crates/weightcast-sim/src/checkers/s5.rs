@@ -36,8 +36,8 @@ fn check(
 ) -> Option<String> {
     let version = replica.version.filter(|_| replica.state == ReplicaState::Sealed)?;
     let own = before.replicas.iter().find(|other| other.incarnation == replica.incarnation)?;
-    if own.version == Some(version) {
-        return None; // it held it before
+    if own.version == Some(version) || own.state == ReplicaState::Recovering {
+        return None; // it held it before, in this term or in an earlier one
     }
     // Sealed from one event to the next without having been published: this was a commit.
     let mut edges = before.edges.iter().filter(|edge| edge.reader_life == replica.incarnation);

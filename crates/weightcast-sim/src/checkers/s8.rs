@@ -22,10 +22,11 @@ impl Checker for WholeReplicas {
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         match fact {
-            Fact::Heard { who, message } => self.heard(who, message),
+            Fact::Heard { who, message, .. } => self.heard(who, message),
             Fact::Said {
                 who,
                 message: ServerMessage::Assigned { seq, attempt, assignment, .. },
+                ..
             } => {
                 let incarnation = who.incarnation?;
                 let number = assignment.version.number;
@@ -45,6 +46,11 @@ impl WholeReplicas {
         match message {
             ClientMessage::Call { call: Call::Publish { version, .. }, .. } => {
                 self.claims.insert(shard, *version);
+            }
+            // What it brings from an earlier term.
+            ClientMessage::Announce(announcement) => {
+                let held = announcement.held.filter(|held| !held.withdrawn);
+                held.map(|held| self.claims.insert(shard, held.version.number));
             }
             ClientMessage::Prepared { seq, attempt, .. } => {
                 if let Some(number) = self.assigned.get(&(incarnation, *seq, *attempt)) {
