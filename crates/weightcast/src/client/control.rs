@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use weightcast_protocol::message::{Answer, Assignment, Call, ReadFailure, ServerMessage};
 use weightcast_protocol::session::{Output, Session, SessionState};
 use weightcast_protocol::{Attempt, CallError, Generation, OpSeq, ShardSums, Span, Term, Time};
-use weightcast_transport::ExportId;
+use weightcast_transport::{ExportId, Filling};
 
 use super::Transfer;
 use super::connection::{self, Connection};
@@ -103,6 +103,8 @@ pub(crate) struct Control {
     read: Option<Arc<AtomicBool>>,
     /// What the data port serves.
     exposed: Vec<ExportId>,
+    /// Progress of the memory that is being filled.
+    filling: Option<Arc<Filling>>,
     /// What the pending call has read.
     arrived: Option<Box<Arrival>>,
     sealing: Option<Generation>,
@@ -131,6 +133,7 @@ impl Control {
             awaiting_close: Vec::new(),
             read: None,
             exposed: Vec::new(),
+            filling: None,
             arrived: None,
             sealing: None,
             over: false,
@@ -255,11 +258,11 @@ impl Control {
                 Output::Probe { server, term } => self.probe(server, term),
                 Output::Send(message) => self.send(message),
                 Output::Expose(generation) => self.expose(generation),
-                // Not asked for without `relays`: no memory is served before it is whole.
-                Output::ExposeFilling(_) => {}
+                Output::ExposeFilling(generation) => self.expose_filling(generation),
                 Output::Fence(_) => self.fence(),
                 Output::Seal(generation) => self.seal(generation),
-                Output::Read { seq, attempt, assignment, deadline, .. } => {
+                // What is final stays as it is: the progress knows what to go on after.
+                Output::Read { seq, attempt, assignment, deadline, keep: _ } => {
                     self.start_read(seq, attempt, assignment, deadline);
                 }
                 Output::StopRead => self.stop_read(),
@@ -326,14 +329,27 @@ impl Control {
     fn expose(&mut self, generation: Generation) {
         if let Some((registration, export)) = self.shared.current() {
             let id = export.at(generation.0);
-            let regions = registration.regions.clone();
-            self.shared.exports.exports().expose_as(id, generation.0, regions);
-            self.exposed.push(id);
+            // A relay's readers go on reading what they were told to read.
+            if !self.exposed.contains(&id) {
+                let regions = registration.regions.clone();
+                self.shared.exports.exports().expose_as(id, generation.0, regions);
+                self.exposed.push(id);
+            }
             // What was published is noted once it is digested, what was read has been.
             if let Some(arrived) = &self.arrived {
                 self.annotate(id, &arrived.note);
             }
         }
+    }
+
+    /// Serves what is read from now on as it comes.
+    fn expose_filling(&mut self, generation: Generation) {
+        let Some((registration, export)) = self.shared.current() else { return };
+        let (id, regions) = (export.at(generation.0), registration.regions.clone());
+        let filling = Arc::new(Filling::new(&regions));
+        self.filling = Some(Arc::clone(&filling));
+        self.shared.exports.exports().expose_filling(id, generation.0, regions, filling);
+        self.exposed.push(id);
     }
 
     /// Keeps what the memory holds beside it, for readers that find something else there.
@@ -345,6 +361,7 @@ impl Control {
 
     /// Nothing may be served any more that is served now: generations only grow.
     fn fence(&mut self) {
+        self.filling = None;
         for id in self.exposed.drain(..) {
             // Readers that are still there were told to read elsewhere: cut them off.
             self.shared.exports.exports().withdraw(id, Duration::ZERO);
@@ -367,12 +384,14 @@ impl Control {
         let cancel = Arc::new(AtomicBool::new(false));
         self.read = Some(Arc::clone(&cancel));
         let shared = Arc::clone(&self.shared);
+        let filling = self.filling.clone();
         let connection = self.connection.clone();
         let events = self.events.clone();
         let deadline = self.clock.instant(deadline).into_std();
         tokio::spawn(async move {
             let cancelled = Arc::clone(&cancel);
-            let result = read_assigned(connection, shared, assignment, deadline, cancel).await;
+            let result = read_assigned(connection, shared, assignment, filling, deadline, cancel);
+            let result = result.await;
             let result = result.map(Box::new);
             if !cancelled.load(Ordering::Acquire) {
                 let _ = events.send(Event::ReadDone { seq, attempt, result });

@@ -113,7 +113,8 @@ impl ShardHandle {
             Clock::start()
         };
         let (events, queue) = mpsc::unbounded_channel();
-        let config = SessionConfig::new(open, server.to_owned());
+        let mut config = SessionConfig::new(open, server.to_owned());
+        config.relays = true;
         let session = Session::new(config, clock.now());
         let control =
             Control::new(session, clock, connection.clone(), Arc::clone(&shared), events.clone());

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use weightcast_plan::Layout;
 use weightcast_protocol::ContentDigest;
 use weightcast_protocol::message::{Assignment, ReadFailure};
+use weightcast_transport::Filling;
 
 use super::connection::Connection;
 use super::route::{Arrival, Read};
@@ -22,13 +23,14 @@ pub(super) async fn read_assigned(
     connection: Connection,
     shared: Arc<Shared>,
     assignment: Assignment,
+    filling: Option<Arc<Filling>>,
     deadline: Instant,
     cancel: Arc<AtomicBool>,
 ) -> Result<Arrival, ReadFailure> {
     let names: Vec<_> = assignment.shards.iter().map(|shard| shard.layout).collect();
     let sources = fetch_layouts(&connection, &shared, &names).await;
     let sources = sources.map_err(unfetched)?;
-    let read = move || read(&shared, &assignment, &sources, deadline, cancel);
+    let read = move || read(&shared, &assignment, &sources, filling, deadline, cancel);
     let failed = |e| ReadFailure::Layout { detail: format!("weightcast has a bug: {e}") };
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(failed(e)))
 }
@@ -61,6 +63,7 @@ fn read(
     shared: &Shared,
     assignment: &Assignment,
     sources: &[Arc<Layout>],
+    filling: Option<Arc<Filling>>,
     deadline: Instant,
     cancel: Arc<AtomicBool>,
 ) -> Result<Arrival, ReadFailure> {
@@ -76,6 +79,7 @@ fn read(
         deadline: deadline + GRACE,
         cancel,
         progress,
+        filling,
         memory: &shared.memory,
     })
 }

@@ -10,7 +10,7 @@ use weightcast_plan::{Layout, Plan, Tensor};
 use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_protocol::{ContentDigest, ShardSums};
 use weightcast_transport::{
-    Auth, Copy, ExportId, Peer, ReadOptions, SourceJob, TransportError, Way,
+    Auth, Copy, ExportId, Filling, Peer, ReadOptions, SourceJob, TransportError, Way,
 };
 
 use super::Transfer;
@@ -44,6 +44,8 @@ pub(crate) struct Read<'a> {
     pub(crate) deadline: Instant,
     pub(crate) cancel: Arc<AtomicBool>,
     pub(crate) progress: Arc<AtomicU64>,
+    /// What is final already, and is served while the rest comes.
+    pub(crate) filling: Option<Arc<Filling>>,
     /// Held while the registered memory is written: whoever stops a read waits for it, so nothing
     /// slow happens under it but the bytes.
     pub(crate) memory: &'a Mutex<()>,
@@ -66,7 +68,7 @@ impl Routes {
             deadline: Some(read.deadline),
             cancel: Arc::clone(&read.cancel),
             progress: Arc::clone(&read.progress),
-            filling: None,
+            filling: read.filling.clone(),
             digests: true,
             slots: read.registration.cells.len(),
         };
@@ -75,10 +77,16 @@ impl Routes {
         if read.cancel.load(Ordering::Acquire) {
             return Err(source_failure(0, "cancelled"));
         }
+        let kept = read.filling.as_ref().is_some_and(|filling| filling.progress().0 > 0);
         let mut digests = weightcast_transport::read(&jobs, &read.registration.regions, &options)
             .map_err(|e| self.failed(&bound[e.source], &e.kind, read))?;
-        // Tied weights lie in memory once: digest them again for each further name.
-        read.registration.digest(&plan.echoes, &mut digests);
+        if kept {
+            // The digests on the way are of what came now; the whole has come in parts.
+            digests = read.registration.digest_all();
+        } else {
+            // Tied weights lie in memory once: digest them again for each further name.
+            read.registration.digest(&plan.echoes, &mut digests);
+        }
         let bytes = read.registration.bytes();
         let transfer = Transfer {
             bytes,
