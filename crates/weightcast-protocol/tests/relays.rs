@@ -3,7 +3,7 @@
 mod cluster;
 
 use cluster::*;
-use weightcast_protocol::message::{Answer, Call, Role};
+use weightcast_protocol::message::{Answer, Call, ReadFailure, Role};
 use weightcast_protocol::server::{Counters, ReplicaState, ServerConfig};
 use weightcast_protocol::{CallError, ContentDigest, Selector, Span};
 
@@ -179,6 +179,26 @@ fn a_version_crosses_once_to_each_datacentre() {
     cluster.finish_reads(&remote[1]);
     assert_eq!(cluster.edges(), [edge("near", "trainer"), edge("wide", "x")]);
     assert_eq!(counters(&cluster).crossings, 1);
+}
+
+#[test]
+fn who_fails_nearby_is_tried_again_and_then_left_for_one_far_away() {
+    let mut cluster = relays(ServerConfig::default());
+    let trainer = place(&mut cluster, "trainer", 1, Role::Trainer, "us");
+    cluster.publish(&trainer, 1, 11);
+    let [x, y] = ["x", "y"].map(|n| place(&mut cluster, n, 1, Role::Rollout, "eu"));
+    cluster.call(x[0], replicate(Selector::Latest));
+    cluster.finish_reads(&x);
+    cluster.call(y[0], replicate(Selector::Latest));
+    for _ in 0..3 {
+        assert_eq!(cluster.edges(), [edge("y", "x")]);
+        let (seq, attempt, _) = cluster.clients[y[0]].reading.take().unwrap();
+        let failure = ReadFailure::Source { shard: 0, reason: "no answer".into() };
+        let now = cluster.now;
+        cluster.clients[y[0]].session.handle_read(now, seq, attempt, Err(failure));
+        cluster.run();
+    }
+    assert_eq!(cluster.edges(), [edge("y", "trainer")]);
 }
 
 #[test]

@@ -36,13 +36,17 @@ impl Server {
         let failures = |source: &Group| *transfer.failures.get(&source.incarnation).unwrap_or(&0);
         let may_cross = self.may_cross(reader, transfer, version);
         let host = |group: &Group| group.location().map(|location| location.host.clone());
-        let mut busy = false;
+        let (mut busy, mut barred) = (false, false);
         let usable =
             self.sources_for(reader, version).filter(|s| failures(s) < ATTEMPTS_PER_SOURCE);
         let best = usable
             .filter_map(|source| {
                 let far = source.datacentre() != reader.datacentre();
-                if !self.has_room(source, reader) || (far && !may_cross) {
+                if far && !may_cross {
+                    barred = true;
+                    return None;
+                }
+                if !self.has_room(source, reader) {
                     busy = true;
                     return None;
                 }
@@ -55,10 +59,11 @@ impl Server {
             })
             .min();
         match best {
-            // One that failed is tried again only if no other source is just busy.
+            // One that failed is tried again only if no other source is just busy. Those far away
+            // are not waited for: they open up once all that are near have failed.
             Some((failures, .., source)) if failures == 0 || !busy => Choice::Granted(source),
             Some(_) => Choice::Busy,
-            None if busy || self.coming(reader, version).next().is_some() => Choice::Busy,
+            None if busy || barred || self.coming(reader, version).next().is_some() => Choice::Busy,
             None => Choice::Nobody,
         }
     }
