@@ -7,7 +7,7 @@ use crate::direct::DirectReader;
 use crate::error::{ReadError, TransportError};
 use crate::exports::lock;
 use crate::filling::Filling;
-use crate::limits::MAX_THREADS;
+use crate::limits::{MAX_THREADS, PIECE_BYTES};
 use crate::patience::Patience;
 use crate::peer::Peer;
 use crate::pieces::{Piece, Pieces};
@@ -108,7 +108,12 @@ pub fn read(
         Some(filling) => filling.begin(copies).into_iter().map(Cow::Owned).collect(),
         None => copies.map(Cow::Borrowed).collect(),
     };
-    routes.iter_mut().zip(&copies).for_each(|(route, copies)| route.pieces = Pieces::cut(copies));
+    // Who reads from this reader waits for whole pieces.
+    let size = options.filling.as_ref().map_or(PIECE_BYTES, |filling| filling.units().piece());
+    let cut = |(route, copies): (&mut Route<'_>, &Cow<'_, [Copy]>)| {
+        route.pieces = Pieces::cut(copies, size);
+    };
+    routes.iter_mut().zip(&copies).for_each(cut);
     let run =
         Run { routes, targets, options, stop: AtomicBool::new(false), failed: Mutex::default() };
     run.execute()
@@ -136,7 +141,7 @@ impl<'a> Route<'a> {
             copy.check(index, region, targets, options.slots)?;
         }
         job.peer.direct().map_or(Ok(()), Direct::verify)?;
-        Ok(Self { job, description, pieces: Pieces::cut(&[]) })
+        Ok(Self { job, description, pieces: Pieces::cut(&[], PIECE_BYTES) })
     }
 }
 

@@ -7,7 +7,7 @@
 //! nobody can take one generation's progress for another's.
 
 use crate::copy::Copy;
-use crate::limits::{MAX_UNIT_BYTES, MIN_UNIT_BYTES, UNITS};
+use crate::limits::{MAX_UNIT_BYTES, MIN_UNIT_BYTES, PIECE_BYTES, UNITS};
 use crate::region::Region;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +40,12 @@ impl Units {
     pub(crate) fn count(&self) -> usize {
         let total = self.starts.last().expect("never empty");
         total.div_ceil(self.bytes) as usize
+    }
+
+    /// Bytes of a piece that fills about one unit: a power of two, so that digests keep their
+    /// blocks whole.
+    pub(crate) fn piece(&self) -> usize {
+        (1 << self.bytes.ilog2()).min(PIECE_BYTES)
     }
 
     /// The units that a range of a region touches.

@@ -52,15 +52,16 @@ pub const SEND_STALL: Duration = Duration::from_secs(10);
 /// this pace only while a transfer runs.
 pub const TICK: Duration = Duration::from_millis(50);
 
-/// Bytes of one piece: the unit that is copied, checked against the fence word and digested while
-/// it is still in the cache.
+/// Most bytes of one piece: what is copied, checked against the fence word and digested while it
+/// is still in the cache. A relay's pieces are no larger than its units of progress.
 pub const PIECE_BYTES: usize = 512 << 10;
 
 /// Units of progress that a shard's memory is cut into, as far as their bounds allow.
 pub const UNITS: u64 = 256;
 
-/// Smallest unit of progress: less than half a piece would only cost round trips.
-pub const MIN_UNIT_BYTES: u64 = 256 << 10;
+/// Smallest unit of progress: what is asked for in smaller pieces costs more in requests than
+/// readers of a relay win.
+pub const MIN_UNIT_BYTES: u64 = 64 << 10;
 
 /// Largest unit of progress: each relay of a chain adds the time of one.
 pub const MAX_UNIT_BYTES: u64 = 16 << 20;

@@ -2,7 +2,7 @@
 //! system call.
 
 use crate::copy::Copy;
-use crate::limits::{MAX_PIECE_EXTENTS, MAX_PIECE_ROWS, PIECE_BYTES};
+use crate::limits::{MAX_PIECE_EXTENTS, MAX_PIECE_ROWS};
 use crate::wire::Extent;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,6 +62,7 @@ pub(crate) struct Piece {
 
 /// The pieces of one job, drawn by any number of workers.
 pub(crate) struct Pieces {
+    size: usize,
     copies: Vec<Copy>,
     spans: Vec<Span>,
     pieces: Vec<Piece>,
@@ -69,16 +70,16 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Cuts checked copies; empty ones leave nothing.
-    pub(crate) fn cut(copies: &[Copy]) -> Self {
+    /// Cuts checked copies into pieces of at most so many bytes; empty ones leave nothing.
+    pub(crate) fn cut(copies: &[Copy], size: usize) -> Self {
         let copies: Vec<Copy> = copies.iter().map(|copy| copy.flattened()).collect();
-        let mut cutter = Cutter::default();
+        let mut cutter = Cutter { size, ..Cutter::default() };
         for (index, copy) in copies.iter().enumerate() {
             cutter.copy(index, copy);
         }
         cutter.close();
         let Cutter { spans, pieces, .. } = cutter;
-        Self { copies, spans, pieces, next: AtomicUsize::new(0) }
+        Self { size, copies, spans, pieces, next: AtomicUsize::new(0) }
     }
 
     /// The next piece that nobody has drawn.
@@ -97,6 +98,11 @@ impl Pieces {
         let span = self.spans(piece).first()?;
         let copy = span.copy(&self.copies);
         Some((copy.target_region, span.row(copy, 0).target))
+    }
+
+    /// Bytes of a full one.
+    pub(crate) fn size(&self) -> usize {
+        self.size
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -124,6 +130,8 @@ impl Pieces {
 
 #[derive(Default)]
 struct Cutter {
+    /// Most bytes of a piece.
+    size: usize,
     spans: Vec<Span>,
     pieces: Vec<Piece>,
     /// First span, bytes and rows of the piece being filled.
@@ -137,7 +145,7 @@ impl Cutter {
         if copy.row_bytes == 0 {
             return;
         }
-        if copy.row_bytes >= PIECE_BYTES as u64 {
+        if copy.row_bytes >= self.size as u64 {
             return self.long_rows(index, copy);
         }
         let mut row = 0;
@@ -145,7 +153,7 @@ impl Cutter {
             if self.is_full(copy.row_bytes as usize) {
                 self.close();
             }
-            let room = (PIECE_BYTES - self.bytes) as u64 / copy.row_bytes;
+            let room = (self.size - self.bytes) as u64 / copy.row_bytes;
             let rows = room.min((MAX_PIECE_ROWS - self.rows) as u64).min(copy.rows - row);
             self.push(Span { copy: index, row, rows, from: 0, len: copy.row_bytes });
             row += rows;
@@ -158,7 +166,7 @@ impl Cutter {
             let mut from = 0;
             while from < copy.row_bytes {
                 self.close();
-                let len = (copy.row_bytes - from).min(PIECE_BYTES as u64);
+                let len = (copy.row_bytes - from).min(self.size as u64);
                 self.push(Span { copy: index, row, rows: 1, from, len });
                 from += len;
             }
@@ -166,7 +174,7 @@ impl Cutter {
     }
 
     fn is_full(&self, more: usize) -> bool {
-        self.bytes + more > PIECE_BYTES
+        self.bytes + more > self.size
             || self.rows >= MAX_PIECE_ROWS
             || self.spans.len() - self.first >= MAX_PIECE_EXTENTS
     }
@@ -188,6 +196,7 @@ impl Cutter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::PIECE_BYTES;
     use proptest::prelude::*;
 
     fn copies() -> impl Strategy<Value = Vec<Copy>> {
@@ -216,8 +225,11 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(50))]
 
         #[test]
-        fn pieces_cover_every_byte_once_in_order_and_within_limits(copies in copies()) {
-            let pieces = Pieces::cut(&copies);
+        fn pieces_cover_every_byte_once_in_order_and_within_limits(
+            copies in copies(),
+            size in prop_oneof![Just(PIECE_BYTES), Just(64 << 10)],
+        ) {
+            let pieces = Pieces::cut(&copies, size);
             let mut next = copies.iter().flat_map(|copy| {
                 (0..copy.rows).map(move |row| (row * copy.source_pitch + 3, row * copy.row_bytes))
                     .flat_map(move |(source, at)| [source, at, copy.row_bytes].into_iter())
@@ -242,7 +254,7 @@ mod tests {
                 });
                 prop_assert!(!wrong);
                 prop_assert_eq!(bytes, piece.bytes);
-                prop_assert!(bytes <= PIECE_BYTES && rows <= MAX_PIECE_ROWS);
+                prop_assert!(bytes <= size && rows <= MAX_PIECE_ROWS);
                 prop_assert!(pieces.spans(piece).len() <= MAX_PIECE_EXTENTS);
             }
             prop_assert_eq!(left, 0);

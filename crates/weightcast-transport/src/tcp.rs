@@ -40,7 +40,7 @@ impl<'a> TcpReader<'a> {
         patience: Patience<'a>,
         filling: bool,
     ) -> Self {
-        let window = stream.window();
+        let window = stream.window(pieces.size());
         Self {
             job,
             pieces,

@@ -1,22 +1,19 @@
 //! The thread that drives one session machine: events in, outputs carried out, in order.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc as reply};
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tonic::{Code, Status};
-use weightcast_protocol::message::{Answer, Assignment, Call, ReadFailure, ServerMessage};
+use weightcast_protocol::message::{Answer, Call, ReadFailure, ServerMessage};
 use weightcast_protocol::session::{Output, Session, SessionState};
 use weightcast_protocol::{Attempt, CallError, Generation, OpSeq, ShardSums, Span, Term, Time};
-use weightcast_transport::{ExportId, Filling};
 
 use super::Transfer;
 use super::connection::{self, Connection};
 use super::locate::Evidence;
-use super::reading::read_assigned;
+use super::memory::Memory;
 use super::route::Arrival;
 use super::shared::{Shared, View};
 use crate::clock::Clock;
@@ -100,14 +97,7 @@ pub(crate) struct Control {
     awaiting_open: Vec<reply::Sender<Result<(), CallError>>>,
     awaiting_seal: Vec<reply::Sender<Result<(), CallError>>>,
     awaiting_close: Vec<reply::Sender<()>>,
-    read: Option<Arc<AtomicBool>>,
-    /// What the data port serves.
-    exposed: Vec<ExportId>,
-    /// Progress of the memory that is being filled.
-    filling: Option<Arc<Filling>>,
-    /// What the pending call has read.
-    arrived: Option<Box<Arrival>>,
-    sealing: Option<Generation>,
+    memory: Memory,
     over: bool,
 }
 
@@ -119,6 +109,7 @@ impl Control {
         shared: Arc<Shared>,
         events: mpsc::UnboundedSender<Event>,
     ) -> Self {
+        let memory = Memory::new(Arc::clone(&shared), connection.clone(), events.clone());
         Self {
             session,
             clock,
@@ -131,11 +122,7 @@ impl Control {
             awaiting_open: Vec::new(),
             awaiting_seal: Vec::new(),
             awaiting_close: Vec::new(),
-            read: None,
-            exposed: Vec::new(),
-            filling: None,
-            arrived: None,
-            sealing: None,
+            memory,
             over: false,
         }
     }
@@ -158,8 +145,8 @@ impl Control {
                 break;
             }
         }
-        self.stop_read();
-        self.fence();
+        self.memory.stop_read();
+        self.memory.fence();
         for reply in self.awaiting_close {
             let _ = reply.send(());
         }
@@ -198,23 +185,16 @@ impl Control {
                 }
             }
             Event::Sealed { generation, sums, note } => {
-                if let Some((_, export)) = self.shared.current() {
-                    self.annotate(export.at(generation.0), &note);
-                }
-                self.sealing = self.sealing.filter(|sealing| *sealing != generation);
+                self.memory.sealed(generation, &note);
                 self.session.handle_sealed(now, generation, sums);
             }
             Event::Probed { server, told, term } => {
                 self.session.handle_probed(now, server, told, term);
             }
             Event::ReadDone { seq, attempt, result } => {
-                if let Ok(arrival) = &result
-                    && arrival.evidence.overwritten.load(Ordering::Acquire)
-                {
-                    return; // stopped, when this was on its way
+                if let Some(result) = self.memory.arrived(result) {
+                    self.session.handle_read(now, seq, attempt, result);
                 }
-                let result = result.map(|arrival| self.arrived.insert(arrival).sums);
-                self.session.handle_read(now, seq, attempt, result);
             }
         }
     }
@@ -257,15 +237,15 @@ impl Control {
                 Output::Connect { server } => self.connect(server),
                 Output::Probe { server, term } => self.probe(server, term),
                 Output::Send(message) => self.send(message),
-                Output::Expose(generation) => self.expose(generation),
-                Output::ExposeFilling(generation) => self.expose_filling(generation),
-                Output::Fence(_) => self.fence(),
-                Output::Seal(generation) => self.seal(generation),
-                // What is final stays as it is: the progress knows what to go on after.
+                Output::Expose(generation) => self.memory.expose(generation),
+                Output::ExposeFilling(generation) => self.memory.expose_filling(generation),
+                Output::Fence(_) => self.memory.fence(),
+                Output::Seal(generation) => self.memory.seal(generation),
                 Output::Read { seq, attempt, assignment, deadline, keep: _ } => {
-                    self.start_read(seq, attempt, assignment, deadline);
+                    let deadline = self.clock.instant(deadline).into_std();
+                    self.memory.start_read(seq, attempt, assignment, deadline);
                 }
-                Output::StopRead => self.stop_read(),
+                Output::StopRead => self.memory.stop_read(),
                 Output::Done { seq, result } => self.done(seq, result),
                 Output::Closed { .. } => self.closed(),
             }
@@ -277,7 +257,7 @@ impl Control {
                 let _ = reply.send(Ok(()));
             }
         }
-        if self.sealing.is_none() {
+        if !self.memory.is_sealing() {
             for reply in self.awaiting_seal.drain(..) {
                 let _ = reply.send(Ok(()));
             }
@@ -326,92 +306,10 @@ impl Control {
         }
     }
 
-    fn expose(&mut self, generation: Generation) {
-        if let Some((registration, export)) = self.shared.current() {
-            let id = export.at(generation.0);
-            // A relay's readers go on reading what they were told to read.
-            if !self.exposed.contains(&id) {
-                let regions = registration.regions.clone();
-                self.shared.exports.exports().expose_as(id, generation.0, regions);
-                self.exposed.push(id);
-            }
-            // What was published is noted once it is digested, what was read has been.
-            if let Some(arrived) = &self.arrived {
-                self.annotate(id, &arrived.note);
-            }
-        }
-    }
-
-    /// Serves what is read from now on as it comes.
-    fn expose_filling(&mut self, generation: Generation) {
-        let Some((registration, export)) = self.shared.current() else { return };
-        let (id, regions) = (export.at(generation.0), registration.regions.clone());
-        let filling = Arc::new(Filling::new(&regions));
-        self.filling = Some(Arc::clone(&filling));
-        self.shared.exports.exports().expose_filling(id, generation.0, regions, filling);
-        self.exposed.push(id);
-    }
-
-    /// Keeps what the memory holds beside it, for readers that find something else there.
-    fn annotate(&self, id: ExportId, note: &[u8]) {
-        if let Err(error) = self.shared.exports.exports().annotate(id, note) {
-            tracing::debug!(%error, "an export goes without a note");
-        }
-    }
-
-    /// Nothing may be served any more that is served now: generations only grow.
-    fn fence(&mut self) {
-        self.filling = None;
-        for id in self.exposed.drain(..) {
-            // Readers that are still there were told to read elsewhere: cut them off.
-            self.shared.exports.exports().withdraw(id, Duration::ZERO);
-        }
-    }
-
-    fn seal(&mut self, generation: Generation) {
-        let Some((registration, _)) = self.shared.current() else { return };
-        self.sealing = Some(generation);
-        let events = self.events.clone();
-        tokio::task::spawn_blocking(move || {
-            let digests = registration.digest_all();
-            let (sums, note) = (registration.fold(&digests), registration.note(&digests));
-            let _ = events.send(Event::Sealed { generation, sums, note });
-        });
-    }
-
-    fn start_read(&mut self, seq: OpSeq, attempt: Attempt, assignment: Assignment, deadline: Time) {
-        self.stop_read();
-        let cancel = Arc::new(AtomicBool::new(false));
-        self.read = Some(Arc::clone(&cancel));
-        let shared = Arc::clone(&self.shared);
-        let filling = self.filling.clone();
-        let connection = self.connection.clone();
-        let events = self.events.clone();
-        let deadline = self.clock.instant(deadline).into_std();
-        tokio::spawn(async move {
-            let cancelled = Arc::clone(&cancel);
-            let result = read_assigned(connection, shared, assignment, filling, deadline, cancel);
-            let result = result.await;
-            let result = result.map(Box::new);
-            if !cancelled.load(Ordering::Acquire) {
-                let _ = events.send(Event::ReadDone { seq, attempt, result });
-            }
-        });
-    }
-
-    /// After this, no read touches the registered memory.
-    fn stop_read(&mut self) {
-        self.arrived = None;
-        if let Some(cancel) = self.read.take() {
-            cancel.store(true, Ordering::Release);
-            drop(self.shared.memory.lock());
-        }
-    }
-
     fn done(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
         // The caller may look at the handle as soon as it has its answer.
         self.update_view();
-        let arrived = self.arrived.take();
+        let arrived = self.memory.take_arrived();
         let Some(reply) = self.replies.remove(&seq) else { return };
         let result = match result {
             Ok(answer) => Ok((answer, arrived.map(|a| a.transfer).unwrap_or_default())),
@@ -424,7 +322,7 @@ impl Control {
     }
 
     fn closed(&mut self) {
-        self.stop_read();
+        self.memory.stop_read();
         let gone = self.gone();
         for reply in self.awaiting_open.drain(..).chain(self.awaiting_seal.drain(..)) {
             let _ = reply.send(Err(gone.clone()));

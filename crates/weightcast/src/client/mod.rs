@@ -1,15 +1,17 @@
 //! The client: what a worker holds, and what keeps it alive.
 //!
 //! [`handle`] and [`register`] are what a user calls, [`open`] how it comes to be, [`process`] that
-//! it belongs to one process. [`control`] drives the session
-//! machine; [`registration`] is the registered memory in the light of its group; [`route`] binds a
-//! plan to a source and reads; [`reading`] does so off the control thread;
-//! [`locate`] finds where a read that was refused differs, in [`ranges`] of bytes; [`connection`] is the gRPC side.
+//! it belongs to one process. [`control`] drives the session machine, and [`memory`] does what it
+//! wants of the registered memory. [`registration`] is that memory in the light of its group;
+//! [`route`] binds a plan to a source and reads; [`reading`] does so off the control thread;
+//! [`locate`] finds where a read that was refused differs, in [`ranges`] of bytes; [`connection`]
+//! is the gRPC side.
 
 mod connection;
 mod control;
 mod handle;
 mod locate;
+mod memory;
 mod open;
 mod process;
 mod ranges;

@@ -1,0 +1,169 @@
+//! The registered memory as the session wants it: served, fenced, digested, filled.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use weightcast_protocol::message::{Assignment, ReadFailure};
+use weightcast_protocol::{Attempt, Generation, OpSeq, ShardSums};
+use weightcast_transport::{ExportId, Filling};
+
+use super::connection::Connection;
+use super::control::Event;
+use super::reading::read_assigned;
+use super::route::Arrival;
+use super::shared::Shared;
+
+/// What is done with one shard's memory. Ends of reads and digests come back as events.
+pub(super) struct Memory {
+    shared: Arc<Shared>,
+    connection: Connection,
+    events: mpsc::UnboundedSender<Event>,
+    /// What the data port serves.
+    exposed: Vec<ExportId>,
+    /// Progress of the memory that is being filled.
+    filling: Option<Arc<Filling>>,
+    /// Raised to end the running read.
+    read: Option<Arc<AtomicBool>>,
+    /// What the pending call has read.
+    arrived: Option<Box<Arrival>>,
+    /// What is being digested.
+    sealing: Option<Generation>,
+}
+
+impl Memory {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        connection: Connection,
+        events: mpsc::UnboundedSender<Event>,
+    ) -> Self {
+        Self {
+            shared,
+            connection,
+            events,
+            exposed: Vec::new(),
+            filling: None,
+            read: None,
+            arrived: None,
+            sealing: None,
+        }
+    }
+
+    /// Serves all of it from now on.
+    pub(super) fn expose(&mut self, generation: Generation) {
+        let Some((registration, export)) = self.shared.current() else { return };
+        let id = export.at(generation.0);
+        // A relay's readers go on reading what they were told to read.
+        if !self.exposed.contains(&id) {
+            let regions = registration.regions.clone();
+            self.shared.exports.exports().expose_as(id, generation.0, regions);
+            self.exposed.push(id);
+        }
+        // What was published is noted once it is digested, what was read has been.
+        if let Some(arrived) = &self.arrived {
+            self.annotate(id, &arrived.note);
+        }
+    }
+
+    /// Serves what is read from now on as it comes.
+    pub(super) fn expose_filling(&mut self, generation: Generation) {
+        let Some((registration, export)) = self.shared.current() else { return };
+        let (id, regions) = (export.at(generation.0), registration.regions.clone());
+        let filling = Arc::new(Filling::new(&regions));
+        self.filling = Some(Arc::clone(&filling));
+        self.shared.exports.exports().expose_filling(id, generation.0, regions, filling);
+        self.exposed.push(id);
+    }
+
+    /// Nothing may be served any more that is served now: generations only grow.
+    pub(super) fn fence(&mut self) {
+        self.filling = None;
+        for id in self.exposed.drain(..) {
+            // Readers that are still there were told to read elsewhere: cut them off.
+            self.shared.exports.exports().withdraw(id, Duration::ZERO);
+        }
+    }
+
+    /// Digests it in the background.
+    pub(super) fn seal(&mut self, generation: Generation) {
+        let Some((registration, _)) = self.shared.current() else { return };
+        self.sealing = Some(generation);
+        let events = self.events.clone();
+        tokio::task::spawn_blocking(move || {
+            let digests = registration.digest_all();
+            let (sums, note) = (registration.fold(&digests), registration.note(&digests));
+            let _ = events.send(Event::Sealed { generation, sums, note });
+        });
+    }
+
+    /// It has been digested.
+    pub(super) fn sealed(&mut self, generation: Generation, note: &[u8]) {
+        if let Some((_, export)) = self.shared.current() {
+            self.annotate(export.at(generation.0), note);
+        }
+        self.sealing = self.sealing.filter(|sealing| *sealing != generation);
+    }
+
+    pub(super) fn is_sealing(&self) -> bool {
+        self.sealing.is_some()
+    }
+
+    /// Keeps what the memory holds beside it, for readers that find something else there.
+    fn annotate(&self, id: ExportId, note: &[u8]) {
+        if let Err(error) = self.shared.exports.exports().annotate(id, note) {
+            tracing::debug!(%error, "an export goes without a note");
+        }
+    }
+
+    /// Fills it from a source, in place of the read that runs. What is final stays as it is: the
+    /// progress knows what to go on after.
+    pub(super) fn start_read(
+        &mut self,
+        seq: OpSeq,
+        attempt: Attempt,
+        assignment: Assignment,
+        deadline: Instant,
+    ) {
+        self.stop_read();
+        let cancel = Arc::new(AtomicBool::new(false));
+        self.read = Some(Arc::clone(&cancel));
+        let (shared, filling) = (Arc::clone(&self.shared), self.filling.clone());
+        let (connection, events) = (self.connection.clone(), self.events.clone());
+        tokio::spawn(async move {
+            let cancelled = Arc::clone(&cancel);
+            let read = read_assigned(connection, shared, assignment, filling, deadline, cancel);
+            let result = read.await.map(Box::new);
+            if !cancelled.load(Ordering::Acquire) {
+                let _ = events.send(Event::ReadDone { seq, attempt, result });
+            }
+        });
+    }
+
+    /// After this, no read touches it.
+    pub(super) fn stop_read(&mut self) {
+        self.arrived = None;
+        if let Some(cancel) = self.read.take() {
+            cancel.store(true, Ordering::Release);
+            drop(self.shared.memory.lock());
+        }
+    }
+
+    /// Keeps what a read brought; returns its sums. None if it was stopped when this was on its way.
+    pub(super) fn arrived(
+        &mut self,
+        result: Result<Box<Arrival>, ReadFailure>,
+    ) -> Option<Result<ShardSums, ReadFailure>> {
+        let stopped = |arrival: &Arrival| arrival.evidence.overwritten.load(Ordering::Acquire);
+        match result {
+            Ok(arrival) if stopped(&arrival) => None,
+            Ok(arrival) => Some(Ok(self.arrived.insert(arrival).sums)),
+            Err(failure) => Some(Err(failure)),
+        }
+    }
+
+    /// What the call that has ended brought.
+    pub(super) fn take_arrived(&mut self) -> Option<Box<Arrival>> {
+        self.arrived.take()
+    }
+}
