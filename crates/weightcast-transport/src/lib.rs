@@ -67,6 +67,7 @@ mod server;
 mod stream;
 mod sys;
 mod tcp;
+mod window;
 mod wire;
 
 pub use connect::Way;

@@ -84,9 +84,6 @@ pub const MIN_WINDOW: usize = 2;
 /// Most requests under way on one stream: 32 MiB, a long path's worth.
 pub const MAX_WINDOW: usize = 64;
 
-/// Bytes a second that one stream should reach over a path of any length: 25 Gbit/s.
-pub const STREAM_RATE: u64 = 3_000_000_000;
-
 /// Bytes of unanswered requests on one stream. It must fit into a socket's smallest buffers:
 /// beyond them reader and source could each wait for the other to take its bytes.
 pub const PIPELINE_BYTES: usize = 32 << 10;

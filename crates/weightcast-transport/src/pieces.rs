@@ -62,7 +62,6 @@ pub(crate) struct Piece {
 
 /// The pieces of one job, drawn by any number of workers.
 pub(crate) struct Pieces {
-    size: usize,
     copies: Vec<Copy>,
     spans: Vec<Span>,
     pieces: Vec<Piece>,
@@ -79,7 +78,7 @@ impl Pieces {
         }
         cutter.close();
         let Cutter { spans, pieces, .. } = cutter;
-        Self { size, copies, spans, pieces, next: AtomicUsize::new(0) }
+        Self { copies, spans, pieces, next: AtomicUsize::new(0) }
     }
 
     /// The next piece that nobody has drawn.
@@ -98,11 +97,6 @@ impl Pieces {
         let span = self.spans(piece).first()?;
         let copy = span.copy(&self.copies);
         Some((copy.target_region, span.row(copy, 0).target))
-    }
-
-    /// Bytes of a full one.
-    pub(crate) fn size(&self) -> usize {
-        self.size
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -3,7 +3,7 @@
 use crate::dial::dial;
 use crate::error::{Refusal, TransportError};
 use crate::handshake::{Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
-use crate::limits::{HANDSHAKE_DEADLINE, MAX_WINDOW, MIN_WINDOW, STREAM_RATE, STREAM_REST, TICK};
+use crate::limits::{HANDSHAKE_DEADLINE, STREAM_REST, TICK};
 use crate::patience::Patience;
 use crate::secret::MacKey;
 use crate::sys::{self, Ranges};
@@ -85,11 +85,9 @@ impl Stream {
         side.check(&self.key, &verdict).map_err(failed)
     }
 
-    /// Requests for pieces of this size to keep under way, so that the path is full and no more.
-    pub(crate) fn window(&self, piece: usize) -> usize {
-        let bytes = self.round_trip.as_secs_f64() * STREAM_RATE as f64;
-        let requests = (bytes / piece as f64) as usize;
-        MIN_WINDOW.saturating_add(requests).min(MAX_WINDOW)
+    /// How long one way there and back takes.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.round_trip
     }
 
     pub(crate) fn send(

@@ -8,8 +8,10 @@ use crate::pieces::{Piece, Pieces};
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::sys::Ranges;
+use crate::window::Window;
 use crate::wire::{self, HEADER_BYTES, Header, Kind};
 use std::collections::VecDeque;
+use std::time::Instant;
 
 /// Reads pieces of one job over one stream, several requests under way.
 pub(crate) struct TcpReader<'a> {
@@ -23,8 +25,7 @@ pub(crate) struct TcpReader<'a> {
     /// Pieces asked for and not yet answered, with the sizes of their requests.
     asked: VecDeque<(&'a Piece, usize)>,
     asked_bytes: usize,
-    /// Most requests under way.
-    window: usize,
+    window: Window,
     request: Vec<u8>,
     ranges: Ranges,
     /// The next answer's header, if it came with the last answer's end.
@@ -40,7 +41,7 @@ impl<'a> TcpReader<'a> {
         patience: Patience<'a>,
         filling: bool,
     ) -> Self {
-        let window = stream.window(pieces.size());
+        let window = Window::new(stream.round_trip(), Instant::now());
         Self {
             job,
             pieces,
@@ -85,6 +86,7 @@ impl<'a> TcpReader<'a> {
             return Err(self.stream.protocol("length of an answer"));
         }
         self.receive(piece)?;
+        self.window.answered(Instant::now());
         Ok(Some(piece))
     }
 
@@ -92,10 +94,11 @@ impl<'a> TcpReader<'a> {
     /// a time: what arrives together is answered with fewer system calls.
     fn draw_ahead(&mut self) {
         self.request.clear();
-        if self.asked.len() > self.window / 2 {
+        let window = self.window.requests();
+        if self.asked.len() > window / 2 {
             return;
         }
-        while self.asked.len() < self.window
+        while self.asked.len() < window
             && (self.asked.is_empty() || self.asked_bytes < PIPELINE_BYTES)
         {
             let Some(piece) = self.pieces.draw() else { break };

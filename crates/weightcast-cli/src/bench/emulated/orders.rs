@@ -29,6 +29,8 @@ pub(crate) enum Order {
     Prepare { version: u64 },
     /// Go over to this version, waiting for it.
     Update { version: u64 },
+    /// Give up what is held, so that the next update waits for what is on its way.
+    Clear,
     /// Go over to the latest version, whatever it is.
     Latest,
     /// Look at every byte: is it this version's?
@@ -46,6 +48,7 @@ pub(crate) enum Reply {
         at_ns: u64,
     },
     Prepared,
+    Cleared,
     Updated(Updated),
     Checked {
         holds: bool,

@@ -84,6 +84,10 @@ impl Worker {
                 self.handle.publish(version, SOON)?;
                 Reply::Published { at_ns }
             }
+            Order::Clear => {
+                self.revoke()?;
+                Reply::Cleared
+            }
             Order::Update { version } => self.update(Selector::Exact(version))?,
             Order::Latest => self.update(Selector::Latest)?,
             Order::Check { version } => Reply::Checked { holds: self.memory.holds(version) },

@@ -137,6 +137,13 @@ fn turn(
     readers: &mut [Group],
     version: u64,
 ) -> Result<Turn> {
+    // Groups that hold something would go on with it while a first copy crosses.
+    if setting.datacentres > 1 {
+        for reader in readers.iter_mut() {
+            reader.order(&Order::Clear)?;
+            reader.replies()?;
+        }
+    }
     let crossed = cluster.network()?.crossed()?;
     let published = trainer.publish(version)?;
     let cpu = cpu_seconds(cluster, trainer, readers)?;
