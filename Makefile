@@ -13,7 +13,7 @@ FUZZ_TARGETS := frame handshake client_message server_message manifest plan serv
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python sim model verify audit fix bench nemesis wheel docs clean fuzz asan
+.PHONY: help demo test test-rust test-python sim scenarios model verify audit fix bench nemesis wheel docs clean fuzz asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -33,6 +33,11 @@ test-python: $(VENV)/weightcast
 sim: ## Play a thousand random clusters against the protocol, then each mutant of it
 	cargo run --locked --release --quiet -p weightcast-cli -- sim --seeds 1000
 	cargo run --locked --release --quiet -p weightcast-cli -- sim --mutant all
+
+scenarios: ## Simulate the paper's figures at its size: predicted beside reported
+	@for file in scenarios/*.json; do \
+	  cargo run --locked --release --quiet -p weightcast-cli -- sim --scenario $$file || exit 1; echo; \
+	done
 
 verify: ## Check formatting, lints, purity, dependencies; writes nothing
 	cargo fmt --all --check

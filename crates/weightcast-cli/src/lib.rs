@@ -4,6 +4,7 @@
 
 mod bench;
 mod replay;
+mod scenario;
 mod serve;
 mod sim;
 mod sim_report;

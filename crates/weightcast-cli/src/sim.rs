@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -32,6 +33,11 @@ pub(crate) struct Sim {
     /// Show the mutants: what each switches off, which invariants must notice
     #[arg(long)]
     list_mutants: bool,
+    /// Play a scenario file instead: predicted beside reported
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "seeds", "first_seed", "require_coverage", "mutant", "list_mutants",
+    ])]
+    scenario: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -44,6 +50,9 @@ impl Sim {
 }
 
 pub(crate) fn run(arguments: &Sim) -> anyhow::Result<()> {
+    if let Some(file) = &arguments.scenario {
+        return crate::scenario::run(file, arguments.json);
+    }
     if arguments.list_mutants {
         print!("{}", if arguments.json { mutants_json() } else { mutants_table() });
         return Ok(());

@@ -38,6 +38,7 @@ mod reading;
 mod report;
 mod rng;
 mod runtime;
+pub mod scenario;
 mod sights;
 mod story;
 mod swarm;

@@ -1,0 +1,108 @@
+//! `weightcast sim --scenario`: plays a scenario file, prints predicted beside reported.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Context;
+use serde::Serialize;
+use weightcast_sim::scenario::{Comparison, Origin, Row, Scenario};
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct ScenarioReport<'a> {
+    version: &'static str,
+    figure: &'a str,
+    about: &'a str,
+    assumptions: &'a [String],
+    cases: Vec<Comparison>,
+    wall_seconds: f64,
+}
+
+pub(crate) fn run(file: &Path, json: bool) -> anyhow::Result<()> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let scenario = Scenario::parse(&text).with_context(|| file.display().to_string())?;
+    let started = Instant::now();
+    if !json {
+        println!("{}\n{}", scenario.figure, scenario.about);
+    }
+    let mut cases = Vec::new();
+    for case in &scenario.cases {
+        let comparison = scenario.compare(case)?;
+        if !json {
+            print!("\n{}", table(&comparison));
+        }
+        cases.push(comparison);
+    }
+    if json {
+        let report = ScenarioReport {
+            version: env!("CARGO_PKG_VERSION"),
+            figure: &scenario.figure,
+            about: &scenario.about,
+            assumptions: &scenario.assumptions,
+            cases,
+            wall_seconds: started.elapsed().as_secs_f64(),
+        };
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else if !scenario.assumptions.is_empty() {
+        println!("\nassumed: {}", scenario.assumptions.join("\n         "));
+    }
+    Ok(())
+}
+
+fn table(comparison: &Comparison) -> String {
+    let outcome = &comparison.outcome;
+    let mut text = format!(
+        "{}\n  {:<54}{:>10}{:>10}{:>7}  reported is\n",
+        comparison.case, "", "predicted", "reported", "ratio"
+    );
+    for row in &comparison.rows {
+        let _ = writeln!(
+            text,
+            "  {:<54}{:>10}{:>10}{:>7}  {}",
+            row.what,
+            number(row.predicted, 3),
+            number(row.reported, 3),
+            number(row.ratio, 2),
+            origin(row)
+        );
+    }
+    if let Some(busiest) = outcome.links.iter().max_by(|a, b| a.gb.total_cmp(&b.gb)) {
+        let _ = writeln!(text, "  busiest link: {}, {:.1} GB", busiest.name, busiest.gb);
+    }
+    let counters = &outcome.counters;
+    let _ = writeln!(
+        text,
+        "  {} assignments ({} of relays, {} resumed, {} crossed), {} skips, {} events",
+        counters.assignments,
+        counters.relays,
+        counters.resumes,
+        counters.crossings,
+        counters.skips,
+        outcome.events
+    );
+    for (failure, count) in &outcome.failures {
+        let _ = writeln!(text, "  {count} times: {failure}");
+    }
+    text
+}
+
+fn number(number: Option<f64>, digits: usize) -> String {
+    number.map_or("-".to_owned(), |number| match number.abs() {
+        100.0.. => format!("{number:.0}"),
+        10.0.. => format!("{number:.1}"),
+        _ => format!("{number:.digits$}"),
+    })
+}
+
+fn origin(row: &Row) -> String {
+    let how = match row.origin {
+        Origin::Stated => "stated",
+        Origin::Derived => "derived",
+        Origin::Plot => "in a plot only",
+        Origin::Unreported => "not reported",
+    };
+    let how = if row.formula { format!("a formula; {how}") } else { how.to_owned() };
+    format!("{how}: {}", row.source)
+}

@@ -1,0 +1,109 @@
+//! The machines of a scenario: where each worker runs, and over which links two of them meet.
+
+use std::collections::BTreeMap;
+
+use weightcast_protocol::message::Location;
+
+use super::links::Link;
+use super::setting::{Datacentre, Group, Setting};
+
+/// Where a worker runs.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) group: String,
+    pub(super) replica: u32,
+    pub(super) shard: u32,
+    pub(super) location: Location,
+    /// What it sends through: its card, and the host's card to other datacentres.
+    sends: [usize; 2],
+    /// What it receives through.
+    receives: [usize; 2],
+}
+
+/// All places, and the links between datacentres that may be narrow.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cluster {
+    pub(super) places: Vec<Place>,
+    pub(super) links: Vec<Link>,
+    between: BTreeMap<(String, String), usize>,
+}
+
+impl Cluster {
+    pub(super) fn new(setting: &Setting) -> Self {
+        let mut cluster = Self::default();
+        for link in &setting.links {
+            for (from, to) in [(&link.a, &link.b), (&link.b, &link.a)] {
+                let index = cluster.link(format!("{from} to {to}"), link.gb_s);
+                cluster.between.insert((from.clone(), to.clone()), index);
+            }
+        }
+        for (name, group) in &setting.groups {
+            cluster.settle(setting, name, group);
+        }
+        cluster
+    }
+
+    fn link(&mut self, name: String, rate: f64) -> usize {
+        self.links.push(Link { name, rate, bytes: 0.0 });
+        self.links.len() - 1
+    }
+
+    /// Gives a group hosts of its own, filled one after the other.
+    fn settle(&mut self, setting: &Setting, name: &str, group: &Group) {
+        let datacentre = &setting.datacentres[&group.datacentre];
+        let mut cards = Vec::new();
+        for number in 0..group.replicas * setting.shards {
+            let (host, gpu) =
+                (number / datacentre.gpus_per_host, number % datacentre.gpus_per_host);
+            let host = format!("{name}-host-{host}");
+            if gpu == 0 {
+                cards = self.host(setting, &host, datacentre);
+            }
+            let card = gpu * datacentre.nics_per_host / datacentre.gpus_per_host;
+            let [inner, outer] = [cards[card as usize], *cards.last().expect("a host has cards")];
+            self.places.push(Place {
+                group: name.to_owned(),
+                replica: number / setting.shards,
+                shard: number % setting.shards,
+                location: Location { datacentre: group.datacentre.clone(), host, spot: group.spot },
+                sends: [inner, outer],
+                receives: [inner + 1, outer + 1],
+            });
+        }
+    }
+
+    /// A host's cards, the one to other datacentres last; each sends on one link and receives on
+    /// the next.
+    fn host(&mut self, setting: &Setting, host: &str, datacentre: &Datacentre) -> Vec<usize> {
+        let goodput = &setting.goodput;
+        let inner = (0..datacentre.nics_per_host)
+            .map(|card| (format!("{host} nic {card}"), datacentre.nic_gb_s * goodput.inner));
+        let outer = (format!("{host} outer nic"), datacentre.outer_nic_gb_s * goodput.outer);
+        let cards: Vec<(String, f64)> = inner.chain([outer]).collect();
+        cards
+            .into_iter()
+            .map(|(name, rate)| {
+                let out = self.link(format!("{name} out"), rate);
+                self.link(format!("{name} in"), rate);
+                out
+            })
+            .collect()
+    }
+
+    /// Whether bytes from one worker to another leave their datacentre.
+    pub(super) fn crosses(&self, source: usize, reader: usize) -> bool {
+        let datacentre = |worker: usize| &self.places[worker].location.datacentre;
+        datacentre(source) != datacentre(reader)
+    }
+
+    /// The links from one worker to another.
+    pub(super) fn path(&self, source: usize, reader: usize) -> Vec<usize> {
+        let [from, to] = [&self.places[source], &self.places[reader]];
+        if !self.crosses(source, reader) {
+            return vec![from.sends[0], to.receives[0]];
+        }
+        let ends = (from.location.datacentre.clone(), to.location.datacentre.clone());
+        let between = self.between.get(&ends).copied();
+        [Some(from.sends[1]), between, Some(to.receives[1])].into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,95 @@
+//! What is predicted beside what is reported.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::check::ScenarioError;
+use super::file::{Case, Measure, Origin, Scenario};
+use super::outcome::Outcome;
+use super::play;
+
+/// One case.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// Its name.
+    pub case: String,
+    /// What the figure says, and what was played.
+    pub rows: Vec<Row>,
+    /// What was played.
+    pub outcome: Outcome,
+}
+
+/// One value.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What is compared.
+    pub what: String,
+    /// As played, or as calculated.
+    pub predicted: Option<f64>,
+    /// As reported, if it is.
+    pub reported: Option<f64>,
+    /// Predicted divided by reported.
+    pub ratio: Option<f64>,
+    /// How the reported value is known.
+    pub origin: Origin,
+    /// Where it is said.
+    pub source: String,
+    /// Nothing was played for this: arithmetic.
+    pub formula: bool,
+}
+
+impl Scenario {
+    /// Plays a case and compares.
+    ///
+    /// Errors: `Unfinished` if a call of the script never ends.
+    pub fn compare(&self, case: &Case) -> Result<Comparison, ScenarioError> {
+        let outcome = play(&case.name, &self.setting(case)?)?;
+        let played = case.reported.iter().map(|reported| {
+            let (group, version) = (reported.group.as_deref(), reported.version);
+            let predicted = outcome.measure(reported.measure, group, version);
+            let of = group.map_or(String::new(), |group| format!(" of {group}"));
+            let at = version.map_or(String::new(), |version| format!(", version {version}"));
+            let what = format!("{}{of}{at}", reported.measure);
+            Row::new(what, predicted, reported.value, reported.origin, &reported.source, false)
+        });
+        let calculated = case.formulas.iter().map(|formula| {
+            let predicted = Some(formula.gpus * formula.gb / formula.gb_s);
+            let origin = formula.reported_s.map_or(Origin::Unreported, |_| Origin::Derived);
+            let name = format!("total stall (s), {}", formula.name);
+            let source =
+                format!("{} GPUs, {} GB at {} GB/s", formula.gpus, formula.gb, formula.gb_s);
+            Row::new(name, predicted, formula.reported_s, origin, &source, true)
+        });
+        let rows = played.chain(calculated).collect();
+        Ok(Comparison { case: case.name.clone(), rows, outcome })
+    }
+}
+
+impl Row {
+    fn new(
+        what: String,
+        predicted: Option<f64>,
+        reported: Option<f64>,
+        origin: Origin,
+        source: &str,
+        formula: bool,
+    ) -> Self {
+        let ratio = predicted.zip(reported).map(|(predicted, reported)| predicted / reported);
+        Self { what, predicted, reported, ratio, origin, source: source.to_owned(), formula }
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TotalStallS => "total stall (s)",
+            Self::MeanStallS => "mean stall (s)",
+            Self::LeastStallS => "least stall (s)",
+            Self::MedianStallS => "median stall (s)",
+            Self::LongestStallS => "longest stall (s)",
+            Self::SpanS => "first ask to last end (s)",
+            Self::CrossedGb => "crossed (GB)",
+        })
+    }
+}

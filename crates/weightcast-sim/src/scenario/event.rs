@@ -1,0 +1,39 @@
+//! What happens in a play, in order of time.
+
+use weightcast_protocol::message::{ClientMessage, ServerMessage};
+use weightcast_protocol::{Attempt, ConnectionId, Generation, OpSeq};
+
+use super::flows::End;
+use super::worker::{Life, Task};
+
+/// Something that happens.
+#[derive(Debug)]
+pub(super) enum Event {
+    ToServer(ConnectionId, ClientMessage),
+    ServerGone(ConnectionId),
+    ServerTimer,
+    /// A step of the script is due.
+    Script(usize),
+    /// A process starts.
+    Start(usize),
+    /// A flow has brought all that was asked for, or another unit.
+    End(End),
+    Worker(Life, Happening),
+}
+
+/// Something that happens to a worker.
+#[derive(Debug)]
+pub(super) enum Happening {
+    Connected(ConnectionId),
+    Message(ConnectionId, ServerMessage),
+    Gone(ConnectionId),
+    Timer,
+    /// What it has published is digested.
+    Sealed(Generation),
+    /// A task begins, or goes on.
+    Task(Task),
+    /// Its source has so many units for it.
+    Told(OpSeq, Attempt, u32),
+    /// It gives its source up.
+    Lost(OpSeq, Attempt, &'static str),
+}

@@ -1,0 +1,168 @@
+//! A scenario file (JSON): a figure, the setting of its runs, and what was reported of them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::check::ScenarioError;
+use super::setting::Setting;
+
+/// One figure, as a file says it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Where the reported values come from.
+    pub figure: String,
+    /// What is measured there, and how.
+    pub about: String,
+    /// What the source does not say and is assumed here.
+    #[serde(default)]
+    pub assumptions: Vec<String>,
+    /// What all cases have in common; each changes it.
+    setting: Value,
+    /// The runs, each a change of the setting.
+    pub cases: Vec<Case>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// Its name.
+    pub name: String,
+    /// What is different, as a merge patch (RFC 7396) of the setting.
+    #[serde(default)]
+    change: Value,
+    /// What the source reports.
+    pub reported: Vec<Reported>,
+    /// Arithmetic on other systems: nothing is played.
+    #[serde(default)]
+    pub formulas: Vec<Formula>,
+}
+
+/// A value to compare with.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reported {
+    /// What is measured.
+    pub measure: Measure,
+    /// Of which group's calls only.
+    pub group: Option<String>,
+    /// Of calls for this version only.
+    pub version: Option<u64>,
+    /// What is reported; none if it stands in a plot only.
+    pub value: Option<f64>,
+    /// How the value is known.
+    pub origin: Origin,
+    /// Where it is said, or what it follows from.
+    pub source: String,
+}
+
+/// How a reported value is known.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The text says it.
+    Stated,
+    /// It follows from what the text says.
+    Derived,
+    /// It can only be read off a plot.
+    Plot,
+    /// Nobody reports it; shown for its own sake.
+    Unreported,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Sum over all shards of the time that they waited for weights, in seconds.
+    TotalStallS,
+    /// Its mean over the shards.
+    MeanStallS,
+    /// The least of any shard.
+    LeastStallS,
+    /// Its median over the shards.
+    MedianStallS,
+    /// The longest of any shard.
+    LongestStallS,
+    /// From the first of these calls to the end of the last.
+    SpanS,
+    /// The bytes between datacentres.
+    CrossedGb,
+}
+
+/// Arithmetic that is no more than that: `gpus * gb / gb_s` seconds of stall in total.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Formula {
+    /// Of which system, and what it assumes.
+    pub name: String,
+    /// GPUs that wait.
+    pub gpus: f64,
+    /// What each waits for, in GB.
+    pub gb: f64,
+    /// How fast that comes, in GB/s.
+    pub gb_s: f64,
+    /// The total that is reported, if one is.
+    pub reported_s: Option<f64>,
+}
+
+impl Scenario {
+    /// Reads a scenario.
+    ///
+    /// Errors: `Syntax` if it is not a scenario, `Setting` if one of its cases makes no sense.
+    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+        let scenario: Self = serde_json::from_str(text)
+            .map_err(|error| ScenarioError::Syntax { reason: error.to_string() })?;
+        for case in &scenario.cases {
+            scenario.setting(case)?;
+        }
+        Ok(scenario)
+    }
+
+    /// The setting of a case: what all have in common, with its changes.
+    ///
+    /// Errors: `Setting` if it makes no sense.
+    pub fn setting(&self, case: &Case) -> Result<Setting, ScenarioError> {
+        let mut value = self.setting.clone();
+        if !case.change.is_null() {
+            merge(&mut value, &case.change);
+        }
+        let wrong = |reason: String| ScenarioError::Setting { case: case.name.clone(), reason };
+        let setting: Setting =
+            serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+        setting.check().map_err(wrong)?;
+        Ok(setting)
+    }
+}
+
+/// RFC 7396: objects are merged, null takes away, anything else replaces.
+fn merge(target: &mut Value, change: &Value) {
+    let Value::Object(changes) = change else {
+        *target = change.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Default::default());
+    }
+    let fields = target.as_object_mut().expect("made one");
+    for (name, change) in changes {
+        if change.is_null() {
+            fields.remove(name);
+        } else {
+            merge(fields.entry(name).or_insert(Value::Null), change);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_merge_patches() {
+        let mut value = serde_json::json!({"a": {"b": 1, "c": [1, 2]}, "d": 3});
+        merge(&mut value, &serde_json::json!({"a": {"c": [7], "e": {"f": 1}}, "d": null}));
+        assert_eq!(value, serde_json::json!({"a": {"b": 1, "c": [7], "e": {"f": 1}}}));
+    }
+}

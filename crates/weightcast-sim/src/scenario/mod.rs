@@ -1,0 +1,43 @@
+//! Scenarios: clusters of a given size, written down in files, with what somebody has measured on
+//! a real one beside what is predicted.
+//!
+//! The reference server and the client sessions are the real ones; units of progress are as large
+//! as the transports'. Bytes are a fluid: a shard that reads from another gets its max-min fair
+//! share of the links between them, and a relay is read no faster than it is filled itself.
+//! Nothing is drawn at random: a scenario always plays the same.
+//!
+//! `file` and `setting` are what is written down, `check` is what is wrong with it; `cluster` makes
+//! the machines of it, `player` has them do what `event` lists, `hosting` does what the server and
+//! the sessions say; `worker` is one shard's process, `script` what it does and `reading` how it
+//! reads; `flows` and `links` say how fast; `outcome` is what was seen and `compare` puts it beside
+//! the figure.
+
+mod check;
+mod cluster;
+mod compare;
+mod event;
+mod file;
+mod flows;
+mod hosting;
+mod links;
+mod outcome;
+mod player;
+mod reading;
+mod script;
+mod setting;
+mod worker;
+
+pub use check::ScenarioError;
+pub use compare::{Comparison, Row};
+pub use file::{Case, Formula, Measure, Origin, Reported, Scenario};
+pub use outcome::{LinkBytes, Outcome, Stall};
+pub use setting::{
+    Between, Datacentre, Goodput, Group, GroupRole, Latency, Protocol, Setting, Step, Verb,
+};
+
+/// Plays one case of a scenario to its end.
+///
+/// Errors: `Unfinished` if a call that the script makes never ends.
+pub fn play(case: &str, setting: &Setting) -> Result<Outcome, ScenarioError> {
+    player::Player::new(setting).play(case)
+}

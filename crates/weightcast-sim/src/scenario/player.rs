@@ -1,0 +1,195 @@
+//! Plays a setting: a queue of events, the server, the workers, the bytes.
+
+use std::collections::BTreeMap;
+
+use weightcast_protocol::server::{Server, ServerConfig};
+use weightcast_protocol::{Span, Time};
+
+use super::check::ScenarioError;
+use super::cluster::Cluster;
+use super::event::{Event, Happening};
+use super::flows::Flows;
+use super::outcome::Outcome;
+use super::reading::unit_bytes;
+use super::setting::Setting;
+use super::worker::{Life, Worker, seconds};
+
+/// How long after the last step of the script everything must have ended.
+const PATIENCE: Span = Span::from_secs(1_000);
+
+/// The state of a play.
+pub(super) struct Player<'a> {
+    pub(super) setting: &'a Setting,
+    pub(super) cluster: Cluster,
+    pub(super) now: Time,
+    events: BTreeMap<(Time, u64), Event>,
+    planned: u64,
+    pub(super) streams: u64,
+    pub(super) server: Server,
+    pub(super) server_timer: Option<Time>,
+    pub(super) workers: Vec<Worker>,
+    pub(super) flows: Flows,
+    /// Bytes of a shard, and of one of its units.
+    pub(super) shard_bytes: u64,
+    pub(super) unit: u64,
+    /// Tasks that have not ended.
+    pub(super) waiting: usize,
+    steps_left: usize,
+    pub(super) outcome: Outcome,
+}
+
+impl<'a> Player<'a> {
+    pub(super) fn new(setting: &'a Setting) -> Self {
+        let cluster = Cluster::new(setting);
+        let mut workers = Vec::new();
+        workers.resize_with(cluster.places.len(), Worker::default);
+        let shard_bytes = (setting.shard_gb * 1e9) as u64;
+        let protocol = &setting.protocol;
+        let config = ServerConfig {
+            lease: seconds(protocol.lease_s),
+            fanout: protocol.fanout,
+            depth_limit: protocol.depth_limit,
+            ..ServerConfig::default()
+        };
+        let mut player = Self {
+            setting,
+            flows: Flows::new(cluster.links.clone(), workers.len()),
+            cluster,
+            now: Time(0),
+            events: BTreeMap::new(),
+            planned: 0,
+            streams: 0,
+            server: Server::new(config),
+            server_timer: None,
+            workers,
+            shard_bytes,
+            unit: unit_bytes(shard_bytes),
+            waiting: 0,
+            steps_left: setting.script.len(),
+            outcome: Outcome::default(),
+        };
+        player.plan_script();
+        player
+    }
+
+    pub(super) fn play(mut self, case: &str) -> Result<Outcome, ScenarioError> {
+        let last = self.setting.script.iter().map(|step| step.at_s).fold(0.0, f64::max);
+        let end = Time(0) + seconds(last) + PATIENCE;
+        while self.steps_left > 0 || self.waiting > 0 {
+            let Some(((at, _), event)) = self.events.pop_first().filter(|((at, _), _)| *at <= end)
+            else {
+                return Err(self.unfinished(case));
+            };
+            self.now = at;
+            self.outcome.events += 1;
+            self.happen(event);
+        }
+        self.outcome.links = self.flows.links.iter().map(Into::into).collect();
+        self.outcome.counters = self.server.snapshot(self.now).counters;
+        self.outcome.play_s = self.now.0 as f64 / 1e9;
+        Ok(self.outcome)
+    }
+
+    fn unfinished(&self, case: &str) -> ScenarioError {
+        let who = self.workers.iter().position(|worker| worker.tasks() > 0);
+        let example = who.map_or("none of a worker that lives".to_owned(), |index| {
+            let place = &self.cluster.places[index];
+            let what = self.workers[index].running.as_ref().map(|running| running.task.what);
+            format!("{} {} shard {}: {what:?}", place.group, place.replica, place.shard)
+        });
+        let (case, waiting) = (case.to_owned(), self.waiting);
+        ScenarioError::Unfinished { case, at_s: self.now.0 as f64 / 1e9, waiting, example }
+    }
+
+    pub(super) fn plan(&mut self, at: Time, event: Event) {
+        self.planned += 1;
+        self.events.insert((at, self.planned), event);
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::ToServer(stream, message) => {
+                self.server.handle(self.now, stream, message);
+                self.serve();
+            }
+            Event::ServerGone(stream) => {
+                self.server.handle_disconnect(self.now, stream);
+                self.serve();
+            }
+            Event::ServerTimer => {
+                self.server_timer = None;
+                self.server.handle_timeout(self.now);
+                self.serve();
+            }
+            Event::Script(step) => {
+                self.steps_left -= 1;
+                self.step(step);
+            }
+            Event::Start(worker) => self.start(worker),
+            Event::End(end) => {
+                self.flow_reached(end);
+                self.obey_session(end.reader);
+            }
+            Event::Worker(life, happening) => self.happen_to(life, happening),
+        }
+        for end in std::mem::take(&mut self.flows.ends) {
+            self.plan(end.at, Event::End(end));
+        }
+    }
+
+    fn happen_to(&mut self, life: Life, happening: Happening) {
+        let Life { worker: index, life } = life;
+        let worker = &mut self.workers[index];
+        if worker.life != life {
+            // Its task died with it.
+            self.waiting -= usize::from(matches!(happening, Happening::Task(_)));
+            return;
+        }
+        let now = self.now;
+        match happening {
+            Happening::Told(seq, attempt, units) => self.told(index, seq, attempt, units),
+            Happening::Lost(seq, attempt, reason) => self.lost(index, seq, attempt, reason),
+            Happening::Task(task) => {
+                worker.todo.push_back(task);
+                self.next_task(index);
+            }
+            happening => {
+                let sums = self.sums_of_published(index);
+                let worker = &mut self.workers[index];
+                let Some(session) = &mut worker.session else { return };
+                match happening {
+                    Happening::Connected(stream) => {
+                        worker.connection = Some(stream);
+                        session.handle_connected(now);
+                    }
+                    Happening::Message(stream, message) if worker.connection == Some(stream) => {
+                        session.handle_message(now, message);
+                    }
+                    Happening::Gone(stream) if worker.connection == Some(stream) => {
+                        worker.connection = None;
+                        session.handle_disconnected(now);
+                    }
+                    Happening::Timer => {
+                        worker.timer_at = None;
+                        session.handle_timeout(now);
+                    }
+                    Happening::Sealed(generation) => session.handle_sealed(now, generation, sums),
+                    _ => {}
+                }
+            }
+        }
+        self.obey_session(index);
+    }
+
+    pub(super) fn control(&self) -> Span {
+        seconds(self.setting.latency.control_ms / 1e3)
+    }
+
+    pub(super) fn life(&self, worker: usize) -> Life {
+        Life { worker, life: self.workers[worker].life }
+    }
+
+    pub(super) fn plan_for(&mut self, worker: usize, after: Span, happening: Happening) {
+        self.plan(self.now + after, Event::Worker(self.life(worker), happening));
+    }
+}

@@ -1,0 +1,218 @@
+//! What workers do: steps of the script become tasks of each shard, and tasks become calls.
+
+use weightcast_protocol::message::{Answer, Call, EpochPolicy, Open, Role};
+use weightcast_protocol::session::{Session, SessionConfig};
+use weightcast_protocol::{
+    CallError, ContentDigest, ExportId, Generation, PROTOCOL, Selector, SessionId, Span, Term, Time,
+};
+
+use super::event::{Event, Happening};
+use super::outcome::Stall;
+use super::player::Player;
+use super::setting::{Group, GroupRole, Verb};
+use super::worker::{Running, Task, What, seconds};
+use crate::rng::mix;
+
+/// When the first trainer has opened a new run; all others start then.
+const OPENED: Time = Time(100_000_000);
+
+/// Time for a call; none of a scenario takes as long.
+const DEADLINE: Span = Span::from_secs(900);
+
+/// How long a worker waits before it makes a call again that failed.
+const AGAIN: Span = Span::from_millis(100);
+
+impl Player<'_> {
+    /// Plans the steps, and the start of those who are there from the beginning.
+    pub(super) fn plan_script(&mut self) {
+        for (index, step) in self.setting.script.iter().enumerate() {
+            self.plan(Time(0) + seconds(step.at_s), Event::Script(index));
+        }
+        for index in 0..self.workers.len() {
+            let place = &self.cluster.places[index];
+            if !self.setting.groups[&place.group].joins_later {
+                let at = if self.begins_run(index) { Time(0) } else { OPENED };
+                self.waiting += 1;
+                self.plan(at, Event::Start(index));
+            }
+        }
+    }
+
+    /// Whether a worker is of the trainer that begins the run: the first.
+    fn begins_run(&self, index: usize) -> bool {
+        let place = &self.cluster.places[index];
+        let trains = |(_, group): &(&String, &Group)| group.role == GroupRole::Trainer;
+        let first = self.setting.groups.iter().find(trains).map(|(name, _)| name);
+        place.replica == 0 && first == Some(&place.group)
+    }
+
+    /// A process starts and registers its memory.
+    pub(super) fn start(&mut self, index: usize) {
+        let place = &self.cluster.places[index];
+        let group = &self.setting.groups[&place.group];
+        let life = self.workers[index].life;
+        let name = |salt: u64| mix(&[index as u64, life.into(), salt]);
+        let open = Open {
+            protocol: PROTOCOL,
+            session: SessionId(name(1).into()),
+            term: Term(0),
+            model: "policy".to_owned(),
+            replica: format!("{}-{}", place.group, place.replica),
+            shard: place.shard,
+            num_shards: self.setting.shards,
+            role: match group.role {
+                GroupRole::Trainer => Role::Trainer,
+                GroupRole::Rollout => Role::Rollout,
+            },
+            epoch: if self.begins_run(index) { EpochPolicy::New } else { EpochPolicy::Current },
+            location: place.location.clone(),
+            data_address: index.to_string(),
+            incarnation: None,
+            activate: false,
+        };
+        let mut config = SessionConfig::new(open, "server");
+        config.reconnect = Span(0);
+        config.relays = self.setting.protocol.relays;
+        let worker = &mut self.workers[index];
+        worker.export = ExportId(name(2));
+        worker.session = Some(Session::new(config, self.now));
+        worker.todo.push_front(Task::new(What::Register, false));
+        self.next_task(index);
+        self.obey_session(index);
+    }
+
+    /// A step of the script is due.
+    pub(super) fn step(&mut self, step: usize) {
+        let step = &self.setting.script[step];
+        let chosen = |replica: u32| step.replicas.as_ref().is_none_or(|r| r.contains(&replica));
+        let workers: Vec<(usize, u32)> = (0..self.workers.len())
+            .map(|index| (index, &self.cluster.places[index]))
+            .filter(|(_, place)| place.group == step.group && chosen(place.replica))
+            .map(|(index, place)| (index, place.replica))
+            .collect();
+        for (index, replica) in workers {
+            if step.verb == Verb::Kill {
+                self.kill(index);
+                continue;
+            }
+            let later = seconds(step.spread_s * f64::from(replica));
+            if step.verb == Verb::Join && self.workers[index].session.is_none() {
+                self.waiting += 1;
+                self.plan(self.now + later, Event::Start(index));
+            }
+            let what = What::of(step.verb, step.version, step.every_s).expect("it is a call");
+            self.waiting += 1;
+            self.plan_for(index, later, Happening::Task(Task::new(what, !step.warm_up)));
+        }
+    }
+
+    /// A process and its host are gone, without a word.
+    fn kill(&mut self, index: usize) {
+        if self.workers[index].session.is_none() {
+            return;
+        }
+        if let Some(stream) = self.workers[index].connection.take() {
+            self.plan(self.now + self.control(), Event::ServerGone(stream));
+        }
+        self.end_life(index);
+    }
+
+    /// Nothing of a worker's life is left.
+    pub(super) fn end_life(&mut self, index: usize) {
+        self.stop_read(index);
+        self.waiting -= self.workers[index].tasks();
+        let worker = &mut self.workers[index];
+        let life = worker.life + 1;
+        *worker = Default::default();
+        worker.life = life;
+        self.readers_lose(index, seconds(self.setting.latency.silence_s), "it does not answer");
+    }
+
+    /// Makes the next task's call, if none waits for its answer.
+    pub(super) fn next_task(&mut self, index: usize) {
+        let worker = &mut self.workers[index];
+        let Some(session) = worker.session.as_mut().filter(|_| worker.running.is_none()) else {
+            return;
+        };
+        let Some(mut task) = worker.todo.pop_front() else { return };
+        let holds = session.version().is_some();
+        let clears = holds && matches!(task.what, What::Publish(_));
+        let call = match task.what {
+            What::Publish(_) if clears => Call::Unpublish,
+            What::Publish(version) => {
+                let catalog = ContentDigest([1; 16]);
+                Call::Publish { version, catalog, generation: Generation(0) }
+            }
+            What::Register => {
+                // Groups have the same layouts, shard by shard.
+                let shard = self.cluster.places[index].shard.to_le_bytes();
+                let mut layout = [2; 16];
+                layout[..4].copy_from_slice(&shard);
+                let (layout, bytes) = (ContentDigest(layout), self.shard_bytes);
+                Call::Register { layout, export: worker.export, bytes }
+            }
+            What::Unpublish => Call::Unpublish,
+            What::Replicate => Call::Replicate { selector: Selector::Latest },
+            What::Update { .. } => {
+                Call::Update { selector: Selector::Latest, allow_rollback: false }
+            }
+        };
+        task.began.get_or_insert(self.now);
+        match session.call(self.now, call, DEADLINE) {
+            Ok(_) => worker.running = Some(Running { task, since: self.now, clears }),
+            Err(error) => {
+                self.outcome.failed(format!("a call was refused: {error}"));
+                self.waiting -= 1;
+            }
+        }
+    }
+
+    /// A call has ended.
+    pub(super) fn done(&mut self, index: usize, result: Result<Answer, CallError>) {
+        let Some(Running { mut task, since, clears }) = self.workers[index].running.take() else {
+            return;
+        };
+        task.stalled.0 += (self.now - since).0;
+        let again = match (task.what, &result) {
+            (_, Err(error)) => {
+                self.outcome.failed(format!("{:?}: {error}", task.what));
+                Some(AGAIN)
+            }
+            (What::Update { version, every }, Ok(_)) => {
+                let held = self.workers[index].session.as_ref().and_then(|s| s.version());
+                (held.is_none_or(|held| held.number < version)).then_some(every)
+            }
+            _ => clears.then_some(Span(0)),
+        };
+        match again {
+            Some(after) => self.plan_for(index, after, Happening::Task(task)),
+            None => {
+                self.waiting -= 1;
+                self.task_ended(index, &task);
+            }
+        }
+        self.next_task(index);
+    }
+
+    fn task_ended(&mut self, index: usize, task: &Task) {
+        let place = &self.cluster.places[index];
+        let stall_s = task.stalled.0 as f64 / 1e9;
+        if !task.measured {
+            return;
+        }
+        if matches!(task.what, What::Publish(_) | What::Unpublish) {
+            self.outcome.publishing_s += stall_s;
+            return;
+        }
+        let session = self.workers[index].session.as_ref();
+        self.outcome.stalls.push(Stall {
+            group: place.group.clone(),
+            replica: place.replica,
+            shard: place.shard,
+            version: session.and_then(|s| s.version()).map_or(0, |version| version.number),
+            began_s: task.began.map_or(0.0, |began| began.0 as f64 / 1e9),
+            stall_s,
+            ended_s: self.now.0 as f64 / 1e9,
+        });
+    }
+}

@@ -1,0 +1,185 @@
+//! A cluster and what it does, as a scenario file says it.
+//!
+//! Sizes are in GB (10^9 bytes), rates in GB/s, times in seconds unless the name says otherwise.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// A cluster and what it does.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// Shards of every group.
+    pub shards: u32,
+    /// Size of a shard.
+    pub shard_gb: f64,
+    /// By name.
+    pub datacentres: BTreeMap<String, Datacentre>,
+    /// Between datacentres; those not named are never the narrowest place.
+    #[serde(default)]
+    pub links: Vec<Between>,
+    /// How much of a line's rate is goodput.
+    pub goodput: Goodput,
+    /// Waiting times of the network and of the machines.
+    #[serde(default)]
+    pub latency: Latency,
+    /// How the server and the sessions are configured.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// By name.
+    pub groups: BTreeMap<String, Group>,
+    /// What happens, in order of time.
+    pub script: Vec<Step>,
+}
+
+/// A datacentre: all its hosts are alike.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Datacentre {
+    /// GPUs, and so shards, of a host.
+    pub gpus_per_host: u32,
+    /// Network cards of a host for its own datacentre; its GPUs share them evenly.
+    pub nics_per_host: u32,
+    /// Line rate of each, both ways at once.
+    pub nic_gb_s: f64,
+    /// Line rate of a host's one card to other datacentres.
+    pub outer_nic_gb_s: f64,
+}
+
+/// A link between two datacentres.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Between {
+    /// One end.
+    pub a: String,
+    /// The other.
+    pub b: String,
+    /// Rate of each direction.
+    pub gb_s: f64,
+}
+
+/// Parts of the line rate that arrive as weights, with where the numbers are from.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Goodput {
+    /// Within a datacentre.
+    pub inner: f64,
+    /// Between datacentres.
+    pub outer: f64,
+    /// Where they are from.
+    pub source: String,
+}
+
+/// Waiting times.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Latency {
+    /// One way between a session and the server, in milliseconds.
+    pub control_ms: f64,
+    /// One way between two hosts of a datacentre, in microseconds.
+    pub inner_us: f64,
+    /// One way between datacentres, in milliseconds.
+    pub outer_ms: f64,
+    /// How long a source may be silent before its reader gives it up.
+    pub silence_s: f64,
+    /// How fast a trainer digests a shard that it has published.
+    pub digest_gb_s: f64,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self { control_ms: 0.5, inner_us: 20.0, outer_ms: 1.0, silence_s: 4.0, digest_gb_s: 200.0 }
+    }
+}
+
+/// Configuration of the protocol; what is not said is as the server's own.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Protocol {
+    /// Whether replicas are read while they are being filled.
+    pub relays: bool,
+    /// Readers of one source at once.
+    pub fanout: u32,
+    /// How long a chain of relays may be.
+    pub depth_limit: u32,
+    /// Length of a session's lease.
+    pub lease_s: f64,
+}
+
+impl Default for Protocol {
+    fn default() -> Self {
+        Self { relays: true, fanout: 1, depth_limit: 64, lease_s: 5.0 }
+    }
+}
+
+/// Replicas that are alike.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Trainer or rollout.
+    pub role: GroupRole,
+    /// How many replicas.
+    pub replicas: u32,
+    /// Where.
+    pub datacentre: String,
+    /// Whether they may be taken away at any time.
+    #[serde(default)]
+    pub spot: bool,
+    /// Whether they are there only once the script says `join`.
+    #[serde(default)]
+    pub joins_later: bool,
+}
+
+/// What a group may do.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupRole {
+    /// Publishes.
+    Trainer,
+    /// Replicates.
+    Rollout,
+}
+
+/// Something that the replicas of a group do, all at once unless `spread_s` says otherwise.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// When.
+    pub at_s: f64,
+    /// What.
+    #[serde(rename = "do")]
+    pub verb: Verb,
+    /// Who.
+    pub group: String,
+    /// Which of its replicas; all if not said.
+    pub replicas: Option<Vec<u32>>,
+    /// The version to publish or to update to.
+    pub version: Option<u64>,
+    /// How long `update` waits between two polls.
+    pub every_s: Option<f64>,
+    /// How much later each replica begins than the one before.
+    #[serde(default)]
+    pub spread_s: f64,
+    /// Brings the cluster to where the measurement begins: is not measured.
+    #[serde(default)]
+    pub warm_up: bool,
+}
+
+/// What a script can say.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Verb {
+    /// Publishes a version, after an unpublish of what was published before.
+    Publish,
+    /// Takes it back.
+    Unpublish,
+    /// Fills its memory with the newest version.
+    Replicate,
+    /// Polls until it holds the version.
+    Update,
+    /// Starts processes, which then replicate.
+    Join,
+    /// Kills processes without a word, and their hosts with them.
+    Kill,
+}

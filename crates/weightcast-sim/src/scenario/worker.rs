@@ -1,0 +1,117 @@
+//! One shard's process.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use weightcast_protocol::session::Session;
+use weightcast_protocol::{
+    Attempt, ConnectionId, ExportId, Generation, OpSeq, Span, Time, Version,
+};
+
+use super::setting::Verb;
+
+/// One life of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Life {
+    pub(super) worker: usize,
+    pub(super) life: u32,
+}
+
+/// A worker, alive or not.
+#[derive(Debug, Default)]
+pub(super) struct Worker {
+    pub(super) life: u32,
+    /// None while there is no process.
+    pub(super) session: Option<Session>,
+    pub(super) connection: Option<ConnectionId>,
+    pub(super) export: ExportId,
+    /// The generation at which the memory is served, whole or in part.
+    pub(super) serving: Option<Generation>,
+    /// The first so many units of the memory hold what it is filled with.
+    pub(super) filled: u32,
+    /// Workers that wait here for what is still to come.
+    pub(super) followers: BTreeSet<usize>,
+    pub(super) read: Option<Read>,
+    pub(super) timer_at: Option<Time>,
+    pub(super) todo: VecDeque<Task>,
+    pub(super) running: Option<Running>,
+}
+
+/// Something that the script has a worker do.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) what: What,
+    pub(super) measured: bool,
+    /// When its first call was made.
+    pub(super) began: Option<Time>,
+    /// How long its calls have taken so far.
+    pub(super) stalled: Span,
+}
+
+/// What a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Register,
+    Publish(u64),
+    Unpublish,
+    Replicate,
+    /// Polls until it holds the version.
+    Update {
+        version: u64,
+        every: Span,
+    },
+}
+
+/// A task whose call waits for its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    pub(super) task: Task,
+    pub(super) since: Time,
+    /// The call takes back what was published before, so that the task can begin.
+    pub(super) clears: bool,
+}
+
+/// A read that runs.
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    pub(super) seq: OpSeq,
+    pub(super) attempt: Attempt,
+    pub(super) version: Version,
+    /// The worker that is read, as far as it is still there.
+    pub(super) source: usize,
+    /// The first so many units were there before it began.
+    pub(super) kept: u32,
+    /// The source is gone or does not answer.
+    pub(super) lost: bool,
+}
+
+impl What {
+    /// What a verb of the script comes to, if it is a call.
+    pub(super) fn of(verb: Verb, version: Option<u64>, every_s: Option<f64>) -> Option<Self> {
+        let version = version.unwrap_or_default();
+        match verb {
+            Verb::Publish => Some(Self::Publish(version)),
+            Verb::Unpublish => Some(Self::Unpublish),
+            Verb::Replicate | Verb::Join => Some(Self::Replicate),
+            Verb::Update => Some(Self::Update { version, every: seconds(every_s.unwrap_or(1.0)) }),
+            Verb::Kill => None,
+        }
+    }
+}
+
+impl Task {
+    pub(super) fn new(what: What, measured: bool) -> Self {
+        Self { what, measured, began: None, stalled: Span(0) }
+    }
+}
+
+impl Worker {
+    /// Tasks that have not ended.
+    pub(super) fn tasks(&self) -> usize {
+        self.todo.len() + usize::from(self.running.is_some())
+    }
+}
+
+/// Seconds as a span.
+pub(super) fn seconds(seconds: f64) -> Span {
+    Span((seconds * 1e9).round() as u64)
+}
