@@ -71,9 +71,11 @@ fn model_table(text: &mut String, model: &ModelStatus) {
         replica_table(text, replica);
     }
     for reader in &model.readers {
+        let relay = model.replicas.iter().any(|r| r.name == reader.source && r.state == "reading");
+        let still = if relay { ", which is still reading it" } else { "" };
         let _ = writeln!(
             text,
-            "  {} reads version {} from {}",
+            "  {} reads version {} from {}{still}",
             reader.reader, reader.version, reader.source
         );
     }
