@@ -70,6 +70,13 @@ fn model_table(text: &mut String, model: &ModelStatus) {
     for replica in &model.replicas {
         replica_table(text, replica);
     }
+    for loss in &model.losses {
+        let _ = writeln!(
+            text,
+            "  lost version {} with {}: {}",
+            loss.version, loss.replica, loss.reason
+        );
+    }
     for reader in &model.readers {
         let relay = model.replicas.iter().any(|r| r.name == reader.source && r.state == "reading");
         let still = if relay { ", which is still reading it" } else { "" };

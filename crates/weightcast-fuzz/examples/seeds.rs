@@ -149,6 +149,7 @@ fn open(index: u8, role: Role) -> Open {
         num_shards: 1,
         role,
         epoch: EpochPolicy::Current,
+        retain: 0,
         location: Default::default(),
         data_address: "host:1".into(),
         incarnation: None,

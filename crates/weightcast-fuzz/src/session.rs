@@ -44,6 +44,7 @@ impl Runtime {
             num_shards: 1,
             role: Role::Rollout,
             epoch: EpochPolicy::Current,
+            retain: 0,
             location: Default::default(),
             data_address: "host:1".into(),
             incarnation: None,

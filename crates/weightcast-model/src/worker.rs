@@ -79,6 +79,7 @@ impl Worker {
             num_shards: place.num_shards,
             role: place.role,
             epoch: EpochPolicy::Current,
+            retain: 0,
             location: Default::default(),
             data_address: index.to_string(),
             incarnation: None,
@@ -224,6 +225,8 @@ impl Worker {
                     let next = self.first(keep);
                     self.read = Some(Read { seq, attempt, assignment, next });
                 }
+                // Not asked for without retention.
+                Output::Offload { .. } | Output::StopOffload => {}
                 Output::StopRead => self.read = None,
                 Output::Done { seq, result } => {
                     self.answered(&result);

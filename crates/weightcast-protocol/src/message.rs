@@ -17,6 +17,9 @@ pub enum Role {
     Trainer,
     /// Replicates versions, and publishes again only what it replicated.
     Rollout,
+    /// Holds a copy of this version in CPU memory, on behalf of a replica that had to give up the
+    /// last one; opened only when the server asks for it ([`ServerMessage::Offload`]).
+    Offload(Version),
 }
 
 /// Whether opening starts a new training run.
@@ -60,6 +63,8 @@ pub struct Open {
     pub role: Role,
     /// Whether this group starts a new run.
     pub epoch: EpochPolicy,
+    /// Of a trainer: how many of the newest versions are retained. The largest of a run counts.
+    pub retain: u32,
     /// Where it runs.
     pub location: Location,
     /// `host:port` of this shard's data port.
@@ -163,6 +168,13 @@ pub enum ClientMessage {
         attempt: Attempt,
         /// What was seen.
         failure: ReadFailure,
+    },
+    /// The shard can't offload its copy of this version as it was asked to.
+    OffloadFailed {
+        /// The version.
+        version: Version,
+        /// Why, for people; cut to [`crate::limits::DETAIL_CHARS`].
+        reason: String,
     },
     /// Renews the lease.
     Heartbeat {
@@ -301,6 +313,19 @@ pub enum ServerMessage {
         generation: Generation,
         /// Why.
         error: CallError,
+    },
+    /// The group holds the last copy of a retained version, and wants to give it up: copy the
+    /// memory aside, and open an offload replica with it ([`crate::server::offload_name`]).
+    Offload {
+        /// The version.
+        version: Version,
+        /// Generation at which the shard holds it.
+        generation: Generation,
+    },
+    /// To an offload replica: it is not needed any more. Close, and free the memory.
+    Release {
+        /// Time for readers to finish.
+        deadline: Span,
     },
     /// The group is gone. The session fences itself; every call fails with the error.
     Broken {

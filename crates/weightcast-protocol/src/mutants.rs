@@ -29,4 +29,8 @@ pub struct Mutants {
     pub unequal_recovery: bool,
     /// A server acts at once on what it knows, though its clients have not all announced (A5).
     pub no_recovery_window: bool,
+    /// The last copy of a retained version is given up before it was offloaded (A2).
+    pub no_offload_wait: bool,
+    /// An offload replica is released although nobody else holds its version (A3).
+    pub early_release: bool,
 }

@@ -29,6 +29,7 @@ impl World {
             num_shards: process.num_shards,
             role: process.role,
             epoch: process.epoch,
+            retain: 0,
             location: process.location.clone(),
             data_address: index.to_string(),
             incarnation: None,

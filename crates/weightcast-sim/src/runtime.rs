@@ -143,6 +143,7 @@ impl World {
                 process.trouble.spoiled &= keep;
                 self.begin_read(life, seq, attempt, assignment, keep);
             }
+            Output::Offload { .. } | Output::StopOffload => {}
             Output::StopRead => process.read = None,
             Output::Done { seq, result } => self.done(life, seq, result),
             Output::Closed { error } => self.closed(life, error),

@@ -4,7 +4,7 @@ use super::Server;
 use super::timers::Timer;
 use super::transaction::call_name;
 use crate::message::{Answer, Call, ServerMessage};
-use crate::{CallError, Incarnation, OpSeq, SessionId};
+use crate::{CallError, Incarnation, OpSeq, SessionId, Time};
 
 impl Server {
     /// Ends the group's pending call: one result, told to all that have asked and kept for the rest.
@@ -67,9 +67,13 @@ impl Server {
     }
 
     /// The deadline of a group's call has passed.
-    pub(super) fn call_timer(&mut self, incarnation: Incarnation, seq: OpSeq) {
-        let Some(group) = self.groups.get(&incarnation) else { return };
-        if group.active != Some(seq) {
+    pub(super) fn call_timer(&mut self, now: Time, incarnation: Incarnation, seq: OpSeq) {
+        let active = |server: &Self| server.groups.get(&incarnation).and_then(|g| g.active);
+        if active(self) == Some(seq) && self.unpublishes(incarnation) {
+            // Rather than leave the memory immutable for want of an offload.
+            self.give_up_hold(now, incarnation);
+        }
+        if active(self) != Some(seq) {
             return;
         }
         let error = self.timeout_error(incarnation);

@@ -204,7 +204,7 @@ impl Server {
     pub(super) fn advance(&mut self, now: Time, incarnation: Incarnation) {
         let Some(group) = self.groups.get_mut(&incarnation) else { return };
         if group.over.is_some() {
-            return self.advance_closing(incarnation);
+            return self.advance_closing(now, incarnation);
         }
         let Some(transaction) = group.active_transaction() else { return };
         if transaction.decided.is_some() {
@@ -214,7 +214,7 @@ impl Server {
             Call::Register { .. } => self.advance_register(incarnation),
             Call::Unregister => self.advance_unregister(incarnation),
             Call::Publish { .. } => self.advance_publish(incarnation),
-            Call::Unpublish => self.advance_unpublish(incarnation),
+            Call::Unpublish => self.advance_unpublish(now, incarnation),
             Call::Replicate { .. } | Call::Update { .. } => self.advance_transfer(now, incarnation),
             Call::Describe { selector } => self.advance_describe(incarnation, selector),
             Call::Wait { after } => self.advance_wait(incarnation, after),

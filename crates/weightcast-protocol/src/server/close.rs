@@ -15,12 +15,16 @@ impl Server {
         self.end_group(incarnation, CallError::GroupBroken { replica, reason }, true);
         let drain = Span(deadline.0.min(self.config.drain_deadline.0));
         self.drain_until(incarnation, now + drain);
+        self.hold_until(now, incarnation, now + deadline);
         self.agenda.insert(incarnation);
     }
 
-    /// Lets those go that have asked to, once nobody reads from the group.
-    pub(super) fn advance_closing(&mut self, incarnation: Incarnation) {
-        if self.edges.load(incarnation) > 0 {
+    /// Lets those go that have asked to, once nobody reads from the group and its copy is not the
+    /// last one.
+    pub(super) fn advance_closing(&mut self, now: Time, incarnation: Incarnation) {
+        let drained = self.edges.load(incarnation) == 0;
+        let closing = self.groups[&incarnation].members.values().any(|m| m.closing);
+        if closing && (!self.may_give_up(now, incarnation, drained) || !drained) {
             return;
         }
         let group = &self.groups[&incarnation];

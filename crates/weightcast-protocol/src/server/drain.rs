@@ -11,6 +11,7 @@ impl Server {
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let held = group.held.as_mut().expect("checked by the caller");
         held.visible = true;
+        held.offload_failed = None;
         let model = self.models.get_mut(&group.model).expect("groups have a model");
         model.show(held.version, &group.replica, incarnation);
         self.changed.insert(group.model.clone());

@@ -32,6 +32,10 @@ pub(super) struct Group {
     pub(super) active: Option<OpSeq>,
     /// When its readers are cut off, if it is being drained.
     pub(super) drain_until: Option<Time>,
+    /// How long its copy may be held back for an offload, if it is being given up.
+    pub(super) hold_until: Option<Time>,
+    /// An offload replica that was told to go.
+    pub(super) released: bool,
     /// Set once the group is at its end: nothing is served, no call starts any more.
     pub(super) over: Option<Over>,
     /// It comes over from an earlier term, and does nothing until all its shards are here.
@@ -78,6 +82,8 @@ pub(super) struct Held {
     pub(super) accusers: BTreeSet<String>,
     /// Its content is not that of the version, or its shards disagree.
     pub(super) fenced: Option<CallError>,
+    /// Why it can't be offloaded, once that has been tried.
+    pub(super) offload_failed: Option<String>,
     /// Listed, and read by others.
     pub(super) visible: bool,
 }

@@ -101,6 +101,7 @@ impl Server {
             self.abandon_transfer(incarnation);
             self.finish(incarnation, Err(error));
         }
+        self.note_end(incarnation);
         self.agenda.insert(incarnation);
         true
     }
@@ -119,6 +120,8 @@ impl Server {
             self.blobs.release(registration.layout);
         }
         if group.members.is_empty() {
+            self.end_hold(entry.group);
+            self.forget_offloads(entry.group);
             self.groups.remove(&entry.group);
             self.agenda.remove(&entry.group);
         }

@@ -14,6 +14,7 @@
 //! `edges` is the book of who reads from whom and `choose` adds to it; `filling` lets replicas be
 //! read while they are being filled; `accusation` weighs what readers say of sources; `term` says
 //! when this server acts at all, and `recovery` brings groups over from an earlier term;
+//! `retention` says which copies must not be given up yet, and `offload` has them copied aside;
 //! `invariants` and `edge_invariants` state what must always hold.
 
 mod accusation;
@@ -32,11 +33,13 @@ mod invariants;
 mod lease;
 mod listing;
 mod model;
+mod offload;
 mod open;
 mod publish;
 mod recovery;
 mod register;
 mod replicate;
+mod retention;
 mod seal;
 mod snapshot;
 mod source_loss;
@@ -48,6 +51,8 @@ mod unpublish;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use invariants::Violation;
+pub use offload::offload_name;
+pub use retention::RetentionLoss;
 pub use snapshot::{
     Counters, ModelSnapshot, PendingCall, ReadEdge, ReplicaSnapshot, ReplicaState, ShardSnapshot,
     Snapshot,
@@ -78,6 +83,9 @@ pub struct ServerConfig {
     pub margin_percent: u32,
     /// How long `unpublish`, `update` and `close` wait for readers before they are cut off.
     pub drain_deadline: Span,
+    /// How long the last copy of a retained version is held back until it is offloaded; then it is
+    /// lost.
+    pub offload_deadline: Span,
     /// Readers that one source may have at once (D1).
     pub fanout: u32,
     /// How long a chain of replicas may be that read from each other while being filled (D6).
@@ -99,6 +107,7 @@ impl Default for ServerConfig {
             lease: Span::from_secs(5),
             margin_percent: 10,
             drain_deadline: Span::from_secs(10),
+            offload_deadline: Span::from_secs(60),
             fanout: 1,
             depth_limit: 64,
             limits: Limits::default(),
@@ -216,6 +225,9 @@ impl Server {
             ClientMessage::ReadFailed { seq, attempt, failure } => {
                 self.read_failed(session, seq, attempt, failure);
             }
+            ClientMessage::OffloadFailed { version, reason } => {
+                self.offload_failed(session, version, reason);
+            }
         }
     }
 
@@ -246,9 +258,10 @@ impl Server {
             match timer {
                 Timer::Lease(session) => self.lease_timer(now, session),
                 Timer::Drain(group) => self.drain_timer(now, group),
-                Timer::Call(group, seq) => self.call_timer(group, seq),
                 Timer::Recovery(group) => self.recovery_timer(group),
                 Timer::Window => self.window_timer(),
+                Timer::Hold(group) => self.hold_timer(now, group),
+                Timer::Call(group, seq) => self.call_timer(now, group, seq),
                 Timer::Blob(digest) => self.blobs.grace_over(now, digest),
             }
             self.settle(now);
@@ -261,6 +274,7 @@ impl Server {
             if let Some(group) = self.agenda.pop_first() {
                 self.advance(now, group);
             } else if let Some(model) = self.changed.pop_first() {
+                self.review_offloads(&model);
                 self.serve_waiting(now, &model);
             } else {
                 break;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::retention::Retention;
 use crate::message::Listing;
 use crate::{ContentDigest, Epoch, Incarnation, Revision, Selector, Sum, Version};
 
@@ -23,6 +24,8 @@ pub(super) struct Model {
     pub(super) waiting: BTreeMap<u64, Incarnation>,
     /// Clients may still come over from an earlier term, with versions that are not known here.
     pub(super) recovers: bool,
+    /// What is to survive.
+    pub(super) retention: Retention,
 }
 
 /// What a version is, whatever the layout.

@@ -3,6 +3,7 @@
 use super::group::{Group, Member};
 use super::lease::SessionEntry;
 use super::model::Model;
+use super::offload::owner_name;
 use super::timers::Timer;
 use super::{Server, ServerOutput};
 use crate::limits::{Limits, check_label, check_name};
@@ -67,6 +68,7 @@ impl Server {
             epoch: self.groups[&incarnation].epoch,
         };
         self.send(session, message);
+        self.remind_offload(session);
     }
 
     /// A known session on a new stream: its state is kept.
@@ -156,7 +158,10 @@ impl Server {
             return Err(CallError::GroupBroken { replica: open.replica.clone(), reason });
         }
         check_name("model", &open.model)?;
-        check_name("replica", &open.replica)?;
+        check_name("replica", owner_name(open))?;
+        if open.incarnation.is_none() {
+            self.check_offload(open)?;
+        }
         check_label("datacentre", &open.location.datacentre)?;
         check_label("host", &open.location.host)?;
         check_label("data address", &open.data_address)?;
@@ -189,6 +194,16 @@ impl Server {
         let starts = open.epoch == EpochPolicy::New && open.incarnation.is_none();
         if open.role == Role::Trainer && starts && model.run_has_begun() {
             model.epoch = model.epoch.next();
+            model.retention.versions = 0;
+        }
+        match open.role {
+            Role::Trainer => {
+                model.retention.versions = model.retention.versions.max(open.retain);
+            }
+            Role::Offload(_) => {
+                model.retention.replicas.insert(incarnation);
+            }
+            Role::Rollout => {}
         }
         model.replicas.insert(open.replica.clone(), incarnation);
         let group = Group {
@@ -205,6 +220,8 @@ impl Server {
             transactions: Default::default(),
             active: None,
             drain_until: None,
+            hold_until: None,
+            released: false,
             over: None,
             recovering: false,
         };
@@ -246,6 +263,10 @@ fn check_fits(group: &Group, open: &Open) -> Result<(), Refusal> {
             "shard {} opens replica {} as {:?}, the other shards did as {:?}; give the same role",
             open.shard, open.replica, open.role, group.role
         ))));
+    }
+    if group.released {
+        let detail = format!("replica {} was told to go; wait until it has", open.replica);
+        return Err(Refusal { error: misuse(detail), retry: true });
     }
     if group.members.contains_key(&open.shard) {
         let error = misuse(format!(

@@ -32,6 +32,10 @@ impl Server {
     /// The version that a group means by a number, if it may publish it.
     fn version_to_publish(&self, group: &Group, number: u64) -> Result<Version, CallError> {
         let model = &self.models[&group.model];
+        if let Role::Offload(version) = group.role {
+            let misnamed = || misuse(format!("an offload of {version} can't publish {number}"));
+            return Some(version).filter(|v| v.number == number).ok_or_else(misnamed);
+        }
         if group.role == Role::Rollout {
             // It can't define content: it has to have been replicated, so it is sealed.
             let replicated = group.replicated.filter(|version| version.number == number);
@@ -128,6 +132,7 @@ impl Server {
             sealed: false,
             accusers: Default::default(),
             fenced: None,
+            offload_failed: None,
             visible: false,
         });
         self.show_copy(incarnation);

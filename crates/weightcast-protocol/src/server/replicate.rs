@@ -91,7 +91,7 @@ impl Server {
         let phase = self.transfer(incarnation).expect("checked").phase;
         match phase {
             Phase::Waiting => self.look_for_source(now, incarnation),
-            Phase::Draining => self.give_up_copy(incarnation),
+            Phase::Draining => self.give_up_copy(now, incarnation),
             Phase::Reading => self.try_commit(incarnation),
         }
     }
@@ -161,16 +161,19 @@ impl Server {
         if self.groups[&incarnation].held.is_some() {
             self.hide_copy(incarnation);
             self.drain_until(incarnation, now + self.config.drain_deadline);
+            self.hold_until(now, incarnation, Time(u64::MAX));
         }
-        self.give_up_copy(incarnation);
+        self.give_up_copy(now, incarnation);
     }
 
-    fn give_up_copy(&mut self, incarnation: Incarnation) {
-        let drained = self.drained(incarnation);
-        let group = self.groups.get_mut(&incarnation).expect("checked");
-        if group.held.as_ref().is_some_and(|held| !held.settled() || !drained) {
+    fn give_up_copy(&mut self, now: Time, incarnation: Incarnation) {
+        let drained = self.drained(incarnation) && !self.may_be_last(incarnation);
+        if let Some(held) = &self.groups[&incarnation].held
+            && (!held.settled() || !self.may_give_up(now, incarnation, drained) || !drained)
+        {
             return;
         }
+        let group = self.groups.get_mut(&incarnation).expect("checked");
         group.held = None;
         group.replicated = None;
         self.end_drain(incarnation);

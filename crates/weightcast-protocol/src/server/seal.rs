@@ -47,6 +47,7 @@ impl Server {
             self.agenda.extend(self.edges.filling(&group.model, version));
         }
         self.agenda.insert(incarnation);
+        self.note_seal(incarnation);
     }
 
     /// Takes a copy out of use for good: it stays where it is until its owner unpublishes it.
@@ -68,6 +69,7 @@ impl Server {
         for (session, generation) in members {
             self.send(session, ServerMessage::Fenced { generation, error: error.clone() });
         }
+        self.note_end(incarnation);
         self.agenda.insert(incarnation);
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Server;
 use super::group::Group;
 use super::model::Model;
+use super::retention::RetentionLoss;
 use super::transaction::{Transaction, call_name};
 use crate::message::{Location, Role};
 use crate::{Epoch, Generation, Incarnation, OpSeq, Revision, Span, Term, Time, Version};
@@ -42,6 +43,12 @@ pub struct Counters {
     pub drains_cut: u64,
     /// Sessions whose lease ran out.
     pub evictions: u64,
+    /// Offload replicas that came to hold a version.
+    pub offloads: u64,
+    /// Offload replicas that were told to go.
+    pub offloads_released: u64,
+    /// Retained versions whose last copy was given up, since it could not be offloaded.
+    pub retention_lost: u64,
     /// Groups whose shards made different calls.
     pub divergences: u64,
     /// Calls that ended at their deadline.
@@ -82,6 +89,10 @@ pub struct ModelSnapshot {
     pub revision: Revision,
     /// Of its newest run.
     pub epoch: Epoch,
+    /// How many of the newest versions are retained.
+    pub retain: u32,
+    /// The last retained versions that were lost.
+    pub losses: Vec<RetentionLoss>,
     /// Available versions and who holds them.
     pub versions: BTreeMap<Version, Vec<String>>,
     /// Its groups, in order of name and age; old lives of a name are shown until they have left.
@@ -99,7 +110,7 @@ pub struct ReplicaSnapshot {
     pub incarnation: Incarnation,
     /// Of how many shards it consists; fewer may have opened.
     pub num_shards: u32,
-    /// Trainer or rollout.
+    /// Trainer, rollout or offload.
     pub role: Role,
     /// What it is doing.
     pub state: ReplicaState,
@@ -212,6 +223,8 @@ impl Server {
         ModelSnapshot {
             revision: model.revision,
             epoch: model.epoch,
+            retain: model.retention.versions,
+            losses: model.retention.losses.iter().cloned().collect(),
             versions: model
                 .visible
                 .iter()

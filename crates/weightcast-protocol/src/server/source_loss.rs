@@ -59,6 +59,7 @@ impl Server {
     /// The old copy was not given up after all.
     fn keep_copy(&mut self, incarnation: Incarnation) {
         self.end_drain(incarnation);
+        self.end_hold(incarnation);
         let held = self.groups[&incarnation].held.as_ref();
         if held.is_some_and(|held| !held.visible && held.fenced.is_none()) {
             self.show_copy(incarnation);
@@ -84,6 +85,9 @@ impl Server {
             (0..group.num_shards).filter(|s| !transfer.prepared.contains_key(s)).collect();
         match (transfer.phase, name_shards(&unread)) {
             (Phase::Waiting, _) => format!("a free source of version {version}"),
+            (Phase::Draining, _) if self.is_held_back(incarnation) => {
+                format!("an offload of what replica {} holds", group.replica)
+            }
             (Phase::Draining, _) => format!("readers of replica {}", group.replica),
             (Phase::Reading, Some(unread)) => format!("{unread} to read version {version}"),
             (Phase::Reading, None) => {

@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 
 use crate::{ContentDigest, Incarnation, OpSeq, SessionId, Time};
 
-/// What is due. The order breaks ties: readers are cut before the call that waits for them ends.
+/// What is due. The order breaks ties: readers are cut, and offloads given up,
+/// before the call that waits for them ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// A session's lease may have run out.
     Lease(SessionId),
     /// The readers of a group have had their time.
     Drain(Incarnation),
+    /// A group's last copy has had its time to be offloaded.
+    Hold(Incarnation),
     /// A call's deadline.
     Call(Incarnation, OpSeq),
     /// A manifest that nobody refers to may go.

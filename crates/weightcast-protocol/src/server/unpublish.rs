@@ -1,4 +1,5 @@
-//! `unpublish`: nobody new reads from the first call on; answered when nobody reads any more (S9).
+//! `unpublish`: nobody new reads from the first call on; answered when nobody reads any more (S9),
+//! and the copy is not the last one of a retained version (A2).
 
 use super::Server;
 use super::group::Held;
@@ -19,10 +20,21 @@ impl Server {
         let deadline = group.active_transaction().expect("checked").deadline;
         self.hide_copy(incarnation);
         self.drain_until(incarnation, deadline.min(now + self.config.drain_deadline));
+        self.hold_until(now, incarnation, deadline);
         Ok(())
     }
 
-    pub(super) fn advance_unpublish(&mut self, incarnation: Incarnation) {
+    /// Whether the group's pending call is an `unpublish` of all its shards.
+    pub(super) fn unpublishes(&self, incarnation: Incarnation) -> bool {
+        let group = &self.groups[&incarnation];
+        let transaction = group.active.and_then(|seq| group.transactions.get(&seq));
+        transaction.is_some_and(|transaction| {
+            transaction.call == Call::Unpublish
+                && transaction.arrived.len() == group.num_shards as usize
+        })
+    }
+
+    pub(super) fn advance_unpublish(&mut self, now: Time, incarnation: Incarnation) {
         let drained = self.drained(incarnation) && !self.may_be_last(incarnation);
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let num_shards = group.num_shards as usize;
@@ -30,7 +42,9 @@ impl Server {
         debug_assert_eq!(transaction.call, Call::Unpublish);
         let arrived = transaction.arrived.len() == num_shards;
         let settled = group.held.as_ref().is_some_and(|held| held.settled());
-        if arrived && settled && drained {
+        let ready = arrived && settled && drained;
+        if settled && self.may_give_up(now, incarnation, ready) && ready {
+            let group = self.groups.get_mut(&incarnation).expect("checked");
             group.held = None;
             self.end_drain(incarnation);
             self.finish(incarnation, Ok(Answer::Unpublished));
@@ -46,7 +60,7 @@ impl Server {
 
     /// Whether, for all that is known, nobody else has the group's version: while clients may still
     /// come over from an earlier term, that has to wait (A5).
-    fn may_be_last(&self, incarnation: Incarnation) -> bool {
+    pub(super) fn may_be_last(&self, incarnation: Incarnation) -> bool {
         self.recovers() && !self.copied(incarnation)
     }
 

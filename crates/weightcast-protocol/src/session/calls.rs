@@ -91,6 +91,7 @@ impl Session {
         self.send_call(now);
         self.send_filling();
         self.send_report();
+        self.send_offload_failed();
         self.send_close(now);
     }
 

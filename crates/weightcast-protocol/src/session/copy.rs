@@ -111,6 +111,7 @@ impl Session {
 
     /// Nobody can read the memory any more; its content stays (S3).
     pub(super) fn stop_serving(&mut self) {
+        self.stop_offload();
         if self.config.mutants.no_source_fence {
             return;
         }

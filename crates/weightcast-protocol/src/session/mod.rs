@@ -12,7 +12,7 @@
 //! This file holds the state and the dispatcher. `link` keeps a stream to the server, `lease`
 //! knows how long the session may act (T1), `calls` runs one call at a time, `copy` decides
 //! when the memory is served and when it may change (S3), `transfer` reads, `suspension` bridges
-//! the time between two servers, `ending` is every way out.
+//! the time between two servers, `offload` has the memory copied aside, `ending` is every way out.
 
 mod calls;
 mod config;
@@ -20,6 +20,7 @@ mod copy;
 mod ending;
 mod lease;
 mod link;
+mod offload;
 mod suspension;
 mod transfer;
 
@@ -34,6 +35,7 @@ use calls::Pending;
 use copy::Copy;
 use ending::{Closing, Ended};
 use link::Link;
+use offload::Offload;
 use suspension::{Rivals, Suspended};
 
 /// What the runtime owes the session.
@@ -85,6 +87,18 @@ pub enum Output {
     /// Stop the read, if one runs. `handle_read` is not called for it. Before the next output is
     /// taken it must have let go of the memory.
     StopRead,
+    /// Copy the memory aside in the background, then open an offload replica with the copy: a
+    /// session with [`crate::message::Role::Offload`] that registers and publishes the version.
+    /// Call `handle_offload_failed` if that can't be done.
+    Offload {
+        /// The version.
+        version: Version,
+        /// The generation at which it is held.
+        generation: Generation,
+    },
+    /// Stop copying, if that is not through. Before the next output is taken it must have let go of
+    /// the memory. An offload replica that was opened already goes on.
+    StopOffload,
     /// A call has ended.
     Done {
         /// The call.
@@ -133,6 +147,7 @@ pub struct Session {
     rivals: Rivals,
     copy: Copy,
     pending: Option<Pending>,
+    offload: Option<Offload>,
     last_seq: OpSeq,
     /// The last call that the server has answered.
     answered: OpSeq,
@@ -160,6 +175,7 @@ impl Session {
             rivals: Rivals::default(),
             copy: Copy::new(),
             pending: None,
+            offload: None,
             last_seq: OpSeq(0),
             answered: OpSeq(0),
             registration: None,
@@ -198,6 +214,10 @@ impl Session {
             }
             ServerMessage::Answered { seq, result } => self.answered(seq, result),
             ServerMessage::Fenced { generation, error } => self.refuse_copy(generation, error),
+            ServerMessage::Offload { version, generation } => {
+                self.asked_to_offload(version, generation);
+            }
+            ServerMessage::Release { deadline } => self.released(now, deadline),
         }
     }
 

@@ -13,7 +13,7 @@ use weightcast_protocol::message::{
     Answer, Assignment, Call, ClientMessage, EpochPolicy, Listing, Location, Open, ReadFailure,
     Role, ServerMessage,
 };
-use weightcast_protocol::server::{ReplicaState, Server, ServerConfig, ServerOutput};
+use weightcast_protocol::server::{ReplicaState, Server, ServerConfig, ServerOutput, offload_name};
 use weightcast_protocol::session::{Output, Session, SessionConfig};
 use weightcast_protocol::{
     Attempt, CallError, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL,
@@ -35,6 +35,7 @@ pub type Outcome = Result<Answer, CallError>;
 /// One shard's process: its session, and a runtime that does what the session says.
 pub struct Client {
     pub session: Session,
+    pub replica: String,
     pub shard: u32,
     pub num_shards: u32,
     /// This shard's part of the content.
@@ -46,6 +47,10 @@ pub struct Client {
     /// Whether that read goes on where the one before it was.
     pub keep: bool,
     pub sealing: Option<Generation>,
+    /// What it was asked to copy aside.
+    pub offloading: Option<(Version, Generation)>,
+    /// Whose memory it is a copy of, if it is an offload replica's shard.
+    pub offload_of: Option<(usize, Version)>,
     /// Every output, in order.
     pub log: Vec<Output>,
     connection: Option<ConnectionId>,
@@ -66,6 +71,8 @@ pub struct Cluster {
     pub auto_read: bool,
     /// Seals end by themselves; else by `finish_seal`.
     pub auto_seal: bool,
+    /// Offloads end by themselves; else by `finish_offload`.
+    pub auto_offload: bool,
     /// Sessions of processes started from now on serve what they are being filled with.
     pub relays: bool,
     /// Whether streams can be opened.
@@ -102,6 +109,7 @@ pub fn open(replica: &str, shard: u32, num_shards: u32, role: Role) -> Open {
         num_shards,
         role,
         epoch: EpochPolicy::Current,
+        retain: 0,
         location: Location::default(),
         data_address: String::new(),
         incarnation: None,
@@ -125,6 +133,7 @@ impl Cluster {
             clients: Vec::new(),
             auto_read: true,
             auto_seal: true,
+            auto_offload: true,
             relays: false,
             reachable: true,
             to_server: VecDeque::new(),
@@ -134,17 +143,28 @@ impl Cluster {
     }
 
     /// Starts a shard's process; its index.
-    pub fn start(&mut self, mut open: Open) -> usize {
+    pub fn start(&mut self, open: Open) -> usize {
+        let index = self.spawn(open);
+        self.run();
+        if !self.backups.is_empty() {
+            self.advance(Span::from_millis(500)); // it looks through the list
+        }
+        index
+    }
+
+    fn spawn(&mut self, mut open: Open) -> usize {
         let index = self.clients.len();
         open.session = SessionId(index as u128 + 1);
         open.data_address = index.to_string();
-        let (shard, num_shards) = (open.shard, open.num_shards);
         let servers = vec!["server:1"; 1 + self.backups.len()].join(",");
+        let (replica, shard) = (open.replica.clone(), open.shard);
+        let num_shards = open.num_shards;
         let mut config = SessionConfig::new(open, servers);
         config.relays = self.relays;
         config.reconnect = self.reconnect;
         self.clients.push(Client {
             session: Session::new(config, self.now),
+            replica,
             shard,
             num_shards,
             memory: 0,
@@ -154,14 +174,12 @@ impl Cluster {
             reading: None,
             keep: false,
             sealing: None,
+            offloading: None,
+            offload_of: None,
             log: Vec::new(),
             connection: None,
             alive: true,
         });
-        self.run();
-        if !self.backups.is_empty() {
-            self.advance(Span::from_millis(500)); // it looks through the list
-        }
         index
     }
 
@@ -451,9 +469,67 @@ impl Cluster {
                 }
             }
             Output::StopRead => client.reading = None,
-            Output::Done { seq, result } => client.done.push((seq, result)),
-            Output::Closed { error } => client.closed = Some(error),
+            Output::Offload { version, generation } => {
+                client.offloading = Some((version, generation));
+                if self.auto_offload {
+                    self.finish_offload(index);
+                }
+            }
+            Output::StopOffload => client.offloading = None,
+            Output::Done { seq, result } => {
+                client.done.push((seq, result));
+                self.go_on_offloading(index);
+            }
+            Output::Closed { error } => {
+                client.closed = Some(error.clone());
+                if let (Some((owner, version)), Some(error)) = (client.offload_of, error) {
+                    let owner = &mut self.clients[owner].session;
+                    owner.handle_offload_failed(self.now, version, error.to_string());
+                }
+            }
         }
+    }
+
+    /// The copy that runs ends, and its offload replica is opened; call `run` after it.
+    pub fn finish_offload(&mut self, index: usize) {
+        let Some((version, _)) = self.clients[index].offloading.take() else { return };
+        let (shard, num_shards) = (self.clients[index].shard, self.clients[index].num_shards);
+        let replica = offload_name(&self.clients[index].replica, version);
+        let copy = self.spawn(open(&replica, shard, num_shards, Role::Offload(version)));
+        let memory = self.clients[index].memory;
+        let copy = &mut self.clients[copy];
+        copy.memory = memory;
+        copy.offload_of = Some((index, version));
+        copy.session.call(self.now, register(shard), DEADLINE).expect("new sessions are callable");
+    }
+
+    /// The shard has no memory to copy to.
+    pub fn fail_offload(&mut self, index: usize) {
+        let Some((version, _)) = self.clients[index].offloading.take() else { return };
+        let reason = "out of memory".to_owned();
+        self.clients[index].session.handle_offload_failed(self.now, version, reason);
+        self.run();
+    }
+
+    pub fn finish_offloads(&mut self, group: &[usize]) {
+        group.iter().for_each(|client| self.finish_offload(*client));
+        self.run();
+    }
+
+    /// An offload replica's shard has registered, and publishes now.
+    fn go_on_offloading(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        if let (Some((_, version)), Some((_, Ok(Answer::Registered { .. })))) =
+            (client.offload_of, client.done.last())
+        {
+            let call = publish(version.number);
+            client.session.call(self.now, call, DEADLINE).expect("its last call has ended");
+        }
+    }
+
+    /// Shards of offload replicas whose sessions are not over.
+    pub fn offload_shards(&self) -> usize {
+        self.clients.iter().filter(|c| c.offload_of.is_some() && c.closed.is_none()).count()
     }
 
     /// The seal that runs ends; call `run` after it.

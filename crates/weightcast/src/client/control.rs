@@ -245,6 +245,11 @@ impl Control {
                     let deadline = self.clock.instant(deadline).into_std();
                     self.memory.start_read(seq, attempt, assignment, deadline);
                 }
+                Output::Offload { version, .. } => {
+                    let reason = "this client does not offload".to_owned();
+                    self.session.handle_offload_failed(self.clock.now(), version, reason);
+                }
+                Output::StopOffload => {}
                 Output::StopRead => self.memory.stop_read(),
                 Output::Done { seq, result } => self.done(seq, result),
                 Output::Closed { .. } => self.closed(),

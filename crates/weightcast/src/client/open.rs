@@ -80,6 +80,7 @@ impl ShardHandle {
             num_shards: replica.num_shards,
             role: options.role,
             epoch: options.epoch,
+            retain: 0,
             location: replica.location(),
             data_address,
             incarnation: None,

@@ -42,6 +42,9 @@ pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, 
             attempt: Attempt(m.attempt),
             failure: failure(need(m.failure, "failure")?),
         },
+        Body::OffloadFailed(m) => {
+            ClientMessage::OffloadFailed { version: version(m.version)?, reason: m.reason }
+        }
         Body::Heartbeat(m) => ClientMessage::Heartbeat { sent_at: m.sent_at },
         Body::Close(m) => ClientMessage::Close { deadline: Span(m.deadline_ns) },
     })
@@ -76,6 +79,12 @@ pub(crate) fn client_frame(message: ClientMessage) -> wire::ClientFrame {
             attempt: attempt.0,
             failure: Some(failure_frame(failure)),
         }),
+        ClientMessage::OffloadFailed { version, reason } => {
+            Body::OffloadFailed(wire::OffloadFailed {
+                version: Some(version_frame(version)),
+                reason,
+            })
+        }
         ClientMessage::Heartbeat { sent_at } => Body::Heartbeat(wire::Heartbeat { sent_at }),
         ClientMessage::Close { deadline } => Body::Close(wire::Close { deadline_ns: deadline.0 }),
     };
@@ -93,6 +102,7 @@ fn open(m: wire::Open) -> Result<Open, Malformed> {
         role: match m.role() {
             wire::Role::Trainer => Role::Trainer,
             wire::Role::Rollout => Role::Rollout,
+            wire::Role::Offload => Role::Offload(version(m.offload)?),
             wire::Role::Unspecified => return Err(Malformed("role")),
         },
         model: m.model,
@@ -100,6 +110,7 @@ fn open(m: wire::Open) -> Result<Open, Malformed> {
         shard: m.shard,
         num_shards: m.num_shards,
         epoch: if m.new_epoch { EpochPolicy::New } else { EpochPolicy::Current },
+        retain: m.retain,
         location: Location { datacentre: m.datacentre, host: m.host, spot: m.spot },
         data_address: m.data_address,
         incarnation: m.incarnation.map(Incarnation),
@@ -119,7 +130,13 @@ fn open_frame(m: Open) -> wire::Open {
         role: match m.role {
             Role::Trainer => wire::Role::Trainer,
             Role::Rollout => wire::Role::Rollout,
+            Role::Offload(_) => wire::Role::Offload,
         } as i32,
+        offload: match m.role {
+            Role::Offload(version) => Some(version_frame(version)),
+            Role::Trainer | Role::Rollout => None,
+        },
+        retain: m.retain,
         new_epoch: m.epoch == EpochPolicy::New,
         datacentre: m.location.datacentre,
         host: m.location.host,

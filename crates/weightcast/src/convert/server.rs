@@ -41,6 +41,11 @@ pub(crate) fn server_message(frame: wire::ServerFrame) -> Result<ServerMessage, 
         Body::HeartbeatAck(m) => ServerMessage::HeartbeatAck { sent_at: m.sent_at },
         Body::Superseded(_) => ServerMessage::Superseded,
         Body::Recovered(_) => ServerMessage::Recovered,
+        Body::Offload(m) => ServerMessage::Offload {
+            version: version(m.version)?,
+            generation: Generation(m.generation),
+        },
+        Body::Release(m) => ServerMessage::Release { deadline: Span(m.deadline_ns) },
         Body::Closed(_) => ServerMessage::Closed,
     })
 }
@@ -83,6 +88,13 @@ pub(crate) fn server_frame(message: ServerMessage) -> wire::ServerFrame {
         }
         ServerMessage::Superseded => Body::Superseded(wire::Superseded {}),
         ServerMessage::Recovered => Body::Recovered(wire::Recovered {}),
+        ServerMessage::Offload { version, generation } => Body::Offload(wire::Offload {
+            version: Some(version_frame(version)),
+            generation: generation.0,
+        }),
+        ServerMessage::Release { deadline } => {
+            Body::Release(wire::Release { deadline_ns: deadline.0 })
+        }
         ServerMessage::Closed => Body::Closed(wire::Closed {}),
     };
     wire::ServerFrame { body: Some(body) }

@@ -32,6 +32,12 @@ fn model_frame(name: String, model: ModelSnapshot) -> wire::ModelStatus {
         source: edge.source,
         version: edge.version.number,
     });
+    let losses = model.losses.into_iter().map(|loss| wire::LossStatus {
+        epoch: loss.version.epoch.0,
+        version: loss.version.number,
+        replica: loss.replica,
+        reason: loss.reason,
+    });
     wire::ModelStatus {
         name,
         epoch: model.epoch.0,
@@ -39,6 +45,8 @@ fn model_frame(name: String, model: ModelSnapshot) -> wire::ModelStatus {
         versions: versions.collect(),
         replicas: model.replicas.into_iter().map(replica_frame).collect(),
         readers: readers.collect(),
+        retain: model.retain,
+        losses: losses.collect(),
     }
 }
 
@@ -52,6 +60,7 @@ fn replica_frame(replica: ReplicaSnapshot) -> wire::ReplicaStatus {
         role: match replica.role {
             Role::Trainer => "trainer",
             Role::Rollout => "rollout",
+            Role::Offload(_) => "offload",
         }
         .to_owned(),
         state: state(replica.state).to_owned(),
@@ -108,6 +117,9 @@ fn counters(counters: &Counters) -> BTreeMap<String, u64> {
         ("digest_mismatches", counters.digest_mismatches),
         ("drains_cut", counters.drains_cut),
         ("evictions", counters.evictions),
+        ("offloads", counters.offloads),
+        ("offloads_released", counters.offloads_released),
+        ("retention_lost", counters.retention_lost),
         ("divergences", counters.divergences),
         ("timeouts", counters.timeouts),
         ("refusals", counters.refusals),

@@ -1,0 +1,180 @@
+//! Offload replicas: asked for, founded, failed, released (§4.3.3 of the paper; A2 to A4).
+//!
+//! The shards of a group that holds the last countable copy of a retained version are told to copy
+//! their memory aside. Each then opens a session of its own; together they are a group with
+//! [`Role::Offload`], which publishes that version as any other would: it joins by its sum. It is
+//! released once it is not needed any more.
+
+use super::Server;
+use super::model::Model;
+use crate::limits::DETAIL_CHARS;
+use crate::message::{Open, Role, ServerMessage};
+use crate::{CallError, Incarnation, SessionId, Version};
+
+/// Name of the offload replica of a replica's copy: no user can open one of that name.
+pub fn offload_name(replica: &str, version: Version) -> String {
+    format!("{replica}~offload-{}.{}", version.epoch, version.number)
+}
+
+/// What the offload replica is a copy of, by its name.
+pub(super) fn owner_name(open: &Open) -> &str {
+    match open.role {
+        Role::Offload(_) => open.replica.split('~').next().unwrap_or_default(),
+        Role::Trainer | Role::Rollout => &open.replica,
+    }
+}
+
+impl Server {
+    /// Asks a group's shards to copy what they hold.
+    pub(super) fn ask_offload(&mut self, incarnation: Incarnation, version: Version) {
+        let group = &self.groups[&incarnation];
+        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        model.retention.asked.insert(version, incarnation);
+        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        for session in members {
+            self.remind_offload(session);
+        }
+    }
+
+    /// Tells a session what it may have missed: to offload what it holds, or to give up what it
+    /// offloaded.
+    pub(super) fn remind_offload(&mut self, session: SessionId) {
+        let entry = &self.sessions[&session];
+        let group = &self.groups[&entry.group];
+        if group.released {
+            let deadline = self.config.drain_deadline;
+            return self.send(session, ServerMessage::Release { deadline });
+        }
+        let asked = &self.models[&group.model].retention.asked;
+        let Some(held) = &group.held else { return };
+        if asked.get(&held.version) == Some(&entry.group) {
+            let generation = held.generations[entry.shard as usize];
+            let version = held.version;
+            self.send(session, ServerMessage::Offload { version, generation });
+        }
+    }
+
+    /// An offload replica may be opened only while it is wanted.
+    pub(super) fn check_offload(&self, open: &Open) -> Result<(), CallError> {
+        let Role::Offload(version) = open.role else { return Ok(()) };
+        let owner = self
+            .models
+            .get(&open.model)
+            .and_then(|model| model.retention.asked.get(&version))
+            .map(|owner| &self.groups[owner].replica);
+        let wanted = owner.is_some_and(|owner| open.replica == offload_name(owner, version));
+        let detail = format!(
+            "an offload of version {version} by {} is not wanted any more; let go of the copy",
+            open.replica
+        );
+        if wanted { Ok(()) } else { Err(CallError::Misuse { detail }) }
+    }
+
+    /// A shard could not copy its memory, or not open a session for the copy.
+    pub(super) fn offload_failed(&mut self, session: SessionId, version: Version, reason: String) {
+        let entry = &self.sessions[&session];
+        let (incarnation, shard) = (entry.group, entry.shard);
+        let model = &self.models[&self.groups[&incarnation].model];
+        if model.retention.asked.get(&version) == Some(&incarnation) {
+            let reason: String = reason.chars().take(DETAIL_CHARS).collect();
+            self.fail_offload(incarnation, version, format!("shard {shard}: {reason}"));
+        }
+    }
+
+    /// What was asked of this group will not come.
+    fn fail_offload(&mut self, owner: Incarnation, version: Version, reason: String) {
+        let group = self.groups.get_mut(&owner).expect("checked by the caller");
+        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        model.retention.asked.remove(&version);
+        if let Some(held) = &mut group.held {
+            held.offload_failed = Some(reason);
+        }
+        self.agenda.insert(owner);
+        self.changed.insert(group.model.clone());
+    }
+
+    /// A copy was sealed: an offload that was asked for is there.
+    pub(super) fn note_seal(&mut self, incarnation: Incarnation) {
+        let group = &self.groups[&incarnation];
+        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        let retention = &mut model.retention;
+        if let Some(version) = group.offloads() {
+            retention.asked.remove(&version);
+            self.counters.offloads += 1;
+        }
+        if retention.versions > 0 || !retention.replicas.is_empty() {
+            self.changed.insert(group.model.clone());
+        }
+    }
+
+    /// A group is at its end or its content was refused: what was asked of it, or for it, fails.
+    pub(super) fn note_end(&mut self, incarnation: Incarnation) {
+        let group = &self.groups[&incarnation];
+        let retention = &self.models[&group.model].retention;
+        let closing = group.over.as_ref().is_some_and(|over| over.closing);
+        if group.released {
+            return;
+        }
+        if let Some(version) = group.offloads() {
+            let owner = retention.asked.get(&version).copied();
+            let own = |owner: &Incarnation| {
+                offload_name(&self.groups[owner].replica, version) == group.replica
+            };
+            if let Some(owner) = owner.filter(own) {
+                self.fail_offload(owner, version, format!("{} was lost", group.replica));
+            }
+        } else if !closing {
+            self.end_hold(incarnation);
+        }
+    }
+
+    /// Something has changed in a model: whoever was held back looks again, and offload replicas
+    /// that are not needed any more are released.
+    pub(super) fn review_offloads(&mut self, name: &str) {
+        let Some(model) = self.models.get(name) else { return };
+        self.agenda.extend(&model.retention.held_back);
+        // One at a time: what is released does not count for the next.
+        for replica in model.retention.replicas.clone() {
+            if !self.is_needed(&self.models[name], replica) {
+                self.release(replica);
+            }
+        }
+    }
+
+    /// The group is forgotten.
+    pub(super) fn forget_offloads(&mut self, incarnation: Incarnation) {
+        let model = &self.groups[&incarnation].model;
+        let model = self.models.get_mut(model).expect("groups have a model");
+        model.retention.replicas.remove(&incarnation);
+    }
+
+    fn is_needed(&self, model: &Model, replica: Incarnation) -> bool {
+        let group = &self.groups[&replica];
+        let Some(version) = group.offloads().filter(|_| group.over.is_none()) else { return true };
+        if group.released || group.recovering || model.recovers {
+            return true;
+        }
+        let Some(held) = group.held.as_ref().filter(|held| held.settled()) else {
+            // It is on its way.
+            let owner = model.retention.asked.get(&version);
+            return owner.is_some_and(|owner| {
+                group.replica == offload_name(&self.groups[owner].replica, version)
+            });
+        };
+        let alone = !self.is_countable(model, version, Some(replica));
+        let alone = alone && !self.config.mutants.early_release;
+        held.fenced.is_none() && alone && self.is_retained(model, version)
+    }
+
+    /// The offload replica may go: nobody new reads from it, and its shards are told to close.
+    fn release(&mut self, replica: Incarnation) {
+        let group = self.groups.get_mut(&replica).expect("checked by the caller");
+        group.released = true;
+        self.counters.offloads_released += 1;
+        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        self.hide_copy(replica);
+        for session in members {
+            self.remind_offload(session);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Offloading: the shard holds a part of the last copy of a retained version, and wants to give it
+//! up. The runtime copies it aside and opens an offload replica, which has a session of its own;
+//! this one only starts the copying, stops it before the memory may change, and reports a failure.
+
+use super::{Output, Session};
+use crate::message::ClientMessage;
+use crate::{Generation, Span, Time, Version};
+
+/// An offload that the server asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Offload {
+    version: Version,
+    generation: Generation,
+    /// Why it failed, once it has.
+    failed: Option<String>,
+}
+
+impl Session {
+    /// The server wants the memory to be copied aside. It may ask again after a reconnect.
+    pub(super) fn asked_to_offload(&mut self, version: Version, generation: Generation) {
+        let known = |offload: &Offload| (offload.version, offload.generation);
+        if self.offload.as_ref().is_some_and(|offload| known(offload) == (version, generation)) {
+            return self.send_offload_failed();
+        }
+        let mut offload = Offload { version, generation, failed: None };
+        if (self.copy.version(), self.copy.generation()) != (Some(version), generation) {
+            offload.failed = Some(format!("it does not hold version {version}"));
+            self.offload = Some(offload);
+            return self.send_offload_failed();
+        }
+        self.offload = Some(offload);
+        self.outputs.push_back(Output::Offload { version, generation });
+    }
+
+    /// The memory could not be copied, or no session be opened for the copy. Void if the server
+    /// has not asked for it, or the memory has been given up since.
+    pub fn handle_offload_failed(&mut self, now: Time, version: Version, reason: String) {
+        self.tick(now);
+        let asked = self.offload.as_mut().filter(|offload| offload.version == version);
+        if let Some(offload) = asked {
+            offload.failed.get_or_insert(reason);
+            self.send_offload_failed();
+        }
+    }
+
+    pub(super) fn send_offload_failed(&mut self) {
+        let Some(offload) = &self.offload else { return };
+        if let Some(reason) = offload.failed.clone() {
+            let version = offload.version;
+            self.send(ClientMessage::OffloadFailed { version, reason });
+        }
+    }
+
+    /// The memory may change or was refused: whoever copies it has to stop.
+    pub(super) fn stop_offload(&mut self) {
+        if self.offload.take().is_some_and(|offload| offload.failed.is_none()) {
+            self.outputs.push_back(Output::StopOffload);
+        }
+    }
+
+    /// This is an offload replica's session, and it is not needed any more.
+    pub(super) fn released(&mut self, now: Time, deadline: Span) {
+        self.close(now, deadline);
+    }
+}
