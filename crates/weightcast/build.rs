@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "ReplicaStatus",
         "ShardStatus",
         "ReaderStatus",
+        "LossStatus",
     ];
     for message in printed {
         // What `weightcast status --json` prints.

@@ -152,6 +152,7 @@ impl Worker {
                 catalog: ContentDigest([1; 16]),
                 generation: Generation(0),
             }),
+            Role::Offload(_) => None,
             Role::Rollout if self.done == 0 => Some(Call::Replicate { selector: latest }),
             Role::Rollout => (self.done < versions)
                 .then_some(Call::Update { selector: latest, allow_rollback: false }),

@@ -20,7 +20,7 @@ const NEXT: OpSeq = OpSeq(u64::MAX);
 /// An input to the server.
 #[derive(Clone, Debug)]
 enum Input {
-    Message(usize, ClientMessage),
+    Message(usize, Box<ClientMessage>),
     Disconnect(u64),
     Pass(u64),
 }
@@ -105,7 +105,7 @@ fn message() -> impl Strategy<Value = ClientMessage> {
 
 fn input() -> impl Strategy<Value = Input> {
     prop_oneof![
-        40 => (0..4usize, message()).prop_map(|(stream, message)| Input::Message(stream, message)),
+        40 => (0..4usize, message()).prop_map(|(stream, message)| Input::Message(stream, Box::new(message))),
         1 => (0..4u64).prop_map(Input::Disconnect),
         1 => (0..900u64).prop_map(Input::Pass),
     ]
@@ -181,7 +181,7 @@ proptest! {
         let mut four = Four::new();
         for input in inputs {
             match input {
-                Input::Message(stream, message) => four.say(stream, message),
+                Input::Message(stream, message) => four.say(stream, *message),
                 Input::Disconnect(stream) => {
                     four.server.handle_disconnect(four.now, ConnectionId(stream));
                 }

@@ -1,6 +1,6 @@
 //! A process runs its program: it starts, calls, writes its memory, closes.
 
-use weightcast_protocol::message::{Call, Open};
+use weightcast_protocol::message::{Call, Open, Role};
 use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState};
 use weightcast_protocol::session::{Session, SessionConfig, SessionState};
 use weightcast_protocol::{
@@ -29,7 +29,7 @@ impl World {
             num_shards: process.num_shards,
             role: process.role,
             epoch: process.epoch,
-            retain: 0,
+            retain: if process.role == Role::Trainer { self.options.retain } else { 0 },
             location: process.location.clone(),
             data_address: index.to_string(),
             incarnation: None,
@@ -58,6 +58,10 @@ impl World {
     }
 
     pub(crate) fn act(&mut self, life: Life) {
+        let process = &self.processes[life.process];
+        if process.copy_of.is_some() && process.version().is_some() {
+            return; // an offload replica has nothing more to do
+        }
         if self.processes[life.process].program.pending.is_some() || self.leaves(life) {
             return;
         }

@@ -73,6 +73,12 @@ points! {
     LostWhileDraining: "a server was lost in the middle of a drain";
     WindowHeldUnpublish: "the only known copy was not given up before all could have come over";
     WindowHeldRun: "a trainer waited until all could have come over";
+    OffloadMade: "the last copy of a retained version was offloaded";
+    OffloadReleased: "an offload replica was released";
+    ReadFromOffload: "a replica was filled from an offload replica";
+    RetentionLost: "a retained version could not be offloaded, and was lost";
+    LastCopiesRaced: "the last two copies of a retained version were given up at once";
+    OnlySpotLeft: "nobody held a retained version but replicas on spot instances";
     ShardMissing: "a call timed out because a shard had not made it";
 }
 

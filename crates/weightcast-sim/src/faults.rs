@@ -33,6 +33,7 @@ impl World {
             return;
         }
         let victim = self.victim(kind);
+        let victim = self.whole_process(victim, kind);
         self.observe(Fact::Struck { kind, process: Some(victim) });
         match kind {
             FaultKind::Break => self.break_stream(victim),
@@ -41,7 +42,10 @@ impl World {
                 self.break_stream(victim);
             }
             FaultKind::Crash => self.crash(victim, until),
-            FaultKind::Pause => self.processes[victim].paused_until = until,
+            FaultKind::Pause => {
+                let paused = &mut self.processes[victim].paused_until;
+                *paused = until.max(*paused);
+            }
             FaultKind::Flip => self.flips += 1,
             FaultKind::Stall => self.stall(victim, until),
             FaultKind::Mute => self.processes[victim].trouble.mute_until = until,
@@ -114,7 +118,8 @@ impl World {
 
     fn storm(&mut self, until: Time) {
         for index in 0..self.processes.len() {
-            if self.rng.chance(500) {
+            let whole = self.processes[index].copy_of.is_none() && !self.processes[index].is_free();
+            if whole && self.rng.chance(500) {
                 self.crash(index, until);
             }
         }
@@ -136,6 +141,9 @@ impl World {
         process.session = None;
         process.exposed = None;
         process.read = None;
+        process.copying = None;
+        self.end_copies_of(victim);
+        let process = &self.processes[victim];
         let life = Life { process: victim, life: process.life };
         self.queue.plan(until, Event::Process(life, Step::Start));
     }

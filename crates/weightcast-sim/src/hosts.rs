@@ -41,6 +41,7 @@ fn start(options: &Options, index: usize, now: Time) -> Server {
         lease: options.lease,
         fanout: options.fanout,
         drain_deadline: options.drain_deadline,
+        offload_deadline: options.offload_deadline,
         mutants: options.mutants,
         ..ServerConfig::default()
     })

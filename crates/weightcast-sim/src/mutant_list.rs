@@ -143,6 +143,20 @@ pub const MUTANTS: &[Mutant] = &[
         switch: |off| off.no_recovery_window = true,
         scenario: failing_over,
     },
+    Mutant {
+        name: "no_offload_wait",
+        what: "unpublish does not wait until the last copy of a retained version is offloaded",
+        found_by: &["A2"],
+        switch: |off| off.no_offload_wait = true,
+        scenario: retaining,
+    },
+    Mutant {
+        name: "early_release",
+        what: "an offload replica is released though nobody else holds its version",
+        found_by: &["A3"],
+        switch: |off| off.early_release = true,
+        scenario: retaining,
+    },
 ];
 
 /// Servers come and go.
@@ -154,6 +168,11 @@ fn failing_over(options: Options) -> Options {
         .with(FaultKind::ServerPause, 8)
         .with(FaultKind::Rift, 8);
     Options { servers: 3, reconnect: Span::from_secs(30), faults, ..options }
+}
+
+/// Versions are retained, and their offloads have room.
+fn retaining(options: Options) -> Options {
+    Options { retain: options.retain.max(1), offload_trouble: 0, ..options }
 }
 
 /// Many replicas of one size, in one place: long chains.

@@ -34,6 +34,12 @@ pub struct Options {
     pub lease: Span,
     /// How long the server waits for readers.
     pub drain_deadline: Span,
+    /// How many of the newest versions the trainers retain.
+    pub retain: u32,
+    /// How many of a thousand copies find no room; half as many are slow.
+    pub offload_trouble: u64,
+    /// How long a last copy is held back until it is offloaded.
+    pub offload_deadline: Span,
     /// The longest that a chunk takes to read.
     pub chunk_time: Span,
     /// How many of a thousand messages are late, until faults cease.
@@ -69,6 +75,9 @@ impl Default for Options {
             reconnect: Span::from_secs(30),
             lease: Span::from_secs(1),
             drain_deadline: Span::from_millis(800),
+            retain: 1,
+            offload_trouble: 50,
+            offload_deadline: Span::from_millis(1_500),
             chunk_time: Span::from_millis(6),
             late: 20,
             late_by: Span::from_millis(150),
@@ -100,6 +109,13 @@ impl fmt::Display for Options {
         writeln!(f, "{} datacentres, {} of 1000 rollouts spot", self.datacentres, self.spot)?;
         let patience = seconds(self.reconnect);
         writeln!(f, "{} servers, sessions look for another for {patience} s", self.servers)?;
+        writeln!(
+            f,
+            "{} versions retained, {} of 1000 offloads out of memory, each has {} s",
+            self.retain,
+            self.offload_trouble,
+            seconds(self.offload_deadline)
+        )?;
         writeln!(
             f,
             "lease {} s, drain {} s, at most {} s a chunk and {} s between calls",

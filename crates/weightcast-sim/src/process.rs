@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use weightcast_protocol::message::{Assignment, Call, EpochPolicy, Location, Role};
 use weightcast_protocol::session::Session;
-use weightcast_protocol::{Attempt, ConnectionId, ExportId, Incarnation, OpSeq, Time, Version};
+use weightcast_protocol::{
+    Attempt, ConnectionId, ExportId, Generation, Incarnation, OpSeq, Time, Version,
+};
 
 use crate::chunk_loop::{ChunkLoop, Progress};
 use crate::clock::Clock;
 use crate::memory::{Exposed, Memory};
+use crate::offload::CopyOf;
 
 /// One shard's process. A new life has a new session and a new export; the place stays.
 #[derive(Debug)]
@@ -31,6 +34,10 @@ pub(crate) struct Process {
     pub(crate) progress: Progress,
     pub(crate) export: ExportId,
     pub(crate) read: Option<Read>,
+    /// What it copies aside.
+    pub(crate) copying: Option<(Version, Generation)>,
+    /// Whose copy it is, if it is an offload replica's.
+    pub(crate) copy_of: Option<CopyOf>,
     /// Suspended until then.
     pub(crate) paused_until: Time,
     pub(crate) trouble: Trouble,

@@ -39,6 +39,7 @@ impl World {
         let action = match process.role {
             Role::Trainer => self.trainer_action(process, incarnation),
             Role::Rollout => self.rollout_action(process, incarnation),
+            Role::Offload(version) => call(publish(version.number), 0),
         };
         if !matches!(action, Action::Idle) {
             self.decisions.insert(place, action.clone());
@@ -57,7 +58,8 @@ impl World {
             return call(Call::Unpublish, dice);
         }
         match process.version() {
-            Some(_) if self.quiet => Action::Idle,
+            // By a call it learns that a sibling has closed.
+            Some(_) if self.quiet => call(Call::List, 0),
             Some(_) if dice < 30 => call(Call::List, dice),
             Some(_) if dice < 33 => Action::Close,
             Some(_) => call(Call::Unpublish, dice),

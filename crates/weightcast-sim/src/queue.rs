@@ -74,6 +74,8 @@ pub(crate) enum Step {
     Digested(Generation),
     /// The next chunk of its read.
     Chunk(OpSeq, Attempt),
+    /// It has copied the memory that it held at this generation.
+    Copied(Generation),
     /// It closes its session.
     Close,
     /// It starts, with a new session.

@@ -26,6 +26,7 @@ impl World {
             Step::Start => return self.start(life.process),
             Step::Act => self.act(life),
             Step::Close => self.close(life),
+            Step::Copied(generation) => self.end_offload(life, generation),
             Step::Written(number) => self.publish_written(life, number),
             Step::Chunk(seq, attempt) => self.read_chunk(life, seq, attempt),
             Step::Connected(stream) => self.connected(life.process, stream, now),
@@ -85,7 +86,9 @@ impl World {
         process.memory.set(chunk, tag);
         let place = process.memory.place(chunk);
         let served = process.exposed.filter(|exposed| exposed.has(place));
-        let (exposed, held) = (served.map(|exposed| exposed.generation), process.version());
+        let copied = process.copying.map(|(_, generation)| generation);
+        let exposed = served.map(|exposed| exposed.generation).or(copied);
+        let held = process.version();
         let replica = process.replica.clone();
         self.observe(Fact::Changes { replica: &replica, exposed, held });
     }
@@ -143,7 +146,10 @@ impl World {
                 process.trouble.spoiled &= keep;
                 self.begin_read(life, seq, attempt, assignment, keep);
             }
-            Output::Offload { .. } | Output::StopOffload => {}
+            Output::Offload { version, generation } => {
+                self.begin_offload(life, version, generation);
+            }
+            Output::StopOffload => process.copying = None,
             Output::StopRead => process.read = None,
             Output::Done { seq, result } => self.done(life, seq, result),
             Output::Closed { error } => self.closed(life, error),
@@ -211,17 +217,24 @@ impl World {
         let term = process.session.as_ref().and_then(|s| s.lease()).map(|lease| lease.term);
         self.count(call, result);
         self.observe(Fact::Done { who, seq, result, foreign, due, term });
+        if let Err(error) = result {
+            self.give_up_copy(life, &error.to_string());
+        }
         self.plan_act(life);
     }
 
     /// The session is over: the process starts a new one, after a while.
     fn closed(&mut self, life: Life, error: Option<CallError>) {
         self.observe(Fact::Left { who: self.who(life), error: error.as_ref() });
+        if self.processes[life.process].copy_of.is_some() {
+            return self.end_copy(life.process, error.map(|error| error.to_string()));
+        }
         let process = &mut self.processes[life.process];
         process.life += 1;
         process.session = None;
         process.exposed = process.exposed.filter(|_| self.options.mutants.no_source_fence);
         process.read = None;
+        process.copying = None;
         self.break_stream(life.process);
         let next = Life { process: life.process, life: self.processes[life.process].life };
         let pause = Span(self.rng.between(1, 300) * 1_000_000);

@@ -136,7 +136,9 @@ impl Sights {
                 points.insert(Point::AnswerFromRecord);
             }
             (Answer::Committed { source, .. }, _) => {
-                if source.starts_with("rollout") {
+                if source.contains("~offload") {
+                    points.insert(Point::ReadFromOffload);
+                } else if source.starts_with("rollout") {
                     points.insert(Point::CommittedFromRollout);
                 }
                 if self.attempts.get(&place).is_some_and(|attempt| attempt.0 > 1) {
@@ -207,6 +209,9 @@ impl Sights {
             (counters.resumes, Point::ReadResumed),
             (counters.crossings, Point::VersionCrossed),
             (counters.skips, Point::UpdateSkipped),
+            (counters.offloads, Point::OffloadMade),
+            (counters.offloads_released, Point::OffloadReleased),
+            (counters.retention_lost, Point::RetentionLost),
         ];
         points.extend(counted.iter().filter(|(count, _)| *count > 0).map(|(_, point)| *point));
         let before = self.books.replace(after.clone()).filter(|b| b.term == after.term);
@@ -224,6 +229,7 @@ impl Sights {
 }
 
 fn model_points(before: Option<&ModelSnapshot>, model: &ModelSnapshot, points: &mut Points) {
+    retention_points(model, points);
     for edge in &model.edges {
         let source = model.replicas.iter().rfind(|replica| replica.name == edge.source);
         match source.map(|source| source.state) {
@@ -251,5 +257,24 @@ fn model_points(before: Option<&ModelSnapshot>, model: &ModelSnapshot, points: &
             }
             _ => {}
         }
+    }
+}
+
+fn retention_points(model: &ModelSnapshot, points: &mut Points) {
+    let retained = model.versions.iter().rev().take(model.retain as usize);
+    for (_, holders) in retained {
+        let spot = |replica: &ReplicaSnapshot| replica.shards.iter().any(|s| s.location.spot);
+        let held = model.replicas.iter().filter(|replica| holders.contains(&replica.name));
+        if held.clone().count() > 0 && held.into_iter().all(spot) {
+            points.insert(Point::OnlySpotLeft);
+        }
+    }
+    let draining = model.replicas.iter().filter(|r| r.state == ReplicaState::Draining);
+    let mut going: Vec<Version> = draining.filter_map(|replica| replica.version).collect();
+    going.sort();
+    let newest = model.versions.keys().max();
+    let last = |v: &Version| !model.versions.contains_key(v) && newest.is_none_or(|n| v > n);
+    if model.retain > 0 && going.windows(2).any(|pair| pair[0] == pair[1] && last(&pair[0])) {
+        points.insert(Point::LastCopiesRaced);
     }
 }

@@ -142,6 +142,8 @@ impl World {
             progress: Progress::default(),
             export: ExportId(0),
             read: None,
+            copying: None,
+            copy_of: None,
             paused_until: Time(0),
             trouble: Trouble::default(),
             timer_at: None,

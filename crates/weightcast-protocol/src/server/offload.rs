@@ -5,7 +5,10 @@
 //! [`Role::Offload`], which publishes that version as any other would: it joins by its sum. It is
 //! released once it is not needed any more.
 
+use std::collections::BTreeSet;
+
 use super::Server;
+use super::invariants::{Violation, ensure};
 use super::model::Model;
 use crate::limits::DETAIL_CHARS;
 use crate::message::{Open, Role, ServerMessage};
@@ -154,8 +157,8 @@ impl Server {
         if group.released || group.recovering || model.recovers {
             return true;
         }
-        let Some(held) = group.held.as_ref().filter(|held| held.settled()) else {
-            // It is on its way.
+        let Some(held) = &group.held else {
+            // It is on its way. Once it is published, it does not need its owner any more.
             let owner = model.retention.asked.get(&version);
             return owner.is_some_and(|owner| {
                 group.replica == offload_name(&self.groups[owner].replica, version)
@@ -176,5 +179,34 @@ impl Server {
         for session in members {
             self.remind_offload(session);
         }
+    }
+
+    /// A4: a version has one offload replica; T5: nothing is asked of groups that are gone.
+    pub(super) fn validate_offloads(&self, name: &str, model: &Model) -> Result<(), Violation> {
+        let retention = &model.retention;
+        for (version, owner) in &retention.asked {
+            let held_back = retention.held_back.contains(owner);
+            ensure(held_back, "T5", || {
+                format!("{name}: nobody waits for an offload of {version}")
+            })?;
+        }
+        for group in retention.held_back.iter().chain(&retention.replicas) {
+            let known = self.groups.contains_key(group);
+            ensure(known, "T5", || format!("{name}: group {group} is gone, but not forgotten"))?;
+        }
+        if model.recovers {
+            return Ok(()); // nothing is released before all could have come over
+        }
+        let mut versions = BTreeSet::new();
+        for replica in retention.replicas.iter().map(|replica| &self.groups[replica]) {
+            let Some(held) = replica.held.as_ref().filter(|held| held.visible && held.sealed)
+            else {
+                continue;
+            };
+            ensure(versions.insert(held.version), "A4", || {
+                format!("{name}: {} is one of two offloads of {}", replica.replica, held.version)
+            })?;
+        }
+        Ok(())
     }
 }

@@ -39,7 +39,10 @@ impl Server {
         if group.role == Role::Rollout {
             // It can't define content: it has to have been replicated, so it is sealed.
             let replicated = group.replicated.filter(|version| version.number == number);
-            let version = replicated.or_else(|| model.newest_of(number));
+            // What it replicated in an earlier term is not known here.
+            let came_over = group.members.values().any(|member| member.announced.is_some());
+            let newest = || model.newest_of(number).filter(|_| !came_over);
+            let version = replicated.or_else(newest);
             let sealed = |v: &Version| model.known.get(v).is_some_and(|known| known.sum.is_some());
             return version.filter(sealed).ok_or_else(|| {
                 misuse(format!(

@@ -16,12 +16,12 @@ impl Checker for Fanout {
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         let Fact::Books(snapshot) = fact else { return None };
         snapshot.models.values().find_map(|model| {
-            let mut readers = BTreeMap::<(&str, _), u32>::new();
+            let mut readers = BTreeMap::<(&str, _, _), u32>::new();
             for edge in &model.edges {
-                *readers.entry((&edge.source, edge.version)).or_default() += 1;
+                *readers.entry((&edge.source, edge.source_life, edge.version)).or_default() += 1;
             }
             let crowded = readers.into_iter().find(|(_, count)| *count > self.0);
-            crowded.map(|((source, _), count)| format!("{source} has {count} readers"))
+            crowded.map(|((source, ..), count)| format!("{source} has {count} readers"))
         })
     }
 }

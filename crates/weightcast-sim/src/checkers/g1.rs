@@ -31,10 +31,19 @@ impl Checker for SameAnswer {
     }
 }
 
+/// How a call fails whose handle was closed, or whose session was refused until its deadline.
+const LEAVING: [&str; 5] = [
+    "closed during the call",
+    "has to wait until the clients",
+    "is open in another process",
+    "was told to go",
+    "is not wanted any more",
+];
+
 /// Errors with which a shard leaves its group: nobody can promise that all others leave as well.
 pub(super) fn leaves_the_group(result: &Result<Answer, CallError>) -> bool {
     if let Err(CallError::Misuse { detail }) = result
-        && detail.contains("closed during the call")
+        && LEAVING.iter().any(|why| detail.contains(why))
     {
         return true;
     }

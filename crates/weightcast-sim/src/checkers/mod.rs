@@ -1,5 +1,9 @@
 //! One checker per invariant. Each sees every fact of the world and keeps what it needs.
 
+mod a1;
+mod a2;
+mod a3;
+mod a4;
 mod a5;
 mod d1;
 mod d2;
@@ -160,11 +164,15 @@ fn of_term(options: &Options) -> Row {
         Box::new(s8::WholeReplicas::default()),
         Box::new(s10::Snapshots::default()),
         Box::new(d1::Fanout(options.fanout)),
-        Box::new(d2::Acyclic::default()),
+        Box::new(d2::Acyclic),
         Box::new(d3::NearFirst::new(options.fanout)),
         Box::new(d4::OneCrossing),
         Box::new(d5::NewGeneration::default()),
         Box::new(d6::Depth(options.depth_limit)),
+        Box::new(a1::Resolvable::default()),
+        Box::new(a2::LastCopy::default()),
+        Box::new(a3::Needed::default()),
+        Box::new(a4::OneOffload),
         Box::new(a5::RecoveryWindow::new(options.lease)),
     ]
 }

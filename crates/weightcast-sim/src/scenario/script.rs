@@ -65,6 +65,7 @@ impl Player<'_> {
                 GroupRole::Rollout => Role::Rollout,
             },
             epoch: if self.begins_run(index) { EpochPolicy::New } else { EpochPolicy::Current },
+            retain: 0,
             location: place.location.clone(),
             data_address: index.to_string(),
             incarnation: None,

@@ -1,0 +1,44 @@
+//! A3: an offload replica goes only when its version has another copy that counts, or is not
+//! retained any more.
+
+use std::rc::Rc;
+
+use weightcast_protocol::Time;
+use weightcast_protocol::server::{ModelSnapshot, ReplicaState, Snapshot};
+
+use super::{Checker, Fact};
+use crate::retained::{countable, is_offload, retained, same_life};
+
+#[derive(Default)]
+pub(super) struct Needed {
+    before: Option<Rc<Snapshot>>,
+}
+
+impl Checker for Needed {
+    fn name(&self) -> &'static str {
+        "A3"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        let Fact::Books(after) = fact else { return None };
+        let before = self.before.replace((*after).clone())?;
+        let unchanged = after.counters.offloads_released == before.counters.offloads_released;
+        // Somebody else may have held the version until just now.
+        let evicted = after.counters.evictions > before.counters.evictions;
+        if unchanged || evicted {
+            return None;
+        }
+        before.models.iter().find_map(|(name, old)| released(old, after.models.get(name)?))
+    }
+}
+
+fn released(old: &ModelSnapshot, new: &ModelSnapshot) -> Option<String> {
+    let kept = countable(new);
+    let going = |state| state == ReplicaState::Draining;
+    new.replicas.iter().filter(|r| is_offload(r) && going(r.state)).find_map(|replica| {
+        let version = replica.version?;
+        let went = same_life(old, replica.incarnation).is_some_and(|old| going(old.state));
+        (!went && !kept.contains(&version) && retained(new, version))
+            .then(|| format!("{} was released, and nobody else holds {version}", replica.name))
+    })
+}

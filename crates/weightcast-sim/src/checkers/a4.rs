@@ -1,0 +1,32 @@
+//! A4: a version has one offload replica at most.
+
+use std::collections::BTreeSet;
+
+use weightcast_protocol::Time;
+use weightcast_protocol::server::ReplicaState;
+
+use super::{Checker, Fact};
+use crate::retained::is_offload;
+
+pub(super) struct OneOffload;
+
+impl Checker for OneOffload {
+    fn name(&self) -> &'static str {
+        "A4"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        let Fact::Books(snapshot) = fact else { return None };
+        if snapshot.recovers {
+            return None; // nothing is released before all could have come over
+        }
+        snapshot.models.values().find_map(|model| {
+            let sealed = |state| state == ReplicaState::Sealed;
+            let offloads = model.replicas.iter().filter(|r| is_offload(r) && sealed(r.state));
+            let mut versions = BTreeSet::new();
+            let twice = offloads.into_iter().find(|replica| !versions.insert(replica.version))?;
+            let version = twice.version?;
+            Some(format!("{} is one of two offload replicas of {version}", twice.name))
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! What the checkers of retention see in the books: which versions are retained, and who holds a
+//! copy that counts. Computed anew from what anybody sees, not with the server's own code.
+
+use std::collections::BTreeSet;
+
+use weightcast_protocol::message::Role;
+use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState};
+use weightcast_protocol::{Incarnation, Version};
+
+/// Whether all shards are there, none of them on a spot instance.
+pub(crate) fn whole_and_lasting(replica: &ReplicaSnapshot) -> bool {
+    replica.shards.len() == replica.num_shards as usize
+        && replica.shards.iter().all(|shard| !shard.location.spot)
+}
+
+/// Versions of which somebody holds a committed copy, not draining and not on a spot instance.
+pub(crate) fn countable(model: &ModelSnapshot) -> BTreeSet<Version> {
+    let counts = |replica: &&ReplicaSnapshot| {
+        replica.state == ReplicaState::Sealed && whole_and_lasting(replica)
+    };
+    model.replicas.iter().filter(counts).filter_map(|replica| replica.version).collect()
+}
+
+/// Whether a version is to survive for certain: fewer newer ones than are retained have a copy that
+/// counts, or one that did until it was given up, perhaps in this event: the order within is not
+/// seen.
+pub(crate) fn retained(model: &ModelSnapshot, version: Version) -> bool {
+    let going = |replica: &&ReplicaSnapshot| {
+        let states = [ReplicaState::Draining, ReplicaState::Closing];
+        states.contains(&replica.state) && whole_and_lasting(replica)
+    };
+    let mut newer = countable(model);
+    newer.extend(model.replicas.iter().filter(going).filter_map(|replica| replica.version));
+    newer.iter().filter(|newer| **newer > version).count() < model.retain as usize
+}
+
+pub(crate) fn is_offload(replica: &ReplicaSnapshot) -> bool {
+    matches!(replica.role, Role::Offload(_))
+}
+
+/// The same life of a replica at another moment.
+pub(crate) fn same_life(model: &ModelSnapshot, life: Incarnation) -> Option<&ReplicaSnapshot> {
+    model.replicas.iter().find(|replica| replica.incarnation == life)
+}
