@@ -73,7 +73,10 @@ impl World {
         let host = if self.rng.chance(700) { self.leader() } else { any };
         match kind {
             FaultKind::ServerCrash => self.crash_server(host, until),
-            FaultKind::ServerPause => self.hosts[host].paused_until = until,
+            FaultKind::ServerPause => {
+                let paused_until = &mut self.hosts[host].paused_until;
+                *paused_until = until.max(*paused_until);
+            }
             FaultKind::Rift => self.rift(host, until),
             _ => return false,
         }
