@@ -8,13 +8,15 @@ use tokio::task::JoinSet;
 use weightcast::wire::{self, call, selector};
 
 use super::record::{Kind, Record};
-use super::session::{Member, Reply, Session};
+use super::session::{Member, Place, Reply, Session};
 
 /// Connections that are being made at a time: the server lets in 256 strangers.
 const CONNECTING: usize = 128;
 /// How often a connection is tried: a server that is busy drops some.
 const ATTEMPTS: usize = 20;
-const MODEL: &str = "bench.control";
+/// Name of the logical tensors of every version.
+pub(crate) const CATALOG: [u8; 16] = [7; 16];
+pub(crate) const MODEL: &str = "bench.control";
 
 /// A call's answer, or the error for people.
 pub(crate) type Answered = Result<wire::answer::Answer, String>;
@@ -22,7 +24,7 @@ pub(crate) type Answered = Result<wire::answer::Answer, String>;
 /// One replica: all of its shards' sessions.
 pub(crate) struct Group {
     pub(crate) sessions: Vec<Arc<Session>>,
-    record: Arc<Record>,
+    pub(crate) record: Arc<Record>,
 }
 
 /// All replicas: trainers first.
@@ -152,8 +154,8 @@ async fn connect(
 ) -> Result<Session> {
     let mut attempt = 0;
     loop {
-        let session = 1 + index as u128;
-        match Session::open(server, MODEL, &member, session, Arc::clone(&record)).await {
+        let place = Place::new(member.clone(), 1 + index as u128);
+        match Session::open(server, MODEL, &place, Arc::clone(&record)).await {
             Err(_) if attempt < ATTEMPTS => tokio::time::sleep(Duration::from_millis(50)).await,
             opened => return opened.with_context(|| format!("open {member:?}")),
         }
@@ -194,7 +196,7 @@ impl Group {
 
     /// Publishes a version and seals it.
     pub(crate) async fn publish(&self, version: u64) -> Result<()> {
-        let publish = wire::Publish { version, catalog: vec![7; 16], generation: version };
+        let publish = wire::Publish { version, catalog: CATALOG.to_vec(), generation: version };
         self.all(Kind::Publish, call::Call::Publish(publish)).await?;
         for session in &self.sessions {
             session.seal(version).await;
@@ -208,5 +210,10 @@ pub(crate) fn latest() -> Option<wire::Selector> {
 }
 
 fn register() -> call::Call {
-    call::Call::Register(wire::Register { layout: vec![1; 16], export: 1, bytes: 1 << 30 })
+    call::Call::Register(registration())
+}
+
+/// Everybody's memory.
+pub(crate) fn registration() -> wire::Register {
+    wire::Register { layout: vec![1; 16], export: 1, bytes: 1 << 30 }
 }

@@ -2,9 +2,10 @@
 //!
 //! The server runs in a process of its own on the same machine; sessions are light ([`session`]),
 //! a [`crowd`] of groups. [`mixed`] loads the server at a set rate, [`herd`] asks all at once,
-//! [`report`] sets what was measured beside what is aimed at.
+//! [`failover`] kills it under them, [`report`] sets what was measured beside what is aimed at.
 
 mod crowd;
+mod failover;
 mod herd;
 mod mixed;
 mod record;
@@ -40,7 +41,7 @@ pub(crate) struct ControlOf {
     /// Groups that ask for the latest version at once
     #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=2_047))]
     herd: u32,
-    /// Only these; mixed and herd by default
+    /// Only these; mixed and herd if none is named
     #[arg(long, value_name = "PART")]
     part: Vec<Part>,
     /// Cost against the number of shards: 64, 256, 1,024, 4,096, 16,384
@@ -64,6 +65,8 @@ enum Part {
     Mixed,
     /// All groups ask for the latest version at once
     Herd,
+    /// The server is killed, and the sessions go over to its backup
+    Failover,
 }
 
 /// What the rollouts hold: versions that trainers come and go with are older.
@@ -96,7 +99,8 @@ pub(crate) fn run(arguments: &ControlOf) -> Result<()> {
 
 impl ControlOf {
     async fn measure(&self, report: &mut Report) -> Result<()> {
-        let wanted = |part| self.part.contains(&part) || (self.part.is_empty() && !self.sweep);
+        let usual = |part| part != Part::Failover && self.part.is_empty() && !self.sweep;
+        let wanted = |part| self.part.contains(&part) || usual(part);
         if wanted(Part::Mixed) {
             let size = Size::of(self.sessions as usize, self.shards);
             let (server, crowd, connected) = settled(size, self.lease).await?;
@@ -120,6 +124,16 @@ impl ControlOf {
                 }
                 report.herds.push(herd::measure(&crowd, kind, above).await?);
             }
+        }
+        if wanted(Part::Failover) {
+            let size = Size::of(self.sessions as usize, self.shards);
+            let (server, crowd, _) = settled(size, self.lease).await?;
+            let lease = self.lease.to_string();
+            let backup = ["--address", "127.0.0.1:0", "--index", "1", "--lease", &lease];
+            let backup = ServerProcess::start(None, &backup)?;
+            let lease = Duration::from_secs(self.lease.into());
+            let measured = failover::measure(&crowd, server, &backup, lease, HELD).await?;
+            report.failover = Some(measured);
         }
         if self.sweep {
             for sessions in SWEEP {

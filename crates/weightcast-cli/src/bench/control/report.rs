@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::failover::Failover;
 use super::herd::Herd;
 use super::mixed::Mixed;
 use super::record::Kind;
@@ -14,6 +15,7 @@ const CONNECT_S: f64 = 1.4;
 const RATE: f64 = 20_000.0;
 const P99_MS: f64 = 2.0;
 const HERD_S: f64 = 1.0;
+const FAILOVER_S: f64 = 10.0;
 const SESSION_KIB: f64 = 45.0;
 
 /// A whole run.
@@ -25,6 +27,7 @@ pub(crate) struct Report {
     /// At half of the rate, and at the rate.
     pub(crate) mixed: Vec<Mixed>,
     pub(crate) herds: Vec<Herd>,
+    pub(crate) failover: Option<Failover>,
     pub(crate) sweep: Vec<Swept>,
     /// Why it went no further, if it did not.
     pub(crate) sweep_ended: Option<String>,
@@ -59,6 +62,7 @@ impl Report {
             connected: None,
             mixed: Vec::new(),
             herds: Vec::new(),
+            failover: None,
             sweep: Vec::new(),
             sweep_ended: None,
             seconds: 0.0,
@@ -78,6 +82,9 @@ impl Report {
         self.mixed_rows(&mut text);
         for herd in &self.herds {
             herd_row(&mut text, herd);
+        }
+        if let Some(failover) = &self.failover {
+            failover_row(&mut text, failover);
         }
         sweep_rows(&mut text, &self.sweep);
         if let Some(why) = &self.sweep_ended {
@@ -164,6 +171,21 @@ fn herd_row(text: &mut String, herd: &Herd) {
         herd.latency.p99_ms,
         herd.versions,
         herd.split
+    );
+}
+
+fn failover_row(text: &mut String, failover: &Failover) {
+    let _ = writeln!(
+        text,
+        "\n{} sessions lose their server (lease {} s): the first turns to the backup after {:.2} s, \
+         95 % are in whole groups after {:.2} s{}, all after {:.2} s; {:.2} CPU s of the backup",
+        failover.sessions,
+        failover.lease_s,
+        failover.first_s,
+        failover.most_s,
+        aim(true, FAILOVER_S, failover.most_s, failover.most_s <= FAILOVER_S),
+        failover.all_s,
+        failover.cpu_s
     );
 }
 

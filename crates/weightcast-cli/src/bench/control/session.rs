@@ -35,6 +35,26 @@ pub(crate) struct Member {
     pub(crate) role: wire::Role,
 }
 
+/// What a session opens with, and what it was given.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) member: Member,
+    pub(crate) session: u128,
+    /// The last term that it was open in, zero at first.
+    pub(crate) term: u64,
+    /// Its group, once it is a member.
+    pub(crate) incarnation: Option<u64>,
+    pub(crate) epoch: u64,
+    /// What it brings from the server that it was open at.
+    pub(crate) announce: Option<wire::Announce>,
+}
+
+impl Place {
+    pub(crate) fn new(member: Member, session: u128) -> Self {
+        Self { member, session, term: 0, incarnation: None, epoch: 0, announce: None }
+    }
+}
+
 /// What a call came to, and when.
 pub(crate) struct Reply {
     pub(crate) at: Instant,
@@ -45,6 +65,7 @@ pub(crate) struct Reply {
 pub(crate) struct Session {
     frames: mpsc::Sender<ClientFrame>,
     seq: AtomicU64,
+    place: Place,
     shared: Arc<Shared>,
 }
 
@@ -53,15 +74,17 @@ struct Shared {
     record: Arc<Record>,
     waiting: Mutex<Option<oneshot::Sender<Reply>>>,
     over: AtomicBool,
+    /// When the heartbeat was sent that was answered last.
+    renewed_at: AtomicU64,
 }
 
 impl Session {
-    /// Connects, opens, and keeps the session alive until it is dropped.
+    /// Connects, opens, and keeps the session alive until it is dropped. One that brings something
+    /// is open when its group is whole.
     pub(crate) async fn open(
         server: &str,
         model: &str,
-        member: &Member,
-        session: u128,
+        place: &Place,
         record: Arc<Record>,
     ) -> Result<Self> {
         let endpoint = Endpoint::from_shared(server.to_owned())?
@@ -71,18 +94,56 @@ impl Session {
             .keep_alive_timeout(KEEPALIVE);
         let channel = endpoint.connect().await.context("connect to the server")?;
         let (frames, receiver) = mpsc::channel(QUEUE);
-        frames.send(frame(client_frame::Body::Open(open(model, member, session)))).await?;
+        frames.send(frame(client_frame::Body::Open(open(model, place)))).await?;
         let mut client = ReferenceServerClient::new(channel);
         let mut stream = client.session(ReceiverStream::new(receiver)).await?.into_inner();
-        let lease = match stream.next().await.context("the stream ended")??.body {
-            Some(server_frame::Body::Opened(opened)) => Duration::from_nanos(opened.lease_ns),
+        let opened = match stream.next().await.context("the stream ended")??.body {
+            Some(server_frame::Body::Opened(opened)) => opened,
             other => bail!("open was answered with {other:?}"),
         };
-        let shared =
-            Arc::new(Shared { record, waiting: Mutex::default(), over: AtomicBool::new(false) });
-        tokio::spawn(listen(Arc::clone(&shared), stream, frames.clone()));
-        tokio::spawn(keep_alive(Arc::clone(&shared), frames.clone(), session, lease));
-        Ok(Self { frames, seq: AtomicU64::new(0), shared })
+        let renewed_at = AtomicU64::new(record.now());
+        let (waiting, over) = (Mutex::default(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { record, waiting, over, renewed_at });
+        let lease = Duration::from_nanos(opened.lease_ns);
+        tokio::spawn(keep_alive(Arc::clone(&shared), frames.clone(), place.session, lease));
+        let place = Place {
+            term: opened.term,
+            incarnation: Some(opened.incarnation),
+            epoch: opened.epoch,
+            ..place.clone()
+        };
+        let session = Self { frames, seq: AtomicU64::new(0), place, shared };
+        session.announce(&mut stream).await?;
+        tokio::spawn(listen(Arc::clone(&session.shared), stream, session.frames.clone()));
+        Ok(session)
+    }
+
+    /// Tells what it brings, and waits until its group goes on.
+    async fn announce(&self, stream: &mut Streaming<ServerFrame>) -> Result<()> {
+        let Some(announce) = self.place.announce.clone() else { return Ok(()) };
+        self.frames.send(frame(client_frame::Body::Announce(announce))).await?;
+        loop {
+            match stream.next().await.context("the stream ended")??.body {
+                Some(server_frame::Body::Recovered(_)) => return Ok(()),
+                Some(server_frame::Body::HeartbeatAck(_)) => {}
+                other => bail!("its group did not come over: {other:?}"),
+            }
+        }
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Calls made so far; all are answered between two parts of a measurement.
+    pub(crate) fn calls(&self) -> u64 {
+        self.seq.load(Ordering::Relaxed)
+    }
+
+    /// How long ago the heartbeat was sent that was answered last.
+    pub(crate) fn since_renewed(&self) -> Duration {
+        let renewed_at = self.shared.renewed_at.load(Ordering::Relaxed);
+        Duration::from_nanos(self.shared.record.now().saturating_sub(renewed_at))
     }
 
     /// Sends the group's next call; its reply comes, or the session ends.
@@ -117,10 +178,13 @@ impl Drop for Session {
     }
 }
 
-fn open(model: &str, member: &Member, session: u128) -> wire::Open {
+fn open(model: &str, place: &Place) -> wire::Open {
+    let member = &place.member;
     wire::Open {
         protocol: weightcast_protocol::PROTOCOL,
-        session: session.to_le_bytes().to_vec(),
+        session: place.session.to_le_bytes().to_vec(),
+        term: place.term,
+        incarnation: place.incarnation,
         model: model.to_owned(),
         replica: member.replica.clone(),
         shard: member.shard,
@@ -138,7 +202,7 @@ fn frame(body: client_frame::Body) -> ClientFrame {
 }
 
 /// All content is the same here: nothing.
-fn sums() -> Option<wire::ShardSums> {
+pub(crate) fn sums() -> Option<wire::ShardSums> {
     let sum = Some(wire::Sum::default());
     Some(wire::ShardSums { counted: sum, held: sum, expected: sum })
 }
@@ -175,6 +239,7 @@ async fn listen(
         match body {
             server_frame::Body::HeartbeatAck(ack) => {
                 shared.record.answered(Kind::Heartbeat, ack.sent_at);
+                shared.renewed_at.fetch_max(ack.sent_at, Ordering::Relaxed);
             }
             server_frame::Body::Answered(answered) => shared.answered(answered),
             server_frame::Body::Assigned(assigned) => {
