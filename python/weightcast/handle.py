@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -191,7 +191,7 @@ def open(
     *,
     role: str = "rollout",
     epoch: str = "current",
-    server: str | None = None,
+    server: str | Sequence[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
     data_bind: str | None = None,
     data_advertise: str | None = None,
@@ -204,7 +204,10 @@ def open(
 
     A `role="trainer"` publishes new versions; with `epoch="new"` it starts a new training run,
     whose versions are newer than all before. `server` and `token_file` come from
-    `WEIGHTCAST_SERVER` and `WEIGHTCAST_TOKEN_FILE` if they are not given. Without either, the
+    `WEIGHTCAST_SERVER` and `WEIGHTCAST_TOKEN_FILE` if they are not given. Several servers, in a
+    list or with commas between them, are the first and its backups, in the same order for all
+    processes: when the one that acts is lost, the handle brings what it holds to the next, and its
+    calls go on there. Without any server, the
     processes of one `job` (`WEIGHTCAST_JOB`) on one host share a server that the first of them
     starts. The data port binds loopback unless `data_bind` (`WEIGHTCAST_DATA_BIND`) says
     otherwise; `data_advertise` is the address that peers use for it. `way` forces how bytes move:
@@ -223,7 +226,7 @@ def open(
         replica.spot,
         role,
         epoch == "new",
-        server,
+        server if server is None or isinstance(server, str) else ",".join(server),
         None if token_file is None else os.fspath(token_file),
         data_bind,
         data_advertise,

@@ -39,7 +39,7 @@ impl Server {
 
 /// Starts a reference server on a thread of this process.
 #[pyfunction]
-#[pyo3(signature = (address, token_file, insecure, lease, drain_deadline, fanout))]
+#[pyo3(signature = (address, token_file, insecure, lease, drain_deadline, fanout, index))]
 pub(crate) fn serve(
     py: Python<'_>,
     address: String,
@@ -48,6 +48,7 @@ pub(crate) fn serve(
     lease: f64,
     drain_deadline: f64,
     fanout: u32,
+    index: u32,
 ) -> PyResult<Server> {
     let (lease, drain_deadline) = (seconds(lease)?, seconds(drain_deadline)?);
     let started = py.detach(|| {
@@ -59,6 +60,7 @@ pub(crate) fn serve(
             lease: lease.max(SHORTEST_LEASE),
             drain_deadline,
             fanout,
+            index,
             ..ServeConfig::default()
         })
     });

@@ -98,10 +98,9 @@ def together(workers, call, **arguments):
 class ServerProcess(Process):
     """`weightcast serve` in a process of its own."""
 
-    def __init__(self, lease, address="127.0.0.1:0"):
-        super().__init__(
-            "-m", "weightcast", "serve", "--address", address, "--lease", str(lease), "--paranoid"
-        )
+    def __init__(self, lease, address="127.0.0.1:0", index=0):
+        options = ["--lease", str(lease), "--index", str(index), "--paranoid"]
+        super().__init__("-m", "weightcast", "serve", "--address", address, *options)
         self.address = re.search(r"http://\S+", self.line())[0]
 
 
@@ -202,10 +201,13 @@ class Gate(Proxy):
 class Cluster:
     """Everything that a test starts; ends with it."""
 
-    def __init__(self, lease=1.0):
+    def __init__(self, lease=1.0, backups=0):
         self.lease = lease
         self.server = ServerProcess(lease)
-        self.started = [self.server]
+        self.backups = [ServerProcess(lease, index=1 + n) for n in range(backups)]
+        self.started = [self.server, *self.backups]
+        #: The list that workers are given.
+        self.servers = ",".join(server.address for server in self.started)
         self.gates = []
 
     def restart_server(self):
@@ -223,7 +225,7 @@ class Cluster:
         workers = []
         for shard in range(of):
             own = gates[shard].options if gates else {}
-            workers.append(Worker(self.server.address, name, shard, of, **options, **own))
+            workers.append(Worker(self.servers, name, shard, of, **options, **own))
         self.started += workers
         return workers
 

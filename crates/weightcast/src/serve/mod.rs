@@ -110,6 +110,10 @@ impl Drop for Server {
 pub fn serve(config: ServeConfig) -> Result<Server, Error> {
     let address = BindAddress::parse(&config.address)?;
     address.check(config.token.is_some(), config.insecure)?;
+    if u64::from(config.index) >= Term::SERVERS {
+        let problem = format!("{} is none: a list has at most {}", config.index, Term::SERVERS);
+        return Err(Error::Config { what: "server's index".to_owned(), problem });
+    }
     let listener = Listener::bind(&address)?;
     let address = listener.address();
     let runtime = tokio::runtime::Builder::new_current_thread()
