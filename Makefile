@@ -13,7 +13,7 @@ FUZZ_TARGETS := frame handshake client_message server_message manifest plan serv
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python sim scenarios model verify audit fix bench nemesis wheel docs clean fuzz asan
+.PHONY: help demo test test-rust test-python sim scenarios model verify audit fix bench nemesis wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -75,6 +75,9 @@ fuzz: target/tools/bin/cargo-fuzz ## Feed every decoder random bytes, FUZZ_SECON
 # Into target/, for this checkout alone.
 target/tools/bin/cargo-fuzz:
 	cargo install cargo-fuzz --version =0.13.2 --locked --root target/tools
+
+loom: ## Try every order of the lock-free words
+	cargo test --locked --quiet -p weightcast-loom
 
 asan: ## Test the unsafe code with AddressSanitizer
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \

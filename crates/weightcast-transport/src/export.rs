@@ -6,20 +6,17 @@
 //! reads it after it has handed bytes to the kernel, and only then answers "ok".
 
 use crate::exports::{ExportId, lock};
+use crate::fence_word::FenceWord;
 use crate::filling::Filling;
 use crate::limits::TICK;
 use crate::region::Region;
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The fence word of an export that is no longer served.
-pub(crate) const FENCED: u64 = 0;
-
 /// One export. Its address is stable behind the `Arc`, so its word can be read from outside.
 pub(crate) struct Export {
-    word: AtomicU64,
+    word: FenceWord,
     id: ExportId,
     generation: u64,
     regions: Vec<Region>,
@@ -33,7 +30,7 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn new(id: ExportId, generation: u64, regions: Vec<Region>) -> Self {
-        let word = AtomicU64::new(id.0);
+        let word = FenceWord::new(id.0);
         let (serving, idle) = (Mutex::default(), Condvar::new());
         Self { word, id, generation, regions, note: OnceLock::new(), filling: None, serving, idle }
     }
@@ -83,20 +80,16 @@ impl Export {
 
     /// Where the fence word lies.
     pub(crate) fn word_address(&self) -> u64 {
-        self.word.as_ptr().expose_provenance() as u64
+        self.word.0.as_ptr().expose_provenance() as u64
     }
 
     /// True if all bytes read from the regions before this call were served.
     pub(crate) fn is_served(&self) -> bool {
-        // The reads before must not move behind the look at the word.
-        fence(Ordering::SeqCst);
-        self.word.load(Ordering::SeqCst) == self.id.0
+        self.word.is(self.id.0)
     }
 
     pub(crate) fn fence(&self) {
-        self.word.store(FENCED, Ordering::SeqCst);
-        // The owner's writes after must not move ahead of it.
-        fence(Ordering::SeqCst);
+        self.word.fence();
         if let Some(filling) = &self.filling {
             filling.wake();
         }

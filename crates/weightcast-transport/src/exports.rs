@@ -1,7 +1,8 @@
 //! What a process serves: regions under random ids.
 
 use crate::error::Refusal;
-use crate::export::{Export, FENCED};
+use crate::export::Export;
+use crate::fence_word::FENCED;
 use crate::filling::Filling;
 use crate::identity::{Identity, NONCE_BYTES};
 use crate::limits::MAX_REGIONS;

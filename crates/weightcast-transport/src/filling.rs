@@ -9,13 +9,10 @@
 use crate::copy::Copy;
 use crate::limits::{MAX_UNIT_BYTES, MIN_UNIT_BYTES, PIECE_BYTES, UNITS};
 use crate::region::Region;
+use crate::unit::Unit;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
-
-/// Bytes left of a unit that no transfer has been planned for.
-const UNPLANNED: u64 = u64::MAX;
 
 /// How memory is cut into units of progress: the same at both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +73,7 @@ impl Units {
 pub struct Filling {
     units: Units,
     /// Bytes that are still to come, by unit; a unit with none is final.
-    left: Vec<AtomicU64>,
+    left: Vec<Unit>,
     waiting: Mutex<()>,
     moved: Condvar,
 }
@@ -85,13 +82,13 @@ impl Filling {
     /// Of these regions, in which nothing is final yet.
     pub fn new(regions: &[Region]) -> Self {
         let units = Units::new(regions.iter().map(|region| region.len() as u64));
-        let left = (0..units.count()).map(|_| AtomicU64::new(UNPLANNED)).collect();
+        let left = (0..units.count()).map(|_| Unit::new()).collect();
         Self { units, left, waiting: Mutex::new(()), moved: Condvar::new() }
     }
 
     /// Units that are final, and all.
     pub fn progress(&self) -> (usize, usize) {
-        (self.left.iter().filter(|left| is_final(left)).count(), self.left.len())
+        (self.left.iter().filter(|left| left.is_final()).count(), self.left.len())
     }
 
     pub(crate) fn units(&self) -> &Units {
@@ -104,9 +101,7 @@ impl Filling {
         let mut planned = vec![0_u64; self.left.len()];
         let missing = jobs.map(|copies| self.missing(copies, &mut planned)).collect();
         for (left, planned) in self.left.iter().zip(planned) {
-            if !is_final(left) {
-                left.store(planned, Ordering::Release);
-            }
+            left.plan(planned);
         }
         self.wake();
         missing
@@ -119,7 +114,7 @@ impl Filling {
             for row in 0..copy.rows {
                 let target = copy.target_offset + row * copy.target_pitch;
                 for (unit, at, len) in self.units.cut(copy.target_region, target, copy.row_bytes) {
-                    if is_final(&self.left[unit]) {
+                    if self.left[unit].is_final() {
                         continue;
                     }
                     planned[unit] += len;
@@ -137,8 +132,7 @@ impl Filling {
     pub(crate) fn arrived(&self, region: u32, offset: u64, len: u64) {
         let mut moved = false;
         for (unit, _, len) in self.units.cut(region, offset, len) {
-            // Whoever sees the unit final sees its bytes, whichever worker brought them.
-            moved |= self.left[unit].fetch_sub(len, Ordering::AcqRel) == len;
+            moved |= self.left[unit].arrived(len);
         }
         if moved {
             self.wake();
@@ -146,7 +140,7 @@ impl Filling {
     }
 
     pub(crate) fn is_final(&self, units: Range<usize>) -> bool {
-        self.left[units].iter().all(is_final)
+        self.left[units].iter().all(Unit::is_final)
     }
 
     /// Waits a while for progress, unless these units are final already.
@@ -168,14 +162,10 @@ impl Filling {
     pub(crate) fn bits(&self) -> Vec<u8> {
         let mut bits = vec![0_u8; self.left.len().div_ceil(8)];
         for (unit, left) in self.left.iter().enumerate() {
-            bits[unit / 8] |= u8::from(is_final(left)) << (unit % 8);
+            bits[unit / 8] |= u8::from(left.is_final()) << (unit % 8);
         }
         bits
     }
-}
-
-fn is_final(left: &AtomicU64) -> bool {
-    left.load(Ordering::Acquire) == 0
 }
 
 /// Adds `len` bytes from byte `from` of a row to the part being built, if they continue it; else

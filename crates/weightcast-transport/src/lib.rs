@@ -43,6 +43,7 @@ mod engine;
 mod error;
 mod export;
 mod exports;
+mod fence_word;
 mod filling;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -67,8 +68,12 @@ mod server;
 mod stream;
 mod sys;
 mod tcp;
+mod unit;
 mod window;
 mod wire;
+
+// Where the lock-free words find their atomics: `weightcast-loom` lends them others.
+use std::sync::atomic;
 
 pub use connect::Way;
 pub use copy::{Copy, SourceJob};

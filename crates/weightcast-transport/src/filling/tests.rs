@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::sync::atomic::Ordering;
 
 fn region(len: usize) -> Region {
     Region::allocate(len).unwrap()
@@ -60,12 +61,12 @@ proptest! {
         filling.begin([[copy].as_slice()].into_iter());
         for unit in 0..filling.left.len() {
             if kept >> (unit % 8) & 1 == 1 {
-                filling.left[unit].store(0, Ordering::Release);
+                filling.left[unit].plan(0);
             }
         }
         let missing = filling.begin([[copy].as_slice()].into_iter()).remove(0);
         let unit = filling.units.bytes;
-        let wanted = |at: u64| !is_final(&filling.left[(at / unit) as usize]);
+        let wanted = |at: u64| !filling.left[(at / unit) as usize].is_final();
         let mut bytes = 0;
         for row in 0..rows {
             let start = 7 + row * pitch;
@@ -86,7 +87,7 @@ proptest! {
                 prop_assert!(from + part.row_bytes <= row_bytes);
             }
         }
-        let left: u64 = filling.left.iter().map(|left| left.load(Ordering::Acquire)).sum();
+        let left: u64 = filling.left.iter().map(|left| left.0.load(Ordering::Acquire)).sum();
         prop_assert_eq!(left, bytes);
     }
 }
