@@ -19,6 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         // What `weightcast status --json` prints.
         build = build.type_attribute(message, "#[derive(serde::Serialize)]");
     }
+    // Clones share the bytes.
+    build = build.bytes(".weightcast.v1.Answer.listed");
     build.btree_map(".").compile_fds(files)?;
     Ok(())
 }

@@ -135,6 +135,32 @@ def test_list_and_wait(group):
         trainer[0].wait(lambda versions: 4 in versions, deadline=0.2)
 
 
+def test_the_server_looks_at_what_is_waited_for(group):
+    weight = np.ones(10, "f4")
+    trainer = group("trainer", [wc.Layout().add(weight, "w")], role="trainer")
+    quick = group("quick", [wc.Layout().add(np.zeros(10, "f4"), "w")])
+    slow = group("slow", [wc.Layout().add(np.zeros(10, "f4"), "w")])
+    with pytest.raises(wc.VersionUnavailable):
+        quick[0].wait(wc.available(wc.at_least(7)), deadline=0.2)
+    trainer[0].publish(7, deadline=SOON)
+    assert quick[0].wait(wc.available(wc.at_least(7)), deadline=SOON) == {7: {"trainer"}}
+    quick[0].replicate(7, deadline=SOON)
+    assert trainer[0].wait(wc.held(7, by=1), deadline=SOON) == {7: {"trainer", "quick"}}
+    with pytest.raises(wc.Timeout, match="slow holds nothing"):
+        trainer[0].wait(wc.fresh(2), deadline=0.2)
+    slow[0].replicate(wc.nth_latest(0), deadline=SOON)
+    assert trainer[0].wait(wc.held(7), deadline=SOON) == {7: {"trainer", "quick", "slow"}}
+    with pytest.raises(wc.Timeout, match="quick holds"):
+        trainer[0].wait(wc.held(8), deadline=0.2)
+
+
+def test_a_condition_needs_numbers_that_can_be():
+    with pytest.raises(ValueError, match="2\\*\\*64"):
+        wc.held(-1)
+    with pytest.raises(ValueError, match="counted"):
+        wc.fresh(1, by=-1)
+
+
 def test_a_rollout_serves_after_the_trainer_left(group):
     weight = np.arange(5000, dtype="i4")
     first, second = np.zeros_like(weight), np.zeros_like(weight)

@@ -27,6 +27,7 @@ from ._core import (
     WeightcastError,
     __version__,
 )
+from .condition import Condition, available, fresh, held
 from .handle import Handle, Updated, open
 from .layout import Layout, Part, part
 from .replica import Replica
@@ -34,6 +35,7 @@ from .selector import Selector, at_least, exact, latest, nth_latest
 from .server import Server, serve, status
 
 __all__ = [
+    "Condition",
     "ContentMismatch",
     "DigestMismatch",
     "GroupBroken",
@@ -55,7 +57,10 @@ __all__ = [
     "WeightcastError",
     "__version__",
     "at_least",
+    "available",
     "exact",
+    "fresh",
+    "held",
     "latest",
     "nth_latest",
     "open",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from . import _core, selector
+from .condition import Condition
 from .layout import Layout
 from .replica import Replica
 
@@ -132,13 +133,21 @@ class Handle:
         return _versions(self._core.list(deadline))
 
     def wait(
-        self, predicate: Callable[[Versions], bool], *, deadline: float = DEADLINE
+        self, until: Condition | Callable[[Versions], bool], *, deadline: float = DEADLINE
     ) -> Versions:
-        """Waits until `predicate(list())` is true; returns that listing."""
-        until = time.monotonic() + deadline
+        """Waits until a condition holds; returns the listing at which it did.
+
+        The server looks at a `held`, `fresh` or `available` at every change and wakes the group
+        once. A function of the listing is called here, at every change.
+        """
+        if isinstance(until, Condition):
+            condition = (until.kind, until.number, until.rollouts)
+            return _versions(self._core.wait(condition, deadline))
+        end = time.monotonic() + deadline
         listing = self._core.list(deadline)
-        while not predicate(_versions(listing)):
-            listing = self._core.wait(listing[0], max(0.0, until - time.monotonic()))
+        while not until(_versions(listing)):
+            changed = ("changed", listing[0], None)
+            listing = self._core.wait(changed, max(0.0, end - time.monotonic()))
         return _versions(listing)
 
     @property

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod open_files;
 mod replay;
 mod scenario;
 mod serve;

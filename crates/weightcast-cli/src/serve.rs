@@ -48,6 +48,7 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
+    crate::open_files::allow_all();
     let token = arguments.token_file.as_deref().map(weightcast::read_token).transpose()?;
     let server = weightcast::serve(ServeConfig {
         address: arguments.address,

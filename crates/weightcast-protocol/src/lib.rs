@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod condition;
 mod error;
 mod ids;
 pub mod limits;
@@ -20,6 +21,7 @@ pub mod session;
 mod sums;
 mod time;
 
+pub use condition::{Condition, Held, Oldest, Quorum};
 pub use error::CallError;
 pub use ids::{
     Attempt, ConnectionId, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq,

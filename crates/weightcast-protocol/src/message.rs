@@ -4,10 +4,11 @@
 //! their manifests travel as opaque blobs beside this stream.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::{
-    Attempt, CallError, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq, Revision,
-    Selector, SessionId, ShardSums, Span, Term, Version,
+    Attempt, CallError, Condition, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq,
+    Revision, Selector, SessionId, ShardSums, Span, Term, Version,
 };
 
 /// What a session may do.
@@ -249,10 +250,10 @@ pub enum Call {
     },
     /// Which replicas hold which versions.
     List,
-    /// Waits until the listing has moved past a revision.
+    /// Waits until a condition holds; answered with the listing at which it did.
     Wait {
-        /// The last revision seen.
-        after: Revision,
+        /// The condition.
+        until: Condition,
     },
     /// This shard can't make the call that its group makes now, for a reason of its own. Takes the
     /// place of any call and ends it for all shards, with `LayoutMismatch`; nothing is changed.
@@ -406,8 +407,8 @@ pub enum Answer {
         /// Layouts of its shards.
         layouts: Vec<ContentDigest>,
     },
-    /// What there is.
-    Listed(Listing),
+    /// What there is. One listing of a revision is shared by all answers.
+    Listed(Arc<Listing>),
 }
 
 /// All visible versions of a model at one revision (S10).

@@ -33,4 +33,6 @@ pub struct Mutants {
     pub no_offload_wait: bool,
     /// An offload replica is released although nobody else holds its version (A3).
     pub early_release: bool,
+    /// A wait for all rollouts does not look at those that hold nothing (W1).
+    pub blind_wait: bool,
 }

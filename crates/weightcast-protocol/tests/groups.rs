@@ -251,10 +251,10 @@ fn wait_ends_when_the_listing_moves() {
     let trainer = cluster.trainer("trainer", 1);
     let rollout = cluster.rollout("rollout", 2);
     let revision = cluster.list(&rollout).revision;
-    cluster.call(rollout[0], Call::Wait { after: revision });
+    cluster.call(rollout[0], wait(revision.0));
     cluster.publish(&trainer, 1, 11);
     cluster.call_all(&trainer, |_| Call::Unpublish);
-    cluster.call(rollout[1], Call::Wait { after: revision });
+    cluster.call(rollout[1], wait(revision.0));
     let Some(Ok(Answer::Listed(listing))) = cluster.outcome(rollout[0]) else { panic!() };
     assert_eq!(listing.versions.len(), 1);
     assert_eq!(cluster.outcome(rollout[1]), Some(Ok(Answer::Listed(listing))));

@@ -10,8 +10,8 @@ use weightcast_protocol::message::{
 };
 use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
 use weightcast_protocol::{
-    Attempt, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, Revision, Selector,
-    SessionId, Span, Time,
+    Attempt, Condition, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, Revision,
+    Selector, SessionId, Span, Time,
 };
 
 /// Stands for the call that would be right: mostly, so that the test gets somewhere.
@@ -68,7 +68,7 @@ fn any_call() -> impl Strategy<Value = Call> {
             .prop_map(|(selector, allow_rollback)| Call::Update { selector, allow_rollback }),
         1 => selector().prop_map(|selector| Call::Describe { selector }),
         1 => Just(Call::List),
-        1 => (0..4u64).prop_map(|after| Call::Wait { after: Revision(after) }),
+        1 => (0..4u64).prop_map(|after| Call::Wait { until: Condition::Changed { after: Revision(after) } }),
         1 => Just(Call::Decline { detail: "ü".repeat(9_999) }),
     ]
 }

@@ -256,7 +256,7 @@ fn close_waits_for_readers_and_leaves_nothing() {
     let rollout = cluster.rollout("rollout", 1);
     cluster.publish(&trainer, 1, 11);
     cluster.call(rollout[0], update());
-    cluster.call(trainer[1], Call::Wait { after: weightcast_protocol::Revision(99) });
+    cluster.call(trainer[1], wait(u64::MAX));
     cluster.clients[trainer[0]].session.close(cluster.now, DEADLINE);
     cluster.run();
     assert_eq!(cluster.clients[trainer[0]].closed, None);

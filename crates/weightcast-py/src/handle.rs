@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use weightcast::{
-    EpochPolicy, Error, Interrupted, LayoutSource, Options, Replica, Revision, Role, Selector,
-    ShardHandle, Updated,
+    Condition, EpochPolicy, Error, Held, Interrupted, LayoutSource, Oldest, Options, Quorum,
+    Replica, Revision, Role, Selector, ShardHandle, Updated,
 };
 
 use crate::errors::{exception, locate};
@@ -153,9 +153,15 @@ impl Handle {
         self.call(py, |handle| handle.list(deadline)).map(listing)
     }
 
-    fn wait(&self, py: Python<'_>, after: u64, deadline: f64) -> PyResult<ListingTuple> {
+    fn wait(
+        &self,
+        py: Python<'_>,
+        until: (String, u64, Option<u32>),
+        deadline: f64,
+    ) -> PyResult<ListingTuple> {
         let deadline = seconds(deadline)?;
-        self.call(py, |handle| handle.wait(Revision(after), deadline)).map(listing)
+        let until = parse_condition(until)?;
+        self.call(py, |handle| handle.wait(until, deadline)).map(listing)
     }
 
     #[getter]
@@ -257,6 +263,17 @@ fn parse_selector((kind, number): &(String, u64)) -> PyResult<Selector> {
         "nth_latest" => Selector::NthLatest(*number),
         "at_least" => Selector::AtLeast(*number),
         other => return Err(PyValueError::new_err(format!("unknown selector {other:?}"))),
+    })
+}
+
+/// What to wait for, a number, and of how many rollouts; or a selector.
+fn parse_condition((kind, number, rollouts): (String, u64, Option<u32>)) -> PyResult<Condition> {
+    let by = rollouts.map_or(Quorum::All, Quorum::AtLeast);
+    Ok(match kind.as_str() {
+        "changed" => Condition::Changed { after: Revision(number) },
+        "held" => Condition::Held(Held { oldest: Oldest::Number(number), by }),
+        "fresh" => Condition::Held(Held { oldest: Oldest::Behind(number), by }),
+        _ => Condition::Available(parse_selector(&(kind, number))?),
     })
 }
 

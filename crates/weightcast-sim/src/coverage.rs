@@ -79,6 +79,10 @@ points! {
     RetentionLost: "a retained version could not be offloaded, and was lost";
     LastCopiesRaced: "the last two copies of a retained version were given up at once";
     OnlySpotLeft: "nobody held a retained version but replicas on spot instances";
+    WaitedForVersion: "a wait was answered once the version had become available";
+    WaitedForLaggards: "a wait was answered once the last rollout held the version";
+    WaitedForSome: "a wait was answered once enough rollouts held the version";
+    WaitedForFresh: "a wait was answered once no rollout was over-stale";
     ShardMissing: "a call timed out because a shard had not made it";
 }
 

@@ -95,6 +95,13 @@ pub const MUTANTS: &[Mutant] = &[
         scenario: unflipped,
     },
     Mutant {
+        name: "blind_wait",
+        what: "a wait for all rollouts does not look at those that hold nothing",
+        found_by: &["W1"],
+        switch: |off| off.blind_wait = true,
+        scenario: as_drawn,
+    },
+    Mutant {
         name: "untagged_progress",
         what: "progress says nothing of its generation: what was there before counts",
         found_by: &["S4"],

@@ -2,7 +2,10 @@
 //! the program is what the others find there, as in SPMD code.
 
 use weightcast_protocol::message::{Call, EpochPolicy, Role};
-use weightcast_protocol::{ContentDigest, Generation, Incarnation, Revision, Selector, Span};
+use weightcast_protocol::{
+    Condition, ContentDigest, Generation, Held, Incarnation, Oldest, Quorum, Revision, Selector,
+    Span,
+};
 
 use crate::process::Process;
 use crate::rng::mix;
@@ -62,6 +65,7 @@ impl World {
             Some(_) if self.quiet => call(Call::List, 0),
             Some(_) if dice < 30 => call(Call::List, dice),
             Some(_) if dice < 33 => Action::Close,
+            Some(_) if dice < 45 => call(Call::Wait { until: self.condition(process, dice) }, dice),
             Some(_) => call(Call::Unpublish, dice),
             None if !self.quiet && dice < 5 => call(Call::Unregister, dice),
             None if !self.quiet && dice < 25 && kept.is_some() => {
@@ -71,6 +75,17 @@ impl World {
                 Action::Write(process.program.position.into())
             }
             None => self.mirror(process),
+        }
+    }
+
+    /// Something to wait for, around the version that the group holds.
+    fn condition(&self, process: &Process, dice: u64) -> Condition {
+        let near = process.version().map_or(1, |version| version.number) + dice / 4 % 2;
+        let by = if dice.is_multiple_of(3) { Quorum::AtLeast(1) } else { Quorum::All };
+        match dice % 4 {
+            0 => Condition::Available(Selector::AtLeast(near)),
+            1 => Condition::Held(Held { oldest: Oldest::Behind(dice / 4 % 3), by }),
+            _ => Condition::Held(Held { oldest: Oldest::Number(near), by }),
         }
     }
 
@@ -112,7 +127,8 @@ impl World {
             (None, 27) => call(Call::Unregister, dice),
             (None, 30..) => call(Call::Replicate { selector }, dice),
             (_, 0..8) => call(Call::List, dice),
-            (_, 8..16) => call(Call::Wait { after }, dice),
+            (_, 8..12) => call(Call::Wait { until: Condition::Changed { after } }, dice),
+            (_, 12..16) => call(Call::Wait { until: self.condition(process, dice) }, dice),
             (_, 16..22) => call(Call::Describe { selector }, dice),
             (Some(_), 22..28) => call(Call::Unpublish, dice),
             (_, 28) => Action::Close,

@@ -5,7 +5,10 @@ use std::rc::Rc;
 
 use weightcast_protocol::message::{Answer, Call, ClientMessage, ReadFailure, Role, ServerMessage};
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
-use weightcast_protocol::{Attempt, CallError, Incarnation, OpSeq, Term, Version};
+use weightcast_protocol::{
+    Attempt, CallError, Condition, Held, Incarnation, Oldest, OpSeq, Quorum, Revision, Term,
+    Version,
+};
 
 use crate::checkers::{Fact, Who};
 use crate::coverage::Point;
@@ -29,6 +32,8 @@ struct Called {
     shards: BTreeSet<u32>,
     /// How often anything had been published when the first shard called.
     publishes: u64,
+    /// The model's revision at that moment.
+    revision: Option<Revision>,
 }
 
 type Points = BTreeSet<Point>;
@@ -74,7 +79,9 @@ impl Sights {
         match message {
             ClientMessage::Call { seq, call, .. } => {
                 let publishes = self.books.as_ref().map_or(0, |books| books.counters.publishes);
-                let new = || Called { call: call.clone(), shards: BTreeSet::new(), publishes };
+                let revision = self.replica(who).map(|(model, _)| model.revision);
+                let new =
+                    || Called { call: call.clone(), shards: BTreeSet::new(), publishes, revision };
                 let called = self.calls.entry((incarnation, *seq)).or_insert_with(new);
                 if !called.shards.insert(who.shard) {
                     points.insert(Point::CallRepeated);
@@ -127,9 +134,16 @@ impl Sights {
         let Some(called) = self.calls.get(&place) else { return };
         let publishes = self.books.as_ref().map_or(0, |books| books.counters.publishes);
         match (answer, &called.call) {
-            (Answer::Listed(listing), Call::Wait { after }) if listing.revision > *after => {
-                points.insert(Point::WaitWoken);
-            }
+            (Answer::Listed(listing), Call::Wait { until }) => match until {
+                Condition::Changed { after } if listing.revision > *after => {
+                    points.insert(Point::WaitWoken);
+                }
+                // It had to wait: something has changed since.
+                _ if Some(listing.revision) > called.revision => {
+                    points.extend(waited_for(until));
+                }
+                _ => {}
+            },
             (Answer::Listed(_), Call::List) | (Answer::Unchanged { .. }, _)
                 if publishes > called.publishes =>
             {
@@ -276,5 +290,16 @@ fn retention_points(model: &ModelSnapshot, points: &mut Points) {
     let last = |v: &Version| !model.versions.contains_key(v) && newest.is_none_or(|n| v > n);
     if model.retain > 0 && going.windows(2).any(|pair| pair[0] == pair[1] && last(&pair[0])) {
         points.insert(Point::LastCopiesRaced);
+    }
+}
+
+/// The point of a condition that came true while it was waited for.
+fn waited_for(until: &Condition) -> Option<Point> {
+    match until {
+        Condition::Changed { .. } => None,
+        Condition::Available(_) => Some(Point::WaitedForVersion),
+        Condition::Held(Held { by: Quorum::AtLeast(_), .. }) => Some(Point::WaitedForSome),
+        Condition::Held(Held { oldest: Oldest::Number(_), .. }) => Some(Point::WaitedForLaggards),
+        Condition::Held(Held { oldest: Oldest::Behind(_), .. }) => Some(Point::WaitedForFresh),
     }
 }

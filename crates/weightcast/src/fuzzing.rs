@@ -48,7 +48,7 @@ pub fn client_frame(message: ClientMessage) -> Vec<u8> {
 
 /// A server's message as bytes.
 pub fn server_frame(message: ServerMessage) -> Vec<u8> {
-    convert::server_frame(message).encode_to_vec()
+    convert::server_frame(message, &mut convert::ListingBytes::default()).encode_to_vec()
 }
 
 /// A layout's manifest.

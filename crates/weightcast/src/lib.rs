@@ -36,5 +36,7 @@ pub use error::Error;
 pub use serve::{ServeConfig, Server, Status, serve};
 pub use weightcast_plan as plan;
 pub use weightcast_protocol::message::Listing;
-pub use weightcast_protocol::{CallError, Revision, Selector, Version};
+pub use weightcast_protocol::{
+    CallError, Condition, Held, Oldest, Quorum, Revision, Selector, Version,
+};
 pub use weightcast_transport as transport;

@@ -26,7 +26,7 @@ def train(server: str) -> None:
                 for parameter in model.parameters():
                     parameter.fill_(step)
             with handle.published(step, deadline=30):
-                handle.wait(lambda held, v=step: "rollout-0" in held.get(v, ()), deadline=30)
+                handle.wait(wc.held(step, by=1), deadline=30)
 
 
 def main() -> None:

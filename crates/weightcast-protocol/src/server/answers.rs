@@ -98,7 +98,7 @@ impl Server {
                 self.transfer_waits_for(incarnation)
             }
             (None, Call::Unpublish) => "the digests of what was published".to_owned(),
-            (None, Call::Wait { after }) => format!("a change after revision {after}"),
+            (None, Call::Wait { until }) => self.wait_waits_for(incarnation, *until),
             (None, _) => format!("replica {}", group.replica),
         };
         CallError::Timeout { call: call_name(&transaction.call), waiting_for }
@@ -106,7 +106,7 @@ impl Server {
 
     /// With `no_group_transaction`, answers that depend on the moment are found anew.
     pub(super) fn unless_mutant(
-        &self,
+        &mut self,
         incarnation: Incarnation,
         seq: OpSeq,
         recorded: Result<Answer, CallError>,
@@ -117,7 +117,8 @@ impl Server {
         let group = &self.groups[&incarnation];
         match group.transactions[&seq].call {
             Call::List | Call::Wait { .. } => {
-                Ok(Answer::Listed(self.models[&group.model].listing()))
+                let model = self.models.get_mut(&group.model).expect("groups have a model");
+                Ok(Answer::Listed(model.listing()))
             }
             _ => recorded,
         }

@@ -217,7 +217,7 @@ impl Server {
             Call::Unpublish => self.advance_unpublish(now, incarnation),
             Call::Replicate { .. } | Call::Update { .. } => self.advance_transfer(now, incarnation),
             Call::Describe { selector } => self.advance_describe(incarnation, selector),
-            Call::Wait { after } => self.advance_wait(incarnation, after),
+            Call::Wait { until } => self.advance_wait(incarnation, until),
             Call::List | Call::Decline { .. } => {}
         }
     }

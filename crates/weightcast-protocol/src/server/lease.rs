@@ -90,13 +90,15 @@ impl Server {
             return false;
         }
         group.over = Some(Over { error: error.clone(), closing });
-        let (model, replica) = (group.model.clone(), group.replica.clone());
+        let (name, replica) = (group.model.clone(), group.replica.clone());
         let active = group.active.is_some();
-        let model = self.models.get_mut(&model).expect("groups have a model");
+        let model = self.models.get_mut(&name).expect("groups have a model");
         if model.replicas.get(&replica) == Some(&incarnation) {
             model.replicas.remove(&replica);
         }
         self.hide_copy(incarnation);
+        // One rollout less to wait for, even if it held nothing.
+        self.changed.insert(name);
         if active {
             self.abandon_transfer(incarnation);
             self.finish(incarnation, Err(error));

@@ -1,15 +1,14 @@
-//! `list`, `wait` and `describe`: what there is, the same for all shards (S10, G1).
+//! `list` and `describe`: what there is, the same for all shards (S10, G1).
 
 use super::Server;
 use super::model::Resolution;
 use super::transaction::Phase;
 use crate::message::{Answer, Call};
-use crate::{CallError, Incarnation, Revision, Selector, Time, Version};
+use crate::{CallError, Condition, Incarnation, Revision, Selector, Time, Version};
 
 impl Server {
     pub(super) fn start_list(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
-        let listing = self.models[&self.groups[&incarnation].model].listing();
-        self.finish(incarnation, Ok(Answer::Listed(listing)));
+        self.finish_listed(incarnation);
         Ok(())
     }
 
@@ -30,12 +29,19 @@ impl Server {
         let waiting: Vec<Incarnation> = model.waiting.values().copied().collect();
         // Once one has found no free source, those behind it that are like it need not look.
         let mut exhausted: Vec<Incarnation> = Vec::new();
+        // And a condition that does not hold for one holds for none.
+        let mut unmet: Vec<Condition> = Vec::new();
         for group in waiting {
-            if !exhausted.iter().any(|other| self.wait_alike(*other, group)) {
-                self.advance(now, group);
-                if self.waits_for_source(group).is_some() {
-                    exhausted.push(group);
-                }
+            let until = self.waits_until(group);
+            if until.is_some_and(|until| unmet.contains(&until))
+                || exhausted.iter().any(|other| self.wait_alike(*other, group))
+            {
+                continue;
+            }
+            self.advance(now, group);
+            unmet.extend(self.waits_until(group));
+            if self.waits_for_source(group).is_some() {
+                exhausted.push(group);
             }
         }
     }
@@ -60,12 +66,17 @@ impl Server {
         transfer.version.filter(|_| waits)
     }
 
-    pub(super) fn advance_wait(&mut self, incarnation: Incarnation, after: Revision) {
-        let model = &self.models[&self.groups[&incarnation].model];
-        if model.revision > after {
-            let listing = model.listing();
-            self.finish(incarnation, Ok(Answer::Listed(listing)));
-        }
+    /// Revisions of this term come after those of earlier ones, so that whoever watches from one
+    /// of those is woken.
+    pub(super) fn first_revision(&self) -> Revision {
+        Revision(self.term.0.wrapping_shl(12))
+    }
+
+    /// Answers with what there is now.
+    pub(super) fn finish_listed(&mut self, incarnation: Incarnation) {
+        let model = &self.groups[&incarnation].model;
+        let listing = self.models.get_mut(model).expect("groups have a model").listing();
+        self.finish(incarnation, Ok(Answer::Listed(listing)));
     }
 
     pub(super) fn advance_describe(&mut self, incarnation: Incarnation, selector: Selector) {

@@ -8,8 +8,8 @@
 //!
 //! This file holds the state and the dispatcher, no logic. One file per concern:
 //! `open` and `lease` say who is a member of which group; `calls` runs the group transactions
-//! (G1 to G5) and `answers` ends them; `register`, `publish`, `unpublish`, `replicate` and
-//! `listing` are the calls; `seal` decides what content a version has; `commit` and
+//! (G1 to G5) and `answers` ends them; `register`, `publish`, `unpublish`, `replicate`,
+//! `listing` and `waiting` are the calls; `seal` decides what content a version has; `commit` and
 //! `source_loss` end a transfer; `drain` takes copies out of sight and readers off them;
 //! `edges` is the book of who reads from whom and `choose` adds to it; `filling` lets replicas be
 //! read while they are being filled; `accusation` weighs what readers say of sources; `term` says
@@ -47,6 +47,7 @@ mod term;
 mod timers;
 mod transaction;
 mod unpublish;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,6 +1,7 @@
 //! A model: its versions, who holds them, and who waits for them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::retention::Retention;
 use crate::message::Listing;
@@ -26,6 +27,8 @@ pub(super) struct Model {
     pub(super) recovers: bool,
     /// What is to survive.
     pub(super) retention: Retention,
+    /// What there was when a listing was last asked for.
+    pub(super) listed: Option<Arc<Listing>>,
 }
 
 /// What a version is, whatever the layout.
@@ -120,8 +123,15 @@ impl Model {
         self.revision = self.revision.next();
     }
 
-    /// What there is, at this revision (S10).
-    pub(super) fn listing(&self) -> Listing {
+    /// What there is, at this revision (S10). Made once per revision: it names every holder.
+    pub(super) fn listing(&mut self) -> Arc<Listing> {
+        let current = self.listed.as_ref().filter(|listed| listed.revision == self.revision);
+        let listing = current.map_or_else(|| Arc::new(self.new_listing()), Arc::clone);
+        self.listed = Some(Arc::clone(&listing));
+        listing
+    }
+
+    fn new_listing(&self) -> Listing {
         let names = |holders: &BTreeMap<String, Incarnation>| -> BTreeSet<String> {
             holders.keys().cloned().collect()
         };

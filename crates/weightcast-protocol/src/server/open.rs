@@ -186,11 +186,12 @@ impl Server {
             let models = self.models.len() as u64 + 1;
             Limits::check("number of models", models, self.config.limits.models as u64)?;
         }
-        let recovers = self.recovers();
-        let model = self
-            .models
-            .entry(open.model.clone())
-            .or_insert_with(|| Model { recovers, ..Model::default() });
+        let (recovers, revision) = (self.recovers(), self.first_revision());
+        let model = self.models.entry(open.model.clone()).or_insert_with(|| Model {
+            recovers,
+            revision,
+            ..Model::default()
+        });
         let starts = open.epoch == EpochPolicy::New && open.incarnation.is_none();
         if open.role == Role::Trainer && starts && model.run_has_begun() {
             model.epoch = model.epoch.next();

@@ -55,6 +55,8 @@ impl Server {
             }
         }
         group.registered = false;
+        // One rollout less to wait for.
+        self.changed.insert(group.model.clone());
         self.finish(incarnation, Ok(Answer::Unregistered));
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::message::{Answer, Assignment, Call};
 use crate::{
-    Attempt, CallError, Generation, Incarnation, OpSeq, Selector, ShardSums, Time, Version,
+    Attempt, CallError, Condition, Generation, Incarnation, OpSeq, Selector, ShardSums, Time,
+    Version,
 };
 
 /// One call of a group: what arrived, and what came of it.
@@ -86,7 +87,8 @@ impl Transaction {
         match self.call {
             Call::Replicate { selector }
             | Call::Update { selector, .. }
-            | Call::Describe { selector } => Some(selector),
+            | Call::Describe { selector }
+            | Call::Wait { until: Condition::Available(selector) } => Some(selector),
             _ => None,
         }
     }
@@ -136,7 +138,7 @@ pub(super) fn call_name(call: &Call) -> String {
         }
         Call::Describe { selector } => format!("describe({selector})"),
         Call::List => "list".to_owned(),
-        Call::Wait { after } => format!("wait(after revision {after})"),
+        Call::Wait { until } => format!("wait({until})"),
         Call::Decline { .. } => "decline".to_owned(),
     }
 }

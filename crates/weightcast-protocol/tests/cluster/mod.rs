@@ -7,6 +7,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use weightcast_protocol::message::{
@@ -16,8 +17,8 @@ use weightcast_protocol::message::{
 use weightcast_protocol::server::{ReplicaState, Server, ServerConfig, ServerOutput, offload_name};
 use weightcast_protocol::session::{Output, Session, SessionConfig};
 use weightcast_protocol::{
-    Attempt, CallError, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL,
-    Revision, Selector, SessionId, ShardSums, Span, Sum, Term, Time, Version,
+    Attempt, CallError, Condition, ConnectionId, ContentDigest, ExportId, Generation, OpSeq,
+    PROTOCOL, Revision, Selector, SessionId, ShardSums, Span, Sum, Term, Time, Version,
 };
 
 pub const DEADLINE: Span = Span::from_secs(30);
@@ -253,7 +254,7 @@ impl Cluster {
 
     pub fn list(&mut self, client: &[usize]) -> Listing {
         match self.call_all(client, |_| Call::List).pop() {
-            Some(Ok(Answer::Listed(listing))) => listing,
+            Some(Ok(Answer::Listed(listing))) => Arc::unwrap_or_clone(listing),
             other => panic!("{other:?}"),
         }
     }
@@ -593,7 +594,7 @@ pub fn update() -> Call {
 }
 
 pub fn wait(after: u64) -> Call {
-    Call::Wait { after: Revision(after) }
+    Call::Wait { until: Condition::Changed { after: Revision(after) } }
 }
 
 pub fn version(epoch: u64, number: u64) -> Version {

@@ -23,6 +23,7 @@ mod s5;
 mod s8;
 mod t2;
 mod t3;
+mod w1;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -174,6 +175,7 @@ fn of_term(options: &Options) -> Row {
         Box::new(a3::Needed::default()),
         Box::new(a4::OneOffload),
         Box::new(a5::RecoveryWindow::new(options.lease)),
+        Box::new(w1::Conditions::default()),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! S10: a listing is the state at one revision, and revisions never go back.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use weightcast_protocol::message::{Answer, Listing, ServerMessage};
 use weightcast_protocol::{Incarnation, OpSeq, Revision, Time};
@@ -9,7 +10,7 @@ use super::{Checker, Fact};
 
 #[derive(Default)]
 pub(super) struct Snapshots {
-    listings: BTreeMap<Revision, Listing>,
+    listings: BTreeMap<Revision, Arc<Listing>>,
     seen: BTreeMap<Incarnation, BTreeMap<OpSeq, Revision>>,
 }
 
@@ -23,7 +24,7 @@ impl Checker for Snapshots {
             return None;
         };
         let Ok(Answer::Listed(listing)) = result else { return None };
-        let known = self.listings.entry(listing.revision).or_insert_with(|| listing.clone());
+        let known = self.listings.entry(listing.revision).or_insert_with(|| Arc::clone(listing));
         if known != listing {
             return Some(format!("two listings at revision {}", listing.revision));
         }

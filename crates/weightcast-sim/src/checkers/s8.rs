@@ -13,6 +13,8 @@ pub(super) struct WholeReplicas {
     /// What each shard says that it holds.
     claims: BTreeMap<(Incarnation, u32), u64>,
     assigned: BTreeMap<(Incarnation, OpSeq, Attempt), u64>,
+    /// Each shard's newest call: late reports of earlier ones claim nothing.
+    called: BTreeMap<(Incarnation, u32), OpSeq>,
 }
 
 impl Checker for WholeReplicas {
@@ -43,6 +45,10 @@ impl WholeReplicas {
     fn heard(&mut self, who: &Who, message: &ClientMessage) {
         let Some(incarnation) = who.incarnation else { return };
         let shard = (incarnation, who.shard);
+        if let ClientMessage::Call { seq, .. } = message {
+            let newest = self.called.entry(shard).or_insert(*seq);
+            *newest = (*newest).max(*seq);
+        }
         match message {
             ClientMessage::Call { call: Call::Publish { version, .. }, .. } => {
                 self.claims.insert(shard, *version);
@@ -52,7 +58,9 @@ impl WholeReplicas {
                 let held = announcement.held.filter(|held| !held.withdrawn);
                 held.map(|held| self.claims.insert(shard, held.version.number));
             }
-            ClientMessage::Prepared { seq, attempt, .. } => {
+            ClientMessage::Prepared { seq, attempt, .. }
+                if self.called.get(&shard).is_none_or(|newest| newest == seq) =>
+            {
                 if let Some(number) = self.assigned.get(&(incarnation, *seq, *attempt)) {
                     self.claims.insert(shard, *number);
                 }

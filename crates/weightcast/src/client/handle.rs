@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use weightcast_protocol::message::{Answer, Call, Listing};
-use weightcast_protocol::{CallError, Revision, Selector, Version};
+use weightcast_protocol::{CallError, Condition, Selector, Version};
 
 use super::connection::Connection;
 use super::control::{Event, Failed, Reply};
@@ -231,14 +231,15 @@ impl ShardHandle {
         self.listing(Call::List, deadline)
     }
 
-    /// Waits until the listing has moved past a revision.
-    pub fn wait(&self, after: Revision, deadline: Duration) -> Result<Listing, Error> {
-        self.listing(Call::Wait { after }, deadline)
+    /// Waits until a condition holds; returns the listing at which it did, the same for all shards
+    /// of the group.
+    pub fn wait(&self, until: Condition, deadline: Duration) -> Result<Listing, Error> {
+        self.listing(Call::Wait { until }, deadline)
     }
 
     fn listing(&self, call: Call, deadline: Duration) -> Result<Listing, Error> {
         match self.call(call, deadline)?.0 {
-            Answer::Listed(listing) => Ok(listing),
+            Answer::Listed(listing) => Ok(Arc::unwrap_or_clone(listing)),
             other => Err(unexpected(&other)),
         }
     }

@@ -5,9 +5,10 @@ use weightcast_protocol::message::{
     Registration, Role,
 };
 use weightcast_protocol::{
-    Attempt, Epoch, ExportId, Generation, Incarnation, OpSeq, Revision, SessionId, Span, Term,
+    Attempt, Epoch, ExportId, Generation, Incarnation, OpSeq, SessionId, Span, Term,
 };
 
+use super::condition::{condition, condition_frame};
 use super::values::{selector, selector_frame, sums, sums_frame, version, version_frame};
 use super::{Malformed, content_digest, need};
 use crate::wire;
@@ -214,7 +215,7 @@ fn call(call: wire::call::Call) -> Result<Call, Malformed> {
         }
         W::Describe(m) => Call::Describe { selector: selector(m.selector)? },
         W::List(_) => Call::List,
-        W::Wait(m) => Call::Wait { after: Revision(m.after) },
+        W::Wait(m) => Call::Wait { until: condition(need(m.until, "condition")?)? },
         W::Decline(m) => Call::Decline { detail: m.detail },
     })
 }
@@ -242,7 +243,7 @@ fn call_frame(call: Call) -> wire::call::Call {
             W::Describe(wire::Describe { selector: selector_frame(selector) })
         }
         Call::List => W::List(wire::List {}),
-        Call::Wait { after } => W::Wait(wire::Wait { after: after.0 }),
+        Call::Wait { until } => W::Wait(wire::Wait { until: Some(condition_frame(until)) }),
         Call::Decline { detail } => W::Decline(wire::Decline { detail }),
     }
 }

@@ -2,12 +2,13 @@
 //! nothing malformed gets past here.
 
 mod client;
+mod condition;
 mod error;
 mod server;
 mod values;
 
 pub(crate) use client::{client_frame, client_message};
-pub(crate) use server::{server_frame, server_message};
+pub(crate) use server::{ListingBytes, server_frame, server_message};
 pub(crate) use values::content_digest;
 
 /// A frame that decoded as protobuf but makes no message.

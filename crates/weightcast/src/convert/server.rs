@@ -1,5 +1,9 @@
 //! Frames from the server to a session.
 
+use std::sync::Arc;
+
+use prost::Message;
+use prost::bytes::Bytes;
 use weightcast_protocol::message::{Answer, Assignment, Listing, ServerMessage, SourceShard};
 use weightcast_protocol::{
     Attempt, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq, Revision, Span, Term,
@@ -51,7 +55,10 @@ pub(crate) fn server_message(frame: wire::ServerFrame) -> Result<ServerMessage, 
 }
 
 /// Message to frame.
-pub(crate) fn server_frame(message: ServerMessage) -> wire::ServerFrame {
+pub(crate) fn server_frame(
+    message: ServerMessage,
+    listings: &mut ListingBytes,
+) -> wire::ServerFrame {
     let body = match message {
         ServerMessage::Opened { term, incarnation, lease, epoch } => Body::Opened(wire::Opened {
             term: term.0,
@@ -74,7 +81,7 @@ pub(crate) fn server_frame(message: ServerMessage) -> wire::ServerFrame {
             seq: seq.0,
             result: match result {
                 Ok(a) => Some(wire::answered::Result::Answer(wire::Answer {
-                    answer: Some(answer_frame(a)),
+                    answer: Some(answer_frame(a, listings)),
                 })),
                 Err(e) => error_frame(e).map(wire::answered::Result::Error),
             },
@@ -98,6 +105,24 @@ pub(crate) fn server_frame(message: ServerMessage) -> wire::ServerFrame {
         ServerMessage::Closed => Body::Closed(wire::Closed {}),
     };
     wire::ServerFrame { body: Some(body) }
+}
+
+/// The bytes of the last listing: the shards of a group, and groups that ask before anything has
+/// changed, share one answer.
+#[derive(Default)]
+pub(crate) struct ListingBytes(Option<(Arc<Listing>, Bytes)>);
+
+impl ListingBytes {
+    fn of(&mut self, listing: Arc<Listing>) -> Bytes {
+        if let Some((same, bytes)) = &self.0
+            && Arc::ptr_eq(same, &listing)
+        {
+            return bytes.clone();
+        }
+        let bytes = Bytes::from(listing_frame(&listing).encode_to_vec());
+        self.0 = Some((listing, bytes.clone()));
+        bytes
+    }
 }
 
 fn assignment(m: wire::Assignment) -> Result<Assignment, Malformed> {
@@ -156,11 +181,11 @@ fn answer(answer: wire::answer::Answer) -> Result<Answer, Malformed> {
         W::Described(m) => {
             Answer::Described { version: version(m.version)?, layouts: layouts(&m.layouts)? }
         }
-        W::Listed(m) => Answer::Listed(listing(m)?),
+        W::Listed(bytes) => Answer::Listed(Arc::new(listing(&bytes)?)),
     })
 }
 
-fn answer_frame(answer: Answer) -> wire::answer::Answer {
+fn answer_frame(answer: Answer, listings: &mut ListingBytes) -> wire::answer::Answer {
     use wire::answer::Answer as W;
     match answer {
         Answer::Registered { layouts } => {
@@ -179,11 +204,12 @@ fn answer_frame(answer: Answer) -> wire::answer::Answer {
             version: Some(version_frame(version)),
             layouts: layouts_frame(&layouts),
         }),
-        Answer::Listed(listing) => W::Listed(listing_frame(listing)),
+        Answer::Listed(listing) => W::Listed(listings.of(listing)),
     }
 }
 
-fn listing(m: wire::Listing) -> Result<Listing, Malformed> {
+fn listing(bytes: &[u8]) -> Result<Listing, Malformed> {
+    let m = wire::Listing::decode(bytes).map_err(|_| Malformed("listing"))?;
     let mut listing = Listing { revision: Revision(m.revision), ..Listing::default() };
     for listed in m.versions {
         let replicas = listed.replicas.into_iter().collect();
@@ -192,10 +218,10 @@ fn listing(m: wire::Listing) -> Result<Listing, Malformed> {
     Ok(listing)
 }
 
-fn listing_frame(listing: Listing) -> wire::Listing {
-    let versions = listing.versions.into_iter().map(|(version, replicas)| wire::Listed {
-        version: Some(version_frame(version)),
-        replicas: replicas.into_iter().collect(),
+fn listing_frame(listing: &Listing) -> wire::Listing {
+    let versions = listing.versions.iter().map(|(version, replicas)| wire::Listed {
+        version: Some(version_frame(*version)),
+        replicas: replicas.iter().cloned().collect(),
     });
     wire::Listing { revision: listing.revision.0, versions: versions.collect() }
 }

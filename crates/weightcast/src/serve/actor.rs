@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use weightcast_protocol::message::ClientMessage;
@@ -10,7 +11,7 @@ use weightcast_protocol::server::{Server, ServerOutput, Snapshot};
 use weightcast_protocol::{CallError, ConnectionId, ContentDigest, Term};
 
 use crate::clock::Clock;
-use crate::convert::server_frame;
+use crate::convert::{ListingBytes, server_frame};
 use crate::wire::ServerFrame;
 
 /// Events waiting for the machine, over all streams.
@@ -36,7 +37,12 @@ pub(super) struct Outbox {
     pub(super) _alive: oneshot::Sender<()>,
 }
 
-type Streams = BTreeMap<ConnectionId, Outbox>;
+/// The streams that are open, and how what they are sent is encoded.
+#[derive(Default)]
+struct Streams {
+    open: BTreeMap<ConnectionId, Outbox>,
+    listings: ListingBytes,
+}
 
 /// Runs until the queue closes, or nobody was connected for `idle_exit`.
 pub(super) async fn run(
@@ -46,11 +52,11 @@ pub(super) async fn run(
     idle: oneshot::Sender<()>,
 ) {
     let clock = Clock::start();
-    let mut streams = Streams::new();
+    let mut streams = Streams::default();
     let mut idle_since = Instant::now();
     loop {
         let wake = machine.next_timeout().map(|time| clock.instant(time));
-        let leave = idle_exit.filter(|_| streams.is_empty()).map(|after| idle_since + after);
+        let leave = idle_exit.filter(|_| streams.open.is_empty()).map(|after| idle_since + after);
         tokio::select! {
             input = queue.recv() => match input {
                 Some(input) => handle(&mut machine, &mut streams, &clock, input),
@@ -63,7 +69,7 @@ pub(super) async fn run(
             }
         }
         dispatch(&mut machine, &mut streams);
-        if !streams.is_empty() {
+        if !streams.open.is_empty() {
             idle_since = Instant::now();
         }
     }
@@ -81,16 +87,16 @@ fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Inp
     let now = clock.now();
     match input {
         Input::Connected(connection, outbox) => {
-            streams.insert(connection, outbox);
+            streams.open.insert(connection, outbox);
         }
         Input::Message(connection, message) => {
             // A stream that was cut off may still have messages in the queue.
-            if streams.contains_key(&connection) {
+            if streams.open.contains_key(&connection) {
                 machine.handle(now, connection, message);
             }
         }
         Input::Disconnected(connection) => {
-            if streams.remove(&connection).is_some() {
+            if streams.open.remove(&connection).is_some() {
                 machine.handle_disconnect(now, connection);
             }
         }
@@ -113,14 +119,23 @@ fn dispatch(machine: &mut Server, streams: &mut Streams) {
     while let Some(output) = machine.poll_output() {
         match output {
             ServerOutput::Send { to, message } => {
-                let Some(stream) = streams.get(&to) else { continue };
-                if stream.frames.try_send(Ok(server_frame(message))).is_err() {
-                    tracing::warn!(connection = to.0, "client does not take its messages; cut off");
-                    streams.remove(&to);
+                let Some(stream) = streams.open.get(&to) else { continue };
+                let frame = server_frame(message, &mut streams.listings);
+                match stream.frames.try_send(Ok(frame)) {
+                    Ok(()) => continue,
+                    // The machine learns it from the stream's other half.
+                    Err(TrySendError::Closed(_)) => continue,
+                    Err(TrySendError::Full(_)) => {
+                        tracing::warn!(
+                            connection = to.0,
+                            "client has not taken its last {STREAM_QUEUE} messages; cut off"
+                        );
+                        streams.open.remove(&to);
+                    }
                 }
             }
             ServerOutput::Disconnect { connection } => {
-                streams.remove(&connection);
+                streams.open.remove(&connection);
             }
         }
     }

@@ -13,8 +13,11 @@ use super::incoming::{Door, incoming};
 use crate::Error;
 use crate::limits::{HEADER_BYTES, REQUESTS, SOCKET_PATH_BYTES};
 
-/// A silent peer is asked for a sign of life this often, and dropped when none comes as long.
-const KEEPALIVE: Duration = Duration::from_secs(5);
+/// A silent peer is asked for a sign of life this often.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+/// And dropped when none comes for so long. A lease says when a client is gone; this only frees
+/// sockets without a peer, and must not cut off thousands because their machine is busy.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// A bound socket, not yet served.
 pub(super) enum Listener {
@@ -64,7 +67,7 @@ impl Listener {
         let failed = |e| Error::io(format!("serve {address}"), e);
         let router = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(SILENCE))
             .max_concurrent_streams(REQUESTS)
             .http2_max_header_list_size(HEADER_BYTES)
             .add_routes(service);

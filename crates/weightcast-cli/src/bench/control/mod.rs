@@ -80,7 +80,7 @@ const SWEEP_LEASE: u16 = 15;
 
 pub(crate) fn run(arguments: &ControlOf) -> Result<()> {
     let start = Instant::now();
-    allow_files()?;
+    crate::open_files::allow_all();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(arguments.threads.into())
         .enable_all()
@@ -173,12 +173,4 @@ async fn step(sessions: usize, shards: u32) -> Result<Swept> {
     let lease = Duration::from_secs(SWEEP_LEASE.into());
     let mixed = mixed::measure(&crowd, &server, SWEEP_RATE, lease, SWEEP_SECONDS).await?;
     Ok(Swept { connected, mixed })
-}
-
-/// Every session has a socket: raises the soft limit on open files to the hard one.
-fn allow_files() -> Result<()> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let all = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    setrlimit(Resource::Nofile, all).context("raise the limit on open files")
 }

@@ -17,8 +17,11 @@ use weightcast::wire::{self, ClientFrame, ServerFrame, client_frame, server_fram
 
 use super::record::{Kind, Record};
 
-/// Asks a silent server for a sign of life, as real clients do.
-const KEEPALIVE: Duration = Duration::from_secs(5);
+/// How long to wait for a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Asks a silent server for a sign of life this often, and waits so long for it: a machine that is
+/// busy with thousands of sessions is not gone.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 /// Frames waiting to be sent.
 const QUEUE: usize = 16;
 /// Deadline of every call: no good answer takes as long.
@@ -88,10 +91,10 @@ impl Session {
         record: Arc<Record>,
     ) -> Result<Self> {
         let endpoint = Endpoint::from_shared(server.to_owned())?
-            .connect_timeout(KEEPALIVE)
+            .connect_timeout(CONNECT)
             .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEPALIVE)
-            .keep_alive_timeout(KEEPALIVE);
+            .http2_keep_alive_interval(KEEPALIVE.0)
+            .keep_alive_timeout(KEEPALIVE.1);
         let channel = endpoint.connect().await.context("connect to the server")?;
         let (frames, receiver) = mpsc::channel(QUEUE);
         frames.send(frame(client_frame::Body::Open(open(model, place)))).await?;

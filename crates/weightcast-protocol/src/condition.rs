@@ -1,0 +1,150 @@
+//! What a `wait` waits for. The server looks at it, at one revision for all shards of a group, so
+//! that shards which see different listings never decide differently (G1, G3).
+
+use std::fmt;
+
+use crate::{Revision, Selector, Version};
+
+/// Ends a `wait` as soon as it holds; the answer is the listing at which it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The listing has moved past a revision: a watch that loses no change.
+    Changed {
+        /// The last revision seen.
+        after: Revision,
+    },
+    /// A version is available. Fails at once if it never will be, as `replicate` does.
+    Available(Selector),
+    /// Rollouts hold versions that are new enough: none lags, none is over-stale.
+    Held(Held),
+}
+
+/// Rollouts that hold a version which is new enough.
+///
+/// Rollouts count from `register` to `unregister` or their end; one that is being filled holds
+/// nothing. Versions are those of the run of the newest available version: without one, nothing
+/// is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The oldest version that will do.
+    pub oldest: Oldest,
+    /// How many rollouts it takes.
+    pub by: Quorum,
+}
+
+/// The oldest version that is new enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Oldest {
+    /// This number.
+    Number(u64),
+    /// So many numbers before the newest available one.
+    Behind(u64),
+}
+
+/// How many rollouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quorum {
+    /// Every one, and there is one.
+    All,
+    /// At least so many.
+    AtLeast(u32),
+}
+
+impl Held {
+    /// The oldest version that will do, when this one is the newest available.
+    pub fn oldest(&self, latest: Version) -> Version {
+        let number = match self.oldest {
+            Oldest::Number(number) => number,
+            Oldest::Behind(behind) => latest.number.saturating_sub(behind),
+        };
+        Version { epoch: latest.epoch, number }
+    }
+
+    /// Whether it is so, given what each rollout holds.
+    pub fn is_met(
+        &self,
+        latest: Option<Version>,
+        rollouts: impl IntoIterator<Item = Option<Version>>,
+    ) -> bool {
+        let Some(oldest) = latest.map(|latest| self.oldest(latest)) else { return false };
+        let (mut all, mut new) = (0, 0);
+        for held in rollouts {
+            all += 1;
+            new += u32::from(held.is_some_and(|version| version >= oldest));
+        }
+        match self.by {
+            Quorum::All => all > 0 && new == all,
+            Quorum::AtLeast(count) => new >= count,
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Changed { after } => write!(f, "after revision {after}"),
+            Self::Available(selector) => write!(f, "{selector} available"),
+            Self::Held(held) => held.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.by {
+            Quorum::All => f.write_str("all rollouts")?,
+            Quorum::AtLeast(count) => write!(f, "{count} rollouts")?,
+        }
+        match self.oldest {
+            Oldest::Number(number) => write!(f, " hold at least {number}"),
+            Oldest::Behind(behind) => write!(f, " hold at least latest-{behind}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Epoch;
+
+    fn version(epoch: u64, number: u64) -> Version {
+        Version { epoch: Epoch(epoch), number }
+    }
+
+    fn met(oldest: Oldest, by: Quorum, rollouts: &[Option<Version>]) -> bool {
+        Held { oldest, by }.is_met(Some(version(2, 10)), rollouts.iter().copied())
+    }
+
+    #[test]
+    fn all_are_waited_for_even_those_that_hold_nothing() {
+        let rollouts = [Some(version(2, 8)), Some(version(2, 10))];
+        assert!(met(Oldest::Number(8), Quorum::All, &rollouts));
+        assert!(!met(Oldest::Number(9), Quorum::All, &rollouts));
+        assert!(met(Oldest::Behind(2), Quorum::All, &rollouts));
+        assert!(!met(Oldest::Behind(1), Quorum::All, &rollouts));
+        assert!(!met(Oldest::Number(8), Quorum::All, &[rollouts[0], None]));
+        assert!(!met(Oldest::Number(0), Quorum::All, &[]), "there is none that could hold it");
+    }
+
+    #[test]
+    fn some_may_lag() {
+        let rollouts = [Some(version(2, 8)), None, Some(version(2, 10))];
+        assert!(met(Oldest::Number(8), Quorum::AtLeast(2), &rollouts));
+        assert!(!met(Oldest::Number(9), Quorum::AtLeast(2), &rollouts));
+        assert!(met(Oldest::Behind(99), Quorum::AtLeast(2), &rollouts));
+        assert!(!met(Oldest::Behind(99), Quorum::AtLeast(3), &rollouts));
+    }
+
+    #[test]
+    fn versions_of_an_older_run_are_too_old_whatever_their_number() {
+        assert!(!met(Oldest::Number(1), Quorum::All, &[Some(version(1, 99))]));
+        assert!(!met(Oldest::Behind(99), Quorum::AtLeast(1), &[Some(version(1, 99))]));
+    }
+
+    #[test]
+    fn nothing_is_held_while_nothing_is_available() {
+        let held = Held { oldest: Oldest::Behind(3), by: Quorum::AtLeast(0) };
+        assert!(!held.is_met(None, []));
+        assert!(held.is_met(Some(version(1, 0)), []));
+    }
+}

@@ -1,0 +1,83 @@
+//! `wait`: looks at its condition whenever something has changed, once for all shards (G3).
+
+use super::Server;
+use super::group::Group;
+use super::model::{Model, Resolution};
+use super::transaction::Transaction;
+use crate::message::{Call, Role};
+use crate::{Condition, Held, Incarnation, Quorum, Version};
+
+/// Rollouts named to a person who waited for them in vain.
+const NAMED: usize = 4;
+
+impl Server {
+    /// Answers a `wait` if its condition holds now.
+    pub(super) fn advance_wait(&mut self, incarnation: Incarnation, until: Condition) {
+        let model = self.model_of(incarnation);
+        match until {
+            Condition::Changed { after } if model.revision > after => {}
+            Condition::Available(selector) => match model.resolve(selector) {
+                Resolution::Available(_) => {}
+                Resolution::NotYet => return,
+                Resolution::Gone => {
+                    let error = self.unavailable(incarnation, selector);
+                    return self.finish(incarnation, Err(error));
+                }
+            },
+            Condition::Held(held) if self.is_held(model, held) => {}
+            Condition::Changed { .. } | Condition::Held(_) => return,
+        }
+        self.finish_listed(incarnation);
+    }
+
+    /// The condition of a group that waits for one.
+    pub(super) fn waits_until(&self, incarnation: Incarnation) -> Option<Condition> {
+        let group = self.groups.get(&incarnation)?;
+        match group.transactions[&group.active?] {
+            Transaction { call: Call::Wait { until }, decided: None, .. } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// What a `wait` was waiting for when its deadline passed.
+    pub(super) fn wait_waits_for(&self, incarnation: Incarnation, until: Condition) -> String {
+        let Condition::Held(held) = until else { return until.to_string() };
+        let model = self.model_of(incarnation);
+        let Some(latest) = model.latest() else { return format!("{held}: nothing is available") };
+        let oldest = held.oldest(latest);
+        let lagging = self.rollouts(model).filter(|rollout| listed(rollout) < Some(oldest));
+        let named: Vec<String> = lagging.take(NAMED).map(name_lagging).collect();
+        let named = if named.is_empty() { "no other rollout".into() } else { named.join(", ") };
+        format!("{held} (latest is {latest}): {named}")
+    }
+
+    fn model_of(&self, incarnation: Incarnation) -> &Model {
+        &self.models[&self.groups[&incarnation].model]
+    }
+
+    fn is_held(&self, model: &Model, held: Held) -> bool {
+        // Laggards may still come over from the server before this one.
+        let unknown = model.recovers && held.by == Quorum::All;
+        let blind = self.config.mutants.blind_wait;
+        let rollouts = self.rollouts(model).map(listed).filter(|held| held.is_some() || !blind);
+        !unknown && held.is_met(model.latest(), rollouts)
+    }
+
+    /// The rollouts that count: those with registered memory.
+    fn rollouts<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = &'a Group> {
+        let groups = model.replicas.values().map(|incarnation| &self.groups[incarnation]);
+        groups.filter(|group| group.role == Role::Rollout && group.registered)
+    }
+}
+
+/// The version with which a group is listed.
+fn listed(group: &Group) -> Option<Version> {
+    group.held.as_ref().filter(|held| held.visible).map(|held| held.version)
+}
+
+fn name_lagging(group: &Group) -> String {
+    match listed(group) {
+        Some(version) => format!("{} holds {version}", group.replica),
+        None => format!("{} holds nothing", group.replica),
+    }
+}

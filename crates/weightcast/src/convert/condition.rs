@@ -1,0 +1,41 @@
+//! Conditions of `wait`.
+
+use weightcast_protocol::{Condition, Held, Oldest, Quorum, Revision};
+
+use super::values::{selector, selector_frame};
+use super::{Malformed, need};
+use crate::wire;
+use crate::wire::wait::Until;
+
+pub(super) fn condition(until: Until) -> Result<Condition, Malformed> {
+    Ok(match until {
+        Until::After(revision) => Condition::Changed { after: Revision(revision) },
+        Until::Available(which) => Condition::Available(selector(Some(which))?),
+        Until::Held(held) => Condition::Held(Held {
+            oldest: match need(held.oldest, "oldest version")? {
+                wire::held::Oldest::Number(number) => Oldest::Number(number),
+                wire::held::Oldest::Behind(behind) => Oldest::Behind(behind),
+            },
+            by: held.rollouts.map_or(Quorum::All, Quorum::AtLeast),
+        }),
+    })
+}
+
+pub(super) fn condition_frame(condition: Condition) -> Until {
+    match condition {
+        Condition::Changed { after } => Until::After(after.0),
+        Condition::Available(which) => {
+            Until::Available(selector_frame(which).expect("every selector has a frame"))
+        }
+        Condition::Held(Held { oldest, by }) => Until::Held(wire::Held {
+            oldest: Some(match oldest {
+                Oldest::Number(number) => wire::held::Oldest::Number(number),
+                Oldest::Behind(behind) => wire::held::Oldest::Behind(behind),
+            }),
+            rollouts: match by {
+                Quorum::All => None,
+                Quorum::AtLeast(count) => Some(count),
+            },
+        }),
+    }
+}
