@@ -47,6 +47,11 @@ pub struct Options {
     pub role: Role,
     /// Whether it starts a new training run.
     pub epoch: EpochPolicy,
+    /// Of a trainer: how many of the newest versions are retained. The last copy of one of them is
+    /// given up only when it was copied to CPU memory.
+    pub retain: u32,
+    /// The most bytes that such copies of this handle may take; any number by default.
+    pub offload_bytes: Option<u64>,
     /// `http://HOST:PORT` or `unix:/PATH`; several with commas between them are the reference
     /// server and its backups, in the same order for all. `WEIGHTCAST_SERVER` if none is given.
     pub server: Option<String>,
@@ -74,6 +79,8 @@ impl Options {
         Self {
             role,
             epoch: EpochPolicy::Current,
+            retain: 0,
+            offload_bytes: None,
             server: None,
             token_file: None,
             data_bind: None,

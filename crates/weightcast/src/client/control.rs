@@ -8,12 +8,15 @@ use tokio_stream::StreamExt;
 use tonic::{Code, Status};
 use weightcast_protocol::message::{Answer, Call, ReadFailure, ServerMessage};
 use weightcast_protocol::session::{Output, Session, SessionState};
-use weightcast_protocol::{Attempt, CallError, Generation, OpSeq, ShardSums, Span, Term, Time};
+use weightcast_protocol::{
+    Attempt, CallError, Generation, OpSeq, ShardSums, Span, Term, Time, Version,
+};
 
 use super::Transfer;
 use super::connection::{self, Connection};
 use super::locate::Evidence;
 use super::memory::Memory;
+use super::offload::Offloader;
 use super::route::Arrival;
 use super::shared::{Shared, View};
 use crate::clock::Clock;
@@ -77,6 +80,15 @@ pub(crate) enum Event {
         told: Term,
         term: Term,
     },
+    /// An offload came to nothing.
+    OffloadFailed {
+        version: Version,
+        reason: String,
+    },
+    /// Answered once the session is over.
+    AwaitEnd {
+        reply: reply::Sender<Option<CallError>>,
+    },
     ReadDone {
         seq: OpSeq,
         attempt: Attempt,
@@ -97,7 +109,9 @@ pub(crate) struct Control {
     awaiting_open: Vec<reply::Sender<Result<(), CallError>>>,
     awaiting_seal: Vec<reply::Sender<Result<(), CallError>>>,
     awaiting_close: Vec<reply::Sender<()>>,
+    awaiting_end: Vec<reply::Sender<Option<CallError>>>,
     memory: Memory,
+    offloader: Offloader,
     over: bool,
 }
 
@@ -108,6 +122,7 @@ impl Control {
         connection: Connection,
         shared: Arc<Shared>,
         events: mpsc::UnboundedSender<Event>,
+        offloader: Offloader,
     ) -> Self {
         let memory = Memory::new(Arc::clone(&shared), connection.clone(), events.clone());
         Self {
@@ -122,7 +137,9 @@ impl Control {
             awaiting_open: Vec::new(),
             awaiting_seal: Vec::new(),
             awaiting_close: Vec::new(),
+            awaiting_end: Vec::new(),
             memory,
+            offloader,
             over: false,
         }
     }
@@ -191,6 +208,14 @@ impl Control {
             Event::Probed { server, told, term } => {
                 self.session.handle_probed(now, server, told, term);
             }
+            Event::OffloadFailed { version, reason } => {
+                tracing::warn!(%version, reason, "a retained version was not offloaded");
+                self.session.handle_offload_failed(now, version, reason);
+            }
+            Event::AwaitEnd { reply } if self.over => {
+                let _ = reply.send(self.session.error().cloned());
+            }
+            Event::AwaitEnd { reply } => self.awaiting_end.push(reply),
             Event::ReadDone { seq, attempt, result } => {
                 if let Some(result) = self.memory.arrived(result) {
                     self.session.handle_read(now, seq, attempt, result);
@@ -245,11 +270,8 @@ impl Control {
                     let deadline = self.clock.instant(deadline).into_std();
                     self.memory.start_read(seq, attempt, assignment, deadline);
                 }
-                Output::Offload { version, .. } => {
-                    let reason = "this client does not offload".to_owned();
-                    self.session.handle_offload_failed(self.clock.now(), version, reason);
-                }
-                Output::StopOffload => {}
+                Output::Offload { version, .. } => self.offloader.start(version),
+                Output::StopOffload => self.offloader.stop(),
                 Output::StopRead => self.memory.stop_read(),
                 Output::Done { seq, result } => self.done(seq, result),
                 Output::Closed { .. } => self.closed(),
@@ -334,6 +356,9 @@ impl Control {
         }
         for (_, reply) in std::mem::take(&mut self.replies) {
             let _ = reply.send(Err(gone.clone().into()));
+        }
+        for reply in self.awaiting_end.drain(..) {
+            let _ = reply.send(self.session.error().cloned());
         }
         self.over = true;
     }

@@ -176,6 +176,16 @@ impl ShardHandle {
         }
     }
 
+    /// Waits until the session is over: closed by the server's wish, or failed.
+    pub(super) fn wait_ended(&self) -> Result<(), Error> {
+        let (reply, ended) = reply::channel();
+        self.send(Event::AwaitEnd { reply })?;
+        match self.receive(&ended, None)?.flatten() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
     /// Revokes the publication. When it returns, nobody reads and the memory may be changed.
     pub fn unpublish(&self, deadline: Duration) -> Result<(), Error> {
         self.call(Call::Unpublish, deadline).map(drop)

@@ -4,7 +4,7 @@
 //! it belongs to one process. [`control`] drives the session machine, and [`memory`] does what it
 //! wants of the registered memory. [`registration`] is that memory in the light of its group;
 //! [`route`] binds a plan to a source and reads; [`reading`] does so off the control thread;
-//! [`locate`] finds where a read that was refused differs, in [`ranges`] of bytes; [`connection`]
+//! [`offload`] makes copies that outlive it; [`locate`] finds where a read that was refused differs, in [`ranges`] of bytes; [`connection`]
 //! is the gRPC side.
 
 mod connection;
@@ -12,6 +12,7 @@ mod control;
 mod handle;
 mod locate;
 mod memory;
+mod offload;
 mod open;
 mod process;
 mod ranges;

@@ -14,6 +14,7 @@ use weightcast_transport::{Auth, DataServer};
 use super::connection::Connection;
 use super::control::{Control, Event};
 use super::handle::{Interrupted, Own, ShardHandle};
+use super::offload::Offloader;
 use super::process::Owned;
 use super::route::Routes;
 use super::shared::{Shared, View};
@@ -80,13 +81,14 @@ impl ShardHandle {
             num_shards: replica.num_shards,
             role: options.role,
             epoch: options.epoch,
-            retain: 0,
+            retain: options.retain,
             location: replica.location(),
             data_address,
             incarnation: None,
             activate: false,
         };
-        let mut handle = Self::start(model, replica, open, &server, token.as_ref(), shared)?;
+        let mut handle =
+            Self::start(model, replica, open, options, (&server, token.as_ref()), shared)?;
         handle.interrupted = interrupted;
         handle.await_open(&server, options.deadline)?;
         Ok(handle)
@@ -96,8 +98,8 @@ impl ShardHandle {
         model: &str,
         replica: Replica,
         open: Open,
-        server: &str,
-        token: Option<&weightcast_transport::Secret>,
+        options: &Options,
+        (server, token): (&str, Option<&weightcast_transport::Secret>),
         shared: Arc<Shared>,
     ) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -117,8 +119,21 @@ impl ShardHandle {
         let mut config = SessionConfig::new(open, server.to_owned());
         config.relays = true;
         let session = Session::new(config, clock.now());
-        let control =
-            Control::new(session, clock, connection.clone(), Arc::clone(&shared), events.clone());
+        let offloader = Offloader::new(
+            model.to_owned(),
+            replica.clone(),
+            options.clone(),
+            Arc::clone(&shared),
+            events.clone(),
+        );
+        let control = Control::new(
+            session,
+            clock,
+            connection.clone(),
+            Arc::clone(&shared),
+            events.clone(),
+            offloader,
+        );
         let thread = std::thread::Builder::new()
             .name("weightcast-control".to_owned())
             .spawn(move || {

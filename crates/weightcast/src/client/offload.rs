@@ -1,0 +1,167 @@
+//! Offloading: the registered memory is copied aside, and the copy becomes a replica of its own,
+//! with a session of its own, until the server does not need it any more.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use tokio::sync::mpsc;
+use weightcast_protocol::Version;
+use weightcast_protocol::server::offload_name;
+use weightcast_transport::Region;
+
+use super::LayoutSource;
+use super::control::Event;
+use super::handle::ShardHandle;
+use super::registration::Registration;
+use super::shared::Shared;
+use crate::Error;
+use crate::config::{Options, Replica, Role};
+
+/// Bytes copied before it is asked again whether to go on: a millisecond's worth.
+const STEP: usize = 1 << 20;
+
+/// Who copies, and for whom.
+pub(super) struct Offloader {
+    model: String,
+    replica: Replica,
+    options: Options,
+    shared: Arc<Shared>,
+    events: mpsc::UnboundedSender<Event>,
+    /// Raised to end the running copy.
+    cancel: Arc<AtomicBool>,
+    /// Held while the registered memory is read.
+    copying: Arc<Mutex<()>>,
+    /// Bytes of all copies that this handle has made and that live.
+    used: Arc<AtomicU64>,
+}
+
+impl Offloader {
+    pub(super) fn new(
+        model: String,
+        replica: Replica,
+        options: Options,
+        shared: Arc<Shared>,
+        events: mpsc::UnboundedSender<Event>,
+    ) -> Self {
+        let (cancel, copying, used) = (Arc::default(), Arc::default(), Arc::default());
+        Self { model, replica, options, shared, events, cancel, copying, used }
+    }
+
+    /// Copies what is registered, on a thread that then keeps the copy as long as it is needed.
+    pub(super) fn start(&mut self, version: Version) {
+        self.stop();
+        self.cancel = Arc::default();
+        let Some((registration, _)) = self.shared.current() else {
+            return self.failed(version, "nothing is registered");
+        };
+        let job = Job {
+            version,
+            model: self.model.clone(),
+            replica: Replica {
+                name: offload_name(&self.replica.name, version),
+                ..self.replica.clone()
+            },
+            options: Options { role: Role::Offload(version), ..self.options.clone() },
+            registration,
+            cancel: Arc::clone(&self.cancel),
+            copying: Arc::clone(&self.copying),
+            used: Arc::clone(&self.used),
+        };
+        let events = self.events.clone();
+        let run = move || {
+            if let Err(error) = job.run() {
+                let reason = error.to_string();
+                let _ = events.send(Event::OffloadFailed { version, reason });
+            }
+        };
+        let name = "weightcast-offload".to_owned();
+        if let Err(error) = thread::Builder::new().name(name).spawn(run) {
+            self.failed(version, &error.to_string());
+        }
+    }
+
+    /// After this, no copy touches the registered memory. One that is through lives on.
+    pub(super) fn stop(&mut self) {
+        self.cancel.store(true, Ordering::Release);
+        drop(self.copying.lock());
+    }
+
+    fn failed(&self, version: Version, reason: &str) {
+        let _ = self.events.send(Event::OffloadFailed { version, reason: reason.to_owned() });
+    }
+}
+
+/// One offload.
+struct Job {
+    version: Version,
+    model: String,
+    replica: Replica,
+    options: Options,
+    registration: Arc<Registration>,
+    cancel: Arc<AtomicBool>,
+    copying: Arc<Mutex<()>>,
+    used: Arc<AtomicU64>,
+}
+
+/// A part of what a handle's copies may take.
+struct Share {
+    used: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+impl Job {
+    /// Ends when the copy is not needed any more.
+    fn run(self) -> Result<(), Error> {
+        let _share = self.reserve()?;
+        let Some(regions) = self.copy()? else { return Ok(()) };
+        let layout = LayoutSource::Known((*self.registration.layout).clone());
+        let deadline = self.options.deadline;
+        let handle = ShardHandle::open(&self.model, self.replica, &self.options)?;
+        // From here on it does not depend on its owner.
+        drop(self.registration);
+        handle.register(layout, regions, deadline)?;
+        handle.publish(self.version.number, deadline)?;
+        handle.wait_ended()
+    }
+
+    /// The place for the copy, if there is room for it.
+    fn reserve(&self) -> Result<Share, Error> {
+        let bytes = self.registration.regions.iter().map(|region| region.len() as u64).sum();
+        let before = self.used.fetch_add(bytes, Ordering::AcqRel);
+        let share = Share { used: Arc::clone(&self.used), bytes };
+        match self.options.offload_bytes {
+            Some(limit) if before + bytes > limit => Err(Error::misuse(format!(
+                "no room to offload {bytes} bytes: offload_bytes is {limit}, {before} are in use"
+            ))),
+            _ => Ok(share),
+        }
+    }
+
+    /// A copy of the registered memory; none if it was stopped.
+    fn copy(&self) -> Result<Option<Vec<Region>>, Error> {
+        let _reads = self.copying.lock().expect("no panic while held");
+        let mut step = vec![0; STEP];
+        let mut copies = Vec::with_capacity(self.registration.regions.len());
+        for region in &self.registration.regions {
+            let copy = Region::allocate(region.len())
+                .map_err(|error| Error::io("allocate memory for an offload", error))?;
+            for offset in (0..region.len()).step_by(STEP) {
+                if self.cancel.load(Ordering::Acquire) {
+                    return Ok(None);
+                }
+                let bytes = &mut step[..STEP.min(region.len() - offset)];
+                region.read_at(offset, bytes).expect("within the region");
+                copy.write_at(offset, bytes).expect("as long as the region");
+            }
+            copies.push(copy);
+        }
+        Ok(Some(copies))
+    }
+}
