@@ -64,3 +64,17 @@ def test_a_server_killed_in_the_middle_of_an_update_and_a_publish(cluster, train
     for reader in together(early, "replicate", version=2):
         assert reader["version"] == 2 and reader["right"]
     assert late[0].do("list") == {"1": ["late"], "2": ["early", "trainer"]}
+
+
+def test_a_server_that_nobody_replaces_is_missed_when_the_time_is_up():
+    cluster = Cluster(reconnect=2.0)
+    try:
+        (trainer,) = cluster.group("trainer", role="trainer", bytes=1 << 20)
+        trainer.do("publish", version=1)
+        cluster.server.kill()
+        trainer.start("list")
+        missed = trainer.outcome("list")
+        assert missed["error"] == "ServerUnreachable", missed
+        assert cluster.server.address in missed["message"]
+    finally:
+        cluster.close()

@@ -19,7 +19,7 @@ LOST = {"SourceLost", "VersionUnavailable", "Timeout"}
 
 @pytest.fixture
 def cluster():
-    running = Cluster()
+    running = Cluster(reconnect=0.0)  # whoever loses the server ends: see test_failover.py
     yield running
     running.close()
 

@@ -208,6 +208,7 @@ def open(
     job: str | None = None,
     way: str = "auto",
     deadline: float = 30.0,
+    reconnect: float = 60.0,
 ) -> Handle:
     """Opens a handle for one shard of a replica of a model.
 
@@ -215,13 +216,13 @@ def open(
     whose versions are newer than all before. `server` and `token_file` come from
     `WEIGHTCAST_SERVER` and `WEIGHTCAST_TOKEN_FILE` if they are not given. Several servers, in a
     list or with commas between them, are the first and its backups, in the same order for all
-    processes: when the one that acts is lost, the handle brings what it holds to the next, and its
-    calls go on there. Without any server, the
-    processes of one `job` (`WEIGHTCAST_JOB`) on one host share a server that the first of them
-    starts. The data port binds loopback unless `data_bind` (`WEIGHTCAST_DATA_BIND`) says
-    otherwise; `data_advertise` is the address that peers use for it. `way` forces how bytes move:
-    `direct` or `tcp`. `deadline` is for reaching the server, and for a shard whose last process still
-    has its lease.
+    processes: when the one that acts is lost, the handle brings what it holds to the next, or to the
+    same one started again, and its calls go on there. It looks for one for `reconnect` seconds;
+    with 0 it ends with its server. Without any server, the processes of one `job`
+    (`WEIGHTCAST_JOB`) on one host share a server that the first of them starts. The data port binds
+    loopback unless `data_bind` (`WEIGHTCAST_DATA_BIND`) says otherwise; `data_advertise` is the
+    address that peers use for it. `way` forces how bytes move: `direct` or `tcp`. `deadline` is for
+    reaching the server, and for a shard whose last process still has its lease.
     """
     if epoch not in ("current", "new"):
         raise ValueError(f"epoch is current or new, not {epoch!r}")
@@ -244,6 +245,7 @@ def open(
         [sys.executable, "-m", "weightcast"],
         way,
         deadline,
+        reconnect,
     )
     return Handle(core, model, replica)
 

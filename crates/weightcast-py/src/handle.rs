@@ -37,7 +37,7 @@ type ListingTuple = (u64, Vec<(VersionTuple, Vec<String>)>);
 impl Handle {
     #[staticmethod]
     #[pyo3(signature = (model, name, shard, num_shards, datacentre, host, spot, role, new_epoch,
-        server, token_file, data_bind, data_advertise, insecure, job, lazy_server, way, deadline))]
+        server, token_file, data_bind, data_advertise, insecure, job, lazy_server, way, deadline, reconnect))]
     #[allow(clippy::too_many_arguments)]
     fn open(
         py: Python<'_>,
@@ -59,6 +59,7 @@ impl Handle {
         lazy_server: Vec<String>,
         way: &str,
         deadline: f64,
+        reconnect: f64,
     ) -> PyResult<Self> {
         let mut replica = Replica::new(name, shard, num_shards);
         (replica.datacentre, replica.spot) = (datacentre, spot);
@@ -74,6 +75,7 @@ impl Handle {
             job,
             way: parse_way(way)?,
             deadline: seconds(deadline)?,
+            reconnect: seconds(reconnect)?,
             ..Options::new(parse_role(role)?)
         };
         let raised = Arc::new(Mutex::new(None));

@@ -40,6 +40,7 @@ impl Server {
 /// Starts a reference server on a thread of this process.
 #[pyfunction]
 #[pyo3(signature = (address, token_file, insecure, lease, drain_deadline, fanout, index))]
+#[allow(clippy::too_many_arguments)]
 pub(crate) fn serve(
     py: Python<'_>,
     address: String,

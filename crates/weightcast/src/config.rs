@@ -69,6 +69,9 @@ pub struct Options {
     pub job: Option<String>,
     /// How long to try to reach the server, or to wait for a shard that is still taken.
     pub deadline: Duration,
+    /// How long a handle that has lost its server keeps what it holds and looks for one that takes
+    /// its group over: the same one, restarted, or a backup. Zero: it ends with its server.
+    pub reconnect: Duration,
     /// Which way to read: chosen by itself, or forced for tests and benchmarks.
     pub way: weightcast_transport::Way,
 }
@@ -89,6 +92,7 @@ impl Options {
             lazy_server: Vec::new(),
             job: None,
             deadline: Duration::from_secs(30),
+            reconnect: Duration::from_secs(60),
             way: weightcast_transport::Way::Auto,
         }
     }

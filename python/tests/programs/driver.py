@@ -201,8 +201,9 @@ class Gate(Proxy):
 class Cluster:
     """Everything that a test starts; ends with it."""
 
-    def __init__(self, lease=1.0, backups=0):
+    def __init__(self, lease=1.0, backups=0, reconnect=60.0):
         self.lease = lease
+        self.reconnect = reconnect
         self.server = ServerProcess(lease)
         self.backups = [ServerProcess(lease, index=1 + n) for n in range(backups)]
         self.started = [self.server, *self.backups]
@@ -221,7 +222,7 @@ class Cluster:
 
     def begin(self, name, of=1, gates=(), **options):
         """Starts the workers of a replica, which open; `ready` waits for them."""
-        options |= {"way": "tcp"}
+        options |= {"way": "tcp", "reconnect": self.reconnect}
         workers = []
         for shard in range(of):
             own = gates[shard].options if gates else {}

@@ -18,7 +18,7 @@ use super::offload::Offloader;
 use super::process::Owned;
 use super::route::Routes;
 use super::shared::{Shared, View};
-use crate::clock::Clock;
+use crate::clock::{Clock, span};
 use crate::config::{Options, Replica};
 use crate::{Error, lazy};
 
@@ -87,8 +87,10 @@ impl ShardHandle {
             incarnation: None,
             activate: false,
         };
-        let mut handle =
-            Self::start(model, replica, open, options, (&server, token.as_ref()), shared)?;
+        let mut config = SessionConfig::new(open, server.clone());
+        config.relays = true;
+        config.reconnect = span(options.reconnect);
+        let mut handle = Self::start(model, replica, options, config, token.as_ref(), shared)?;
         handle.interrupted = interrupted;
         handle.await_open(&server, options.deadline)?;
         Ok(handle)
@@ -97,9 +99,9 @@ impl ShardHandle {
     fn start(
         model: &str,
         replica: Replica,
-        open: Open,
         options: &Options,
-        (server, token): (&str, Option<&weightcast_transport::Secret>),
+        config: SessionConfig,
+        token: Option<&weightcast_transport::Secret>,
         shared: Arc<Shared>,
     ) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -109,15 +111,14 @@ impl ShardHandle {
         let handle = runtime.handle().clone();
         let connection = {
             let _inside = handle.enter();
-            Connection::new(server, token)?
+            Connection::new(&config.server, token)?
         };
+        let server = config.server.clone();
         let clock = {
             let _inside = handle.enter();
             Clock::start()
         };
         let (events, queue) = mpsc::unbounded_channel();
-        let mut config = SessionConfig::new(open, server.to_owned());
-        config.relays = true;
         let session = Session::new(config, clock.now());
         let offloader = Offloader::new(
             model.to_owned(),
@@ -145,7 +146,7 @@ impl ShardHandle {
         Ok(Self {
             model: model.to_owned(),
             replica,
-            server: server.to_owned(),
+            server,
             own: Owned::new(Own {
                 events,
                 runtime: handle,
