@@ -23,63 +23,89 @@ pub(super) enum Choice {
     Nobody,
 }
 
+/// What speaks against a source that has not failed, the weightiest first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank<'a> {
+    far: bool,
+    accusers: usize,
+    depth: usize,
+    load: usize,
+    other_host: bool,
+    name: &'a str,
+    source: Incarnation,
+}
+
 impl Server {
     /// Chooses a source of `version` for `reader`: those first that have not failed it, then the
     /// same datacentre, those that nobody accuses, the shortest chain, the least loaded, the same
     /// host; ties go by name.
-    pub(super) fn choose_source(
-        &self,
-        reader: &Group,
-        transfer: &Transfer,
+    pub(super) fn choose_source<'a>(
+        &'a self,
+        reader: &'a Group,
+        transfer: &'a Transfer,
         version: Version,
     ) -> Choice {
-        let failures = |source: &Group| *transfer.failures.get(&source.incarnation).unwrap_or(&0);
+        let failures =
+            move |source: &Group| *transfer.failures.get(&source.incarnation).unwrap_or(&0);
+        let fit = move |source: &Group| failures(source) < ATTEMPTS_PER_SOURCE;
         let may_cross = self.may_cross(reader, transfer, version);
-        let host = |group: &Group| group.location().map(|location| location.host.clone());
         let (mut busy, mut barred) = (false, false);
-        let usable =
-            self.sources_for(reader, version).filter(|s| failures(s) < ATTEMPTS_PER_SOURCE);
-        let best = usable
-            .filter_map(|source| {
-                let far = source.datacentre() != reader.datacentre();
-                if far && !may_cross {
-                    barred = true;
-                    return None;
-                }
-                if !self.has_room(source, reader) {
-                    busy = true;
-                    return None;
-                }
-                let accusers = source.held.as_ref().map_or(0, |held| held.accusers.len());
-                let depth = self.edges.depth(source.incarnation);
-                let load = self.edges.load(source.incarnation);
-                let other_host = host(source) != host(reader);
-                let (name, id) = (&source.replica, source.incarnation);
-                Some((failures(source), far, accusers, depth, load, other_host, name, id))
-            })
-            .min();
+        let mut offer = |source: &'a Group| {
+            if !may_cross && source.datacentre() != reader.datacentre() {
+                barred = true;
+                None
+            } else if !self.has_room(source, reader) {
+                busy = true;
+                None
+            } else {
+                Some((failures(source), self.rank(source, reader)))
+            }
+        };
+        // Most of those that are being filled have their reader already: no more is asked of them.
+        let free = move |source: &Group| fit(source) && self.has_place(source);
+        let holders = self.holders(reader, version).filter(|source| fit(source));
+        let in_flight = self.in_flight(reader, version, free);
+        let best = holders.chain(in_flight).filter_map(&mut offer).min();
+        let full = move |source: &Group| fit(source) && !self.has_place(source);
+        let taken = || self.in_flight(reader, version, full).next().is_some();
         match best {
             // One that failed is tried again only if no other source is just busy. Those far away
             // are not waited for: they open up once all that are near have failed.
-            Some((failures, .., source)) if failures == 0 || !busy => Choice::Granted(source),
+            Some((failures, rank)) if failures == 0 || !(busy || taken()) => {
+                Choice::Granted(rank.source)
+            }
             Some(_) => Choice::Busy,
-            None if busy || barred || self.coming(reader, version).next().is_some() => Choice::Busy,
+            None if busy || barred => Choice::Busy,
+            None if self.coming(reader, version, |_| true).next().is_some() => Choice::Busy,
             None => Choice::Nobody,
         }
     }
 
-    /// Who holds the version, and who is being filled with it in the reader's layout. None of them
-    /// reads from the reader (D2).
-    fn sources_for<'a>(
+    fn rank<'a>(&self, source: &'a Group, reader: &Group) -> Rank<'a> {
+        let host = |group: &Group| group.location().map(|location| location.host.clone());
+        Rank {
+            far: source.datacentre() != reader.datacentre(),
+            accusers: source.held.as_ref().map_or(0, |held| held.accusers.len()),
+            depth: self.edges.depth(source.incarnation),
+            load: self.edges.load(source.incarnation),
+            other_host: host(source) != host(reader),
+            name: &source.replica,
+            source: source.incarnation,
+        }
+    }
+
+    /// Who is being filled with the version in the reader's layout, and serves it. None of them reads
+    /// from the reader (D2).
+    fn in_flight<'a>(
         &'a self,
         reader: &'a Group,
         version: Version,
+        wanted: impl Fn(&Group) -> bool + 'a,
     ) -> impl Iterator<Item = &'a Group> {
-        let in_flight = self.coming(reader, version).filter(move |source| {
+        self.coming(reader, version, move |source| {
             let reads = source.transfer().is_some_and(|t| t.phase == Phase::Reading);
-            reads && source.serves_filling(version) && source.same_layouts(reader)
-        });
-        self.holders(reader, version).chain(in_flight)
+            wanted(source) && reads && source.serves_filling(version) && source.same_layouts(reader)
+        })
     }
 
     fn holders<'a>(
@@ -94,24 +120,27 @@ impl Server {
     }
 
     /// Groups that will hold the version soon: each reads it, through others or not, from one that
-    /// holds it, and not from the reader itself.
+    /// holds it, and not from the reader itself. Those that are not wanted are left out first: the
+    /// rest costs a walk up a chain.
     fn coming<'a>(
         &'a self,
         reader: &'a Group,
         version: Version,
+        wanted: impl Fn(&Group) -> bool + 'a,
     ) -> impl Iterator<Item = &'a Group> {
         let naive = self.config.mutants.naive_source_choice;
-        let from_holder = move |group: &Incarnation| {
-            let root = self.edges.chain(*group).last();
+        let from_holder = move |group: &Group| {
+            let root = self.edges.chain(group.incarnation).last();
             root.is_some_and(|root| self.groups[&root].holds(version))
+        };
+        let apart = move |group: &Group| {
+            from_holder(group) && !self.edges.leads_to(group.incarnation, reader.incarnation)
         };
         self.edges
             .filling(&reader.model, version)
             .filter(move |group| *group != reader.incarnation)
-            .filter(move |group| {
-                naive || (from_holder(group) && !self.edges.leads_to(*group, reader.incarnation))
-            })
             .map(|group| &self.groups[&group])
+            .filter(move |group| wanted(group) && (naive || apart(group)))
     }
 
     /// Whether one more reader fits, with all that hangs on it (D1, D6).
@@ -122,8 +151,12 @@ impl Server {
             None => self.edges.height(reader.incarnation),
         };
         let depth = self.edges.depth(source.incarnation) + 1 + below;
+        self.has_place(source) && depth <= self.config.depth_limit.max(1) as usize
+    }
+
+    /// Whether a source has fewer readers than it may have (D1).
+    fn has_place(&self, source: &Group) -> bool {
         self.edges.load(source.incarnation) < self.config.fanout.max(1) as usize
-            && depth <= self.config.depth_limit.max(1) as usize
     }
 
     /// Whether a reader may read from another datacentre: nobody in its own has the version or is
@@ -134,9 +167,9 @@ impl Server {
             let failures = transfer.failures.get(&group.incarnation);
             near(group) && failures.is_none_or(|failures| *failures < ATTEMPTS_PER_SOURCE)
         };
-        let mut sources = self.holders(reader, version).chain(self.coming(reader, version));
         let mut filling = self.edges.filling(&reader.model, version);
-        !sources.any(usable)
+        !self.holders(reader, version).any(usable)
+            && self.coming(reader, version, usable).next().is_none()
             && !filling.any(|group| near(&self.groups[&group]) && self.crosses(group))
     }
 
