@@ -4,7 +4,7 @@
 //! term of its own, above every term that it has heard of. Whoever shows it a later one ends it.
 
 use super::{Server, ServerOutput};
-use crate::message::{Open, ServerMessage};
+use crate::message::{Open, Role, ServerMessage};
 use crate::server::edges::Edges;
 use crate::server::timers::Timer;
 use crate::{Incarnation, Span, Term, Time};
@@ -28,7 +28,9 @@ impl Server {
     /// Whether the server is active, or has become so, for a client that opens.
     pub(super) fn takes(&mut self, now: Time, open: &Open) -> bool {
         self.hear_of(open.term);
-        if !self.active && open.activate {
+        // A new offload belongs to the server that asked for it: no other one acts on its word.
+        let offload = matches!(open.role, Role::Offload(_)) && open.incarnation.is_none();
+        if !self.active && open.activate && !offload {
             self.activate(now);
         }
         if self.active {
