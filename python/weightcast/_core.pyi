@@ -100,6 +100,8 @@ class Handle:
         spot: bool,
         role: str,
         new_epoch: bool,
+        retain: int,
+        offload_bytes: int | None,
         server: str | None,
         token_file: str | None,
         data_bind: str | None,

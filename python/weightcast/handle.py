@@ -200,6 +200,8 @@ def open(
     *,
     role: str = "rollout",
     epoch: str = "current",
+    retain: int = 0,
+    offload_bytes: int | None = None,
     server: str | Sequence[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
     data_bind: str | None = None,
@@ -213,7 +215,11 @@ def open(
     """Opens a handle for one shard of a replica of a model.
 
     A `role="trainer"` publishes new versions; with `epoch="new"` it starts a new training run,
-    whose versions are newer than all before. `server` and `token_file` come from
+    whose versions are newer than all before. With `retain=n` the newest n versions are retained:
+    whoever would give up the last copy of one copies it to CPU memory first, which takes at most
+    `offload_bytes` for this handle (any number by default) and is freed when another replica holds
+    the version or it is not retained any more. The copy lives in the process that made it.
+    `server` and `token_file` come from
     `WEIGHTCAST_SERVER` and `WEIGHTCAST_TOKEN_FILE` if they are not given. Several servers, in a
     list or with commas between them, are the first and its backups, in the same order for all
     processes: when the one that acts is lost, the handle brings what it holds to the next, or to the
@@ -236,6 +242,8 @@ def open(
         replica.spot,
         role,
         epoch == "new",
+        retain,
+        offload_bytes,
         server if server is None or isinstance(server, str) else ",".join(server),
         None if token_file is None else os.fspath(token_file),
         data_bind,

@@ -37,7 +37,8 @@ type ListingTuple = (u64, Vec<(VersionTuple, Vec<String>)>);
 impl Handle {
     #[staticmethod]
     #[pyo3(signature = (model, name, shard, num_shards, datacentre, host, spot, role, new_epoch,
-        server, token_file, data_bind, data_advertise, insecure, job, lazy_server, way, deadline, reconnect))]
+        retain, offload_bytes, server, token_file, data_bind, data_advertise, insecure, job,
+        lazy_server, way, deadline, reconnect))]
     #[allow(clippy::too_many_arguments)]
     fn open(
         py: Python<'_>,
@@ -50,6 +51,8 @@ impl Handle {
         spot: bool,
         role: &str,
         new_epoch: bool,
+        retain: u32,
+        offload_bytes: Option<u64>,
         server: Option<String>,
         token_file: Option<PathBuf>,
         data_bind: Option<String>,
@@ -66,6 +69,8 @@ impl Handle {
         replica.host = host.unwrap_or(replica.host);
         let options = Options {
             epoch: if new_epoch { EpochPolicy::New } else { EpochPolicy::Current },
+            retain,
+            offload_bytes,
             server,
             token_file,
             data_bind,
