@@ -1,0 +1,56 @@
+"""The last copy of a retained version is kept aside before its owner may change it."""
+
+import numpy as np
+
+import weightcast as wc
+
+from .conftest import SOON
+
+
+def holders(handle: wc.Handle, version: int) -> set[str]:
+    return handle.list(deadline=SOON).get(version, set())
+
+
+def test_a_retained_version_outlives_its_publisher_s_memory(server):
+    weights = np.arange(1 << 18, dtype="u4")
+    published = weights.copy()
+    with wc.open(
+        "policy", wc.Replica("trainer"), role="trainer", retain=1, server=server.address
+    ) as trainer:
+        trainer.register(wc.Layout().add(weights, "w"))
+        trainer.publish(1, deadline=SOON)
+        trainer.unpublish(deadline=SOON)
+        weights[...] = 0
+        assert holders(trainer, 1) == {"trainer~offload-0.1"}
+        target = np.zeros_like(weights)
+        with wc.open("policy", wc.Replica("late"), server=server.address) as late:
+            late.register(wc.Layout().add(target, "w"))
+            assert late.replicate(1, deadline=SOON).changed
+            assert (target == published).all()
+            # There is another copy: the one aside goes.
+            late.wait(lambda versions: versions.get(1) == {"late"}, deadline=SOON)
+
+
+def test_without_retention_the_last_copy_goes(server):
+    weights = np.ones(1 << 10, "u4")
+    with wc.open("policy", wc.Replica("trainer"), role="trainer", server=server.address) as trainer:
+        trainer.register(wc.Layout().add(weights, "w"))
+        trainer.publish(1, deadline=SOON)
+        trainer.unpublish(deadline=SOON)
+        assert holders(trainer, 1) == set()
+
+
+def test_without_room_the_version_is_lost_and_nothing_waits(server):
+    weights = np.ones(1 << 20, "u4")
+    with wc.open(
+        "policy",
+        wc.Replica("trainer"),
+        role="trainer",
+        retain=1,
+        offload_bytes=1 << 20,
+        server=server.address,
+    ) as trainer:
+        trainer.register(wc.Layout().add(weights, "w"))
+        trainer.publish(1, deadline=SOON)
+        trainer.unpublish(deadline=SOON)
+        assert holders(trainer, 1) == set()
