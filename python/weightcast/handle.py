@@ -219,10 +219,10 @@ def open(
     whoever would give up the last copy of one copies it to CPU memory first, which takes at most
     `offload_bytes` for this handle (any number by default) and is freed when another replica holds
     the version or it is not retained any more. The copy lives in the process that made it.
-    `server` and `token_file` come from
-    `WEIGHTCAST_SERVER` and `WEIGHTCAST_TOKEN_FILE` if they are not given. Several servers, in a
-    list or with commas between them, are the first and its backups, in the same order for all
-    processes: when the one that acts is lost, the handle brings what it holds to the next, or to the
+
+    `server` and `token_file` come from `WEIGHTCAST_SERVER` and `WEIGHTCAST_TOKEN_FILE` if they are
+    not given. Several servers, in a list or with commas between them, are the first and its
+    backups, in the same order for all processes: when the one that acts is lost, the handle brings what it holds to the next, or to the
     same one started again, and its calls go on there. It looks for one for `reconnect` seconds;
     with 0 it ends with its server. Without any server, the processes of one `job`
     (`WEIGHTCAST_JOB`) on one host share a server that the first of them starts. The data port binds
