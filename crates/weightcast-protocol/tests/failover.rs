@@ -6,7 +6,7 @@ use cluster::*;
 use weightcast_protocol::message::{Answer, Call, ClientMessage, EpochPolicy, Open, Role};
 use weightcast_protocol::server::{ReplicaState, Server, ServerConfig};
 use weightcast_protocol::session::{Output, SessionState};
-use weightcast_protocol::{CallError, ConnectionId, Selector, Span, Term, Version};
+use weightcast_protocol::{CallError, ConnectionId, Epoch, Selector, Span, Term, Time, Version};
 
 const FAILOVER: Span = Span::from_secs(7);
 
@@ -290,4 +290,17 @@ fn a_run_that_began_before_the_old_one_was_known_begins_again() {
         cluster.start(Open { epoch: EpochPolicy::New, ..open("young", 0, 1, Role::Trainer) });
     cluster.advance(Span::from_secs(12));
     assert_eq!(cluster.clients[again].session.lease().unwrap().epoch, epoch.next());
+}
+
+#[test]
+fn a_new_offload_makes_no_server_act() {
+    let mut server = Server::new(ServerConfig::default());
+    let version = Version { epoch: Epoch(0), number: 1 };
+    let mut tell = |stream, role| {
+        let open = Open { activate: true, ..open("trainer", 0, 1, role) };
+        server.handle(Time(0), ConnectionId(stream), ClientMessage::Open(open));
+        server.term()
+    };
+    assert_eq!(tell(1, Role::Offload(version)), Term(0));
+    assert!(tell(2, Role::Rollout) > Term(0));
 }
