@@ -53,7 +53,8 @@ impl Session {
 
     /// The memory may change or was refused: whoever copies it has to stop.
     pub(super) fn stop_offload(&mut self) {
-        if self.offload.take().is_some_and(|offload| offload.failed.is_none()) {
+        // Also of one that failed: an older copy of the version may have, while a new one is made.
+        if self.offload.take().is_some() {
             self.outputs.push_back(Output::StopOffload);
         }
     }
