@@ -150,6 +150,7 @@ fn open(index: u8, role: Role) -> Open {
         role,
         epoch: EpochPolicy::Current,
         retain: 0,
+        offload_seeding: false,
         location: Default::default(),
         data_address: "host:1".into(),
         incarnation: None,

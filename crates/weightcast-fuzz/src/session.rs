@@ -45,6 +45,7 @@ impl Runtime {
             role: Role::Rollout,
             epoch: EpochPolicy::Current,
             retain: 0,
+            offload_seeding: false,
             location: Default::default(),
             data_address: "host:1".into(),
             incarnation: None,

@@ -80,6 +80,7 @@ impl Worker {
             role: place.role,
             epoch: EpochPolicy::Current,
             retain: 0,
+            offload_seeding: false,
             location: Default::default(),
             data_address: index.to_string(),
             incarnation: None,
@@ -152,7 +153,7 @@ impl Worker {
                 catalog: ContentDigest([1; 16]),
                 generation: Generation(0),
             }),
-            Role::Offload(_) => None,
+            Role::Offload(_) | Role::Seed(_) => None,
             Role::Rollout if self.done == 0 => Some(Call::Replicate { selector: latest }),
             Role::Rollout => (self.done < versions)
                 .then_some(Call::Update { selector: latest, allow_rollback: false }),
@@ -227,7 +228,7 @@ impl Worker {
                     self.read = Some(Read { seq, attempt, assignment, next });
                 }
                 // Not asked for without retention.
-                Output::Offload { .. } | Output::StopOffload => {}
+                Output::Offload { .. } | Output::StopOffload | Output::Seed { .. } => {}
                 Output::StopRead => self.read = None,
                 Output::Done { seq, result } => {
                     self.answered(&result);

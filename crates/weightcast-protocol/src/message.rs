@@ -21,6 +21,9 @@ pub enum Role {
     /// Holds a copy of this version in CPU memory, on behalf of a replica that had to give up the
     /// last one; opened only when the server asks for it ([`ServerMessage::Offload`]).
     Offload(Version),
+    /// Brings this version to its datacentre, into CPU memory, on behalf of a replica that did not
+    /// wait for it; opened only when the server asks for it ([`ServerMessage::Seed`]).
+    Seed(Version),
 }
 
 /// Whether opening starts a new training run.
@@ -66,6 +69,9 @@ pub struct Open {
     pub epoch: EpochPolicy,
     /// Of a trainer: how many of the newest versions are retained. The largest of a run counts.
     pub retain: u32,
+    /// Whether an `update` is answered at once rather than read from another datacentre, while the
+    /// version crosses in the background. The same on all shards of a group.
+    pub offload_seeding: bool,
     /// Where it runs.
     pub location: Location,
     /// `host:port` of this shard's data port.
@@ -176,6 +182,11 @@ pub enum ClientMessage {
         version: Version,
         /// Why, for people; cut to [`crate::limits::DETAIL_CHARS`].
         reason: String,
+    },
+    /// The shard can't bring a version to its datacentre as it was asked to.
+    SeedFailed {
+        /// What it was asked.
+        ask: u64,
     },
     /// Renews the lease.
     Heartbeat {
@@ -323,7 +334,18 @@ pub enum ServerMessage {
         /// Generation at which the shard holds it.
         generation: Generation,
     },
-    /// To an offload replica: it is not needed any more. Close, and free the memory.
+    /// An `update` was answered as unchanged, and what it would have read is to cross in the
+    /// background: open a seed replica with CPU memory of this shard's layout
+    /// ([`crate::server::seed_name`]), and let it replicate the version.
+    Seed {
+        /// The version.
+        version: Version,
+        /// Tells this from any other time that this group was asked.
+        ask: u64,
+        /// How long it may take.
+        deadline: Span,
+    },
+    /// To an offload or seed replica: it is not needed any more. Close, and free the memory.
     Release {
         /// Time for readers to finish.
         deadline: Span,

@@ -33,6 +33,12 @@ pub struct Mutants {
     pub no_offload_wait: bool,
     /// An offload replica is released although nobody else holds its version (A3).
     pub early_release: bool,
+    /// An update reads from another datacentre although its group has offload seeding (O1).
+    pub cross_in_place: bool,
+    /// A group is asked to seed although another one does (O2).
+    pub second_seed: bool,
+    /// A seed replica is kept although nobody in its datacentre lacks its version (O3).
+    pub keep_seed: bool,
     /// A wait for all rollouts does not look at those that hold nothing (W1).
     pub blind_wait: bool,
 }

@@ -50,7 +50,12 @@ pub struct Options {
     /// Of a trainer: how many of the newest versions are retained. The last copy of one of them is
     /// given up only when it was copied to CPU memory.
     pub retain: u32,
-    /// The most bytes that such copies of this handle may take; any number by default.
+    /// Whether `update` leaves what is in another datacentre to a seed replica: it is answered as
+    /// unchanged, the version crosses into CPU memory in the background, and a later `update` reads
+    /// it from there. The same on all shards of a replica.
+    pub offload_seeding: bool,
+    /// The most bytes that copies and seed replicas of this handle may take; any number by default.
+    /// Without room for a seed, the next `update` crosses by itself.
     pub offload_bytes: Option<u64>,
     /// `http://HOST:PORT` or `unix:/PATH`; several with commas between them are the reference
     /// server and its backups, in the same order for all. `WEIGHTCAST_SERVER` if none is given.
@@ -83,6 +88,7 @@ impl Options {
             role,
             epoch: EpochPolicy::Current,
             retain: 0,
+            offload_seeding: false,
             offload_bytes: None,
             server: None,
             token_file: None,

@@ -108,7 +108,7 @@ impl Server {
         })
     }
 
-    fn holders<'a>(
+    pub(super) fn holders<'a>(
         &'a self,
         reader: &'a Group,
         version: Version,
@@ -122,7 +122,7 @@ impl Server {
     /// Groups that will hold the version soon: each reads it, through others or not, from one that
     /// holds it, and not from the reader itself. Those that are not wanted are left out first: the
     /// rest costs a walk up a chain.
-    fn coming<'a>(
+    pub(super) fn coming<'a>(
         &'a self,
         reader: &'a Group,
         version: Version,
@@ -161,7 +161,7 @@ impl Server {
 
     /// Whether a reader may read from another datacentre: nobody in its own has the version or is
     /// getting it (D3), and nobody is bringing it there (D4).
-    fn may_cross(&self, reader: &Group, transfer: &Transfer, version: Version) -> bool {
+    pub(super) fn may_cross(&self, reader: &Group, transfer: &Transfer, version: Version) -> bool {
         let near = |group: &Group| group.datacentre() == reader.datacentre();
         let usable = |group: &Group| {
             let failures = transfer.failures.get(&group.incarnation);
@@ -189,6 +189,8 @@ impl Server {
             let useful = *brings == version || *brings > held.version;
             useful && near(&self.groups[group]) && self.crosses(*group)
         });
-        seeds.next().is_some() && !self.holders(reader, version).any(near)
+        let asked = self.models[&reader.model].seeding.asked.get(reader.datacentre());
+        let asked = asked.is_some_and(|a| a.version == version || a.version > held.version);
+        (asked || seeds.next().is_some()) && !self.holders(reader, version).any(near)
     }
 }

@@ -133,6 +133,7 @@ impl Server {
         held.sealed = true;
         group.replicated = Some(version);
         self.counters.commits += 1;
+        self.note_seeded(incarnation);
         // Whoever has read it meanwhile can commit now.
         self.agenda.extend(self.edges.readers_of(incarnation));
         self.finish(incarnation, Ok(Answer::Committed { version, source }));

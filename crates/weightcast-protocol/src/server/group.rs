@@ -19,6 +19,10 @@ pub(super) struct Group {
     /// The run that it publishes into.
     pub(super) epoch: Epoch,
     pub(super) num_shards: u32,
+    /// Whether its updates leave crossings to a seed replica.
+    pub(super) offload_seeding: bool,
+    /// The seed that it was asked for last did not come: its next update crosses by itself.
+    pub(super) seed_failed: bool,
     pub(super) members: BTreeMap<u32, Member>,
     /// Whether all shards have registered their memory.
     pub(super) registered: bool,

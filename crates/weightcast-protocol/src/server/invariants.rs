@@ -31,6 +31,7 @@ impl Server {
         self.groups.values().try_for_each(|group| self.validate_group(group))?;
         self.validate_edges()?;
         self.models.iter().try_for_each(|(name, model)| self.validate_offloads(name, model))?;
+        self.models.iter().try_for_each(|(name, model)| self.validate_seeds(name, model))?;
         self.validate_sessions()
     }
 

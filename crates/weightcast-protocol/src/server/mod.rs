@@ -15,6 +15,7 @@
 //! read while they are being filled; `accusation` weighs what readers say of sources; `term` says
 //! when this server acts at all, and `recovery` brings groups over from an earlier term;
 //! `retention` says which copies must not be given up yet, and `offload` has them copied aside;
+//! `seeding` leaves crossings to `seed_replicas`;
 //! `invariants` and `edge_invariants` state what must always hold.
 
 mod accusation;
@@ -41,6 +42,8 @@ mod register;
 mod replicate;
 mod retention;
 mod seal;
+mod seed_replicas;
+mod seeding;
 mod snapshot;
 mod source_loss;
 mod term;
@@ -54,6 +57,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub use invariants::Violation;
 pub use offload::offload_name;
 pub use retention::RetentionLoss;
+pub use seeding::seed_name;
 pub use snapshot::{
     Counters, ModelSnapshot, PendingCall, ReadEdge, ReplicaSnapshot, ReplicaState, ShardSnapshot,
     Snapshot,
@@ -87,6 +91,9 @@ pub struct ServerConfig {
     /// How long the last copy of a retained version is held back until it is offloaded; then it is
     /// lost.
     pub offload_deadline: Span,
+    /// How long a seed replica may take, from when it is asked for until it holds the version; then
+    /// another group may be asked.
+    pub seed_deadline: Span,
     /// Readers that one source may have at once (D1).
     pub fanout: u32,
     /// How long a chain of replicas may be that read from each other while being filled (D6).
@@ -109,6 +116,7 @@ impl Default for ServerConfig {
             margin_percent: 10,
             drain_deadline: Span::from_secs(10),
             offload_deadline: Span::from_secs(60),
+            seed_deadline: Span::from_secs(600),
             fanout: 1,
             depth_limit: 64,
             limits: Limits::default(),
@@ -209,7 +217,7 @@ impl Server {
         let recovering = self.groups[&self.sessions[&session].group].recovering;
         match message {
             ClientMessage::Open(_) => unreachable!("handled by the caller"),
-            ClientMessage::Announce(announcement) => self.announce(session, announcement),
+            ClientMessage::Announce(announcement) => self.announce(now, session, announcement),
             ClientMessage::Heartbeat { sent_at } => self.heartbeat(now, session, sent_at),
             ClientMessage::Close { deadline } => self.close(now, session, deadline),
             _ if recovering => {} // a group does nothing before it is whole (T3)
@@ -229,6 +237,7 @@ impl Server {
             ClientMessage::OffloadFailed { version, reason } => {
                 self.offload_failed(session, version, reason);
             }
+            ClientMessage::SeedFailed { ask } => self.seed_failed(session, ask),
         }
     }
 
@@ -276,6 +285,7 @@ impl Server {
                 self.advance(now, group);
             } else if let Some(model) = self.changed.pop_first() {
                 self.review_offloads(&model);
+                self.review_seeds(&model);
                 self.serve_waiting(now, &model);
             } else {
                 break;

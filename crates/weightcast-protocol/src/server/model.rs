@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::retention::Retention;
+use super::seeding::Seeding;
 use crate::message::Listing;
 use crate::{ContentDigest, Epoch, Incarnation, Revision, Selector, Sum, Version};
 
@@ -27,6 +28,8 @@ pub(super) struct Model {
     pub(super) recovers: bool,
     /// What is to survive.
     pub(super) retention: Retention,
+    /// What crosses to which datacentre in the background.
+    pub(super) seeding: Seeding,
     /// What there was when a listing was last asked for.
     pub(super) listed: Option<Arc<Listing>>,
 }
@@ -68,6 +71,15 @@ impl Model {
             Selector::Latest | Selector::NthLatest(_) | Selector::AtLeast(_) => false,
         };
         if gone && !self.recovers { Resolution::Gone } else { Resolution::NotYet }
+    }
+
+    /// What one version means to a seed, which is for that one only.
+    pub(super) fn resolve_exactly(&self, version: Version) -> Resolution {
+        match self.visible.contains_key(&version) {
+            true => Resolution::Available(version),
+            false if self.recovers => Resolution::NotYet,
+            false => Resolution::Gone,
+        }
     }
 
     fn current(&self, number: u64) -> Version {

@@ -19,12 +19,17 @@ pub fn offload_name(replica: &str, version: Version) -> String {
     format!("{replica}~offload-{}.{}", version.epoch, version.number)
 }
 
-/// What the offload replica is a copy of, by its name.
+/// On whose behalf an offload or seed replica is opened, by its name.
 pub(super) fn owner_name(open: &Open) -> &str {
     match open.role {
-        Role::Offload(_) => open.replica.split('~').next().unwrap_or_default(),
+        Role::Offload(_) | Role::Seed(_) => owner_of(&open.replica),
         Role::Trainer | Role::Rollout => &open.replica,
     }
+}
+
+/// The same of such a replica's name.
+pub(super) fn owner_of(replica: &str) -> &str {
+    replica.split('~').next().unwrap_or_default()
 }
 
 impl Server {
@@ -40,7 +45,7 @@ impl Server {
     }
 
     /// Tells a session what it may have missed: to offload what it holds, or to give up what it
-    /// offloaded.
+    /// offloaded or brought.
     pub(super) fn remind_offload(&mut self, session: SessionId) {
         let entry = &self.sessions[&session];
         let group = &self.groups[&entry.group];
@@ -113,11 +118,14 @@ impl Server {
     /// A group is at its end or its content was refused: what was asked of it, or for it, fails.
     pub(super) fn note_end(&mut self, incarnation: Incarnation) {
         let group = &self.groups[&incarnation];
-        let retention = &self.models[&group.model].retention;
-        let closing = group.over.as_ref().is_some_and(|over| over.closing);
         if group.released {
             return;
         }
+        if group.seeds().is_some() {
+            return self.note_seed_end(incarnation);
+        }
+        let retention = &self.models[&group.model].retention;
+        let closing = group.over.as_ref().is_some_and(|over| over.closing);
         if let Some(version) = group.offloads() {
             let owner = retention.asked.get(&version).copied();
             let own = |owner: &Incarnation| {
@@ -139,6 +147,7 @@ impl Server {
         // One at a time: what is released does not count for the next.
         for replica in model.retention.replicas.clone() {
             if !self.is_needed(&self.models[name], replica) {
+                self.counters.offloads_released += 1;
                 self.release(replica);
             }
         }
@@ -149,6 +158,7 @@ impl Server {
         let model = &self.groups[&incarnation].model;
         let model = self.models.get_mut(model).expect("groups have a model");
         model.retention.replicas.remove(&incarnation);
+        model.seeding.replicas.remove(&incarnation);
     }
 
     fn is_needed(&self, model: &Model, replica: Incarnation) -> bool {
@@ -169,11 +179,10 @@ impl Server {
         held.fenced.is_none() && alone && self.is_retained(model, version)
     }
 
-    /// The offload replica may go: nobody new reads from it, and its shards are told to close.
-    fn release(&mut self, replica: Incarnation) {
+    /// The replica may go: nobody new reads from it, and its shards are told to close.
+    pub(super) fn release(&mut self, replica: Incarnation) {
         let group = self.groups.get_mut(&replica).expect("checked by the caller");
         group.released = true;
-        self.counters.offloads_released += 1;
         let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
         self.hide_copy(replica);
         for session in members {

@@ -69,6 +69,7 @@ impl Server {
         };
         self.send(session, message);
         self.remind_offload(session);
+        self.remind_seed(session);
     }
 
     /// A known session on a new stream: its state is kept.
@@ -161,6 +162,7 @@ impl Server {
         check_name("replica", owner_name(open))?;
         if open.incarnation.is_none() {
             self.check_offload(open)?;
+            self.check_seed(open)?;
         }
         check_label("datacentre", &open.location.datacentre)?;
         check_label("host", &open.location.host)?;
@@ -204,6 +206,9 @@ impl Server {
             Role::Offload(_) => {
                 model.retention.replicas.insert(incarnation);
             }
+            Role::Seed(_) => {
+                model.seeding.replicas.insert(incarnation);
+            }
             Role::Rollout => {}
         }
         model.replicas.insert(open.replica.clone(), incarnation);
@@ -214,6 +219,8 @@ impl Server {
             role: open.role,
             epoch: model.epoch,
             num_shards: open.num_shards,
+            offload_seeding: open.offload_seeding,
+            seed_failed: false,
             members: Default::default(),
             registered: false,
             held: None,
@@ -263,6 +270,13 @@ fn check_fits(group: &Group, open: &Open) -> Result<(), Refusal> {
         return Err(Refusal::from(misuse(format!(
             "shard {} opens replica {} as {:?}, the other shards did as {:?}; give the same role",
             open.shard, open.replica, open.role, group.role
+        ))));
+    }
+    if group.offload_seeding != open.offload_seeding {
+        return Err(Refusal::from(misuse(format!(
+            "shard {} opens replica {} with offload_seeding={}, the other shards did not; give the \
+             same on all shards",
+            open.shard, open.replica, open.offload_seeding
         ))));
     }
     if group.released {

@@ -36,7 +36,7 @@ impl Server {
             let misnamed = || misuse(format!("an offload of {version} can't publish {number}"));
             return Some(version).filter(|v| v.number == number).ok_or_else(misnamed);
         }
-        if group.role == Role::Rollout {
+        if matches!(group.role, Role::Rollout | Role::Seed(_)) {
             // It can't define content: it has to have been replicated, so it is sealed.
             let replicated = group.replicated.filter(|version| version.number == number);
             // What it replicated in an earlier term is not known here.

@@ -47,7 +47,7 @@ impl Server {
         }
     }
 
-    pub(super) fn announce(&mut self, session: SessionId, announcement: Announcement) {
+    pub(super) fn announce(&mut self, now: Time, session: SessionId, announcement: Announcement) {
         let entry = &self.sessions[&session];
         let (incarnation, shard) = (entry.group, entry.shard);
         let group = self.groups.get_mut(&incarnation).expect("sessions have a group");
@@ -60,6 +60,7 @@ impl Server {
             let here = group.members.values().filter(|m| m.announced.is_some()).count();
             if here == group.num_shards as usize {
                 self.recover(incarnation);
+                self.seed_came_over(now, incarnation);
             }
             return;
         }

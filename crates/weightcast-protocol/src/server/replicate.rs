@@ -27,8 +27,7 @@ impl Server {
             let detail = format!("holds {}; call update or unpublish first", held.version);
             return Err(misuse(detail));
         }
-        let model = &self.models[&self.groups[&incarnation].model];
-        let version = match model.resolve(selector) {
+        let version = match self.resolve(incarnation, selector) {
             Resolution::Available(version) => Some(version),
             Resolution::NotYet => None,
             Resolution::Gone => return Err(self.unavailable(incarnation, selector)),
@@ -55,6 +54,7 @@ impl Server {
         };
         match self.models[&group.model].resolve(selector) {
             Resolution::Available(version) if better(&version) => {
+                let version = self.nearby_instead(group, selector, version);
                 self.start_transfer(incarnation, Some(version))
             }
             _ => {
@@ -62,6 +62,12 @@ impl Server {
                 Ok(())
             }
         }
+    }
+
+    fn resolve(&self, incarnation: Incarnation, selector: Selector) -> Resolution {
+        let group = &self.groups[&incarnation];
+        let model = &self.models[&group.model];
+        group.seeds().map_or_else(|| model.resolve(selector), |v| model.resolve_exactly(v))
     }
 
     fn check_registered(&self, incarnation: Incarnation) -> Result<(), CallError> {
@@ -105,11 +111,13 @@ impl Server {
             return self.resolve_late(now, incarnation, selector);
         };
         let keeps = transaction.is_update() && transfer.attempt == Attempt(0);
-        if keeps && self.waits_for_seed(group, version) {
-            let held = group.held.as_ref().map(|held| held.version);
-            self.counters.skips += 1;
+        if keeps && self.leave_to_seed(now, incarnation, selector, version) {
+            let held = self.groups[&incarnation].held.as_ref().map(|held| held.version);
             return self.finish(incarnation, Ok(Answer::Unchanged { held }));
         }
+        let group = &self.groups[&incarnation];
+        let transaction = &group.transactions[&group.active.expect("checked")];
+        let transfer = transaction.transfer.as_ref().expect("checked");
         match self.choose_source(group, transfer, version) {
             // The place is taken only once all shards are there to use it.
             Choice::Granted(source) if transaction.arrived.len() == group.num_shards as usize => {
@@ -133,8 +141,7 @@ impl Server {
     }
 
     fn resolve_late(&mut self, now: Time, incarnation: Incarnation, selector: Selector) {
-        let model = &self.models[&self.groups[&incarnation].model];
-        match model.resolve(selector) {
+        match self.resolve(incarnation, selector) {
             Resolution::NotYet => {}
             Resolution::Gone => {
                 let error = self.unavailable(incarnation, selector);

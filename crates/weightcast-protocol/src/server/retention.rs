@@ -51,7 +51,9 @@ impl Group {
             .held
             .as_ref()
             .is_some_and(|held| held.visible && held.sealed && held.fenced.is_none());
-        copy && self.over.is_none() && !self.released && self.complete() && !self.is_spot()
+        // A seed goes when its datacentre does not need it, whatever is retained: no copy to rely on.
+        let lasts = !self.released && !self.is_spot() && self.seeds().is_none();
+        copy && self.over.is_none() && self.complete() && lasts
     }
 
     fn is_spot(&self) -> bool {
@@ -61,7 +63,7 @@ impl Group {
     pub(super) fn offloads(&self) -> Option<Version> {
         match self.role {
             Role::Offload(version) => Some(version),
-            Role::Trainer | Role::Rollout => None,
+            Role::Trainer | Role::Rollout | Role::Seed(_) => None,
         }
     }
 }
@@ -96,7 +98,8 @@ impl Server {
         };
         let model = &self.models[&group.model];
         let broken = group.over.as_ref().is_some_and(|over| !over.closing);
-        let may_count = !group.is_spot() && group.offloads().is_none() && group.complete();
+        let of_another = group.offloads().is_some() || group.seeds().is_some();
+        let may_count = !group.is_spot() && !of_another && group.complete();
         !broken
             && may_count
             && self.is_retained(model, held.version)

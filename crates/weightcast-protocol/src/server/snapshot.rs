@@ -49,6 +49,14 @@ pub struct Counters {
     pub offloads_released: u64,
     /// Retained versions whose last copy was given up, since it could not be offloaded.
     pub retention_lost: u64,
+    /// Seed replicas that groups were asked for.
+    pub seeds_asked: u64,
+    /// Seed replicas that came to hold a version.
+    pub seeds: u64,
+    /// Seed replicas that came to nothing.
+    pub seeds_failed: u64,
+    /// Seed replicas that held a version and were told to go.
+    pub seeds_released: u64,
     /// Groups whose shards made different calls.
     pub divergences: u64,
     /// Calls that ended at their deadline.
@@ -110,8 +118,10 @@ pub struct ReplicaSnapshot {
     pub incarnation: Incarnation,
     /// Of how many shards it consists; fewer may have opened.
     pub num_shards: u32,
-    /// Trainer, rollout or offload.
+    /// Trainer, rollout, offload or seed.
     pub role: Role,
+    /// Whether its updates leave crossings to a seed replica.
+    pub offload_seeding: bool,
     /// What it is doing.
     pub state: ReplicaState,
     /// What it holds.
@@ -269,6 +279,7 @@ impl Server {
             incarnation: group.incarnation,
             num_shards: group.num_shards,
             role: group.role,
+            offload_seeding: group.offload_seeding,
             state: self.replica_state(group),
             version: group.held.as_ref().map(|held| held.version),
             shards: shards.collect(),

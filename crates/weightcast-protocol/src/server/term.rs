@@ -28,9 +28,10 @@ impl Server {
     /// Whether the server is active, or has become so, for a client that opens.
     pub(super) fn takes(&mut self, now: Time, open: &Open) -> bool {
         self.hear_of(open.term);
-        // A new offload belongs to the server that asked for it: no other one acts on its word.
-        let offload = matches!(open.role, Role::Offload(_)) && open.incarnation.is_none();
-        if !self.active && open.activate && !offload {
+        // A new offload or seed belongs to the server that asked for it: no other one acts on its
+        // word.
+        let asked = matches!(open.role, Role::Offload(_) | Role::Seed(_));
+        if !self.active && open.activate && !(asked && open.incarnation.is_none()) {
             self.activate(now);
         }
         if self.active {

@@ -92,6 +92,7 @@ impl Session {
         self.send_filling();
         self.send_report();
         self.send_offload_failed();
+        self.send_seed_failed();
         self.send_close(now);
     }
 

@@ -12,7 +12,8 @@
 //! This file holds the state and the dispatcher. `link` keeps a stream to the server, `lease`
 //! knows how long the session may act (T1), `calls` runs one call at a time, `copy` decides
 //! when the memory is served and when it may change (S3), `transfer` reads, `suspension` bridges
-//! the time between two servers, `offload` has the memory copied aside, `ending` is every way out.
+//! the time between two servers, `offload` has the memory copied aside, `seed` has a version brought
+//! near in the background, `ending` is every way out.
 
 mod calls;
 mod config;
@@ -21,6 +22,7 @@ mod ending;
 mod lease;
 mod link;
 mod offload;
+mod seed;
 mod suspension;
 mod transfer;
 
@@ -30,12 +32,13 @@ pub use config::SessionConfig;
 pub use lease::Lease;
 
 use crate::message::{Answer, Assignment, ClientMessage, Registration, ServerMessage};
-use crate::{Attempt, CallError, ContentDigest, Generation, OpSeq, Term, Time, Version};
+use crate::{Attempt, CallError, ContentDigest, Generation, OpSeq, Span, Term, Time, Version};
 use calls::Pending;
 use copy::Copy;
 use ending::{Closing, Ended};
 use link::Link;
 use offload::Offload;
+use seed::Seed;
 use suspension::{Rivals, Suspended};
 
 /// What the runtime owes the session.
@@ -99,6 +102,18 @@ pub enum Output {
     /// Stop copying, if that is not through. Before the next output is taken it must have let go of
     /// the memory. An offload replica that was opened already goes on.
     StopOffload,
+    /// Open a seed replica in the background: a session with [`crate::message::Role::Seed`] that
+    /// registers new memory of this shard's layout and replicates the version. Call
+    /// `handle_seed_failed` if that can't be done. It goes on whatever becomes of this session, until
+    /// the server lets go of it.
+    Seed {
+        /// The version.
+        version: Version,
+        /// Names what was asked, for `handle_seed_failed`.
+        ask: u64,
+        /// How long it may take.
+        deadline: Span,
+    },
     /// A call has ended.
     Done {
         /// The call.
@@ -148,6 +163,7 @@ pub struct Session {
     copy: Copy,
     pending: Option<Pending>,
     offload: Option<Offload>,
+    seed: Option<Seed>,
     last_seq: OpSeq,
     /// The last call that the server has answered.
     answered: OpSeq,
@@ -176,6 +192,7 @@ impl Session {
             copy: Copy::new(),
             pending: None,
             offload: None,
+            seed: None,
             last_seq: OpSeq(0),
             answered: OpSeq(0),
             registration: None,
@@ -216,6 +233,9 @@ impl Session {
             ServerMessage::Fenced { generation, error } => self.refuse_copy(generation, error),
             ServerMessage::Offload { version, generation } => {
                 self.asked_to_offload(version, generation);
+            }
+            ServerMessage::Seed { version, ask, deadline } => {
+                self.asked_to_seed(version, ask, deadline);
             }
             ServerMessage::Release { deadline } => self.released(now, deadline),
         }

@@ -14,7 +14,9 @@ use weightcast_protocol::message::{
     Answer, Assignment, Call, ClientMessage, EpochPolicy, Listing, Location, Open, ReadFailure,
     Role, ServerMessage,
 };
-use weightcast_protocol::server::{ReplicaState, Server, ServerConfig, ServerOutput, offload_name};
+use weightcast_protocol::server::{
+    ReplicaState, Server, ServerConfig, ServerOutput, offload_name, seed_name,
+};
 use weightcast_protocol::session::{Output, Session, SessionConfig};
 use weightcast_protocol::{
     Attempt, CallError, Condition, ConnectionId, ContentDigest, ExportId, Generation, OpSeq,
@@ -52,6 +54,10 @@ pub struct Client {
     pub offloading: Option<(Version, Generation)>,
     /// Whose memory it is a copy of, if it is an offload replica's shard.
     pub offload_of: Option<(usize, Version)>,
+    /// What it was asked to bring near.
+    pub seeding: Option<(Version, u64)>,
+    /// Who was asked, what and by which name, if it is a seed replica's shard.
+    pub seed_of: Option<(usize, Version, u64)>,
     /// Every output, in order.
     pub log: Vec<Output>,
     connection: Option<ConnectionId>,
@@ -74,6 +80,8 @@ pub struct Cluster {
     pub auto_seal: bool,
     /// Offloads end by themselves; else by `finish_offload`.
     pub auto_offload: bool,
+    /// Seeds are opened by themselves; else by `open_seed`.
+    pub auto_seed: bool,
     /// Sessions of processes started from now on serve what they are being filled with.
     pub relays: bool,
     /// Whether streams can be opened.
@@ -83,6 +91,8 @@ pub struct Cluster {
     connections: u64,
     /// Which server each stream leads to.
     leads_to: BTreeMap<ConnectionId, usize>,
+    /// Where the processes run that said so.
+    places: BTreeMap<usize, Location>,
 }
 
 /// What shard `shard` of `num_shards` holds of a content.
@@ -111,6 +121,7 @@ pub fn open(replica: &str, shard: u32, num_shards: u32, role: Role) -> Open {
         role,
         epoch: EpochPolicy::Current,
         retain: 0,
+        offload_seeding: false,
         location: Location::default(),
         data_address: String::new(),
         incarnation: None,
@@ -131,10 +142,12 @@ impl Cluster {
             down: BTreeSet::new(),
             reconnect: Span(0),
             leads_to: BTreeMap::new(),
+            places: BTreeMap::new(),
             clients: Vec::new(),
             auto_read: true,
             auto_seal: true,
             auto_offload: true,
+            auto_seed: true,
             relays: false,
             reachable: true,
             to_server: VecDeque::new(),
@@ -160,6 +173,7 @@ impl Cluster {
         let servers = vec!["server:1"; 1 + self.backups.len()].join(",");
         let (replica, shard) = (open.replica.clone(), open.shard);
         let num_shards = open.num_shards;
+        self.places.insert(index, open.location.clone());
         let mut config = SessionConfig::new(open, servers);
         config.relays = self.relays;
         config.reconnect = self.reconnect;
@@ -177,6 +191,8 @@ impl Cluster {
             sealing: None,
             offloading: None,
             offload_of: None,
+            seeding: None,
+            seed_of: None,
             log: Vec::new(),
             connection: None,
             alive: true,
@@ -477,12 +493,21 @@ impl Cluster {
                 }
             }
             Output::StopOffload => client.offloading = None,
+            Output::Seed { version, ask, .. } => {
+                client.seeding = Some((version, ask));
+                if self.auto_seed {
+                    self.open_seed(index);
+                }
+            }
             Output::Done { seq, result } => {
                 client.done.push((seq, result));
                 self.go_on_offloading(index);
+                self.go_on_seeding(index);
             }
             Output::Closed { error } => {
                 client.closed = Some(error.clone());
+                self.report_seed(index);
+                let client = &self.clients[index];
                 if let (Some((owner, version)), Some(error)) = (client.offload_of, error) {
                     let owner = &mut self.clients[owner].session;
                     owner.handle_offload_failed(self.now, version, error.to_string());
@@ -526,6 +551,54 @@ impl Cluster {
             let call = publish(version.number);
             client.session.call(self.now, call, DEADLINE).expect("its last call has ended");
         }
+    }
+
+    /// The shard finds memory for the seed that it was asked for; call `run` after it.
+    pub fn open_seed(&mut self, index: usize) {
+        let Some((version, ask)) = self.clients[index].seeding.take() else { return };
+        let (shard, num_shards) = (self.clients[index].shard, self.clients[index].num_shards);
+        let replica = seed_name(&self.clients[index].replica, version);
+        let mut open = open(&replica, shard, num_shards, Role::Seed(version));
+        open.location = self.places.get(&index).cloned().unwrap_or_default();
+        let seed = self.spawn(open);
+        let seed = &mut self.clients[seed];
+        seed.seed_of = Some((index, version, ask));
+        seed.session.call(self.now, register(shard), DEADLINE).expect("new sessions are callable");
+    }
+
+    /// It finds none.
+    pub fn refuse_seed(&mut self, index: usize) {
+        let Some((_, ask)) = self.clients[index].seeding.take() else { return };
+        self.clients[index].session.handle_seed_failed(self.now, ask);
+        self.run();
+    }
+
+    /// A seed replica's shard has registered, and replicates now; or it has failed.
+    fn go_on_seeding(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        match (client.seed_of, client.done.last()) {
+            (Some((_, version, _)), Some((_, Ok(Answer::Registered { .. })))) => {
+                let call = replicate(Selector::Exact(version.number));
+                client.session.call(self.now, call, DEADLINE).expect("its last call has ended");
+            }
+            (Some(_), Some((_, Err(_)))) => {
+                client.session.close(self.now, DEADLINE);
+                self.report_seed(index);
+            }
+            _ => {}
+        }
+    }
+
+    fn report_seed(&mut self, index: usize) {
+        if let Some((owner, _, ask)) = self.clients[index].seed_of {
+            self.clients[owner].session.handle_seed_failed(self.now, ask);
+        }
+    }
+
+    /// Shards of seed replicas whose sessions are not over.
+    pub fn seed_shards(&self) -> Vec<usize> {
+        let lives = |c: &Client| c.seed_of.is_some() && c.closed.is_none() && c.alive;
+        (0..self.clients.len()).filter(|index| lives(&self.clients[*index])).collect()
     }
 
     /// Shards of offload replicas whose sessions are not over.

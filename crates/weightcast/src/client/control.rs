@@ -18,6 +18,7 @@ use super::locate::Evidence;
 use super::memory::Memory;
 use super::offload::Offloader;
 use super::route::Arrival;
+use super::seed::Seeder;
 use super::shared::{Shared, View};
 use crate::clock::Clock;
 use crate::convert::{client_frame, server_message};
@@ -85,6 +86,11 @@ pub(crate) enum Event {
         version: Version,
         reason: String,
     },
+    /// A seed came to nothing.
+    SeedFailed {
+        ask: u64,
+        reason: String,
+    },
     /// Answered once the session is over.
     AwaitEnd {
         reply: reply::Sender<Option<CallError>>,
@@ -112,6 +118,7 @@ pub(crate) struct Control {
     awaiting_end: Vec<reply::Sender<Option<CallError>>>,
     memory: Memory,
     offloader: Offloader,
+    seeder: Seeder,
     over: bool,
 }
 
@@ -123,6 +130,7 @@ impl Control {
         shared: Arc<Shared>,
         events: mpsc::UnboundedSender<Event>,
         offloader: Offloader,
+        seeder: Seeder,
     ) -> Self {
         let memory = Memory::new(Arc::clone(&shared), connection.clone(), events.clone());
         Self {
@@ -140,6 +148,7 @@ impl Control {
             awaiting_end: Vec::new(),
             memory,
             offloader,
+            seeder,
             over: false,
         }
     }
@@ -212,6 +221,10 @@ impl Control {
                 tracing::warn!(%version, reason, "a retained version was not offloaded");
                 self.session.handle_offload_failed(now, version, reason);
             }
+            Event::SeedFailed { ask, reason } => {
+                tracing::warn!(ask, reason, "a version was not brought near in the background");
+                self.session.handle_seed_failed(now, ask);
+            }
             Event::AwaitEnd { reply } if self.over => {
                 let _ = reply.send(self.session.error().cloned());
             }
@@ -272,6 +285,9 @@ impl Control {
                 }
                 Output::Offload { version, .. } => self.offloader.start(version),
                 Output::StopOffload => self.offloader.stop(),
+                Output::Seed { version, ask, deadline } => {
+                    self.seeder.start(version, ask, deadline);
+                }
                 Output::StopRead => self.memory.stop_read(),
                 Output::Done { seq, result } => self.done(seq, result),
                 Output::Closed { .. } => self.closed(),

@@ -4,8 +4,9 @@
 //! it belongs to one process. [`control`] drives the session machine, and [`memory`] does what it
 //! wants of the registered memory. [`registration`] is that memory in the light of its group;
 //! [`route`] binds a plan to a source and reads; [`reading`] does so off the control thread;
-//! [`offload`] makes copies that outlive it; [`locate`] finds where a read that was refused differs, in [`ranges`] of bytes; [`connection`]
-//! is the gRPC side.
+//! [`offload`] makes copies that outlive it, and [`seed`] brings versions near, both in the [`room`]
+//! that they have; [`locate`] finds where a read that was refused differs, in [`ranges`] of bytes;
+//! [`connection`] is the gRPC side.
 
 mod connection;
 mod control;
@@ -19,7 +20,9 @@ mod ranges;
 mod reading;
 mod register;
 mod registration;
+mod room;
 mod route;
+mod seed;
 mod shared;
 mod status;
 

@@ -1,9 +1,10 @@
 //! Offloading: the registered memory is copied aside, and the copy becomes a replica of its own,
 //! with a session of its own, until the server does not need it any more.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use weightcast_protocol::Version;
@@ -14,6 +15,7 @@ use super::LayoutSource;
 use super::control::Event;
 use super::handle::ShardHandle;
 use super::registration::Registration;
+use super::room::{Room, allocate};
 use super::shared::Shared;
 use crate::Error;
 use crate::config::{Options, Replica, Role};
@@ -32,8 +34,7 @@ pub(super) struct Offloader {
     cancel: Arc<AtomicBool>,
     /// Held while the registered memory is read.
     copying: Arc<Mutex<()>>,
-    /// Bytes of all copies that this handle has made and that live.
-    used: Arc<AtomicU64>,
+    room: Arc<Room>,
 }
 
 impl Offloader {
@@ -43,9 +44,10 @@ impl Offloader {
         options: Options,
         shared: Arc<Shared>,
         events: mpsc::UnboundedSender<Event>,
+        room: Arc<Room>,
     ) -> Self {
-        let (cancel, copying, used) = (Arc::default(), Arc::default(), Arc::default());
-        Self { model, replica, options, shared, events, cancel, copying, used }
+        let (cancel, copying) = (Arc::default(), Arc::default());
+        Self { model, replica, options, shared, events, cancel, copying, room }
     }
 
     /// Copies what is registered, on a thread that then keeps the copy as long as it is needed.
@@ -66,7 +68,7 @@ impl Offloader {
             registration,
             cancel: Arc::clone(&self.cancel),
             copying: Arc::clone(&self.copying),
-            used: Arc::clone(&self.used),
+            room: Arc::clone(&self.room),
         };
         let events = self.events.clone();
         let run = move || {
@@ -101,25 +103,13 @@ struct Job {
     registration: Arc<Registration>,
     cancel: Arc<AtomicBool>,
     copying: Arc<Mutex<()>>,
-    used: Arc<AtomicU64>,
-}
-
-/// A part of what a handle's copies may take.
-struct Share {
-    used: Arc<AtomicU64>,
-    bytes: u64,
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::AcqRel);
-    }
+    room: Arc<Room>,
 }
 
 impl Job {
     /// Ends when the copy is not needed any more.
     fn run(self) -> Result<(), Error> {
-        let _share = self.reserve()?;
+        let _share = self.room.take(&self.registration, Duration::ZERO)?;
         let Some(regions) = self.copy()? else { return Ok(()) };
         let layout = LayoutSource::Known((*self.registration.layout).clone());
         let deadline = self.options.deadline;
@@ -131,27 +121,13 @@ impl Job {
         handle.wait_ended()
     }
 
-    /// The place for the copy, if there is room for it.
-    fn reserve(&self) -> Result<Share, Error> {
-        let bytes = self.registration.regions.iter().map(|region| region.len() as u64).sum();
-        let before = self.used.fetch_add(bytes, Ordering::AcqRel);
-        let share = Share { used: Arc::clone(&self.used), bytes };
-        match self.options.offload_bytes {
-            Some(limit) if before + bytes > limit => Err(Error::misuse(format!(
-                "no room to offload {bytes} bytes: offload_bytes is {limit}, {before} are in use"
-            ))),
-            _ => Ok(share),
-        }
-    }
-
     /// A copy of the registered memory; none if it was stopped.
     fn copy(&self) -> Result<Option<Vec<Region>>, Error> {
         let _reads = self.copying.lock().expect("no panic while held");
         let mut step = vec![0; STEP];
         let mut copies = Vec::with_capacity(self.registration.regions.len());
         for region in &self.registration.regions {
-            let copy = Region::allocate(region.len())
-                .map_err(|error| Error::io("allocate memory for an offload", error))?;
+            let copy = allocate(region)?;
             for offset in (0..region.len()).step_by(STEP) {
                 if self.cancel.load(Ordering::Acquire) {
                     return Ok(None);

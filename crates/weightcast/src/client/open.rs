@@ -16,7 +16,9 @@ use super::control::{Control, Event};
 use super::handle::{Interrupted, Own, ShardHandle};
 use super::offload::Offloader;
 use super::process::Owned;
+use super::room::Room;
 use super::route::Routes;
+use super::seed::Seeder;
 use super::shared::{Shared, View};
 use crate::clock::{Clock, span};
 use crate::config::{Options, Replica};
@@ -82,6 +84,7 @@ impl ShardHandle {
             role: options.role,
             epoch: options.epoch,
             retain: options.retain,
+            offload_seeding: options.offload_seeding,
             location: replica.location(),
             data_address,
             incarnation: None,
@@ -120,12 +123,22 @@ impl ShardHandle {
         };
         let (events, queue) = mpsc::unbounded_channel();
         let session = Session::new(config, clock.now());
+        let room = Room::new(options.offload_bytes);
+        let seeder = Seeder::new(
+            model.to_owned(),
+            replica.clone(),
+            options.clone(),
+            Arc::clone(&shared),
+            events.clone(),
+            Arc::clone(&room),
+        );
         let offloader = Offloader::new(
             model.to_owned(),
             replica.clone(),
             options.clone(),
             Arc::clone(&shared),
             events.clone(),
+            room,
         );
         let control = Control::new(
             session,
@@ -134,6 +147,7 @@ impl ShardHandle {
             Arc::clone(&shared),
             events.clone(),
             offloader,
+            seeder,
         );
         let thread = std::thread::Builder::new()
             .name("weightcast-control".to_owned())

@@ -46,6 +46,7 @@ pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, 
         Body::OffloadFailed(m) => {
             ClientMessage::OffloadFailed { version: version(m.version)?, reason: m.reason }
         }
+        Body::SeedFailed(m) => ClientMessage::SeedFailed { ask: m.ask },
         Body::Heartbeat(m) => ClientMessage::Heartbeat { sent_at: m.sent_at },
         Body::Close(m) => ClientMessage::Close { deadline: Span(m.deadline_ns) },
     })
@@ -86,6 +87,7 @@ pub(crate) fn client_frame(message: ClientMessage) -> wire::ClientFrame {
                 reason,
             })
         }
+        ClientMessage::SeedFailed { ask } => Body::SeedFailed(wire::SeedFailed { ask }),
         ClientMessage::Heartbeat { sent_at } => Body::Heartbeat(wire::Heartbeat { sent_at }),
         ClientMessage::Close { deadline } => Body::Close(wire::Close { deadline_ns: deadline.0 }),
     };
@@ -104,6 +106,7 @@ fn open(m: wire::Open) -> Result<Open, Malformed> {
             wire::Role::Trainer => Role::Trainer,
             wire::Role::Rollout => Role::Rollout,
             wire::Role::Offload => Role::Offload(version(m.offload)?),
+            wire::Role::Seed => Role::Seed(version(m.offload)?),
             wire::Role::Unspecified => return Err(Malformed("role")),
         },
         model: m.model,
@@ -112,6 +115,7 @@ fn open(m: wire::Open) -> Result<Open, Malformed> {
         num_shards: m.num_shards,
         epoch: if m.new_epoch { EpochPolicy::New } else { EpochPolicy::Current },
         retain: m.retain,
+        offload_seeding: m.offload_seeding,
         location: Location { datacentre: m.datacentre, host: m.host, spot: m.spot },
         data_address: m.data_address,
         incarnation: m.incarnation.map(Incarnation),
@@ -132,12 +136,14 @@ fn open_frame(m: Open) -> wire::Open {
             Role::Trainer => wire::Role::Trainer,
             Role::Rollout => wire::Role::Rollout,
             Role::Offload(_) => wire::Role::Offload,
+            Role::Seed(_) => wire::Role::Seed,
         } as i32,
         offload: match m.role {
-            Role::Offload(version) => Some(version_frame(version)),
+            Role::Offload(version) | Role::Seed(version) => Some(version_frame(version)),
             Role::Trainer | Role::Rollout => None,
         },
         retain: m.retain,
+        offload_seeding: m.offload_seeding,
         new_epoch: m.epoch == EpochPolicy::New,
         datacentre: m.location.datacentre,
         host: m.location.host,

@@ -50,6 +50,11 @@ pub(crate) fn server_message(frame: wire::ServerFrame) -> Result<ServerMessage, 
             generation: Generation(m.generation),
         },
         Body::Release(m) => ServerMessage::Release { deadline: Span(m.deadline_ns) },
+        Body::Seed(m) => ServerMessage::Seed {
+            version: version(m.version)?,
+            ask: m.ask,
+            deadline: Span(m.deadline_ns),
+        },
         Body::Closed(_) => ServerMessage::Closed,
     })
 }
@@ -102,6 +107,11 @@ pub(crate) fn server_frame(
         ServerMessage::Release { deadline } => {
             Body::Release(wire::Release { deadline_ns: deadline.0 })
         }
+        ServerMessage::Seed { version, ask, deadline } => Body::Seed(wire::Seed {
+            version: Some(version_frame(version)),
+            ask,
+            deadline_ns: deadline.0,
+        }),
         ServerMessage::Closed => Body::Closed(wire::Closed {}),
     };
     wire::ServerFrame { body: Some(body) }

@@ -61,6 +61,7 @@ fn replica_frame(replica: ReplicaSnapshot) -> wire::ReplicaStatus {
             Role::Trainer => "trainer",
             Role::Rollout => "rollout",
             Role::Offload(_) => "offload",
+            Role::Seed(_) => "seed",
         }
         .to_owned(),
         state: state(replica.state).to_owned(),
@@ -120,6 +121,10 @@ fn counters(counters: &Counters) -> BTreeMap<String, u64> {
         ("offloads", counters.offloads),
         ("offloads_released", counters.offloads_released),
         ("retention_lost", counters.retention_lost),
+        ("seeds_asked", counters.seeds_asked),
+        ("seeds", counters.seeds),
+        ("seeds_failed", counters.seeds_failed),
+        ("seeds_released", counters.seeds_released),
         ("divergences", counters.divergences),
         ("timeouts", counters.timeouts),
         ("refusals", counters.refusals),

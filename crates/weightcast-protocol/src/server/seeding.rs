@@ -1,0 +1,212 @@
+//! Offload seeding (§4.3.2 of the paper; O1, O2): an update that would have to read from another
+//! datacentre is answered at once, and the version crosses in the background.
+//!
+//! The group that polled is asked to open a seed replica: memory of its layout, and a session for
+//! each shard, which replicates the version as any reader would (D1 to D6 hold for it). Once the
+//! seed holds the version it is a source of this datacentre, and the next update reads from it.
+//! One seed is finished before the next is asked for, so new versions don't starve a slow link; and
+//! what has come is read, even if there is something newer far away by then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Server;
+use super::group::Group;
+use super::model::{Model, Resolution};
+use crate::message::{Open, Role, ServerMessage};
+use crate::{CallError, Incarnation, Selector, SessionId, Time, Version};
+
+/// What a model's groups leave to seed replicas.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seeding {
+    /// By datacentre: what was asked for and has not come yet.
+    pub(super) asked: BTreeMap<String, Asked>,
+    /// Seed replicas, finished or not.
+    pub(super) replicas: BTreeSet<Incarnation>,
+}
+
+/// A seed on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// Tells it from any other; zero if it came over from an earlier term.
+    pub(super) ask: u64,
+    pub(super) version: Version,
+    /// The replica that was asked.
+    pub(super) owner: String,
+    /// Then it has failed.
+    pub(super) until: Time,
+}
+
+/// Name of the seed replica of a replica that was asked: no user can open one of that name.
+pub fn seed_name(replica: &str, version: Version) -> String {
+    format!("{replica}~seed-{}.{}", version.epoch, version.number)
+}
+
+impl Group {
+    pub(super) fn seeds(&self) -> Option<Version> {
+        match self.role {
+            Role::Seed(version) => Some(version),
+            Role::Trainer | Role::Rollout | Role::Offload(_) => None,
+        }
+    }
+
+    /// Whether it was this group that was asked.
+    pub(super) fn was_asked(&self, asked: &Asked) -> bool {
+        self.seeds().is_none() && self.replica == asked.owner
+    }
+}
+
+impl Asked {
+    /// The name under which the seed comes.
+    pub(super) fn replica(&self) -> String {
+        seed_name(&self.owner, self.version)
+    }
+}
+
+impl Server {
+    /// The version that an update had better go over to: of a group with offload seeding, one that
+    /// is in its datacentre already rather than one that is not.
+    pub(super) fn nearby_instead(
+        &self,
+        group: &Group,
+        selector: Selector,
+        version: Version,
+    ) -> Version {
+        let model = &self.models[&group.model];
+        let here = group.datacentre();
+        let Some(held) = group.held.as_ref().filter(|_| group.offload_seeding) else {
+            return version;
+        };
+        if self.is_here(model, here, version) {
+            return version;
+        }
+        let known = model.visible.keys().copied();
+        let near: Vec<Version> = known.filter(|known| self.is_here(model, here, *known)).collect();
+        selector.pick(&near).filter(|near| *near > held.version).unwrap_or(version)
+    }
+
+    /// Whether somebody in a datacentre holds a version to be read.
+    pub(super) fn is_here(&self, model: &Model, here: &str, version: Version) -> bool {
+        let mut holders = model.visible.get(&version).into_iter().flatten();
+        holders.any(|(_, holder)| self.groups[holder].datacentre() == here)
+    }
+
+    /// Whether an update of a group that could keep what it holds does so, because the version is on
+    /// its way to its datacentre, or is sent on its way now.
+    pub(super) fn leave_to_seed(
+        &mut self,
+        now: Time,
+        incarnation: Incarnation,
+        selector: Selector,
+        version: Version,
+    ) -> bool {
+        self.give_up_overdue_seed(now, incarnation);
+        let group = &self.groups[&incarnation];
+        if self.waits_for_seed(group, version) {
+            self.counters.skips += 1;
+            return true;
+        }
+        let wants = group.offload_seeding && !group.seed_failed && group.held.is_some();
+        if !wants || self.config.mutants.cross_in_place || !self.must_cross(group, version) {
+            return false;
+        }
+        // Not for one that was chosen because it was near, and is not any more; nor for one that is
+        // on its way to others only.
+        let newest = self.models[&group.model].resolve(selector);
+        if newest == Resolution::Available(version) {
+            self.begin_seed(now, incarnation, version);
+        }
+        true
+    }
+
+    /// Whether a reader can get a version from another datacentre only.
+    fn must_cross(&self, group: &Group, version: Version) -> bool {
+        let transfer = group.transfer().expect("its update is a transfer");
+        let known = self.holders(group, version).next().is_some()
+            || self.coming(group, version, |_| true).next().is_some();
+        known && self.may_cross(group, transfer, version)
+    }
+
+    /// Asks the group for a seed, unless its datacentre has one: that goes first.
+    fn begin_seed(&mut self, now: Time, incarnation: Incarnation, version: Version) {
+        let group = &self.groups[&incarnation];
+        let (name, here) = (group.model.clone(), group.datacentre().to_owned());
+        let (model, mutants) = (&self.models[&name], self.config.mutants);
+        let second = mutants.second_seed;
+        if model.recovers || (model.seeding.asked.contains_key(&here) && !second) {
+            return; // one may yet come over, or is on its way for others
+        }
+        let others: Vec<Incarnation> = self.seeds_in(model, &here).collect();
+        if !others.is_empty() && !second {
+            // Their memory is free by the next update, or the one after it.
+            return others.into_iter().for_each(|seed| self.let_seed_go(seed));
+        }
+        self.last_incarnation = self.last_incarnation.next();
+        let owner = group.replica.clone();
+        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        let until = now + self.config.seed_deadline;
+        let asked = Asked { ask: self.last_incarnation.0, version, owner, until };
+        self.counters.seeds_asked += 1;
+        let model = self.models.get_mut(&name).expect("groups have a model");
+        model.seeding.asked.insert(here, asked);
+        for session in members {
+            self.remind_seed(session);
+        }
+    }
+
+    /// Tells a session what it may have missed: to seed.
+    pub(super) fn remind_seed(&mut self, session: SessionId) {
+        let group = &self.groups[&self.sessions[&session].group];
+        let asked = self.models[&group.model].seeding.asked.get(group.datacentre());
+        if let Some(asked) = asked.filter(|asked| asked.ask > 0 && group.was_asked(asked)) {
+            let (version, ask) = (asked.version, asked.ask);
+            let deadline = self.config.seed_deadline;
+            self.send(session, ServerMessage::Seed { version, ask, deadline });
+        }
+    }
+
+    /// A seed replica may be opened only while it is wanted.
+    pub(super) fn check_seed(&self, open: &Open) -> Result<(), CallError> {
+        let Role::Seed(version) = open.role else { return Ok(()) };
+        let model = self.models.get(&open.model);
+        let asked = model.and_then(|m| m.seeding.asked.get(&open.location.datacentre));
+        let detail = format!(
+            "a seed of version {version} by {} is not wanted any more; let go of its memory",
+            open.replica
+        );
+        let wanted = asked.is_some_and(|asked| asked.replica() == open.replica);
+        if wanted { Ok(()) } else { Err(CallError::Misuse { detail }) }
+    }
+
+    /// A shard has no memory for a seed, or its seed has failed.
+    pub(super) fn seed_failed(&mut self, session: SessionId, ask: u64) {
+        let incarnation = self.sessions[&session].group;
+        let group = &self.groups[&incarnation];
+        let asked = self.models[&group.model].seeding.asked.get(group.datacentre());
+        if asked.is_some_and(|asked| asked.ask == ask && group.was_asked(asked)) {
+            self.fail_seed(incarnation);
+        }
+    }
+
+    /// A seed that takes too long must not keep its datacentre from the version (F29, L4).
+    fn give_up_overdue_seed(&mut self, now: Time, incarnation: Incarnation) {
+        let group = &self.groups[&incarnation];
+        let asked = self.models[&group.model].seeding.asked.get(group.datacentre());
+        if asked.is_some_and(|asked| asked.until <= now) {
+            self.fail_seed(incarnation);
+        }
+    }
+
+    /// What was asked for in this group's datacentre will not come: who was asked crosses by itself
+    /// with its next update.
+    pub(super) fn fail_seed(&mut self, incarnation: Incarnation) {
+        let group = &self.groups[&incarnation];
+        let name = group.model.clone();
+        let model = self.models.get_mut(&name).expect("groups have a model");
+        let Some(asked) = model.seeding.asked.remove(group.datacentre()) else { return };
+        self.counters.seeds_failed += 1;
+        if let Some(owner) = model.replicas.get(&asked.owner) {
+            self.groups.get_mut(owner).expect("live").seed_failed = true;
+        }
+        self.changed.insert(name);
+    }
+}

@@ -1,0 +1,69 @@
+//! The memory that a handle's offloads and seeds may take together.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use weightcast_transport::Region;
+
+use super::registration::Registration;
+use crate::Error;
+
+/// Memory beside what is registered.
+#[derive(Debug)]
+pub(super) struct Room {
+    limit: Option<u64>,
+    used: Mutex<u64>,
+    freed: Condvar,
+}
+
+/// A part of it, taken until this is dropped.
+pub(super) struct Share {
+    room: Arc<Room>,
+    bytes: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        *self.room.used.lock().expect("no panic while held") -= self.bytes;
+        self.room.freed.notify_all();
+    }
+}
+
+impl Room {
+    pub(super) fn new(limit: Option<u64>) -> Arc<Self> {
+        Arc::new(Self { limit, used: Mutex::default(), freed: Condvar::new() })
+    }
+
+    /// Takes as much as is registered, or waits so long for somebody to let go of it.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        registration: &Registration,
+        patience: Duration,
+    ) -> Result<Share, Error> {
+        let bytes = registration.regions.iter().map(|region| region.len() as u64).sum();
+        let used = self.used.lock().expect("no panic while held");
+        let full = |used: &mut u64| self.limit.is_some_and(|limit| *used + bytes > limit);
+        let waited = self.freed.wait_timeout_while(used, patience, full);
+        let (mut used, _) = waited.expect("no panic while held");
+        if full(&mut used) {
+            let limit = self.limit.unwrap_or_default();
+            return Err(Error::misuse(format!(
+                "no room for {bytes} bytes: offload_bytes is {limit}, {used} are in use"
+            )));
+        }
+        *used += bytes;
+        drop(used);
+        Ok(Share { room: Arc::clone(self), bytes })
+    }
+}
+
+/// New memory for what a registered region holds.
+///
+/// # Errors
+/// There is none.
+pub(super) fn allocate(like: &Region) -> Result<Region, Error> {
+    Region::allocate(like.len()).map_err(|error| Error::io("allocate memory for a copy", error))
+}
