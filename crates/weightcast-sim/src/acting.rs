@@ -30,6 +30,7 @@ impl World {
             role: process.role,
             epoch: process.epoch,
             retain: if process.role == Role::Trainer { self.options.retain } else { 0 },
+            offload_seeding: process.offload_seeding,
             location: process.location.clone(),
             data_address: index.to_string(),
             incarnation: None,
@@ -60,7 +61,7 @@ impl World {
     pub(crate) fn act(&mut self, life: Life) {
         let process = &self.processes[life.process];
         if process.copy_of.is_some() && process.version().is_some() {
-            return; // an offload replica has nothing more to do
+            return; // an offload or seed replica has nothing more to do
         }
         if self.processes[life.process].program.pending.is_some() || self.leaves(life) {
             return;

@@ -79,6 +79,16 @@ points! {
     RetentionLost: "a retained version could not be offloaded, and was lost";
     LastCopiesRaced: "the last two copies of a retained version were given up at once";
     OnlySpotLeft: "nobody held a retained version but replicas on spot instances";
+    SeedMade: "a seed replica brought a version to its datacentre";
+    SeedConsumed: "an update read what a seed had brought";
+    SeedConsumedLate: "an update read what a seed had brought although something newer was far away";
+    SeedReadInFlight: "a group that held nothing read a seed while it was being filled";
+    SeedFailed: "a seed was refused, died, or took too long";
+    SeedInVain: "a group crossed by itself after its seed had failed";
+    SeedElectedTwice: "another group was asked for a seed after one had failed";
+    SeedReleased: "a seed replica that had brought its version was let go of";
+    SeedDropped: "a seed replica was given up before it held its version";
+    SeedCameOver: "a seed replica came over to a later term";
     WaitedForVersion: "a wait was answered once the version had become available";
     WaitedForLaggards: "a wait was answered once the last rollout held the version";
     WaitedForSome: "a wait was answered once enough rollouts held the version";

@@ -145,6 +145,7 @@ impl World {
         process.exposed = None;
         process.read = None;
         process.copying = None;
+        process.seeding.clear();
         self.end_copies_of(victim);
         let process = &self.processes[victim];
         let life = Life { process: victim, life: process.life };

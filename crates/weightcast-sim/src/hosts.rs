@@ -42,6 +42,7 @@ fn start(options: &Options, index: usize, now: Time) -> Server {
         fanout: options.fanout,
         drain_deadline: options.drain_deadline,
         offload_deadline: options.offload_deadline,
+        seed_deadline: options.seed_deadline,
         mutants: options.mutants,
         ..ServerConfig::default()
     })

@@ -41,6 +41,8 @@ mod retained;
 mod rng;
 mod runtime;
 pub mod scenario;
+mod seed_sights;
+mod seeding;
 mod sights;
 mod story;
 mod swarm;

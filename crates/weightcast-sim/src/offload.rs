@@ -1,5 +1,6 @@
 //! Offloads: a process copies its memory aside, and the copy gets a session of its own. It is a
-//! process here too, which lives no longer than the one whose memory it copied.
+//! process here too, which lives no longer than the one whose memory it copied. Seeds are the same
+//! but for what is in their memory.
 
 use weightcast_protocol::message::{EpochPolicy, Role};
 use weightcast_protocol::server::offload_name;
@@ -10,11 +11,13 @@ use crate::process::{Process, Program, Trouble};
 use crate::queue::{Event, Life, Step};
 use crate::world::World;
 
-/// Whose memory a process is a copy of.
+/// On whose behalf a process holds memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CopyOf {
     pub(crate) owner: Life,
     pub(crate) version: Version,
+    /// What the owner was asked, if it is a seed.
+    pub(crate) ask: Option<u64>,
 }
 
 impl World {
@@ -36,6 +39,11 @@ impl World {
             return self.offload_failed(life, version, "out of memory");
         }
         let copy = self.copied(life, version);
+        self.start_copy(copy);
+    }
+
+    /// The copy, or the seed, is a process from now on.
+    pub(crate) fn start_copy(&mut self, copy: Process) {
         let index = match self.processes.iter().position(|p| p.is_free()) {
             Some(free) => {
                 let life = self.processes[free].life;
@@ -52,7 +60,7 @@ impl World {
     }
 
     /// The process of an offload replica's shard.
-    fn copied(&self, life: Life, version: Version) -> Process {
+    pub(crate) fn copied(&self, life: Life, version: Version) -> Process {
         let owner = &self.processes[life.process];
         Process {
             replica: offload_name(&owner.replica, version),
@@ -60,6 +68,7 @@ impl World {
             num_shards: owner.num_shards,
             role: Role::Offload(version),
             epoch: EpochPolicy::Current,
+            offload_seeding: false,
             life: 0,
             clock: owner.clock,
             session: None,
@@ -71,7 +80,8 @@ impl World {
             export: owner.export,
             read: None,
             copying: None,
-            copy_of: Some(CopyOf { owner: life, version }),
+            seeding: Default::default(),
+            copy_of: Some(CopyOf { owner: life, version, ask: None }),
             paused_until: Time(0),
             trouble: Trouble { spoiled: owner.trouble.spoiled, ..Trouble::default() },
             timer_at: None,
@@ -89,15 +99,23 @@ impl World {
         }
     }
 
-    /// An offload replica's call failed: it is no use. Its session ends in its own time.
+    /// Nothing will come of a copy or a seed.
+    fn copy_failed(&mut self, copy: CopyOf, reason: &str) {
+        match copy.ask {
+            Some(ask) => self.seed_failed(copy.owner, ask),
+            None => self.offload_failed(copy.owner, copy.version, reason),
+        }
+        self.do_outputs(copy.owner);
+    }
+
+    /// An offload or seed replica's call failed: it is no use. Its session ends in its own time.
     pub(crate) fn give_up_copy(&mut self, life: Life, reason: &str) {
         let Some(copy) = self.processes[life.process].copy_of else { return };
-        self.offload_failed(copy.owner, copy.version, reason);
-        self.do_outputs(copy.owner);
+        self.copy_failed(copy, reason);
         self.close(life);
     }
 
-    /// An offload replica's session is over: its memory is freed.
+    /// An offload or seed replica's session is over: its memory is freed.
     pub(crate) fn end_copy(&mut self, index: usize, error: Option<String>) {
         let process = &mut self.processes[index];
         let Some(copy) = process.copy_of.take() else { return };
@@ -108,8 +126,7 @@ impl World {
         process.timer_at = None;
         self.break_stream(index);
         if let Some(error) = error {
-            self.offload_failed(copy.owner, copy.version, &error);
-            self.do_outputs(copy.owner);
+            self.copy_failed(copy, &error);
         }
     }
 
@@ -146,6 +163,6 @@ impl World {
 impl Process {
     /// The place of a copy that was freed.
     pub(crate) fn is_free(&self) -> bool {
-        matches!(self.role, Role::Offload(_)) && self.copy_of.is_none()
+        matches!(self.role, Role::Offload(_) | Role::Seed(_)) && self.copy_of.is_none()
     }
 }

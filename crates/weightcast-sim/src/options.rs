@@ -38,6 +38,10 @@ pub struct Options {
     pub retain: u32,
     /// How many of a thousand copies find no room; half as many are slow.
     pub offload_trouble: u64,
+    /// How many of a thousand rollouts leave crossings to seed replicas.
+    pub offload_seeding: u64,
+    /// How long a seed replica may take.
+    pub seed_deadline: Span,
     /// How long a last copy is held back until it is offloaded.
     pub offload_deadline: Span,
     /// The longest that a chunk takes to read.
@@ -77,6 +81,8 @@ impl Default for Options {
             drain_deadline: Span::from_millis(800),
             retain: 1,
             offload_trouble: 50,
+            offload_seeding: 0,
+            seed_deadline: Span::from_secs(3),
             offload_deadline: Span::from_millis(1_500),
             chunk_time: Span::from_millis(6),
             late: 20,
@@ -107,6 +113,8 @@ impl fmt::Display for Options {
             self.depth_limit
         )?;
         writeln!(f, "{} datacentres, {} of 1000 rollouts spot", self.datacentres, self.spot)?;
+        let seed_time = seconds(self.seed_deadline);
+        writeln!(f, "{} of 1000 rollouts seed, in {seed_time} s at most", self.offload_seeding)?;
         let patience = seconds(self.reconnect);
         writeln!(f, "{} servers, sessions look for another for {patience} s", self.servers)?;
         writeln!(

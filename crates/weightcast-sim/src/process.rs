@@ -21,6 +21,8 @@ pub(crate) struct Process {
     pub(crate) num_shards: u32,
     pub(crate) role: Role,
     pub(crate) epoch: EpochPolicy,
+    /// Whether its updates leave crossings to seed replicas.
+    pub(crate) offload_seeding: bool,
     pub(crate) life: u32,
     pub(crate) clock: Clock,
     /// None while the process is down.
@@ -36,7 +38,9 @@ pub(crate) struct Process {
     pub(crate) read: Option<Read>,
     /// What it copies aside.
     pub(crate) copying: Option<(Version, Generation)>,
-    /// Whose copy it is, if it is an offload replica's.
+    /// Seeds that it is finding memory for: versions, by what was asked.
+    pub(crate) seeding: BTreeMap<u64, Version>,
+    /// On whose behalf it is, if it is an offload or seed replica's.
     pub(crate) copy_of: Option<CopyOf>,
     /// Suspended until then.
     pub(crate) paused_until: Time,

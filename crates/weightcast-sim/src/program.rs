@@ -43,6 +43,10 @@ impl World {
             Role::Trainer => self.trainer_action(process, incarnation),
             Role::Rollout => self.rollout_action(process, incarnation),
             Role::Offload(version) => call(publish(version.number), 0),
+            Role::Seed(version) => {
+                let selector = Selector::Exact(version.number);
+                Action::Call(Call::Replicate { selector }, self.options.seed_deadline)
+            }
         };
         if !matches!(action, Action::Idle) {
             self.decisions.insert(place, action.clone());

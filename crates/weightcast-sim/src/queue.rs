@@ -76,6 +76,8 @@ pub(crate) enum Step {
     Chunk(OpSeq, Attempt),
     /// It has copied the memory that it held at this generation.
     Copied(Generation),
+    /// It has found memory for the seed that it was asked for, or found that there is none.
+    Seeded(u64),
     /// It closes its session.
     Close,
     /// It starts, with a new session.

@@ -16,7 +16,7 @@ pub(crate) fn whole_and_lasting(replica: &ReplicaSnapshot) -> bool {
 /// Versions of which somebody holds a committed copy, not draining and not on a spot instance.
 pub(crate) fn countable(model: &ModelSnapshot) -> BTreeSet<Version> {
     let counts = |replica: &&ReplicaSnapshot| {
-        replica.state == ReplicaState::Sealed && whole_and_lasting(replica)
+        replica.state == ReplicaState::Sealed && whole_and_lasting(replica) && !is_seed(replica)
     };
     model.replicas.iter().filter(counts).filter_map(|replica| replica.version).collect()
 }
@@ -27,7 +27,7 @@ pub(crate) fn countable(model: &ModelSnapshot) -> BTreeSet<Version> {
 pub(crate) fn retained(model: &ModelSnapshot, version: Version) -> bool {
     let going = |replica: &&ReplicaSnapshot| {
         let states = [ReplicaState::Draining, ReplicaState::Closing];
-        states.contains(&replica.state) && whole_and_lasting(replica)
+        states.contains(&replica.state) && whole_and_lasting(replica) && !is_seed(replica)
     };
     let mut newer = countable(model);
     newer.extend(model.replicas.iter().filter(going).filter_map(|replica| replica.version));
@@ -36,6 +36,11 @@ pub(crate) fn retained(model: &ModelSnapshot, version: Version) -> bool {
 
 pub(crate) fn is_offload(replica: &ReplicaSnapshot) -> bool {
     matches!(replica.role, Role::Offload(_))
+}
+
+/// A seed goes whatever is retained, so it is no copy that counts.
+pub(crate) fn is_seed(replica: &ReplicaSnapshot) -> bool {
+    matches!(replica.role, Role::Seed(_))
 }
 
 /// The same life of a replica at another moment.

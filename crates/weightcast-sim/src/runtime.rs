@@ -27,6 +27,7 @@ impl World {
             Step::Act => self.act(life),
             Step::Close => self.close(life),
             Step::Copied(generation) => self.end_offload(life, generation),
+            Step::Seeded(ask) => self.open_seed(life, ask),
             Step::Written(number) => self.publish_written(life, number),
             Step::Chunk(seq, attempt) => self.read_chunk(life, seq, attempt),
             Step::Connected(stream) => self.connected(life.process, stream, now),
@@ -150,6 +151,7 @@ impl World {
                 self.begin_offload(life, version, generation);
             }
             Output::StopOffload => process.copying = None,
+            Output::Seed { version, ask, .. } => self.begin_seed(life, version, ask),
             Output::StopRead => process.read = None,
             Output::Done { seq, result } => self.done(life, seq, result),
             Output::Closed { error } => self.closed(life, error),
@@ -235,6 +237,7 @@ impl World {
         process.exposed = process.exposed.filter(|_| self.options.mutants.no_source_fence);
         process.read = None;
         process.copying = None;
+        process.seeding.clear();
         self.break_stream(life.process);
         let next = Life { process: life.process, life: self.processes[life.process].life };
         let pause = Span(self.rng.between(1, 300) * 1_000_000);

@@ -13,7 +13,7 @@ impl Options {
         let rng = &mut Rng::new(mix(&[seed, 0x0053_7761_726d]));
         let millis = |rng: &mut Rng, low, high| Span::from_millis(rng.between(low, high));
         let lease = millis(rng, 500, 3_000);
-        Self {
+        let drawn = Self {
             trainers: rng.between(1, 3) as u32,
             rollouts: rng.between(1, 7) as u32,
             max_shards: rng.between(1, 4) as u32,
@@ -39,6 +39,11 @@ impl Options {
             quiet_time: Span(lease.0 * 8 + 10_000_000_000),
             faults: faults(rng),
             ..Options::default()
+        };
+        Self {
+            offload_seeding: if rng.chance(500) { 0 } else { 700 },
+            seed_deadline: millis(rng, 1_000, 5_000),
+            ..drawn
         }
     }
 }

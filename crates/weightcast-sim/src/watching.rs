@@ -21,6 +21,7 @@ impl World {
         }
         self.sights.observe(&fact, &mut self.report.points);
         self.failover_sights.observe(&fact, &mut self.report.points);
+        self.seed_sights.observe(&fact, &mut self.report.points);
         for (invariant, detail) in self.checkers.observe(self.now, &fact) {
             self.violated(invariant, detail);
         }

@@ -18,6 +18,7 @@ use crate::program::Action;
 use crate::queue::{Event, Life, Queue, ServerStep, Step};
 use crate::report::{Report, Violation};
 use crate::rng::{Rng, mix};
+use crate::seed_sights::SeedSights;
 use crate::sights::Sights;
 use crate::story::Line;
 
@@ -48,6 +49,7 @@ pub(crate) struct World {
     pub(crate) checkers: Checkers,
     pub(crate) sights: Sights,
     pub(crate) failover_sights: FailoverSights,
+    pub(crate) seed_sights: SeedSights,
     /// What happened, if somebody wants to know.
     pub(crate) story: Option<Vec<Line>>,
     /// The group that each life joined.
@@ -77,6 +79,7 @@ impl World {
             checkers: Checkers::new(&options),
             sights: Sights::default(),
             failover_sights: FailoverSights::default(),
+            seed_sights: SeedSights::default(),
             story: None,
             joined: BTreeMap::new(),
             options,
@@ -107,10 +110,13 @@ impl World {
                 host: format!("host-{place}-{}", self.rng.below(2)),
                 spot: role == Role::Rollout && self.rng.chance(self.options.spot),
             };
+            let seeds = self.options.offload_seeding;
+            let seeds = role == Role::Rollout && seeds > 0 && self.rng.chance(seeds);
             for shard in 0..num_shards {
                 let epoch = if new_epoch { EpochPolicy::New } else { EpochPolicy::Current };
                 let process = self.add_process(replica.clone(), role, epoch, shard, num_shards);
                 self.processes[process].location = location.clone();
+                self.processes[process].offload_seeding = seeds;
             }
         }
     }
@@ -132,6 +138,7 @@ impl World {
             num_shards,
             role,
             epoch,
+            offload_seeding: false,
             life: 0,
             clock,
             session: None,
@@ -143,6 +150,7 @@ impl World {
             export: ExportId(0),
             read: None,
             copying: None,
+            seeding: BTreeMap::new(),
             copy_of: None,
             paused_until: Time(0),
             trouble: Trouble::default(),

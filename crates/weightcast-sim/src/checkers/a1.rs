@@ -6,14 +6,23 @@ use weightcast_protocol::message::ServerMessage;
 use weightcast_protocol::server::Snapshot;
 use weightcast_protocol::{CallError, Selector, Time};
 
-use super::{Checker, Fact};
-use crate::retained::countable;
+use super::{Checker, Fact, Who};
+use crate::retained::{countable, is_seed, same_life};
 
 #[derive(Default)]
 pub(super) struct Resolvable {
     before: Option<Rc<Snapshot>>,
     /// Numbers that somebody was told are not available, in this event.
     denied: Vec<u64>,
+}
+
+impl Resolvable {
+    /// Whether it is a seed's shard: to that a number means a version of one run.
+    fn seeds(&self, who: &Who) -> bool {
+        let models = self.before.iter().flat_map(|before| before.models.values());
+        let life = who.incarnation;
+        models.into_iter().any(|m| life.and_then(|l| same_life(m, l)).is_some_and(is_seed))
+    }
 }
 
 impl Checker for Resolvable {
@@ -23,7 +32,9 @@ impl Checker for Resolvable {
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         match fact {
-            Fact::Said { message: ServerMessage::Answered { result: Err(error), .. }, .. } => {
+            Fact::Said {
+                who, message: ServerMessage::Answered { result: Err(error), .. }, ..
+            } if !self.seeds(who) => {
                 if let CallError::VersionUnavailable { selector: Selector::Exact(number), .. } =
                     error
                 {

@@ -8,7 +8,7 @@ use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, 
 use weightcast_protocol::{Incarnation, Time, Version};
 
 use super::{Checker, Fact};
-use crate::retained::{countable, is_offload, retained, same_life, whole_and_lasting};
+use crate::retained::{countable, is_offload, is_seed, retained, same_life, whole_and_lasting};
 
 #[derive(Default)]
 pub(super) struct LastCopy {
@@ -74,6 +74,7 @@ impl LastCopy {
         let held = given_up.contains(&replica.state)
             && whole_and_lasting(replica)
             && !is_offload(replica)
+            && !is_seed(replica)
             && self.counted.get(&replica.incarnation) == Some(&version);
         held.then_some(version)
     }

@@ -15,6 +15,9 @@ mod g1;
 mod g4;
 mod l1;
 mod l5;
+mod o1;
+mod o2;
+mod o3;
 mod s1;
 mod s10;
 mod s3;
@@ -176,6 +179,9 @@ fn of_term(options: &Options) -> Row {
         Box::new(a4::OneOffload),
         Box::new(a5::RecoveryWindow::new(options.lease)),
         Box::new(w1::Conditions::default()),
+        Box::new(o1::NoStall::new(options.seed_deadline)),
+        Box::new(o2::OneSeed),
+        Box::new(o3::SeedNeeded),
     ]
 }
 

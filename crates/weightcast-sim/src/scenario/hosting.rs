@@ -57,8 +57,8 @@ impl Player<'_> {
                 self.plan_for(index, control, Happening::Connected(stream));
             }
             Output::Probe { .. } => {} // there is one server
-            // Nothing is retained.
-            Output::Offload { .. } | Output::StopOffload => {}
+            // Nothing is retained, and nobody seeds.
+            Output::Offload { .. } | Output::StopOffload | Output::Seed { .. } => {}
             Output::Send(message) => {
                 if let Some(stream) = worker.connection {
                     self.plan(self.now + control, Event::ToServer(stream, message));

@@ -66,6 +66,7 @@ impl Player<'_> {
             },
             epoch: if self.begins_run(index) { EpochPolicy::New } else { EpochPolicy::Current },
             retain: 0,
+            offload_seeding: false,
             location: place.location.clone(),
             data_address: index.to_string(),
             incarnation: None,
