@@ -101,6 +101,7 @@ class Handle:
         role: str,
         new_epoch: bool,
         retain: int,
+        offload_seeding: bool,
         offload_bytes: int | None,
         server: str | None,
         token_file: str | None,

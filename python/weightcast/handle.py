@@ -201,6 +201,7 @@ def open(
     role: str = "rollout",
     epoch: str = "current",
     retain: int = 0,
+    offload_seeding: bool = False,
     offload_bytes: int | None = None,
     server: str | Sequence[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
@@ -219,6 +220,13 @@ def open(
     whoever would give up the last copy of one copies it to CPU memory first, which takes at most
     `offload_bytes` for this handle (any number by default) and is freed when another replica holds
     the version or it is not retained any more. The copy lives in the process that made it.
+
+    With `offload_seeding=True`, the same on all shards of a replica, `update` never waits for another
+    datacentre while the replica holds a version: it returns at once with `changed=False`, one
+    replica of the datacentre fetches the version into CPU memory in the background, and a later
+    `update` of any replica there reads it from that. The memory counts towards `offload_bytes`, and
+    is freed when no replica of the datacentre lacks the version. Without room for it, or if it does
+    not come, the next `update` crosses by itself.
 
     `server` and `token_file` come from `WEIGHTCAST_SERVER` and `WEIGHTCAST_TOKEN_FILE` if they are
     not given. Several servers, in a list or with commas between them, are the first and its
@@ -243,6 +251,7 @@ def open(
         role,
         epoch == "new",
         retain,
+        offload_seeding,
         offload_bytes,
         server if server is None or isinstance(server, str) else ",".join(server),
         None if token_file is None else os.fspath(token_file),

@@ -37,8 +37,8 @@ type ListingTuple = (u64, Vec<(VersionTuple, Vec<String>)>);
 impl Handle {
     #[staticmethod]
     #[pyo3(signature = (model, name, shard, num_shards, datacentre, host, spot, role, new_epoch,
-        retain, offload_bytes, server, token_file, data_bind, data_advertise, insecure, job,
-        lazy_server, way, deadline, reconnect))]
+        retain, offload_seeding, offload_bytes, server, token_file, data_bind, data_advertise,
+        insecure, job, lazy_server, way, deadline, reconnect))]
     #[allow(clippy::too_many_arguments)]
     fn open(
         py: Python<'_>,
@@ -52,6 +52,7 @@ impl Handle {
         role: &str,
         new_epoch: bool,
         retain: u32,
+        offload_seeding: bool,
         offload_bytes: Option<u64>,
         server: Option<String>,
         token_file: Option<PathBuf>,
@@ -70,6 +71,7 @@ impl Handle {
         let options = Options {
             epoch: if new_epoch { EpochPolicy::New } else { EpochPolicy::Current },
             retain,
+            offload_seeding,
             offload_bytes,
             server,
             token_file,
