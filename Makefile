@@ -57,10 +57,7 @@ bench: $(VENV)/weightcast ## Measure transfers against the limits of this machin
 	$(BIN)/weightcast bench transfer
 
 model: ## Explore every order of events of small clusters, about a minute
-	cargo run --locked --release --quiet -p weightcast-model -- --threads 2
-	cargo run --locked --release --quiet -p weightcast-model -- --group-of-two --threads 2
-	cargo run --locked --release --quiet -p weightcast-model -- --only S1 \
-	  --mutant no_source_fence+no_commit_fence+no_digest_check
+	cargo run --locked --release --quiet -p weightcast-model -- --suite --threads 2
 
 nemesis: ## Torment real processes over network namespaces (needs root, minutes)
 	cargo test --locked --release -p weightcast-cli --test nemesis -- --ignored --nocapture

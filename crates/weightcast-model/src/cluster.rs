@@ -1,35 +1,37 @@
-//! A state of the world: the real server, the workers, what is on the wires, faults left.
+//! A state of the world: the real servers, the workers, what is on the wires, faults left.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weightcast_protocol::message::{Answer, ClientMessage};
-use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
-use weightcast_protocol::{CallError, ConnectionId, Incarnation, OpSeq, Span, Time};
+use weightcast_protocol::server::ServerOutput;
+use weightcast_protocol::{CallError, ConnectionId, Incarnation, OpSeq, Span, Term};
 
 use crate::bounds::Bounds;
 use crate::hashed::Hashed;
+use crate::host::{DRAIN, Host, LEASE};
 use crate::invariants::{Broken, Shows};
-use crate::worker::{Event, SESSION_TIME, Worker};
-
-const LEASE: Span = Span::from_secs(10);
-/// Longer than all leases that can expire take together.
-const DRAIN: Span = Span::from_secs(1_000);
+use crate::worker::{Event, Worker};
 
 /// One state.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    pub(crate) server: Hashed<Server>,
-    /// On the server's clock: it moves only when a lease or a drain deadline passes.
-    pub(crate) now: Time,
+    /// In the order of the workers' list.
+    pub(crate) hosts: Vec<Host>,
     pub(crate) workers: Vec<Hashed<Worker>>,
     /// False expiries that may still happen.
     pub(crate) expiries: u32,
     /// Drain deadlines that may still pass.
     pub(crate) cuts: u32,
+    /// Times that the one server may still start anew.
+    pub(crate) restarts: u32,
+    /// Whether the first server may still die.
+    pub(crate) death: bool,
+    /// Workers that may still lose a server that lives.
+    pub(crate) partings: u32,
     /// What shards of groups were told, until all have the answer (G1).
     pub(crate) answers: BTreeMap<(Incarnation, OpSeq), Result<Answer, CallError>>,
-    /// What the server's books show; follows from the server.
+    /// What the servers' books show; follows from the servers.
     pub(crate) shows: Shows,
     /// The first invariant that broke.
     pub(crate) broken: Option<Broken>,
@@ -49,7 +51,8 @@ fn hash(cluster: &Cluster) -> u64 {
 
 impl Hash for Cluster {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.server, self.now, &self.workers, self.expiries, self.cuts).hash(state);
+        (&self.hosts, &self.workers, self.expiries, self.cuts).hash(state);
+        (self.restarts, self.death, self.partings).hash(state);
         for (place, answer) in &self.answers {
             place.hash(state);
             format!("{answer:?}").hash(state);
@@ -61,20 +64,16 @@ impl Hash for Cluster {
 impl Cluster {
     /// Every worker is open and registered, nothing is published.
     pub(crate) fn new(bounds: &Bounds) -> Self {
-        let config = ServerConfig {
-            lease: LEASE,
-            drain_deadline: DRAIN,
-            mutants: bounds.mutants,
-            ..ServerConfig::default()
-        };
         let places = bounds.places().into_iter().enumerate();
-        let worker = |(index, place)| Worker::new(index, place, 0, bounds.mutants);
+        let worker = |(index, place)| Worker::new(index, place, 0, bounds);
         let mut cluster = Self {
-            server: Hashed::new(Server::new(config)),
-            now: Time(0),
+            hosts: (0..bounds.servers()).map(|index| Host::new(index, Term(1), bounds)).collect(),
             workers: places.map(worker).map(Hashed::new).collect(),
             expiries: bounds.expiries,
             cuts: bounds.cuts,
+            restarts: bounds.restarts,
+            death: bounds.death,
+            partings: bounds.partings,
             answers: BTreeMap::new(),
             shows: Shows::default(),
             broken: None,
@@ -86,15 +85,9 @@ impl Cluster {
         cluster
     }
 
-    /// Opens a stream and the session on it, at once: nothing depends on how long that takes.
+    /// Opens the session of a new worker, at once: nothing depends on how long that takes.
     pub(crate) fn connect(&mut self, worker: usize) {
-        let life = self.workers[worker].life;
-        let stream = ConnectionId(1 + worker as u64 + (life << 8));
-        self.workers[worker].change(|worker| {
-            worker.stream = Some(stream);
-            worker.session.handle_connected(SESSION_TIME);
-        });
-        self.obey(worker);
+        self.come(worker);
         self.pump(worker);
     }
 
@@ -113,7 +106,7 @@ impl Cluster {
 
     /// The worker's program goes on.
     pub(crate) fn act(&mut self, worker: usize, bounds: &Bounds) {
-        let events = self.workers[worker].change(|worker| worker.act(bounds.versions));
+        let events = self.workers[worker].change(|worker| worker.act(bounds));
         self.note(worker, events);
     }
 
@@ -121,15 +114,28 @@ impl Cluster {
     pub(crate) fn obey(&mut self, worker: usize) {
         let events = self.workers[worker].change(Worker::obey);
         self.note(worker, events);
+        // What a server that does not act is told changes nothing now: it need not take its time.
+        if self.workers[worker].tie.probe.is_some_and(|(server, _)| !self.hosts[server].acts()) {
+            self.probe(worker);
+        }
     }
 
     /// The server takes the next message of a worker.
     pub(crate) fn hear(&mut self, worker: usize) {
         let (stream, message) = self.workers[worker].change(|w| (w.stream, w.up.pop_front()));
         let (Some(stream), Some(message)) = (stream, message) else { return };
-        let now = self.now;
-        self.server.change(|server| server.handle(now, stream, message));
-        self.spread();
+        let server = self.workers[worker].tie.server;
+        let host = &mut self.hosts[server];
+        let now = host.now;
+        host.server.change(|server| server.handle(now, stream, message));
+        self.spread(server);
+    }
+
+    /// The server takes all that a worker has sent.
+    pub(crate) fn hear_all(&mut self, worker: usize) {
+        while !self.workers[worker].up.is_empty() {
+            self.hear(worker);
+        }
     }
 
     /// A worker takes the next message of the server.
@@ -141,52 +147,56 @@ impl Cluster {
     /// The server evicts a worker that still believes in its lease.
     pub(crate) fn expire(&mut self, victim: usize) {
         self.expiries -= 1;
-        self.pass(Span(LEASE.0 * 11 / 10), Some(victim));
+        let server = self.workers[victim].tie.server;
+        self.pass(server, Span(LEASE.0 * 11 / 10), Some(victim));
     }
 
     /// The drain deadlines pass.
     pub(crate) fn cut(&mut self) {
         self.cuts -= 1;
-        self.pass(DRAIN, None);
+        self.pass(0, DRAIN, None);
     }
 
-    /// Time passes at the server; everybody but the victim has renewed the lease just before.
-    fn pass(&mut self, span: Span, victim: Option<usize>) {
-        self.now = self.now + span;
-        let now = self.now;
-        let renewing =
-            |worker: &Hashed<Worker>| worker.stream.filter(|_| Some(worker.index) != victim);
-        let streams: Vec<ConnectionId> = self.workers.iter().filter_map(renewing).collect();
-        self.server.change(|server| {
+    /// Time passes at a server; everybody there but the victim has renewed the lease just before.
+    pub(crate) fn pass(&mut self, server: usize, span: Span, victim: Option<usize>) {
+        let here = |worker: &&Hashed<Worker>| {
+            let open = worker.tie.server == server && !worker.tie.refused;
+            open && Some(worker.index) != victim
+        };
+        let streams: Vec<ConnectionId> =
+            self.workers.iter().filter(here).filter_map(|worker| worker.stream).collect();
+        let host = &mut self.hosts[server];
+        host.now = host.now + span;
+        let now = host.now;
+        host.server.change(|server| {
             for stream in streams {
                 server.handle(now, stream, ClientMessage::Heartbeat { sent_at: 0 });
             }
             server.handle_timeout(now);
         });
-        self.spread();
+        self.spread(server);
     }
 
-    /// What the server has said leaves; its books are checked.
-    fn spread(&mut self) {
-        let outputs = self
+    /// What a server has said leaves; its books are checked.
+    pub(crate) fn spread(&mut self, server: usize) {
+        let outputs = self.hosts[server]
             .server
             .change(|server| std::iter::from_fn(|| server.poll_output()).collect::<Vec<_>>());
         for output in outputs {
             match output {
                 ServerOutput::Send { to, message } => {
                     use weightcast_protocol::message::ServerMessage::HeartbeatAck;
-                    let worker = self.workers.iter_mut().find(|w| w.stream == Some(to));
+                    let worker = self.worker_on(server, to);
                     if let Some(worker) = worker.filter(|_| !matches!(message, HeartbeatAck { .. }))
                     {
-                        worker.change(|worker| worker.down.push_back(message));
+                        self.check_given_up(worker, server, &message);
+                        self.workers[worker].change(|worker| worker.down.push_back(message));
                     }
                 }
                 // The worker learns it from the message before: nothing more comes, nothing is heard.
                 ServerOutput::Disconnect { connection } => {
-                    if let Some(worker) =
-                        self.workers.iter_mut().find(|w| w.stream == Some(connection))
-                    {
-                        worker.change(|worker| {
+                    if let Some(worker) = self.worker_on(server, connection) {
+                        self.workers[worker].change(|worker| {
                             worker.stream = None;
                             worker.up.clear();
                         });
@@ -195,6 +205,10 @@ impl Cluster {
             }
         }
         self.check_books();
+    }
+
+    fn worker_on(&self, server: usize, stream: ConnectionId) -> Option<usize> {
+        self.workers.iter().position(|w| w.tie.server == server && w.stream == Some(stream))
     }
 
     /// Checks what a worker's step showed.

@@ -3,7 +3,7 @@
 use std::fmt::{Debug, Write};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A part of a state: cheap to copy, hashed by what `{:?}` says of it.
 ///
@@ -11,20 +11,19 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(crate) struct Hashed<T> {
     value: Arc<T>,
-    hash: u64,
+    /// Known once it was asked for: several changes make one step.
+    hash: OnceLock<u64>,
 }
 
 impl<T: Clone + Debug> Hashed<T> {
     pub(crate) fn new(value: T) -> Self {
-        let hash = hash(&value);
-        Self { value: Arc::new(value), hash }
+        Self { value: Arc::new(value), hash: OnceLock::new() }
     }
 
     /// Changes the value in this state alone.
     pub(crate) fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
-        let result = change(Arc::make_mut(&mut self.value));
-        self.hash = hash(&*self.value);
-        result
+        self.hash = OnceLock::new();
+        change(Arc::make_mut(&mut self.value))
     }
 }
 
@@ -35,9 +34,9 @@ impl<T> Deref for Hashed<T> {
     }
 }
 
-impl<T> Hash for Hashed<T> {
+impl<T: Debug> Hash for Hashed<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
+        state.write_u64(*self.hash.get_or_init(|| hash(&*self.value)));
     }
 }
 

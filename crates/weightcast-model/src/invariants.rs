@@ -31,6 +31,10 @@ pub(crate) struct Shows {
     read_in_flight: bool,
     /// Somebody holds a version.
     listed: bool,
+    /// A group came over to another server, or another life of one.
+    came_over: bool,
+    /// Two servers act.
+    two_act: bool,
 }
 
 impl Shows {
@@ -55,12 +59,22 @@ pub(crate) fn properties() -> Vec<Property<Bounds>> {
         };
     }
     let mut properties = always![
-        "S1", "S3", "S5", "S7", "S8", "S9", "S10", "D1", "D2", "D4", "D5", "D6", "G1", "T5"
+        "S1", "S3", "S5", "S7", "S8", "S9", "S10", "D1", "D2", "D4", "D5", "D6", "G1", "A5", "T2",
+        "T3", "T5"
     ];
     properties.push(Property::always("L1", |bounds: &Bounds, state: &Cluster| {
         !state.breaks_now(bounds, "L1")
     }));
+    properties.push(Property::always("L5", |bounds: &Bounds, state: &Cluster| {
+        !state.breaks_now(bounds, "L5")
+    }));
     properties.extend([
+        Property::sometimes("a group comes over", |bounds: &Bounds, state: &Cluster| {
+            !bounds.fails_over() || state.shows.came_over
+        }),
+        Property::sometimes("two servers act", |bounds: &Bounds, state: &Cluster| {
+            bounds.partings == 0 || state.shows.two_act
+        }),
         Property::sometimes(
             "a rollout reads from a rollout",
             |bounds: &Bounds, state: &Cluster| bounds.rollouts < 2 || state.shows.rollout_read,
@@ -87,8 +101,10 @@ impl Cluster {
     pub(crate) fn breaks_now(&self, bounds: &Bounds, invariant: &str) -> bool {
         match &self.broken {
             Some(broken) => broken.invariant == invariant,
-            None if bounds.only.is_some_and(|only| only != "L1") => false,
-            None => invariant == "L1" && bounds.steps(self).is_empty() && !self.is_finished(bounds),
+            None if bounds.only.is_some_and(|only| only != invariant) => false,
+            None if invariant == "L1" => !self.is_finished(bounds) && bounds.steps(self).is_empty(),
+            None if invariant == "L5" => !self.is_together() && bounds.steps(self).is_empty(),
+            None => false,
         }
     }
 
@@ -97,27 +113,33 @@ impl Cluster {
         self.workers.iter().all(|worker| match &worker.calling {
             Some((_, Call::Replicate { .. })) => !self.shows.listed,
             Some(_) => false,
-            None => worker.next_call(bounds.versions).is_none(),
+            None => worker.next_call(bounds).is_none(),
         })
     }
 
-    fn breaks(&mut self, invariant: &'static str, detail: String) {
+    pub(crate) fn breaks(&mut self, invariant: &'static str, detail: String) {
         self.broken.get_or_insert(Broken { invariant, detail });
     }
 
-    /// The server's own invariants, and that what it lists is what the memory holds (S1).
+    /// The servers' own invariants, and that nobody reads from itself in the end.
     pub(crate) fn check_books(&mut self) {
-        if let Err(violation) = self.server.validate() {
-            return self.breaks(violation.invariant, violation.detail);
-        }
-        let books = self.server.snapshot(self.now);
-        self.shows = Shows::default();
-        for model in books.models.values() {
-            self.shows.take(model);
-            if let Some(detail) = cycle(model) {
-                return self.breaks("D2", detail);
+        let acting = self.hosts.iter().filter(|host| host.acts()).count();
+        let mut shows = Shows { two_act: acting > 1, ..Shows::default() };
+        for index in 0..self.hosts.len() {
+            let host = &self.hosts[index];
+            if let Err(violation) = host.server.validate() {
+                return self.breaks(violation.invariant, violation.detail);
+            }
+            let books = host.server.snapshot(host.now);
+            shows.came_over |= books.counters.recoveries > 0;
+            for model in books.models.values() {
+                shows.take(model);
+                if let Some(detail) = cycle(model) {
+                    return self.breaks("D2", detail);
+                }
             }
         }
+        self.shows = shows;
     }
 
     /// Whoever holds a version holds its publisher's bytes (S1): at the return and ever after.

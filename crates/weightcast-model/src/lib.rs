@@ -12,12 +12,15 @@
 
 mod bounds;
 mod cluster;
+mod failover;
 mod hashed;
+mod host;
 mod invariants;
 mod reading;
 mod search;
 mod steps;
 mod story;
+mod suite;
 mod worker;
 
 pub use bounds::{Bounds, NAMES, mutants};
@@ -25,3 +28,4 @@ pub use cluster::Cluster;
 pub use invariants::Broken;
 pub use search::{Found, search};
 pub use steps::Step;
+pub use suite::{Case, suite};

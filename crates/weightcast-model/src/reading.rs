@@ -5,7 +5,7 @@ use weightcast_sim::chunks_of;
 
 use crate::bounds::CHUNKS;
 use crate::cluster::Cluster;
-use crate::worker::{Read, SESSION_TIME};
+use crate::worker::Read;
 
 impl Cluster {
     /// Copies the next chunk, or ends the read: with its digest, or because the source is gone.
@@ -61,7 +61,7 @@ impl Cluster {
         let events = self.workers[worker].change(|worker| {
             worker.read = None;
             let result = failure.map_or_else(|| Ok(worker.memory.sums()), Err);
-            worker.session.handle_read(SESSION_TIME, read.seq, read.attempt, result);
+            worker.session.handle_read(worker.clock, read.seq, read.attempt, result);
             worker.obey()
         });
         self.note(worker, events);

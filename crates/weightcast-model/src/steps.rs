@@ -5,7 +5,6 @@ use stateright::{Model, Property};
 use crate::bounds::Bounds;
 use crate::cluster::Cluster;
 use crate::invariants::Broken;
-use crate::worker::SESSION_TIME;
 
 /// One thing that happens. The number is the worker's place in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +25,20 @@ pub enum Step {
     Expire(usize),
     /// A drain deadline passes.
     Cut,
+    /// This server dies.
+    Die(usize),
+    /// The worker has lost its server, and opens its session at the next one.
+    GoOver(usize),
+    /// The worker has lost its server, and nothing more is heard of it for a recovery window.
+    Stray(usize),
+    /// The worker that had strayed opens its session.
+    Come(usize),
+    /// The worker asks the server again that refused it, which takes it now.
+    AskAgain(usize),
+    /// The worker tells another server of its term.
+    Probe(usize),
+    /// The recovery window of this server passes.
+    Window(usize),
 }
 
 impl Bounds {
@@ -43,16 +56,25 @@ impl Bounds {
                 (state.goes_on(index), Step::Read(index)),
                 (worker.sealing.is_some(), Step::Seal(index)),
                 (
-                    !ended && worker.calling.is_none() && worker.next_call(self.versions).is_some(),
+                    !ended && worker.calling.is_none() && worker.next_call(self).is_some(),
                     Step::Act(index),
                 ),
                 (ended, Step::Restart(index)),
                 (expirable, Step::Expire(index)),
+                (state.may_leave(index), Step::GoOver(index)),
+                (state.may_stray(index), Step::Stray(index)),
+                (state.may_come(index), Step::Come(index)),
+                (state.would_be_taken(index), Step::AskAgain(index)),
+                (worker.tie.probe.is_some(), Step::Probe(index)),
             ];
             steps.extend(possible.into_iter().filter(|(can, _)| *can).map(|(_, step)| step));
         }
         if state.cuts > 0 && state.shows.draining {
             steps.push(Step::Cut);
+        }
+        if self.fails_over() {
+            steps.extend(state.mortal().map(Step::Die));
+            steps.extend(state.window().map(Step::Window));
         }
         steps
     }
@@ -67,26 +89,37 @@ impl Bounds {
                 next.workers[worker].change(|worker| {
                     let sums = worker.memory.sums();
                     if let Some(generation) = worker.sealing.take() {
-                        worker.session.handle_sealed(SESSION_TIME, generation, sums);
+                        worker.session.handle_sealed(worker.clock, generation, sums);
                     }
                 });
                 next.obey(worker);
             }
             Step::Act(worker) => next.act(worker, self),
             Step::Restart(worker) => {
-                next.workers[worker].change(|worker| worker.restart(self.mutants));
+                next.workers[worker].change(|worker| worker.restart(self));
                 next.connect(worker);
                 next.act(worker, self);
                 next.pump(worker);
             }
             Step::Expire(worker) => next.expire(worker),
             Step::Cut => next.cut(),
+            Step::Die(server) => next.die(server, self),
+            Step::GoOver(worker) => {
+                next.leave(worker, self);
+                next.come(worker);
+            }
+            Step::Stray(worker) => {
+                next.leave(worker, self);
+                next.workers[worker].change(|worker| worker.tie.strays = true);
+            }
+            Step::Come(worker) => next.come(worker),
+            Step::AskAgain(worker) => next.ask_again(worker),
+            Step::Probe(worker) => next.probe(worker),
+            Step::Window(server) => next.close_window(server),
         }
         if !self.slow_up {
             for worker in 0..next.workers.len() {
-                while !next.workers[worker].up.is_empty() {
-                    next.hear(worker);
-                }
+                next.hear_all(worker);
             }
         }
         let other = |broken: &Broken| self.only.is_some_and(|only| only != broken.invariant);

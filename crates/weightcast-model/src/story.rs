@@ -74,6 +74,20 @@ fn line(state: &Cluster, step: Step, after: &Cluster) -> String {
         Step::Restart(w) => format!("{} starts again", name(w)),
         Step::Expire(w) => format!("server takes the lease of {} for expired", name(w)),
         Step::Cut => "a drain deadline passes".to_owned(),
+        Step::Die(s) => format!("server {s} dies"),
+        Step::Stray(w) => format!("{} has lost server {}", name(w), state.workers[w].tie.server),
+        Step::GoOver(w) | Step::Come(w) | Step::AskAgain(w) => {
+            let (before, tie) = (&state.workers[w].tie, &after.workers[w].tie);
+            let lost = if matches!(step, Step::GoOver(_)) {
+                format!("has lost server {}, and ", before.server)
+            } else {
+                String::new()
+            };
+            let refused = if tie.refused { ", which refuses it" } else { "" };
+            format!("{} {lost}opens its session at server {}{refused}", name(w), tie.server)
+        }
+        Step::Probe(w) => format!("{} tells another server of its term", name(w)),
+        Step::Window(s) => format!("the recovery window of server {s} passes"),
     }
 }
 

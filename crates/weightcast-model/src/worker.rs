@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use weightcast_protocol::message::{
     Answer, Assignment, Call, ClientMessage, EpochPolicy, Open, Role, ServerMessage,
 };
-use weightcast_protocol::mutants::Mutants;
 use weightcast_protocol::session::{Output, Session, SessionConfig};
 use weightcast_protocol::{
     Attempt, CallError, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL,
@@ -13,11 +12,8 @@ use weightcast_protocol::{
 };
 use weightcast_sim::{Exposed, Memory, chunks_of};
 
-use crate::bounds::{CHUNKS, Place};
+use crate::bounds::{Bounds, CHUNKS, Place};
 
-/// Time stands still for sessions: they never give up by themselves, so a lease that the server
-/// takes for expired is always one that its worker still acts on.
-pub(crate) const SESSION_TIME: Time = Time(0);
 /// Longer than anything takes.
 const FOR_EVER: Span = Span::from_secs(1_000_000);
 
@@ -28,11 +24,16 @@ pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) life: u64,
     pub(crate) session: Session,
+    /// On the session's clock: it stands still but for leases that run out when a server is lost, so
+    /// a lease that the server takes for expired is always one that its worker still acts on.
+    pub(crate) clock: Time,
     /// On their way to the server.
     pub(crate) up: VecDeque<ClientMessage>,
     /// On their way from it.
     pub(crate) down: VecDeque<ServerMessage>,
     pub(crate) stream: Option<ConnectionId>,
+    /// Ties to servers.
+    pub(crate) tie: Tie,
     /// What the data port serves.
     pub(crate) exposed: Option<Exposed>,
     pub(crate) memory: Memory,
@@ -45,6 +46,27 @@ pub(crate) struct Worker {
     pub(crate) done: u64,
     /// Whether the memory was registered in this life.
     pub(crate) registered: bool,
+}
+
+/// Which server a worker hears, and which it wants to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tie {
+    /// The server that the stream goes to, or went to last.
+    pub(crate) server: usize,
+    /// Streams opened so far.
+    pub(crate) streams: u64,
+    /// The server died under the stream, and the worker has not noticed.
+    pub(crate) cut: bool,
+    /// The server to open a stream to.
+    pub(crate) wanted: Option<usize>,
+    /// Nothing is heard of the worker for a recovery window.
+    pub(crate) strays: bool,
+    /// The server has said to come again later.
+    pub(crate) refused: bool,
+    /// The other server, which is to be told of a term.
+    pub(crate) probe: Option<(usize, Term)>,
+    /// The latest term that the session was open in.
+    pub(crate) known: Term,
 }
 
 /// A read that runs.
@@ -66,7 +88,7 @@ pub(crate) enum Event {
 }
 
 impl Worker {
-    pub(crate) fn new(index: usize, place: Place, life: u64, mutants: Mutants) -> Self {
+    pub(crate) fn new(index: usize, place: Place, life: u64, bounds: &Bounds) -> Self {
         let id = 1 + index as u64 + (life << 8);
         let open = Open {
             protocol: PROTOCOL,
@@ -86,18 +108,24 @@ impl Worker {
             incarnation: None,
             activate: false,
         };
-        let mut config = SessionConfig::new(open, "server");
+        let servers = vec!["server"; bounds.servers()].join(",");
+        let mut config = SessionConfig::new(open, servers);
         config.relays = true;
-        // The one server never goes away: there is no failover here.
-        config.reconnect = Span(0);
+        config.reconnect = if bounds.fails_over() { FOR_EVER } else { Span(0) };
+        (config.backoff, config.backoff_max) = (Span(0), Span(0));
         config.patience = Span(u64::MAX);
-        config.mutants = mutants;
+        config.mutants = bounds.mutants;
+        let mut session = Session::new(config, Time(0));
+        // It wants the first server.
+        session.poll_output();
         Self {
             memory: Memory::new(chunks_of(place.shard, place.num_shards, CHUNKS)),
             place,
             index,
             life,
-            session: Session::new(config, SESSION_TIME),
+            session,
+            clock: Time(0),
+            tie: Tie { wanted: Some(0), ..Tie::default() },
             up: VecDeque::new(),
             down: VecDeque::new(),
             stream: None,
@@ -112,8 +140,9 @@ impl Worker {
 
     /// The process starts again. Its memory is kept, and a trainer knows what it has published; a
     /// rollout starts from the beginning, as all shards of its group do.
-    pub(crate) fn restart(&mut self, mutants: Mutants) {
-        let fresh = Self::new(self.index, self.place.clone(), self.life + 1, mutants);
+    pub(crate) fn restart(&mut self, bounds: &Bounds) {
+        let mut fresh = Self::new(self.index, self.place.clone(), self.life + 1, bounds);
+        fresh.tie.streams = self.tie.streams;
         let memory = self.memory.clone();
         let done = if self.place.role == Role::Trainer { self.done } else { 0 };
         *self = Self { memory, done, ..fresh };
@@ -131,8 +160,8 @@ impl Worker {
     /// The call that the program makes next, if it has not come to its end.
     ///
     /// A trainer publishes each version and revokes all but the last one. A rollout replicates the
-    /// newest version, then updates as often as there are versions.
-    pub(crate) fn next_call(&self, versions: u64) -> Option<Call> {
+    /// newest version, then updates.
+    pub(crate) fn next_call(&self, bounds: &Bounds) -> Option<Call> {
         if !self.registered {
             let layout = [self.place.num_shards as u8, self.place.shard as u8];
             let mut digest = [0; 16];
@@ -146,29 +175,31 @@ impl Worker {
         let latest = Selector::Latest;
         match self.place.role {
             Role::Trainer if self.session.version().is_some() => {
-                (self.done < versions).then_some(Call::Unpublish)
+                (self.done < bounds.versions).then_some(Call::Unpublish)
             }
-            Role::Trainer => (self.done < versions).then(|| Call::Publish {
+            Role::Trainer => (self.done < bounds.versions).then(|| Call::Publish {
                 version: self.done + 1,
                 catalog: ContentDigest([1; 16]),
                 generation: Generation(0),
             }),
             Role::Offload(_) | Role::Seed(_) => None,
-            Role::Rollout if self.done == 0 => Some(Call::Replicate { selector: latest }),
-            Role::Rollout => (self.done < versions)
+            Role::Rollout if self.done == 0 && bounds.reads > 0 => {
+                Some(Call::Replicate { selector: latest })
+            }
+            Role::Rollout => (self.done < bounds.reads)
                 .then_some(Call::Update { selector: latest, allow_rollback: false }),
         }
     }
 
     /// Makes the next call; a trainer writes the version first.
-    pub(crate) fn act(&mut self, versions: u64) -> Vec<Event> {
-        let Some(call) = self.next_call(versions) else { return Vec::new() };
+    pub(crate) fn act(&mut self, bounds: &Bounds) -> Vec<Event> {
+        let Some(call) = self.next_call(bounds) else { return Vec::new() };
         let mut events = Vec::new();
         if let (Call::Publish { version, .. }, Some(lease)) = (&call, self.session.lease()) {
             let version = Version { epoch: lease.epoch, number: *version };
             events.extend(self.write(|memory| memory.fill(version)));
         }
-        if let Ok(seq) = self.session.call(SESSION_TIME, call.clone(), FOR_EVER) {
+        if let Ok(seq) = self.session.call(self.clock, call.clone(), FOR_EVER) {
             self.calling = Some((seq, call));
         }
         events.extend(self.obey());
@@ -178,7 +209,13 @@ impl Worker {
     /// Takes a message from the server.
     pub(crate) fn take(&mut self) -> Vec<Event> {
         let Some(message) = self.down.pop_front() else { return Vec::new() };
-        self.session.handle_message(SESSION_TIME, message);
+        let refused = matches!(message, ServerMessage::Refused { retry: true, .. });
+        let superseded = matches!(message, ServerMessage::Superseded);
+        self.session.handle_message(self.clock, message);
+        if superseded {
+            self.session.handle_timeout(self.clock); // it asks for another server at once
+        }
+        self.tie.refused = refused && !self.ended();
         self.obey()
     }
 
@@ -210,9 +247,9 @@ impl Worker {
         let mut events = Vec::new();
         while let Some(output) = self.session.poll_output() {
             match output {
-                Output::Connect { .. }
-                | Output::Probe { .. }
-                | Output::Send(ClientMessage::Heartbeat { .. }) => {}
+                Output::Send(ClientMessage::Heartbeat { .. }) => {}
+                Output::Connect { server } => self.tie.wanted = Some(server),
+                Output::Probe { server, term } => self.tie.probe = Some((server, term)),
                 Output::Send(message) if self.stream.is_some() => self.up.push_back(message),
                 Output::Send(_) => {}
                 Output::Expose(generation) => {
@@ -237,6 +274,7 @@ impl Worker {
                 Output::Closed { .. } => {
                     // From here on the process may do what it likes with its memory.
                     (self.read, self.sealing, self.stream) = (None, None, None);
+                    self.tie = Tie { streams: self.tie.streams, ..Tie::default() };
                     self.up.clear();
                     self.down.clear();
                     events.extend(self.write(|memory| *memory = Memory::new(memory.range())));

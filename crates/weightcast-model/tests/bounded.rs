@@ -34,3 +34,32 @@ fn the_digest_alone_keeps_torn_bytes_out() {
     let found = search(bounds, 1, None);
     assert!(found.broken.is_empty() && found.exhaustive, "{:?}", found.broken);
 }
+
+/// One trainer, one rollout, each of one shard and read once.
+fn pair() -> Bounds {
+    Bounds { rollouts: 1, reads: 1, expiries: 0, ..Bounds::three_workers() }
+}
+
+#[test]
+fn a_restarted_server_changes_nothing_that_it_should_not() {
+    let found = search(Bounds { restarts: 1, ..pair() }, 1, None);
+    assert!(found.broken.is_empty(), "{:?}", found.broken);
+    assert!(found.missed.is_empty(), "never seen: {:?}", found.missed);
+    assert!(found.exhaustive && found.unique > 1_000, "{found:?}");
+}
+
+#[test]
+fn each_safeguard_of_failover_is_there_for_something() {
+    let restarted = Bounds { restarts: 1, ..pair() };
+    let parted = Bounds { partings: 1, ..pair() };
+    for (off, invariant, bounds) in [
+        ("no_recovery_window", "A5", restarted),
+        ("stale_term_accepted", "T2", parted),
+        ("stale_term_accepted", "T3", parted),
+    ] {
+        let mutants = mutants(off).unwrap();
+        let found = search(Bounds { mutants, only: Some(invariant), ..bounds }, 1, None);
+        let broken: Vec<_> = found.broken.iter().map(|(invariant, _)| *invariant).collect();
+        assert_eq!(broken, [invariant], "{off}");
+    }
+}

@@ -1,0 +1,50 @@
+//! Where a server runs.
+
+use std::hash::{Hash, Hasher};
+
+use weightcast_protocol::server::{Server, ServerConfig};
+use weightcast_protocol::{Span, Term, Time};
+
+use crate::bounds::Bounds;
+use crate::hashed::Hashed;
+
+pub(crate) const LEASE: Span = Span::from_secs(10);
+/// Longer than all leases that can expire take together.
+pub(crate) const DRAIN: Span = Span::from_secs(1_000);
+
+/// One server of the workers' list.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    /// The real one.
+    pub(crate) server: Hashed<Server>,
+    /// On its clock: it moves only when a lease, a deadline or a recovery window passes.
+    pub(crate) now: Time,
+    /// Whether anybody can reach it.
+    pub(crate) alive: bool,
+}
+
+impl Host {
+    /// The server with this place in the list, in a life that takes no term before this one.
+    pub(crate) fn new(index: usize, term: Term, bounds: &Bounds) -> Self {
+        let config = ServerConfig {
+            term,
+            index: index as u32,
+            lease: LEASE,
+            drain_deadline: DRAIN,
+            mutants: bounds.mutants,
+            ..ServerConfig::default()
+        };
+        Self { server: Hashed::new(Server::new(config)), now: Time(0), alive: true }
+    }
+
+    /// Whether it acts.
+    pub(crate) fn acts(&self) -> bool {
+        self.alive && self.server.term() > Term(0)
+    }
+}
+
+impl Hash for Host {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.server, self.now, self.alive).hash(state);
+    }
+}
