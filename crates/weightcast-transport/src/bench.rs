@@ -7,6 +7,7 @@ use crate::exports::ExportId;
 use crate::patience::Patience;
 use crate::peer::Peer;
 use crate::region::Region;
+use crate::stream_copy::stream_copy;
 use crate::sys::{self, Ranges};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -147,42 +148,4 @@ fn each_part<T: Send>(
             starts.map(|from| scope.spawn(move || part(from, size.min(len - from)))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panics")).collect()
     })
-}
-
-/// Copies past the cache, the fastest a CPU can.
-///
-/// # Safety
-/// `len` bytes are readable at `from` and writable at `to`; they do not overlap.
-unsafe fn stream_copy(from: *const u8, to: *mut u8, len: usize) {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the CPU has AVX2; the caller's ranges.
-        return unsafe { stream_copy_avx2(from, to, len) };
-    }
-    // SAFETY: the caller's ranges.
-    unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
-}
-
-/// # Safety
-/// As [`stream_copy`], and the CPU has AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn stream_copy_avx2(from: *const u8, to: *mut u8, len: usize) {
-    use std::arch::x86_64::*;
-    let head = to.align_offset(32).min(len);
-    let lines = (len - head) / 128 * 128;
-    // SAFETY: head + lines <= len; stores are aligned to 32 behind the head.
-    unsafe {
-        std::ptr::copy_nonoverlapping(from, to, head);
-        for at in (head..head + lines).step_by(128) {
-            let load = |i: usize| _mm256_loadu_si256(from.add(at + 32 * i).cast());
-            let vectors = [load(0), load(1), load(2), load(3)];
-            for (i, vector) in vectors.into_iter().enumerate() {
-                _mm256_stream_si256(to.add(at + 32 * i).cast(), vector);
-            }
-        }
-        _mm_sfence();
-        let done = head + lines;
-        std::ptr::copy_nonoverlapping(from.add(done), to.add(done), len - done);
-    }
 }

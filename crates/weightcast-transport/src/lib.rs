@@ -66,6 +66,7 @@ mod secret;
 mod serve;
 mod server;
 mod stream;
+mod stream_copy;
 mod sys;
 mod tcp;
 mod unit;

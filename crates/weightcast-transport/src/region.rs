@@ -3,6 +3,7 @@
 use crate::allocation::Allocation;
 use crate::digest::{Digest, digest_raw};
 use crate::racy;
+use crate::stream_copy::stream_copy;
 use std::any::Any;
 use std::fmt;
 use std::io;
@@ -45,6 +46,9 @@ pub enum RegionError {
     /// The region was registered read-only.
     #[error("the region is read-only: register it as writable")]
     ReadOnly,
+    /// A copy's source and target share bytes.
+    #[error("the ranges of a copy overlap: copy into other memory")]
+    Overlap,
 }
 
 impl Region {
@@ -136,6 +140,30 @@ impl Region {
         Ok(())
     }
 
+    /// Copies `len` bytes at `from` of another region to `offset` of this one, past the cache.
+    ///
+    /// # Errors
+    /// If a range leaves its region, this region is read-only, or the ranges overlap.
+    pub fn copy_from(
+        &self,
+        offset: usize,
+        source: &Self,
+        from: usize,
+        len: usize,
+    ) -> Result<(), RegionError> {
+        if !self.writable {
+            return Err(RegionError::ReadOnly);
+        }
+        let (from, to) = (source.range(from, len)?, self.range(offset, len)?);
+        if from.addr().abs_diff(to.addr()) < len {
+            return Err(RegionError::Overlap);
+        }
+        // SAFETY: both ranges lie in their regions, whose owners keep them readable and writable;
+        // they do not overlap.
+        unsafe { stream_copy(from, to, len) };
+        Ok(())
+    }
+
     /// A copy of the whole content.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
@@ -191,6 +219,21 @@ mod tests {
         assert_eq!(fixed.write_at(0, &two), Err(RegionError::ReadOnly));
         assert_eq!(region.to_vec(), [1, 2, 3, 4, 5]);
         assert_eq!(region.digest(1, 3, 9).unwrap(), digest_at(9, &[2, 3, 4]));
+    }
+
+    #[test]
+    fn copies_between_regions_are_checked() {
+        let source = Region::from_bytes(&(0..=255).collect::<Vec<u8>>()).unwrap();
+        let target = Region::allocate(300).unwrap();
+        target.copy_from(7, &source, 3, 253).unwrap();
+        assert_eq!(target.to_vec()[7..260], source.to_vec()[3..]);
+        assert_eq!(target.to_vec()[..7], [0; 7]);
+        assert_eq!(target.to_vec()[260..], [0; 40]);
+        assert!(target.copy_from(50, &source, 0, 251).is_err());
+        assert!(target.copy_from(0, &source, 4, 253).is_err());
+        assert_eq!(source.copy_from(9, &source, 0, 10), Err(RegionError::Overlap));
+        assert_eq!(source.copy_from(10, &source, 0, 10), Ok(()));
+        assert_eq!(source.read_only().copy_from(0, &target, 0, 1), Err(RegionError::ReadOnly));
     }
 
     #[test]

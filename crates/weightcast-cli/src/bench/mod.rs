@@ -2,7 +2,7 @@
 //!
 //! To follow a measurement: `transfer` (the command), `turns` (limits and stack by turns), `stack`
 //! (the target in this process), `child` and `source` (the publisher in processes of its own),
-//! `limits`. [`control`] loads a reference server; [`fanout`] and [`elastic`] measure over
+//! `limits`. [`offload`] times the copying aside; [`control`] loads a reference server; [`fanout`] and [`elastic`] measure over
 //! [`emulated`] hosts. What is moved: `cases`, `qwen`, `layouts`, `memory`.
 
 mod cases;
@@ -16,6 +16,7 @@ mod limits;
 mod measure;
 mod memory;
 mod nemesis;
+mod offload;
 mod orders;
 mod program;
 mod publish;
@@ -46,6 +47,8 @@ enum What {
     Fanout(fanout::FanoutOf),
     /// Let spot replicas join and die by a script over emulated hosts: joiners' stall (needs root)
     Elastic(elastic::ElasticOf),
+    /// Time an unpublish that copies the last retained copy aside, beside memcpy in the same run
+    Offload(offload::OffloadOf),
     /// Kill, stop, cut off and slow down real processes by a seeded schedule; look at every byte
     #[command(hide = true)]
     Nemesis(nemesis::NemesisOf),
@@ -69,6 +72,7 @@ pub(crate) fn run(arguments: &Bench) -> anyhow::Result<()> {
         What::Control(control) => control::run(control),
         What::Fanout(fanout) => fanout::run(fanout),
         What::Elastic(elastic) => elastic::run(elastic),
+        What::Offload(offload) => offload::run(offload),
         What::Nemesis(nemesis) => nemesis::run(nemesis),
         What::Worker => emulated::worker::run(),
         What::Sweeper { prefix } => emulated::sweeper::run(prefix),

@@ -89,9 +89,9 @@ impl Memory {
     pub(super) fn seal(&mut self, generation: Generation) {
         let Some((registration, _)) = self.shared.current() else { return };
         self.sealing = Some(generation);
-        let events = self.events.clone();
+        let (events, threads) = (self.events.clone(), self.shared.sealing_threads);
         tokio::task::spawn_blocking(move || {
-            let digests = registration.digest_all();
+            let digests = registration.digest_all_on(threads);
             let (sums, note) = (registration.fold(&digests), registration.note(&digests));
             let _ = events.send(Event::Sealed { generation, sums, note });
         });

@@ -4,12 +4,15 @@
 //! it belongs to one process. [`control`] drives the session machine, and [`memory`] does what it
 //! wants of the registered memory. [`registration`] is that memory in the light of its group;
 //! [`route`] binds a plan to a source and reads; [`reading`] does so off the control thread;
-//! [`offload`] makes copies that outlive it, and [`seed`] brings versions near, both in the [`room`]
-//! that they have; [`locate`] finds where a read that was refused differs, in [`ranges`] of bytes;
+//! [`offload`] makes copies that outlive it, by [`copy_aside`], and [`seed`] brings versions near,
+//! both in the [`room`] that they have; [`digesting`] shares the work among threads; [`locate`]
+//! finds where a read that was refused differs, in [`ranges`] of bytes;
 //! [`connection`] is the gRPC side.
 
 mod connection;
 mod control;
+mod copy_aside;
+mod digesting;
 mod handle;
 mod locate;
 mod memory;
@@ -32,6 +35,7 @@ use weightcast_protocol::Version;
 pub use handle::{Interrupted, ShardHandle};
 pub use locate::{Cause, Place};
 pub use process::Owned;
+pub use route::THREADS as COPY_THREADS;
 pub use status::status;
 
 /// What a read moved, and how fast.

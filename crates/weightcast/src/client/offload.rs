@@ -13,15 +13,14 @@ use weightcast_transport::Region;
 
 use super::LayoutSource;
 use super::control::Event;
+use super::copy_aside::copy_aside;
 use super::handle::ShardHandle;
 use super::registration::Registration;
-use super::room::{Room, allocate};
+use super::room::Room;
+use super::route::THREADS;
 use super::shared::Shared;
 use crate::Error;
 use crate::config::{Options, Replica, Role};
-
-/// Bytes copied before it is asked again whether to go on: a millisecond's worth.
-const STEP: usize = 1 << 20;
 
 /// Who copies, and for whom.
 pub(super) struct Offloader {
@@ -124,20 +123,6 @@ impl Job {
     /// A copy of the registered memory; none if it was stopped.
     fn copy(&self) -> Result<Option<Vec<Region>>, Error> {
         let _reads = self.copying.lock().expect("no panic while held");
-        let mut step = vec![0; STEP];
-        let mut copies = Vec::with_capacity(self.registration.regions.len());
-        for region in &self.registration.regions {
-            let copy = allocate(region)?;
-            for offset in (0..region.len()).step_by(STEP) {
-                if self.cancel.load(Ordering::Acquire) {
-                    return Ok(None);
-                }
-                let bytes = &mut step[..STEP.min(region.len() - offset)];
-                region.read_at(offset, bytes).expect("within the region");
-                copy.write_at(offset, bytes).expect("as long as the region");
-            }
-            copies.push(copy);
-        }
-        Ok(Some(copies))
+        copy_aside(&self.registration.regions, THREADS, &self.cancel)
     }
 }

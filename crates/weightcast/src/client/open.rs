@@ -17,11 +17,11 @@ use super::handle::{Interrupted, Own, ShardHandle};
 use super::offload::Offloader;
 use super::process::Owned;
 use super::room::Room;
-use super::route::Routes;
+use super::route::{Routes, THREADS};
 use super::seed::Seeder;
 use super::shared::{Shared, View};
 use crate::clock::{Clock, span};
-use crate::config::{Options, Replica};
+use crate::config::{Options, Replica, Role};
 use crate::{Error, lazy};
 
 impl ShardHandle {
@@ -69,6 +69,8 @@ impl ShardHandle {
             registration: Mutex::new(None),
             layouts: Mutex::default(),
             memory: Mutex::new(()),
+            // The owner of what was offloaded waits for it.
+            sealing_threads: if matches!(options.role, Role::Offload(_)) { THREADS } else { 1 },
             view: Mutex::new(View::default()),
             trouble: Mutex::new(None),
             progress: Arc::new(AtomicU64::new(0)),

@@ -50,6 +50,11 @@ impl Registration {
         digests
     }
 
+    /// The cells as memory.
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
     /// Adds up the cells of each entry: what stays with the shard, should it ever be asked which
     /// tensor is no longer what it was.
     pub(crate) fn note(&self, digests: &[Digest]) -> Vec<u8> {

@@ -18,8 +18,8 @@ use super::locate::Evidence;
 use super::registration::{Registration, union};
 use crate::limits::{CACHED_PEERS, CACHED_PLANS};
 
-/// Threads that copy. Two saturate the memory of the machines that were measured.
-const THREADS: usize = 2;
+/// Threads that copy, in a read and in an offload. Two saturate the memory of the machines that were measured.
+pub const THREADS: usize = 2;
 
 /// How long one source's data port may take to answer: another source may be quicker.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -82,7 +82,7 @@ impl Routes {
             .map_err(|e| self.failed(&bound[e.source], &e.kind, read))?;
         if kept {
             // The digests on the way are of what came now; the whole has come in parts.
-            digests = read.registration.digest_all();
+            digests = read.registration.digest_all_on(THREADS);
         } else {
             // Tied weights lie in memory once: digest them again for each further name.
             read.registration.digest(&plan.echoes, &mut digests);

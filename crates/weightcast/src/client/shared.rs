@@ -21,6 +21,8 @@ pub(crate) struct Shared {
     pub(crate) layouts: Mutex<BTreeMap<ContentDigest, Arc<Layout>>>,
     /// Held by whoever writes or digests the registered memory.
     pub(crate) memory: Mutex<()>,
+    /// Threads that digest what is published: one, so that the program keeps the others.
+    pub(crate) sealing_threads: usize,
     /// What the session knows, for getters that must not wait.
     pub(crate) view: Mutex<View>,
     /// Why the session is not open: the best explanation if it never is.
