@@ -18,6 +18,8 @@ use crate::bench::program::ServerProcess;
 
 /// How finely the load is spread over time.
 const TICK: Duration = Duration::from_millis(1);
+/// How long the calls may take that run when the load ends.
+const LAST_CALLS: Duration = Duration::from_secs(30);
 /// Of a hundred operations, how many are heartbeats.
 const HEARTBEATS: f64 = 50.0;
 /// The turns that group calls take: of a hundred, this many of each kind.
@@ -92,7 +94,7 @@ pub(crate) async fn measure(
     let all: Vec<u64> = taken.latencies.values().flatten().copied().collect();
     let operations = all.len() as f64;
     // Let the last calls end: a group makes one at a time.
-    load.drain().await;
+    load.drain().await?;
     Ok(Mixed {
         asked_per_s: rate,
         reached_per_s: operations / elapsed,
@@ -147,8 +149,16 @@ impl Load {
         });
     }
 
-    async fn drain(&self) {
-        while lock(&self.rollouts).len() + lock(&self.trainers).len() < self.groups {
+    /// Waits until every group is back.
+    async fn drain(&self) -> Result<()> {
+        let until = Instant::now() + LAST_CALLS;
+        loop {
+            let back = lock(&self.rollouts).len() + lock(&self.trainers).len();
+            if back == self.groups {
+                return Ok(());
+            }
+            let busy = self.groups - back;
+            ensure!(Instant::now() < until, "{busy} groups had no answer within {LAST_CALLS:?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
