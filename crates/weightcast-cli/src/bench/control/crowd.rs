@@ -8,12 +8,12 @@ use tokio::task::JoinSet;
 use weightcast::wire::{self, call, selector};
 
 use super::record::{Kind, Record};
-use super::session::{Member, Place, Reply, Session};
+use super::session::{Member, Place, Reply, Retries, Session};
 
 /// Connections that are being made at a time: the server lets in 256 strangers.
 const CONNECTING: usize = 128;
-/// How often a connection is tried: a server that is busy drops some.
-const ATTEMPTS: usize = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+const RETRIES: Retries = Retries { tries: 21, pause: PAUSE, longest_pause: PAUSE };
 /// Name of the logical tensors of every version.
 pub(crate) const CATALOG: [u8; 16] = [7; 16];
 pub(crate) const MODEL: &str = "bench.control";
@@ -152,15 +152,9 @@ async fn connect(
     member: Member,
     record: Arc<Record>,
 ) -> Result<Session> {
-    let mut attempt = 0;
-    loop {
-        let place = Place::new(member.clone(), 1 + index as u128);
-        match Session::open(server, MODEL, &place, Arc::clone(&record)).await {
-            Err(_) if attempt < ATTEMPTS => tokio::time::sleep(Duration::from_millis(50)).await,
-            opened => return opened.with_context(|| format!("open {member:?}")),
-        }
-        attempt += 1;
-    }
+    let place = Place::new(member.clone(), 1 + index as u128);
+    let opened = Session::open_patiently(server, MODEL, &place, &record, RETRIES).await;
+    opened.with_context(|| format!("open {member:?}"))
 }
 
 impl Group {

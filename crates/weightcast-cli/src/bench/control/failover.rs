@@ -12,15 +12,14 @@ use tokio::task::JoinSet;
 use weightcast::wire;
 
 use super::crowd::{Crowd, Group, MODEL};
-use super::session::{Place, Session};
+use super::session::{Place, Retries, Session};
 use crate::bench::program::ServerProcess;
 
 /// Of its lease, what a session does not act on (T1).
 const MARGIN: f64 = 0.1;
 /// Pauses between tries of a session, as real ones make them.
-const PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-const TRIES: u32 = 30;
+const RETRIES: Retries =
+    Retries { tries: 31, pause: Duration::from_millis(50), longest_pause: Duration::from_secs(1) };
 
 /// What a failover came to. Seconds are from the moment at which the server was killed.
 #[derive(Debug, Serialize)]
@@ -97,18 +96,9 @@ async fn come_over(
     tokio::time::sleep(acts.saturating_sub(old.since_renewed())).await;
     let turned = Instant::now();
     let place = Place { announce: Some(announcement(old, held)), ..old.place().clone() };
-    let mut pause = PAUSE;
-    for attempt in 0.. {
-        match Session::open(address, MODEL, &place, Arc::clone(&group.record)).await {
-            Err(_) if attempt < TRIES => tokio::time::sleep(pause).await,
-            opened => {
-                let session = opened.context("come over to the backup")?;
-                return Ok(Came { turned, whole: Instant::now(), session });
-            }
-        }
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-    unreachable!("the last try returns")
+    let opened = Session::open_patiently(address, MODEL, &place, &group.record, RETRIES).await;
+    let session = opened.context("come over to the backup")?;
+    Ok(Came { turned, whole: Instant::now(), session })
 }
 
 /// What a session of the crowd brings: nothing happened since it held the version.

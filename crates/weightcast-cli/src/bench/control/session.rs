@@ -81,7 +81,35 @@ struct Shared {
     renewed_at: AtomicU64,
 }
 
+/// How often a session is opened again that was not let in: a busy server drops some.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retries {
+    pub(crate) tries: u32,
+    /// After the first try; doubles with each.
+    pub(crate) pause: Duration,
+    pub(crate) longest_pause: Duration,
+}
+
 impl Session {
+    /// As [`Session::open`], again and again until it works.
+    pub(crate) async fn open_patiently(
+        server: &str,
+        model: &str,
+        place: &Place,
+        record: &Arc<Record>,
+        retries: Retries,
+    ) -> Result<Self> {
+        let mut pause = retries.pause;
+        for _ in 1..retries.tries {
+            if let Ok(session) = Self::open(server, model, place, Arc::clone(record)).await {
+                return Ok(session);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(retries.longest_pause);
+        }
+        Self::open(server, model, place, Arc::clone(record)).await
+    }
+
     /// Connects, opens, and keeps the session alive until it is dropped. One that brings something
     /// is open when its group is whole.
     pub(crate) async fn open(
