@@ -30,7 +30,8 @@ pub struct ReadOptions {
     pub deadline: Option<Instant>,
     /// Raise it to give up.
     pub cancel: Arc<AtomicBool>,
-    /// Grows by the bytes of every piece that arrived and was served.
+    /// Grows by the bytes of every piece that arrived and was served. With `filling` it begins at
+    /// the bytes that are kept.
     pub progress: Arc<AtomicU64>,
     /// Where progress is advertised while the targets are being filled. What is final there is not
     /// read again; the digests are then only of what was, so use those of the whole memory.
@@ -108,6 +109,11 @@ pub fn read(
         Some(filling) => filling.begin(copies).into_iter().map(Cow::Owned).collect(),
         None => copies.map(Cow::Borrowed).collect(),
     };
+    if options.filling.is_some() {
+        let planned: u64 = jobs.iter().flat_map(|job| &job.copies).map(Copy::bytes).sum();
+        let missing: u64 = copies.iter().flat_map(|copies| copies.iter()).map(Copy::bytes).sum();
+        options.progress.store(planned - missing, Ordering::Relaxed);
+    }
     // Who reads from this reader waits for whole pieces.
     let size = options.filling.as_ref().map_or(PIECE_BYTES, |filling| filling.units().piece());
     let cut = |(route, copies): (&mut Route<'_>, &Cow<'_, [Copy]>)| {

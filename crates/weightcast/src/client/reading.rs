@@ -71,7 +71,10 @@ fn read(
         return Err(ReadFailure::Layout { detail: "nothing is registered".to_owned() });
     };
     let progress = Arc::clone(&shared.progress);
-    progress.store(0, Ordering::Relaxed);
+    // One that goes on begins with what is kept.
+    if filling.as_ref().is_none_or(|filling| filling.progress().0 == 0) {
+        progress.store(0, Ordering::Relaxed);
+    }
     shared.routes.read(&Read {
         registration: &registration,
         assignment,
