@@ -29,6 +29,9 @@ pub(crate) struct Serve {
     /// Seconds that unpublish waits for readers before it cuts them off
     #[arg(long, default_value_t = 30.0, value_parser = positive)]
     drain_deadline: f64,
+    /// Seconds that the last copy of a retained version is held back to be offloaded; then it is lost
+    #[arg(long, default_value_t = 60.0, value_parser = positive)]
+    offload_deadline: f64,
     /// Readers that one replica serves at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     fanout: u32,
@@ -57,6 +60,7 @@ pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
         index: arguments.index,
         lease: Duration::from_secs_f64(arguments.lease),
         drain_deadline: Duration::from_secs_f64(arguments.drain_deadline),
+        offload_deadline: Duration::from_secs_f64(arguments.offload_deadline),
         fanout: arguments.fanout,
         idle_exit: arguments.idle_exit.map(Duration::from_secs_f64),
         paranoid: arguments.paranoid,

@@ -40,6 +40,9 @@ pub struct ServeConfig {
     pub lease: Duration,
     /// How long `unpublish` waits for readers before it cuts them off.
     pub drain_deadline: Duration,
+    /// How long the last copy of a retained version is held back until it is offloaded; then it is
+    /// lost.
+    pub offload_deadline: Duration,
     /// How many readers one replica serves at a time.
     pub fanout: u32,
     /// Stop when nobody has been connected for this long.
@@ -57,6 +60,7 @@ impl Default for ServeConfig {
             index: 0,
             lease: Duration::from_secs(5),
             drain_deadline: Duration::from_secs(30),
+            offload_deadline: Duration::from_secs(60),
             fanout: 1,
             idle_exit: None,
             paranoid: false,
@@ -159,6 +163,7 @@ fn machine_config(config: &ServeConfig) -> ServerConfig {
         index: config.index,
         lease: span(config.lease),
         drain_deadline: span(config.drain_deadline),
+        offload_deadline: span(config.offload_deadline),
         fanout: config.fanout,
         paranoid: config.paranoid,
         ..ServerConfig::default()
