@@ -12,7 +12,11 @@ use crate::serve::Status;
 /// How long a server may take to say how it is.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a server knows: models, versions, replicas, shards, who reads from whom.
+/// What the acting server knows: models, versions, replicas, shards, who reads from whom. Of several
+/// servers each is asked in turn; the last answer is returned if none acts.
+///
+/// # Errors
+/// None is configured, or none answers within 10 s; then the last one's error.
 pub fn status(options: &Options) -> Result<Status, Error> {
     let server = options.configured_server().ok_or_else(|| Error::Config {
         what: "server".to_owned(),
@@ -25,11 +29,21 @@ pub fn status(options: &Options) -> Result<Status, Error> {
     let token = options.token()?;
     runtime.block_on(async {
         let connection = Connection::new(&server, token.as_ref())?;
-        let late = || {
-            let reason = format!("no answer within {PATIENCE:?}");
-            Error::Call(CallError::ServerUnreachable { server: server.clone(), reason })
-        };
-        let answered = tokio::time::timeout(PATIENCE, connection.status()).await;
-        answered.unwrap_or_else(|_| Err(late()))
+        let mut passive = None;
+        let mut failure = None;
+        for (index, address) in server.split(',').enumerate() {
+            connection.turn_to(index);
+            match tokio::time::timeout(PATIENCE, connection.status()).await {
+                Ok(Ok(status)) if status.term > 0 => return Ok(status),
+                Ok(Ok(status)) => passive = Some(status),
+                Ok(Err(error)) => failure = Some(error),
+                Err(_) => {
+                    let reason = format!("no answer within {PATIENCE:?}");
+                    let server = address.trim().to_owned();
+                    failure = Some(Error::Call(CallError::ServerUnreachable { server, reason }));
+                }
+            }
+        }
+        passive.ok_or_else(|| failure.expect("a list has a server"))
     })
 }
