@@ -211,7 +211,7 @@ impl Control {
                 }
             }
             Event::Sealed { generation, sums, note } => {
-                self.memory.sealed(generation, &note);
+                self.memory.sealed(generation, note);
                 self.session.handle_sealed(now, generation, sums);
             }
             Event::Probed { server, told, term } => {
@@ -294,6 +294,9 @@ impl Control {
             }
         }
         self.update_view();
+        if self.session.version().is_none() {
+            self.memory.forget();
+        }
         if is_open(self.session.state()) {
             self.shared.set_trouble(None);
             for reply in self.awaiting_open.drain(..) {
@@ -352,7 +355,7 @@ impl Control {
     fn done(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
         // The caller may look at the handle as soon as it has its answer.
         self.update_view();
-        let arrived = self.memory.take_arrived();
+        let arrived = self.memory.take_arrived(result.is_ok());
         let Some(reply) = self.replies.remove(&seq) else { return };
         let result = match result {
             Ok(answer) => Ok((answer, arrived.map(|a| a.transfer).unwrap_or_default())),

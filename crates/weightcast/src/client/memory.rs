@@ -28,6 +28,8 @@ pub(super) struct Memory {
     read: Option<Arc<AtomicBool>>,
     /// What the pending call has read.
     arrived: Option<Box<Arrival>>,
+    /// The parts' digests of what is held, for readers that find something else there.
+    note: Option<Vec<u8>>,
     /// What is being digested.
     sealing: Option<Generation>,
 }
@@ -46,6 +48,7 @@ impl Memory {
             filling: None,
             read: None,
             arrived: None,
+            note: None,
             sealing: None,
         }
     }
@@ -60,9 +63,10 @@ impl Memory {
             self.shared.exports.exports().expose_as(id, generation.0, regions);
             self.exposed.push(id);
         }
-        // What was published is noted once it is digested, what was read has been.
-        if let Some(arrived) = &self.arrived {
-            self.annotate(id, &arrived.note);
+        // What was published is noted once it is digested; what was read, or is served anew, has been.
+        let arrived = self.arrived.as_ref().map(|arrived| &arrived.note);
+        if let Some(note) = arrived.or(self.note.as_ref()) {
+            self.annotate(id, note);
         }
     }
 
@@ -98,11 +102,14 @@ impl Memory {
     }
 
     /// It has been digested.
-    pub(super) fn sealed(&mut self, generation: Generation, note: &[u8]) {
+    pub(super) fn sealed(&mut self, generation: Generation, note: Vec<u8>) {
         if let Some((_, export)) = self.shared.current() {
-            self.annotate(export.at(generation.0), note);
+            self.annotate(export.at(generation.0), &note);
         }
-        self.sealing = self.sealing.filter(|sealing| *sealing != generation);
+        if self.sealing == Some(generation) {
+            self.note = Some(note);
+            self.sealing = None;
+        }
     }
 
     pub(super) fn is_sealing(&self) -> bool {
@@ -162,8 +169,17 @@ impl Memory {
         }
     }
 
-    /// What the call that has ended brought.
-    pub(super) fn take_arrived(&mut self) -> Option<Box<Arrival>> {
-        self.arrived.take()
+    /// What the call that has ended brought; it is held if the call went well.
+    pub(super) fn take_arrived(&mut self, held: bool) -> Option<Box<Arrival>> {
+        let arrived = self.arrived.take()?;
+        if held {
+            self.note = Some(arrived.note.clone());
+        }
+        Some(arrived)
+    }
+
+    /// It holds nothing any more.
+    pub(super) fn forget(&mut self) {
+        self.note = None;
     }
 }
