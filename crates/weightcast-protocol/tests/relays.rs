@@ -182,6 +182,22 @@ fn a_version_crosses_once_to_each_datacentre() {
 }
 
 #[test]
+fn a_crossing_does_not_take_the_place_of_a_reader_nearby() {
+    let mut cluster = relays(ServerConfig::default());
+    let trainer = place(&mut cluster, "trainer", 1, Role::Trainer, "us");
+    cluster.publish(&trainer, 1, 11);
+    let places = [("x", "eu"), ("y", "asia"), ("near", "us"), ("wide", "us")];
+    for (name, at) in places {
+        let shards = if name == "wide" { 2 } else { 1 };
+        let group = place(&mut cluster, name, shards, Role::Rollout, at);
+        cluster.begin_all(&group, |_| replicate(Selector::Latest));
+    }
+    // Of each kind it has one; `wide` has another layout than `near`, and waits.
+    let edges = [edge("x", "trainer"), edge("y", "x"), edge("near", "trainer")];
+    assert_eq!(cluster.edges(), edges);
+}
+
+#[test]
 fn who_fails_nearby_is_tried_again_and_then_left_for_one_far_away() {
     let mut cluster = relays(ServerConfig::default());
     let trainer = place(&mut cluster, "trainer", 1, Role::Trainer, "us");

@@ -62,11 +62,11 @@ impl Server {
             }
         };
         // Most of those that are being filled have their reader already: no more is asked of them.
-        let free = move |source: &Group| fit(source) && self.has_place(source);
+        let free = move |source: &Group| fit(source) && self.has_place(source, reader);
         let holders = self.holders(reader, version).filter(|source| fit(source));
         let in_flight = self.in_flight(reader, version, free);
         let best = holders.chain(in_flight).filter_map(&mut offer).min();
-        let full = move |source: &Group| fit(source) && !self.has_place(source);
+        let full = move |source: &Group| fit(source) && !self.has_place(source, reader);
         let taken = || self.in_flight(reader, version, full).next().is_some();
         match best {
             // One that failed is tried again only if no other source is just busy. Those far away
@@ -151,12 +151,21 @@ impl Server {
             None => self.edges.height(reader.incarnation),
         };
         let depth = self.edges.depth(source.incarnation) + 1 + below;
-        self.has_place(source) && depth <= self.config.depth_limit.max(1) as usize
+        self.has_place(source, reader) && depth <= self.config.depth_limit.max(1) as usize
     }
 
-    /// Whether a source has fewer readers than it may have (D1).
-    fn has_place(&self, source: &Group) -> bool {
-        self.edges.load(source.incarnation) < self.config.fanout.max(1) as usize
+    /// Whether a source has fewer readers than it may have (D1). Those of its own datacentre and
+    /// those that cross don't take each other's place: a crossing may take long.
+    fn has_place(&self, source: &Group, reader: &Group) -> bool {
+        let fanout = self.config.fanout.max(1) as usize;
+        let crosses = source.datacentre() != reader.datacentre();
+        self.edges.load(source.incarnation) < fanout
+            || self.load(source.incarnation, crosses) < fanout
+    }
+
+    /// How many read from a source in its own datacentre, or from another one.
+    pub(super) fn load(&self, source: Incarnation, cross: bool) -> usize {
+        self.edges.readers_of(source).filter(|reader| self.crosses(*reader) == cross).count()
     }
 
     /// Whether a reader may read from another datacentre: nobody in its own has the version or is

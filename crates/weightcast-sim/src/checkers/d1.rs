@@ -1,9 +1,11 @@
-//! D1: no source has more readers than it may.
+//! D1: no source has more readers than it may: so many of its own datacentre, and so many that
+//! cross, which may take long.
 
 use std::collections::BTreeMap;
 
 use weightcast_protocol::Time;
 
+use super::d3::datacentre;
 use super::{Checker, Fact};
 
 pub(super) struct Fanout(pub(super) u32);
@@ -18,7 +20,10 @@ impl Checker for Fanout {
         snapshot.models.values().find_map(|model| {
             let mut readers = BTreeMap::<(&str, _, _), u32>::new();
             for edge in &model.edges {
-                *readers.entry((&edge.source, edge.source_life, edge.version)).or_default() += 1;
+                let crosses =
+                    datacentre(model, edge.reader_life) != datacentre(model, edge.source_life);
+                let source = (&*edge.source, edge.source_life, (edge.version, crosses));
+                *readers.entry(source).or_default() += 1;
             }
             let crowded = readers.into_iter().find(|(_, count)| *count > self.0);
             crowded.map(|((source, ..), count)| format!("{source} has {count} readers"))

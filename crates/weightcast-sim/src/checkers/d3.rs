@@ -66,7 +66,10 @@ impl NearFirst {
         }
         let tried = self.tried.get(&edge.reader_life).map(|(_, tried)| tried);
         let free = |model: &ModelSnapshot, name: &String| {
-            let load = model.edges.iter().filter(|other| other.source == *name).count();
+            let load = model.edges.iter().filter(|other| {
+                other.source == *name && datacentre(model, other.reader_life) == Some(here)
+            });
+            let load = load.count();
             let near = model.replicas.iter().rev().find(|replica| replica.name == *name);
             let near = near.and_then(|replica| datacentre(model, replica.incarnation));
             near == Some(here)
