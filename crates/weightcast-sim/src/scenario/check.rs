@@ -46,7 +46,8 @@ impl Setting {
         let mut workers = 0;
         for (name, group) in &self.groups {
             self.check_group(name, group)?;
-            workers += u64::from(group.replicas) * u64::from(self.shards);
+            let each = if group.offload_seeding { 2 } else { 1 };
+            workers += each * u64::from(group.replicas) * u64::from(self.shards);
         }
         if workers > WORKERS {
             return Err(format!("{workers} shards in all, at most {WORKERS} can be played"));

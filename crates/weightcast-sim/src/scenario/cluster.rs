@@ -14,6 +14,8 @@ pub(super) struct Place {
     pub(super) replica: u32,
     pub(super) shard: u32,
     pub(super) location: Location,
+    /// The worker beside which it has CPU memory, if it is there for seeds only.
+    pub(super) seeds_for: Option<usize>,
     /// What it sends through: its card, and the host's card to other datacentres.
     sends: [usize; 2],
     /// What it receives through.
@@ -40,6 +42,12 @@ impl Cluster {
         for (name, group) in &setting.groups {
             cluster.settle(setting, name, group);
         }
+        let seeds = |place: &Place| setting.groups[&place.group].offload_seeding;
+        let beside = cluster.places.iter().enumerate().filter(|(_, place)| seeds(place));
+        let beside: Vec<Place> = beside
+            .map(|(index, place)| Place { seeds_for: Some(index), ..place.clone() })
+            .collect();
+        cluster.places.extend(beside);
         cluster
     }
 
@@ -66,6 +74,7 @@ impl Cluster {
                 replica: number / setting.shards,
                 shard: number % setting.shards,
                 location: Location { datacentre: group.datacentre.clone(), host, spot: group.spot },
+                seeds_for: None,
                 sends: [inner, outer],
                 receives: [inner + 1, outer + 1],
             });
@@ -99,6 +108,9 @@ impl Cluster {
     /// The links from one worker to another.
     pub(super) fn path(&self, source: usize, reader: usize) -> Vec<usize> {
         let [from, to] = [&self.places[source], &self.places[reader]];
+        if from.seeds_for.is_some() && from.location.host == to.location.host {
+            return vec![to.receives[0]]; // CPU memory of the own host: no card sends it
+        }
         if !self.crosses(source, reader) {
             return vec![from.sends[0], to.receives[0]];
         }

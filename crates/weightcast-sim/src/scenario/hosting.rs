@@ -57,8 +57,9 @@ impl Player<'_> {
                 self.plan_for(index, control, Happening::Connected(stream));
             }
             Output::Probe { .. } => {} // there is one server
-            // Nothing is retained, and nobody seeds.
-            Output::Offload { .. } | Output::StopOffload | Output::Seed { .. } => {}
+            // Nothing is retained.
+            Output::Offload { .. } | Output::StopOffload => {}
+            Output::Seed { version, ask, .. } => self.begin_seed(index, version, ask),
             Output::Send(message) => {
                 if let Some(stream) = worker.connection {
                     self.plan(self.now + control, Event::ToServer(stream, message));
@@ -90,6 +91,9 @@ impl Player<'_> {
     }
 
     fn closed(&mut self, index: usize, error: Option<CallError>) {
+        if self.workers[index].ask.is_some() {
+            return self.end_seed(index, error.is_some());
+        }
         let why = error.map_or("it was closed".to_owned(), |error| error.to_string());
         self.outcome.failed(format!("a session ended: {why}"));
         self.end_life(index);

@@ -30,7 +30,8 @@ impl Player<'_> {
         }
         for index in 0..self.workers.len() {
             let place = &self.cluster.places[index];
-            if !self.setting.groups[&place.group].joins_later {
+            let waits = place.seeds_for.is_some() || self.setting.groups[&place.group].joins_later;
+            if !waits {
                 let at = if self.begins_run(index) { Time(0) } else { OPENED };
                 self.waiting += 1;
                 self.plan(at, Event::Start(index));
@@ -50,33 +51,58 @@ impl Player<'_> {
     pub(super) fn start(&mut self, index: usize) {
         let place = &self.cluster.places[index];
         let group = &self.setting.groups[&place.group];
-        let life = self.workers[index].life;
-        let name = |salt: u64| mix(&[index as u64, life.into(), salt]);
         let open = Open {
-            protocol: PROTOCOL,
-            session: SessionId(name(1).into()),
-            term: Term(0),
-            model: "policy".to_owned(),
-            replica: format!("{}-{}", place.group, place.replica),
-            shard: place.shard,
-            num_shards: self.setting.shards,
             role: match group.role {
                 GroupRole::Trainer => Role::Trainer,
                 GroupRole::Rollout => Role::Rollout,
             },
             epoch: if self.begins_run(index) { EpochPolicy::New } else { EpochPolicy::Current },
+            offload_seeding: group.offload_seeding,
+            ..self.open(index, self.replica(index))
+        };
+        self.live(index, open);
+    }
+
+    /// The name of a worker's replica.
+    pub(super) fn replica(&self, index: usize) -> String {
+        let place = &self.cluster.places[index];
+        format!("{}-{}", place.group, place.replica)
+    }
+
+    fn name(&self, index: usize, salt: u64) -> u64 {
+        mix(&[index as u64, self.workers[index].life.into(), salt])
+    }
+
+    /// What a process at a worker's place opens.
+    pub(super) fn open(&self, index: usize, replica: String) -> Open {
+        let place = &self.cluster.places[index];
+        Open {
+            protocol: PROTOCOL,
+            session: SessionId(self.name(index, 1).into()),
+            term: Term(0),
+            model: "policy".to_owned(),
+            replica,
+            shard: place.shard,
+            num_shards: self.setting.shards,
+            role: Role::Rollout,
+            epoch: EpochPolicy::Current,
             retain: 0,
             offload_seeding: false,
             location: place.location.clone(),
             data_address: index.to_string(),
             incarnation: None,
             activate: false,
-        };
+        }
+    }
+
+    /// A life begins: its session opens, and it registers its memory.
+    pub(super) fn live(&mut self, index: usize, open: Open) {
         let mut config = SessionConfig::new(open, "server");
         config.reconnect = Span(0);
         config.relays = self.setting.protocol.relays;
+        let export = ExportId(self.name(index, 2));
         let worker = &mut self.workers[index];
-        worker.export = ExportId(name(2));
+        worker.export = export;
         worker.session = Some(Session::new(config, self.now));
         worker.todo.push_front(Task::new(What::Register, false));
         self.next_task(index);
@@ -89,6 +115,7 @@ impl Player<'_> {
         let chosen = |replica: u32| step.replicas.as_ref().is_none_or(|r| r.contains(&replica));
         let workers: Vec<(usize, u32)> = (0..self.workers.len())
             .map(|index| (index, &self.cluster.places[index]))
+            .filter(|(_, place)| place.seeds_for.is_none())
             .filter(|(_, place)| place.group == step.group && chosen(place.replica))
             .map(|(index, place)| (index, place.replica))
             .collect();
@@ -117,6 +144,7 @@ impl Player<'_> {
             self.plan(self.now + self.control(), Event::ServerGone(stream));
         }
         self.end_life(index);
+        self.seed_of(index).into_iter().for_each(|seed| self.end_life(seed));
     }
 
     /// Nothing of a worker's life is left.
@@ -174,6 +202,9 @@ impl Player<'_> {
         let Some(Running { mut task, since, clears }) = self.workers[index].running.take() else {
             return;
         };
+        if self.seed_ended(index, &result) {
+            return;
+        }
         task.stalled.0 += (self.now - since).0;
         let again = match (task.what, &result) {
             (_, Err(error)) => {

@@ -126,6 +126,9 @@ pub struct Group {
     /// Whether they may be taken away at any time.
     #[serde(default)]
     pub spot: bool,
+    /// Whether their updates leave what is in another datacentre to a seed replica in CPU memory.
+    #[serde(default)]
+    pub offload_seeding: bool,
     /// Whether they are there only once the script says `join`.
     #[serde(default)]
     pub joins_later: bool,

@@ -34,6 +34,8 @@ pub(super) struct Worker {
     pub(super) timer_at: Option<Time>,
     pub(super) todo: VecDeque<Task>,
     pub(super) running: Option<Running>,
+    /// What it was asked for, if it is a seed.
+    pub(super) ask: Option<u64>,
 }
 
 /// Something that the script has a worker do.
