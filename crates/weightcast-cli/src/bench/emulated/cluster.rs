@@ -43,6 +43,8 @@ pub(crate) struct Place {
     pub(crate) datacentre: usize,
     pub(crate) trainer: bool,
     pub(crate) spot: bool,
+    /// Its updates leave crossings to a seed replica.
+    pub(crate) offload_seeding: bool,
 }
 
 impl Cluster {
@@ -92,6 +94,7 @@ impl Cluster {
             num_shards: self.shards,
             trainer: place.trainer,
             spot: place.spot,
+            offload_seeding: place.offload_seeding,
             datacentre: format!("dc{}", place.datacentre),
             host: format!("host{host}"),
             bind: self.network.as_ref().map(|network| network.address(host)),

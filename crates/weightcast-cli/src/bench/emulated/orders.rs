@@ -11,6 +11,7 @@ pub(crate) struct Begin {
     pub(crate) num_shards: u32,
     pub(crate) trainer: bool,
     pub(crate) spot: bool,
+    pub(crate) offload_seeding: bool,
     pub(crate) datacentre: String,
     pub(crate) host: String,
     /// Address of the data port on an emulated host, without the port.

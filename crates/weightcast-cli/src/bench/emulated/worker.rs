@@ -51,6 +51,7 @@ impl Worker {
             data_bind: Some(format!("{}:0", begin.bind.as_deref().unwrap_or("127.0.0.1"))),
             // An emulated network has no door to any other.
             insecure: begin.bind.is_some(),
+            offload_seeding: begin.offload_seeding,
             way: if begin.bind.is_some() { Way::Tcp } else { Way::Auto },
             ..Options::new(role)
         };

@@ -1,10 +1,11 @@
 //! `weightcast bench fanout`: one trainer group to N rollout groups over emulated hosts.
 //!
 //! [`spread`] measures one number of readers, [`killing`] what the death of a source costs,
-//! [`report`] sets both beside the ideal and beside everybody reading from the trainer.
+//! [`seeding`] that nobody waits for another datacentre with offload seeding; [`report`] sets both beside the ideal and beside everybody reading from the trainer.
 
 mod killing;
 mod report;
+mod seeding;
 mod spread;
 
 use std::time::Instant;
@@ -51,6 +52,9 @@ pub(crate) struct FanoutOf {
     #[arg(long, default_value_t = 50, value_name = "MBIT",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     slow_link: u32,
+    /// Readers in the second datacentre leave crossings to a seed replica, and poll meanwhile
+    #[arg(long, conflicts_with = "kill")]
+    offload_seeding: bool,
     /// Kill a source at this percentage of the transfer
     #[arg(long, value_delimiter = ',', value_name = "PERCENT",
           value_parser = clap::value_parser!(u8).range(1..=99))]
@@ -70,6 +74,12 @@ pub(crate) fn run(arguments: &FanoutOf) -> Result<()> {
         return Ok(());
     }
     let start = Instant::now();
+    let two = arguments.datacentres == 2 && arguments.readers.iter().all(|readers| *readers >= 2);
+    ensure!(
+        two || !arguments.offload_seeding,
+        "--offload-seeding needs readers in a second datacentre: give --datacentres 2 and --readers 2 \
+         or more"
+    );
     let mut report = Report::new(machine(), arguments.size << 20, arguments.rate);
     for shards in &arguments.shards {
         for readers in &arguments.readers {
@@ -100,6 +110,10 @@ impl FanoutOf {
         eprintln!("{readers} readers of {shards} shards");
         if !self.kill.is_empty() {
             report.killed.extend(killing::measure(&setting, &self.kill)?);
+            return Ok(());
+        }
+        if self.offload_seeding {
+            report.seeded.push(seeding::measure(&setting)?);
             return Ok(());
         }
         let stack = Spread::measure(&setting)?;

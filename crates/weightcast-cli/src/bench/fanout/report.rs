@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::killing::Killed;
+use super::seeding::Seeded;
 use super::spread::{Setting, Spread};
 use crate::bench::report::Machine;
 
@@ -19,6 +20,7 @@ pub(crate) struct Report {
     rate_mbit: u32,
     pub(crate) spreads: Vec<Beside>,
     pub(crate) killed: Vec<Killed>,
+    pub(crate) seeded: Vec<Seeded>,
     pub(crate) seconds: f64,
 }
 
@@ -55,7 +57,8 @@ impl Beside {
 
 impl Report {
     pub(crate) fn new(machine: Machine, bytes: u64, rate_mbit: u32) -> Self {
-        Self { machine, bytes, rate_mbit, spreads: Vec::new(), killed: Vec::new(), seconds: 0.0 }
+        let (spreads, killed, seeded) = (Vec::new(), Vec::new(), Vec::new());
+        Self { machine, bytes, rate_mbit, spreads, killed, seeded, seconds: 0.0 }
     }
 
     /// Whether all content was right, always.
@@ -63,6 +66,7 @@ impl Report {
         let all = self.spreads.iter().flat_map(|s| [Some(&s.stack), s.naive.as_ref()]).flatten();
         all.fold(true, |ok, spread| ok & spread.content_ok)
             && self.killed.iter().all(|killed| killed.content_ok)
+            && self.seeded.iter().all(|seeded| seeded.content_ok)
     }
 
     /// For people.
@@ -75,6 +79,7 @@ impl Report {
         );
         self.spread_rows(&mut text);
         self.killed_rows(&mut text);
+        self.seeded_rows(&mut text);
         let verified = if self.verified() { "every byte verified" } else { "UNVERIFIED BYTES" };
         let _ = writeln!(text, "\n{verified}; {:.0} s", self.seconds);
         text
@@ -122,6 +127,29 @@ impl Report {
                 s.ideal_max_s,
                 s.stack.max_s,
                 s.stack.cpu_s
+            );
+        }
+    }
+
+    fn seeded_rows(&self, text: &mut String) {
+        for seeded in &self.seeded {
+            let _ = writeln!(
+                text,
+                "{} readers of {} shards, half of them far away with offload seeding: {:.2} copies \
+                 cross in {:.2} s (ideal {:.2} s); {} updates meanwhile, the longest {:.3} s; the \
+                 update that reads the seed {:.2} s, the longest {:.2} s (ideal {:.2} s); near the \
+                 trainer {:.2} s",
+                seeded.readers,
+                seeded.shards,
+                seeded.crossed,
+                seeded.crossing_s,
+                seeded.ideal_crossing_s,
+                seeded.polls,
+                seeded.longest_poll_s,
+                seeded.consume_s,
+                seeded.longest_consume_s,
+                seeded.ideal_s,
+                seeded.near_s
             );
         }
     }

@@ -45,11 +45,16 @@ impl Setting {
         seconds(self.bytes / self.shards as u64, self.rate)
     }
 
+    /// Seconds that a replica takes over the slow link.
+    pub(crate) fn ideal_crossing_s(&self) -> f64 {
+        self.ideal_s().max(seconds(self.bytes, self.slow))
+    }
+
     /// The same of a reader, wherever it is: all shards share the slow link.
     fn ideal_of(&self, reader: usize) -> f64 {
         match self.datacentre(reader) {
             0 => self.ideal_s(),
-            _ => self.ideal_s().max(seconds(self.bytes, self.slow)),
+            _ => self.ideal_crossing_s(),
         }
     }
 
