@@ -20,11 +20,7 @@ def cluster():
 
 @pytest.fixture
 def trainer(cluster):
-    """Two ranks that published version 1, each behind a gate."""
-    gates = [cluster.gate(), cluster.gate()]
-    ranks = cluster.group("trainer", 2, role="trainer", bytes=BYTES, gates=gates)
-    together(ranks, "publish", version=1)
-    return ranks
+    return cluster.gated_trainer(BYTES)
 
 
 def test_a_list_of_servers_is_taken():
@@ -38,14 +34,11 @@ def test_a_list_of_servers_is_taken():
 
 def test_a_server_killed_in_the_middle_of_an_update_and_a_publish(cluster, trainer):
     late = cluster.group("late", bytes=BYTES)
-    for gate in cluster.gates:
-        gate.hold_after(SOME)
+    cluster.hold_after(SOME)
     late[0].start("replicate", version="latest")
-    for gate in cluster.gates:
-        gate.wait_held()
+    cluster.wait_held()
     cluster.server.kill()
-    for gate in cluster.gates:
-        gate.open()
+    cluster.open_gates()
     # The read that ran starts anew at the backup, from the trainer, which has brought its copy.
     read = late[0].value("replicate")
     assert (read["version"], read["source"], read["right"]) == (1, "trainer", True)

@@ -26,21 +26,15 @@ def cluster():
 
 @pytest.fixture
 def trainer(cluster):
-    """Two ranks that published version 1, each behind a gate."""
-    gates = [cluster.gate(), cluster.gate()]
-    ranks = cluster.group("trainer", 2, role="trainer", bytes=BYTES, gates=gates)
-    together(ranks, "publish", version=1)
-    return ranks
+    return cluster.gated_trainer(BYTES)
 
 
 def in_the_middle(cluster, readers):
     """Lets the readers' `replicate` run until some bytes are there and no more come."""
-    for gate in cluster.gates:
-        gate.hold_after(SOME)
+    cluster.hold_after(SOME)
     for reader in readers:
         reader.start("replicate", version="latest")
-    for gate in cluster.gates:
-        gate.wait_held()
+    cluster.wait_held()
     for reader in readers:
         assert 0 < reader.moving() < BYTES // len(readers)
 
@@ -61,11 +55,6 @@ def leave(workers):
         worker.value("close")
 
 
-def open_gates(cluster):
-    for gate in cluster.gates:
-        gate.open()
-
-
 def test_a_killed_rollout_shard_breaks_its_group_alone(cluster, trainer):
     pair = cluster.group("pair", 2, bytes=BYTES)
     single = cluster.group("single", bytes=BYTES)
@@ -73,7 +62,7 @@ def test_a_killed_rollout_shard_breaks_its_group_alone(cluster, trainer):
     pair[0].kill()
     single[0].start("replicate", version=1)
     assert failed(pair[1], "replicate") == "GroupBroken"
-    open_gates(cluster)
+    cluster.open_gates()
     assert single[0].value("replicate")["right"]
     together(trainer, "unpublish")
     assert single[0].do("list") == {"1": ["single"]}
@@ -85,7 +74,7 @@ def test_unpublish_does_not_wait_for_a_dead_reader(cluster, trainer):
     pair[0].kill()
     together(trainer, "unpublish")
     assert failed(pair[1], "replicate") in {"GroupBroken"} | LOST
-    open_gates(cluster)
+    cluster.open_gates()
     single = cluster.group("single", bytes=BYTES)
     together(trainer, "publish", version=2)
     moved = single[0].do("replicate", version="latest")
@@ -96,7 +85,7 @@ def test_a_restarted_shard_takes_the_place_of_a_killed_one(cluster, trainer):
     pair = cluster.group("pair", 2, bytes=BYTES)
     in_the_middle(cluster, pair)
     pair[0].kill()
-    open_gates(cluster)
+    cluster.open_gates()
     again = cluster.begin("pair", 2, bytes=BYTES)  # at once: they wait for the lease to run out
     assert failed(pair[1], "replicate") == "GroupBroken"
     leave(pair[1:])
@@ -110,7 +99,7 @@ def test_a_lost_trainer_rank_is_told_to_its_readers(cluster, trainer, number):
     pair = cluster.group("pair", 2, bytes=BYTES)
     in_the_middle(cluster, pair)
     trainer[0].signal(number)
-    open_gates(cluster)
+    cluster.open_gates()
     errors = {failed(reader, "replicate") for reader in pair}
     assert len(errors) == 1 and errors < LOST, errors
     trainer[1].start("list")
@@ -128,8 +117,7 @@ def test_readers_go_on_with_another_source(cluster, number):
         sources[name] = cluster.group(name, role="trainer", bytes=BYTES, gates=gates)
         sources[name][0].do("publish", version=1)
     pair = cluster.group("pair", 2, bytes=BYTES)
-    for gate in cluster.gates:
-        gate.hold_after(SOME)
+    cluster.hold_after(SOME)
     for reader in pair:
         reader.start("replicate", version=1)
     for reader in pair:
@@ -137,7 +125,7 @@ def test_readers_go_on_with_another_source(cluster, number):
     (lost,) = [name for name in sources if cluster.readers(name)]
     (other,) = set(sources) - {lost}
     sources[lost][0].signal(number)
-    open_gates(cluster)
+    cluster.open_gates()
     for reader in pair:
         moved = reader.value("replicate")
         assert moved["right"] and moved["source"] == other
@@ -161,7 +149,7 @@ def test_a_killed_server_is_told_to_everybody(cluster, trainer, finish):
     in_the_middle(cluster, pair)
     cluster.server.kill()
     if finish:
-        open_gates(cluster)
+        cluster.open_gates()
     errors = {failed(reader, "replicate") for reader in pair}
     assert errors <= {"ServerUnreachable", "InDoubt"}, errors
     for rank in trainer:

@@ -220,6 +220,27 @@ class Cluster:
         self.gates.append(Gate())
         return self.gates[-1]
 
+    def hold_after(self, count):
+        """Every gate lets this much more pass, then nothing."""
+        for gate in self.gates:
+            gate.hold_after(count)
+
+    def wait_held(self):
+        """Waits until every gate holds something back."""
+        for gate in self.gates:
+            gate.wait_held()
+
+    def open_gates(self):
+        for gate in self.gates:
+            gate.open()
+
+    def gated_trainer(self, size):
+        """Two ranks that published version 1 of so many bytes, each behind a gate."""
+        gates = [self.gate(), self.gate()]
+        ranks = self.group("trainer", 2, role="trainer", bytes=size, gates=gates)
+        together(ranks, "publish", version=1)
+        return ranks
+
     def begin(self, name, of=1, gates=(), **options):
         """Starts the workers of a replica, which open; `ready` waits for them."""
         options |= {"way": "tcp", "reconnect": self.reconnect}
