@@ -31,6 +31,11 @@ impl Transport for ExportTable {
             Some(filling) => filling.begin(copies),
             None => copies.map(<[Copy]>::to_vec).collect(),
         };
+        if options.filling.is_some() {
+            let planned: u64 = jobs.iter().flat_map(|job| &job.copies).map(Copy::bytes).sum();
+            let missing: u64 = copies.iter().flatten().map(Copy::bytes).sum();
+            options.progress.store(planned - missing, Ordering::Relaxed);
+        }
         for (source, (copies, export)) in copies.iter().zip(&exports).enumerate() {
             for copy in copies {
                 let copied = carry_out(copy, export, targets, options, &mut digests);
