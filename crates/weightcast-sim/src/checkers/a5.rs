@@ -64,6 +64,11 @@ impl Checker for RecoveryWindow {
                 self.unpublished.extend(who.incarnation);
                 None
             }
+            // Perhaps in the event in which it is given up: what was refused is no copy.
+            Fact::Said { who, message: ServerMessage::Fenced { .. }, .. } => {
+                who.incarnation.and_then(|group| self.held.remove(&group));
+                None
+            }
             _ => None,
         }
     }
