@@ -1,0 +1,110 @@
+//! What the published checkpoint of a model holds: names, shapes and types, in families.
+
+use weightcast_plan::DType;
+
+use super::config::{Config, ConfigError};
+use super::description::{Blocks, DESCRIPTIONS, Description};
+use super::dims::Dims;
+use super::family::Family;
+use super::quantisation::Quantisation;
+use super::role::Role;
+use super::{decoder, gpt2, gpt_oss};
+
+/// A model: its config and what its checkpoint holds.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// The families of the checkpoint, in the order of a forward pass.
+    pub families: Vec<Family>,
+    /// How the checkpoint is quantised, if it is.
+    pub quantisation: Option<Quantisation>,
+    /// Type of what is not quantised.
+    pub dtype: DType,
+    pub(crate) dims: Dims,
+    pub(crate) router_f32: bool,
+    pub(crate) model_type: String,
+    /// Whether engines and trainers have rules for it; else only whole tensors and rows.
+    pub(crate) is_decoder: bool,
+    config: Config,
+}
+
+impl Model {
+    /// Describes the model of a config.
+    pub fn of(config: &Config) -> Result<Model, ConfigError> {
+        let description = describe(config.model_type())?;
+        let dims = Dims::of(config)?;
+        let dtype = dtype_of(config);
+        let families = match &description.blocks {
+            Blocks::Decoder(decoder) => decoder::families(config, decoder, &dims, dtype)?,
+            Blocks::Gpt2 => gpt2::families(&dims, config, dtype)?,
+            Blocks::GptOss => gpt_oss::families(&dims, dtype)?,
+        };
+        let mut model = Model {
+            families,
+            quantisation: Quantisation::of(config)?,
+            dtype,
+            dims,
+            router_f32: matches!(&description.blocks, Blocks::Decoder(d) if d.moe.router_f32),
+            model_type: config.model_type().to_owned(),
+            is_decoder: matches!(description.blocks, Blocks::Decoder(_)),
+            config: config.clone(),
+        };
+        if let Some(quantisation) = &model.quantisation {
+            model.families = quantisation.apply(model.families);
+        }
+        Ok(model)
+    }
+
+    /// The same model with a checkpoint that is quantised so, or not at all.
+    pub fn quantised(&self, quantisation: Option<Quantisation>) -> Result<Model, ConfigError> {
+        let mut plain = self.plain()?;
+        if let Some(quantisation) = &quantisation {
+            plain.families = quantisation.apply(plain.families);
+        }
+        plain.quantisation = quantisation;
+        Ok(plain)
+    }
+
+    /// Number of decoder layers, without draft layers.
+    pub fn layers(&self) -> u64 {
+        self.dims.layers
+    }
+
+    /// Bytes of the whole checkpoint, with or without its draft layers.
+    pub fn bytes(&self, draft: bool) -> u64 {
+        let bytes = |f: &Family| {
+            let layers = f.layers.iter().flat_map(|&(a, b)| a..=b);
+            let kept = layers.filter(|&l| draft || l < self.dims.layers).count() as u64;
+            let layers = if f.layers.is_empty() { 1 } else { kept };
+            layers * f.experts.max(1) * f.tensor_bytes()
+        };
+        self.families.iter().map(bytes).sum()
+    }
+
+    /// The families of this role.
+    pub(crate) fn of_role(&self, role: Role) -> impl Iterator<Item = &Family> {
+        self.families.iter().filter(move |f| f.role == role)
+    }
+
+    fn plain(&self) -> Result<Model, ConfigError> {
+        let bare = self.config.without("quantization_config");
+        Model::of(&bare)
+    }
+}
+
+fn describe(model_type: &str) -> Result<&'static Description, ConfigError> {
+    let found = DESCRIPTIONS.iter().find(|d| d.model_types.contains(&model_type));
+    found.ok_or_else(|| ConfigError::UnknownModel {
+        found: model_type.to_owned(),
+        known: DESCRIPTIONS.iter().flat_map(|d| d.model_types).copied().collect(),
+    })
+}
+
+/// Type of the weights as torch names it; F32 is what Hugging Face writes nothing for.
+fn dtype_of(config: &Config) -> DType {
+    let name = [config.text("dtype"), config.text("torch_dtype")];
+    match name.into_iter().find(|n| !n.is_empty()) {
+        Some("bfloat16") => DType::BF16,
+        Some("float16") => DType::F16,
+        _ => DType::F32,
+    }
+}

@@ -1,0 +1,162 @@
+//! What is known of each model type, as data. What a config says for itself (MLA, sparse layers,
+//! an indexer, draft layers) is not here.
+
+/// Whether something is there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum When {
+    Never,
+    Always,
+    /// Where the config's key is true.
+    Flag(&'static str),
+    /// Where the config's key has this text.
+    Text(&'static str, &'static str),
+}
+
+/// How a model type names and shapes its tensors.
+pub(crate) struct Description {
+    pub(crate) model_types: &'static [&'static str],
+    pub(crate) blocks: Blocks,
+}
+
+/// The kind of list that a checkpoint is.
+pub(crate) enum Blocks {
+    /// `model.layers.{L}` with `self_attn` and `mlp`.
+    Decoder(Decoder),
+    /// GPT-2: `h.{L}`, weights stored `[in, out]`.
+    Gpt2,
+    /// gpt-oss: experts fused and in MXFP4 blocks.
+    GptOss,
+}
+
+/// The variations of a decoder layer.
+#[derive(Clone, Copy)]
+pub(crate) struct Decoder {
+    pub(crate) qkv_bias: When,
+    pub(crate) output_bias: When,
+    pub(crate) mlp_bias: When,
+    pub(crate) qk_norm: When,
+    /// Norms after attention and MLP as well as before them.
+    pub(crate) sandwich_norms: bool,
+    /// `gate_up_proj` is one tensor in the checkpoint.
+    pub(crate) fused_gate_up: bool,
+    pub(crate) moe: Moe,
+    /// The draft layer stores an embedding and a head of its own.
+    pub(crate) draft_embeddings: bool,
+}
+
+/// The variations of a layer of experts.
+#[derive(Clone, Copy)]
+pub(crate) struct Moe {
+    pub(crate) router: &'static str,
+    /// The score correction bias of the router.
+    pub(crate) correction: When,
+    /// Engines hold the router in F32.
+    pub(crate) router_f32: bool,
+    pub(crate) experts: &'static str,
+    /// What an expert calls gate, up and down.
+    pub(crate) projections: [&'static str; 3],
+    pub(crate) shared: &'static str,
+    /// A gate that scales the shared experts.
+    pub(crate) shared_switch: Option<&'static str>,
+}
+
+const MOE: Moe = Moe {
+    router: "mlp.gate",
+    correction: When::Never,
+    router_f32: false,
+    experts: "mlp.experts",
+    projections: ["gate_proj", "up_proj", "down_proj"],
+    shared: "mlp.shared_experts",
+    shared_switch: None,
+};
+
+const PLAIN: Decoder = Decoder {
+    qkv_bias: When::Flag("attention_bias"),
+    output_bias: When::Flag("attention_bias"),
+    mlp_bias: When::Flag("mlp_bias"),
+    qk_norm: When::Never,
+    sandwich_norms: false,
+    fused_gate_up: false,
+    moe: MOE,
+    draft_embeddings: false,
+};
+
+const DEEPSEEK: Decoder = Decoder {
+    moe: Moe { correction: When::Text("topk_method", "noaux_tc"), ..MOE },
+    draft_embeddings: true,
+    ..PLAIN
+};
+
+const QWEN2: Decoder =
+    Decoder { qkv_bias: When::Always, output_bias: When::Never, mlp_bias: When::Never, ..PLAIN };
+
+const QWEN3: Decoder = Decoder { qk_norm: When::Always, mlp_bias: When::Never, ..PLAIN };
+
+/// All descriptions.
+pub(crate) const DESCRIPTIONS: &[Description] = &[
+    decoder(&["llama", "mistral"], PLAIN),
+    decoder(&["qwen2"], QWEN2),
+    decoder(
+        &["qwen2_moe"],
+        Decoder {
+            moe: Moe {
+                shared: "mlp.shared_expert",
+                shared_switch: Some("mlp.shared_expert_gate"),
+                ..MOE
+            },
+            ..QWEN2
+        },
+    ),
+    decoder(&["qwen3", "qwen3_moe"], QWEN3),
+    decoder(
+        &["mixtral"],
+        Decoder {
+            moe: Moe {
+                router: "block_sparse_moe.gate",
+                experts: "block_sparse_moe.experts",
+                projections: ["w1", "w3", "w2"],
+                ..MOE
+            },
+            qkv_bias: When::Never,
+            output_bias: When::Never,
+            ..PLAIN
+        },
+    ),
+    decoder(
+        &["glm4"],
+        Decoder {
+            output_bias: When::Never,
+            sandwich_norms: true,
+            fused_gate_up: true,
+            ..PLAIN
+        },
+    ),
+    decoder(
+        &["glm4_moe"],
+        Decoder {
+            output_bias: When::Never,
+            qk_norm: When::Flag("use_qk_norm"),
+            moe: Moe { correction: When::Always, router_f32: true, ..MOE },
+            draft_embeddings: true,
+            ..PLAIN
+        },
+    ),
+    decoder(
+        &["glm4_moe_lite"],
+        Decoder {
+            moe: Moe { correction: When::Always, router_f32: true, ..MOE },
+            ..PLAIN
+        },
+    ),
+    decoder(
+        &["glm_moe_dsa"],
+        Decoder { moe: Moe { correction: When::Always, ..MOE }, ..PLAIN },
+    ),
+    decoder(&["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"], DEEPSEEK),
+    Description { model_types: &["gpt2"], blocks: Blocks::Gpt2 },
+    Description { model_types: &["gpt_oss"], blocks: Blocks::GptOss },
+];
+
+const fn decoder(model_types: &'static [&'static str], decoder: Decoder) -> Description {
+    Description { model_types, blocks: Blocks::Decoder(decoder) }
+}

@@ -1,0 +1,106 @@
+//! What a tensor of a checkpoint is for. Rules of engines and trainers speak of roles, never of
+//! models.
+
+/// The part that a tensor plays in a decoder, whatever the model calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // the names are the documentation
+pub enum Role {
+    Embedding,
+    Positions,
+    InputNorm,
+    PostAttentionNorm,
+    /// After attention, before the residual sum (sandwich norms).
+    PostSelfAttentionNorm,
+    /// After the MLP, before the residual sum.
+    PostMlpNorm,
+    Query,
+    Key,
+    Value,
+    /// Query, key and value in one tensor, as the checkpoint stores them.
+    QueryKeyValue,
+    Output,
+    QueryNorm,
+    KeyNorm,
+    Sinks,
+    /// MLA: down projection of queries.
+    QueryDown,
+    QueryDownNorm,
+    QueryUp,
+    /// MLA: down projection of keys and values, with the rotary key.
+    KeyValueDown,
+    KeyValueDownNorm,
+    KeyValueUp,
+    /// Sparse attention: the indexer's queries, keys, norm of keys, head weights.
+    IndexQuery,
+    IndexKey,
+    IndexKeyNorm,
+    IndexWeights,
+    DenseGate,
+    DenseUp,
+    /// Gate and up in one tensor, as the checkpoint stores them.
+    DenseGateUp,
+    DenseDown,
+    Router,
+    RouterCorrection,
+    ExpertGate,
+    ExpertUp,
+    ExpertDown,
+    /// Gate and up of all experts in one tensor, as the checkpoint stores them.
+    ExpertsGateUp,
+    ExpertsDown,
+    SharedGate,
+    SharedUp,
+    SharedDown,
+    SharedSwitch,
+    FinalNorm,
+    Head,
+    /// The draft layer: projection of embedding and hidden state, their norms, its final norm.
+    DraftProjection,
+    DraftEmbeddingNorm,
+    DraftHiddenNorm,
+    DraftFinalNorm,
+    DraftEmbedding,
+    DraftHead,
+}
+
+impl Role {
+    /// Whether FP8 checkpoints quantise it: linear layers do, but for the router, the embedding,
+    /// the head and what is too small to matter.
+    pub(crate) fn is_quantised(self) -> bool {
+        use Role::*;
+        matches!(
+            self,
+            Query
+                | Key
+                | Value
+                | Output
+                | QueryDown
+                | QueryUp
+                | KeyValueDown
+                | KeyValueUp
+                | IndexQuery
+                | IndexKey
+                | DenseGate
+                | DenseUp
+                | DenseGateUp
+                | DenseDown
+                | ExpertGate
+                | ExpertUp
+                | ExpertDown
+                | SharedGate
+                | SharedUp
+                | SharedDown
+                | DraftHead
+        )
+    }
+}
+
+/// Which tensor of a module it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // the names are the documentation
+pub enum Member {
+    Weight,
+    Bias,
+    /// One scale for each block of the weight, stored inverted: `weight_scale_inv`.
+    Scale,
+}
