@@ -1,3 +1,25 @@
 //! What a model's config and a parallelism put into the memory of each trainer and engine rank.
+//!
+//! # Reading order
+//!
+//! 1. [`model`]: a config becomes [`model::Family`]s of tensors, each with a [`model::Role`]. Rules
+//!    below speak of roles, never of models.
+//! 2. [`Spec`]: a parallelism in one word; [`Cluster`]: a model on its ranks.
+//! 3. [`trainer`] and [`engine`]: the rules.
+//! 4. [`RankLayout`]: what comes out, in the form of the layout data set.
+
 #![forbid(unsafe_code)]
+
+mod cluster;
+mod cut;
+pub mod engine;
+mod error;
 pub mod model;
+mod record;
+mod spec;
+pub mod trainer;
+
+pub use cluster::Cluster;
+pub use error::RuleError;
+pub use record::{Piece, RankLayout, Record};
+pub use spec::{Quantise, Side, Spec, SpecError};

@@ -1,18 +1,11 @@
 //! Every published checkpoint of the data set, tensor by tensor.
 
+mod common;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use weightcast_layouts::model::{Config, Model, fill};
-
-fn data(folder: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(folder)
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_str(&std::fs::read_to_string(path).expect("a file")).expect("JSON")
-}
+use weightcast_layouts::model::{Model, fill};
 
 type Tensors = BTreeMap<String, (Vec<u64>, String)>;
 
@@ -54,18 +47,14 @@ fn described(model: &Model) -> Tensors {
 #[test]
 fn every_checkpoint_is_as_published() {
     let mut seen = 0;
-    for file in std::fs::read_dir(data("hf")).expect("manifests") {
-        let file = file.expect("a file").path();
-        let manifest = json(&file);
-        let config = data("configs").join(file.file_name().expect("a name"));
-        let config = Config::parse(&std::fs::read_to_string(config).expect("a config"));
-        let model = Model::of(&config.expect("an object")).expect("a model");
+    for (file, manifest) in common::folder("hf") {
+        let model = common::model(&file);
         let (found, wanted) = (described(&model), published(&manifest));
         for (name, told) in &wanted {
-            assert_eq!(found.get(name), Some(told), "{}: {name}", file.display());
+            assert_eq!(found.get(name), Some(told), "{file}: {name}");
         }
         let extra: Vec<_> = found.keys().filter(|name| !wanted.contains_key(*name)).collect();
-        assert!(extra.is_empty(), "{}: {extra:?}", file.display());
+        assert!(extra.is_empty(), "{file}: {extra:?}");
         assert_eq!(model.bytes(true), manifest["bytes"].as_u64().expect("bytes"));
         seen += 1;
     }

@@ -47,11 +47,6 @@ impl Config {
         self.0.get("model_type").and_then(Value::as_str).unwrap_or("")
     }
 
-    /// Whether the key is there and not null.
-    pub(crate) fn has(&self, key: &str) -> bool {
-        self.0.get(key).is_some_and(|v| !v.is_null())
-    }
-
     /// The first of these keys that holds a number.
     pub(crate) fn find(&self, keys: &[&'static str]) -> Result<Option<u64>, ConfigError> {
         for key in keys {

@@ -1,5 +1,6 @@
 //! Models: what a published checkpoint holds, out of its config.
 
+mod alike;
 mod checkpoint;
 mod config;
 mod decoder;
@@ -11,10 +12,9 @@ mod gpt_oss;
 mod quantisation;
 mod role;
 
+pub(crate) use alike::Fused;
 pub use checkpoint::Model;
 pub use config::{Config, ConfigError};
-pub(crate) use dims::Dims;
 pub use family::{Family, fill};
-pub(crate) use family::intervals;
 pub use quantisation::Quantisation;
 pub use role::{Member, Role};

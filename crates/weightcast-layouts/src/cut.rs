@@ -1,0 +1,141 @@
+//! How a weight is cut among the ranks of a group, and its scales and biases with it.
+
+use weightcast_plan::Slice;
+
+use crate::error::RuleError;
+use crate::model::{Family, Member};
+use crate::record::Piece;
+
+/// A place in a group: `index` of `of`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) index: u64,
+    pub(crate) of: u64,
+}
+
+impl Place {
+    /// The only one.
+    pub(crate) const ALONE: Place = Place { index: 0, of: 1 };
+}
+
+/// A range of a tensor's dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) dim: usize,
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+}
+
+/// How a weight is cut. Rows are what a layer puts out, columns what it takes in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cut {
+    /// Not at all.
+    Whole,
+    /// Equal parts of the rows: column-parallel, as the field says (of `y = xA`).
+    Rows(Place),
+    /// Equal parts of each half of the rows, where gate and up are one tensor.
+    Halves(Place),
+    /// Equal parts of the columns: row-parallel.
+    Columns(Place),
+    /// Heads of `head` rows: each rank has some, or shares one with its neighbours.
+    Heads { place: Place, heads: u64, head: u64 },
+    /// These rows, whatever the others have.
+    Span { start: u64, len: u64 },
+}
+
+impl Cut {
+    /// The ranges of the weight that the rank has, in the order in which they lie.
+    pub(crate) fn ranges(self, weight: &Family) -> Result<Vec<Range>, RuleError> {
+        let rows = weight.shape[0];
+        let what = &weight.name;
+        let of_rows = |(start, len)| Range { dim: 0, start, len };
+        Ok(match self {
+            Cut::Whole => vec![of_rows((0, rows))],
+            Cut::Rows(place) => vec![of_rows(equal(what, rows, place)?)],
+            Cut::Halves(place) => {
+                let (start, len) = equal(what, rows / 2, place)?;
+                vec![of_rows((start, len)), of_rows((rows / 2 + start, len))]
+            }
+            Cut::Columns(place) => {
+                let (start, len) = equal(what, weight.shape[1], place)?;
+                vec![Range { dim: 1, start, len }]
+            }
+            Cut::Span { start, len } => vec![of_rows((start, len))],
+            Cut::Heads { place, heads, head } => {
+                let (first, count) = shared_heads(what, heads, place)?;
+                vec![of_rows((first * head, count * head))]
+            }
+        })
+    }
+
+    /// Whether ranks have different parts.
+    pub(crate) fn is_cut(self) -> bool {
+        match self {
+            Cut::Whole => false,
+            Cut::Span { .. } => true,
+            Cut::Rows(place) | Cut::Halves(place) | Cut::Columns(place) => place.of > 1,
+            Cut::Heads { place, .. } => place.of > 1,
+        }
+    }
+}
+
+/// What of a bias or of scales goes with a range of their weight. Scales are one to a block; only
+/// whole weights may have a ragged last one. The bias of a layer cut by columns is whole.
+pub(crate) fn follow(
+    member: &Family,
+    range: Range,
+    block: (u64, u64),
+    is_cut: bool,
+) -> Result<Range, RuleError> {
+    match member.member {
+        Member::Weight => Ok(range),
+        Member::Bias if range.dim == 0 => Ok(range),
+        Member::Bias => Ok(Range { dim: 0, start: 0, len: member.shape[0] }),
+        Member::Scale => {
+            let block = if range.dim == 0 { block.0 } else { block.1 };
+            let Range { dim, start, len } = range;
+            if is_cut && (start % block != 0 || len % block != 0) {
+                let what = member.name.clone();
+                return Err(RuleError::CutBlock { what, size: len, block });
+            }
+            Ok(Range { dim, start: start / block, len: len.div_ceil(block) })
+        }
+    }
+}
+
+/// The part of `size` that a place has; all parts are equal.
+pub(crate) fn equal(what: &str, size: u64, place: Place) -> Result<(u64, u64), RuleError> {
+    if size % place.of != 0 {
+        let (what, parts) = (what.to_owned(), place.of);
+        return Err(RuleError::Indivisible { what, size, parts });
+    }
+    let len = size / place.of;
+    Ok((place.index * len, len))
+}
+
+/// First and number of the key-value heads of a rank: with more ranks than heads, neighbours have
+/// the same one.
+fn shared_heads(what: &str, heads: u64, place: Place) -> Result<(u64, u64), RuleError> {
+    match place.of < heads {
+        true => equal(what, heads, place),
+        false if place.of % heads == 0 => Ok((place.index / (place.of / heads), 1)),
+        false => {
+            let (what, parts) = (format!("{what}, shared by {} ranks", place.of), heads);
+            Err(RuleError::Indivisible { what, size: place.of, parts })
+        }
+    }
+}
+
+/// A range of a family's tensors that lies at `at`.
+pub(crate) fn piece(family: &Family, range: Range, at: u64) -> Piece {
+    let mut slice = Slice::full(&family.shape);
+    (slice.start[range.dim], slice.len[range.dim]) = (range.start, range.len);
+    Piece {
+        tensor: family.name.clone(),
+        slice,
+        dim: range.dim,
+        target_dim: range.dim,
+        target_start: at,
+        target_index: None,
+    }
+}

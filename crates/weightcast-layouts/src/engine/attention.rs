@@ -1,0 +1,103 @@
+//! Attention: heads over the attention ranks, down projections on all of them.
+
+use weightcast_plan::DType;
+
+use super::Program;
+use super::list::List;
+use crate::cut::{Cut, Place};
+use crate::error::RuleError;
+use crate::model::Role;
+
+impl List<'_> {
+    /// Attention of the layers now listed.
+    pub(crate) fn attention(&mut self) -> Result<(), RuleError> {
+        let place = self.ranks.attention;
+        match self.model.dims.mla.is_some() {
+            true => self.latent_attention(place)?,
+            false => self.head_attention(place)?,
+        }
+        match self.model.dims.indexer.is_some() {
+            true => self.indexer(),
+            false => Ok(()),
+        }
+    }
+
+    /// Queries, keys and values fused; key-value heads shared where there are more ranks.
+    fn head_attention(&mut self, place: Place) -> Result<(), RuleError> {
+        let dims = &self.model.dims;
+        let (heads, keys, head) = (dims.heads, dims.key_heads, dims.head);
+        let queries = self.query_heads(heads, head, place)?;
+        let keys = Cut::Heads { place, heads: keys, head };
+        let parts = [(Role::Query, queries), (Role::Key, keys), (Role::Value, keys)];
+        self.module(Some("self_attn.qkv_proj"), &parts)?;
+        self.module(None, &[(Role::Output, Cut::Columns(place))])?;
+        self.whole(Role::QueryNorm)?;
+        self.whole(Role::KeyNorm)
+    }
+
+    /// Engines refuse heads that do not divide. Such a layout can be written down with the rest
+    /// of the heads on no rank, and is, with a warning: the data set has such.
+    fn query_heads(&mut self, heads: u64, head: u64, place: Place) -> Result<Cut, RuleError> {
+        if heads % place.of == 0 {
+            return Ok(Cut::Rows(place));
+        }
+        let each = heads / place.of;
+        if each == 0 {
+            let (what, parts) = ("query heads".to_owned(), place.of);
+            return Err(RuleError::Indivisible { what, size: heads, parts });
+        }
+        self.warn(format!(
+            "{} refuses {heads} query heads on {} ranks: {} of them would be on none",
+            self.engine.program.name(),
+            place.of,
+            heads - each * place.of,
+        ));
+        Ok(Cut::Span { start: place.index * each * head, len: each * head })
+    }
+
+    fn latent_attention(&mut self, place: Place) -> Result<(), RuleError> {
+        let down = Cut::Whole;
+        if self.has(Role::QueryDown) {
+            let fused = match self.engine.program {
+                Program::Vllm => "self_attn.fused_qkv_a_proj",
+                Program::Sglang => "self_attn.fused_qkv_a_proj_with_mqa",
+            };
+            self.module(Some(fused), &[(Role::QueryDown, down), (Role::KeyValueDown, down)])?;
+            self.whole(Role::QueryDownNorm)?;
+            self.module(None, &[(Role::QueryUp, Cut::Rows(place))])?;
+        } else {
+            self.module(None, &[(Role::Query, Cut::Rows(place))])?;
+            self.whole(Role::KeyValueDown)?;
+        }
+        self.whole(Role::KeyValueDownNorm)?;
+        self.module(None, &[(Role::KeyValueUp, Cut::Rows(place))])?;
+        self.module(None, &[(Role::Output, Cut::Columns(place))])
+    }
+
+    /// The indexer is on every rank. vLLM fuses keys and head weights, unquantised.
+    fn indexer(&mut self) -> Result<(), RuleError> {
+        self.whole(Role::IndexQuery)?;
+        match self.engine.program {
+            Program::Vllm => self.fused_index_keys()?,
+            Program::Sglang => {
+                self.whole(Role::IndexKey)?;
+                self.whole(Role::IndexWeights)?;
+            }
+        }
+        self.whole(Role::IndexKeyNorm)
+    }
+
+    fn fused_index_keys(&mut self) -> Result<(), RuleError> {
+        let roles = [Role::IndexKey, Role::IndexWeights];
+        if self.alike(&roles[..1]).iter().any(|f| f.weights[0].dtype == DType::F8E4M3) {
+            return Err(RuleError::Computes {
+                engine: self.engine.program.name(),
+                model_type: self.model.model_type.clone(),
+                why: "the indexer's FP8 keys are dequantised into wk_weights_proj; \
+                      publish them unquantised (modules_to_not_convert)",
+            });
+        }
+        let parts = roles.map(|role| (role, Cut::Whole));
+        self.module(Some("self_attn.indexer.wk_weights_proj"), &parts)
+    }
+}

@@ -1,0 +1,142 @@
+//! Experts: `w13` and `w2` stacked over the experts of a rank.
+
+use super::list::{List, rename};
+use super::{ExpertPlacement, Program};
+use crate::cut::{Cut, Range, follow, piece};
+use crate::error::RuleError;
+use crate::model::{Family, Fused, Member, Role, fill};
+use crate::record::{Piece, Record};
+
+/// The smallest block to which vLLM refines a grid of scales.
+const SMALLEST_BLOCK: u64 = 32;
+
+/// A stack: its name, and what is one below the other in each of its experts.
+struct Stack {
+    name: &'static str,
+    parts: Vec<(Role, Cut)>,
+}
+
+impl List<'_> {
+    /// The experts of the layers now listed.
+    pub(crate) fn experts(&mut self) -> Result<(), RuleError> {
+        let Some(module) = self.module_of(Role::ExpertGate) else { return Ok(()) };
+        let module = module.split(".{E}").next().unwrap_or_default().to_owned();
+        let place = self.ranks.expert_tensor;
+        let rows = |role| (role, Cut::Rows(place));
+        let stacks = [
+            Stack { name: "w13", parts: vec![rows(Role::ExpertGate), rows(Role::ExpertUp)] },
+            Stack { name: "w2", parts: vec![(Role::ExpertDown, Cut::Columns(place))] },
+        ];
+        let held = self.held_experts()?;
+        for member in [Member::Weight, Member::Scale, Member::Bias] {
+            for stack in &stacks {
+                let roles: Vec<Role> = stack.parts.iter().map(|part| part.0).collect();
+                for fused in self.alike(&roles) {
+                    let families = self.model.members(&fused, member);
+                    if !families.is_empty() {
+                        let record = self.stack(&module, stack, &fused, &families, &held)?;
+                        self.push(record);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn stack(
+        &self,
+        module: &str,
+        stack: &Stack,
+        fused: &Fused<'_>,
+        families: &[&Family],
+        held: &[u64],
+    ) -> Result<Record, RuleError> {
+        let suffix = rename(families[0], "");
+        let suffix = suffix.rsplit('.').next().unwrap_or_default();
+        let name = format!("model.layers.{{L}}.{module}.{}_{suffix}", stack.name);
+        let refined = self.refined_block()?.filter(|_| families[0].member == Member::Scale);
+        let block = self.model.quantisation.as_ref().map_or((1, 1), |q| q.block);
+        let (mut one, mut at, mut shape) = (Vec::new(), 0, Vec::new());
+        for ((weight, family), (_, cut)) in fused.weights.iter().zip(families).zip(&stack.parts) {
+            for range in cut.ranges(weight)? {
+                shape.clone_from(match refined {
+                    Some(_) => &weight.shape,
+                    None => &family.shape,
+                });
+                let range = match refined {
+                    Some(_) => range,
+                    None => follow(family, range, block, cut.is_cut())?,
+                };
+                one.push((*family, range, at));
+                at += range.len;
+                shape[range.dim] = at;
+            }
+        }
+        if let Some(refined) = refined {
+            shape.iter_mut().for_each(|n| *n /= refined);
+            one.clear();
+        }
+        shape.insert(0, held.len() as u64);
+        let pieces = |(slot, &expert)| -> Vec<Piece> {
+            one.iter().map(|&(f, r, at)| of_expert(f, r, at, expert, slot)).collect()
+        };
+        let pieces = held.iter().enumerate().flat_map(pieces).collect();
+        let dtype = self.dtype_of(families[0]);
+        Ok(Record { name, shape, dtype, pieces, offset: None, layers: fused.layers })
+    }
+
+    /// The experts of this rank, slot by slot: the redundant ones are numbered after all others.
+    fn held_experts(&self) -> Result<Vec<u64>, RuleError> {
+        let Some(moe) = &self.model.dims.moe else { return Ok(Vec::new()) };
+        let (place, redundant) = (self.ranks.expert, self.engine.redundant);
+        if redundant > 0 && (moe.experts + redundant) % place.of != 0 {
+            let (what, size) = ("experts with redundant ones".to_owned(), moe.experts + redundant);
+            return Err(RuleError::Indivisible { what, size, parts: place.of });
+        }
+        let physical: Vec<u64> = (0..moe.experts + redundant).map(|slot| slot % moe.experts).collect();
+        if self.engine.placement == ExpertPlacement::RoundRobin {
+            let mine = physical.iter().skip(place.index as usize).step_by(place.of as usize);
+            return Ok(mine.copied().collect());
+        }
+        // The first ranks have one more where they do not divide.
+        let (each, more) = (physical.len() as u64 / place.of, physical.len() as u64 % place.of);
+        let first = place.index * each + place.index.min(more);
+        let count = each + u64::from(place.index < more);
+        Ok(physical[first as usize..(first + count) as usize].to_vec())
+    }
+
+    /// vLLM refines the scales of experts whose cut falls within a block, computing them as it
+    /// loads; the block is the greatest that divides everything.
+    fn refined_block(&self) -> Result<Option<u64>, RuleError> {
+        let (Some(q), Some(moe)) = (&self.model.quantisation, &self.model.dims.moe) else {
+            return Ok(None);
+        };
+        let of = self.ranks.expert_tensor.of;
+        let rows = moe.intermediate / of.max(1);
+        let fits = rows % q.block.0 == 0 && (of == 1 || rows % q.block.1 == 0);
+        if fits || of == 1 || self.engine.program != Program::Vllm {
+            return Ok(None);
+        }
+        let numbers = [q.block.0, q.block.1, rows, self.model.dims.hidden];
+        let block = numbers.into_iter().fold(0, gcd);
+        match block >= SMALLEST_BLOCK {
+            true => Ok(Some(block)),
+            false => Err(RuleError::CutBlock {
+                what: "experts".into(),
+                size: rows,
+                block: q.block.0,
+            }),
+        }
+    }
+}
+
+fn of_expert(family: &Family, range: Range, at: u64, expert: u64, slot: usize) -> Piece {
+    let mut piece = piece(family, range, at);
+    piece.tensor = fill(&piece.tensor, None, Some(expert));
+    piece.target_index = Some(slot as u64);
+    piece
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

@@ -1,0 +1,208 @@
+//! The list of a rank's parameters being written.
+
+use std::ops::Range;
+
+use weightcast_plan::DType;
+
+use super::ranks::Ranks;
+use super::{Engine, Program};
+use crate::cut::{self, Cut, follow, piece};
+use crate::error::RuleError;
+use crate::model::{Family, Fused, Member, Model, Role};
+use crate::record::{RankLayout, Record};
+
+/// Rows to which a vocabulary is padded, in both engines.
+const VOCABULARY_PADDING: u64 = 64;
+
+/// The members of a module in the order in which engines list them.
+const MEMBERS: [Member; 3] = [Member::Weight, Member::Scale, Member::Bias];
+
+/// A rank's parameters, and for whom they are listed.
+pub(crate) struct List<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) engine: &'a Engine,
+    pub(crate) ranks: &'a Ranks,
+    /// Whether the draft layers are being listed, not the others.
+    draft: bool,
+    layout: RankLayout,
+}
+
+impl<'a> List<'a> {
+    pub(crate) fn new(model: &'a Model, engine: &'a Engine, ranks: &'a Ranks) -> List<'a> {
+        List { model, engine, ranks, draft: false, layout: RankLayout::default() }
+    }
+
+    pub(crate) fn finish(self) -> RankLayout {
+        self.layout
+    }
+
+    pub(crate) fn has(&self, role: Role) -> bool {
+        self.model.of_role(role).next().is_some()
+    }
+
+    pub(crate) fn warn(&mut self, warning: String) {
+        if !self.layout.warnings.contains(&warning) {
+            self.layout.warnings.push(warning);
+        }
+    }
+
+    pub(crate) fn push(&mut self, mut record: Record) {
+        record.name = self.local_name(&record.name);
+        self.layout.records.push(record);
+    }
+
+    /// Everything in decoder layers, or in draft layers.
+    pub(crate) fn layers(&mut self, draft: bool) -> Result<(), RuleError> {
+        self.draft = draft;
+        if draft {
+            self.draft_modules()?;
+        }
+        self.whole(Role::InputNorm)?;
+        self.whole(Role::PostAttentionNorm)?;
+        self.whole(Role::PostSelfAttentionNorm)?;
+        self.whole(Role::PostMlpNorm)?;
+        self.attention()?;
+        self.mlp()?;
+        self.draft = false;
+        Ok(())
+    }
+
+    /// A module that every rank has whole, under its own name.
+    pub(crate) fn whole(&mut self, role: Role) -> Result<(), RuleError> {
+        self.module(None, &[(role, Cut::Whole)])
+    }
+
+    /// A module made of these weights one after the other, each cut by itself; under its own
+    /// name, or that of the fused one.
+    pub(crate) fn module(
+        &mut self,
+        name: Option<&str>,
+        parts: &[(Role, Cut)],
+    ) -> Result<(), RuleError> {
+        let roles: Vec<Role> = parts.iter().map(|part| part.0).collect();
+        for fused in self.alike(&roles) {
+            for member in MEMBERS {
+                let families = self.model.members(&fused, member);
+                if families.is_empty() {
+                    continue;
+                }
+                let record = self.record(name, &fused, &families, parts)?;
+                self.push(record);
+            }
+        }
+        Ok(())
+    }
+
+    fn record(
+        &self,
+        name: Option<&str>,
+        fused: &Fused<'_>,
+        families: &[&Family],
+        parts: &[(Role, Cut)],
+    ) -> Result<Record, RuleError> {
+        let block = self.model.quantisation.as_ref().map_or((1, 1), |q| q.block);
+        let mut pieces = Vec::new();
+        let (mut at, mut dim) = (0, 0);
+        for ((weight, family), (_, cut)) in fused.weights.iter().zip(families).zip(parts) {
+            for range in cut.ranges(weight)? {
+                let range = follow(family, range, block, cut.is_cut())?;
+                dim = range.dim;
+                pieces.push(piece(family, range, at));
+                at += range.len;
+            }
+        }
+        let mut shape = families[0].shape.clone();
+        shape[dim] = at;
+        let name = match name {
+            None => families[0].name.clone(),
+            Some(module) => rename(families[0], module),
+        };
+        let dtype = self.dtype_of(families[0]);
+        Ok(Record { name, shape, dtype, pieces, offset: None, layers: fused.layers })
+    }
+
+    /// Embedding and head: rows padded, and spread like attention.
+    pub(crate) fn vocabulary(&mut self, role: Role) -> Result<(), RuleError> {
+        let place = self.ranks.attention;
+        for fused in self.alike(&[role]) {
+            let family = fused.weights[0];
+            let rows = family.shape[0];
+            let mut padding = VOCABULARY_PADDING;
+            if rows.next_multiple_of(padding) % place.of != 0 {
+                if self.engine.program == Program::Vllm {
+                    let (what, size) = (format!("{}, padded", family.name), rows.next_multiple_of(padding));
+                    return Err(RuleError::Indivisible { what, size, parts: place.of });
+                }
+                padding *= place.of;
+            }
+            let len = rows.next_multiple_of(padding) / place.of;
+            let start = (place.index * len).min(rows);
+            let range = cut::Range { dim: 0, start, len: len.min(rows - start) };
+            let pieces = match range.len {
+                0 => Vec::new(),
+                _ => vec![piece(family, range, 0)],
+            };
+            let (name, shape) = (family.name.clone(), vec![len, family.shape[1]]);
+            let dtype = self.dtype_of(family);
+            self.push(Record { name, shape, dtype, pieces, offset: None, layers: fused.layers });
+        }
+        Ok(())
+    }
+
+    /// The layers now listed.
+    fn listed(&self) -> Range<u64> {
+        let count = self.model.dims.layers;
+        if self.draft { count..count + self.model.dims.draft_layers } else { 0..count }
+    }
+
+    /// The modules now listed that are made of weights of these roles.
+    pub(crate) fn alike(&self, roles: &[Role]) -> Vec<Fused<'a>> {
+        let mut fused = self.model.alike(roles, self.listed());
+        fused.retain(|fused| !self.draft || fused.layers.is_some());
+        fused
+    }
+
+    /// The local type: quantised and F32 stay, the rest is the engine's.
+    pub(crate) fn dtype_of(&self, family: &Family) -> DType {
+        match (family.role, family.dtype) {
+            (Role::Router, _) if self.model.router_f32 => DType::F32,
+            (Role::IndexKeyNorm, _) => DType::F32,
+            (_, dtype) if dtype == self.model.dtype => self.engine.dtype.unwrap_or(dtype),
+            (_, dtype) => dtype,
+        }
+    }
+
+    /// Draft layers are a model of their own beside the main one: `draft.`, and its own names.
+    fn local_name(&self, name: &str) -> String {
+        if !self.draft {
+            return name.to_owned();
+        }
+        let rest = name.strip_prefix("model.layers.{L}.").unwrap_or(name);
+        let own = ["eh_proj", "enorm", "hnorm", "shared_head", "embed_tokens"];
+        let is_own = own.iter().any(|o| rest.starts_with(o));
+        match self.engine.program {
+            _ if rest.starts_with("embed_tokens") => format!("draft.model.{rest}"),
+            Program::Vllm if is_own => format!("draft.model.layers.{{L}}.{rest}"),
+            Program::Vllm => format!("draft.model.layers.{{L}}.mtp_block.{rest}"),
+            Program::Sglang if rest.starts_with("shared_head.head") => {
+                rest.replace("shared_head.head", "draft.lm_head")
+            }
+            Program::Sglang if is_own => format!("draft.model.{rest}"),
+            Program::Sglang => format!("draft.model.decoder.{rest}"),
+        }
+    }
+}
+
+/// The family's name with another module before its last part.
+pub(crate) fn rename(family: &Family, module: &str) -> String {
+    let member = match family.member {
+        Member::Weight => "weight",
+        Member::Bias => "bias",
+        Member::Scale => "weight_scale_inv",
+    };
+    match family.layers.is_empty() {
+        true => format!("{module}.{member}"),
+        false => format!("model.layers.{{L}}.{module}.{member}"),
+    }
+}
+

@@ -1,0 +1,72 @@
+//! MLPs: dense, or a router with experts and shared experts.
+
+use super::list::List;
+use crate::cut::{Cut, Place, Range, piece};
+use crate::error::RuleError;
+use crate::model::{Family, Member, Role};
+use crate::record::Record;
+
+impl List<'_> {
+    /// The MLPs of the layers now listed.
+    pub(crate) fn mlp(&mut self) -> Result<(), RuleError> {
+        let place = self.ranks.dense;
+        self.module(Some("mlp.gate_up_proj"), &[(Role::DenseGateUp, Cut::Halves(place))])?;
+        let gate_up = [Role::DenseGate, Role::DenseUp];
+        self.module(Some("mlp.gate_up_proj"), &gate_up.map(|role| (role, Cut::Rows(place))))?;
+        self.module(None, &[(Role::DenseDown, Cut::Columns(place))])?;
+        self.whole(Role::Router)?;
+        self.correction();
+        self.experts()?;
+        self.shared_experts(self.ranks.shared)
+    }
+
+    /// The router's correction bias has no weight beside it.
+    fn correction(&mut self) {
+        for fused in self.alike(&[Role::Router]) {
+            let layer = fused.layers.map_or(0, |(first, _)| first);
+            let mut biases = self.model.of_role(Role::RouterCorrection);
+            if let Some(bias) = biases.find(|bias| bias.is_in(layer)) {
+                self.push(whole_record(bias, fused.layers));
+            }
+        }
+    }
+
+    fn shared_experts(&mut self, place: Place) -> Result<(), RuleError> {
+        let Some(module) = self.module_of(Role::SharedGate) else { return Ok(()) };
+        let fused = format!("{}.gate_up_proj", module.trim_end_matches(".gate_proj"));
+        let gate_up = [Role::SharedGate, Role::SharedUp];
+        self.module(Some(&fused), &gate_up.map(|role| (role, Cut::Rows(place))))?;
+        self.module(None, &[(Role::SharedDown, Cut::Columns(place))])?;
+        self.whole(Role::SharedSwitch)
+    }
+
+    /// The module of a role's weight, within its layer.
+    pub(crate) fn module_of(&self, role: Role) -> Option<String> {
+        let family = self.model.of_role(role).find(|f| f.member == Member::Weight)?;
+        let name = family.name.strip_prefix("model.layers.{L}.")?;
+        Some(name.strip_suffix(".weight")?.to_owned())
+    }
+
+    /// What stands in a draft layer beside the decoder layer.
+    pub(crate) fn draft_modules(&mut self) -> Result<(), RuleError> {
+        self.vocabulary(Role::DraftEmbedding)?;
+        for role in [Role::DraftEmbeddingNorm, Role::DraftHiddenNorm, Role::DraftProjection] {
+            self.whole(role)?;
+        }
+        self.whole(Role::DraftFinalNorm)?;
+        self.vocabulary(Role::DraftHead)
+    }
+}
+
+fn whole_record(family: &Family, layers: Option<(u64, u64)>) -> Record {
+    let rows = family.shape[0];
+    let range = Range { dim: 0, start: 0, len: rows };
+    Record {
+        name: family.name.clone(),
+        shape: family.shape.clone(),
+        dtype: family.dtype,
+        pieces: vec![piece(family, range, 0)],
+        offset: None,
+        layers,
+    }
+}

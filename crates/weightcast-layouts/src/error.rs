@@ -1,0 +1,32 @@
+//! Why a model and a parallelism make no layout.
+
+use thiserror::Error;
+
+use crate::model::ConfigError;
+
+/// Why a model cannot be laid out so.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // fields are named in the message
+pub enum RuleError {
+    /// The config does not describe a model.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// No such rank.
+    #[error("rank {rank} is outside of the {ranks} ranks of {spec}")]
+    Rank { rank: u64, ranks: u64, spec: String },
+    /// A size that cannot be cut into equal parts.
+    #[error("{what}: {size} cannot be cut into {parts} equal parts; choose a divisor")]
+    Indivisible { what: String, size: u64, parts: u64 },
+    /// A cut within a block of a quantised weight, which the engine refuses.
+    #[error(
+        "{what}: {size} elements a rank are no whole number of blocks of {block}; \
+         requantise with a block that divides it (block=...) or use fewer ranks"
+    )]
+    CutBlock { what: String, size: u64, block: u64 },
+    /// Degrees of parallelism that do not go together.
+    #[error("{what}")]
+    Degrees { what: String },
+    /// A loader that computes: its result is no set of slices.
+    #[error("{engine} computes when it loads {model_type}: {why}")]
+    Computes { engine: &'static str, model_type: String, why: &'static str },
+}

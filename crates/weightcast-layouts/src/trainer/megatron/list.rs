@@ -1,0 +1,141 @@
+//! The list of a Megatron rank's parameters being written.
+
+use std::ops::Range;
+
+use super::{Coordinates, Megatron};
+use crate::cut::{self, Cut, Place, piece};
+use crate::error::RuleError;
+use crate::model::{Family, Fused, Member, Model, Role};
+use crate::record::{Piece, Record};
+use crate::trainer::{Trainer, stages};
+
+pub(super) struct List<'a> {
+    pub(super) model: &'a Model,
+    trainer: &'a Trainer,
+    megatron: &'a Megatron,
+    /// Tensor parallelism, that of experts, and expert parallelism.
+    pub(super) tp: Place,
+    pub(super) etp: Place,
+    pub(super) ep: Place,
+    /// Layers of the stage.
+    layers: Range<u64>,
+    records: Vec<Record>,
+}
+
+impl<'a> List<'a> {
+    pub(super) fn new(
+        megatron: &'a Megatron,
+        model: &'a Model,
+        trainer: &'a Trainer,
+        at: Coordinates,
+    ) -> Result<List<'a>, RuleError> {
+        let count = model.dims.layers;
+        let mut layers = stages::layers_of(count, megatron.pp, &megatron.pp_layers, at.pp)?;
+        if trainer.draft && at.pp + 1 == megatron.pp {
+            layers.end += model.dims.draft_layers;
+        }
+        Ok(List {
+            model,
+            trainer,
+            megatron,
+            tp: Place { index: at.tp, of: megatron.tp },
+            etp: Place { index: at.etp, of: megatron.etp },
+            ep: Place { index: at.ep, of: megatron.ep },
+            layers,
+            records: Vec::new(),
+        })
+    }
+
+    pub(super) fn finish(self) -> Vec<Record> {
+        self.records
+    }
+
+    pub(super) fn alike(&self, roles: &[Role]) -> Vec<Fused<'a>> {
+        self.model.alike(roles, self.layers.clone())
+    }
+
+    /// A module of the checkpoint that every tensor-parallel rank has whole.
+    pub(super) fn whole(&mut self, role: Role, module: &str) -> Result<(), RuleError> {
+        self.module(module, &[(role, Cut::Whole)])
+    }
+
+    /// A norm that Megatron keeps in the layer after it.
+    pub(super) fn fused_norm(&mut self, role: Role, module: &str) {
+        for fused in self.alike(&[role]) {
+            let family = fused.weights[0];
+            let name = format!("{module}.layer_norm_weight");
+            self.push(name, family, vec![all(family, 0)], 0, fused.layers);
+        }
+    }
+
+    /// Weights one after the other, each cut by itself, and their biases.
+    pub(super) fn module(
+        &mut self,
+        module: &str,
+        parts: &[(Role, Cut)],
+    ) -> Result<(), RuleError> {
+        let roles: Vec<Role> = parts.iter().map(|part| part.0).collect();
+        for fused in self.alike(&roles) {
+            for (member, suffix) in [(Member::Weight, "weight"), (Member::Bias, "bias")] {
+                let families = self.model.members(&fused, member);
+                if families.is_empty() {
+                    continue;
+                }
+                let (mut pieces, mut at, mut dim) = (Vec::new(), 0, 0);
+                for ((weight, family), (_, cut)) in fused.weights.iter().zip(&families).zip(parts) {
+                    for range in cut.ranges(weight)? {
+                        let range = cut::follow(family, range, (1, 1), cut.is_cut())?;
+                        dim = range.dim;
+                        pieces.push(piece(family, range, at));
+                        at += range.len;
+                    }
+                }
+                let name = format!("{module}.{suffix}");
+                self.push(name, families[0], pieces, dim, fused.layers);
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows of the vocabulary, padded so that all ranks have as many.
+    pub(super) fn vocabulary(&mut self, role: Role, name: &str) {
+        for fused in self.model.alike(&[role], 0..0) {
+            let family = fused.weights[0];
+            let rows = family.shape[0];
+            let padded = rows.next_multiple_of(self.megatron.vocab_multiple * self.tp.of);
+            let each = padded / self.tp.of;
+            let start = (self.tp.index * each).min(rows);
+            let len = each.min(rows - start);
+            let range = cut::Range { dim: 0, start, len };
+            let pieces = if len > 0 { vec![piece(family, range, 0)] } else { Vec::new() };
+            self.push(name.to_owned(), family, pieces, 0, None);
+            if let Some(record) = self.records.last_mut() {
+                record.shape[0] = each;
+            }
+        }
+    }
+
+    /// A parameter that is these pieces of families like `family`, along `dim`.
+    pub(super) fn push(
+        &mut self,
+        name: String,
+        family: &Family,
+        pieces: Vec<Piece>,
+        dim: usize,
+        layers: Option<(u64, u64)>,
+    ) {
+        let mut shape = family.shape.clone();
+        shape[dim] = pieces.iter().map(|p| p.slice.len[p.dim]).sum();
+        let offset = match &pieces[..] {
+            [one] => Some(one.slice.start.clone()),
+            _ => None,
+        };
+        let dtype = self.trainer.local(self.model, family.dtype);
+        self.records.push(Record { name, shape, dtype, pieces, offset, layers });
+    }
+}
+
+/// The whole of a family's tensors, at `at`.
+pub(super) fn all(family: &Family, at: u64) -> Piece {
+    piece(family, cut::Range { dim: 0, start: 0, len: family.shape[0] }, at)
+}
