@@ -1,5 +1,7 @@
 //! The data set.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
+
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -10,7 +12,7 @@ fn data(folder: &str) -> PathBuf {
 }
 
 /// Every file of a folder, by its name.
-pub fn folder(folder: &str) -> Vec<(String, Value)> {
+pub(crate) fn folder(folder: &str) -> Vec<(String, Value)> {
     let mut files: Vec<_> = std::fs::read_dir(data(folder)).expect("a folder").collect();
     files.sort_by_key(|file| file.as_ref().expect("a file").path());
     let read = |file: Result<std::fs::DirEntry, _>| {
@@ -23,7 +25,7 @@ pub fn folder(folder: &str) -> Vec<(String, Value)> {
 }
 
 /// The model of a config of the data set.
-pub fn model(name: &str) -> Model {
+pub(crate) fn model(name: &str) -> Model {
     let path = data("configs").join(format!("{name}.json"));
     let text = std::fs::read_to_string(&path).expect("a config");
     Model::of(&Config::parse(&text).expect("an object")).expect("a model")
