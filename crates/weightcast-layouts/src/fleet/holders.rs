@@ -1,0 +1,79 @@
+//! Who holds what of each tensor, over all ranks of one side.
+
+use std::collections::BTreeMap;
+
+use weightcast_plan::{DType, Slice};
+
+use crate::cluster::Cluster;
+use crate::error::RuleError;
+
+/// A box of a tensor in the memory of a rank, in these layers.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    pub(super) rank: u32,
+    pub(super) layers: Option<(u64, u64)>,
+    pub(super) slice: Slice,
+    pub(super) dtype: DType,
+}
+
+/// All holders of each tensor, by its name with `{L}`.
+pub(super) struct Holders {
+    by_tensor: BTreeMap<String, Vec<Held>>,
+    pub(super) ranks: u64,
+    /// What the real programs would refuse.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Holders {
+    /// The holders of a cluster: every rank's layout, turned around.
+    pub(super) fn of(cluster: &Cluster) -> Result<Holders, RuleError> {
+        let ranks = cluster.ranks();
+        let mut holders = Holders { by_tensor: BTreeMap::new(), ranks, warnings: Vec::new() };
+        for rank in 0..ranks {
+            let layout = cluster.layout(rank)?;
+            for record in layout.records {
+                for piece in record.pieces {
+                    let (layers, dtype) = (record.layers, record.dtype);
+                    let held = Held { rank: rank as u32, layers, slice: piece.slice, dtype };
+                    holders.by_tensor.entry(piece.tensor).or_default().push(held);
+                }
+            }
+            holders.warnings.extend(layout.warnings);
+        }
+        holders.warnings.sort();
+        holders.warnings.dedup();
+        Ok(holders)
+    }
+
+    /// The holders of a tensor; none if it is not held at all.
+    pub(super) fn of_tensor(&self, name: &str) -> &[Held] {
+        self.by_tensor.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// All names, with `{L}`.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_tensor.keys().map(String::as_str)
+    }
+}
+
+impl Held {
+    /// Whether it is held in this layer.
+    pub(super) fn is_in(&self, layer: Option<u64>) -> bool {
+        match (self.layers, layer) {
+            (Some((first, last)), Some(layer)) => (first..=last).contains(&layer),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// The scales that it can make of its part of a weight: those of the blocks that begin in it.
+    pub(super) fn scales(&self, block: (u64, u64), grid: &[u64]) -> Held {
+        let mut slice = self.slice.clone();
+        for (dim, size) in [block.0, block.1].into_iter().enumerate() {
+            let first = self.slice.start[dim].div_ceil(size);
+            let end = self.slice.end(dim).div_ceil(size).min(grid[dim]);
+            (slice.start[dim], slice.len[dim]) = (first, end.saturating_sub(first));
+        }
+        Held { slice, dtype: DType::F32, ..self.clone() }
+    }
+}

@@ -1,0 +1,293 @@
+//! Fleets: what moving a version from all ranks of a trainer to all ranks of all engines takes.
+//!
+//! Tensor by tensor, so that a model of a trillion parameters on hundreds of ranks needs seconds
+//! and little memory: the holders on both sides, the cells in which they meet, a source for each by
+//! least bytes so far. Bytes that several ranks of a host need enter it once.
+
+mod balance;
+mod cells;
+mod cost;
+mod holders;
+mod moves;
+
+use weightcast_plan::Slice;
+
+use crate::cluster::Cluster;
+use crate::error::RuleError;
+use crate::model::{Family, Member, fill};
+use balance::Balance;
+use cells::{Group, cut, groups, volume};
+pub use cost::{Cost, Hardware};
+use holders::{Held, Holders};
+use moves::{Entry, Move, Places, by_host, direct};
+
+/// How many pieces the bytes of a source are at least cut into, so that they can be balanced.
+const PIECES_PER_SOURCE: u64 = 64;
+/// The smallest piece worth a message of its own, in bytes.
+const SMALLEST_PIECE: u64 = 1 << 20;
+
+/// What a transfer takes. Bytes everywhere.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FleetPlan {
+    /// What each target rank receives, engine by engine: all it holds but padding.
+    pub per_target: Vec<u64>,
+    /// What each source rank sends if every target rank is sent everything it holds.
+    pub per_source: Vec<u64>,
+    /// What enters each target host over the network.
+    pub host_in: Vec<u64>,
+    /// What leaves each source host over the network.
+    pub host_out: Vec<u64>,
+    /// What each source rank sends over the network, hosts copying what they have already.
+    pub network_out: Vec<u64>,
+    /// What each target rank receives over the network; the rest it copies from its host.
+    pub network_in: Vec<u64>,
+    /// Copies from one rank to another over the network.
+    pub messages: u64,
+    /// The most copies that one source makes.
+    pub messages_of_busiest: u64,
+    /// The whole version in the target's types: what a broadcast brings to every rank.
+    pub broadcast: u64,
+    /// Largest tensor part that a source must convert or quantise before it is sent.
+    pub largest_converted: u64,
+    /// Bytes that sources convert or quantise.
+    pub converted: u64,
+    /// The least that the busiest source must send, over the network and without hosts copying.
+    pub bound_network_out: f64,
+    /// The same, if every target rank is sent everything.
+    pub bound_out: f64,
+    /// What is wrong: bytes that no source holds, or that no target takes, or that two write.
+    pub defects: Vec<String>,
+    /// What the real programs would refuse.
+    pub warnings: Vec<String>,
+}
+
+/// Plans a version from a source to `replicas` of a target, on hosts of `gpus_per_host` ranks.
+pub fn plan(
+    source: &Cluster,
+    target: &Cluster,
+    replicas: u64,
+    gpus_per_host: u64,
+) -> Result<FleetPlan, RuleError> {
+    let (holders, takers) = (Holders::of(source)?, Holders::of(target)?);
+    let total: u64 = takers_bytes(target, &takers)?.saturating_mul(replicas);
+    let piece = (total / holders.ranks.max(1) / PIECES_PER_SOURCE).max(SMALLEST_PIECE);
+    let targets = takers.ranks * replicas;
+    let mut planner = Planner {
+        target,
+        holders: &holders,
+        takers: &takers,
+        places: Places { ranks: takers.ranks, replicas, gpus_per_host: gpus_per_host.max(1) },
+        direct: Balance::new(holders.ranks, targets, piece),
+        network: Balance::new(holders.ranks, targets, piece),
+        host_in: vec![0; targets.div_ceil(gpus_per_host.max(1)) as usize],
+        largest_converted: 0,
+        converted: 0,
+        broadcast: 0,
+        defects: Vec::new(),
+    };
+    planner.run();
+    Ok(planner.finish())
+}
+
+fn takers_bytes(target: &Cluster, takers: &Holders) -> Result<u64, RuleError> {
+    (0..takers.ranks).map(|rank| Ok(target.layout(rank)?.transfer_bytes())).sum()
+}
+
+struct Planner<'a> {
+    target: &'a Cluster,
+    holders: &'a Holders,
+    takers: &'a Holders,
+    places: Places,
+    /// Every target rank is sent everything it holds.
+    direct: Balance,
+    /// Every host is sent everything it holds.
+    network: Balance,
+    host_in: Vec<u64>,
+    largest_converted: u64,
+    converted: u64,
+    broadcast: u64,
+    defects: Vec<String>,
+}
+
+/// Most defects that are listed.
+const LISTED: usize = 8;
+
+impl Planner<'_> {
+    fn run(&mut self) {
+        for family in &self.target.model().families {
+            for expert in experts(family) {
+                let name = fill(&family.name, None, expert);
+                self.tensors(family, &name);
+            }
+        }
+        self.unmatched();
+        self.direct.settle();
+        self.network.settle();
+    }
+
+    /// All tensors of one name: layer by layer.
+    fn tensors(&mut self, family: &Family, name: &str) {
+        let takers = self.takers.of_tensor(name);
+        if takers.is_empty() {
+            return;
+        }
+        let made = self.sources(family, name);
+        let layers: Vec<Option<u64>> = match family.layers.is_empty() {
+            true => vec![None],
+            false => family.layers.iter().flat_map(|&(a, b)| (a..=b).map(Some)).collect(),
+        };
+        let here = |held: &'_ [Held], layer| -> Vec<usize> {
+            (0..held.len()).filter(|&at| held[at].is_in(layer)).collect()
+        };
+        let spread = |&layer: &Option<u64>| (here(&made, layer), here(takers, layer));
+        let mut alike: Vec<((Vec<usize>, Vec<usize>), Vec<Option<u64>>)> = Vec::new();
+        for layer in layers {
+            let spread = spread(&layer);
+            match alike.last_mut() {
+                Some((same, run)) if *same == spread => run.push(layer),
+                _ => alike.push((spread, vec![layer])),
+            }
+        }
+        for ((sources, takes), layers) in alike.iter().filter(|((_, takes), _)| !takes.is_empty()) {
+            let sources: Vec<&Held> = sources.iter().map(|&at| &made[at]).collect();
+            let takes: Vec<&Held> = takes.iter().map(|&at| &takers[at]).collect();
+            let name = fill(name, layers[0], None);
+            self.tensor(family, &name, &sources, &takes, layers.len() as u64);
+        }
+    }
+
+    /// Who can send it: who holds it, or can make the scales of what it holds.
+    fn sources(&self, family: &Family, name: &str) -> Vec<Held> {
+        let held = self.holders.of_tensor(name);
+        let quantisation = &self.target.model().quantisation;
+        match (family.member, quantisation, name.strip_suffix("_scale_inv")) {
+            (Member::Scale, Some(q), Some(weight)) if held.is_empty() => {
+                let weights = self.holders.of_tensor(weight).iter();
+                weights.map(|held| held.scales(q.block, &family.shape)).collect()
+            }
+            _ => held.to_vec(),
+        }
+    }
+
+    /// A tensor, and as many others that are spread alike.
+    fn tensor(
+        &mut self,
+        family: &Family,
+        name: &str,
+        sources: &[&Held],
+        takers: &[&Held],
+        count: u64,
+    ) {
+        let by_box = groups(sources.iter().map(|held| (held.rank, &held.slice)));
+        let takers_by_box = groups(takers.iter().map(|held| (held.rank, &held.slice)));
+        let dtype = takers[0].dtype;
+        let bytes = |slice: &Slice| slice.volume() * dtype.bits() / 8;
+        self.taken_whole(family, name, &takers_by_box);
+        let mut cells = Vec::with_capacity(takers_by_box.len());
+        for group in &takers_by_box {
+            let (of_box, rest) = cut(group.slice, &by_box);
+            self.covered(name, group.slice, &of_box, &rest);
+            cells.push((group, of_box));
+        }
+        let moves = direct(&cells, self.places, bytes);
+        let entries = by_host(&takers_by_box, &by_box, self.places, bytes);
+        (0..count).for_each(|_| self.assign(&by_box, &moves, &entries));
+        self.broadcast += count * bytes(&Slice::full(&family.shape));
+        if sources.iter().any(|held| held.dtype != dtype) || family.member == Member::Scale {
+            let largest = sources.iter().map(|held| bytes(&held.slice)).max().unwrap_or(0);
+            self.largest_converted = self.largest_converted.max(largest);
+            self.converted += count * by_box.iter().map(|group| bytes(group.slice)).sum::<u64>();
+        }
+    }
+
+    fn assign(&mut self, sources: &[Group<'_>], moves: &[Move], entries: &[Entry]) {
+        let sets: Vec<(u32, u32)> = sources
+            .iter()
+            .map(|group| (self.direct.set(&group.ranks), self.network.set(&group.ranks)))
+            .collect();
+        for one in moves {
+            self.direct.add(sets[one.group].0, one.target, one.bytes);
+        }
+        for entry in entries {
+            let least = |rank: &&u32| self.network.received[**rank as usize];
+            let Some(&to) = entry.receivers.iter().min_by_key(least) else { continue };
+            self.network.add(sets[entry.group].1, to, entry.bytes);
+            self.host_in[entry.host as usize] += entry.bytes;
+        }
+    }
+
+    /// Notes what is wrong with the cells of a target's box.
+    fn covered(&mut self, name: &str, wanted: &Slice, cells: &[(Slice, usize)], rest: &[Slice]) {
+        if let Some(missing) = rest.first() {
+            self.defect(format!("{name} {missing} is held by no source"));
+        }
+        let (covered, overlap) = volume(&cells.iter().map(|cell| &cell.0).collect::<Vec<_>>());
+        let left: u64 = rest.iter().map(Slice::volume).sum();
+        if overlap || covered + left != wanted.volume() {
+            self.defect(format!("{name} {wanted} would not be written exactly once"));
+        }
+    }
+
+    /// Notes what no target takes of a tensor.
+    fn taken_whole(&mut self, family: &Family, name: &str, takers: &[Group<'_>]) {
+        let rest = Slice::full(&family.shape).subtract_all(takers.iter().map(|group| group.slice));
+        if let Some(lost) = rest.first() {
+            self.defect(format!("{name} {lost} reaches no target rank"));
+        }
+    }
+
+    /// Notes names that one side has and the other does not know.
+    fn unmatched(&mut self) {
+        let scales = |name: &str| name.ends_with("_scale_inv");
+        let takes = |name: &str| !self.takers.of_tensor(name).is_empty();
+        let mut lost: Vec<String> = Vec::new();
+        for name in self.holders.names() {
+            let dequantised = scales(name) && self.target.model().quantisation.is_none();
+            if !takes(name) && !dequantised {
+                lost.push(format!("{name} is held by the source and taken by no target rank"));
+            }
+        }
+        lost.into_iter().for_each(|defect| self.defect(defect));
+    }
+
+    fn defect(&mut self, defect: String) {
+        if self.defects.len() < LISTED {
+            self.defects.push(defect);
+        }
+    }
+
+    fn finish(self) -> FleetPlan {
+        let hosts = self.holders.ranks.div_ceil(self.places.gpus_per_host) as usize;
+        let mut host_out = vec![0; hosts];
+        for (rank, sent) in self.network.sent.iter().enumerate() {
+            host_out[rank / self.places.gpus_per_host as usize] += sent;
+        }
+        let mut warnings = self.holders.warnings.clone();
+        warnings.extend(self.takers.warnings.iter().cloned());
+        FleetPlan {
+            bound_network_out: self.network.bound(),
+            bound_out: self.direct.bound(),
+            messages: self.network.copies.iter().sum(),
+            messages_of_busiest: self.network.copies.iter().copied().max().unwrap_or(0),
+            per_target: self.direct.received,
+            per_source: self.direct.sent,
+            host_in: self.host_in,
+            host_out,
+            network_out: self.network.sent,
+            network_in: self.network.received,
+            broadcast: self.broadcast,
+            largest_converted: self.largest_converted,
+            converted: self.converted,
+            defects: self.defects,
+            warnings,
+        }
+    }
+}
+
+/// The experts of a family, or the one tensor that it is.
+fn experts(family: &Family) -> Vec<Option<u64>> {
+    match family.experts {
+        0 => vec![None],
+        count => (0..count).map(Some).collect(),
+    }
+}
