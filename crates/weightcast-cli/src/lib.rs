@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod layout;
 mod open_files;
+mod plan;
 mod replay;
 mod scenario;
 mod serve;
@@ -29,6 +31,10 @@ enum Command {
     Serve(serve::Serve),
     /// Show models, versions, replicas, shards, and who reads from whom.
     Status(status::StatusOf),
+    /// Show what a rank of a trainer or an engine holds, by rule
+    Layout(layout::LayoutOf),
+    /// Plan a transfer from all ranks of a trainer to all ranks of engines
+    Plan(Box<plan::Plan>),
     /// Measure transfers beside the limits of this machine.
     Bench(bench::Bench),
     /// Play random clusters against the real protocol, with every fault there is, and check it
@@ -57,6 +63,8 @@ pub fn run(arguments: Vec<String>) -> i32 {
     let result = match arguments.command {
         Command::Serve(serve) => serve::run(serve),
         Command::Status(status) => status::run(status),
+        Command::Layout(layout) => layout::run(&layout),
+        Command::Plan(plan) => plan::run(&plan),
         Command::Bench(bench) => bench::run(&bench),
         Command::Sim(sim) => sim::run(&sim),
         Command::Replay(replay) => replay::run(&replay),

@@ -8,6 +8,9 @@ use crate::spec::{Quantise, Side, Spec};
 /// Elements along each side of a block where neither spec nor config says.
 const BLOCK: u64 = 128;
 
+/// Most ranks of a side: more than any job has.
+const MOST_RANKS: u64 = 65_536;
+
 /// A model on the ranks of a spec, quantised as that says.
 #[derive(Debug, Clone)]
 pub struct Cluster {
@@ -31,11 +34,17 @@ impl Cluster {
                 Some(quantisation.clone())
             }
         };
+        let cluster = |model| Cluster { model, side: spec.side.clone() };
+        let ranks = cluster(model.clone()).ranks();
+        if ranks > MOST_RANKS {
+            let what = format!("{spec} has {ranks} ranks; at most {MOST_RANKS} are supported");
+            return Err(RuleError::Degrees { what });
+        }
         let model = match quantisation == *as_configured {
             true => model.clone(),
             false => model.quantised(quantisation)?,
         };
-        Ok(Cluster { model, side: spec.side.clone() })
+        Ok(cluster(model))
     }
 
     /// The model, quantised as the ranks hold it.
@@ -49,6 +58,20 @@ impl Cluster {
             Side::Engine(engine) => engine.ranks(),
             Side::Trainer(trainer) => trainer.ranks(),
         }
+    }
+
+    /// The name of what all ranks hold: 16 bytes of BLAKE3 over their records, in hexadecimal.
+    pub fn digest(&self) -> Result<String, RuleError> {
+        let mut hasher = blake3::Hasher::new_derive_key("weightcast cluster 1");
+        for rank in 0..self.ranks() {
+            let layout = self.layout(rank)?;
+            hasher.update(&(layout.records.len() as u64).to_le_bytes());
+            for record in &layout.records {
+                // `Debug` of plain data is stable for one version of this crate; the lock names it.
+                hasher.update(format!("{record:?}").as_bytes());
+            }
+        }
+        Ok(hasher.finalize().to_hex()[..32].to_owned())
     }
 
     /// What a rank holds.

@@ -105,7 +105,7 @@ pub(crate) fn follow(
 
 /// The part of `size` that a place has; all parts are equal.
 pub(crate) fn equal(what: &str, size: u64, place: Place) -> Result<(u64, u64), RuleError> {
-    if size % place.of != 0 {
+    if !size.is_multiple_of(place.of) {
         let (what, parts) = (what.to_owned(), place.of);
         return Err(RuleError::Indivisible { what, size, parts });
     }
@@ -118,7 +118,7 @@ pub(crate) fn equal(what: &str, size: u64, place: Place) -> Result<(u64, u64), R
 fn shared_heads(what: &str, heads: u64, place: Place) -> Result<(u64, u64), RuleError> {
     match place.of < heads {
         true => equal(what, heads, place),
-        false if place.of % heads == 0 => Ok((place.index / (place.of / heads), 1)),
+        false if place.of.is_multiple_of(heads) => Ok((place.index / (place.of / heads), 1)),
         false => {
             let (what, parts) = (format!("{what}, shared by {} ranks", place.of), heads);
             Err(RuleError::Indivisible { what, size: place.of, parts })

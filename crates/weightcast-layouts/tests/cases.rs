@@ -31,7 +31,8 @@ fn trainer(case: &Value) -> String {
 
 fn engine(case: &Value) -> String {
     let inference = &case["inference"];
-    let mut spec = format!("{}:tp={}", case["engine"].as_str().expect("an engine"), inference["tp"]);
+    let mut spec =
+        format!("{}:tp={}", case["engine"].as_str().expect("an engine"), inference["tp"]);
     for key in ["ep", "attn_dp", "block"] {
         if let Some(value) = inference.get(key).filter(|v| !v.is_null()) {
             spec += &format!(",{key}={value}");
@@ -48,7 +49,8 @@ fn engine(case: &Value) -> String {
 
 #[test]
 fn every_case_moves_the_ideal_bytes() {
-    let (_, cases) = common::folder("cases").into_iter().find(|(f, _)| f == "cases").expect("cases");
+    let (_, cases) =
+        common::folder("cases").into_iter().find(|(f, _)| f == "cases").expect("cases");
     let mut seen = 0;
     for case in cases["cases"].as_array().expect("cases") {
         if case["engine"].is_null() {

@@ -70,7 +70,8 @@ fn query_key_value_rows_are_interleaved_by_group() {
                 found.entry(tensor).or_default().extend(owned);
             }
         }
-        for (tensor, wanted) in case["owner_rank_and_local_row_of_hf_row"].as_object().expect("rows")
+        for (tensor, wanted) in
+            case["owner_rank_and_local_row_of_hf_row"].as_object().expect("rows")
         {
             let found: Vec<[u64; 2]> = found[tensor.as_str()].values().copied().collect();
             assert_eq!(json!(found), *wanted, "{spec} {tensor}");
@@ -89,7 +90,8 @@ fn each_rank_has_its_gate_above_its_up() {
                 let record = record(layout, "linear_fc1.weight");
                 let mut local = BTreeMap::new();
                 for (tensor, base) in [("gate_proj", 0), ("up_proj", 100)] {
-                    local.extend(rows(record, tensor).into_iter().map(|(row, at)| (at, base + row)));
+                    local
+                        .extend(rows(record, tensor).into_iter().map(|(row, at)| (at, base + row)));
                 }
                 local.into_values().collect()
             })

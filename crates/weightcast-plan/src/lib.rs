@@ -56,6 +56,7 @@ pub use error::{LayoutError, PlanError, Unmatched};
 pub use group::{Cell, cells, disagreement, missing};
 pub use layout::{Entry, Layout, LayoutDigest};
 pub use mesh::{Mesh, MeshError};
+pub use nearest::nearest;
 pub use part::Part;
 pub use placement::{Placement, PlacementError, chunk, local_slices};
 pub use plan::{Copy, Plan, Run, runs};

@@ -5,7 +5,7 @@ const SUGGESTED: usize = 3;
 
 /// The up to three candidates nearest to `name`. One that differs only by a prefix (`model.`) is
 /// nearest of all; the others rank by edit distance, and none is further than half the name.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<String> {
     let letters = histogram(name);
     let mut best: Vec<(usize, &str)> = Vec::new();
     for candidate in candidates {

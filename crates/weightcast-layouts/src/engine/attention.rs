@@ -38,7 +38,7 @@ impl List<'_> {
     /// Engines refuse heads that do not divide. Such a layout can be written down with the rest
     /// of the heads on no rank, and is, with a warning: the data set has such.
     fn query_heads(&mut self, heads: u64, head: u64, place: Place) -> Result<Cut, RuleError> {
-        if heads % place.of == 0 {
+        if heads.is_multiple_of(place.of) {
             return Ok(Cut::Rows(place));
         }
         let each = heads / place.of;

@@ -93,7 +93,8 @@ impl List<'_> {
             let (what, size) = ("experts with redundant ones".to_owned(), moe.experts + redundant);
             return Err(RuleError::Indivisible { what, size, parts: place.of });
         }
-        let physical: Vec<u64> = (0..moe.experts + redundant).map(|slot| slot % moe.experts).collect();
+        let physical: Vec<u64> =
+            (0..moe.experts + redundant).map(|slot| slot % moe.experts).collect();
         if self.engine.placement == ExpertPlacement::RoundRobin {
             let mine = physical.iter().skip(place.index as usize).step_by(place.of as usize);
             return Ok(mine.copied().collect());
@@ -113,7 +114,8 @@ impl List<'_> {
         };
         let of = self.ranks.expert_tensor.of;
         let rows = moe.intermediate / of.max(1);
-        let fits = rows % q.block.0 == 0 && (of == 1 || rows % q.block.1 == 0);
+        let whole = |block: u64| rows.is_multiple_of(block);
+        let fits = whole(q.block.0) && (of == 1 || whole(q.block.1));
         if fits || of == 1 || self.engine.program != Program::Vllm {
             return Ok(None);
         }
@@ -121,11 +123,9 @@ impl List<'_> {
         let block = numbers.into_iter().fold(0, gcd);
         match block >= SMALLEST_BLOCK {
             true => Ok(Some(block)),
-            false => Err(RuleError::CutBlock {
-                what: "experts".into(),
-                size: rows,
-                block: q.block.0,
-            }),
+            false => {
+                Err(RuleError::CutBlock { what: "experts".into(), size: rows, block: q.block.0 })
+            }
         }
     }
 }

@@ -130,7 +130,8 @@ impl<'a> List<'a> {
             let mut padding = VOCABULARY_PADDING;
             if rows.next_multiple_of(padding) % place.of != 0 {
                 if self.engine.program == Program::Vllm {
-                    let (what, size) = (format!("{}, padded", family.name), rows.next_multiple_of(padding));
+                    let (what, size) =
+                        (format!("{}, padded", family.name), rows.next_multiple_of(padding));
                     return Err(RuleError::Indivisible { what, size, parts: place.of });
                 }
                 padding *= place.of;
@@ -205,4 +206,3 @@ pub(crate) fn rename(family: &Family, module: &str) -> String {
         false => format!("model.layers.{{L}}.{module}.{member}"),
     }
 }
-

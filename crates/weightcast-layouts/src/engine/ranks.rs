@@ -44,7 +44,8 @@ fn vllm(engine: &Engine, rank: u64) -> Result<Ranks, RuleError> {
         ep if ep == engine.ranks() => (all, Place::ALONE),
         ep => {
             let (tp, dp) = (engine.tp, engine.dp);
-            let what = format!("vLLM spreads experts over all ranks: ep={ep} is not tp*dp={}", tp * dp);
+            let what =
+                format!("vLLM spreads experts over all ranks: ep={ep} is not tp*dp={}", tp * dp);
             return Err(RuleError::Degrees { what });
         }
     };

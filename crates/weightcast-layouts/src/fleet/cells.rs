@@ -51,8 +51,9 @@ pub(super) fn cut(wanted: &Slice, groups: &[Group<'_>]) -> (Vec<(Slice, usize)>,
 
 /// Elements of all boxes, and whether two of them have one in common.
 pub(super) fn volume(boxes: &[&Slice]) -> (u64, bool) {
-    let overlap = boxes.iter().enumerate().any(|(at, a)| {
-        boxes[at + 1..].iter().any(|b| a.intersect(b).is_some())
-    });
+    let overlap = boxes
+        .iter()
+        .enumerate()
+        .any(|(at, a)| boxes[at + 1..].iter().any(|b| a.intersect(b).is_some()));
     (boxes.iter().map(|b| b.volume()).sum(), overlap)
 }

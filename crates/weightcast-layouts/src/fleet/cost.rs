@@ -53,7 +53,8 @@ impl Cost {
         let most = |bytes: &[u64]| bytes.iter().copied().max().unwrap_or(0) as f64;
         let sources = plan.per_source.len().max(1) as f64;
         let peak_staged = (plan.largest_converted * IN_FLIGHT).min(hardware.budget);
-        let copied = plan.per_target.iter().zip(&plan.network_in).map(|(all, net)| all - net.min(all));
+        let copied =
+            plan.per_target.iter().zip(&plan.network_in).map(|(all, net)| all - net.min(all));
         let copied = copied.max().unwrap_or(0) as f64;
         let send = most(&plan.network_out) / (nic * GOODPUT);
         let receive = most(&plan.network_in) / (nic * GOODPUT);

@@ -67,11 +67,11 @@ impl Held {
     }
 
     /// The scales that it can make of its part of a weight: those of the blocks that begin in it.
-    pub(super) fn scales(&self, block: (u64, u64), grid: &[u64]) -> Held {
+    pub(super) fn scales(&self, block: (u64, u64)) -> Held {
         let mut slice = self.slice.clone();
         for (dim, size) in [block.0, block.1].into_iter().enumerate() {
             let first = self.slice.start[dim].div_ceil(size);
-            let end = self.slice.end(dim).div_ceil(size).min(grid[dim]);
+            let end = self.slice.end(dim).div_ceil(size);
             (slice.start[dim], slice.len[dim]) = (first, end.saturating_sub(first));
         }
         Held { slice, dtype: DType::F32, ..self.clone() }

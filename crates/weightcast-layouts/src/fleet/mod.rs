@@ -9,6 +9,8 @@ mod cells;
 mod cost;
 mod holders;
 mod moves;
+mod names;
+mod routes;
 
 use weightcast_plan::Slice;
 
@@ -20,6 +22,8 @@ use cells::{Group, cut, groups, volume};
 pub use cost::{Cost, Hardware};
 use holders::{Held, Holders};
 use moves::{Entry, Move, Places, by_host, direct};
+pub use names::nearest_names;
+pub use routes::{Route, routes};
 
 /// How many pieces the bytes of a source are at least cut into, so that they can be balanced.
 const PIECES_PER_SOURCE: u64 = 64;
@@ -109,6 +113,9 @@ struct Planner<'a> {
     defects: Vec<String>,
 }
 
+/// Numbers of the holders and of the takers of a tensor.
+type Spread = (Vec<usize>, Vec<usize>);
+
 /// Most defects that are listed.
 const LISTED: usize = 8;
 
@@ -131,7 +138,7 @@ impl Planner<'_> {
         if takers.is_empty() {
             return;
         }
-        let made = self.sources(family, name);
+        let made = sources_of(self.holders, self.target, name);
         let layers: Vec<Option<u64>> = match family.layers.is_empty() {
             true => vec![None],
             false => family.layers.iter().flat_map(|&(a, b)| (a..=b).map(Some)).collect(),
@@ -140,7 +147,7 @@ impl Planner<'_> {
             (0..held.len()).filter(|&at| held[at].is_in(layer)).collect()
         };
         let spread = |&layer: &Option<u64>| (here(&made, layer), here(takers, layer));
-        let mut alike: Vec<((Vec<usize>, Vec<usize>), Vec<Option<u64>>)> = Vec::new();
+        let mut alike: Vec<(Spread, Vec<Option<u64>>)> = Vec::new();
         for layer in layers {
             let spread = spread(&layer);
             match alike.last_mut() {
@@ -153,19 +160,6 @@ impl Planner<'_> {
             let takes: Vec<&Held> = takes.iter().map(|&at| &takers[at]).collect();
             let name = fill(name, layers[0], None);
             self.tensor(family, &name, &sources, &takes, layers.len() as u64);
-        }
-    }
-
-    /// Who can send it: who holds it, or can make the scales of what it holds.
-    fn sources(&self, family: &Family, name: &str) -> Vec<Held> {
-        let held = self.holders.of_tensor(name);
-        let quantisation = &self.target.model().quantisation;
-        match (family.member, quantisation, name.strip_suffix("_scale_inv")) {
-            (Member::Scale, Some(q), Some(weight)) if held.is_empty() => {
-                let weights = self.holders.of_tensor(weight).iter();
-                weights.map(|held| held.scales(q.block, &family.shape)).collect()
-            }
-            _ => held.to_vec(),
         }
     }
 
@@ -281,6 +275,18 @@ impl Planner<'_> {
             defects: self.defects,
             warnings,
         }
+    }
+}
+
+/// Who can send a tensor of the target: who holds it, or can make the scales of what it holds.
+fn sources_of(holders: &Holders, target: &Cluster, name: &str) -> Vec<Held> {
+    let held = holders.of_tensor(name);
+    match (&target.model().quantisation, name.strip_suffix("_scale_inv")) {
+        (Some(quantisation), Some(weight)) if held.is_empty() => {
+            let weights = holders.of_tensor(weight).iter();
+            weights.map(|held| held.scales(quantisation.block)).collect()
+        }
+        _ => held.to_vec(),
     }
 }
 

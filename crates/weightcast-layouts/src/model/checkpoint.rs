@@ -8,7 +8,10 @@ use super::dims::Dims;
 use super::family::Family;
 use super::quantisation::Quantisation;
 use super::role::Role;
-use super::{decoder, gpt2, gpt_oss};
+use super::{decoder, gpt_oss, gpt2};
+
+/// Most bytes of a checkpoint at eight an element: a thousand times what there is.
+const MOST_BYTES: u128 = 1 << 60;
 
 /// A model: its config and what its checkpoint holds.
 #[derive(Debug, Clone)]
@@ -51,6 +54,7 @@ impl Model {
         if let Some(quantisation) = &model.quantisation {
             model.families = quantisation.apply(model.families);
         }
+        bounded(&model.families)?;
         Ok(model)
     }
 
@@ -89,6 +93,20 @@ impl Model {
         let bare = self.config.without("quantization_config");
         Model::of(&bare)
     }
+}
+
+/// All bytes of a checkpoint fit in numbers with room to spare.
+fn bounded(families: &[Family]) -> Result<(), ConfigError> {
+    let mut bytes = 0u128;
+    for family in families {
+        let elements = family.shape.iter().fold(1u128, |n, &size| n.saturating_mul(size.into()));
+        bytes = bytes.saturating_add(elements.saturating_mul(u128::from(family.count()) * 8));
+        if bytes > MOST_BYTES {
+            let what = format!("up to {} it has more than {MOST_BYTES} bytes", family.name);
+            return Err(ConfigError::Contradiction { what });
+        }
+    }
+    Ok(())
 }
 
 fn describe(model_type: &str) -> Result<&'static Description, ConfigError> {

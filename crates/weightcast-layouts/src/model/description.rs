@@ -19,6 +19,7 @@ pub(crate) struct Description {
 }
 
 /// The kind of list that a checkpoint is.
+#[allow(clippy::large_enum_variant, reason = "a dozen constants")]
 pub(crate) enum Blocks {
     /// `model.layers.{L}` with `self_attn` and `mlp`.
     Decoder(Decoder),
@@ -124,12 +125,7 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
     ),
     decoder(
         &["glm4"],
-        Decoder {
-            output_bias: When::Never,
-            sandwich_norms: true,
-            fused_gate_up: true,
-            ..PLAIN
-        },
+        Decoder { output_bias: When::Never, sandwich_norms: true, fused_gate_up: true, ..PLAIN },
     ),
     decoder(
         &["glm4_moe"],
@@ -143,15 +139,9 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
     ),
     decoder(
         &["glm4_moe_lite"],
-        Decoder {
-            moe: Moe { correction: When::Always, router_f32: true, ..MOE },
-            ..PLAIN
-        },
+        Decoder { moe: Moe { correction: When::Always, router_f32: true, ..MOE }, ..PLAIN },
     ),
-    decoder(
-        &["glm_moe_dsa"],
-        Decoder { moe: Moe { correction: When::Always, ..MOE }, ..PLAIN },
-    ),
+    decoder(&["glm_moe_dsa"], Decoder { moe: Moe { correction: When::Always, ..MOE }, ..PLAIN }),
     decoder(&["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"], DEEPSEEK),
     Description { model_types: &["gpt2"], blocks: Blocks::Gpt2 },
     Description { model_types: &["gpt_oss"], blocks: Blocks::GptOss },

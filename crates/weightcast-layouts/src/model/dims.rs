@@ -73,9 +73,7 @@ impl Dims {
             heads,
             key_heads,
             head: config.find(&["head_dim"])?.unwrap_or(hidden / heads),
-            intermediate: config
-                .find(&["intermediate_size", "n_inner"])?
-                .unwrap_or(4 * hidden),
+            intermediate: config.find(&["intermediate_size", "n_inner"])?.unwrap_or(4 * hidden),
             mla: Mla::of(config)?,
             indexer: Indexer::of(config)?,
             moe: MoeDims::of(config, layers)?,
@@ -139,9 +137,8 @@ fn sparse_layers(config: &Config, layers: u64) -> Result<Vec<u64>, ConfigError> 
     let first = config.find(&["first_k_dense_replace"])?.unwrap_or(0);
     let step = config.find(&["decoder_sparse_step"])?.unwrap_or(1).max(1);
     let every = config.find(&["moe_layer_freq"])?.unwrap_or(1).max(1);
-    let sparse = |&l: &u64| {
-        l >= first && !dense.contains(&l) && (l + 1) % step == 0 && l % every == 0
-    };
+    let sparse =
+        |&l: &u64| l >= first && !dense.contains(&l) && (l + 1) % step == 0 && l % every == 0;
     Ok((0..layers).filter(sparse).collect())
 }
 

@@ -19,7 +19,12 @@ pub(crate) fn families(dims: &Dims, dtype: DType) -> Result<Vec<Family>, ConfigE
     let (hidden, heads, keys) = (dims.hidden, dims.heads * dims.head, dims.key_heads * dims.head);
     let (experts, wide) = (moe.experts, moe.intermediate);
     let mut list = List { families: Vec::new(), layers: vec![(0, dims.layers - 1)], dtype };
-    list.put(Role::Embedding, Member::Weight, "model.embed_tokens.weight", &[dims.vocabulary, hidden]);
+    list.put(
+        Role::Embedding,
+        Member::Weight,
+        "model.embed_tokens.weight",
+        &[dims.vocabulary, hidden],
+    );
     list.put(Role::Sinks, Member::Weight, "model.layers.{L}.self_attn.sinks", &[dims.heads]);
     for (role, name, rows, columns) in [
         (Role::Query, "self_attn.q_proj", heads, hidden),
@@ -28,7 +33,12 @@ pub(crate) fn families(dims: &Dims, dtype: DType) -> Result<Vec<Family>, ConfigE
         (Role::Output, "self_attn.o_proj", hidden, heads),
         (Role::Router, "mlp.router", experts, hidden),
     ] {
-        list.put(role, Member::Weight, &format!("model.layers.{{L}}.{name}.weight"), &[rows, columns]);
+        list.put(
+            role,
+            Member::Weight,
+            &format!("model.layers.{{L}}.{name}.weight"),
+            &[rows, columns],
+        );
         list.put(role, Member::Bias, &format!("model.layers.{{L}}.{name}.bias"), &[rows]);
     }
     for (role, name, rows, columns) in [
@@ -37,7 +47,12 @@ pub(crate) fn families(dims: &Dims, dtype: DType) -> Result<Vec<Family>, ConfigE
     ] {
         let name = format!("model.layers.{{L}}.mlp.experts.{name}");
         let blocks = columns / BLOCK;
-        list.bytes(role, Member::Weight, format!("{name}_blocks"), &[experts, rows, blocks, BLOCK_BYTES]);
+        list.bytes(
+            role,
+            Member::Weight,
+            format!("{name}_blocks"),
+            &[experts, rows, blocks, BLOCK_BYTES],
+        );
         list.bytes(role, Member::Scale, format!("{name}_scales"), &[experts, rows, blocks]);
         list.put(role, Member::Bias, &format!("{name}_bias"), &[experts, rows]);
     }

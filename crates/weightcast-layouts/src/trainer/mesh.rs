@@ -8,8 +8,8 @@ use std::ops::Range;
 use weightcast_plan::{Mesh, Placement, Slice, local_slices};
 
 use super::{Parallelism, Trainer, stages};
-use crate::cut::equal;
 use crate::cut::Place;
+use crate::cut::equal;
 use crate::error::RuleError;
 use crate::model::{Family, Model, Role, fill};
 use crate::record::{Piece, Record};
@@ -71,7 +71,9 @@ fn mesh(trainer: &Trainer) -> Result<Mesh, RuleError> {
     let axes = match &trainer.parallelism {
         Parallelism::Ddp { dp } => vec![("dp", *dp)],
         Parallelism::Fsdp2 { dp, tp } => vec![("dp", *dp), ("tp", *tp)],
-        Parallelism::Hsdp { replicate, shard } => vec![("replicate", *replicate), ("shard", *shard)],
+        Parallelism::Hsdp { replicate, shard } => {
+            vec![("replicate", *replicate), ("shard", *shard)]
+        }
         Parallelism::FsdpEp { fsdp, pp, ep, .. } => vec![("fsdp", *fsdp), ("pp", *pp), ("ep", *ep)],
         Parallelism::Megatron(_) => Vec::new(),
     };
@@ -144,7 +146,8 @@ impl Held {
             return if here { vec![None] } else { Vec::new() };
         }
         let count = model.dims.layers;
-        let end = if draft && self.is_last { count + model.dims.draft_layers } else { self.layers.end };
+        let end =
+            if draft && self.is_last { count + model.dims.draft_layers } else { self.layers.end };
         let inside = |&(a, b): &(u64, u64)| {
             let (first, last) = (a.max(self.layers.start), (b + 1).min(end));
             (first < last).then(|| Some((first, last - 1)))

@@ -12,7 +12,7 @@ pub(crate) fn layers_of(
     stage: u64,
 ) -> Result<Range<u64>, RuleError> {
     if given.is_empty() {
-        if layers % stages != 0 {
+        if !layers.is_multiple_of(stages) {
             let what = format!(
                 "{layers} layers on {stages} pipeline stages; give pp_layers=..., one number a stage"
             );

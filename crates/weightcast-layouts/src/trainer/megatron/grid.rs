@@ -21,7 +21,7 @@ impl Megatron {
     /// The place of a rank; the first axis of `tp-cp-dp-pp` varies fastest.
     pub fn coordinates(&self, rank: u64) -> Result<Coordinates, RuleError> {
         let stage = self.tp * self.cp * self.dp;
-        if stage % (self.ep * self.etp) != 0 {
+        if !stage.is_multiple_of(self.ep * self.etp) {
             let what = format!(
                 "Megatron: ep={} times etp={} does not divide the {stage} ranks of a stage \
                  (tp*cp*dp)",

@@ -69,11 +69,7 @@ impl<'a> List<'a> {
     }
 
     /// Weights one after the other, each cut by itself, and their biases.
-    pub(super) fn module(
-        &mut self,
-        module: &str,
-        parts: &[(Role, Cut)],
-    ) -> Result<(), RuleError> {
+    pub(super) fn module(&mut self, module: &str, parts: &[(Role, Cut)]) -> Result<(), RuleError> {
         let roles: Vec<Role> = parts.iter().map(|part| part.0).collect();
         for fused in self.alike(&roles) {
             for (member, suffix) in [(Member::Weight, "weight"), (Member::Bias, "bias")] {

@@ -1,0 +1,85 @@
+//! `weightcast plan explain`: one tensor, or all that one rank gets.
+
+use anyhow::bail;
+use clap::Args;
+use serde::Serialize;
+use weightcast_layouts::fleet::{self, Route};
+
+use super::Transfer;
+
+/// Show where the bytes of a tensor come from and go to; or all that a rank gets, with --rank.
+#[derive(Args)]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    transfer: Transfer,
+    /// A published name, such as model.layers.0.self_attn.q_proj.weight; all, if none is given
+    #[arg(long)]
+    tensor: Option<String>,
+    /// A target rank; all, if none is given
+    #[arg(long)]
+    rank: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    tensor: &'a str,
+    slice: String,
+    bytes: u64,
+    target: u32,
+    parameter: &'a str,
+    target_start: u64,
+    expert: Option<u64>,
+    source: u32,
+    /// All that hold it.
+    sources: &'a [u32],
+}
+
+pub(super) fn run(explain: &Explain) -> anyhow::Result<()> {
+    let (source, target) = explain.transfer.clusters()?;
+    if explain.tensor.is_none() && explain.rank.is_none() {
+        bail!("name a tensor (--tensor) or a target rank (--rank)");
+    }
+    let routes = fleet::routes(&source, &target, explain.rank, explain.tensor.as_deref())?;
+    if routes.is_empty() {
+        let name = explain.tensor.as_deref().unwrap_or("anything");
+        let near = fleet::nearest_names(&target, name);
+        bail!("no such rank holds {name}; nearest names: {}", near.join(", "));
+    }
+    let lines = routes.iter().map(line);
+    if explain.json {
+        println!("{}", serde_json::to_string(&lines.collect::<Vec<_>>())?);
+        return Ok(());
+    }
+    for line in lines {
+        let slot = line.expert.map_or(String::new(), |slot| format!("[{slot}]"));
+        println!(
+            "{}{} -> rank {} {}{slot}[{}:], {} bytes from source rank {} of {:?}",
+            line.tensor,
+            line.slice,
+            line.target,
+            line.parameter,
+            line.target_start,
+            line.bytes,
+            line.source,
+            line.sources
+        );
+    }
+    Ok(())
+}
+
+fn line(route: &Route) -> Line<'_> {
+    Line {
+        tensor: &route.tensor,
+        slice: route.slice.to_string(),
+        bytes: route.bytes,
+        target: route.target,
+        parameter: &route.parameter,
+        target_start: route.target_start,
+        expert: route.expert,
+        source: route.source,
+        sources: &route.sources,
+    }
+}

@@ -1,0 +1,119 @@
+//! Locks: a plan's summary in a file, for a CI job to check.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+use weightcast_layouts::Cluster;
+
+use super::report::Report;
+
+/// Compare two lock files; the exit status is 1 if they differ.
+#[derive(Args)]
+pub(crate) struct Diff {
+    /// The one
+    a: PathBuf,
+    /// The other
+    b: PathBuf,
+}
+
+/// What a lock says: everything that does not depend on the machine that planned.
+#[derive(Serialize)]
+pub(super) struct Lock<'a> {
+    format: &'static str,
+    source: &'a str,
+    target: &'a str,
+    replicas: u64,
+    gpus_per_host: u64,
+    /// Names of what all ranks of a side hold.
+    source_layout: String,
+    target_layout: String,
+    coverage: &'a str,
+    messages: u64,
+    broadcast_bytes: u64,
+    peak_staged_bytes: u64,
+    per_target_bytes: Vec<[u64; 2]>,
+    per_source_bytes: Vec<[u64; 2]>,
+    host_bytes_in: Vec<[u64; 2]>,
+    host_bytes_out: Vec<[u64; 2]>,
+}
+
+impl<'a> Lock<'a> {
+    pub(super) fn new(
+        report: &'a Report,
+        source: &Cluster,
+        target: &Cluster,
+    ) -> anyhow::Result<Lock<'a>> {
+        Ok(Lock {
+            format: "weightcast-plan/1",
+            source: &report.source,
+            target: &report.target,
+            replicas: report.replicas,
+            gpus_per_host: report.gpus_per_host,
+            source_layout: source.digest()?,
+            target_layout: target.digest()?,
+            coverage: &report.coverage,
+            messages: report.messages,
+            broadcast_bytes: report.broadcast_bytes,
+            peak_staged_bytes: report.peak_staged_bytes,
+            per_target_bytes: runs(&report.per_target_bytes),
+            per_source_bytes: runs(&report.per_source_bytes),
+            host_bytes_in: runs(&report.host_bytes_in),
+            host_bytes_out: runs(&report.host_bytes_out),
+        })
+    }
+}
+
+/// Equal neighbours as `[how many, bytes]`.
+fn runs(bytes: &[u64]) -> Vec<[u64; 2]> {
+    bytes.chunk_by(|a, b| a == b).map(|run| [run.len() as u64, run[0]]).collect()
+}
+
+/// Writes the lock, or checks the one that is there.
+pub(super) fn hold(file: &Path, lock: &Lock<'_>) -> anyhow::Result<()> {
+    let new = serde_json::to_value(lock)?;
+    if !file.exists() {
+        let text = serde_json::to_string_pretty(&new)? + "\n";
+        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        eprintln!("weightcast: wrote {}", file.display());
+        return Ok(());
+    }
+    let differences = differences(&read(file)?, &new);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "the plan differs from {}; delete the file to lock the new one:\n{}",
+        file.display(),
+        differences.join("\n")
+    )
+}
+
+pub(super) fn run(diff: &Diff) -> anyhow::Result<()> {
+    let differences = differences(&read(&diff.a)?, &read(&diff.b)?);
+    if differences.is_empty() {
+        println!("no difference");
+        return Ok(());
+    }
+    bail!("the plans differ:\n{}", differences.join("\n"))
+}
+
+fn read(file: &Path) -> anyhow::Result<Value> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is no lock file", file.display()))
+}
+
+/// Field by field.
+fn differences(a: &Value, b: &Value) -> Vec<String> {
+    let empty = serde_json::Map::new();
+    let (a, b) = (a.as_object().unwrap_or(&empty), b.as_object().unwrap_or(&empty));
+    let mut fields: Vec<&String> = a.keys().chain(b.keys()).collect();
+    fields.sort();
+    fields.dedup();
+    let told = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
+    let differ = fields.into_iter().filter(|field| a.get(*field) != b.get(*field));
+    differ.map(|f| format!("  {f}: {} -> {}", told(a.get(f)), told(b.get(f)))).collect()
+}

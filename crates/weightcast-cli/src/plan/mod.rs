@@ -1,0 +1,123 @@
+//! `weightcast plan`: a transfer between whole clusters, its bytes, its time, its proof.
+
+mod explain;
+mod lock;
+mod report;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use weightcast_layouts::fleet::{self, Cost, Hardware};
+use weightcast_layouts::{Cluster, Spec};
+
+use crate::layout::{GRAMMAR, model};
+use report::Report;
+
+/// Plan a transfer from all ranks of a trainer to all ranks of engines.
+///
+/// Which source sends what to which rank and host, proved to write every byte exactly once; bytes
+/// for each rank and host; predicted time beside the bound that the NICs set. Nothing is moved.
+#[derive(Args)]
+#[command(after_help = GRAMMAR, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Plan {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    transfer: Option<Transfer>,
+    /// Ranks, and NICs, of a host
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    gpus_per_host: u64,
+    /// Rate of a NIC, in gigabits a second
+    #[arg(long, default_value_t = 400.0, value_parser = rate)]
+    nic_gbps: f64,
+    /// Bytes that a source may use for weights that it converts
+    #[arg(long, default_value_t = 1 << 30)]
+    budget: u64,
+    /// Write the plan's summary to a file; if it exists, check and fail on a difference
+    #[arg(long, value_name = "FILE")]
+    lock: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show where the bytes of a tensor come from and go to
+    Explain(explain::Explain),
+    /// Compare two lock files
+    Diff(lock::Diff),
+}
+
+/// What is to be moved.
+#[derive(Args)]
+pub(super) struct Transfer {
+    /// The model's config.json, as Hugging Face writes it
+    #[arg(long, value_name = "CONFIG.json")]
+    pub(super) config: PathBuf,
+    /// Who has the weights
+    #[arg(long, value_name = "SPEC")]
+    pub(super) source: Spec,
+    /// Who gets them
+    #[arg(long, value_name = "SPEC")]
+    pub(super) target: Spec,
+    /// Number of engines
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    pub(super) replicas: u64,
+}
+
+impl Transfer {
+    /// Both sides.
+    pub(super) fn clusters(&self) -> anyhow::Result<(Cluster, Cluster)> {
+        let model = model(&self.config)?;
+        let source = Cluster::new(&model, &self.source).context("--source")?;
+        let target = Cluster::new(&model, &self.target).context("--target")?;
+        Ok((source, target))
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err("give a rate above 0".into()),
+    }
+}
+
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
+    match &plan.command {
+        Some(Command::Explain(explain)) => explain::run(explain),
+        Some(Command::Diff(diff)) => lock::run(diff),
+        None => make(plan),
+    }
+}
+
+fn make(plan: &Plan) -> anyhow::Result<()> {
+    let transfer = plan.transfer.as_ref().context("give --config, --source and --target")?;
+    let started = Instant::now();
+    let (source, target) = transfer.clusters()?;
+    let made = fleet::plan(&source, &target, transfer.replicas, plan.gpus_per_host)?;
+    let plan_s = started.elapsed().as_secs_f64();
+    let hardware = Hardware {
+        gpus_per_host: plan.gpus_per_host,
+        nic: plan.nic_gbps * 1e9 / 8.0,
+        budget: plan.budget,
+    };
+    let cost = Cost::of(&made, &hardware);
+    for warning in &made.warnings {
+        eprintln!("weightcast: warning: {warning}");
+    }
+    let report = Report::new(transfer, plan.nic_gbps, plan.gpus_per_host, &made, &cost, plan_s);
+    match plan.json {
+        true => println!("{}", serde_json::to_string(&report)?),
+        false => print!("{}", report.table()),
+    }
+    if let Some(file) = &plan.lock {
+        lock::hold(file, &lock::Lock::new(&report, &source, &target)?)?;
+    }
+    match made.defects.first() {
+        None => Ok(()),
+        Some(defect) => bail!("the plan does not cover everything: {defect}"),
+    }
+}

@@ -1,0 +1,123 @@
+//! What a plan is reported as.
+
+use serde::Serialize;
+use weightcast_layouts::fleet::{Cost, FleetPlan};
+
+use super::Transfer;
+
+/// The report. Bytes and seconds.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) source: String,
+    pub(crate) target: String,
+    pub(crate) replicas: u64,
+    pub(crate) gpus_per_host: u64,
+    pub(crate) nic_gbps: f64,
+    /// What each target rank receives.
+    pub(crate) per_target_bytes: Vec<u64>,
+    /// What each source rank sends, if every target rank is sent all that it holds.
+    pub(crate) per_source_bytes: Vec<u64>,
+    /// What each source rank sends, hosts copying among their ranks what has entered once.
+    pub(crate) per_source_network_bytes: Vec<u64>,
+    /// What enters and leaves each host, with hosts copying.
+    pub(crate) host_bytes_in: Vec<u64>,
+    pub(crate) host_bytes_out: Vec<u64>,
+    pub(crate) messages: u64,
+    /// What a broadcast of the version brings to every rank.
+    pub(crate) broadcast_bytes: u64,
+    pub(crate) extra_buffer_bytes: Extra,
+    pub(crate) peak_staged_bytes: u64,
+    pub(crate) predicted_s: f64,
+    /// What the NICs allow, with and without hosts copying.
+    pub(crate) lower_bound_s: f64,
+    pub(crate) lower_bound_direct_s: f64,
+    pub(crate) plan_s: f64,
+    /// `exact`, or what is wrong.
+    pub(crate) coverage: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Memory beside the weights, on one rank of each side.
+#[derive(Debug, Serialize)]
+pub(crate) struct Extra {
+    pub(crate) source: u64,
+    pub(crate) target: u64,
+}
+
+impl Report {
+    pub(super) fn new(
+        transfer: &Transfer,
+        nic_gbps: f64,
+        gpus_per_host: u64,
+        plan: &FleetPlan,
+        cost: &Cost,
+        plan_s: f64,
+    ) -> Report {
+        Report {
+            source: transfer.source.to_string(),
+            target: transfer.target.to_string(),
+            replicas: transfer.replicas,
+            gpus_per_host,
+            nic_gbps,
+            per_target_bytes: plan.per_target.clone(),
+            per_source_bytes: plan.per_source.clone(),
+            per_source_network_bytes: plan.network_out.clone(),
+            host_bytes_in: plan.host_in.clone(),
+            host_bytes_out: plan.host_out.clone(),
+            messages: plan.messages,
+            broadcast_bytes: plan.broadcast,
+            // Targets receive into the weights themselves.
+            extra_buffer_bytes: Extra { source: cost.peak_staged, target: 0 },
+            peak_staged_bytes: cost.peak_staged,
+            predicted_s: cost.predicted,
+            lower_bound_s: cost.lower_bound,
+            lower_bound_direct_s: cost.lower_bound_direct,
+            plan_s,
+            coverage: plan.defects.first().cloned().unwrap_or_else(|| "exact".into()),
+            warnings: plan.warnings.clone(),
+        }
+    }
+
+    /// The report for people.
+    pub(super) fn table(&self) -> String {
+        let spread = |bytes: &[u64]| {
+            let (least, most) = (bytes.iter().min(), bytes.iter().max());
+            let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
+            match least == most {
+                true => gigabytes(most),
+                false => format!("{} to {}", gigabytes(least), gigabytes(most)),
+            }
+        };
+        let mut text = format!(
+            "{} ({} ranks) -> {} x {} ({} ranks)\n",
+            self.source,
+            self.per_source_bytes.len(),
+            self.replicas,
+            self.target,
+            self.per_target_bytes.len(),
+        );
+        for (what, value) in [
+            ("each target rank receives", spread(&self.per_target_bytes)),
+            ("a broadcast would bring it", gigabytes(self.broadcast_bytes)),
+            ("each source rank sends", spread(&self.per_source_bytes)),
+            ("  where hosts copy", spread(&self.per_source_network_bytes)),
+            ("each target host takes in", spread(&self.host_bytes_in)),
+            ("each source host gives out", spread(&self.host_bytes_out)),
+            ("messages", self.messages.to_string()),
+            ("converted weights staged at most", gigabytes(self.peak_staged_bytes)),
+            ("predicted", format!("{:.3} s", self.predicted_s)),
+            ("the NICs allow", format!("{:.3} s", self.lower_bound_s)),
+            ("  without hosts copying", format!("{:.3} s", self.lower_bound_direct_s)),
+            ("planned in", format!("{:.2} s", self.plan_s)),
+            ("coverage", self.coverage.clone()),
+        ] {
+            text += &format!("  {what:<34}{value}\n");
+        }
+        text
+    }
+}
+
+fn gigabytes(bytes: u64) -> String {
+    format!("{:.3} GB", bytes as f64 / 1e9)
+}
