@@ -18,6 +18,7 @@
 //!    [`runs`]: what a publisher digests in place.
 //! 6. [`prove`]: that a plan writes every target byte exactly once from the right place, by other
 //!    arithmetic than the planner's.
+//! 7. [`mod@quantise`]: FP8 block quantisation, the one place where bytes change on the way.
 //!
 //! Numbers in bytes, everywhere: offsets, strides, pitches, positions. Only shapes and slices count
 //! elements. A *position* is a byte of a tensor's global row-major order, whoever holds it; digests
@@ -45,6 +46,7 @@ mod part;
 mod placement;
 mod plan;
 mod planner;
+pub mod quantise;
 mod slice;
 mod tensor;
 mod window;
