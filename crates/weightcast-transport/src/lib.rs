@@ -58,6 +58,7 @@ mod patience;
 mod peer;
 mod pieces;
 mod pool;
+pub mod quantise;
 mod racy;
 mod reference;
 mod region;

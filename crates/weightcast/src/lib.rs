@@ -13,6 +13,7 @@ mod clock;
 mod config;
 mod convert;
 mod error;
+pub mod fp8;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

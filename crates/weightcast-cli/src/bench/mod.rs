@@ -18,8 +18,10 @@ mod memory;
 mod nemesis;
 mod offload;
 mod orders;
+mod plans;
 mod program;
 mod publish;
+mod quantise;
 mod qwen;
 mod report;
 mod source;
@@ -49,6 +51,10 @@ enum What {
     Elastic(elastic::ElasticOf),
     /// Time an unpublish that copies the last retained copy aside, beside memcpy in the same run
     Offload(offload::OffloadOf),
+    /// Plan the transfers that published systems report; time the planner
+    Plan(plans::PlanOf),
+    /// Quantise to FP8 beside memcpy of the same bytes in the same run
+    Quantise(quantise::QuantiseOf),
     /// Kill, stop, cut off and slow down real processes by a seeded schedule; look at every byte
     #[command(hide = true)]
     Nemesis(nemesis::NemesisOf),
@@ -73,6 +79,8 @@ pub(crate) fn run(arguments: &Bench) -> anyhow::Result<()> {
         What::Fanout(fanout) => fanout::run(fanout),
         What::Elastic(elastic) => elastic::run(elastic),
         What::Offload(offload) => offload::run(offload),
+        What::Plan(plan) => plans::run(plan),
+        What::Quantise(quantise) => quantise::run(quantise),
         What::Nemesis(nemesis) => nemesis::run(nemesis),
         What::Worker => emulated::worker::run(),
         What::Sweeper { prefix } => emulated::sweeper::run(prefix),

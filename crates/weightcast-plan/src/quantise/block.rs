@@ -61,6 +61,11 @@ impl Blocks {
         (self.shape.0.div_ceil(self.block.0.max(1)), self.shape.1.div_ceil(self.block.1.max(1)))
     }
 
+    /// Whether a part of this place and size is in the matrix, and blocks have elements.
+    pub fn check(&self, first: (u64, u64), size: (u64, u64)) -> Result<(), QuantiseError> {
+        self.part(first, size).map(|_| ())
+    }
+
     fn part(&self, first: (u64, u64), size: (u64, u64)) -> Result<Part, QuantiseError> {
         if self.block.0 == 0 || self.block.1 == 0 {
             return Err(QuantiseError::Block { rows: self.block.0, columns: self.block.1 });

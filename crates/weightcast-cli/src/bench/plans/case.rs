@@ -1,0 +1,126 @@
+//! One published transfer.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Context;
+use serde::Serialize;
+use serde_json::Value;
+use weightcast_layouts::Cluster;
+use weightcast_layouts::fleet::{self, Cost, Hardware};
+
+use super::model;
+
+/// Ranks of a host, and bytes a second of a NIC, that the data set's bounds assume.
+const GPUS_PER_HOST: u64 = 8;
+const NIC: f64 = 50e9;
+
+#[derive(Serialize)]
+pub(super) struct CaseRow {
+    pub(super) case: String,
+    pub(super) source: String,
+    pub(super) target: String,
+    pub(super) per_target_bytes: u64,
+    pub(super) target_of_ideal: f64,
+    pub(super) send_of_ideal: f64,
+    pub(super) host_in_of_ideal: Option<f64>,
+    pub(super) lower_bound_s: f64,
+    pub(super) predicted_s: f64,
+    pub(super) reported_s: Option<f64>,
+    pub(super) messages: u64,
+    pub(super) plan_s: f64,
+    pub(super) coverage: String,
+}
+
+/// All cases that name a model.
+pub(super) fn all(data: &Path) -> anyhow::Result<Vec<CaseRow>> {
+    let file = data.join("cases/cases.json");
+    let text = std::fs::read_to_string(&file)
+        .with_context(|| format!("cannot read {}", file.display()))?;
+    let cases: Value = serde_json::from_str(&text)?;
+    let cases = cases["cases"].as_array().context("cases.json lists no cases")?;
+    cases.iter().filter(|case| case["model"].is_string()).map(|case| row(data, case)).collect()
+}
+
+fn row(data: &Path, case: &Value) -> anyhow::Result<CaseRow> {
+    let name = case["case"].as_str().context("a case without a name")?;
+    let (from, to) = (trainer(case)?, engine(case)?);
+    let model = model(data, case["model"].as_str().unwrap_or_default())?;
+    let started = Instant::now();
+    let source = Cluster::new(&model, &from.parse()?)?;
+    let target = Cluster::new(&model, &to.parse()?)?;
+    let replicas = case["inference"]["engines"].as_u64().unwrap_or(1);
+    let plan = fleet::plan(&source, &target, replicas, GPUS_PER_HOST)?;
+    let plan_s = started.elapsed().as_secs_f64();
+    let hardware = Hardware { gpus_per_host: GPUS_PER_HOST, nic: NIC, budget: 1 << 30 };
+    let cost = Cost::of(&plan, &hardware);
+    let most = |bytes: &[u64]| bytes.iter().copied().max().unwrap_or(0);
+    let ideal = |value: &Value| value.as_f64().context("a case without ideal bytes");
+    let send = &case["min_send_per_trainer_rank_pp_bound"];
+    let send = if send.is_null() { &case["min_send_per_trainer_rank"] } else { send };
+    let unique = case["unique_bytes_per_inference_node"].as_f64();
+    Ok(CaseRow {
+        case: name.to_owned(),
+        per_target_bytes: most(&plan.per_target),
+        target_of_ideal: most(&plan.per_target) as f64 / ideal(&case["P_bytes"]["max"])?,
+        send_of_ideal: most(&plan.per_source) as f64 / ideal(send)?,
+        host_in_of_ideal: unique.map(|unique| most(&plan.host_in) as f64 / unique),
+        lower_bound_s: cost.lower_bound,
+        predicted_s: cost.predicted,
+        reported_s: case["reported_rdma_ms"].as_f64().map(|ms| ms / 1e3),
+        messages: plan.messages,
+        plan_s,
+        coverage: plan.defects.first().cloned().unwrap_or_else(|| "exact".into()),
+        source: from,
+        target: to,
+    })
+}
+
+/// Megatron where degrees or stages are given, else every rank alike: what the sources leave open.
+fn trainer(case: &Value) -> anyhow::Result<String> {
+    let trainer = &case["trainer"];
+    let ranks = trainer["ranks"].as_u64().context("a case without ranks")?;
+    let Some(stages) = trainer["pp_ranges"].as_array() else {
+        return Ok(format!("ddp:dp={ranks},dtype={}", dtype(case)));
+    };
+    let size = |r: &Value| r[1].as_u64().unwrap_or(0).saturating_sub(r[0].as_u64().unwrap_or(0));
+    let layers: Vec<String> = stages.iter().map(|r| size(r).to_string()).collect();
+    let layers = layers.join("+");
+    Ok(match trainer["parallelism"].as_object() {
+        Some(p) => format!(
+            "megatron:tp={},pp={},cp={},ep={},dp={},pp_layers={layers}",
+            p["tp"], p["pp"], p["cp"], p["ep"], p["dp"]
+        ),
+        None if stages.len() > 1 => {
+            let each = ranks / stages.len() as u64;
+            format!("megatron:pp={},dp={each},ep={each},pp_layers={layers}", stages.len())
+        }
+        None => format!("fsdp2:dp={ranks}"),
+    })
+}
+
+fn engine(case: &Value) -> anyhow::Result<String> {
+    let inference = &case["inference"];
+    let Some(engine) = case["engine"].as_str() else {
+        return Ok(format!("ddp:dtype={}", dtype(case)));
+    };
+    let mut spec = format!("{engine}:tp={}", inference["tp"]);
+    for key in ["ep", "attn_dp", "block"] {
+        if let Some(value) = inference.get(key).filter(|v| !v.is_null()) {
+            spec += &format!(",{key}={value}");
+        }
+    }
+    if inference["moe_dense_tp1"] == true {
+        spec += ",moe_dense_tp=1";
+    }
+    if inference["quant"] == "fp8" {
+        spec += ",quant=fp8";
+    }
+    Ok(spec)
+}
+
+/// The type that a case without an engine names.
+fn dtype(case: &Value) -> &'static str {
+    let name = case["case"].as_str().unwrap_or_default();
+    if name.contains("bf16") { "bf16" } else { "fp32" }
+}

@@ -1,0 +1,112 @@
+//! `weightcast bench quantise`: FP8 quantisation beside memcpy of the same bytes in the same run.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use clap::Args;
+use serde::Serialize;
+use weightcast::fp8::{Part, amaxes, codes};
+use weightcast::plan::quantise::{Blocks, Formula};
+use weightcast::transport::quantise::Elements;
+
+/// Quantise a BF16 matrix to FP8, beside memcpy of it in the same run
+#[derive(Args)]
+pub(crate) struct QuantiseOf {
+    /// Bytes of the matrix
+    #[arg(long, default_value_t = 256 << 20)]
+    bytes: u64,
+    /// Threads
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Runs of each; the median counts
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    what: String,
+    seconds: f64,
+    /// Of the BF16 bytes.
+    gb_per_s: f64,
+    /// Seconds of memcpy over these.
+    of_memcpy: f64,
+}
+
+/// Columns of the matrix, and elements along each side of a block.
+const COLUMNS: u64 = 7168;
+const BLOCK: u64 = 128;
+
+pub(crate) fn run(asked: &QuantiseOf) -> anyhow::Result<()> {
+    let rows = (asked.bytes / 2 / COLUMNS).max(1);
+    let data = random(rows * COLUMNS);
+    let blocks = Blocks { shape: (rows, COLUMNS), block: (BLOCK, BLOCK) };
+    let part = Part { elements: Elements::BF16, data: &data, first: (0, 0), size: (rows, COLUMNS) };
+    let mut copy = vec![0u8; data.len()];
+    let mut out = vec![0u8; data.len() / 2];
+    let memcpy = median(asked.runs, || in_bands(&data, &mut copy, asked.threads));
+    let mut report = vec![row("memcpy", memcpy, memcpy, data.len())];
+    for formula in Formula::all() {
+        let seen = amaxes(blocks, formula, &part, asked.threads)?;
+        let first = median(asked.runs, || {
+            black_box(amaxes(blocks, formula, &part, asked.threads)).expect("a matrix");
+        });
+        let second = median(asked.runs, || {
+            codes(blocks, formula, &seen, &part, &mut out, asked.threads).expect("a matrix");
+        });
+        report.push(row(&format!("{formula}: amax"), first, memcpy, data.len()));
+        report.push(row(&format!("{formula}: codes"), second, memcpy, data.len()));
+        report.push(row(&format!("{formula}: both"), first + second, memcpy, data.len()));
+    }
+    if asked.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+        return Ok(());
+    }
+    println!("{} MB of BF16, {} threads", data.len() / 1_000_000, asked.threads);
+    for Row { what, seconds, gb_per_s, of_memcpy } in report {
+        println!("  {what:<32}{:>9.1} ms{gb_per_s:>8.2} GB/s{of_memcpy:>7.2}", seconds * 1e3);
+    }
+    Ok(())
+}
+
+fn row(what: &str, seconds: f64, memcpy: f64, bytes: usize) -> Row {
+    let gb_per_s = bytes as f64 / seconds / 1e9;
+    Row { what: what.to_owned(), seconds, gb_per_s, of_memcpy: memcpy / seconds }
+}
+
+/// Weights as they are: small, of both signs.
+fn random(elements: u64) -> Vec<u8> {
+    let mut state = 7u64;
+    let mut next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let unit = ((state >> 40) as f32 / (1u64 << 24) as f32 - 0.5) * 0.1;
+        ((unit.to_bits() >> 16) as u16).to_le_bytes()
+    };
+    (0..elements).flat_map(|_| next()).collect()
+}
+
+fn in_bands(from: &[u8], to: &mut [u8], threads: usize) {
+    let size = from.len().div_ceil(threads.max(1)).max(1);
+    std::thread::scope(|scope| {
+        for (from, to) in from.chunks(size).zip(to.chunks_mut(size)) {
+            scope.spawn(|| to.copy_from_slice(from));
+        }
+    });
+}
+
+fn median(runs: usize, mut work: impl FnMut()) -> f64 {
+    work();
+    let mut seconds: Vec<f64> = (0..runs.max(1))
+        .map(|_| {
+            let started = Instant::now();
+            work();
+            started.elapsed().as_secs_f64()
+        })
+        .collect();
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}
