@@ -1,7 +1,5 @@
 //! Quantisation against the goldens: what the real kernels and converters make, bit for bit.
 
-use std::path::Path;
-
 use proptest::prelude::*;
 use serde_json::Value;
 use weightcast_plan::quantise::{Amax, Blocks, Formula, from_e4m3, quantise, to_e4m3};
@@ -13,10 +11,8 @@ struct Golden {
 
 impl Golden {
     fn open() -> Golden {
-        let file = |name| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
-        let index = std::fs::read_to_string(file("golden.json")).expect("an index");
-        let bytes = std::fs::read(file("golden.bin")).expect("bytes");
-        Golden { index: serde_json::from_str(&index).expect("JSON"), bytes }
+        let index = serde_json::from_str(include_str!("data/golden.json")).expect("JSON");
+        Golden { index, bytes: include_bytes!("data/golden.bin").to_vec() }
     }
 
     fn at(&self, place: &Value) -> &[u8] {

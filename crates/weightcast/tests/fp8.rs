@@ -15,10 +15,7 @@ fn every_bf16_value_by_many_factors() {
     let mut found = vec![0u8; 65_536];
     for exponent in -140..=127 {
         let factor = 2f32.powi(exponent) * 1.37;
-        for (factor, scale) in [
-            (Factor::Times(factor), |x: f32, f: f32| x * f),
-            (Factor::Over(factor), |x: f32, f: f32| x / f),
-        ] {
+        for factor in [Factor::Times(factor), Factor::Over(factor)] {
             let (Factor::Times(number) | Factor::Over(number)) = factor;
             if !kernel_codes(Elements::BF16, &data, factor, &mut found) {
                 return; // no vector code here: the reference is what runs
@@ -29,12 +26,7 @@ fn every_bf16_value_by_many_factors() {
             for code in 0..=u16::MAX {
                 let value = bf16(code);
                 let wanted = at.code(value);
-                assert_eq!(
-                    found[usize::from(code)],
-                    wanted,
-                    "{value} by {factor:?}: {}",
-                    scale(value, number)
-                );
+                assert_eq!(found[usize::from(code)], wanted, "{value} by {factor:?}");
             }
         }
     }

@@ -46,7 +46,7 @@ pub(crate) struct Plan {
 #[derive(Subcommand)]
 enum Command {
     /// Show where the bytes of a tensor come from and go to
-    Explain(explain::Explain),
+    Explain(Box<explain::Explain>),
     /// Compare two lock files
     Diff(lock::Diff),
 }
