@@ -115,11 +115,12 @@ fn a_tensor_is_explained() {
     };
     let found = json(&explain("model.layers.3.self_attn.k_proj.weight"));
     let rows = found.as_array().expect("routes");
-    // Eight heads on sixteen ranks; rank 5 has head 2, whose rows are all with source rank 0.
+    // Eight heads on sixteen ranks; rank 5 has head 2, whose rows are on two of the three sources.
     let of_five: Vec<&Value> = rows.iter().filter(|row| row["target"] == 5).collect();
-    assert_eq!(of_five.len(), 1);
-    assert_eq!(of_five[0]["slice"], "[256:384, 0:1024]");
-    assert_eq!(of_five[0]["source"], 0);
+    let slices: Vec<&Value> = of_five.iter().map(|row| &row["slice"]).collect();
+    assert_eq!(slices, ["[256:342, 0:1024]", "[342:384, 0:1024]"]);
+    let sources: Vec<&Value> = of_five.iter().map(|row| &row["source"]).collect();
+    assert_eq!(sources, [0, 1]);
     assert_eq!(of_five[0]["parameter"], "model.layers.3.self_attn.qkv_proj.weight");
     let unknown = error(&explain("layers.3.self_attn.k_proj.weight"));
     assert!(unknown.contains("model.layers.3.self_attn.k_proj.weight"), "{unknown}");
