@@ -1,0 +1,95 @@
+"""Real vLLM model classes on one rank of a faked tensor- and expert-parallel group.
+
+No engine runs and no other rank exists: a rank's parameters and loaders depend on its rank and the
+group's size alone.
+"""
+
+import importlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+
+import torch
+from torch import nn
+from vllm.config import DeviceConfig, ModelConfig, ParallelConfig, VllmConfig
+from vllm.config import set_current_vllm_config
+from vllm.distributed import parallel_state
+from vllm.model_executor.model_loader.utils import initialize_model
+from vllm.model_executor.models import ModelRegistry
+
+MODULES = {
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+    "LlamaForCausalLM": "llama",
+    "Qwen3MoeForCausalLM": "qwen3_moe",
+    "Glm4MoeForCausalLM": "glm4_moe",
+    "DeepseekV3ForCausalLM": "deepseek_v2",
+}
+
+
+def build(
+    config: dict[str, Any], *, tp: int, rank: int, ep: bool = False, placement: str = "linear"
+) -> nn.Module:
+    """The model of a config on one rank, on the CPU, with whatever values memory has."""
+    (architecture,) = config["architectures"]
+    _register(architecture)
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "config.json").write_text(json.dumps(config))
+        model = ModelConfig(
+            model=directory,
+            tokenizer=directory,
+            skip_tokenizer_init=True,
+            dtype="bfloat16",
+            enforce_eager=True,
+            max_model_len=64,
+        )
+        parallel = ParallelConfig(enable_expert_parallel=ep, expert_placement_strategy=placement)
+        whole = VllmConfig(
+            model_config=model, parallel_config=parallel, device_config=DeviceConfig("cpu")
+        )
+        # Set afterwards: vLLM would look for as many devices.
+        whole.parallel_config.tensor_parallel_size = tp
+        with set_current_vllm_config(whole):
+            _groups(tp, rank)
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.bfloat16)
+        try:
+            return initialize_model(whole)
+        finally:
+            torch.set_default_dtype(before)
+            whole.compilation_config.static_forward_context.clear()
+
+
+def _register(architecture: str) -> None:
+    # A registered class is inspected here; otherwise vLLM starts a process for each.
+    module = importlib.import_module(f"vllm.model_executor.models.{MODULES[architecture]}")
+    if architecture not in _registered:
+        ModelRegistry.register_model(architecture, getattr(module, architecture))
+        _registered.add(architecture)
+
+
+_registered: set[str] = set()
+
+
+def _groups(tp: int, rank: int) -> None:
+    """One process that says it is `rank` of `tp`. Without data parallelism EP runs over TP."""
+    if not parallel_state.model_parallel_is_initialized():
+        store = tempfile.mktemp()
+        parallel_state.init_distributed_environment(
+            world_size=1,
+            rank=0,
+            local_rank=0,
+            backend="gloo",
+            distributed_init_method=f"file://{store}",
+        )
+        parallel_state.initialize_model_parallel()
+    parallel_state._EP = parallel_state._EP or parallel_state._TP
+    for group in (parallel_state._TP, parallel_state._EP):
+        group.world_size, group.rank_in_group = tp, rank

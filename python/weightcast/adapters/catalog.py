@@ -1,0 +1,89 @@
+"""Catalogs: what a published version holds, as a name, a global shape and a dtype each."""
+
+import json
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import _core
+from ..memory import TORCH
+
+#: Bytes of a safetensors header that are read at most.
+HEADER_LIMIT = 256 << 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A published tensor: its global shape, and its dtype by safetensors name."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+Catalog = dict[str, Entry]
+
+
+def catalog_of(of: Any) -> Catalog:
+    """The catalog of a checkpoint or a module.
+
+    `of` is a mapping from names to `(shape, dtype)`, a safetensors file, a directory of them, or a
+    torch module, on the meta device if need be, whose `state_dict` has the published names (a
+    transformers model of version 4, or of 5 without fused experts).
+    """
+    if isinstance(of, str | os.PathLike):
+        return _files(Path(of))
+    if hasattr(of, "state_dict"):
+        return _module(of)
+    if isinstance(of, Mapping):
+        return {name: _entry(name, entry) for name, entry in of.items()}
+    raise TypeError(f"a catalog is a mapping, a path or a module, not {type(of)}")
+
+
+def _entry(name: str, entry: Any) -> Entry:
+    if isinstance(entry, Entry):
+        return entry
+    shape, dtype = entry
+    known = TORCH.get(str(dtype).removeprefix("torch."), dtype)
+    if not isinstance(known, str):
+        raise _core.Misuse(f"{name}: dtype {dtype} is not known; give its safetensors name")
+    return Entry(tuple(int(n) for n in shape), known)
+
+
+def _module(module: Any) -> Catalog:
+    # Tied weights are published once, under their first name.
+    tensors = dict(module.named_parameters())
+    tied = set(dict(module.named_parameters(remove_duplicate=False))) - set(tensors)
+    tensors |= {name: t for name, t in module.state_dict().items() if name not in tied}
+    return {name: _entry(name, (tensor.shape, tensor.dtype)) for name, tensor in tensors.items()}
+
+
+def _files(path: Path) -> Catalog:
+    files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+    if not files:
+        raise _core.Misuse(f"{path}: no safetensors files; give one, or a mapping of names")
+    listed: Catalog = {}
+    for file in files:
+        for name, tensor in _header(file).items():
+            if name != "__metadata__":
+                listed[name] = Entry(tuple(tensor["shape"]), tensor["dtype"])
+    return listed
+
+
+def _header(file: Path) -> dict[str, Any]:
+    with file.open("rb") as opened:
+        prefix = opened.read(8)
+        if len(prefix) < 8:
+            raise _core.Misuse(f"{file}: too short for a safetensors file")
+        (length,) = struct.unpack("<Q", prefix)
+        if length > HEADER_LIMIT:
+            raise _core.Misuse(f"{file}: a header of {length} bytes; not a safetensors file")
+        try:
+            header = json.loads(opened.read(length))
+        except ValueError as error:
+            raise _core.Misuse(f"{file}: its header is not JSON ({error})") from None
+    if not isinstance(header, dict):
+        raise _core.Misuse(f"{file}: its header is not a JSON object")
+    return header

@@ -1,0 +1,120 @@
+"""The layout of a live engine's parameters, as its own loader fills them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .. import _core
+from .. import layout as layouts
+from .pieces import Buffer, Piece, buffers
+from .staging import Staged
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A parameter whose elements are not bytes of a published tensor: the engine's loader casts or
+    transposes on the way. Its pieces arrive in a staged tensor; `LiveLayout.finish` converts."""
+
+    parameter: str
+    tensor: str
+    #: `cast BF16 to F32`, or `transpose`.
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.parameter}: {self.how} of {self.tensor}"
+
+
+@dataclass
+class Record:
+    """What one parameter holds."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    pieces: list[Piece] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """As the layout data set writes it."""
+        pieces = [piece.as_record() for piece in self.pieces]
+        return {"name": self.name, "shape": list(self.shape), "dtype": self.dtype, "pieces": pieces}
+
+
+class LiveLayout:
+    """What a live model's parameters hold, and which decisions were made about the rest.
+
+    `layout()` goes to `Handle.register`; `finish()` follows every `update` or `replicate` that
+    changed something. Made by an adapter's `read`.
+    """
+
+    def __init__(self, parameters: Mapping[str, torch.Tensor]) -> None:
+        self._parameters = dict(parameters)
+        self._staged: dict[str, list[Staged]] = {}
+        self._after: list[Callable[[], None]] = []
+        #: One for each parameter that something published fills, in the order of the model.
+        self.records: list[Record] = []
+        #: Parameters that need more than a copy of bytes.
+        self.conversions: list[Conversion] = []
+        #: Parameters that nothing published fills, with the reason why that is right.
+        self.unsourced: dict[str, str] = {}
+        #: Published tensors that this engine does not use, with the reason.
+        self.unused: dict[str, str] = {}
+        #: Published tensors whose loader keeps nothing of them on this rank (experts of other
+        #: ranks, say), with the parameter whose loader saw them.
+        self.elsewhere: dict[str, str] = {}
+        #: State that the engine derives from its parameters, with who derives it.
+        self.derived: dict[str, str] = {}
+
+    def layout(self, *, stage: bool = False) -> layouts.Layout:
+        """The layout, for `Handle.register`.
+
+        Parameters in `conversions` cannot be written by copying bytes. Without `stage` they raise
+        `Misuse`, which lists them. With it, tensors of the published type are registered in their
+        place, and `finish()` converts them into the parameter, as the engine's loader does.
+        """
+        if self.conversions and not stage:
+            conversions = "\n".join(f"  {c}" for c in self.conversions)
+            raise _core.Misuse(
+                f"{len(self.conversions)} copies are not of bytes:\n{conversions}\n"
+                "register read(...).layout(stage=True), and call finish() after each update"
+            )
+        listed = layouts.Layout()
+        for record in self.records:
+            staged = self._staged.get(record.name)
+            if staged is None:
+                parameter = self._parameters[record.name]
+                for buffer in buffers(record.shape, record.pieces):
+                    _add(listed, parameter, buffer)
+            else:
+                for each in staged:
+                    listed.add(each.allocate(), [_part(each.piece)])
+        return listed
+
+    def finish(self) -> None:
+        """What has to follow an update: converts what was staged, and has the engine redo the
+        state that it derives from its parameters."""
+        with torch.no_grad():
+            for listed in self._staged.values():
+                for staged in listed:
+                    staged.convert()
+            for redo in self._after:
+                redo()
+
+
+def _add(listed: layouts.Layout, parameter: torch.Tensor, buffer: Buffer) -> None:
+    """Adds a contiguous box of a parameter; the memory is the parameter's own."""
+    memory = parameter.detach()
+    for dim, (start, length) in enumerate(zip(buffer.box.start, buffer.box.len, strict=True)):
+        memory = memory.narrow(dim, start, length)
+    parts = [_part(piece) for piece in buffer.pieces]
+    listed.add(memory.view(buffer.shape), parts, along=buffer.along, pad=buffer.padded)
+    for again in zip(*(piece.also for piece in buffer.pieces), strict=False):
+        listed.also([_part(piece) for piece in again], along=buffer.along)
+
+
+def _part(piece: Piece) -> layouts.Part:
+    core = _core.Part(piece.tensor, list(piece.shape))
+    for dim, (start, length) in enumerate(zip(piece.source.start, piece.source.len, strict=True)):
+        core = core.range(dim, start, length)
+    return layouts.Part(core)

@@ -1,0 +1,248 @@
+"""Records what a loader does with published tensors, by feeding it marked ones.
+
+A marked tensor lies on torch's meta device in a storage of its own. Slices, views and transposed
+chunks of it keep offset and strides, so where the loader finally writes `target.copy_(view)`, the
+storage says which published tensor it is, and offset, sizes and strides say which box of it. The
+write is recorded and not made: the engine's memory stays as it is.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..memory import TORCH
+from .catalog import Entry
+from .strides import View
+
+#: safetensors names back to torch's types.
+DTYPES = {
+    name: getattr(torch, known) for known, name in TORCH.items() if hasattr(torch, known)
+} | {"BOOL": torch.bool}
+
+_aten = torch.ops.aten
+_COPIES = {_aten.copy_.default}
+_FILLS = {_aten.fill_.Scalar, _aten.fill_.Tensor, _aten.zero_.default}
+#: Ops that make the same elements anew, perhaps in another type.
+_SAME = {_aten._to_copy.default, _aten.clone.default}
+#: Ops that take a value out of a tensor.
+_VALUES = {_aten._local_scalar_dense.default, _aten.equal.default, _aten.is_nonzero.default}
+
+
+class Refused(Exception):
+    """The loader looks at values, which a recording does not have."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a marked storage stands for."""
+
+    tensor: str
+    base: View
+    #: Its dtype as published, then those it was cast to on the way.
+    dtypes: tuple[torch.dtype, ...]
+    #: The op that computed it, if it is not the published elements any more.
+    op: str | None = None
+
+
+@dataclass(frozen=True)
+class Write:
+    """A copy that the loader made into a parameter."""
+
+    parameter: str
+    target: View
+    #: None: of something that no published tensor went into.
+    mark: Mark | None
+    source: View | None
+    dtype: torch.dtype
+
+
+@dataclass
+class Recording:
+    """What a loader did."""
+
+    writes: list[Write] = field(default_factory=list)
+    #: Fills with a constant: the parameter and the view.
+    fills: list[tuple[str, View]] = field(default_factory=list)
+    #: Other changes that it would have made to a parameter in place, by op.
+    changes: list[tuple[str, str]] = field(default_factory=list)
+    #: Published tensors that reached a parameter's loader, with the parameter.
+    reached: dict[str, str] = field(default_factory=dict)
+
+
+def view(tensor: torch.Tensor) -> View:
+    """A tensor's place in its storage."""
+    return View(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
+
+
+def storage(tensor: torch.Tensor) -> int:
+    """What identifies a tensor's storage while it is alive, on the meta device too."""
+    return tensor.untyped_storage()._cdata
+
+
+class Recorder(TorchDispatchMode):
+    """While active, writes into `targets` are recorded and not made."""
+
+    def __init__(self, targets: Mapping[str, torch.Tensor]) -> None:
+        super().__init__()
+        self.recording = Recording()
+        self.feeding: str | None = None
+        self._targets = {storage(t): name for name, t in targets.items() if t.numel()}
+        self._marks: dict[int, Mark] = {}
+        self._alive: list[torch.Tensor] = list(targets.values())
+
+    def feed(self, catalog: Mapping[str, Entry]) -> Iterator[tuple[str, torch.Tensor]]:
+        """Marked tensors of all published ones, as `load_weights` wants them."""
+        for name, entry in catalog.items():
+            self.feeding = name
+            dtype = DTYPES[entry.dtype]
+            marked = torch.empty(entry.shape, dtype=dtype, device="meta")
+            self._mark(marked, Mark(name, view(marked), (dtype,)))
+            yield name, marked
+        self.feeding = None
+
+    def mark_of(self, tensor: torch.Tensor) -> Mark | None:
+        """What published tensor this is a piece of."""
+        return self._marks.get(storage(tensor)) if tensor.device.type == "meta" else None
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        marks = [m for t in _tensors((args, kwargs)) if (m := self.mark_of(t))]
+        target = self._target(func, args)
+        if target is not None:
+            self._written(target, func, args)
+            return args[0]
+        if not marks:
+            return func(*args, **kwargs)
+        if func in _VALUES:
+            raise Refused(f"{marks[0].tensor}: its loader looks at values ({func.name()})")
+        if func in _SAME:
+            return self._same(args[0], marks[0], kwargs.get("dtype"))
+        if func in _COPIES:
+            args[0].untyped_storage()  # a temporary: whatever comes of it was computed
+            self._mark(args[0], _computed(marks[0], "aten::copy_ into a temporary"))
+            return args[0]
+        made = func(*args, **kwargs)
+        for tensor in _tensors(made):
+            if self.mark_of(tensor) is None:
+                self._mark(tensor, _computed(marks[0], func.name()))
+        return made
+
+    def _target(self, func: Any, args: tuple) -> str | None:
+        """The parameter that an op writes to, if it does."""
+        written = func._schema.arguments[:1]
+        if not written or not written[0].alias_info or not written[0].alias_info.is_write:
+            return None
+        if not args or not isinstance(args[0], torch.Tensor):
+            return None
+        return self._targets.get(storage(args[0]))
+
+    def _written(self, parameter: str, func: Any, args: tuple) -> None:
+        if func in _FILLS:
+            self.recording.fills.append((parameter, view(args[0])))
+        elif func not in _COPIES:
+            self.recording.changes.append((parameter, func.name()))
+        else:
+            # An empty copy counts: a rank may hold nothing but padding of a vocabulary.
+            mark = self.mark_of(args[1])
+            source = None if mark is None else view(args[1])
+            self.recording.writes.append(
+                Write(parameter, view(args[0]), mark, source, args[0].dtype)
+            )
+
+    def _same(self, tensor: torch.Tensor, mark: Mark, dtype: torch.dtype | None) -> torch.Tensor:
+        """The same elements under another type: at the same indices of a storage as large."""
+        dtype = dtype or tensor.dtype
+        elements = tensor.untyped_storage().nbytes() // tensor.element_size()
+        whole = torch.empty(elements, dtype=dtype, device="meta")
+        twin = whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        self._mark(twin, Mark(mark.tensor, mark.base, (*mark.dtypes, dtype), mark.op))
+        return twin
+
+    def _mark(self, tensor: torch.Tensor, mark: Mark) -> None:
+        self._marks[storage(tensor)] = mark
+        self._alive.append(tensor)
+
+
+def _computed(mark: Mark, op: str) -> Mark:
+    return Mark(mark.tensor, mark.base, mark.dtypes, mark.op or op)
+
+
+def _tensors(of: Any) -> Iterator[torch.Tensor]:
+    if isinstance(of, torch.Tensor):
+        yield of
+    elif isinstance(of, Mapping):
+        yield from _tensors(list(of.values()))
+    elif isinstance(of, list | tuple):
+        for item in of:
+            yield from _tensors(item)
+
+
+class Watched:
+    """Notes which published tensors reach the loaders of which parameters, while entered."""
+
+    def __init__(self, recorder: Recorder, parameters: Mapping[str, torch.Tensor]) -> None:
+        self._recorder = recorder
+        self._parameters = parameters
+        self._before: list[tuple[torch.Tensor, Any]] = []
+
+    def __enter__(self) -> "Watched":
+        for name, parameter in self._parameters.items():
+            loader = getattr(parameter, "weight_loader", None)
+            if callable(loader):
+                self._before.append((parameter, loader))
+                parameter.weight_loader = self._watch(name, loader)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for parameter, loader in self._before:
+            parameter.weight_loader = loader
+
+    def _watch(self, name: str, loader: Any) -> Any:
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            for tensor in _tensors((args, kwargs)):
+                mark = self._recorder.mark_of(tensor)
+                if mark is not None:
+                    self._recorder.recording.reached[mark.tensor] = name
+            return loader(*args, **kwargs)
+
+        # Engines ask loaders about themselves by attributes.
+        watched.__dict__.update(getattr(loader, "__dict__", {}))
+        watched.__name__ = getattr(loader, "__name__", "weight_loader")
+        return watched
+
+
+def record(
+    targets: Mapping[str, torch.Tensor], load: Any, catalog: Mapping[str, Entry]
+) -> Recording:
+    """What `load` does with the tensors of `catalog`: where it copies which of them.
+
+    `load` takes an iterable of names and tensors, as a model's `load_weights` does. `targets` are
+    the parameters and buffers, which it leaves unchanged. Raises `Refused`.
+    """
+    recorder = Recorder(targets)
+    data = {name: (t, t.data) for name, t in targets.items()}
+    try:
+        with torch.no_grad(), Watched(recorder, targets), recorder:
+            load(recorder.feed(catalog))
+    except Refused:
+        raise
+    except Exception as error:
+        at = recorder.feeding
+        kind = type(error).__name__
+        raise Refused(f"{at}: the engine's loader failed on it: {kind}: {error}") from error
+    finally:
+        for name, (tensor, before) in data.items():
+            if tensor.data_ptr() != before.data_ptr() or storage(tensor) != storage(before):
+                tensor.data = before
+                recorder.recording.changes.append((name, "replacing its data"))
+    return recorder.recording
+
+
+def names(recording: Recording) -> Iterable[str]:
+    """Published tensors of which something was copied."""
+    return {w.mark.tensor for w in recording.writes if w.mark is not None}
