@@ -52,6 +52,8 @@ class LiveLayout:
         self._parameters = dict(parameters)
         self._staged: dict[str, list[Staged]] = {}
         self._after: list[Callable[[], None]] = []
+        #: Places that the loader fills with a constant: padding.
+        self._fills: list[tuple[torch.Tensor, Any]] = []
         #: One for each parameter that something published fills, in the order of the model.
         self.records: list[Record] = []
         #: Parameters that need more than a copy of bytes.
@@ -72,6 +74,8 @@ class LiveLayout:
         Parameters in `conversions` cannot be written by copying bytes. Without `stage` they raise
         `Misuse`, which lists them. With it, tensors of the published type are registered in their
         place, and `finish()` converts them into the parameter, as the engine's loader does.
+
+        Padding that the loader zeroes (of a vocabulary, say) is zeroed here, once and for all.
         """
         if self.conversions and not stage:
             conversions = "\n".join(f"  {c}" for c in self.conversions)
@@ -79,13 +83,16 @@ class LiveLayout:
                 f"{len(self.conversions)} copies are not of bytes:\n{conversions}\n"
                 "register read(...).layout(stage=True), and call finish() after each update"
             )
+        with torch.no_grad():
+            for place, value in self._fills:
+                place.fill_(value)
         listed = layouts.Layout()
         for record in self.records:
             staged = self._staged.get(record.name)
             if staged is None:
                 parameter = self._parameters[record.name]
                 for buffer in buffers(record.shape, record.pieces):
-                    _add(listed, parameter, buffer)
+                    add_buffer(listed, parameter, buffer)
             else:
                 for each in staged:
                     listed.add(each.allocate(), [_part(each.piece)])
@@ -102,7 +109,7 @@ class LiveLayout:
                 redo()
 
 
-def _add(listed: layouts.Layout, parameter: torch.Tensor, buffer: Buffer) -> None:
+def add_buffer(listed: layouts.Layout, parameter: torch.Tensor, buffer: Buffer) -> None:
     """Adds a contiguous box of a parameter; the memory is the parameter's own."""
     memory = parameter.detach()
     for dim, (start, length) in enumerate(zip(buffer.box.start, buffer.box.len, strict=True)):

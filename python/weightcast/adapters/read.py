@@ -47,6 +47,10 @@ def read(
         raise _core.Misuse(f"{refused}; its layout cannot be read off this loader") from None
     live = LiveLayout(targets)
     _refuse_changes(recording)
+    for name, place, value in recording.fills:
+        if 0 not in place.shape:
+            filled = targets[name].detach().as_strided(place.shape, place.strides, place.offset)
+            live._fills.append((filled, value))
     by_parameter: dict[str, list[Write]] = {}
     for write in recording.writes:
         by_parameter.setdefault(write.parameter, []).append(write)

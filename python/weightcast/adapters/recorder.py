@@ -64,8 +64,8 @@ class Recording:
     """What a loader did."""
 
     writes: list[Write] = field(default_factory=list)
-    #: Fills with a constant: the parameter and the view.
-    fills: list[tuple[str, View]] = field(default_factory=list)
+    #: Fills with a constant: the parameter, the view and the value.
+    fills: list[tuple[str, View, Any]] = field(default_factory=list)
     #: Other changes that it would have made to a parameter in place, by op.
     changes: list[tuple[str, str]] = field(default_factory=list)
     #: Published tensors that reached a parameter's loader, with the parameter.
@@ -143,7 +143,8 @@ class Recorder(TorchDispatchMode):
 
     def _written(self, parameter: str, func: Any, args: tuple) -> None:
         if func in _FILLS:
-            self.recording.fills.append((parameter, view(args[0])))
+            value = args[1] if len(args) > 1 else 0
+            self.recording.fills.append((parameter, view(args[0]), value))
         elif func not in _COPIES:
             self.recording.changes.append((parameter, func.name()))
         else:

@@ -1,0 +1,249 @@
+"""Layouts read off loaders: views as boxes, what is recorded, what is refused, and by which words."""
+
+import json
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import weightcast as wc  # noqa: E402
+from torch import nn  # noqa: E402
+from weightcast.adapters.catalog import Entry, catalog_of  # noqa: E402
+from weightcast.adapters.live import LiveLayout  # noqa: E402
+from weightcast.adapters.read import read  # noqa: E402
+from weightcast.adapters.recorder import view  # noqa: E402
+from weightcast.adapters.strides import NotBoxes, boxes  # noqa: E402
+
+from .conftest import SOON  # noqa: E402
+
+
+def slices(box) -> tuple[slice, ...]:
+    return tuple(slice(s, s + n) for s, n in zip(box.start, box.len, strict=True))
+
+
+def reshaped(tensor: torch.Tensor, draw: random.Random) -> torch.Tensor:
+    """A random chain of views."""
+    for _ in range(draw.randint(0, 4)):
+        if tensor.ndim == 0:
+            return tensor
+        dim = draw.randrange(tensor.ndim)
+        size = tensor.shape[dim]
+        kind = draw.choice(("narrow", "chunk", "unsqueeze", "transpose", "split", "flatten", "step"))
+        if kind == "narrow":
+            start = draw.randrange(size)
+            tensor = tensor.narrow(dim, start, draw.randint(1, size - start))
+        elif kind == "chunk":
+            tensor = draw.choice(tensor.chunk(draw.randint(1, 3), dim))
+        elif kind == "unsqueeze":
+            tensor = tensor.unsqueeze(dim)
+        elif kind == "transpose":
+            tensor = tensor.transpose(dim, draw.randrange(tensor.ndim))
+        elif kind == "split" and size % 2 == 0:
+            tensor = tensor.unflatten(dim, (2, size // 2))
+        elif kind == "flatten" and tensor.is_contiguous() and tensor.ndim > 1:
+            tensor = tensor.flatten(0, 1)
+        elif kind == "step":
+            tensor = tensor[:: draw.randint(1, 3)]
+    return tensor
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_boxes_copy_what_the_views_copy(seed: int) -> None:
+    draw = random.Random(seed)
+    shape = [draw.randint(1, 6) for _ in range(draw.randint(1, 3))]
+    source = torch.arange(1, 1 + torch.Size(shape).numel()).reshape(shape)
+    taken = reshaped(source, draw)
+    # Into a part of a larger tensor, of the same shape.
+    around = [n + draw.randint(0, 2) for n in taken.shape]
+    target = torch.zeros(around, dtype=source.dtype)
+    place = target
+    for dim, (n, room) in enumerate(zip(taken.shape, around, strict=True)):
+        place = place.narrow(dim, draw.randint(0, room - n), n)
+    want = target.clone()
+    torch.as_strided(want, place.shape, place.stride(), place.storage_offset()).copy_(taken)
+    try:
+        copies = boxes(view(taken), view(source), view(place), view(target))
+    except NotBoxes:
+        # Only a flattened tensor can be cut across its rows.
+        assert taken.numel() > 1
+        pytest.skip("not boxes")
+    for copy in copies:
+        value = source[slices(copy.source)].squeeze()
+        targets = [target_axis for _, target_axis in copy.axes]
+        value = value.permute([targets.index(axis) for axis in sorted(targets)])
+        target[slices(copy.target)] = value.reshape(copy.target.len)
+    assert torch.equal(target, want)
+
+
+class Engine(nn.Module):
+    """A rank of an engine: fused, sharded, stacked, padded, converted, and two that nobody fills."""
+
+    def __init__(self, rank: int, of: int) -> None:
+        super().__init__()
+        self.rank, self.of = rank, of
+        bf16 = torch.bfloat16
+        self.qkv = nn.Parameter(torch.zeros(12 // of, 8, dtype=bf16), requires_grad=False)
+        self.down = nn.Parameter(torch.zeros(8, 6 // of, dtype=bf16), requires_grad=False)
+        self.w13 = nn.Parameter(torch.zeros(2, 6, 8, dtype=bf16), requires_grad=False)
+        self.embed = nn.Parameter(torch.zeros(8, 8, dtype=bf16), requires_grad=False)
+        self.gate = nn.Parameter(torch.zeros(2, 8), requires_grad=False)
+        self.turned = nn.Parameter(torch.zeros(8, 4, dtype=bf16), requires_grad=False)
+        self.scale = nn.Parameter(torch.ones(()), requires_grad=False)
+
+    def load_weights(self, weights) -> None:
+        for name, tensor in weights:
+            self._load(name, tensor)
+
+    def _load(self, name: str, tensor: torch.Tensor) -> None:
+        if name in ("q", "k", "v"):
+            part = tensor.chunk(self.of)[self.rank]
+            self.qkv.chunk(3)["qkv".index(name)].copy_(part)
+        elif name == "down":
+            self.down.data.copy_(tensor.chunk(self.of, dim=1)[self.rank])
+        elif name.startswith("experts."):
+            _, expert, which = name.split(".")
+            half = {"gate": 0, "up": 1}[which]
+            self.w13.data[int(expert)].narrow(0, 3 * half, 3).copy_(tensor)
+        elif name == "embed":
+            self.embed[: tensor.shape[0]].data.copy_(tensor)
+            self.embed[tensor.shape[0] :].data.fill_(0)
+        elif name == "gate":
+            self.gate.data.copy_(tensor)
+        elif name == "turned":
+            self.turned.data.copy_(tensor.t())
+
+
+PUBLISHED = {
+    "q": (4, 8),
+    "k": (4, 8),
+    "v": (4, 8),
+    "down": (8, 6),
+    "experts.0.gate": (3, 8),
+    "experts.0.up": (3, 8),
+    "experts.1.gate": (3, 8),
+    "experts.1.up": (3, 8),
+    "embed": (7, 8),
+    "gate": (2, 8),
+    "turned": (4, 8),
+}
+
+
+def published(**changes: tuple[int, ...] | None) -> dict[str, Entry]:
+    shapes = {n: s for n, s in (PUBLISHED | changes).items() if s is not None}
+    return {name: Entry(shape, "BF16") for name, shape in shapes.items()}
+
+
+def live(engine: Engine, load: Callable | None = None, catalog=None, **decisions) -> LiveLayout:
+    decisions = {"unused": {}, "unsourced": {"scale": "set by the engine"}} | decisions
+    parameters = dict(engine.named_parameters())
+    return read(parameters, load or engine.load_weights, catalog or published(), **decisions)
+
+
+def values(seed: int) -> dict[str, torch.Tensor]:
+    torch.manual_seed(seed)
+    return {name: torch.randn(shape).bfloat16() for name, shape in PUBLISHED.items()}
+
+
+def test_update_equals_the_loader(group) -> None:
+    engines = [Engine(rank, 2) for rank in range(2)]
+    read_off = [live(engine) for engine in engines]
+    assert {c.how for c in read_off[0].conversions} == {"cast BF16 to F32", "transpose"}
+    assert all(not p.any() for n, p in engines[0].named_parameters() if n != "scale")
+    layout = wc.Layout()
+    held = values(0)
+    for name, tensor in held.items():
+        layout.add(tensor, name)
+    trainer = group("trainer", [layout], role="trainer", epoch="new")
+    rollout = group("rollout", [each.layout(stage=True) for each in read_off])
+    for version in (1, 2):
+        for name, tensor in values(version).items():
+            held[name].copy_(tensor)
+        trainer.all(lambda h, v=version: h.publish(v, deadline=SOON))
+        assert all(rollout.all(lambda h: h.update(deadline=SOON).changed))
+        for rank, engine in enumerate(engines):
+            read_off[rank].finish()
+            once = Engine(rank, 2)
+            once.load_weights(values(version).items())
+            for (name, got), want in zip(engine.named_parameters(), once.parameters(), strict=True):
+                assert torch.equal(got, want), name
+        trainer.all(lambda h: h.unpublish(deadline=SOON))
+
+
+def test_conversions_are_listed_unless_staged() -> None:
+    with pytest.raises(wc.Misuse, match="gate: cast BF16 to F32 of gate") as refused:
+        live(Engine(0, 1)).layout()
+    assert "turned: transpose of turned" in str(refused.value)
+
+
+def test_left_over_names_are_errors_with_the_nearest() -> None:
+    engine = Engine(0, 1)
+    with pytest.raises(wc.LayoutMismatch, match=r"does not take:\n  embedding \(nearest: embed"):
+        live(engine, catalog=published(embedding=(7, 8)))
+    with pytest.raises(wc.LayoutMismatch, match=r"1 parameters .* fills:\n  down"):
+        live(engine, catalog=published(down=None))
+    with pytest.raises(wc.LayoutMismatch, match="scale"):
+        live(engine, unsourced={})
+    made = live(
+        engine,
+        catalog=published(embedding=(7, 8), down=None),
+        unused={"embedding": "an old name"},
+        unsourced={"scale": "set by the engine", "down": "a test"},
+    )
+    assert made.unused == {"embedding": "an old name"}
+    assert made.unsourced == {"scale": "set by the engine", "down": "a test"}
+
+
+def computing(engine: Engine, name: str, how: Callable) -> Callable:
+    """A loader that does something else with one tensor."""
+
+    def load(weights) -> None:
+        for given, tensor in weights:
+            if given == name:
+                how(tensor)
+            else:
+                engine._load(given, tensor)
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (lambda e, t: e.gate.data.copy_(t * 2), r"gate: .*computes it from gate \(aten::mul"),
+        (lambda e, t: e.gate.data.copy_(t.float() + 1), r"computes it from gate \(aten::add"),
+        (lambda e, t: t.sum().item(), "gate: its loader looks at values"),
+        (lambda e, t: e.gate.data.mul_(2), r"otherwise than by copies:\n  gate: aten::mul_"),
+        (lambda e, t: e.gate.data.copy_(torch.ones(2, 8)), "gate: its loader writes something"),
+        (lambda e, t: e.gate.data.copy_(t[:1]), "gate: its loader's copy of gate repeats"),
+        (lambda e, t: setattr(e.gate, "data", torch.zeros(2, 8)), "gate: replacing its data"),
+        (lambda e, t: e.missing, "gate: the engine's loader failed on it: AttributeError"),
+    ],
+)
+def test_loaders_that_compute_are_refused(how: Callable, message: str) -> None:
+    engine = Engine(0, 1)
+    before = {name: p.data_ptr() for name, p in engine.named_parameters()}
+    with pytest.raises(wc.Misuse, match=message):
+        live(engine, computing(engine, "gate", lambda t: how(engine, t)))
+    assert before == {name: p.data_ptr() for name, p in engine.named_parameters()}
+    assert not engine.gate.any()
+
+
+def test_catalogs(tmp_path: Path) -> None:
+    header = json.dumps(
+        {"a": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}, "__metadata__": {}}
+    ).encode()
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(struct.pack("<Q", len(header)) + header + bytes(12))
+    assert catalog_of(file) == catalog_of(tmp_path) == {"a": Entry((2, 3), "BF16")}
+    assert catalog_of({"a": ((2, 3), torch.bfloat16)}) == catalog_of(file)
+    with torch.device("meta"):
+        module = nn.Linear(3, 2, bias=False, dtype=torch.bfloat16)
+    assert catalog_of(module) == {"weight": Entry((2, 3), "BF16")}
+    for bad in (b"", struct.pack("<Q", 1 << 40), struct.pack("<Q", 2) + b"[]"):
+        file.write_bytes(bad)
+        with pytest.raises(wc.Misuse, match="model.safetensors"):
+            catalog_of(file)
