@@ -12,7 +12,7 @@ def unmatched(what: str, left: Iterable[str], candidates: Iterable[str], advice:
     left, pool = sorted(left), sorted(set(candidates))
     lines = [f"{len(left)} {what}:"]
     for name in left[:LISTED]:
-        close = difflib.get_close_matches(name, pool, n=3, cutoff=0.6)
+        close = difflib.get_close_matches(name.partition(" ")[0], pool, n=3, cutoff=0.6)
         lines.append(f"  {name}" + (f" (nearest: {', '.join(close)})" if close else ""))
     if len(left) > LISTED:
         lines.append(f"  and {len(left) - LISTED} more")

@@ -8,22 +8,16 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..memory import TORCH
 from .catalog import Entry
-from .live import Conversion, LiveLayout, Record
+from .live import LiveLayout
 from .nearest import unmatched
-from .pieces import Piece, Unlike, buffers
-from .recorder import DTYPES, Recording, Refused, Write, record, view
-from .staging import Staged
-from .strides import BoxCopy, NotBoxes, View, boxes
+from .parameter import read_parameter
+from .recorder import Recording, Refused, Write, record
 
 log = logging.getLogger("weightcast")
 
 #: Why a name may be left over, by pattern (`fnmatch`).
 Reasons = Mapping[str, str]
-
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
-
 
 def read(
     parameters: Mapping[str, torch.Tensor],
@@ -47,17 +41,23 @@ def read(
         raise _core.Misuse(f"{refused}; its layout cannot be read off this loader") from None
     live = LiveLayout(targets)
     _refuse_changes(recording)
-    for name, place, value in recording.fills:
-        if 0 not in place.shape:
-            filled = targets[name].detach().as_strided(place.shape, place.strides, place.offset)
-            live._fills.append((filled, value))
     by_parameter: dict[str, list[Write]] = {}
     for write in recording.writes:
         by_parameter.setdefault(write.parameter, []).append(write)
+    left = []
     for name, target in targets.items():
+        filled = 0
         if name in by_parameter:
-            _read_parameter(live, name, target, by_parameter[name])
-    _leave_unsourced(live, parameters, by_parameter, catalog, unsourced)
+            filled = read_parameter(live, name, target, by_parameter[name], recording)
+        elif name not in parameters:
+            continue
+        if filled < target.numel() and not _decided(live, name, unsourced):
+            left.append(f"{name} ({filled} of {target.numel()} elements are filled)")
+    if left:
+        what, advice = "parameters that nothing published fills", (
+            "publish them under the names that the engine's loader knows, or pass unsourced="
+        )
+        raise _core.LayoutMismatch(unmatched(what, left, catalog, advice))
     _leave_unused(live, recording, catalog, unused)
     return live
 
@@ -71,124 +71,11 @@ def _refuse_changes(recording: Recording) -> None:
         )
 
 
-def _read_parameter(
-    live: LiveLayout, name: str, target: torch.Tensor, writes: list[Write]
-) -> None:
-    entries: list[tuple[Piece, BoxCopy, Write]] = []
-    for write in writes:
-        entries += _pieces(name, target, write)
-    entries = _last(name, entries)
-    made = Record(name, tuple(target.shape), _NAMES[target.dtype], [p for p, _, _ in entries])
-    conversions = [
-        Conversion(name, piece.tensor, how)
-        for piece, copy, write in entries
-        if (how := _how(copy, write)) is not None
-    ]
-    if conversions:
-        live.conversions += conversions
-        live._staged[name] = [
-            Staged(piece, target, (*_path(write), write.dtype), copy.axes)
-            for piece, copy, write in entries
-        ]
-    else:
-        _check_form(name, target, made)
-    live.records.append(made)
-
-
-def _check_form(name: str, target: torch.Tensor, made: Record) -> None:
-    if not target.is_contiguous():
-        raise _core.Misuse(
-            f"{name}: not contiguous (shape {tuple(target.shape)}, strides {target.stride()}); the "
-            "engine has rearranged it after loading: read the layout before it does"
-        )
-    try:
-        buffers(made.shape, made.pieces)
-    except Unlike as unlike:
-        raise _core.Misuse(f"{name}: {unlike}") from None
-
-
-def _pieces(name: str, target: torch.Tensor, write: Write) -> list[tuple[Piece, BoxCopy, Write]]:
-    mark, source = write.mark, write.source
-    if 0 in write.target.shape:
-        return []
-    if mark is None or source is None:
-        raise _core.Misuse(
-            f"{name}: its loader writes something that no published tensor went into as it is; "
-            "its layout cannot be read off it"
-        )
-    if mark.op is not None:
-        raise _core.Misuse(
-            f"{name}: its loader computes it from {mark.tensor} ({mark.op}); publish what it "
-            "computes, or leave it to the engine's own loader"
-        )
-    try:
-        copies = boxes(source, mark.base, write.target, view(target))
-    except NotBoxes as wrong:
-        raise _core.Misuse(f"{name}: its loader's copy of {mark.tensor} {wrong}") from None
-    return [
-        (Piece(mark.tensor, mark.base.shape, copy.source, copy.target), copy, write)
-        for copy in copies
-    ]
-
-
-def _last(
-    name: str, entries: list[tuple[Piece, BoxCopy, Write]]
-) -> list[tuple[Piece, BoxCopy, Write]]:
-    """Without what is written again. Two tensors in one box are tied: both are kept."""
-    kept: dict[tuple, tuple[Piece, BoxCopy, Write]] = {}
-    for piece, copy, write in entries:
-        at = (piece.target.start, piece.target.len)
-        before = kept.get(at)
-        if before is not None and before[0].tensor != piece.tensor:
-            tied = Piece(
-                before[0].tensor,
-                before[0].shape,
-                before[0].source,
-                before[0].target,
-                (*before[0].also, piece),
-            )
-            kept[at] = (tied, before[1], before[2])
-        else:
-            kept[at] = (piece, copy, write)
-    return sorted(kept.values(), key=lambda entry: entry[0].target.start)
-
-
-def _how(copy: BoxCopy, write: Write) -> str | None:
-    path = _path(write)
-    if path[0] != write.dtype or len(path) > 1:
-        return f"cast {' to '.join(_NAMES[d] for d in (*path, write.dtype))}"
-    return None if copy.ordered else "transpose"
-
-
-def _path(write: Write) -> tuple[torch.dtype, ...]:
-    """The types that a piece has before it is written, without repeats."""
-    assert write.mark is not None
-    listed = list(write.mark.dtypes)
-    while len(listed) > 1 and listed[-1] == write.dtype:
-        listed.pop()
-    return tuple(d for i, d in enumerate(listed) if i == 0 or d != listed[i - 1])
-
-
-def _leave_unsourced(
-    live: LiveLayout,
-    parameters: Mapping[str, torch.Tensor],
-    written: Iterable[str],
-    catalog: Mapping[str, Entry],
-    allowed: Reasons,
-) -> None:
-    left = []
-    for name in parameters:
-        if name in written or not parameters[name].numel():
-            continue
-        reason = _reason(name, allowed)
-        if reason is None:
-            left.append(name)
-        else:
-            live.unsourced[name] = reason
-    if left:
-        advice = "publish them under the names that the engine's loader knows, or pass unsourced="
-        what = "parameters that nothing published fills"
-        raise _core.LayoutMismatch(unmatched(what, left, catalog, advice))
+def _decided(live: LiveLayout, name: str, unsourced: Reasons) -> bool:
+    reason = _reason(name, unsourced)
+    if reason is not None:
+        live.unsourced[name] = reason
+    return reason is not None
 
 
 def _leave_unused(

@@ -59,13 +59,23 @@ class Write:
     dtype: torch.dtype
 
 
+@dataclass(frozen=True)
+class Fill:
+    """A fill with a constant that the loader made."""
+
+    parameter: str
+    target: View
+    value: Any
+    #: Writes that came before.
+    after: int
+
+
 @dataclass
 class Recording:
     """What a loader did."""
 
     writes: list[Write] = field(default_factory=list)
-    #: Fills with a constant: the parameter, the view and the value.
-    fills: list[tuple[str, View, Any]] = field(default_factory=list)
+    fills: list[Fill] = field(default_factory=list)
     #: Other changes that it would have made to a parameter in place, by op.
     changes: list[tuple[str, str]] = field(default_factory=list)
     #: Published tensors that reached a parameter's loader, with the parameter.
@@ -144,7 +154,8 @@ class Recorder(TorchDispatchMode):
     def _written(self, parameter: str, func: Any, args: tuple) -> None:
         if func in _FILLS:
             value = args[1] if len(args) > 1 else 0
-            self.recording.fills.append((parameter, view(args[0]), value))
+            after = len(self.recording.writes)
+            self.recording.fills.append(Fill(parameter, view(args[0]), value, after))
         elif func not in _COPIES:
             self.recording.changes.append((parameter, func.name()))
         else:

@@ -1,0 +1,38 @@
+"""How much of a tensor boxes cover."""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from .strides import Box
+
+
+def covered(boxes: Iterable[Box], ndim: int) -> int:
+    """Elements that lie in at least one box."""
+    listed = list(boxes)
+    if ndim == 0:
+        return min(1, len(listed))
+    ends = [_edges(listed, dim) for dim in range(ndim)]
+    taken = np.zeros([max(0, len(edges) - 1) for edges in ends], dtype=bool)
+    for box in listed:
+        taken[
+            tuple(
+                slice(edges.searchsorted(start), edges.searchsorted(start + n))
+                for edges, start, n in zip(ends, box.start, box.len, strict=True)
+            )
+        ] = True
+    # Each cell of the grid between the edges is all covered, or not at all.
+    sizes = taken.astype(np.int64)
+    for dim, edges in enumerate(ends):
+        sizes *= np.diff(edges).reshape([-1 if d == dim else 1 for d in range(ndim)])
+    return int(sizes.sum())
+
+
+def volume(boxes: Iterable[Box]) -> int:
+    """Elements of all boxes, those that lie in several counted for each."""
+    return sum(math.prod(box.len) for box in boxes)
+
+
+def _edges(boxes: list[Box], dim: int) -> np.ndarray:
+    return np.unique([e for b in boxes for e in (b.start[dim], b.start[dim] + b.len[dim])])
