@@ -35,4 +35,5 @@ def volume(boxes: Iterable[Box]) -> int:
 
 
 def _edges(boxes: list[Box], dim: int) -> np.ndarray:
-    return np.unique([e for b in boxes for e in (b.start[dim], b.start[dim] + b.len[dim])])
+    ends = [e for b in boxes for e in (b.start[dim], b.start[dim] + b.len[dim])]
+    return np.unique(np.array(ends, dtype=np.int64))
