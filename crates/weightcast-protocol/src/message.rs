@@ -180,6 +180,8 @@ pub enum ClientMessage {
     OffloadFailed {
         /// The version.
         version: Version,
+        /// The generation at which it was held when it was asked for.
+        generation: Generation,
         /// Why, for people; cut to [`crate::limits::DETAIL_CHARS`].
         reason: String,
     },

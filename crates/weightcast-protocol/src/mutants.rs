@@ -13,8 +13,8 @@ pub struct Mutants {
     pub no_commit_fence: bool,
     /// Sessions go on serving a generation whose memory has become mutable (S3).
     pub no_source_fence: bool,
-    /// Readers take the progress of a source whatever generation it is of (S4): for the rig that
-    /// reads, sessions don't.
+    /// Readers take the progress of a source whatever generation it is of (S4). Read by the
+    /// simulator alone, whose chunk loop stands for the transports: nothing here looks at it.
     pub untagged_progress: bool,
     /// Replicas commit although the one they read has not (S5).
     pub no_dag_order: bool,
@@ -41,4 +41,30 @@ pub struct Mutants {
     pub keep_seed: bool,
     /// A wait for all rollouts does not look at those that hold nothing (W1).
     pub blind_wait: bool,
+    /// A version's content is whatever was sealed last (S7).
+    pub any_content: bool,
+    /// A replica is listed as soon as one shard has published (S8).
+    pub partial_publish: bool,
+    /// A replica is listed until the last shard has called `unpublish` (S8).
+    pub late_retraction: bool,
+    /// A copy goes out of the listing without a new revision (S10).
+    pub silent_retraction: bool,
+    /// A transfer is committed as soon as one shard has read (G4).
+    pub partial_commit: bool,
+    /// A call that is made again is carried out again (G5).
+    pub repeats_run_again: bool,
+    /// A source has any number of readers (D1).
+    pub no_fanout: bool,
+    /// Another datacentre is as good as one's own (D3).
+    pub far_as_near: bool,
+    /// A version crosses although it is crossing already (D4).
+    pub many_crossings: bool,
+    /// Chains grow without bound (D6).
+    pub no_depth_bound: bool,
+    /// One reader's word fences a source, even the last one (T4).
+    pub one_accuser: bool,
+    /// A source that is free again is offered to nobody who waits (L2).
+    pub missed_wakeup: bool,
+    /// Offload replicas are never released (L6).
+    pub offloads_kept: bool,
 }

@@ -3,9 +3,11 @@
 mod cluster;
 
 use cluster::*;
-use weightcast_protocol::message::{Answer, Call, ClientMessage, EpochPolicy, Open, Role};
-use weightcast_protocol::server::{ReplicaState, Server, ServerConfig};
-use weightcast_protocol::session::{Output, SessionState};
+use weightcast_protocol::message::{
+    Answer, Call, ClientMessage, EpochPolicy, Open, Role, ServerMessage,
+};
+use weightcast_protocol::server::{ReplicaState, Server, ServerConfig, ServerOutput};
+use weightcast_protocol::session::{Output, Session, SessionConfig, SessionState};
 use weightcast_protocol::{CallError, ConnectionId, Epoch, Selector, Span, Term, Time, Version};
 
 const FAILOVER: Span = Span::from_secs(7);
@@ -93,6 +95,36 @@ fn a_suspended_shard_serves_nothing_and_keeps_its_content() {
     cluster.down.remove(&1);
     cluster.advance(FAILOVER);
     assert_eq!(cluster.outcome(trainer[0]), Some(Ok(Answer::Unpublished)));
+}
+
+#[test]
+fn a_shard_that_slept_through_its_lease_tells_the_server_that_it_left() {
+    let (mut cluster, trainer, _) = working(2);
+    // Two things are known on waking: the lease is over, and the stream is.
+    cluster.now = cluster.now + Span::from_secs(5);
+    let before = cluster.clients[trainer[0]].log.len();
+    cluster.break_stream(trainer[0]);
+    let later = term(&cluster, trainer[0]);
+    assert_eq!(cluster.machine(1).term(), later, "the next of the list");
+    assert_eq!(cluster.server.term(), Term(0), "told by the one shard that knows");
+    let since = &cluster.clients[trainer[0]].log[before..];
+    let asked: Vec<_> = since.iter().filter(|o| matches!(o, Output::Connect { .. })).collect();
+    assert_eq!(asked, [&Output::Connect { server: 1 }], "it was not the new stream that broke");
+}
+
+#[test]
+fn a_stream_that_is_there_when_its_server_has_been_given_up_is_not_used() {
+    let now = Time(1_000_000);
+    let config = SessionConfig::new(open("r", 0, 1, Role::Rollout), "a:1,b:1");
+    let mut session = Session::new(config, now);
+    assert_eq!(session.poll_output(), Some(Output::Connect { server: 0 }));
+    session.handle_disconnected(now);
+    session.handle_connected(now);
+    assert_eq!(session.poll_output(), None, "it is between two tries");
+    session.handle_timeout(now + Span::from_secs(1));
+    assert_eq!(session.poll_output(), Some(Output::Connect { server: 1 }));
+    session.handle_connected(now + Span::from_secs(1));
+    assert!(matches!(session.poll_output(), Some(Output::Send(ClientMessage::Open(_)))));
 }
 
 #[test]
@@ -253,8 +285,8 @@ fn what_is_not_known_yet_is_not_gone() {
 #[test]
 fn a_server_that_nobody_else_tells_of_a_later_term_learns_it_from_its_own_sessions() {
     let (mut cluster, trainer, _) = working(2);
-    // The second server acts in a later term, for a client that is refused there.
-    let mut stranger = open("stranger", 9, 2, Role::Rollout);
+    // The second server acts in a later term, for a client that is never heard of again.
+    let mut stranger = open("stranger", 0, 1, Role::Rollout);
     stranger.term = term(&cluster, trainer[0]);
     let now = cluster.now;
     cluster.machine(1).handle(now, ConnectionId(u64::MAX), ClientMessage::Open(stranger));
@@ -290,6 +322,29 @@ fn a_run_that_began_before_the_old_one_was_known_begins_again() {
         cluster.start(Open { epoch: EpochPolicy::New, ..open("young", 0, 1, Role::Trainer) });
     cluster.advance(Span::from_secs(12));
     assert_eq!(cluster.clients[again].session.lease().unwrap().epoch, epoch.next());
+}
+
+#[test]
+fn whom_no_server_would_take_in_makes_none_act() {
+    let mut server = Server::new(ServerConfig::default());
+    let asks = Open { activate: true, ..open("r", 0, 1, Role::Rollout) };
+    let refused = [
+        Open { shard: 9, ..asks.clone() },
+        Open { replica: "a/../b".to_owned(), ..asks.clone() },
+        Open { model: String::new(), ..asks.clone() },
+    ];
+    for (stream, open) in (1..).zip(refused) {
+        server.handle(Time(0), ConnectionId(stream), ClientMessage::Open(open));
+        assert_eq!(server.term(), Term(0));
+        let said = server.poll_output();
+        let retry = match said {
+            Some(ServerOutput::Send { message: ServerMessage::Refused { retry, .. }, .. }) => retry,
+            other => panic!("{other:?}"),
+        };
+        assert!(!retry, "no server would take it in later either");
+    }
+    server.handle(Time(0), ConnectionId(9), ClientMessage::Open(asks));
+    assert!(server.term() > Term(0));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use cluster::{Cluster, DEADLINE, committed, open, register, replicate, update, v
 use weightcast_protocol::message::{Answer, Call, EpochPolicy, Open, Role};
 use weightcast_protocol::server::{Counters, ServerConfig};
 use weightcast_protocol::session::Output;
-use weightcast_protocol::{CallError, Selector, Span};
+use weightcast_protocol::{CallError, Generation, Selector, Span};
 
 const LATEST: Selector = Selector::Latest;
 
@@ -192,6 +192,42 @@ fn out_of_memory_at_one_shard_is_recorded_and_holds_nobody_up() {
     assert_eq!((losses.len(), losses[0].version), (1, version(0, 1)));
     assert_eq!(losses[0].reason, "shard 2: out of memory");
     assert_eq!(cluster.counters().retention_lost, 1);
+}
+
+#[test]
+fn an_older_copys_failure_says_nothing_of_the_one_that_is_made_now() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.retaining("trainer", 1, 1);
+    cluster.publish(&trainer, 1, 100);
+    cluster.auto_offload = false;
+    assert!(!cluster.unpublished(&trainer));
+    let (one, generation) = cluster.clients[trainer[0]].offloading.expect("asked for");
+    // It was published before, and that copy has found no room only now.
+    let older = Generation(generation.0 - 1);
+    let (now, reason) = (cluster.now, "out of memory".to_owned());
+    cluster.clients[trainer[0]].session.handle_offload_failed(now, one, older, reason);
+    cluster.run();
+    assert_eq!(cluster.counters().retention_lost, 0);
+    cluster.finish_offloads(&trainer);
+    assert_eq!(cluster.outcome(trainer[0]), Some(Ok(Answer::Unpublished)));
+    assert_eq!(cluster.holders(1).len(), 1);
+    assert_eq!(cluster.counters().retention_lost, 0);
+}
+
+#[test]
+fn copying_is_stopped_before_the_memory_changes_whatever_has_failed() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.retaining("trainer", 1, 1);
+    cluster.publish(&trainer, 1, 100);
+    cluster.auto_offload = false;
+    assert!(!cluster.unpublished(&trainer));
+    cluster.fail_offload(trainer[0]);
+    assert_eq!(cluster.outcome(trainer[0]), Some(Ok(Answer::Unpublished)));
+    let log = &cluster.clients[trainer[0]].log;
+    let last = |wanted: fn(&Output) -> bool| log.iter().rposition(wanted);
+    let stopped = last(|output| *output == Output::StopOffload);
+    assert!(stopped.is_some() && stopped < last(|output| matches!(output, Output::Fence(_))));
+    assert!(stopped < last(|output| matches!(output, Output::Done { .. })));
 }
 
 #[test]

@@ -77,10 +77,11 @@ impl World {
         }
     }
 
-    /// Whether the process has closed its session: its memory is not its own before that is over.
-    fn leaves(&self, life: Life) -> bool {
+    /// Whether the process's session is closing, or over: until then its memory is not its own.
+    pub(crate) fn leaves(&self, life: Life) -> bool {
         let session = self.processes[life.process].session.as_ref();
-        session.is_none_or(|session| session.state() == SessionState::Closing)
+        let over = [SessionState::Closing, SessionState::Ended];
+        session.is_none_or(|session| over.contains(&session.state()))
     }
 
     pub(crate) fn close(&mut self, life: Life) {

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod acting;
+mod baseline;
 mod campaign;
 mod checkers;
 mod chunk_loop;

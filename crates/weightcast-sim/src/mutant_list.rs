@@ -185,7 +185,119 @@ pub const MUTANTS: &[Mutant] = &[
         switch: |off| off.keep_seed = true,
         scenario: seeding,
     },
+    Mutant {
+        name: "any_content",
+        what: "a version's content is whatever was sealed last",
+        found_by: &["S7"],
+        switch: |off| off.any_content = true,
+        scenario: forging,
+    },
+    Mutant {
+        name: "partial_publish",
+        what: "a replica is listed as soon as one shard has published",
+        found_by: &["S8"],
+        switch: |off| off.partial_publish = true,
+        scenario: sharded,
+    },
+    Mutant {
+        name: "late_retraction",
+        what: "a replica is listed until the last shard has called unpublish",
+        found_by: &["S8"],
+        switch: |off| off.late_retraction = true,
+        scenario: sharded,
+    },
+    Mutant {
+        name: "silent_retraction",
+        what: "a copy goes out of the listing without a new revision",
+        found_by: &["S10"],
+        switch: |off| off.silent_retraction = true,
+        scenario: as_drawn,
+    },
+    Mutant {
+        name: "partial_commit",
+        what: "a transfer is committed as soon as one shard has read",
+        found_by: &["G4"],
+        switch: |off| off.partial_commit = true,
+        scenario: sharded,
+    },
+    Mutant {
+        name: "repeats_run_again",
+        what: "a call that is made again is carried out again",
+        found_by: &["G5"],
+        switch: |off| off.repeats_run_again = true,
+        scenario: busy,
+    },
+    Mutant {
+        name: "no_fanout",
+        what: "a source has any number of readers",
+        found_by: &["D1"],
+        switch: |off| off.no_fanout = true,
+        scenario: crowd,
+    },
+    Mutant {
+        name: "far_as_near",
+        what: "a source in another datacentre is as good as one in the reader's own",
+        found_by: &["D3"],
+        switch: |off| off.far_as_near = true,
+        scenario: spread,
+    },
+    Mutant {
+        name: "many_crossings",
+        what: "a version crosses to a datacentre although it is crossing already",
+        found_by: &["D4"],
+        switch: |off| off.many_crossings = true,
+        scenario: spread,
+    },
+    Mutant {
+        name: "no_depth_bound",
+        what: "chains of replicas grow without bound",
+        found_by: &["D6"],
+        switch: |off| off.no_depth_bound = true,
+        scenario: shallow,
+    },
+    Mutant {
+        name: "one_accuser",
+        what: "one reader's word fences a source, even the last one",
+        found_by: &["T4"],
+        switch: |off| off.one_accuser = true,
+        scenario: |options| flipping(crowd(options)),
+    },
+    Mutant {
+        name: "missed_wakeup",
+        what: "a source that is free again is offered to nobody who waits",
+        found_by: &["L2"],
+        switch: |off| off.missed_wakeup = true,
+        scenario: crowd,
+    },
+    Mutant {
+        name: "offloads_kept",
+        what: "offload replicas are never released",
+        found_by: &["L6"],
+        switch: |off| off.offloads_kept = true,
+        scenario: retaining,
+    },
 ];
+
+/// Trainers publish other content under numbers that have theirs.
+fn forging(options: Options) -> Options {
+    let faults = options.faults.with(FaultKind::Forge, 12);
+    Options { trainers: options.trainers.max(2), faults, ..options }
+}
+
+/// Groups of several shards.
+fn sharded(options: Options) -> Options {
+    Options { max_shards: 4, ..options }
+}
+
+/// Two datacentres, with many replicas in each.
+fn spread(options: Options) -> Options {
+    Options { datacentres: 2, rollouts: 7, ..options }
+}
+
+/// Whoever reads from a replica that is being filled is one too deep.
+fn shallow(options: Options) -> Options {
+    Options { depth_limit: 1, ..crowd(options) }
+}
 
 /// Rollouts far from the trainer, all of which leave crossings to seeds that have room.
 fn seeding(options: Options) -> Options {

@@ -16,6 +16,8 @@ use crate::world::World;
 pub(crate) struct CopyOf {
     pub(crate) owner: Life,
     pub(crate) version: Version,
+    /// The generation at which the owner held it.
+    pub(crate) generation: Generation,
     /// What the owner was asked, if it is a seed.
     pub(crate) ask: Option<u64>,
 }
@@ -36,9 +38,10 @@ impl World {
             return;
         };
         if self.rng.chance(self.options.offload_trouble) {
-            return self.offload_failed(life, version, "out of memory");
+            let copy = CopyOf { owner: life, version, generation, ask: None };
+            return self.offload_failed(copy, "out of memory");
         }
-        let copy = self.copied(life, version);
+        let copy = self.copied(CopyOf { owner: life, version, generation, ask: None });
         self.start_copy(copy);
     }
 
@@ -60,8 +63,9 @@ impl World {
     }
 
     /// The process of an offload replica's shard.
-    pub(crate) fn copied(&self, life: Life, version: Version) -> Process {
-        let owner = &self.processes[life.process];
+    pub(crate) fn copied(&self, copy: CopyOf) -> Process {
+        let version = copy.version;
+        let owner = &self.processes[copy.owner.process];
         Process {
             replica: offload_name(&owner.replica, version),
             shard: owner.shard,
@@ -73,6 +77,7 @@ impl World {
             clock: owner.clock,
             session: None,
             stream: None,
+            streams: 0,
             memory: owner.memory.clone(),
             location: owner.location.clone(),
             exposed: None,
@@ -81,7 +86,7 @@ impl World {
             read: None,
             copying: None,
             seeding: Default::default(),
-            copy_of: Some(CopyOf { owner: life, version, ask: None }),
+            copy_of: Some(copy),
             paused_until: Time(0),
             trouble: Trouble { spoiled: owner.trouble.spoiled, ..Trouble::default() },
             timer_at: None,
@@ -89,13 +94,14 @@ impl World {
         }
     }
 
-    fn offload_failed(&mut self, life: Life, version: Version, reason: &str) {
-        let process = &mut self.processes[life.process];
+    fn offload_failed(&mut self, copy: CopyOf, reason: &str) {
+        let process = &mut self.processes[copy.owner.process];
         let now = process.clock.local(self.now);
-        if process.life == life.life
+        if process.life == copy.owner.life
             && let Some(session) = &mut process.session
         {
-            session.handle_offload_failed(now, version, reason.to_owned());
+            let (version, generation) = (copy.version, copy.generation);
+            session.handle_offload_failed(now, version, generation, reason.to_owned());
         }
     }
 
@@ -103,7 +109,7 @@ impl World {
     fn copy_failed(&mut self, copy: CopyOf, reason: &str) {
         match copy.ask {
             Some(ask) => self.seed_failed(copy.owner, ask),
-            None => self.offload_failed(copy.owner, copy.version, reason),
+            None => self.offload_failed(copy, reason),
         }
         self.do_outputs(copy.owner);
     }

@@ -28,6 +28,8 @@ pub(crate) struct Process {
     /// None while the process is down.
     pub(crate) session: Option<Session>,
     pub(crate) stream: Option<ConnectionId>,
+    /// Streams asked for: only the last one counts.
+    pub(crate) streams: u64,
     pub(crate) memory: Memory,
     pub(crate) location: Location,
     /// What the data port serves.

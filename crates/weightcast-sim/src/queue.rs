@@ -62,8 +62,8 @@ pub(crate) enum Step {
     Message(ConnectionId, Term, ServerMessage),
     /// A server has answered which term it acts in.
     Probed { server: usize, told: Term, term: Term },
-    /// A stream is open, or could not be opened.
-    Connected(Option<ConnectionId>),
+    /// The stream of this number, of those that it asked for, is open, or could not be opened.
+    Connected(u64, Option<ConnectionId>),
     /// It notices that a stream broke.
     Gone(ConnectionId),
     /// Its program goes on.

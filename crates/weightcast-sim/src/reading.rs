@@ -131,6 +131,25 @@ impl World {
         Ok(index)
     }
 
+    /// Whether a process is being served by another, directly or over others.
+    fn reads_from(&self, process: usize, other: usize) -> bool {
+        let (mut seen, mut next) = (vec![false; self.processes.len()], vec![process]);
+        while let Some(index) = next.pop() {
+            if index == other {
+                return true;
+            }
+            let process = &self.processes[index];
+            let Some(read) = process.read.as_ref().filter(|_| !seen[index]) else { continue };
+            seen[index] = true;
+            let shards = read.assignment.shards.iter().enumerate();
+            // What is being filled is read shard by shard.
+            let own = |shard: usize| !read.assignment.in_flight || shard == process.shard as usize;
+            let shards = shards.filter(|(shard, _)| own(*shard));
+            next.extend(shards.filter_map(|(_, source)| self.source(source).ok()));
+        }
+        false
+    }
+
     fn refused(&mut self, life: Life, read: &Read, shard: u32, refusal: Refusal) {
         let reason = match refusal {
             Refusal::Silent if self.now - read.moved_at < PATIENCE => {
@@ -149,8 +168,9 @@ impl World {
         let there = from.exposed.is_none_or(|exposed| exposed.has(from.memory.place(chunk)));
         let (held, spoiled) = (from.version(), from.trouble.spoiled);
         let version = read.assignment.version;
-        if !spoiled && !self.disputed(version) {
-            self.observe(Fact::Served { version, held, chunk, tag, there });
+        let in_circle = self.reads_from(source, life.process);
+        if in_circle || !spoiled && !self.disputed(version) {
+            self.observe(Fact::Served { version, held, chunk, tag, there, in_circle });
         }
         let flip = u64::from(self.flips > 0);
         self.flips -= flip;

@@ -47,3 +47,20 @@ pub(crate) fn is_seed(replica: &ReplicaSnapshot) -> bool {
 pub(crate) fn same_life(model: &ModelSnapshot, life: Incarnation) -> Option<&ReplicaSnapshot> {
     model.replicas.iter().find(|replica| replica.incarnation == life)
 }
+
+/// Versions of which a copy that counted was lost in this event, since its group broke. The order
+/// within an event is not seen: who gave another copy up before that did nothing wrong.
+pub(crate) fn lost_with_its_group(
+    before: &ModelSnapshot,
+    after: &ModelSnapshot,
+) -> BTreeSet<Version> {
+    let broken = before.replicas.iter().filter(|old| {
+        let now = same_life(after, old.incarnation).map(|now| now.state);
+        let going = matches!(old.state, ReplicaState::Closing | ReplicaState::Broken);
+        !going && now.is_none_or(|now| now == ReplicaState::Broken)
+    });
+    let counts = |old: &&ReplicaSnapshot| {
+        old.state == ReplicaState::Sealed && whole_and_lasting(old) && !is_seed(old)
+    };
+    broken.filter(counts).filter_map(|old| old.version).collect()
+}

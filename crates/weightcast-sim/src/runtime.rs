@@ -30,7 +30,7 @@ impl World {
             Step::Seeded(ask) => self.open_seed(life, ask),
             Step::Written(number) => self.publish_written(life, number),
             Step::Chunk(seq, attempt) => self.read_chunk(life, seq, attempt),
-            Step::Connected(stream) => self.connected(life.process, stream, now),
+            Step::Connected(asked, stream) => self.connected(life.process, asked, stream, now),
             step => self.tell_session(life.process, step, now),
         }
         self.do_outputs(life);
@@ -67,9 +67,14 @@ impl World {
     fn connected(
         &mut self,
         index: usize,
+        asked: u64,
         stream: Option<weightcast_protocol::ConnectionId>,
         now: Time,
     ) {
+        if self.processes[index].streams != asked {
+            stream.into_iter().for_each(|stream| self.break_wire(stream));
+            return; // another one was asked for meanwhile
+        }
         let stream = stream.filter(|stream| self.network.client(*stream).is_some());
         let process = &mut self.processes[index];
         process.stream = stream;
@@ -181,11 +186,14 @@ impl World {
     /// An older stream is forgotten; its server finds out.
     fn connect(&mut self, life: Life, server: usize) {
         self.break_stream(life.process);
-        self.processes[life.process].stream = None;
+        let process = &mut self.processes[life.process];
+        process.stream = None;
+        process.streams += 1;
+        let asked = process.streams;
         let reachable = self.reaches(life.process, server);
         let stream = reachable.then(|| self.network.open(life, server));
         let at = self.now + self.delay();
-        self.queue.plan(at, Event::Process(life, Step::Connected(stream)));
+        self.queue.plan(at, Event::Process(life, Step::Connected(asked, stream)));
     }
 
     fn done(&mut self, life: Life, seq: OpSeq, result: Result<Answer, CallError>) {
@@ -218,7 +226,8 @@ impl World {
         let call = pending.as_ref().map(|pending| &pending.call);
         let term = process.session.as_ref().and_then(|s| s.lease()).map(|lease| lease.term);
         self.count(call, result);
-        self.observe(Fact::Done { who, seq, result, foreign, due, term });
+        let leaves = self.leaves(life);
+        self.observe(Fact::Done { who, seq, result, foreign, due, term, leaves });
         if let Err(error) = result {
             self.give_up_copy(life, &error.to_string());
         }

@@ -3,7 +3,7 @@
 
 use weightcast_protocol::message::Role;
 use weightcast_protocol::server::seed_name;
-use weightcast_protocol::{Span, Version};
+use weightcast_protocol::{Generation, Span, Version};
 
 use crate::memory::{Memory, chunks_of};
 use crate::offload::CopyOf;
@@ -29,13 +29,15 @@ impl World {
         }
         let owner = &self.processes[life.process];
         let chunks = chunks_of(owner.shard, owner.num_shards, self.options.chunks);
+        // Nothing of its owner's memory goes into it.
+        let generation = Generation::default();
+        let copy = CopyOf { owner: life, version, generation, ask: Some(ask) };
         let seed = Process {
             replica: seed_name(&owner.replica, version),
             role: Role::Seed(version),
             memory: Memory::new(chunks),
-            copy_of: Some(CopyOf { owner: life, version, ask: Some(ask) }),
             trouble: Default::default(),
-            ..self.copied(life, version)
+            ..self.copied(copy)
         };
         self.start_copy(seed);
     }

@@ -59,7 +59,8 @@ impl World {
             Some((format!("{}/{}", p.replica, p.shard), lease.map(|lease| lease.term)))
         };
         let sessions: Vec<_> = self.processes.iter().filter_map(place).collect();
-        self.observe(Fact::Over { acting: &acting, sessions: &sessions });
+        let leftovers = self.leftovers();
+        self.observe(Fact::Over { acting: &acting, sessions: &sessions, leftovers: &leftovers });
     }
 
     /// Long after the last fault every rollout holds the newest version, which is published.

@@ -143,6 +143,7 @@ impl World {
             clock,
             session: None,
             stream: None,
+            streams: 0,
             memory: Memory::new(chunks_of(shard, num_shards, self.options.chunks)),
             location: Location::default(),
             exposed: None,

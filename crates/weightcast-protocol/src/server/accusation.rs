@@ -43,7 +43,7 @@ impl Server {
         held.accusers.insert(accuser);
         let (version, accusers) = (held.version, held.accusers.len());
         let holders = self.models[&group.model].visible.get(&version).map_or(0, |h| h.len());
-        if accusers >= ACCUSERS && holders > 1 {
+        if (accusers >= ACCUSERS && holders > 1) || self.config.mutants.one_accuser {
             self.counters.accused_fenced += 1;
             self.fence(source, version, "two replicas have read other bytes from it");
         }

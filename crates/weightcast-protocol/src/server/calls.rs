@@ -41,7 +41,10 @@ impl Server {
                 return;
             }
             Arrival::Stale => return,
-            Arrival::Repeats => return self.repeat(session, incarnation, seq),
+            Arrival::Repeats if !self.runs_again(incarnation, seq) => {
+                return self.repeat(session, incarnation, seq);
+            }
+            Arrival::Repeats => {}
             Arrival::Starts | Arrival::Joins => {}
         }
         if let Err(error) = self.admit(incarnation, seq) {
@@ -50,6 +53,13 @@ impl Server {
         self.pass_earlier(incarnation, shard, seq);
         self.arrive(now, incarnation, shard, seq, now + allowed, call);
         self.agenda.insert(incarnation);
+    }
+
+    /// With `repeats_run_again`, what is known of a call that has ended is forgotten.
+    fn runs_again(&mut self, incarnation: Incarnation, seq: OpSeq) -> bool {
+        let group = self.groups.get_mut(&incarnation).expect("sessions have a group");
+        let ended = group.active.is_none() && self.config.mutants.repeats_run_again;
+        ended && group.transactions.remove(&seq).is_some()
     }
 
     fn arrival(&self, incarnation: Incarnation, shard: u32, seq: OpSeq, call: &Call) -> Arrival {

@@ -84,7 +84,7 @@ impl Server {
     fn rank<'a>(&self, source: &'a Group, reader: &Group) -> Rank<'a> {
         let host = |group: &Group| group.location().map(|location| location.host.clone());
         Rank {
-            far: source.datacentre() != reader.datacentre(),
+            far: source.datacentre() != reader.datacentre() && !self.config.mutants.far_as_near,
             accusers: source.held.as_ref().map_or(0, |held| held.accusers.len()),
             depth: self.edges.depth(source.incarnation),
             load: self.edges.load(source.incarnation),
@@ -151,7 +151,8 @@ impl Server {
             None => self.edges.height(reader.incarnation),
         };
         let depth = self.edges.depth(source.incarnation) + 1 + below;
-        self.has_place(source, reader) && depth <= self.config.depth_limit.max(1) as usize
+        let short = depth <= self.config.depth_limit.max(1) as usize;
+        self.has_place(source, reader) && (short || self.config.mutants.no_depth_bound)
     }
 
     /// Whether a source has fewer readers than it may have (D1). Those of its own datacentre and
@@ -161,6 +162,7 @@ impl Server {
         let crosses = source.datacentre() != reader.datacentre();
         self.edges.load(source.incarnation) < fanout
             || self.load(source.incarnation, crosses) < fanout
+            || self.config.mutants.no_fanout
     }
 
     /// How many read from a source in its own datacentre, or from another one.
@@ -177,9 +179,11 @@ impl Server {
             near(group) && failures.is_none_or(|failures| *failures < ATTEMPTS_PER_SOURCE)
         };
         let mut filling = self.edges.filling(&reader.model, version);
-        !self.holders(reader, version).any(usable)
-            && self.coming(reader, version, usable).next().is_none()
-            && !filling.any(|group| near(&self.groups[&group]) && self.crosses(group))
+        let mutants = self.config.mutants;
+        let first = self.coming(reader, version, usable).next().is_none()
+            && !filling.any(|group| near(&self.groups[&group]) && self.crosses(group));
+        mutants.far_as_near
+            || (!self.holders(reader, version).any(usable) && (first || mutants.many_crossings))
     }
 
     /// Whether a group is a seed: it reads from another datacentre.

@@ -77,7 +77,10 @@ impl Server {
         let group = &self.groups[&incarnation];
         let transaction = &group.transactions[&group.active.expect("checked")];
         let transfer = transaction.transfer.as_ref().expect("checked");
-        if transfer.prepared.len() < group.num_shards as usize {
+        let num_shards = group.num_shards;
+        let whole = transfer.prepared.len() == num_shards as usize;
+        let some = self.config.mutants.partial_commit && !transfer.prepared.is_empty();
+        if !whole && !some {
             return;
         }
         let assignment = transfer.assignment.clone().expect("set while reading");
@@ -96,8 +99,14 @@ impl Server {
             }
             return; // the source has not sealed: its seal brings us back
         };
+        if !whole {
+            let prepared = &mut self.transfer(incarnation).expect("checked").prepared;
+            for shard in 0..num_shards {
+                prepared.entry(shard).or_default();
+            }
+        }
         match mismatch(sums, expected) {
-            Some(detail) if !self.config.mutants.no_digest_check => {
+            Some(detail) if whole && !self.config.mutants.no_digest_check => {
                 self.refuse_content(incarnation, &assignment, detail);
             }
             _ => self.commit(incarnation, assignment),

@@ -23,7 +23,11 @@ impl Server {
         let Some(held) = group.held.as_mut().filter(|held| held.visible) else { return };
         held.visible = false;
         let model = self.models.get_mut(&group.model).expect("groups have a model");
+        let revision = model.revision;
         model.hide(held.version, &group.replica);
+        if self.config.mutants.silent_retraction {
+            (model.revision, model.listed) = (revision, None);
+        }
         self.changed.insert(group.model.clone());
     }
 

@@ -2,7 +2,6 @@
 
 use super::Server;
 use super::model::Resolution;
-use super::transaction::Phase;
 use crate::message::{Answer, Call};
 use crate::{CallError, Condition, Incarnation, Revision, Selector, Time, Version};
 
@@ -60,10 +59,7 @@ impl Server {
         let group = self.groups.get(&incarnation)?;
         let transaction = &group.transactions[&group.active?];
         let transfer = transaction.transfer.as_ref()?;
-        let waits = transfer.phase == Phase::Waiting
-            && transfer.failures.is_empty()
-            && transaction.arrived.len() == group.num_shards as usize;
-        transfer.version.filter(|_| waits)
+        transaction.wants(group.num_shards).filter(|_| transfer.failures.is_empty())
     }
 
     /// Revisions of this term come after those of earlier ones, so that whoever watches from one

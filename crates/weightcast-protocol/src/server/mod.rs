@@ -234,8 +234,8 @@ impl Server {
             ClientMessage::ReadFailed { seq, attempt, failure } => {
                 self.read_failed(session, seq, attempt, failure);
             }
-            ClientMessage::OffloadFailed { version, reason } => {
-                self.offload_failed(session, version, reason);
+            ClientMessage::OffloadFailed { version, generation, reason } => {
+                self.offload_failed(session, version, generation, reason);
             }
             ClientMessage::SeedFailed { ask } => self.seed_failed(session, ask),
         }

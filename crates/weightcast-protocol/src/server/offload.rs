@@ -8,11 +8,12 @@
 use std::collections::BTreeSet;
 
 use super::Server;
+use super::group::Held;
 use super::invariants::{Violation, ensure};
 use super::model::Model;
 use crate::limits::DETAIL_CHARS;
 use crate::message::{Open, Role, ServerMessage};
-use crate::{CallError, Incarnation, SessionId, Version};
+use crate::{CallError, Generation, Incarnation, SessionId, Version};
 
 /// Name of the offload replica of a replica's copy: no user can open one of that name.
 pub fn offload_name(replica: &str, version: Version) -> String {
@@ -79,11 +80,20 @@ impl Server {
     }
 
     /// A shard could not copy its memory, or not open a session for the copy.
-    pub(super) fn offload_failed(&mut self, session: SessionId, version: Version, reason: String) {
+    pub(super) fn offload_failed(
+        &mut self,
+        session: SessionId,
+        version: Version,
+        generation: Generation,
+        reason: String,
+    ) {
         let entry = &self.sessions[&session];
         let (incarnation, shard) = (entry.group, entry.shard);
-        let model = &self.models[&self.groups[&incarnation].model];
-        if model.retention.asked.get(&version) == Some(&incarnation) {
+        let group = &self.groups[&incarnation];
+        let asked = self.models[&group.model].retention.asked.get(&version);
+        // Not an older copy of the same version: the one that is made now may come to something.
+        let same = |held: &Held| held.generations.get(shard as usize) == Some(&generation);
+        if asked == Some(&incarnation) && group.held.as_ref().is_some_and(same) {
             let reason: String = reason.chars().take(DETAIL_CHARS).collect();
             self.fail_offload(incarnation, version, format!("shard {shard}: {reason}"));
         }
@@ -146,7 +156,8 @@ impl Server {
         self.agenda.extend(&model.retention.held_back);
         // One at a time: what is released does not count for the next.
         for replica in model.retention.replicas.clone() {
-            if !self.is_needed(&self.models[name], replica) {
+            let kept = self.config.mutants.offloads_kept;
+            if !kept && !self.is_needed(&self.models[name], replica) {
                 self.counters.offloads_released += 1;
                 self.release(replica);
             }

@@ -30,11 +30,15 @@ fn misuse(detail: String) -> CallError {
 impl Server {
     pub(super) fn open(&mut self, now: Time, from: ConnectionId, open: Open) {
         let session = open.session;
-        if check_peer(&open).is_ok() && !self.takes(now, &open) {
+        // A server does not begin to act for somebody whom none would take in.
+        let form = self.check_form(&open);
+        if form.is_ok() && !self.takes(now, &open) {
             let message = ServerMessage::Superseded;
             return self.outputs.push_back(ServerOutput::Send { to: from, message });
         }
-        let opened = if self.connections.get(&from).is_some_and(|other| *other != session) {
+        let opened = if let Err(error) = form {
+            Err(error.into())
+        } else if self.connections.get(&from).is_some_and(|other| *other != session) {
             Err(misuse("this stream belongs to another session; open a new stream".into()).into())
         } else if self.sessions.contains_key(&session) {
             self.resume(&open)
@@ -151,19 +155,11 @@ impl Server {
         Ok(())
     }
 
-    fn check_open(&self, open: &Open) -> Result<(), CallError> {
+    /// What is wrong with an `Open` whatever there is.
+    fn check_form(&self, open: &Open) -> Result<(), CallError> {
         check_peer(open)?;
-        if open.incarnation.is_some() && open.term == self.term {
-            // It was open here, so it was evicted.
-            let reason = format!("the lease of shard {} ran out, or it was closed", open.shard);
-            return Err(CallError::GroupBroken { replica: open.replica.clone(), reason });
-        }
         check_name("model", &open.model)?;
         check_name("replica", owner_name(open))?;
-        if open.incarnation.is_none() {
-            self.check_offload(open)?;
-            self.check_seed(open)?;
-        }
         check_label("datacentre", &open.location.datacentre)?;
         check_label("host", &open.location.host)?;
         check_label("data address", &open.data_address)?;
@@ -175,8 +171,21 @@ impl Server {
                 open.shard, open.replica, open.num_shards
             )));
         }
+        Ok(())
+    }
+
+    fn check_open(&self, open: &Open) -> Result<(), CallError> {
+        if open.incarnation.is_some() && open.term == self.term {
+            // It was open here, so it was evicted.
+            let reason = format!("the lease of shard {} ran out, or it was closed", open.shard);
+            return Err(CallError::GroupBroken { replica: open.replica.clone(), reason });
+        }
+        if open.incarnation.is_none() {
+            self.check_offload(open)?;
+            self.check_seed(open)?;
+        }
         let sessions = self.sessions.len() as u64 + 1;
-        Limits::check("number of sessions open", sessions, limits.sessions as u64)
+        Limits::check("number of sessions open", sessions, self.config.limits.sessions as u64)
     }
 
     pub(super) fn found_group(

@@ -68,7 +68,7 @@ impl Server {
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let num_shards = group.num_shards as usize;
         let transaction = group.active_transaction().expect("checked");
-        if transaction.arrived.len() < num_shards {
+        if transaction.arrived.len() < num_shards && !self.config.mutants.partial_publish {
             return;
         }
         let calls: Vec<(u64, ContentDigest, Generation)> = transaction
@@ -112,7 +112,9 @@ impl Server {
             let content = Content { catalog, sum: None };
             model.remember(version, content, self.config.limits.versions);
         }
-        let generations = calls.iter().map(|call| call.2).collect();
+        let mut generations: Vec<Generation> = calls.iter().map(|call| call.2).collect();
+        // Nobody is missing but with the mutant.
+        generations.resize(self.groups[&incarnation].num_shards as usize, Generation(0));
         self.hold(incarnation, version, catalog, generations);
         self.counters.publishes += 1;
         Ok(version)

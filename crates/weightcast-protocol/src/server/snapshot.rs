@@ -189,6 +189,10 @@ pub struct PendingCall {
     pub age: Span,
     /// Until it ends.
     pub left: Span,
+    /// The version that it would read, if all shards are there and it only lacks a source.
+    pub wants: Option<Version>,
+    /// Sources that have failed it, and how often.
+    pub failed: BTreeMap<Incarnation, u32>,
 }
 
 /// A replica that is being filled.
@@ -273,6 +277,8 @@ impl Server {
             arrived: transaction.arrived.len(),
             age: now - transaction.started,
             left: transaction.deadline - now,
+            wants: transaction.wants(group.num_shards),
+            failed: transaction.transfer.as_ref().map(|t| t.failures.clone()).unwrap_or_default(),
         };
         ReplicaSnapshot {
             name: group.replica.clone(),

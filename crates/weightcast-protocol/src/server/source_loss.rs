@@ -71,7 +71,9 @@ impl Server {
         let model = self.groups[&reader].model.clone();
         let source = self.edges.remove(&model, reader)?;
         self.agenda.insert(source);
-        self.changed.insert(model);
+        if !self.config.mutants.missed_wakeup {
+            self.changed.insert(model);
+        }
         Some(source)
     }
 

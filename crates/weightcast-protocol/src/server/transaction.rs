@@ -93,6 +93,12 @@ impl Transaction {
         }
     }
 
+    /// The version that a transfer would read if it had a source, once all shards are there.
+    pub(super) fn wants(&self, num_shards: u32) -> Option<Version> {
+        let transfer = self.transfer.as_ref().filter(|t| t.phase == Phase::Waiting)?;
+        transfer.version.filter(|_| self.arrived.len() == num_shards as usize)
+    }
+
     /// The shards that have not made the call, for people: `shards 1, 3`.
     pub(super) fn missing(&self, num_shards: u32) -> Option<String> {
         let missing: Vec<u32> =

@@ -18,7 +18,9 @@ impl Server {
             return Err(CallError::Misuse { detail });
         }
         let deadline = group.active_transaction().expect("checked").deadline;
-        self.hide_copy(incarnation);
+        if !self.config.mutants.late_retraction {
+            self.hide_copy(incarnation);
+        }
         self.drain_until(incarnation, deadline.min(now + self.config.drain_deadline));
         self.hold_until(now, incarnation, deadline);
         Ok(())
@@ -41,6 +43,10 @@ impl Server {
         let transaction = group.active_transaction().expect("checked");
         debug_assert_eq!(transaction.call, Call::Unpublish);
         let arrived = transaction.arrived.len() == num_shards;
+        if arrived {
+            self.hide_copy(incarnation); // it is hidden already, but with a mutant
+        }
+        let group = self.groups.get_mut(&incarnation).expect("checked");
         let settled = group.held.as_ref().is_some_and(|held| held.settled());
         let ready = arrived && settled && drained;
         if settled && self.may_give_up(now, incarnation, ready) && ready {

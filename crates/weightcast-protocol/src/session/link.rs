@@ -41,6 +41,11 @@ impl Link {
         matches!(self.state, LinkState::Open)
     }
 
+    /// Whether the runtime is opening a stream.
+    fn connects(&self) -> bool {
+        matches!(self.state, LinkState::Connecting)
+    }
+
     pub(super) fn server(&self) -> usize {
         self.server
     }
@@ -60,19 +65,23 @@ impl Link {
 }
 
 impl Session {
-    /// The stream asked for by `Connect` is there.
+    /// The stream asked for by the last `Connect` is there. Void if it was given up meanwhile.
     pub fn handle_connected(&mut self, now: Time) {
         self.tick(now);
-        if self.ended.is_none() {
+        if self.ended.is_none() && self.link.connects() {
             self.send_open(now);
         }
     }
 
-    /// The stream broke, or could not be opened.
+    /// The stream asked for by the last `Connect` broke, or could not be opened.
     pub fn handle_disconnected(&mut self, now: Time) {
+        let connects = self.link.connects();
         self.tick(now);
         if matches!(self.link.state, LinkState::Down { .. }) {
             return; // it was given up before
+        }
+        if self.link.connects() && !connects {
+            return; // it was given up just now: the next one is asked for, and has not failed
         }
         self.lose_stream(now);
         if self.lease.is_none() && self.closing.is_some() {
@@ -94,7 +103,7 @@ impl Session {
         self.link.tries = 0;
         // It is as good as asked, and so is one other: the first that is found may take over.
         self.link.asked = 2;
-        if !matches!(self.link.state, LinkState::Connecting) {
+        if !self.link.connects() {
             self.link.server = (self.link.server + 1) % self.config.servers;
             self.link.state = LinkState::Down { retry_at: now };
         }

@@ -44,8 +44,8 @@ use suspension::{Rivals, Suspended};
 /// What the runtime owes the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Open a stream to this server of the list, and forget an older one; report `handle_connected`
-    /// or `handle_disconnected`.
+    /// Open a stream to this server of the list, and forget an older one, also one that is still
+    /// being opened; report `handle_connected` or `handle_disconnected`, of this one only.
     Connect {
         /// Its place in the list.
         server: usize,

@@ -34,10 +34,16 @@ impl Session {
 
     /// The memory could not be copied, or no session be opened for the copy. Void if the server
     /// has not asked for it, or the memory has been given up since.
-    pub fn handle_offload_failed(&mut self, now: Time, version: Version, reason: String) {
+    pub fn handle_offload_failed(
+        &mut self,
+        now: Time,
+        version: Version,
+        generation: Generation,
+        reason: String,
+    ) {
         self.tick(now);
-        let asked = self.offload.as_mut().filter(|offload| offload.version == version);
-        if let Some(offload) = asked {
+        let same = |o: &&mut Offload| (o.version, o.generation) == (version, generation);
+        if let Some(offload) = self.offload.as_mut().filter(same) {
             offload.failed.get_or_insert(reason);
             self.send_offload_failed();
         }
@@ -46,8 +52,8 @@ impl Session {
     pub(super) fn send_offload_failed(&mut self) {
         let Some(offload) = &self.offload else { return };
         if let Some(reason) = offload.failed.clone() {
-            let version = offload.version;
-            self.send(ClientMessage::OffloadFailed { version, reason });
+            let (version, generation) = (offload.version, offload.generation);
+            self.send(ClientMessage::OffloadFailed { version, generation, reason });
         }
     }
 

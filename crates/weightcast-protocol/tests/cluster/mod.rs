@@ -53,7 +53,7 @@ pub struct Client {
     /// What it was asked to copy aside.
     pub offloading: Option<(Version, Generation)>,
     /// Whose memory it is a copy of, if it is an offload replica's shard.
-    pub offload_of: Option<(usize, Version)>,
+    pub offload_of: Option<(usize, Version, Generation)>,
     /// What it was asked to bring near.
     pub seeding: Option<(Version, u64)>,
     /// Who was asked, what and by which name, if it is a seed replica's shard.
@@ -508,9 +508,12 @@ impl Cluster {
                 client.closed = Some(error.clone());
                 self.report_seed(index);
                 let client = &self.clients[index];
-                if let (Some((owner, version)), Some(error)) = (client.offload_of, error) {
+                if let (Some((owner, version, generation)), Some(error)) =
+                    (client.offload_of, error)
+                {
+                    let (now, reason) = (self.now, error.to_string());
                     let owner = &mut self.clients[owner].session;
-                    owner.handle_offload_failed(self.now, version, error.to_string());
+                    owner.handle_offload_failed(now, version, generation, reason);
                 }
             }
         }
@@ -518,22 +521,22 @@ impl Cluster {
 
     /// The copy that runs ends, and its offload replica is opened; call `run` after it.
     pub fn finish_offload(&mut self, index: usize) {
-        let Some((version, _)) = self.clients[index].offloading.take() else { return };
+        let Some((version, generation)) = self.clients[index].offloading.take() else { return };
         let (shard, num_shards) = (self.clients[index].shard, self.clients[index].num_shards);
         let replica = offload_name(&self.clients[index].replica, version);
         let copy = self.spawn(open(&replica, shard, num_shards, Role::Offload(version)));
         let memory = self.clients[index].memory;
         let copy = &mut self.clients[copy];
         copy.memory = memory;
-        copy.offload_of = Some((index, version));
+        copy.offload_of = Some((index, version, generation));
         copy.session.call(self.now, register(shard), DEADLINE).expect("new sessions are callable");
     }
 
     /// The shard has no memory to copy to.
     pub fn fail_offload(&mut self, index: usize) {
-        let Some((version, _)) = self.clients[index].offloading.take() else { return };
+        let Some((version, generation)) = self.clients[index].offloading.take() else { return };
         let reason = "out of memory".to_owned();
-        self.clients[index].session.handle_offload_failed(self.now, version, reason);
+        self.clients[index].session.handle_offload_failed(self.now, version, generation, reason);
         self.run();
     }
 
@@ -545,7 +548,7 @@ impl Cluster {
     /// An offload replica's shard has registered, and publishes now.
     fn go_on_offloading(&mut self, index: usize) {
         let client = &mut self.clients[index];
-        if let (Some((_, version)), Some((_, Ok(Answer::Registered { .. })))) =
+        if let (Some((_, version, _)), Some((_, Ok(Answer::Registered { .. })))) =
             (client.offload_of, client.done.last())
         {
             let call = publish(version.number);

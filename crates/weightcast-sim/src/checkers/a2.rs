@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
-use weightcast_protocol::{Incarnation, Time, Version};
+use weightcast_protocol::{Incarnation, Span, Time, Version};
 
 use super::{Checker, Fact};
-use crate::retained::{countable, is_offload, is_seed, retained, same_life, whole_and_lasting};
+use crate::retained::{
+    countable, is_offload, is_seed, lost_with_its_group, retained, same_life, whole_and_lasting,
+};
 
 #[derive(Default)]
 pub(super) struct LastCopy {
-    before: Option<Rc<Snapshot>>,
+    before: Option<(Time, Rc<Snapshot>)>,
     /// Copies that have counted, by group.
     counted: BTreeMap<Incarnation, Version>,
 }
@@ -22,16 +24,18 @@ impl Checker for LastCopy {
         "A2"
     }
 
-    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+    fn observe(&mut self, now: Time, fact: &Fact<'_>) -> Option<String> {
         let Fact::Books(after) = fact else { return None };
-        let before = self.before.replace((*after).clone())?;
-        let found = before.models.iter().find_map(|(name, old)| {
-            let new = after.models.get(name)?;
-            // A group that loses a shard by its lease gives nothing up.
-            let evicted = after.counters.evictions > before.counters.evictions;
-            let recorded = after.counters.retention_lost > before.counters.retention_lost;
-            (!evicted && !recorded).then(|| self.lost(old, new)).flatten()
-        });
+        let (then, before) = self.before.replace((now, Rc::clone(after)))?;
+        let evictions = after.counters.evictions > before.counters.evictions;
+        let event = Event {
+            recorded: after.counters.retention_lost - before.counters.retention_lost,
+            passed: evictions.then(|| now - then),
+        };
+        let found = before
+            .models
+            .iter()
+            .find_map(|(name, old)| self.lost(&event, old, after.models.get(name)?));
         for replica in after.models.values().flat_map(|model| &model.replicas) {
             match (replica.state, replica.version) {
                 (ReplicaState::Sealed, Some(version)) => {
@@ -45,9 +49,32 @@ impl Checker for LastCopy {
     }
 }
 
+/// What a server did in an event that no one group shows.
+struct Event {
+    /// Losses that it put on record.
+    recorded: u64,
+    /// How long after the last event, if leases ran out in it.
+    passed: Option<Span>,
+}
+
+impl Event {
+    /// The versions whose loss is on record since.
+    fn losses(&self, new: &ModelSnapshot) -> BTreeSet<Version> {
+        new.losses.iter().rev().take(self.recorded as usize).map(|loss| loss.version).collect()
+    }
+
+    /// Whether a group lost a shard by its lease: then it has given nothing up.
+    fn evicted(&self, replica: &ReplicaSnapshot) -> bool {
+        let over = |passed: Span| replica.shards.iter().any(|shard| shard.lease_left <= passed);
+        self.passed.is_some_and(over)
+    }
+}
+
 impl LastCopy {
-    fn lost(&self, old: &ModelSnapshot, new: &ModelSnapshot) -> Option<String> {
-        let kept = countable(new);
+    fn lost(&self, event: &Event, old: &ModelSnapshot, new: &ModelSnapshot) -> Option<String> {
+        let mut kept = countable(new);
+        kept.extend(event.losses(new));
+        kept.extend(lost_with_its_group(old, new));
         // Who is still being held back answers for it now.
         let held_back: BTreeSet<Version> =
             new.replicas.iter().filter_map(|replica| self.held(replica)).collect();
@@ -55,9 +82,10 @@ impl LastCopy {
             let version = self.held(replica)?;
             let now = same_life(new, replica.incarnation);
             let given_up = now.is_none_or(|now| self.held(now) != Some(version));
-            let ended = now.is_some_and(|now| {
-                matches!(now.state, ReplicaState::Broken | ReplicaState::Fenced)
-            });
+            let ended = match now.map(|now| now.state) {
+                None => event.evicted(replica),
+                Some(state) => matches!(state, ReplicaState::Broken | ReplicaState::Fenced),
+            };
             (given_up
                 && !ended
                 && !kept.contains(&version)

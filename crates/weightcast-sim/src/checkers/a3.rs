@@ -7,7 +7,7 @@ use weightcast_protocol::Time;
 use weightcast_protocol::server::{ModelSnapshot, ReplicaState, Snapshot};
 
 use super::{Checker, Fact};
-use crate::retained::{countable, is_offload, retained, same_life};
+use crate::retained::{countable, is_offload, lost_with_its_group, retained, same_life};
 
 #[derive(Default)]
 pub(super) struct Needed {
@@ -22,10 +22,7 @@ impl Checker for Needed {
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         let Fact::Books(after) = fact else { return None };
         let before = self.before.replace((*after).clone())?;
-        let unchanged = after.counters.offloads_released == before.counters.offloads_released;
-        // Somebody else may have held the version until just now.
-        let evicted = after.counters.evictions > before.counters.evictions;
-        if unchanged || evicted {
+        if after.counters.offloads_released == before.counters.offloads_released {
             return None;
         }
         before.models.iter().find_map(|(name, old)| released(old, after.models.get(name)?))
@@ -33,7 +30,9 @@ impl Checker for Needed {
 }
 
 fn released(old: &ModelSnapshot, new: &ModelSnapshot) -> Option<String> {
-    let kept = countable(new);
+    let mut kept = countable(new);
+    // Somebody else held the version until just now.
+    kept.extend(lost_with_its_group(old, new));
     let going = |state| state == ReplicaState::Draining;
     new.replicas.iter().filter(|r| is_offload(r) && going(r.state)).find_map(|replica| {
         let version = replica.version?;

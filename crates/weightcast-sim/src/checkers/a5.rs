@@ -1,35 +1,29 @@
 //! A5: for two leases after a server took over, what it does not know may exist: it lets nobody give
 //! up the only copy of a version that it knows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use weightcast_protocol::message::{Answer, ServerMessage};
-use weightcast_protocol::server::{ModelSnapshot, ReplicaState, Snapshot};
+use weightcast_protocol::message::ServerMessage;
+use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
 use weightcast_protocol::{Incarnation, Span, Time, Version};
 
 use super::{Checker, Fact};
+use crate::retained::same_life;
 
 pub(super) struct RecoveryWindow {
     lease: Span,
     /// Since when it may know less than there is; set by what comes from an earlier term.
     since: Option<Time>,
-    /// What each group held last.
-    held: BTreeMap<Incarnation, Version>,
-    books: Option<Rc<Snapshot>>,
-    /// Groups that have just been told that they may change their memory.
-    unpublished: BTreeSet<Incarnation>,
+    /// As it was before the event.
+    before: Option<Rc<Snapshot>>,
+    /// Groups that are told in this event that their content is not the version's.
+    fenced: BTreeSet<Incarnation>,
 }
 
 impl RecoveryWindow {
     pub(super) fn new(lease: Span) -> Self {
-        Self {
-            lease,
-            since: None,
-            held: BTreeMap::new(),
-            books: None,
-            unpublished: BTreeSet::new(),
-        }
+        Self { lease, since: None, before: None, fenced: BTreeSet::new() }
     }
 }
 
@@ -40,33 +34,23 @@ impl Checker for RecoveryWindow {
 
     fn observe(&mut self, now: Time, fact: &Fact<'_>) -> Option<String> {
         match fact {
-            Fact::Books(books) => {
-                let wrong = self.given_up(now, books);
-                if books.recovers && self.since.is_none() {
-                    self.since = Some(now);
+            Fact::Books(after) => {
+                let before = self.before.replace(Rc::clone(after));
+                let fenced = std::mem::take(&mut self.fenced);
+                let since = self.since.filter(|since| now < *since + self.lease.scaled(2, 1));
+                if after.recovers {
+                    self.since.get_or_insert(now);
                 }
-                let replicas = books.models.values().flat_map(|model| &model.replicas);
-                for replica in replicas {
-                    match replica.version {
-                        Some(version) if replica.state != ReplicaState::Fenced => {
-                            self.held.insert(replica.incarnation, version);
-                        }
-                        Some(_) => drop(self.held.remove(&replica.incarnation)),
-                        None => {}
-                    }
-                }
-                self.books = Some(Rc::clone(books));
-                wrong
+                let (before, late) = (before?, (now - since?).0 / 1_000_000);
+                let lost = after
+                    .models
+                    .iter()
+                    .find_map(|(name, model)| given_up(before.models.get(name)?, model, &fenced));
+                lost.map(|lost| format!("{lost}, {late} ms after the server took over"))
             }
-            Fact::Said { who, message: ServerMessage::Answered { result, .. }, .. }
-                if *result == Ok(Answer::Unpublished) =>
-            {
-                self.unpublished.extend(who.incarnation);
-                None
-            }
-            // Perhaps in the event in which it is given up: what was refused is no copy.
+            // A digest that comes in may say in the same event that it was no copy of the version.
             Fact::Said { who, message: ServerMessage::Fenced { .. }, .. } => {
-                who.incarnation.and_then(|group| self.held.remove(&group));
+                self.fenced.extend(who.incarnation);
                 None
             }
             _ => None,
@@ -74,20 +58,33 @@ impl Checker for RecoveryWindow {
     }
 }
 
-impl RecoveryWindow {
-    /// What was given up in the event that ends with these books, and nobody else has.
-    fn given_up(&mut self, now: Time, after: &Rc<Snapshot>) -> Option<String> {
-        let unpublished = std::mem::take(&mut self.unpublished);
-        let since = self.since.filter(|since| now < *since + self.lease.scaled(2, 1))?;
-        let before = self.books.as_ref()?;
-        unpublished.into_iter().find_map(|own| {
-            let version = self.held.get(&own)?;
-            let copied = |model: &ModelSnapshot| model.versions.contains_key(version);
-            // Within the event, the order is not seen.
-            let known = [before, after].iter().any(|books| books.models.values().any(copied));
-            let late = (now - since).0 / 1_000_000;
-            (!known)
-                .then(|| format!("{own} gave up {version}, {late} ms after the server took over"))
-        })
-    }
+/// Who has given up a copy in the event between these books that nobody else has.
+fn given_up(
+    before: &ModelSnapshot,
+    after: &ModelSnapshot,
+    fenced: &BTreeSet<Incarnation>,
+) -> Option<String> {
+    before.replicas.iter().filter(|old| !fenced.contains(&old.incarnation)).find_map(|old| {
+        let version = copy(old)?;
+        let now = same_life(after, old.incarnation)?;
+        let gone = matches!(now.state, ReplicaState::Closing | ReplicaState::Broken);
+        let gave_up = !gone && now.version != Some(version);
+        // Within the event, the order is not seen: the other copy may have gone after this one. And
+        // it may have been hidden after it, when its holder began to give it up as well: that one
+        // keeps it now.
+        let listed =
+            before.versions.get(&version).is_some_and(|n| n.iter().any(|n| *n != old.name));
+        let kept = after
+            .replicas
+            .iter()
+            .any(|other| other.incarnation != old.incarnation && copy(other) == Some(version));
+        let others = listed || kept;
+        (gave_up && !others).then(|| format!("{} gave up {version}", old.name))
+    })
+}
+
+/// The version of which a replica has a copy, as far as anybody knows.
+fn copy(replica: &ReplicaSnapshot) -> Option<Version> {
+    let none = [ReplicaState::Fenced, ReplicaState::Closing, ReplicaState::Broken];
+    replica.version.filter(|_| !none.contains(&replica.state))
 }

@@ -18,15 +18,14 @@ impl Checker for Fanout {
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         let Fact::Books(snapshot) = fact else { return None };
         snapshot.models.values().find_map(|model| {
-            let mut readers = BTreeMap::<(&str, _, _), u32>::new();
+            let mut readers = BTreeMap::<_, u32>::new();
             for edge in &model.edges {
                 let crosses =
                     datacentre(model, edge.reader_life) != datacentre(model, edge.source_life);
-                let source = (&*edge.source, edge.source_life, (edge.version, crosses));
-                *readers.entry(source).or_default() += 1;
+                *readers.entry((edge.source_life, &edge.source, crosses)).or_default() += 1;
             }
             let crowded = readers.into_iter().find(|(_, count)| *count > self.0);
-            crowded.map(|((source, ..), count)| format!("{source} has {count} readers"))
+            crowded.map(|((_, source, _), count)| format!("{source} has {count} readers"))
         })
     }
 }

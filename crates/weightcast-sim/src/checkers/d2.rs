@@ -1,7 +1,6 @@
-//! D2: nobody reads, directly or through others, from itself.
-//!
-//! In the books. A reader that was told of another source than they say has lost that one since,
-//! and what it reads there is of a generation that nobody serves any more.
+//! D2: nobody reads, directly or through others, from itself: in the server's books, and in what is
+//! really served. A reader may have been told of another source than the books say; what it still
+//! reads there must not come from itself either.
 
 use std::collections::BTreeMap;
 
@@ -26,6 +25,23 @@ impl Checker for Acyclic {
             let reader = books.keys().copied().find(|reader| loops(&books, *reader))?;
             Some(format!("group {reader} reads from itself"))
         })
+    }
+}
+
+pub(super) struct AcyclicReads;
+
+impl Checker for AcyclicReads {
+    fn name(&self) -> &'static str {
+        "D2"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        match fact {
+            Fact::Served { version, chunk, in_circle: true, .. } => {
+                Some(format!("chunk {chunk} of {version} is read in a circle"))
+            }
+            _ => None,
+        }
     }
 }
 

@@ -1,25 +1,27 @@
 //! D3: who crosses to another datacentre had no free source in its own.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use weightcast_protocol::message::ServerMessage;
-use weightcast_protocol::server::{ModelSnapshot, ReadEdge, Snapshot};
-use weightcast_protocol::{Incarnation, OpSeq, Time};
+use weightcast_protocol::server::{
+    ModelSnapshot, ReadEdge, ReplicaSnapshot, ReplicaState, Snapshot,
+};
+use weightcast_protocol::{Incarnation, Time};
 
 use super::{Checker, Fact};
+use crate::retained::same_life;
+
+/// How often a source must have failed a call before it does not count as one.
+const FAILURES: u32 = 3;
 
 pub(super) struct NearFirst {
     fanout: u32,
     /// As it was before the event.
     before: Option<Rc<Snapshot>>,
-    /// Sources that each call was given before: they may have failed it.
-    tried: BTreeMap<Incarnation, (OpSeq, BTreeSet<String>)>,
 }
 
 impl NearFirst {
     pub(super) fn new(fanout: u32) -> Self {
-        Self { fanout, before: None, tried: BTreeMap::new() }
+        Self { fanout, before: None }
     }
 }
 
@@ -29,27 +31,13 @@ impl Checker for NearFirst {
     }
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
-        match fact {
-            Fact::Said {
-                who, message: ServerMessage::Assigned { seq, assignment, .. }, ..
-            } => {
-                let tried = self.tried.entry(who.incarnation?).or_default();
-                if tried.0 != *seq {
-                    *tried = (*seq, BTreeSet::new());
-                }
-                tried.1.insert(assignment.replica.clone());
-                None
-            }
-            Fact::Books(after) => {
-                let before = self.before.replace((*after).clone())?;
-                after.models.iter().find_map(|(name, model)| {
-                    let before = before.models.get(name)?;
-                    let is_new = |edge: &&ReadEdge| !before.edges.contains(edge);
-                    model.edges.iter().filter(is_new).find_map(|e| self.check(before, model, e))
-                })
-            }
-            _ => None,
-        }
+        let Fact::Books(after) = fact else { return None };
+        let before = self.before.replace(Rc::clone(after))?;
+        after.models.iter().find_map(|(name, model)| {
+            let before = before.models.get(name)?;
+            let is_new = |edge: &&ReadEdge| !before.edges.contains(edge);
+            model.edges.iter().filter(is_new).find_map(|edge| self.check(before, model, edge))
+        })
     }
 }
 
@@ -64,23 +52,29 @@ impl NearFirst {
         if datacentre(after, edge.source_life)? == here {
             return None;
         }
-        let tried = self.tried.get(&edge.reader_life).map(|(_, tried)| tried);
-        let free = |model: &ModelSnapshot, name: &String| {
-            let load = model.edges.iter().filter(|other| {
-                other.source == *name && datacentre(model, other.reader_life) == Some(here)
-            });
-            let load = load.count();
-            let near = model.replicas.iter().rev().find(|replica| replica.name == *name);
-            let near = near.and_then(|replica| datacentre(model, replica.incarnation));
-            near == Some(here)
-                && model.versions.get(&edge.version).is_some_and(|names| names.contains(name))
+        let reader = same_life(after, edge.reader_life)?;
+        let failed = |source: &ReplicaSnapshot| {
+            let failed = reader.pending.as_ref().map(|pending| &pending.failed);
+            failed.and_then(|f| f.get(&source.incarnation)).is_some_and(|often| *often >= FAILURES)
+        };
+        let free = |model: &ModelSnapshot, life: Incarnation| {
+            let near = |other: &&ReadEdge| {
+                other.source_life == life && datacentre(model, other.reader_life) == Some(here)
+            };
+            let load = model.edges.iter().filter(near).count();
+            let source = same_life(model, life);
+            let holds = [ReplicaState::Sealed, ReplicaState::Published];
+            source.is_some_and(|s| holds.contains(&s.state) && s.version == Some(edge.version))
                 && load < self.fanout as usize
         };
         // Before and after the event: within it, the order is not seen.
-        let better = after.versions.get(&edge.version).into_iter().flatten().find(|name| {
-            free(before, name) && free(after, name) && !tried.is_some_and(|t| t.contains(*name))
+        let better = after.replicas.iter().find(|source| {
+            datacentre(after, source.incarnation) == Some(here)
+                && source.incarnation != edge.reader_life
+                && [before, after].iter().all(|model| free(model, source.incarnation))
+                && !failed(source)
         });
-        better.map(|name| format!("{} reads from {}, not {name}", edge.reader, edge.source))
+        better.map(|near| format!("{} reads from {}, not {}", edge.reader, edge.source, near.name))
     }
 }
 

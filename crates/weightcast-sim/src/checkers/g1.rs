@@ -18,8 +18,10 @@ impl Checker for SameAnswer {
     }
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
-        let Fact::Done { who, seq, result, .. } = fact else { return None };
-        if leaves_the_group(result) {
+        let Fact::Done { who, seq, result, leaves, .. } = fact else { return None };
+        // A shard that leaves its group fails what it was calling: nobody can promise that all
+        // others leave as well, or have not been answered before.
+        if *leaves && result.is_err() {
             return None;
         }
         let place = (who.incarnation?, *seq);
@@ -29,29 +31,4 @@ impl Checker for SameAnswer {
             format!("call {seq}: shard {shard} got {first:?}, shard {} {result:?}", who.shard)
         })
     }
-}
-
-/// How a call fails whose handle was closed, or whose session was refused until its deadline.
-const LEAVING: [&str; 5] = [
-    "closed during the call",
-    "has to wait until the clients",
-    "is open in another process",
-    "was told to go",
-    "is not wanted any more",
-];
-
-/// Errors with which a shard leaves its group: nobody can promise that all others leave as well.
-pub(super) fn leaves_the_group(result: &Result<Answer, CallError>) -> bool {
-    if let Err(CallError::Misuse { detail }) = result
-        && LEAVING.iter().any(|why| detail.contains(why))
-    {
-        return true;
-    }
-    matches!(
-        result,
-        Err(CallError::GroupBroken { .. }
-            | CallError::GroupDiverged { .. }
-            | CallError::ServerUnreachable { .. }
-            | CallError::InDoubt { .. })
-    )
 }

@@ -12,7 +12,7 @@ impl Checker for SameTerm {
     }
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
-        let Fact::Over { acting, sessions } = fact else { return None };
+        let Fact::Over { acting, sessions, .. } = fact else { return None };
         let [term] = acting else { return Some(format!("servers act in terms {acting:?}")) };
         let stray = |(_, own): &&(String, Option<Term>)| *own != Some(*term);
         sessions.iter().find(stray).map(|(name, own)| {

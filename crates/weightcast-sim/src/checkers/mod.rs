@@ -13,8 +13,11 @@ mod d5;
 mod d6;
 mod g1;
 mod g4;
+mod g5;
 mod l1;
+mod l2;
 mod l5;
+mod l6;
 mod o1;
 mod o2;
 mod o3;
@@ -23,9 +26,11 @@ mod s10;
 mod s3;
 mod s4;
 mod s5;
+mod s7;
 mod s8;
 mod t2;
 mod t3;
+mod t4;
 mod w1;
 
 use std::collections::BTreeMap;
@@ -68,6 +73,8 @@ pub(crate) enum Fact<'a> {
         due: Option<Time>,
         /// The term that the session was in.
         term: Option<Term>,
+        /// Whether the session is at its end, or about to be: it has left its group.
+        leaves: bool,
     },
     /// A session has taken a message, sent in this term; the session is one life of a process.
     Took {
@@ -81,7 +88,15 @@ pub(crate) enum Fact<'a> {
     Changes { replica: &'a str, exposed: Option<Generation>, held: Option<Version> },
     /// A source, which says that it holds `held`, serves a chunk of a version. Whether it was there:
     /// within what the source has of the generation that it serves.
-    Served { version: Version, held: Option<Version>, chunk: u32, tag: u64, there: bool },
+    /// And whether the source, over others, is reading from this reader itself.
+    Served {
+        version: Version,
+        held: Option<Version>,
+        chunk: u32,
+        tag: u64,
+        there: bool,
+        in_circle: bool,
+    },
     /// A shard's read ended.
     ReadEnded { who: Who, failure: Option<&'a str> },
     /// A shard's memory is served from now on.
@@ -92,8 +107,9 @@ pub(crate) enum Fact<'a> {
     Left { who: Who, error: Option<&'a CallError> },
     /// A fault strikes a process, or the world.
     Struck { kind: FaultKind, process: Option<usize> },
-    /// The end of the world: the terms in which servers act, and the sessions' own.
-    Over { acting: &'a [Term], sessions: &'a [(String, Option<Term>)] },
+    /// The end of the world: the terms in which servers act, the sessions' own, and what is left of
+    /// what has happened.
+    Over { acting: &'a [Term], sessions: &'a [(String, Option<Term>)], leftovers: &'a [String] },
 }
 
 impl Fact<'_> {
@@ -158,6 +174,8 @@ fn of_world() -> Row {
         Box::new(t3::OneTerm::default()),
         Box::new(l1::InTime),
         Box::new(l5::SameTerm),
+        Box::new(l6::Baseline),
+        Box::new(d2::AcyclicReads),
     ]
 }
 
@@ -165,8 +183,10 @@ fn of_world() -> Row {
 fn of_term(options: &Options) -> Row {
     vec![
         Box::new(s5::TransitiveCommit::default()),
+        Box::new(s7::OneContent::default()),
         Box::new(s8::WholeReplicas::default()),
         Box::new(s10::Snapshots::default()),
+        Box::new(g5::OneAnswer::default()),
         Box::new(d1::Fanout(options.fanout)),
         Box::new(d2::Acyclic),
         Box::new(d3::NearFirst::new(options.fanout)),
@@ -178,6 +198,8 @@ fn of_term(options: &Options) -> Row {
         Box::new(a3::Needed::default()),
         Box::new(a4::OneOffload),
         Box::new(a5::RecoveryWindow::new(options.lease)),
+        Box::new(t4::TwoAccusers::default()),
+        Box::new(l2::NoIdleSource { fanout: options.fanout, depth_limit: options.depth_limit }),
         Box::new(w1::Conditions::default()),
         Box::new(o1::NoStall::new(options.seed_deadline)),
         Box::new(o2::OneSeed),

@@ -1,17 +1,21 @@
 //! S10: a listing is the state at one revision, and revisions never go back.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use weightcast_protocol::message::{Answer, Listing, ServerMessage};
+use weightcast_protocol::server::{ModelSnapshot, Snapshot};
 use weightcast_protocol::{Incarnation, OpSeq, Revision, Time};
 
 use super::{Checker, Fact};
 
 #[derive(Default)]
 pub(super) struct Snapshots {
+    /// What was said of each revision, first by the server itself.
     listings: BTreeMap<Revision, Arc<Listing>>,
     seen: BTreeMap<Incarnation, BTreeMap<OpSeq, Revision>>,
+    before: Option<Rc<Snapshot>>,
 }
 
 impl Checker for Snapshots {
@@ -20,19 +24,53 @@ impl Checker for Snapshots {
     }
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
-        let Fact::Said { who, message: ServerMessage::Answered { seq, result }, .. } = fact else {
-            return None;
-        };
-        let Ok(Answer::Listed(listing)) = result else { return None };
+        match fact {
+            Fact::Said { who, message: ServerMessage::Answered { seq, result }, .. } => {
+                let Ok(Answer::Listed(listing)) = result else { return None };
+                self.listed(who.incarnation?, *seq, listing)
+            }
+            Fact::Books(books) => {
+                let before = self.before.replace(Rc::clone(books));
+                books.models.iter().find_map(|(name, model)| {
+                    let before = before.as_ref().and_then(|before| before.models.get(name));
+                    self.books(before, model)
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Snapshots {
+    fn listed(&mut self, group: Incarnation, seq: OpSeq, listing: &Arc<Listing>) -> Option<String> {
         let known = self.listings.entry(listing.revision).or_insert_with(|| Arc::clone(listing));
         if known != listing {
             return Some(format!("two listings at revision {}", listing.revision));
         }
-        let seen = self.seen.entry(who.incarnation?).or_default();
-        seen.insert(*seq, listing.revision);
-        let before = seen.range(..*seq).next_back();
+        let seen = self.seen.entry(group).or_default();
+        seen.insert(seq, listing.revision);
+        let before = seen.range(..seq).next_back();
         before
             .filter(|(_, earlier)| **earlier > listing.revision)
             .map(|(_, earlier)| format!("revision {} after {earlier}", listing.revision))
+    }
+
+    /// What was said of the revision in these books is what is in them, and what has changed since
+    /// the last ones has another revision.
+    fn books(&self, before: Option<&ModelSnapshot>, books: &ModelSnapshot) -> Option<String> {
+        let revision = books.revision;
+        if let Some(before) = before {
+            if before.revision > revision {
+                return Some(format!("revision {revision} after {}", before.revision));
+            }
+            if before.revision == revision && before.versions != books.versions {
+                return Some(format!("two states at revision {revision}"));
+            }
+        }
+        let listing = self.listings.get(&revision)?;
+        let said = listing.versions.iter().map(|(v, names)| (v, names.iter().collect::<Vec<_>>()));
+        let is = books.versions.iter().map(|(v, names)| (v, names.iter().collect::<Vec<_>>()));
+        (!said.eq(is))
+            .then(|| format!("what was listed at revision {revision} is not in the books"))
     }
 }

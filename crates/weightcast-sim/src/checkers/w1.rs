@@ -1,6 +1,7 @@
 //! W1: what a `wait` waited for held at the revision with which it was answered.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use weightcast_protocol::message::{Answer, Call, ClientMessage, Listing, Role, ServerMessage};
@@ -11,14 +12,19 @@ use weightcast_protocol::{
 
 use super::{Checker, Fact};
 
-/// Names of the rollouts that count.
-type Rollouts = BTreeSet<String>;
+/// The model between two events: its revision, and the rollouts that count, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Moment {
+    revision: Revision,
+    rollouts: BTreeSet<String>,
+}
 
 #[derive(Default)]
 pub(super) struct Conditions {
     waits: BTreeMap<(Incarnation, OpSeq), Condition>,
-    /// The rollouts that counted while a revision was the newest, in order.
-    rollouts: BTreeMap<Revision, Vec<Rollouts>>,
+    before: Option<Rc<Snapshot>>,
+    /// What was before and after each event while somebody waited; repetitions are left out.
+    events: Vec<[Moment; 2]>,
     /// Said by the event whose books are still to be seen.
     said: Vec<(Held, Arc<Listing>)>,
 }
@@ -66,32 +72,34 @@ impl Conditions {
         (!holds).then(|| format!("wait({until}) was answered at revision {}", listing.revision))
     }
 
-    fn books(&mut self, books: &Snapshot) -> Option<String> {
+    fn books(&mut self, books: &Rc<Snapshot>) -> Option<String> {
+        let before = self.before.replace(Rc::clone(books));
         if self.waits.is_empty() {
             return None;
         }
-        let model = books.models.values().next()?;
-        let counted = model.replicas.iter().filter(|replica| counts(replica));
-        let counted: Rollouts = counted.map(|replica| replica.name.clone()).collect();
-        let moments = self.rollouts.entry(model.revision).or_default();
-        if moments.last() != Some(&counted) {
-            moments.push(counted);
+        let after = moment(books)?;
+        let before = before.as_deref().and_then(moment).unwrap_or_else(|| after.clone());
+        let known = self.events.last().is_some_and(|[_, now]| *now == before && *now == after);
+        if !known {
+            self.events.push([before, after]);
         }
         let wrong = std::mem::take(&mut self.said).into_iter().find(|(held, listing)| {
-            !self.around(listing.revision).any(|r| holds(held, listing, r))
+            let revisions = |[a, b]: &&[Moment; 2]| {
+                a.revision <= listing.revision && listing.revision <= b.revision
+            };
+            !self.events.iter().filter(revisions).any(|event| held_within(event, held, listing))
         });
         wrong.map(|(held, listing)| {
             format!("wait({held}) was answered at revision {}", listing.revision)
         })
     }
+}
 
-    /// The rollouts that counted at some moment of a revision, or just before or after it: an
-    /// event may pass through a revision.
-    fn around(&self, revision: Revision) -> impl Iterator<Item = &Rollouts> {
-        let before = self.rollouts.range(..revision).next_back();
-        let since = self.rollouts.range(revision..).take(2);
-        before.into_iter().chain(since).flat_map(|(_, moments)| moments)
-    }
+fn moment(books: &Snapshot) -> Option<Moment> {
+    let model = books.models.values().next()?;
+    let counted = model.replicas.iter().filter(|replica| counts(replica));
+    let rollouts = counted.map(|replica| replica.name.clone()).collect();
+    Some(Moment { revision: model.revision, rollouts })
 }
 
 fn counts(replica: &ReplicaSnapshot) -> bool {
@@ -100,7 +108,10 @@ fn counts(replica: &ReplicaSnapshot) -> bool {
     replica.role == Role::Rollout && !over && registered == replica.num_shards as usize
 }
 
-fn holds(held: &Held, listing: &Listing, rollouts: &Rollouts) -> bool {
+/// Whether a condition can have held at some point of an event: who counted before and after it
+/// counted throughout, who did at one end may have. The order within is not seen: a server that
+/// was suspended may evict half of the rollouts in one event, and answer between two of them.
+fn held_within([before, after]: &[Moment; 2], held: &Held, listing: &Listing) -> bool {
     let Some(latest) = listing.versions.keys().next_back() else { return false };
     let oldest = match held.oldest {
         Oldest::Number(number) => number,
@@ -109,9 +120,15 @@ fn holds(held: &Held, listing: &Listing, rollouts: &Rollouts) -> bool {
     let new =
         listing.versions.iter().filter(|(v, _)| v.epoch == latest.epoch && v.number >= oldest);
     let holders: BTreeSet<&String> = new.flat_map(|(_, replicas)| replicas).collect();
-    let count = rollouts.iter().filter(|rollout| holders.contains(rollout)).count();
+    let mut counted = before.rollouts.union(&after.rollouts);
+    let mut throughout = before.rollouts.intersection(&after.rollouts);
     match held.by {
-        Quorum::All => count > 0 && count == rollouts.len(),
-        Quorum::AtLeast(least) => count >= least as usize,
+        Quorum::All => {
+            throughout.all(|rollout| holders.contains(rollout))
+                && counted.any(|rollout| holders.contains(rollout))
+        }
+        Quorum::AtLeast(least) => {
+            counted.filter(|rollout| holders.contains(rollout)).count() >= least as usize
+        }
     }
 }

@@ -72,11 +72,11 @@ impl Connection {
 
     /// Uses this server of the list from now on.
     pub(crate) fn turn_to(&self, server: usize) {
-        self.current.store(server % self.servers.len(), Ordering::Relaxed);
+        self.current.store(server, Ordering::Relaxed);
     }
 
     fn current(&self) -> &(String, Client) {
-        &self.servers[self.current.load(Ordering::Relaxed)]
+        self.at(self.current.load(Ordering::Relaxed))
     }
 
     /// Tells a server of a term; the one that it acts in, if it answers.
@@ -120,9 +120,15 @@ impl Connection {
             .max_encoding_message_size(FRAME_BYTES))
     }
 
-    pub(crate) async fn session(&self) -> Result<Session, Status> {
+    /// The server of this place in the list.
+    fn at(&self, server: usize) -> &(String, Client) {
+        &self.servers[server % self.servers.len()]
+    }
+
+    /// A stream to this server, whichever the session has turned to meanwhile.
+    pub(crate) async fn session(&self, server: usize) -> Result<Session, Status> {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let mut client = self.current().1.clone();
+        let mut client = self.at(server).1.clone();
         let opening = client.session(ReceiverStream::new(receiver));
         let opened = tokio::time::timeout(CONNECT, opening).await;
         let late = |_| Status::deadline_exceeded(format!("no answer within {CONNECT:?}"));
@@ -132,6 +138,15 @@ impl Connection {
 
     /// Stores a manifest; returns its name.
     pub(crate) async fn put_manifest(&self, bytes: Vec<u8>) -> Result<ContentDigest, Error> {
+        self.put_manifest_at(self.current.load(Ordering::Relaxed), bytes).await
+    }
+
+    /// The same at this server, whichever the session has turned to meanwhile.
+    pub(crate) async fn put_manifest_at(
+        &self,
+        server: usize,
+        bytes: Vec<u8>,
+    ) -> Result<ContentDigest, Error> {
         let digest = manifest::blob_digest(&bytes);
         if bytes.len() > MANIFEST_BYTES {
             return Err(Error::Call(CallError::Limit {
@@ -147,7 +162,7 @@ impl Connection {
         if pages.is_empty() {
             pages.push(ManifestPage { digest: digest.0.to_vec(), data: Vec::new() });
         }
-        let mut client = self.current().1.clone();
+        let mut client = self.at(server).1.clone();
         let stored = client.put_manifest(tokio_stream::iter(pages)).await;
         stored.map(|_| digest).map_err(|status| self.unreachable(&status))
     }

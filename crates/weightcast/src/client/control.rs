@@ -84,6 +84,7 @@ pub(crate) enum Event {
     /// An offload came to nothing.
     OffloadFailed {
         version: Version,
+        generation: Generation,
         reason: String,
     },
     /// A seed came to nothing.
@@ -217,9 +218,9 @@ impl Control {
             Event::Probed { server, told, term } => {
                 self.session.handle_probed(now, server, told, term);
             }
-            Event::OffloadFailed { version, reason } => {
+            Event::OffloadFailed { version, generation, reason } => {
                 tracing::warn!(%version, reason, "a retained version was not offloaded");
-                self.session.handle_offload_failed(now, version, reason);
+                self.session.handle_offload_failed(now, version, generation, reason);
             }
             Event::SeedFailed { ask, reason } => {
                 tracing::warn!(ask, reason, "a version was not brought near in the background");
@@ -238,6 +239,9 @@ impl Control {
     }
 
     fn connected(&mut self, now: Time, stream: u64, result: Result<connection::Session, Status>) {
+        if stream != self.streams {
+            return; // another one was asked for meanwhile, perhaps to another server
+        }
         match result {
             Ok(session) => {
                 self.stream = Some((stream, session.sender));
@@ -283,7 +287,9 @@ impl Control {
                     let deadline = self.clock.instant(deadline).into_std();
                     self.memory.start_read(seq, attempt, assignment, deadline);
                 }
-                Output::Offload { version, .. } => self.offloader.start(version),
+                Output::Offload { version, generation } => {
+                    self.offloader.start(version, generation)
+                }
                 Output::StopOffload => self.offloader.stop(),
                 Output::Seed { version, ask, deadline } => {
                     self.seeder.start(version, ask, deadline);
@@ -325,9 +331,10 @@ impl Control {
         let (stream, events) = (self.streams, self.events.clone());
         let connection = self.connection.clone();
         tokio::spawn(async move {
-            let result = connection.session().await;
+            let result = connection.session(server).await;
             if let Some(layout) = layout.filter(|_| result.is_ok())
-                && let Err(error) = connection.put_manifest(manifest::encode(&layout)).await
+                && let Err(error) =
+                    connection.put_manifest_at(server, manifest::encode(&layout)).await
             {
                 tracing::warn!(%error, "the layout was not stored again");
             }

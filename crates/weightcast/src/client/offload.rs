@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use weightcast_protocol::Version;
 use weightcast_protocol::server::offload_name;
+use weightcast_protocol::{Generation, Version};
 use weightcast_transport::Region;
 
 use super::LayoutSource;
@@ -50,11 +50,11 @@ impl Offloader {
     }
 
     /// Copies what is registered, on a thread that then keeps the copy as long as it is needed.
-    pub(super) fn start(&mut self, version: Version) {
+    pub(super) fn start(&mut self, version: Version, generation: Generation) {
         self.stop();
         self.cancel = Arc::default();
         let Some((registration, _)) = self.shared.current() else {
-            return self.failed(version, "nothing is registered");
+            return self.failed(version, generation, "nothing is registered");
         };
         let job = Job {
             version,
@@ -73,12 +73,12 @@ impl Offloader {
         let run = move || {
             if let Err(error) = job.run() {
                 let reason = error.to_string();
-                let _ = events.send(Event::OffloadFailed { version, reason });
+                let _ = events.send(Event::OffloadFailed { version, generation, reason });
             }
         };
         let name = "weightcast-offload".to_owned();
         if let Err(error) = thread::Builder::new().name(name).spawn(run) {
-            self.failed(version, &error.to_string());
+            self.failed(version, generation, &error.to_string());
         }
     }
 
@@ -88,8 +88,9 @@ impl Offloader {
         drop(self.copying.lock());
     }
 
-    fn failed(&self, version: Version, reason: &str) {
-        let _ = self.events.send(Event::OffloadFailed { version, reason: reason.to_owned() });
+    fn failed(&self, version: Version, generation: Generation, reason: &str) {
+        let reason = reason.to_owned();
+        let _ = self.events.send(Event::OffloadFailed { version, generation, reason });
     }
 }
 

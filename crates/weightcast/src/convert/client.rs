@@ -43,9 +43,11 @@ pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, 
             attempt: Attempt(m.attempt),
             failure: failure(need(m.failure, "failure")?),
         },
-        Body::OffloadFailed(m) => {
-            ClientMessage::OffloadFailed { version: version(m.version)?, reason: m.reason }
-        }
+        Body::OffloadFailed(m) => ClientMessage::OffloadFailed {
+            version: version(m.version)?,
+            generation: Generation(m.generation),
+            reason: m.reason,
+        },
         Body::SeedFailed(m) => ClientMessage::SeedFailed { ask: m.ask },
         Body::Heartbeat(m) => ClientMessage::Heartbeat { sent_at: m.sent_at },
         Body::Close(m) => ClientMessage::Close { deadline: Span(m.deadline_ns) },
@@ -81,9 +83,10 @@ pub(crate) fn client_frame(message: ClientMessage) -> wire::ClientFrame {
             attempt: attempt.0,
             failure: Some(failure_frame(failure)),
         }),
-        ClientMessage::OffloadFailed { version, reason } => {
+        ClientMessage::OffloadFailed { version, generation, reason } => {
             Body::OffloadFailed(wire::OffloadFailed {
                 version: Some(version_frame(version)),
+                generation: generation.0,
                 reason,
             })
         }

@@ -1,0 +1,66 @@
+//! What is left at the end of a world that should not be (L6).
+
+use std::collections::BTreeSet;
+
+use weightcast_protocol::Incarnation;
+use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, Snapshot};
+
+use crate::process::Process;
+use crate::retained::{is_offload, retained, whole_and_lasting};
+use crate::world::World;
+
+impl World {
+    /// Everything that the churn has left behind, in words.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let Some(books) = self.books() else { return Vec::new() };
+        let live: BTreeSet<Incarnation> =
+            self.processes.iter().filter_map(Process::incarnation).collect();
+        let sessions = self.processes.iter().filter(|p| p.session.is_some()).count();
+        let mut left = Vec::new();
+        if books.sessions != sessions {
+            left.push(format!("the server has {} sessions, there are {sessions}", books.sessions));
+        }
+        left.extend(of_books(&books, &live));
+        left.extend(self.processes.iter().filter_map(of_process));
+        left
+    }
+}
+
+fn of_books<'a>(
+    books: &'a Snapshot,
+    live: &'a BTreeSet<Incarnation>,
+) -> impl Iterator<Item = String> + 'a {
+    books.models.values().flat_map(move |model| {
+        let gone = |replica: &&ReplicaSnapshot| !live.contains(&replica.incarnation);
+        let groups = model.replicas.iter().filter(gone);
+        let groups = groups.map(|replica| format!("nobody is in group {} any more", replica.name));
+        let copies = model.replicas.iter().filter(move |replica| is_idle_copy(model, replica));
+        let copies = copies.map(|replica| format!("nobody needs {} any more", replica.name));
+        let edges = model.edges.iter();
+        let edges = edges.map(|edge| format!("{} still reads from {}", edge.reader, edge.source));
+        groups.chain(copies).chain(edges)
+    })
+}
+
+/// Whether an offload replica is kept though somebody else has its version, or nobody wants it.
+fn is_idle_copy(model: &ModelSnapshot, replica: &ReplicaSnapshot) -> bool {
+    let Some(version) = replica.version.filter(|_| is_offload(replica)) else {
+        return is_offload(replica);
+    };
+    let others = model.replicas.iter().filter(|other| other.incarnation != replica.incarnation);
+    let holders = model.versions.get(&version);
+    let listed = |other: &&ReplicaSnapshot| holders.is_some_and(|h| h.contains(&other.name));
+    let mut others = others.filter(listed).filter(|other| other.version == Some(version));
+    others.any(whole_and_lasting) || !retained(model, version)
+}
+
+fn of_process(process: &Process) -> Option<String> {
+    let (replica, shard) = (&process.replica, process.shard);
+    if process.exposed.is_some() && process.version().is_none() {
+        return Some(format!("{replica}/{shard} serves memory that holds nothing"));
+    }
+    if process.read.is_some() || process.copying.is_some() {
+        return Some(format!("{replica}/{shard} still reads or copies"));
+    }
+    None
+}

@@ -1,0 +1,79 @@
+//! L2: who has lost its source, or waits for one, is given one as soon as one is free: nothing is lost
+//! beyond the time that it takes to notice and to read what is missing. So nobody starves while there
+//! is something to read (L4).
+
+use std::collections::BTreeMap;
+
+use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState};
+use weightcast_protocol::{Incarnation, Time};
+
+use super::d3::datacentre;
+use super::{Checker, Fact};
+
+pub(super) struct NoIdleSource {
+    pub(super) fanout: u32,
+    pub(super) depth_limit: u32,
+}
+
+impl Checker for NoIdleSource {
+    fn name(&self) -> &'static str {
+        "L2"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        let Fact::Books(books) = fact else { return None };
+        books.models.values().find_map(|model| {
+            let waiting = model.replicas.iter().filter(|replica| wants(replica).is_some());
+            let (reader, source) =
+                waiting.filter_map(|r| Some((r, self.idle(model, r)?))).next()?;
+            Some(format!("{} waits, and {source} is free", reader.name))
+        })
+    }
+}
+
+fn wants(replica: &ReplicaSnapshot) -> Option<weightcast_protocol::Version> {
+    replica.pending.as_ref()?.wants
+}
+
+impl NoIdleSource {
+    /// A holder of what the reader wants that has never failed it, near and with a free place.
+    fn idle<'a>(&self, model: &'a ModelSnapshot, reader: &ReplicaSnapshot) -> Option<&'a str> {
+        let version = wants(reader)?;
+        let failed = &reader.pending.as_ref()?.failed;
+        let here = datacentre(model, reader.incarnation)?;
+        // Readers of an old copy will have left.
+        let below = if reader.version.is_some() { 0 } else { height(model, reader.incarnation) };
+        if below + 1 > self.depth_limit as usize {
+            return None;
+        }
+        let source = model.replicas.iter().find(|source| {
+            let near = |life| datacentre(model, life) == Some(here);
+            let readers = model.edges.iter();
+            let readers =
+                readers.filter(|e| e.source_life == source.incarnation && near(e.reader_life));
+            let holds = [ReplicaState::Sealed, ReplicaState::Published].contains(&source.state);
+            holds
+                && source.version == Some(version)
+                && source.incarnation != reader.incarnation
+                && near(source.incarnation)
+                && readers.count() < self.fanout as usize
+                && failed.get(&source.incarnation).is_none_or(|failures| *failures == 0)
+        });
+        source.map(|source| source.name.as_str())
+    }
+}
+
+/// The longest chain of readers that hangs on a group.
+fn height(model: &ModelSnapshot, group: Incarnation) -> usize {
+    let mut heights = BTreeMap::from([(group, 0)]);
+    // As many rounds as there are edges: it ends even in a cycle.
+    for _ in &model.edges {
+        for edge in &model.edges {
+            if let Some(above) = heights.get(&edge.source_life).copied() {
+                let below = heights.entry(edge.reader_life).or_insert(0);
+                *below = (*below).max(above + 1);
+            }
+        }
+    }
+    heights.into_values().max().unwrap_or(0)
+}
