@@ -70,6 +70,26 @@ proptest! {
     }
 }
 
+#[test]
+fn a_late_shards_call_is_no_answer_to_the_next_one() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.trainer("trainer", 1);
+    let rollout = cluster.rollout("rollout", 2);
+    cluster.publish(&trainer, 1, 11);
+    let short = Span::from_millis(200);
+    // Its answer is known at once, and kept back for the other shard until the call has failed.
+    cluster.call_within(rollout[0], Call::List, short);
+    cluster.advance(Span::from_millis(300));
+    assert!(matches!(cluster.outcome(rollout[0]), Some(Err(CallError::Timeout { .. }))));
+    cluster.call(rollout[0], update());
+    cluster.call_within(rollout[1], Call::List, short);
+    assert_eq!(cluster.outcome(rollout[1]), cluster.outcome(rollout[0]), "the same error");
+    cluster.call(rollout[1], update());
+    for client in rollout {
+        assert_eq!(committed(&cluster.outcome(client).expect("answered")), Some(1));
+    }
+}
+
 fn call_next(cluster: &mut Cluster, client: usize) {
     let position = cluster.ended(client);
     let call = program(position);

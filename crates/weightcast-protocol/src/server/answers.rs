@@ -22,6 +22,8 @@ impl Server {
             return;
         }
         let seq = transaction.seq;
+        // What was kept back for the last shard does not count any more if the call has failed.
+        transaction.decided = None;
         transaction.result = Some(result.clone());
         transaction.transfer = transaction.transfer.take().filter(|t| t.assignment.is_some());
         let ticket = transaction.ticket.take();

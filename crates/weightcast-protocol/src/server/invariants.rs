@@ -5,6 +5,7 @@ use thiserror::Error;
 use super::Server;
 use super::group::Group;
 use super::model::Model;
+use super::transaction::Transaction;
 
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -84,6 +85,10 @@ impl Server {
             group.transactions.values().filter(|t| t.result.is_none()).map(|t| t.seq).collect();
         ensure(open.iter().eq(group.active.iter()), "G1", || {
             format!("{name}: calls without a result {open:?}, active {:?}", group.active)
+        })?;
+        let kept = |t: &&Transaction| t.decided.is_some() && group.active != Some(t.seq);
+        ensure(!group.transactions.values().any(|t| kept(&t)), "G1", || {
+            format!("{name}: an answer is kept back for a call that has ended")
         })?;
         ensure(group.over.is_none() || group.active.is_none(), "G1", || {
             format!("{name} is at its end and has a pending call")
