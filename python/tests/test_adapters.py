@@ -247,3 +247,16 @@ def test_catalogs(tmp_path: Path) -> None:
         file.write_bytes(bad)
         with pytest.raises(wc.Misuse, match="model.safetensors"):
             catalog_of(file)
+
+
+def test_views_of_parameters_belong_to_them() -> None:
+    engine = Engine(0, 1)
+    # As engines do with what they derive, and with parameters that lie in one storage.
+    engine.head = nn.Parameter(engine.embed.data[:2].t(), requires_grad=False)
+    both = torch.zeros(28, dtype=torch.bfloat16)
+    engine.down.data = both[4:].view(8, 3)
+    engine.of, engine.rank = 2, 0
+    engine.qkv.data = torch.zeros(6, 8, dtype=torch.bfloat16)
+    made = live(engine)
+    assert made.unsourced["head"] == "a view of embed"
+    assert {r.name for r in made.records} >= {"down", "embed"}

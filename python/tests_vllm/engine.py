@@ -34,10 +34,15 @@ MODULES = {
 }
 
 
-def build(
-    config: dict[str, Any], *, tp: int, rank: int, ep: bool = False, placement: str = "linear"
-) -> nn.Module:
+def build(config: dict[str, Any], **spread: Any) -> nn.Module:
     """The model of a config on one rank, on the CPU, with whatever values memory has."""
+    return build_with_config(config, **spread)[0]
+
+
+def build_with_config(
+    config: dict[str, Any], *, tp: int, rank: int, ep: bool = False, placement: str = "linear"
+) -> tuple[nn.Module, VllmConfig]:
+    """The same, and vLLM's own config of it."""
     (architecture,) = config["architectures"]
     _register(architecture)
     with tempfile.TemporaryDirectory() as directory:
@@ -61,7 +66,7 @@ def build(
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.bfloat16)
         try:
-            return initialize_model(whole)
+            return initialize_model(whole), whole
         finally:
             torch.set_default_dtype(before)
             whole.compilation_config.static_forward_context.clear()

@@ -95,7 +95,7 @@ class LiveLayout:
                     add_buffer(listed, parameter, buffer)
             else:
                 for each in staged:
-                    listed.add(each.allocate(), [_part(each.piece)])
+                    listed.add(each.allocate(), [part_of(each.piece)])
         return listed
 
     def finish(self) -> None:
@@ -114,13 +114,14 @@ def add_buffer(listed: layouts.Layout, parameter: torch.Tensor, buffer: Buffer) 
     memory = parameter.detach()
     for dim, (start, length) in enumerate(zip(buffer.box.start, buffer.box.len, strict=True)):
         memory = memory.narrow(dim, start, length)
-    parts = [_part(piece) for piece in buffer.pieces]
+    parts = [part_of(piece) for piece in buffer.pieces]
     listed.add(memory.view(buffer.shape), parts, along=buffer.along, pad=buffer.padded)
     for again in zip(*(piece.also for piece in buffer.pieces), strict=False):
-        listed.also([_part(piece) for piece in again], along=buffer.along)
+        listed.also([part_of(piece) for piece in again], along=buffer.along)
 
 
-def _part(piece: Piece) -> layouts.Part:
+def part_of(piece: Piece) -> layouts.Part:
+    """The box of a published tensor that a piece is."""
     core = _core.Part(piece.tensor, list(piece.shape))
     for dim, (start, length) in enumerate(zip(piece.source.start, piece.source.len, strict=True)):
         core = core.range(dim, start, length)

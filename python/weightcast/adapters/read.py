@@ -11,8 +11,10 @@ from .. import _core
 from .catalog import Entry
 from .live import LiveLayout
 from .nearest import unmatched
+from .owners import Owners
 from .parameter import read_parameter
-from .recorder import Recording, Refused, Write, record
+from .record import record
+from .recorder import Recording, Refused, Write
 
 log = logging.getLogger("weightcast")
 
@@ -45,8 +47,12 @@ def read(
     for write in recording.writes:
         by_parameter.setdefault(write.parameter, []).append(write)
     left = []
+    owners = Owners(targets)
     for name, target in targets.items():
-        filled = 0
+        filled, owner = 0, owners.of(target)
+        if owner not in (None, name):
+            live.unsourced[name] = f"a view of {owner}"
+            continue
         if name in by_parameter:
             filled = read_parameter(live, name, target, by_parameter[name], recording)
         elif name not in parameters:

@@ -6,7 +6,7 @@ storage says which published tensor it is, and offset, sizes and strides say whi
 write is recorded and not made: the engine's memory stays as it is.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..memory import TORCH
 from .catalog import Entry
+from .owners import Owners, storage
 from .strides import View
 
 #: safetensors names back to torch's types.
@@ -87,11 +88,6 @@ def view(tensor: torch.Tensor) -> View:
     return View(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
 
 
-def storage(tensor: torch.Tensor) -> int:
-    """What identifies a tensor's storage while it is alive, on the meta device too."""
-    return tensor.untyped_storage()._cdata
-
-
 class Recorder(TorchDispatchMode):
     """While active, writes into `targets` are recorded and not made."""
 
@@ -99,7 +95,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.recording = Recording()
         self.feeding: str | None = None
-        self._targets = {storage(t): name for name, t in targets.items() if t.numel()}
+        self._owners = Owners(targets)
         self._marks: dict[int, Mark] = {}
         self._alive: list[torch.Tensor] = list(targets.values())
 
@@ -121,7 +117,7 @@ class Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        marks = [m for t in _tensors((args, kwargs)) if (m := self.mark_of(t))]
+        marks = [m for t in tensors_in((args, kwargs)) if (m := self.mark_of(t))]
         target = self._target(func, args)
         if target is not None:
             self._written(target, func, args)
@@ -137,7 +133,7 @@ class Recorder(TorchDispatchMode):
             self._mark(args[0], _computed(marks[0], "aten::copy_ into a temporary"))
             return args[0]
         made = func(*args, **kwargs)
-        for tensor in _tensors(made):
+        for tensor in tensors_in(made):
             if self.mark_of(tensor) is None:
                 self._mark(tensor, _computed(marks[0], func.name()))
         return made
@@ -149,7 +145,7 @@ class Recorder(TorchDispatchMode):
             return None
         if not args or not isinstance(args[0], torch.Tensor):
             return None
-        return self._targets.get(storage(args[0]))
+        return self._owners.of(args[0])
 
     def _written(self, parameter: str, func: Any, args: tuple) -> None:
         if func in _FILLS:
@@ -184,77 +180,12 @@ def _computed(mark: Mark, op: str) -> Mark:
     return Mark(mark.tensor, mark.base, mark.dtypes, mark.op or op)
 
 
-def _tensors(of: Any) -> Iterator[torch.Tensor]:
+def tensors_in(of: Any) -> Iterator[torch.Tensor]:
+    """All tensors in an op's arguments or results."""
     if isinstance(of, torch.Tensor):
         yield of
     elif isinstance(of, Mapping):
-        yield from _tensors(list(of.values()))
+        yield from tensors_in(list(of.values()))
     elif isinstance(of, list | tuple):
         for item in of:
-            yield from _tensors(item)
-
-
-class Watched:
-    """Notes which published tensors reach the loaders of which parameters, while entered."""
-
-    def __init__(self, recorder: Recorder, parameters: Mapping[str, torch.Tensor]) -> None:
-        self._recorder = recorder
-        self._parameters = parameters
-        self._before: list[tuple[torch.Tensor, Any]] = []
-
-    def __enter__(self) -> "Watched":
-        for name, parameter in self._parameters.items():
-            loader = getattr(parameter, "weight_loader", None)
-            if callable(loader):
-                self._before.append((parameter, loader))
-                parameter.weight_loader = self._watch(name, loader)
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        for parameter, loader in self._before:
-            parameter.weight_loader = loader
-
-    def _watch(self, name: str, loader: Any) -> Any:
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            for tensor in _tensors((args, kwargs)):
-                mark = self._recorder.mark_of(tensor)
-                if mark is not None:
-                    self._recorder.recording.reached[mark.tensor] = name
-            return loader(*args, **kwargs)
-
-        # Engines ask loaders about themselves by attributes.
-        watched.__dict__.update(getattr(loader, "__dict__", {}))
-        watched.__name__ = getattr(loader, "__name__", "weight_loader")
-        return watched
-
-
-def record(
-    targets: Mapping[str, torch.Tensor], load: Any, catalog: Mapping[str, Entry]
-) -> Recording:
-    """What `load` does with the tensors of `catalog`: where it copies which of them.
-
-    `load` takes an iterable of names and tensors, as a model's `load_weights` does. `targets` are
-    the parameters and buffers, which it leaves unchanged. Raises `Refused`.
-    """
-    recorder = Recorder(targets)
-    data = {name: (t, t.data) for name, t in targets.items()}
-    try:
-        with torch.no_grad(), Watched(recorder, targets), recorder:
-            load(recorder.feed(catalog))
-    except Refused:
-        raise
-    except Exception as error:
-        at = recorder.feeding
-        kind = type(error).__name__
-        raise Refused(f"{at}: the engine's loader failed on it: {kind}: {error}") from error
-    finally:
-        for name, (tensor, before) in data.items():
-            if tensor.data_ptr() != before.data_ptr() or storage(tensor) != storage(before):
-                tensor.data = before
-                recorder.recording.changes.append((name, "replacing its data"))
-    return recorder.recording
-
-
-def names(recording: Recording) -> Iterable[str]:
-    """Published tensors of which something was copied."""
-    return {w.mark.tensor for w in recording.writes if w.mark is not None}
+            yield from tensors_in(item)

@@ -1,6 +1,6 @@
 """Layouts of live vLLM models, on one tensor- and expert-parallel rank each.
 
-    live = weightcast.adapters.vllm.read(engine_model, catalog)
+    live = weightcast.adapters.vllm.read(model, catalog, vllm_config=vllm_config)
     handle.register(live.layout(stage=True))
     if handle.update(deadline=30).changed:
         live.finish()
@@ -15,51 +15,71 @@ from .. import layout as layouts
 from .catalog import catalog_of
 from .live import LiveLayout
 from .read import read as read_live
+from .through_loader import ThroughLoader
+from .vllm_processing import derived, load_form, made_later, rearranged, redo, reload
 
 #: Parameters for which checkpoints may have no tensor. vLLM sets them itself.
 UNSOURCED = {
-    f"*.attn.{which}_scale": "attention scales that the engine sets to 1" for which in "qkv"
-} | {"*.attn.prob_scale": "attention scales that the engine sets to 1"}
+    f"*.attn.{which}_scale": "an attention scale, which the engine sets to 1"
+    for which in ("q", "k", "v", "prob")
+}
 
 
-def layout(model: nn.Module, catalog: Any, **decisions: Mapping[str, str]) -> layouts.Layout:
+def layout(model: nn.Module, catalog: Any, **options: Any) -> layouts.Layout:
     """The layout of a vLLM model of which every parameter holds published bytes.
 
-    As `read(...).layout()`; where a parameter converts (a router in FP32, say) it raises `Misuse`
-    and lists them: use `read` there.
+    As `read(...).layout()`. Where a parameter converts (a router in FP32, say), or the engine has
+    rearranged its parameters, it raises `Misuse` and says which: use `read` there.
     """
-    return read(model, catalog, **decisions).layout()
+    return read(model, catalog, **options).layout()
 
 
 def read(
     model: nn.Module,
     catalog: Any,
     *,
+    vllm_config: Any = None,
     unused: Mapping[str, str] | None = None,
     unsourced: Mapping[str, str] | None = None,
 ) -> LiveLayout:
     """The layout of a vLLM model's parameters, as its own `load_weights` fills them here.
 
-    `catalog` says what is published, in any form that `weightcast.adapters.catalog.catalog_of` takes. Nothing
-    is loaded, and the parameters may lie on any device. Every name that is left over is a decision:
-    `unused` maps patterns of published names that this model shall not take to the reason, and
-    `unsourced` those of parameters that nothing published shall fill. Some are made by default, each
-    with a line in the log: draft layers, tied heads, rotary tables, attention scales.
+    `catalog` says what is published, in any form that `weightcast.adapters.catalog.catalog_of`
+    takes. Nothing is loaded, and the parameters may lie on any device. Every name that is left over
+    is a decision: `unused` maps patterns of published names that this model shall not take to the
+    reason, and `unsourced` those of parameters that nothing published shall fill. Some are made by
+    default, each with a line in the log: draft layers, tied heads, rotary tables, attention scales.
+
+    For the model of an engine that runs give its `vllm_config`. What the engine derives from its
+    parameters (`derived` of the result) is then redone by `finish()`, through vLLM's own hooks; if
+    it has rearranged parameters, or may have, updates go through its loader (see `ThroughLoader`).
     """
     listed = catalog_of(catalog)
-    parameters = dict(model.named_parameters())
-    return read_live(
-        parameters,
-        model.load_weights,
-        listed,
-        memory=_buffers(model, parameters),
-        unused={**(unused or {}), **_unused(model)},
-        unsourced={**(unsourced or {}), **UNSOURCED},
-    )
+    decisions = {
+        "unused": {**(unused or {}), **_unused(model)},
+        "unsourced": {**(unsourced or {}), **UNSOURCED, **made_later(model)},
+    }
+    moved = rearranged(model) if vllm_config is not None else {}
+    if moved:
+        names = set(dict(model.named_parameters()))
+        with load_form(model):
+            live = _read(model, names, listed, decisions)
+        live = ThroughLoader(live, listed, reload(model, vllm_config))
+        live.derived = moved
+        return live
+    live = _read(model, None, listed, decisions)
+    live.derived = derived(model)
+    if vllm_config is not None:
+        live._after.append(redo(model, vllm_config))
+    return live
 
 
-def _buffers(model: nn.Module, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: b for name, b in model.named_buffers() if name not in parameters}
+def _read(
+    model: nn.Module, names: set[str] | None, catalog: Any, decisions: dict[str, Any]
+) -> LiveLayout:
+    parameters = {n: p for n, p in model.named_parameters() if names is None or n in names}
+    buffers = {n: b for n, b in model.named_buffers() if n not in parameters}
+    return read_live(parameters, model.load_weights, catalog, memory=buffers, **decisions)
 
 
 def _unused(model: nn.Module) -> dict[str, str]:

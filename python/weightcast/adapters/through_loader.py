@@ -1,0 +1,79 @@
+"""Updates through the engine's own loader, where its memory does not hold what is published."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import torch
+
+from .. import _core
+from .. import layout as layouts
+from .catalog import Entry
+from .live import LiveLayout, part_of
+from .pieces import Piece
+from .recorder import DTYPES
+
+Load = Callable[[Iterable[tuple[str, torch.Tensor]]], None]
+
+
+class ThroughLoader(LiveLayout):
+    """The layout of an engine that has rearranged its parameters after loading (packed, transposed,
+    requantised).
+
+    What this rank needs of each published tensor is staged, in the published form. `finish()` hands
+    it to the engine's loader, one tensor at a time, which slices and rearranges it as ever.
+    """
+
+    def __init__(self, read: LiveLayout, catalog: Mapping[str, Entry], load: Load) -> None:
+        super().__init__(read._parameters)
+        self.records, self.conversions = read.records, read.conversions
+        self.unsourced, self.unused = read.unsourced, read.unused
+        self.elsewhere = read.elsewhere
+        self._catalog = catalog
+        self._load = load
+        self._memory: dict[str, list[tuple[Piece, torch.Tensor]]] = {}
+
+    def layout(self, *, stage: bool = False) -> layouts.Layout:
+        """The layout of the staged tensors, for `Handle.register`."""
+        if not stage:
+            raise _core.Misuse(
+                "this engine has rearranged its parameters after loading, so no published bytes lie "
+                "in them; register layout(stage=True), and call finish() after each update"
+            )
+        self._allocate()
+        listed = layouts.Layout()
+        for staged in self._memory.values():
+            for piece, memory in staged:
+                listed.add(memory, [part_of(piece)])
+        return listed
+
+    def finish(self) -> None:
+        """What has to follow an update: the engine loads what has arrived."""
+        if not self._memory:
+            raise _core.Misuse("nothing is staged; register layout(stage=True) first")
+        self._load(self._tensors())
+
+    def _allocate(self) -> None:
+        if self._memory:
+            return
+        # A box that two parameters hold arrives once.
+        pieces = {(p.tensor, p.source.start, p.source.len): p for r in self.records for p in r.pieces}
+        for piece in pieces.values():
+            dtype = DTYPES[self._catalog[piece.tensor].dtype]
+            memory = torch.empty(piece.source.len, dtype=dtype)
+            self._memory.setdefault(piece.tensor, []).append((piece, memory))
+
+    def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Published tensors, in the order of the catalog; of each, what this rank does not need is
+        zeros."""
+        for name, entry in self._catalog.items():
+            staged = self._memory.get(name)
+            if staged is None:
+                continue
+            if len(staged) == 1 and staged[0][0].source.len == entry.shape:
+                yield name, staged[0][1]
+                continue
+            whole = torch.zeros(entry.shape, dtype=DTYPES[entry.dtype])
+            for piece, memory in staged:
+                box = piece.source
+                at = tuple(slice(s, s + n) for s, n in zip(box.start, box.len, strict=True))
+                whole[at] = memory
+            yield name, whole
