@@ -30,6 +30,7 @@ MODULES = {
     "LlamaForCausalLM": "llama",
     "Qwen3MoeForCausalLM": "qwen3_moe",
     "Glm4MoeForCausalLM": "glm4_moe",
+    "DeepseekV2ForCausalLM": "deepseek_v2",
     "DeepseekV3ForCausalLM": "deepseek_v2",
 }
 
@@ -40,7 +41,13 @@ def build(config: dict[str, Any], **spread: Any) -> nn.Module:
 
 
 def build_with_config(
-    config: dict[str, Any], *, tp: int, rank: int, ep: bool = False, placement: str = "linear"
+    config: dict[str, Any],
+    *,
+    tp: int,
+    rank: int,
+    ep: bool = False,
+    placement: str = "linear",
+    device: str = "cpu",
 ) -> tuple[nn.Module, VllmConfig]:
     """The same, and vLLM's own config of it."""
     (architecture,) = config["architectures"]
@@ -66,7 +73,8 @@ def build_with_config(
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.bfloat16)
         try:
-            return initialize_model(whole), whole
+            with torch.device(device):
+                return initialize_model(whole), whole
         finally:
             torch.set_default_dtype(before)
             whole.compilation_config.static_forward_context.clear()

@@ -25,7 +25,11 @@ class Rules:
         command += ["--spec", spec, "--rank", str(rank), "--json"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
-        return [each for record in json.loads(done.stdout)["params"] for each in _layers(record)]
+        return self.expanded(json.loads(done.stdout)["params"])
+
+    def expanded(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Records of the data set, one for each layer."""
+        return [each for record in records for each in _layers(record)]
 
     def catalog(self, *, draft: bool = False) -> Catalog:
         """What a checkpoint of this config holds."""

@@ -7,7 +7,7 @@ write is recorded and not made: the engine's memory stays as it is.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..memory import TORCH
 from .catalog import Entry
 from .owners import Owners, storage
-from .strides import View
+from .strides import NotBoxes, View, compose
 
 #: safetensors names back to torch's types.
 DTYPES = {
@@ -46,6 +46,8 @@ class Mark:
     dtypes: tuple[torch.dtype, ...]
     #: The op that computed it, if it is not the published elements any more.
     op: str | None = None
+    #: Copies on the way, the first one first: the copy, and the view that it is of.
+    copies: tuple[tuple[View, View], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Recorder(TorchDispatchMode):
         if func in _VALUES:
             raise Refused(f"{marks[0].tensor}: its loader looks at values ({func.name()})")
         if func in _SAME:
-            return self._same(args[0], marks[0], kwargs.get("dtype"))
+            return self._same(func, args, kwargs, marks[0])
         if func in _COPIES:
             args[0].untyped_storage()  # a temporary: whatever comes of it was computed
             self._mark(args[0], _computed(marks[0], "aten::copy_ into a temporary"))
@@ -157,19 +159,32 @@ class Recorder(TorchDispatchMode):
         else:
             # An empty copy counts: a rank may hold nothing but padding of a vocabulary.
             mark = self.mark_of(args[1])
-            source = None if mark is None else view(args[1])
+            source = None
+            if mark is not None:
+                mark, source = self._source(args[1], mark)
             self.recording.writes.append(
                 Write(parameter, view(args[0]), mark, source, args[0].dtype)
             )
 
-    def _same(self, tensor: torch.Tensor, mark: Mark, dtype: torch.dtype | None) -> torch.Tensor:
-        """The same elements under another type: at the same indices of a storage as large."""
-        dtype = dtype or tensor.dtype
-        elements = tensor.untyped_storage().nbytes() // tensor.element_size()
-        whole = torch.empty(elements, dtype=dtype, device="meta")
-        twin = whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-        self._mark(twin, Mark(mark.tensor, mark.base, (*mark.dtypes, dtype), mark.op))
-        return twin
+    def _same(self, func: Any, args: tuple, kwargs: dict, mark: Mark) -> torch.Tensor:
+        """The same elements in another storage, perhaps under another type."""
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": torch.device("meta")}
+        made = func(*args, **kwargs)
+        dtypes = mark.dtypes if made.dtype == mark.dtypes[-1] else (*mark.dtypes, made.dtype)
+        copies = (*mark.copies, (view(made), view(args[0])))
+        self._mark(made, replace(mark, dtypes=dtypes, copies=copies))
+        return made
+
+    def _source(self, tensor: torch.Tensor, mark: Mark) -> tuple[Mark, View]:
+        """Where in its published tensor a view of it, or of a copy of it, lies."""
+        source = view(tensor)
+        try:
+            for copy, of in reversed(mark.copies):
+                source = compose(source, copy, of)
+        except NotBoxes as wrong:
+            mark = _computed(mark, f"a copy of which the loader {wrong}")
+        return mark, source
 
     def _mark(self, tensor: torch.Tensor, mark: Mark) -> None:
         self._marks[storage(tensor)] = mark
@@ -177,7 +192,7 @@ class Recorder(TorchDispatchMode):
 
 
 def _computed(mark: Mark, op: str) -> Mark:
-    return Mark(mark.tensor, mark.base, mark.dtypes, mark.op or op)
+    return replace(mark, op=mark.op or op)
 
 
 def tensors_in(of: Any) -> Iterator[torch.Tensor]:

@@ -81,6 +81,26 @@ def boxes(source: View, source_base: View, target: View, target_base: View) -> l
     return found
 
 
+def compose(inner: View, base: View, outer: View) -> View:
+    """A view of a copy, as a view of what was copied: `base` is the whole copy, and `outer` the view
+    that it is a copy of. Raises `NotBoxes`."""
+    if 0 in inner.shape:
+        return View(inner.shape, inner.strides, outer.offset)
+    start, strides = _coordinates(base, inner.offset), []
+    for size, stride in zip(inner.shape, inner.strides, strict=True):
+        if size == 1 or stride == 0:
+            strides.append(0)
+            continue
+        axis = _axis(base, stride)
+        if axis is None or start[axis] + (size - 1) * (stride // base.strides[axis]) >= (
+            base.shape[axis]
+        ):
+            raise NotBoxes("takes parts of several rows of it at once")
+        strides.append(stride // base.strides[axis] * outer.strides[axis])
+    at = sum(s * stride for s, stride in zip(start, outer.strides, strict=True))
+    return View(inner.shape, tuple(strides), outer.offset + at)
+
+
 def _unrolled(
     dims: list[_Dim], source: View, source_base: View, target: View, target_base: View
 ) -> Iterator[tuple[list[_Dim], int, int]]:
