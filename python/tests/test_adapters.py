@@ -276,3 +276,19 @@ def test_views_of_parameters_belong_to_them() -> None:
     made = live(engine)
     assert made.unsourced["head"] == "a view of embed"
     assert {r.name for r in made.records} >= {"down", "embed"}
+
+
+def test_names_are_mapped() -> None:
+    catalog = {f"module.{name}": entry for name, entry in published().items()}
+    catalog["module.step"] = Entry((), "I64")
+
+    def rename(name: str) -> str | None:
+        return None if name == "module.step" else name.removeprefix("module.")
+
+    made = live(Engine(0, 1), catalog=catalog, rename=rename)
+    assert made.unused == {"module.step": "left out by rename"}
+    assert {p.tensor for r in made.records if r.name == "qkv" for p in r.pieces} == {
+        "module.q", "module.k", "module.v"
+    }
+    with pytest.raises(wc.Misuse, match="module.q and module.k are both renamed to x"):
+        live(Engine(0, 1), catalog=catalog, rename=lambda name: "x")

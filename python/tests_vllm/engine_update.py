@@ -74,12 +74,15 @@ def main() -> None:
     models = []
     llm.apply_model(models.append)
     live = vllm.read(
-        models[0], catalog_of(directory), vllm_config=llm.llm_engine.vllm_config
+        models[0],
+        {f"policy.{name}": entry for name, entry in catalog_of(directory).items()},
+        vllm_config=llm.llm_engine.vllm_config,
+        rename=lambda name: name.removeprefix("policy."),
     )
     held = weights(2)
     listed = wc.Layout()
     for name, tensor in held.items():
-        listed.add(tensor, name)
+        listed.add(tensor, f"policy.{name}")
     with (
         wc.serve() as server,
         wc.open("policy", wc.Replica("trainer"), role="trainer", epoch="new", server=server.address)

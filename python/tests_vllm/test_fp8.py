@@ -11,10 +11,13 @@ import torch
 import weightcast as wc
 from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog, Entry
+from weightcast.adapters.recorder import DTYPES
+from weightcast.testing import Checkpoint, conform
 
 from .configs import config
 from .engine import build
 from .rules import Rules, laid
+from .test_conformance import Ranks
 
 BLOCK = 128
 
@@ -87,6 +90,16 @@ def test_weights_and_scales_lie_as_by_rule(
         "an attention scale, which the engine sets to 1"
     }
     assert not live.conversions
+
+
+def test_weights_and_scales_arrive(tmp_path: Path) -> None:
+    drawn = quantised("qwen3_moe", random.Random("fp8"))
+    catalog = with_scales(Rules(drawn, tmp_path).catalog())
+    tensors = {
+        name: torch.empty(entry.shape, dtype=DTYPES[entry.dtype])
+        for name, entry in catalog.items()
+    }
+    conform(Ranks(drawn, 2, True), Checkpoint(tensors))
 
 
 def test_a_version_without_scales_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import torch
 from .. import _core
 from .catalog import Entry
 from .live import LiveLayout
+from .naming import Rename, known_names
 from .nearest import unmatched
 from .owners import Owners
 from .parameter import read_parameter
@@ -29,16 +30,19 @@ def read(
     memory: Mapping[str, torch.Tensor] | None = None,
     unused: Reasons,
     unsourced: Reasons,
+    rename: Rename | None = None,
 ) -> LiveLayout:
     """The layout of `parameters` as `load` fills them from the published tensors of `catalog`.
 
     `memory` are further tensors that `load` must not change (buffers), which are laid out if it
     writes to them. Names left over on either side must match a pattern of `unused` (published ones)
-    or `unsourced` (parameters); the others raise `LayoutMismatch`. Nothing is loaded.
+    or `unsourced` (parameters); the others raise `LayoutMismatch`. `rename` maps published names to
+    those that `load` knows, or to None. Nothing is loaded.
     """
     targets = {**(memory or {}), **parameters}
+    known = known_names(catalog, rename)
     try:
-        recording = record(targets, load, catalog)
+        recording = record(targets, load, catalog, known)
     except Refused as refused:
         raise _core.Misuse(f"{refused}; its layout cannot be read off this loader") from None
     live = LiveLayout(targets)
@@ -64,7 +68,7 @@ def read(
             "publish them under the names that the engine's loader knows, or pass unsourced="
         )
         raise _core.LayoutMismatch(unmatched(what, left, catalog, advice))
-    _leave_unused(live, recording, catalog, unused)
+    _leave_unused(live, recording, catalog, known, unused)
     return live
 
 
@@ -85,7 +89,11 @@ def _decided(live: LiveLayout, name: str, unsourced: Reasons) -> bool:
 
 
 def _leave_unused(
-    live: LiveLayout, recording: Recording, catalog: Mapping[str, Entry], allowed: Reasons
+    live: LiveLayout,
+    recording: Recording,
+    catalog: Mapping[str, Entry],
+    known: Mapping[str, str],
+    allowed: Reasons,
 ) -> None:
     taken = {w.mark.tensor for w in recording.writes if w.mark is not None}
     left, decided = [], {}
@@ -93,6 +101,10 @@ def _leave_unused(
         if name in taken:
             continue
         reason = _reason(name, allowed)
+        if reason is None and name in known:
+            reason = _reason(known[name], allowed)
+        elif reason is None:
+            reason = "left out by rename"
         if reason is not None:
             live.unused[name] = reason
             decided.setdefault(reason, []).append(name)

@@ -12,9 +12,13 @@ from .watched import Watched
 
 
 def record(
-    targets: Mapping[str, torch.Tensor], load: Any, catalog: Mapping[str, Entry]
+    targets: Mapping[str, torch.Tensor],
+    load: Any,
+    catalog: Mapping[str, Entry],
+    known: Mapping[str, str],
 ) -> Recording:
-    """What `load` does with the tensors of `catalog`: where it copies which of them.
+    """What `load` does with the tensors of `catalog`: where it copies which of them. It gets them
+    under their names in `known`, and no others.
 
     `load` takes an iterable of names and tensors, as a model's `load_weights` does. `targets` are
     the parameters and buffers, which it leaves unchanged. Raises `Refused`.
@@ -23,7 +27,7 @@ def record(
     data = {name: (t, t.data) for name, t in targets.items()}
     try:
         with torch.no_grad(), Watched(recorder, targets), recorder:
-            load(recorder.feed(catalog))
+            load(recorder.feed(catalog, known))
     except Refused:
         raise
     except Exception as error:

@@ -101,14 +101,19 @@ class Recorder(TorchDispatchMode):
         self._marks: dict[int, Mark] = {}
         self._alive: list[torch.Tensor] = list(targets.values())
 
-    def feed(self, catalog: Mapping[str, Entry]) -> Iterator[tuple[str, torch.Tensor]]:
-        """Marked tensors of all published ones, as `load_weights` wants them."""
+    def feed(
+        self, catalog: Mapping[str, Entry], known: Mapping[str, str]
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        """Marked tensors of all published ones that have a name in `known`, under that name, as
+        `load_weights` wants them."""
         for name, entry in catalog.items():
+            if name not in known:
+                continue
             self.feeding = name
             dtype = DTYPES[entry.dtype]
             marked = torch.empty(entry.shape, dtype=dtype, device="meta")
             self._mark(marked, Mark(name, view(marked), (dtype,)))
-            yield name, marked
+            yield known[name], marked
         self.feeding = None
 
     def mark_of(self, tensor: torch.Tensor) -> Mark | None:

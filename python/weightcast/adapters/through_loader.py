@@ -8,6 +8,7 @@ from .. import _core
 from .. import layout as layouts
 from .catalog import Entry
 from .live import LiveLayout, part_of
+from .naming import Rename, known_names
 from .pieces import Piece
 from .recorder import DTYPES
 
@@ -22,13 +23,20 @@ class ThroughLoader(LiveLayout):
     it to the engine's loader, one tensor at a time, which slices and rearranges it as ever.
     """
 
-    def __init__(self, read: LiveLayout, catalog: Mapping[str, Entry], load: Load) -> None:
+    def __init__(
+        self,
+        read: LiveLayout,
+        catalog: Mapping[str, Entry],
+        load: Load,
+        rename: Rename | None = None,
+    ) -> None:
         super().__init__(read._parameters)
         self.records, self.conversions = read.records, read.conversions
         self.unsourced, self.unused = read.unsourced, read.unused
         self.elsewhere = read.elsewhere
         self._catalog = catalog
         self._load = load
+        self._known = known_names(catalog, rename)
         self._memory: dict[str, list[tuple[Piece, torch.Tensor]]] = {}
 
     def layout(self, *, stage: bool = False) -> layouts.Layout:
@@ -62,18 +70,18 @@ class ThroughLoader(LiveLayout):
             self._memory.setdefault(piece.tensor, []).append((piece, memory))
 
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Published tensors, in the order of the catalog; of each, what this rank does not need is
+        """Published tensors under the loader's names, in the order of the catalog; of each, what this rank does not need is
         zeros."""
         for name, entry in self._catalog.items():
             staged = self._memory.get(name)
             if staged is None:
                 continue
             if len(staged) == 1 and staged[0][0].source.len == entry.shape:
-                yield name, staged[0][1]
+                yield self._known[name], staged[0][1]
                 continue
             whole = torch.zeros(entry.shape, dtype=DTYPES[entry.dtype])
             for piece, memory in staged:
                 box = piece.source
                 at = tuple(slice(s, s + n) for s, n in zip(box.start, box.len, strict=True))
                 whole[at] = memory
-            yield name, whole
+            yield self._known[name], whole

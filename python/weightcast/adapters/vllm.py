@@ -14,6 +14,7 @@ from torch import nn
 from .. import layout as layouts
 from .catalog import catalog_of
 from .live import LiveLayout
+from .naming import Rename
 from .read import read as read_live
 from .through_loader import ThroughLoader
 from .vllm_processing import derived, load_form, made_later, rearranged, redo, reload
@@ -41,6 +42,7 @@ def read(
     vllm_config: Any = None,
     unused: Mapping[str, str] | None = None,
     unsourced: Mapping[str, str] | None = None,
+    rename: Rename | None = None,
 ) -> LiveLayout:
     """The layout of a vLLM model's parameters, as its own `load_weights` fills them here.
 
@@ -49,13 +51,16 @@ def read(
     is a decision: `unused` maps patterns of published names that this model shall not take to the
     reason, and `unsourced` those of parameters that nothing published shall fill. Some are made by
     default, each with a line in the log: draft layers, tied heads, rotary tables, attention scales.
+    `rename` maps published names to those of the model's Hugging Face checkpoint, which its loader
+    knows, or to None to leave one out.
 
     For the model of an engine that runs give its `vllm_config`. What the engine derives from its
     parameters (`derived` of the result) is then redone by `finish()`, through vLLM's own hooks; if
     it has rearranged parameters, or may have, updates go through its loader (see `ThroughLoader`).
     """
     listed = catalog_of(catalog)
-    decisions = {
+    decisions: dict[str, Any] = {
+        "rename": rename,
         "unused": {**(unused or {}), **_unused(model)},
         "unsourced": {**(unsourced or {}), **UNSOURCED, **made_later(model)},
     }
@@ -64,7 +69,7 @@ def read(
         names = set(dict(model.named_parameters()))
         with load_form(model):
             live = _read(model, names, listed, decisions)
-        live = ThroughLoader(live, listed, reload(model, vllm_config))
+        live = ThroughLoader(live, listed, reload(model, vllm_config), rename)
         live.derived = moved
         return live
     live = _read(model, None, listed, decisions)
