@@ -215,6 +215,22 @@ fn a_commit_that_one_shard_knows_of_leaves_the_other_in_doubt() {
 }
 
 #[test]
+fn a_shard_that_comes_back_to_a_group_that_is_closing_is_told() {
+    let (mut cluster, trainer, _) = working(1);
+    cluster.reachable = false;
+    cluster.break_stream(trainer[1]);
+    let now = cluster.now;
+    cluster.clients[trainer[0]].session.close(now, Span::from_secs(1));
+    cluster.run();
+    // Its lease is over for itself, and not yet for the server.
+    cluster.advance(Span::from_millis(4_600));
+    assert_eq!(cluster.clients[trainer[1]].session.state(), SessionState::Suspended);
+    cluster.reachable = true;
+    cluster.advance(Span::from_millis(500));
+    assert!(broken(&cluster, trainer[1]), "{:?}", cluster.clients[trainer[1]].closed);
+}
+
+#[test]
 fn a_group_that_is_not_whole_in_time_is_broken() {
     let (mut cluster, trainer, rollout) = working(2);
     cluster.kill(trainer[1]);

@@ -52,8 +52,10 @@ impl Server {
         let (incarnation, shard) = (entry.group, entry.shard);
         let group = self.groups.get_mut(&incarnation).expect("sessions have a group");
         let member = group.members.get_mut(&shard).expect("sessions are members");
-        if group.over.is_some() {
-            return;
+        if let Some(over) = &group.over {
+            // What it missed is gone; waiting for more, it would keep its memory until it gives up.
+            let error = over.error.clone();
+            return self.send(session, ServerMessage::Broken { error });
         }
         if group.recovering {
             member.announced = Some(announcement);
