@@ -51,7 +51,7 @@ def build_with_config(
 ) -> tuple[nn.Module, VllmConfig]:
     """The same, and vLLM's own config of it."""
     (architecture,) = config["architectures"]
-    _register(architecture)
+    register(architecture)
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "config.json").write_text(json.dumps(config))
         model = ModelConfig(
@@ -80,7 +80,8 @@ def build_with_config(
             whole.compilation_config.static_forward_context.clear()
 
 
-def _register(architecture: str) -> None:
+def register(architecture: str) -> None:
+    """Makes vLLM know a model class."""
     # A registered class is inspected here; otherwise vLLM starts a process for each.
     module = importlib.import_module(f"vllm.model_executor.models.{MODULES[architecture]}")
     if architecture not in _registered:

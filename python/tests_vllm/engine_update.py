@@ -4,6 +4,7 @@ its loader. Prints what it found as JSON."""
 
 import json
 import os
+import random
 import sys
 import tempfile
 from pathlib import Path
@@ -16,40 +17,34 @@ os.environ |= {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
 }
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import torch
 import weightcast as wc
 from safetensors.torch import save_file
 from vllm import LLM, SamplingParams
-from vllm.model_executor.models import ModelRegistry
-from vllm.model_executor.models.qwen2 import Qwen2ForCausalLM
 from weightcast.adapters import vllm
-from weightcast.adapters.catalog import catalog_of
+from weightcast.adapters.catalog import Catalog, catalog_of
 
-CONFIG = {
-    "architectures": ["Qwen2ForCausalLM"],
-    "model_type": "qwen2",
-    "hidden_size": 256,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 2,
-    "vocab_size": 200,
-    "max_position_embeddings": 64,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 10000.0,
-    "hidden_act": "silu",
-    "torch_dtype": "bfloat16",
-    "tie_word_embeddings": False,
+from tests_vllm.configs import config
+from tests_vllm.engine import register
+from tests_vllm.rules import Rules
+from tests_vllm.trainer import checkpoint
+
+#: Sizes for which vLLM has kernels on CPUs.
+FAMILIES = {
+    "qwen2": {"hidden_size": 256, "num_attention_heads": 8},
+    "qwen3_moe": {"hidden_size": 256, "head_dim": 32, "moe_intermediate_size": 64},
 }
 
 
-def weights(version: int) -> dict[str, torch.Tensor]:
-    from transformers import AutoModelForCausalLM, Qwen2Config
-
-    torch.manual_seed(version)
-    config = Qwen2Config(**CONFIG, initializer_range=0.2)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    return {name: t.detach().contiguous() for name, t in model.state_dict().items()}
+def weights(catalog: Catalog, version: int) -> dict[str, torch.Tensor]:
+    """Small values, so that layers neither saturate nor vanish."""
+    values = checkpoint(catalog, version)
+    return {
+        name: torch.ones_like(t) if name.endswith("norm.weight") else (t * 0.1).to(t.dtype)
+        for name, t in values.items()
+    }
 
 
 def generate(llm: LLM) -> list:
@@ -60,12 +55,12 @@ def generate(llm: LLM) -> list:
     return [list(said.token_ids), [max(p.logprob for p in at.values()) for at in said.logprobs]]
 
 
-def main() -> None:
-    # A registered class is inspected in this process.
-    ModelRegistry.register_model("Qwen2ForCausalLM", Qwen2ForCausalLM)
+def main(family: str) -> None:
+    drawn = config(family, random.Random(family)) | FAMILIES[family]
+    register(drawn["architectures"][0])
     directory = Path(tempfile.mkdtemp())
-    (directory / "config.json").write_text(json.dumps(CONFIG))
-    save_file(weights(1), directory / "model.safetensors")
+    catalog = Rules(drawn, directory).catalog()
+    save_file(weights(catalog, 1), directory / "model.safetensors")
     llm = LLM(
         model=str(directory), skip_tokenizer_init=True, enforce_eager=True, dtype="bfloat16",
         max_model_len=64, seed=0, disable_log_stats=True,
@@ -79,7 +74,7 @@ def main() -> None:
         vllm_config=llm.llm_engine.vllm_config,
         rename=lambda name: name.removeprefix("policy."),
     )
-    held = weights(2)
+    held = weights(catalog, 2)
     listed = wc.Layout()
     for name, tensor in held.items():
         listed.add(tensor, f"policy.{name}")
@@ -93,7 +88,7 @@ def main() -> None:
         rollout.register(live.layout(stage=True))
         said = []
         for version in (2, 1):
-            for name, tensor in weights(version).items():
+            for name, tensor in weights(catalog, version).items():
                 held[name].copy_(tensor)
             with trainer.published(version=10 - version):
                 assert rollout.update().changed
@@ -104,5 +99,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])
     sys.stdout.flush()

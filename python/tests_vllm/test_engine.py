@@ -10,13 +10,22 @@ PROGRAM = Path(__file__).with_name("engine_update.py")
 SOON = 400
 
 
-def test_an_engine_generates_what_it_would_from_the_checkpoint() -> None:
+def run(family: str) -> subprocess.CompletedProcess:
     # In a process of its own: an engine keeps much in globals.
-    done = subprocess.run(
-        [sys.executable, PROGRAM], capture_output=True, text=True, timeout=SOON
-    )
+    command = [sys.executable, PROGRAM, family]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SOON)
+
+
+def test_an_engine_generates_what_it_would_from_the_checkpoint() -> None:
+    done = run("qwen2")
     assert done.returncode == 0, done.stderr[-4000:]
     said = json.loads(done.stdout.strip().splitlines()[-1])
     assert said["kind"] == "ThroughLoader", "vLLM packs linear weights on CPUs"
     assert said["other"] != said["loaded"]
     assert said["back"] == said["loaded"]
+
+
+def test_packed_experts_are_refused() -> None:
+    done = run("qwen3_moe")
+    assert done.returncode != 0
+    assert "experts are packed for CPUs" in done.stderr

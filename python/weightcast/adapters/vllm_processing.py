@@ -11,10 +11,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from .. import _core
+
 #: Methods that leave parameters as they were loaded.
 IN_PLACE = {"UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"}
 #: Backends of `UnquantizedFusedMoEMethod` that do.
 IN_PLACE_EXPERTS = {"TRITON", "BATCHED_TRITON"}
+
+#: Those that pack experts in a way that vLLM's own reload does not undo: after it, the engine
+#: generates something else than when it loads the same checkpoint at its start (0.32).
+NOT_RELOADED = {"CPU"}
 
 
 def derived(model: nn.Module) -> dict[str, str]:
@@ -57,6 +63,11 @@ def rearranged(model: nn.Module) -> dict[str, str]:
             if now is None or _form(now) != _form(before):
                 found[name] = f"{own} is {_described(now)}, was loaded as {_described(before)}"
         method = getattr(module, "quant_method", None)
+        if _backend(method) in NOT_RELOADED:
+            raise _core.Misuse(
+                f"{name}: its experts are packed for CPUs, which vLLM's own reload does not undo; "
+                "read the layout before vLLM processes the weights, or start a new engine"
+            )
         if name not in found and isinstance(method, QuantizeMethodBase) and not _in_place(method):
             found[name] = f"{type(method).__name__} may rearrange it"
     return found
@@ -73,8 +84,11 @@ def _described(tensor: torch.Tensor | None) -> str:
 def _in_place(method: Any) -> bool:
     if type(method).process_weights_after_loading.__qualname__.startswith("QuantizeMethodBase."):
         return True
-    backend = getattr(getattr(method, "unquantized_backend", None), "name", None)
-    return type(method).__name__ in IN_PLACE or backend in IN_PLACE_EXPERTS
+    return type(method).__name__ in IN_PLACE or _backend(method) in IN_PLACE_EXPERTS
+
+
+def _backend(method: Any) -> str | None:
+    return getattr(getattr(method, "unquantized_backend", None), "name", None)
 
 
 @contextmanager
