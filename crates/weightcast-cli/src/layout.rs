@@ -7,6 +7,8 @@ use clap::Args;
 use weightcast_layouts::model::{Config, Model};
 use weightcast_layouts::{Cluster, RankLayout, Spec};
 
+use crate::output;
+
 /// How specs are written.
 pub(crate) const GRAMMAR: &str = "\
 SPEC is NAME:key=value,... (degrees are 1 where not given):
@@ -51,11 +53,10 @@ pub(crate) fn run(asked: &LayoutOf) -> anyhow::Result<()> {
     for warning in &layout.warnings {
         eprintln!("weightcast: warning: {warning}");
     }
-    match asked.json {
-        true => println!("{}", serde_json::to_string(&layout)?),
-        false => print!("{}", table(&layout)),
-    }
-    Ok(())
+    output::print(&match asked.json {
+        true => serde_json::to_string(&layout)? + "\n",
+        false => table(&layout),
+    })
 }
 
 /// The model of a config file.

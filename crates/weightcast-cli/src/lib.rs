@@ -5,6 +5,7 @@
 mod bench;
 mod layout;
 mod open_files;
+mod output;
 mod plan;
 mod replay;
 mod scenario;

@@ -143,3 +143,15 @@ fn what_does_not_fit_is_said() {
         error(&weightcast(&["layout", "--config", &config, "--spec", "ddp:dp=2", "--rank", "2"]));
     assert!(told.contains("rank 2 is outside of the 2 ranks"), "{told}");
 }
+
+#[test]
+fn a_reader_that_has_enough_is_no_error() {
+    let config = data("configs/kimi-k2.json");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weightcast"))
+        .args(["layout", "--config", &config, "--spec", "vllm:tp=1", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("it ends").success());
+}

@@ -6,6 +6,7 @@ use serde::Serialize;
 use weightcast_layouts::fleet::{self, Route};
 
 use super::Transfer;
+use crate::output;
 
 /// Show where the bytes of a tensor come from and go to; or all that a rank gets, with --rank.
 #[derive(Args)]
@@ -48,26 +49,26 @@ pub(super) fn run(explain: &Explain) -> anyhow::Result<()> {
         let near = fleet::nearest_names(&target, name);
         bail!("no such rank holds {name}; nearest names: {}", near.join(", "));
     }
-    let lines = routes.iter().map(line);
-    if explain.json {
-        println!("{}", serde_json::to_string(&lines.collect::<Vec<_>>())?);
-        return Ok(());
-    }
-    for line in lines {
-        let slot = line.expert.map_or(String::new(), |slot| format!("[{slot}]"));
-        println!(
-            "{}{} -> rank {} {}{slot}[{}:], {} bytes from source rank {} of {:?}",
-            line.tensor,
-            line.slice,
-            line.target,
-            line.parameter,
-            line.target_start,
-            line.bytes,
-            line.source,
-            line.sources
-        );
-    }
-    Ok(())
+    let lines: Vec<Line<'_>> = routes.iter().map(line).collect();
+    output::print(&match explain.json {
+        true => serde_json::to_string(&lines)? + "\n",
+        false => lines.iter().map(told).collect(),
+    })
+}
+
+fn told(line: &Line<'_>) -> String {
+    let slot = line.expert.map_or(String::new(), |slot| format!("[{slot}]"));
+    format!(
+        "{}{} -> rank {} {}{slot}[{}:], {} bytes from source rank {} of {:?}\n",
+        line.tensor,
+        line.slice,
+        line.target,
+        line.parameter,
+        line.target_start,
+        line.bytes,
+        line.source,
+        line.sources
+    )
 }
 
 fn line(route: &Route) -> Line<'_> {

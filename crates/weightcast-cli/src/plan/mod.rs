@@ -13,6 +13,7 @@ use weightcast_layouts::fleet::{self, Cost, Hardware};
 use weightcast_layouts::{Cluster, Spec};
 
 use crate::layout::{GRAMMAR, model};
+use crate::output;
 use report::Report;
 
 /// Plan a transfer from all ranks of a trainer to all ranks of engines.
@@ -109,10 +110,10 @@ fn make(plan: &Plan) -> anyhow::Result<()> {
         eprintln!("weightcast: warning: {warning}");
     }
     let report = Report::new(transfer, plan.nic_gbps, plan.gpus_per_host, &made, &cost, plan_s);
-    match plan.json {
-        true => println!("{}", serde_json::to_string(&report)?),
-        false => print!("{}", report.table()),
-    }
+    output::print(&match plan.json {
+        true => serde_json::to_string(&report)? + "\n",
+        false => report.table(),
+    })?;
     if let Some(file) = &plan.lock {
         lock::hold(file, &lock::Lock::new(&report, &source, &target)?)?;
     }
