@@ -2,7 +2,7 @@
 //! How long does each poll take, and the one that reads what has crossed?
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -14,6 +14,9 @@ use crate::bench::measure::median;
 
 /// Between two polls of a reader.
 const EVERY: Duration = Duration::from_millis(50);
+
+/// How long readers poll for one version: longer than any crossing that is worth measuring.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Medians over all turns, and every turn. Times are in seconds.
 #[derive(Clone, Debug, Serialize)]
@@ -127,7 +130,9 @@ fn turn(
     let mut turn = Turn { content_ok: true, ..Turn::default() };
     let mut first = u64::MAX;
     let mut waiting: Vec<&mut Group> = far.iter_mut().collect();
+    let until = Instant::now() + PATIENCE;
     while !waiting.is_empty() {
+        ensure!(Instant::now() < until, "nobody seeded version {version} within {PATIENCE:?}");
         waiting.iter_mut().try_for_each(|group| group.order(&Order::Latest))?;
         let mut unchanged = Vec::new();
         for group in waiting {
