@@ -60,6 +60,10 @@ class Timeout(WeightcastError):
 class InDoubt(WeightcastError):
     version: int
 
+class NoRoom(WeightcastError):
+    bytes: int
+    limit: int
+
 class Misuse(WeightcastError): ...
 
 class Part:
@@ -85,7 +89,7 @@ class Layout:
     def nbytes(self) -> int: ...
 
 _Version = tuple[int, int]
-_Updated = tuple[bool, _Version | None, str | None, int, int, float, float, str]
+_Updated = tuple[bool, _Version | None, str | None, int, int, float, float, str, int, float]
 _Listing = tuple[int, list[tuple[_Version, list[str]]]]
 
 class Handle:
@@ -103,6 +107,7 @@ class Handle:
         retain: int,
         offload_seeding: bool,
         offload_bytes: int | None,
+        staging_bytes: int | None,
         server: str | None,
         token_file: str | None,
         data_bind: str | None,
@@ -121,7 +126,7 @@ class Handle:
     def unpublish(self, deadline: float) -> None: ...
     def replicate(self, selector: tuple[str, int], deadline: float) -> _Updated: ...
     def update(
-        self, selector: tuple[str, int], allow_rollback: bool, deadline: float
+        self, selector: tuple[str, int], allow_rollback: bool, staged: bool, deadline: float
     ) -> _Updated: ...
     def list(self, deadline: float) -> _Listing: ...
     def wait(self, until: tuple[str, int, int | None], deadline: float) -> _Listing: ...

@@ -39,6 +39,9 @@ class Updated:
     plan_seconds: float
     #: How bytes moved: `direct` or `tcp`.
     way: str
+    #: Of a staged update: bytes that were copied into place at the end, and the seconds it took.
+    staged: int = 0
+    install_seconds: float = 0.0
 
     def __bool__(self) -> bool:
         return self.changed
@@ -122,11 +125,21 @@ class Handle:
         *,
         deadline: float = DEADLINE,
         allow_rollback: bool = False,
+        staged: bool = False,
     ) -> Updated:
         """Goes over to a version if it is available and newer than the one held; else returns at
         once. The copy held is given up in the same step: if the new one is lost on the way, the
-        memory holds nothing, and the error says so."""
-        return _updated(self._core.update(selector.parse(version), allow_rollback, deadline))
+        memory holds nothing, and the error says so.
+
+        With `staged`, the old version stays until the new one is here on all shards and verified:
+        it may be used meanwhile, and others go on reading it. The new one is read into CPU memory
+        of the same size, at most `staging_bytes` of `open` (else `NoRoom`), then copied into place;
+        `Updated.staged` and `install_seconds` say what that cost. If the new one is lost on the way,
+        the old version is still held and served. The memory changes from the moment when `version`
+        is `None` until the call returns; nobody may use it then. That copying is not broken off for
+        the deadline."""
+        asked = selector.parse(version)
+        return _updated(self._core.update(asked, allow_rollback, staged, deadline))
 
     def list(self, *, deadline: float = DEADLINE) -> Versions:
         """Which replicas hold which versions."""
@@ -203,6 +216,7 @@ def open(
     retain: int = 0,
     offload_seeding: bool = False,
     offload_bytes: int | None = None,
+    staging_bytes: int | None = None,
     server: str | Sequence[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
     data_bind: str | None = None,
@@ -220,6 +234,7 @@ def open(
     whoever would give up the last copy of one copies it to CPU memory first, which takes at most
     `offload_bytes` for this handle (any number by default) and is freed when another replica holds
     the version or it is not retained any more. The copy lives in the process that made it.
+    `staging_bytes` bounds the memory that `update(staged=True)` may take beside the registered one.
 
     With `offload_seeding=True`, the same on all shards of a replica, `update` never waits for another
     datacentre while the replica holds a version: it returns at once with `changed=False`, one
@@ -253,6 +268,7 @@ def open(
         retain,
         offload_seeding,
         offload_bytes,
+        staging_bytes,
         server if server is None or isinstance(server, str) else ",".join(server),
         None if token_file is None else os.fspath(token_file),
         data_bind,
@@ -268,9 +284,9 @@ def open(
 
 
 def _updated(core: tuple) -> Updated:
-    changed, held, source, moved, verified, seconds, plan_seconds, way = core
+    changed, held, *rest = core
     version, epoch = held if held else (None, None)
-    return Updated(changed, version, epoch, source, moved, verified, seconds, plan_seconds, way)
+    return Updated(changed, version, epoch, *rest)
 
 
 def _versions(listing: tuple) -> Versions:

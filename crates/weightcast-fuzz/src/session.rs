@@ -28,6 +28,7 @@ struct Runtime {
     now: Time,
     exposed: Option<Generation>,
     reading: Option<(OpSeq, Attempt)>,
+    installing: Option<(OpSeq, Attempt)>,
     calling: Option<OpSeq>,
     closed: bool,
 }
@@ -53,7 +54,15 @@ impl Runtime {
         };
         let now = Time(0);
         let session = Session::new(SessionConfig::new(open, "server"), now);
-        Self { session, now, exposed: None, reading: None, calling: None, closed: false }
+        Self {
+            session,
+            now,
+            exposed: None,
+            reading: None,
+            installing: None,
+            calling: None,
+            closed: false,
+        }
     }
 
     fn take(&mut self, step: Step) {
@@ -82,6 +91,9 @@ impl Runtime {
                 self.session.handle_sealed(now, Generation(which.into()), sums);
             }
             3 => {
+                if let Some((seq, attempt)) = self.installing.take() {
+                    return self.session.handle_installed(now, seq, attempt);
+                }
                 let Some((seq, attempt)) = self.reading.take() else { return };
                 let failure = ReadFailure::Source { shard: 0, reason: "gone".into() };
                 let result =
@@ -101,7 +113,7 @@ impl Runtime {
                 Call::Register { layout, export: ExportId(7), bytes: 8 }
             }
             1 => Call::Replicate { selector },
-            2 => Call::Update { selector, allow_rollback: false },
+            2 => Call::Update { selector, allow_rollback: false, staged: which > 127 },
             3 => Call::Publish {
                 version: 1,
                 catalog: ContentDigest([1; 16]),
@@ -122,11 +134,16 @@ impl Runtime {
             match output {
                 Output::Expose(generation) => self.exposed = Some(generation),
                 Output::Fence(_) => self.exposed = None,
-                Output::Read { seq, attempt, .. } => {
-                    assert_eq!(self.exposed, None, "reads into memory that is served");
-                    self.reading = Some((seq, attempt));
+                Output::Read { seq, attempt, assignment, .. } => {
+                    let beside = assignment.staged;
+                    assert!(beside || self.exposed.is_none(), "reads into memory that is served");
+                    (self.reading, self.installing) = (Some((seq, attempt)), None);
                 }
-                Output::StopRead => self.reading = None,
+                Output::Install { seq, attempt } => {
+                    assert_eq!(self.exposed, None, "copies into memory that is served");
+                    self.installing = Some((seq, attempt));
+                }
+                Output::StopRead => (self.reading, self.installing) = (None, None),
                 Output::Done { seq, .. } => {
                     assert_eq!(self.calling.take(), Some(seq), "an answer that nobody waits for");
                 }

@@ -186,8 +186,11 @@ impl Worker {
             Role::Rollout if self.done == 0 && bounds.reads > 0 => {
                 Some(Call::Replicate { selector: latest })
             }
-            Role::Rollout => (self.done < bounds.reads)
-                .then_some(Call::Update { selector: latest, allow_rollback: false }),
+            Role::Rollout => (self.done < bounds.reads).then_some(Call::Update {
+                selector: latest,
+                allow_rollback: false,
+                staged: false,
+            }),
         }
     }
 
@@ -266,6 +269,8 @@ impl Worker {
                 }
                 // Not asked for without retention.
                 Output::Offload { .. } | Output::StopOffload | Output::Seed { .. } => {}
+                // Nor without staged updates.
+                Output::Install { .. } | Output::Unstage => {}
                 Output::StopRead => self.read = None,
                 Output::Done { seq, result } => {
                     self.answered(&result);

@@ -167,6 +167,16 @@ pub enum ClientMessage {
         /// The shard's digests.
         sums: ShardSums,
     },
+    /// The shard has copied what it read beside its memory into it, as [`ServerMessage::Install`]
+    /// said, and exposes it.
+    Installed {
+        /// The `update`.
+        seq: OpSeq,
+        /// The assignment that was read.
+        attempt: Attempt,
+        /// Generation at which it will serve once committed.
+        generation: Generation,
+    },
     /// Reading from the assigned source failed.
     ReadFailed {
         /// The `replicate` or `update`.
@@ -255,6 +265,9 @@ pub enum Call {
         selector: Selector,
         /// Whether an older version than the one held will do too.
         allow_rollback: bool,
+        /// Reads beside the memory, which goes on being held and served until the new version is
+        /// there and verified on all shards. Means nothing to a group that holds nothing.
+        staged: bool,
     },
     /// Waits for a version and names the layouts that hold it.
     Describe {
@@ -312,6 +325,16 @@ pub enum ServerMessage {
         since: Attempt,
         /// What to read and where.
         assignment: Assignment,
+    },
+    /// All shards have read the assigned version beside their memory, it is verified, and nobody
+    /// reads the old one any more: fence, copy it into the memory, and expose that.
+    Install {
+        /// The `update`.
+        seq: OpSeq,
+        /// The assignment that was read.
+        attempt: Attempt,
+        /// Time for it; the call's own deadline may be nearer, and does not count any more.
+        deadline: Span,
     },
     /// A call has ended.
     Answered {
@@ -378,6 +401,9 @@ pub struct Assignment {
     /// The source is being filled itself, and has the reader's layout: read each shard's progress,
     /// and no chunk beyond it.
     pub in_flight: bool,
+    /// The reader keeps what it holds until it is told to [`ServerMessage::Install`] this: read
+    /// into other memory.
+    pub staged: bool,
     /// Its shards, in order.
     pub shards: Vec<SourceShard>,
 }

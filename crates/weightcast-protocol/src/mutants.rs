@@ -39,6 +39,9 @@ pub struct Mutants {
     pub second_seed: bool,
     /// A seed replica is kept although nobody in its datacentre lacks its version (O3).
     pub keep_seed: bool,
+    /// Sessions copy a staged version into place as soon as it is read, though the old one is still
+    /// held and served (S2, S3).
+    pub staged_early_copy: bool,
     /// A wait for all rollouts does not look at those that hold nothing (W1).
     pub blind_wait: bool,
     /// A version's content is whatever was sealed last (S7).

@@ -64,8 +64,8 @@ fn any_call() -> impl Strategy<Value = Call> {
         }),
         2 => Just(Call::Unpublish),
         4 => selector().prop_map(|selector| Call::Replicate { selector }),
-        4 => (selector(), any::<bool>())
-            .prop_map(|(selector, allow_rollback)| Call::Update { selector, allow_rollback }),
+        4 => (selector(), any::<bool>(), any::<bool>())
+            .prop_map(|(selector, allow_rollback, staged)| Call::Update { selector, allow_rollback, staged }),
         1 => selector().prop_map(|selector| Call::Describe { selector }),
         1 => Just(Call::List),
         1 => (0..4u64).prop_map(|after| Call::Wait { until: Condition::Changed { after: Revision(after) } }),
@@ -94,6 +94,11 @@ fn message() -> impl Strategy<Value = ClientMessage> {
             attempt,
             generation: Generation(1),
             sums: sums(sum / 19),
+        }),
+        15 => (seq(), attempt()).prop_map(|(seq, attempt)| ClientMessage::Installed {
+            seq,
+            attempt,
+            generation: Generation(1),
         }),
         8 => (seq(), attempt(), failure).prop_map(|(seq, attempt, failure)| {
             ClientMessage::ReadFailed { seq, attempt, failure }

@@ -333,6 +333,7 @@ fn an_exact_version_that_is_near_is_read_and_one_that_is_not_is_seeded() {
     let exact = |number| weightcast_protocol::message::Call::Update {
         selector: Selector::Exact(number),
         allow_rollback: false,
+        staged: false,
     };
     let x = scene.rollouts[0].clone();
     let outcome = scene.cluster.call_all(&x, |_| exact(2)).remove(0);

@@ -104,7 +104,11 @@ fn update_goes_over_to_newer_versions_only() {
     let outcomes = cluster.call_all(&rollout, |_| update());
     assert!(outcomes.iter().all(|o| committed(o) == Some(2)));
     assert!(cluster.call_all(&rollout, |_| update()).iter().all(unchanged));
-    let back = |allow_rollback| Call::Update { selector: Selector::Exact(1), allow_rollback };
+    let back = |allow_rollback| Call::Update {
+        selector: Selector::Exact(1),
+        allow_rollback,
+        staged: false,
+    };
     assert!(cluster.call_all(&rollout, |_| back(false)).iter().all(unchanged));
     let outcomes = cluster.call_all(&rollout, |_| back(true));
     assert!(outcomes.iter().all(|o| committed(o) == Some(1)));

@@ -17,13 +17,15 @@ create_exception!(
     weightcast,
     SourceLost,
     WeightcastError,
-    "Every source of the version failed while it was read; the memory holds nothing now."
+    "Every source of the version failed while it was read; the memory holds nothing now, or, if the \
+     update was staged, what it held."
 );
 create_exception!(
     weightcast,
     DigestMismatch,
     WeightcastError,
-    "The bytes that arrived are not the publisher's; the memory holds nothing now."
+    "The bytes that arrived are not the publisher's; the memory holds nothing now, or, if the update \
+     was staged, what it held."
 );
 create_exception!(
     weightcast,
@@ -64,6 +66,12 @@ create_exception!(
 );
 create_exception!(
     weightcast,
+    NoRoom,
+    WeightcastError,
+    "A staged update would take more memory than it may; nothing was changed."
+);
+create_exception!(
+    weightcast,
     Misuse,
     WeightcastError,
     "The call makes no sense in the present state, or a setting is wrong; nothing was changed."
@@ -84,6 +92,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ("GroupBroken", py.get_type::<GroupBroken>()),
         ("Timeout", py.get_type::<Timeout>()),
         ("InDoubt", py.get_type::<InDoubt>()),
+        ("NoRoom", py.get_type::<NoRoom>()),
         ("Misuse", py.get_type::<Misuse>()),
     ] {
         module.add(name, class)?;
@@ -97,6 +106,12 @@ pub(crate) fn exception(py: Python<'_>, error: Error) -> PyErr {
     match error {
         Error::Call(call) => call_exception(py, call, message),
         Error::Layout(_) | Error::Plan(_) => LayoutMismatch::new_err(message),
+        Error::NoRoom { bytes, limit } => {
+            let error = NoRoom::new_err(message);
+            let _ = error.value(py).setattr("bytes", bytes);
+            let _ = error.value(py).setattr("limit", limit);
+            error
+        }
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
         Error::Config { .. } | Error::Io { .. } | Error::Transport(_) => Misuse::new_err(message),
         Error::Bug(_) => WeightcastError::new_err(message),

@@ -28,8 +28,9 @@ pub(crate) struct Handle {
 
 /// version, epoch
 type VersionTuple = (u64, u64);
-/// changed, version, source, bytes, verified, seconds, plan_seconds, way
-type UpdatedTuple = (bool, Option<VersionTuple>, Option<String>, u64, u64, f64, f64, String);
+/// changed, version, source, bytes, verified, seconds, plan_seconds, way, staged, install_seconds
+type UpdatedTuple =
+    (bool, Option<VersionTuple>, Option<String>, u64, u64, f64, f64, String, u64, f64);
 /// revision, (version, replicas)
 type ListingTuple = (u64, Vec<(VersionTuple, Vec<String>)>);
 
@@ -37,8 +38,8 @@ type ListingTuple = (u64, Vec<(VersionTuple, Vec<String>)>);
 impl Handle {
     #[staticmethod]
     #[pyo3(signature = (model, name, shard, num_shards, datacentre, host, spot, role, new_epoch,
-        retain, offload_seeding, offload_bytes, server, token_file, data_bind, data_advertise,
-        insecure, job, lazy_server, way, deadline, reconnect))]
+        retain, offload_seeding, offload_bytes, staging_bytes, server, token_file, data_bind,
+        data_advertise, insecure, job, lazy_server, way, deadline, reconnect))]
     #[allow(clippy::too_many_arguments)]
     fn open(
         py: Python<'_>,
@@ -54,6 +55,7 @@ impl Handle {
         retain: u32,
         offload_seeding: bool,
         offload_bytes: Option<u64>,
+        staging_bytes: Option<u64>,
         server: Option<String>,
         token_file: Option<PathBuf>,
         data_bind: Option<String>,
@@ -73,6 +75,7 @@ impl Handle {
             retain,
             offload_seeding,
             offload_bytes,
+            staging_bytes,
             server,
             token_file,
             data_bind,
@@ -151,10 +154,15 @@ impl Handle {
         py: Python<'_>,
         selector: (String, u64),
         allow_rollback: bool,
+        staged: bool,
         deadline: f64,
     ) -> PyResult<UpdatedTuple> {
         let (selector, deadline) = (parse_selector(&selector)?, seconds(deadline)?);
-        self.call(py, |handle| handle.update(selector, allow_rollback, deadline)).map(updated)
+        let update = |handle: &ShardHandle| match staged {
+            true => handle.update_staged(selector, allow_rollback, deadline),
+            false => handle.update(selector, allow_rollback, deadline),
+        };
+        self.call(py, update).map(updated)
     }
 
     fn list(&self, py: Python<'_>, deadline: f64) -> PyResult<ListingTuple> {
@@ -297,6 +305,8 @@ fn updated(updated: Updated) -> UpdatedTuple {
         transfer.seconds,
         transfer.plan_seconds,
         transfer.way,
+        transfer.staged,
+        transfer.install_seconds,
     )
 }
 

@@ -12,6 +12,7 @@ use crate::process::{PendingCall, Program};
 use crate::program::{Action, publish};
 use crate::queue::{Event, Life, Step};
 use crate::rng::mix;
+use crate::staging::INSTALL_DEADLINE;
 use crate::world::World;
 
 impl World {
@@ -116,7 +117,10 @@ impl World {
         process.program.position += 1;
         if let Ok(seq) = session.call(local, call.clone(), deadline) {
             // The session's own limit: a second after the deadline.
-            let due = process.clock.world(local + deadline + Span::from_millis(1_001));
+            // One that is putting a staged version in place has more time for that.
+            let staged = matches!(call, Call::Update { staged: true, .. });
+            let more = if staged { Span(INSTALL_DEADLINE.0 + 1_000_000_000) } else { Span(0) };
+            let due = process.clock.world(local + deadline + more + Span::from_millis(1_001));
             process.program.pending = Some(PendingCall { seq, call, due });
         }
     }

@@ -93,6 +93,12 @@ points! {
     WaitedForLaggards: "a wait was answered once the last rollout held the version";
     WaitedForSome: "a wait was answered once enough rollouts held the version";
     WaitedForFresh: "a wait was answered once no rollout was over-stale";
+    StagedCommitted: "a staged update was committed";
+    StagedKept: "a staged update failed, and the old version was still held";
+    StagedReadMeanwhile: "the old version was read by others while a staged update read the new one";
+    StagedDrained: "a staged update waited for the readers of the old version";
+    StagedResumed: "a staged update went on at another source and kept what it had";
+    StagedLostInstalling: "a group was given up while it put a staged version in place";
     ShardMissing: "a call timed out because a shard had not made it";
 }
 

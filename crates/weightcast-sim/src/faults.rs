@@ -144,6 +144,7 @@ impl World {
         process.session = None;
         process.exposed = None;
         process.read = None;
+        process.beside = None;
         process.copying = None;
         process.seeding.clear();
         self.end_copies_of(victim);

@@ -5,6 +5,7 @@ use weightcast_protocol::{Term, Time};
 
 use crate::options::Options;
 use crate::queue::{Event, Seat, ServerStep, Step};
+use crate::staging::INSTALL_DEADLINE;
 use crate::world::World;
 
 /// A machine with a reference server.
@@ -43,6 +44,7 @@ fn start(options: &Options, index: usize, now: Time) -> Server {
         drain_deadline: options.drain_deadline,
         offload_deadline: options.offload_deadline,
         seed_deadline: options.seed_deadline,
+        install_deadline: INSTALL_DEADLINE,
         mutants: options.mutants,
         ..ServerConfig::default()
     })

@@ -45,6 +45,8 @@ pub mod scenario;
 mod seed_sights;
 mod seeding;
 mod sights;
+mod staging;
+mod staging_sights;
 mod story;
 mod swarm;
 mod watching;

@@ -95,6 +95,13 @@ pub const MUTANTS: &[Mutant] = &[
         scenario: unflipped,
     },
     Mutant {
+        name: "staged_early_copy",
+        what: "a staged version is copied into place while the old one is held and served",
+        found_by: &["S3"],
+        switch: |off| off.staged_early_copy = true,
+        scenario: |options| Options { staged: 1_000, ..options },
+    },
+    Mutant {
         name: "blind_wait",
         what: "a wait for all rollouts does not look at those that hold nothing",
         found_by: &["W1"],

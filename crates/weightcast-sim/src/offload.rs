@@ -84,6 +84,7 @@ impl World {
             progress: Default::default(),
             export: owner.export,
             read: None,
+            beside: None,
             copying: None,
             seeding: Default::default(),
             copy_of: Some(copy),
@@ -129,6 +130,7 @@ impl World {
         process.session = None;
         process.exposed = None;
         process.read = None;
+        process.beside = None;
         process.timer_at = None;
         self.break_stream(index);
         if let Some(error) = error {

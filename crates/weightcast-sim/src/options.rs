@@ -26,6 +26,8 @@ pub struct Options {
     pub datacentres: u32,
     /// How many of a thousand rollouts are spot.
     pub spot: u64,
+    /// How many of a thousand rollout groups keep the old version until they have the new one.
+    pub staged: u64,
     /// Reference servers: the first acts, the others are its backups.
     pub servers: u32,
     /// How long a session that has lost its server looks for another; zero: it ends at once.
@@ -75,6 +77,7 @@ impl Default for Options {
             depth_limit: 64,
             datacentres: 1,
             spot: 0,
+            staged: 300,
             servers: 2,
             reconnect: Span::from_secs(30),
             lease: Span::from_secs(1),
@@ -112,7 +115,11 @@ impl fmt::Display for Options {
             self.fanout,
             self.depth_limit
         )?;
-        writeln!(f, "{} datacentres, {} of 1000 rollouts spot", self.datacentres, self.spot)?;
+        writeln!(
+            f,
+            "{} datacentres, {} of 1000 rollouts spot, {} stage their updates",
+            self.datacentres, self.spot, self.staged
+        )?;
         let seed_time = seconds(self.seed_deadline);
         writeln!(f, "{} of 1000 rollouts seed, in {seed_time} s at most", self.offload_seeding)?;
         let patience = seconds(self.reconnect);

@@ -12,6 +12,7 @@ use crate::chunk_loop::{ChunkLoop, Progress};
 use crate::clock::Clock;
 use crate::memory::{Exposed, Memory};
 use crate::offload::CopyOf;
+use crate::staging::Beside;
 
 /// One shard's process. A new life has a new session and a new export; the place stays.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(crate) struct Process {
     pub(crate) progress: Progress,
     pub(crate) export: ExportId,
     pub(crate) read: Option<Read>,
+    /// What a staged update reads into.
+    pub(crate) beside: Option<Beside>,
     /// What it copies aside.
     pub(crate) copying: Option<(Version, Generation)>,
     /// Seeds that it is finding memory for: versions, by what was asked.

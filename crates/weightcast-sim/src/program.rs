@@ -27,6 +27,9 @@ pub(crate) enum Action {
 /// Name of the logical tensors of the only model.
 pub(crate) const CATALOG: ContentDigest = ContentDigest([1; 16]);
 
+/// Tells the dice for a group that stages its updates from all others.
+const STAGED: u64 = 0x0073_7461_6765;
+
 impl World {
     /// What this process's group does at this place.
     pub(crate) fn action(&mut self, index: usize) -> Action {
@@ -115,12 +118,13 @@ impl World {
             2 => Selector::AtLeast(dice),
             _ => latest,
         };
-        let update = Call::Update { selector, allow_rollback: dice.is_multiple_of(7) };
+        let staged = mix(&[self.seed, incarnation.0, STAGED]) % 1_000 < self.options.staged;
+        let update = Call::Update { selector, allow_rollback: dice.is_multiple_of(7), staged };
         if process.program.must_unpublish {
             return call(Call::Unpublish, dice);
         }
         if self.quiet {
-            return call(Call::Update { selector: latest, allow_rollback: false }, 50);
+            return call(Call::Update { selector: latest, allow_rollback: false, staged }, 50);
         }
         let after = Revision(process.program.revision);
         let kept = process.program.kept;

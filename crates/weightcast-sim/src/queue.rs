@@ -78,6 +78,8 @@ pub(crate) enum Step {
     Copied(Generation),
     /// It has found memory for the seed that it was asked for, or found that there is none.
     Seeded(u64),
+    /// It has copied into its memory what it had read beside it.
+    Installed(OpSeq, Attempt),
     /// It closes its session.
     Close,
     /// It starts, with a new session.

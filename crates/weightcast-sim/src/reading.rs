@@ -35,7 +35,11 @@ impl World {
     ) {
         let process = &mut self.processes[life.process];
         let all = process.memory.len();
-        let kept = process.exposed.filter(|_| keep).map_or(0, |e| e.filled.unwrap_or(all));
+        let kept = if assignment.staged {
+            process.stage(keep)
+        } else {
+            process.exposed.filter(|_| keep).map_or(0, |e| e.filled.unwrap_or(all))
+        };
         let chunks = if assignment.in_flight {
             let generation = assignment.shards[process.shard as usize].generation;
             ChunkLoop::following(all, kept, generation, STALL, self.now)
@@ -174,7 +178,10 @@ impl World {
         }
         let flip = u64::from(self.flips > 0);
         self.flips -= flip;
-        self.write(life.process, chunk, tag ^ flip);
+        match read.assignment.staged {
+            true => self.write_beside(life.process, chunk, tag ^ flip),
+            false => self.write(life.process, chunk, tag ^ flip),
+        }
         self.advance(life.process);
         let at = self.now + self.chunk_time(life.process, source);
         self.plan_chunk(life, read.seq, read.attempt, at);
@@ -197,7 +204,9 @@ impl World {
         let Some(read) = &mut process.read else { return };
         read.moved_at = now;
         let count = read.chunks.arrived();
-        if let Some(exposed) = &mut process.exposed
+        if let Some(beside) = process.beside.as_mut().filter(|_| read.assignment.staged) {
+            beside.count = count;
+        } else if let Some(exposed) = &mut process.exposed
             && exposed.filled.is_some()
         {
             exposed.filled = Some(count);
@@ -215,8 +224,10 @@ impl World {
         let reason = failure.as_ref().map(|failure| format!("{failure:?}"));
         self.observe(Fact::ReadEnded { who: self.who(life), failure: reason.as_deref() });
         let process = &mut self.processes[life.process];
-        process.read = None;
-        let result = failure.map_or_else(|| Ok(process.memory.sums()), Err);
+        let staged = process.read.take().is_some_and(|read| read.assignment.staged);
+        let beside = process.beside.as_ref().filter(|_| staged);
+        let memory = beside.map_or(&process.memory, |beside| &beside.memory);
+        let result = failure.map_or_else(|| Ok(memory.sums()), Err);
         let now = process.clock.local(self.now);
         if let Some(session) = &mut process.session {
             session.handle_read(now, seq, attempt, result);

@@ -30,6 +30,7 @@ impl World {
             Step::Seeded(ask) => self.open_seed(life, ask),
             Step::Written(number) => self.publish_written(life, number),
             Step::Chunk(seq, attempt) => self.read_chunk(life, seq, attempt),
+            Step::Installed(seq, attempt) => self.end_install(life, seq, attempt),
             Step::Connected(asked, stream) => self.connected(life.process, asked, stream, now),
             step => self.tell_session(life.process, step, now),
         }
@@ -149,7 +150,8 @@ impl World {
                 self.queue.plan(self.now + pause, Event::Process(life, step));
             }
             Output::Read { seq, attempt, assignment, keep, .. } => {
-                process.trouble.spoiled &= keep;
+                // What is read beside the memory does not make that better.
+                process.trouble.spoiled &= keep || assignment.staged;
                 self.begin_read(life, seq, attempt, assignment, keep);
             }
             Output::Offload { version, generation } => {
@@ -157,7 +159,9 @@ impl World {
             }
             Output::StopOffload => process.copying = None,
             Output::Seed { version, ask, .. } => self.begin_seed(life, version, ask),
-            Output::StopRead => process.read = None,
+            Output::StopRead => process.stop_read(),
+            Output::Install { seq, attempt } => self.begin_install(life, seq, attempt),
+            Output::Unstage => process.beside = None,
             Output::Done { seq, result } => self.done(life, seq, result),
             Output::Closed { error } => self.closed(life, error),
         }
@@ -245,6 +249,7 @@ impl World {
         process.session = None;
         process.exposed = process.exposed.filter(|_| self.options.mutants.no_source_fence);
         process.read = None;
+        process.beside = None;
         process.copying = None;
         process.seeding.clear();
         self.break_stream(life.process);

@@ -12,6 +12,7 @@ use weightcast_protocol::{
 
 use crate::checkers::{Fact, Who};
 use crate::coverage::Point;
+use crate::staging_sights::StagingSights;
 
 /// What has to be remembered to know a point when it is reached.
 #[derive(Debug, Default)]
@@ -19,6 +20,7 @@ pub(crate) struct Sights {
     books: Option<Rc<Snapshot>>,
     calls: BTreeMap<(Incarnation, OpSeq), Called>,
     attempts: BTreeMap<(Incarnation, OpSeq), Attempt>,
+    staging: StagingSights,
     /// The source that a reader has just accused.
     accused: Option<String>,
     held: BTreeMap<(Incarnation, u32), Version>,
@@ -40,6 +42,7 @@ type Points = BTreeSet<Point>;
 
 impl Sights {
     pub(crate) fn observe(&mut self, fact: &Fact<'_>, points: &mut Points) {
+        self.staging.observe(fact, points);
         match fact {
             Fact::Heard { who, message, .. } => self.heard(who, message, points),
             Fact::Said { who, message, .. } => self.said(who, message, points),

@@ -74,6 +74,7 @@ fn heard(message: &ClientMessage) -> Option<String> {
         ClientMessage::Call { seq, call, .. } => format!("call {seq}: {}", called(call)),
         ClientMessage::Sealed { generation, .. } => format!("sealed generation {generation}"),
         ClientMessage::Prepared { attempt, .. } => format!("prepared, attempt {attempt}"),
+        ClientMessage::Installed { attempt, .. } => format!("has it in place, attempt {attempt}"),
         ClientMessage::ReadFailed { attempt, failure, .. } => {
             format!("accuses its source, attempt {attempt}: {failure:?}")
         }
@@ -94,6 +95,9 @@ fn said(message: &ServerMessage) -> Option<String> {
             let (version, source) = (assignment.version, &assignment.replica);
             format!("is to read {version} from {source}, attempt {attempt}")
         }
+        ServerMessage::Install { attempt, .. } => {
+            format!("is to put in place what it has read, attempt {attempt}")
+        }
         ServerMessage::Fenced { error, .. } => format!("is fenced: {error}"),
         ServerMessage::Broken { error } => format!("is told that {error}"),
         ServerMessage::Closed => "may leave".to_owned(),
@@ -107,6 +111,7 @@ fn called(call: &Call) -> String {
     match call {
         Call::Publish { version, .. } => format!("publish({version})"),
         Call::Replicate { selector } => format!("replicate({selector})"),
+        Call::Update { selector, staged: true, .. } => format!("update({selector}, staged)"),
         Call::Update { selector, .. } => format!("update({selector})"),
         Call::Register { .. } => "register".to_owned(),
         call => format!("{call:?}").to_lowercase(),

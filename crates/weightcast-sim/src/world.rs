@@ -150,6 +150,7 @@ impl World {
             progress: Progress::default(),
             export: ExportId(0),
             read: None,
+            beside: None,
             copying: None,
             seeding: BTreeMap::new(),
             copy_of: None,

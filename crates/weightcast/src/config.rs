@@ -57,6 +57,9 @@ pub struct Options {
     /// The most bytes that copies and seed replicas of this handle may take; any number by default.
     /// Without room for a seed, the next `update` crosses by itself.
     pub offload_bytes: Option<u64>,
+    /// The most bytes that a staged update may take beside the registered memory; any number by
+    /// default.
+    pub staging_bytes: Option<u64>,
     /// `http://HOST:PORT` or `unix:/PATH`; several with commas between them are the reference
     /// server and its backups, in the same order for all. `WEIGHTCAST_SERVER` if none is given.
     pub server: Option<String>,
@@ -90,6 +93,7 @@ impl Options {
             retain: 0,
             offload_seeding: false,
             offload_bytes: None,
+            staging_bytes: None,
             server: None,
             token_file: None,
             data_bind: None,

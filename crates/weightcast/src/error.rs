@@ -24,6 +24,17 @@ pub enum Error {
         /// What is wrong, and what would be right.
         problem: String,
     },
+    /// A staged update needs memory beside the registered one, and may not take that much.
+    #[error(
+        "a staged update needs {bytes} bytes beside the registered memory and staging_bytes is \
+         {limit}; raise it, or update without staging"
+    )]
+    NoRoom {
+        /// Bytes that it needs.
+        bytes: u64,
+        /// The most that it may take.
+        limit: u64,
+    },
     /// The operating system refused something.
     #[error("cannot {what}: {error}")]
     Io {

@@ -44,14 +44,27 @@ class Shard:
         self.handle.publish(version, deadline=deadline, seal=True)
 
     def replicate(self, version, deadline):
-        updated = self.handle.replicate(version, deadline=deadline)
-        expected = pattern(updated.version, self.first, self.memory.size)
+        return self.came(self.handle.replicate(version, deadline=deadline))
+
+    def update(self, version, deadline, staged=False):
+        return self.came(self.handle.update(version, staged=staged, deadline=deadline))
+
+    def came(self, updated):
         return {
             "version": updated.version,
             "source": updated.source,
             "way": updated.way,
-            "right": bool(np.array_equal(self.memory.reshape(-1), expected)),
+            "staged": updated.staged,
+            "right": self.right(updated.version),
         }
+
+    def right(self, version):
+        expected = pattern(version, self.first, self.memory.size)
+        return bool(np.array_equal(self.memory.reshape(-1), expected))
+
+    def holds(self, version, deadline):
+        """Whether the memory is that version's now, bit for bit."""
+        return self.right(version)
 
     def unpublish(self, deadline):
         self.handle.unpublish(deadline=deadline)

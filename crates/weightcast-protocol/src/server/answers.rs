@@ -60,7 +60,14 @@ impl Server {
             let (attempt, since) = (transfer.attempt, transfer.since);
             Some(ServerMessage::Assigned { seq, attempt, since, assignment })
         });
-        if let Some(message) = assigned {
+        let gave_up = transaction.transfer.as_ref().filter(|transfer| transfer.gave_up);
+        let deadline = self.config.install_deadline;
+        let install = gave_up.map(|transfer| ServerMessage::Install {
+            seq,
+            attempt: transfer.attempt,
+            deadline,
+        });
+        for message in assigned.into_iter().chain(install) {
             self.send(session, message);
         }
         if let Some(result) = result {

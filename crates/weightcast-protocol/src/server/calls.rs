@@ -195,8 +195,8 @@ impl Server {
             Call::Publish { version, .. } => self.start_publish(incarnation, version),
             Call::Unpublish => self.start_unpublish(now, incarnation),
             Call::Replicate { selector } => self.start_replicate(incarnation, selector),
-            Call::Update { selector, allow_rollback } => {
-                self.start_update(incarnation, selector, allow_rollback)
+            Call::Update { selector, allow_rollback, staged } => {
+                self.start_update(incarnation, selector, allow_rollback, staged)
             }
             Call::Describe { .. } | Call::Wait { .. } => self.start_waiting(incarnation),
             Call::List => self.start_list(incarnation),

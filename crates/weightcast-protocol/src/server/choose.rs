@@ -54,7 +54,7 @@ impl Server {
             if !may_cross && source.datacentre() != reader.datacentre() {
                 barred = true;
                 None
-            } else if !self.has_room(source, reader) {
+            } else if !self.has_room(source, reader, version) || self.reads_from(source, reader) {
                 busy = true;
                 None
             } else {
@@ -77,6 +77,7 @@ impl Server {
             Some(_) => Choice::Busy,
             None if busy || barred => Choice::Busy,
             None if self.coming(reader, version, |_| true).next().is_some() => Choice::Busy,
+            None if self.landing(reader, version).next().is_some() => Choice::Busy,
             None => Choice::Nobody,
         }
     }
@@ -144,15 +145,22 @@ impl Server {
     }
 
     /// Whether one more reader fits, with all that hangs on it (D1, D6).
-    fn has_room(&self, source: &Group, reader: &Group) -> bool {
+    fn has_room(&self, source: &Group, reader: &Group, version: Version) -> bool {
         // Readers of an old copy will have left.
         let below = match reader.held {
             Some(_) => 0,
-            None => self.edges.height(reader.incarnation),
+            None => self.edges.height(reader.incarnation, version),
         };
         let depth = self.edges.depth(source.incarnation) + 1 + below;
         let short = depth <= self.config.depth_limit.max(1) as usize;
         self.has_place(source, reader) && (short || self.config.mutants.no_depth_bound)
+    }
+
+    /// Whether a source reads, over others or not, from the reader (D2). One that holds a version
+    /// reads only if its update is staged, and it will have done so soon.
+    fn reads_from(&self, source: &Group, reader: &Group) -> bool {
+        !self.config.mutants.naive_source_choice
+            && self.edges.leads_to(source.incarnation, reader.incarnation)
     }
 
     /// Whether a source has fewer readers than it may have (D1). Those of its own datacentre and
@@ -181,6 +189,7 @@ impl Server {
         let mut filling = self.edges.filling(&reader.model, version);
         let mutants = self.config.mutants;
         let first = self.coming(reader, version, usable).next().is_none()
+            && !self.landing(reader, version).any(usable)
             && !filling.any(|group| near(&self.groups[&group]) && self.crosses(group));
         mutants.far_as_near
             || (!self.holders(reader, version).any(usable) && (first || mutants.many_crossings))

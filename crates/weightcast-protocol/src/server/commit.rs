@@ -5,7 +5,7 @@ use super::Server;
 use super::source_loss::Loss;
 use super::transaction::Phase;
 use crate::message::{Answer, Assignment, ReadFailure};
-use crate::{Attempt, CallError, Generation, Incarnation, OpSeq, SessionId, ShardSums, Sum};
+use crate::{Attempt, CallError, Generation, Incarnation, OpSeq, SessionId, ShardSums, Sum, Time};
 
 /// What has become of the source of a transfer whose shards have all read.
 enum Standing {
@@ -73,7 +73,7 @@ impl Server {
     }
 
     /// All shards have read: commit, if the source still stands and the content is the publisher's.
-    pub(super) fn try_commit(&mut self, incarnation: Incarnation) {
+    pub(super) fn try_commit(&mut self, now: Time, incarnation: Incarnation) {
         let group = &self.groups[&incarnation];
         let transaction = &group.transactions[&group.active.expect("checked")];
         let transfer = transaction.transfer.as_ref().expect("checked");
@@ -95,7 +95,7 @@ impl Server {
         let content = self.models[&group.model].known.get(&assignment.version);
         let Some(expected) = content.and_then(|content| content.sum) else {
             if self.config.mutants.no_digest_check {
-                self.commit(incarnation, assignment);
+                self.commit_read(now, incarnation, assignment);
             }
             return; // the source has not sealed: its seal brings us back
         };
@@ -109,8 +109,19 @@ impl Server {
             Some(detail) if whole && !self.config.mutants.no_digest_check => {
                 self.refuse_content(incarnation, &assignment, detail);
             }
-            _ => self.commit(incarnation, assignment),
+            _ => self.commit_read(now, incarnation, assignment),
         }
+    }
+
+    /// What the shards have read is the version: they hold it, or are to put it in place first.
+    fn commit_read(&mut self, now: Time, incarnation: Incarnation, assignment: Assignment) {
+        let transfer = self.transfer(incarnation).expect("checked");
+        if transfer.staged {
+            return self.verified_beside(now, incarnation);
+        }
+        let generations = transfer.prepared.values().map(|(generation, _)| *generation).collect();
+        self.release_edge(incarnation);
+        self.commit(incarnation, assignment, generations);
     }
 
     /// What has become of the source: it must hold what was assigned, at the same generations (S5).
@@ -129,11 +140,15 @@ impl Server {
         }
     }
 
-    fn commit(&mut self, incarnation: Incarnation, assignment: Assignment) {
+    /// The group holds what was assigned; its shards serve it at these generations.
+    pub(super) fn commit(
+        &mut self,
+        incarnation: Incarnation,
+        assignment: Assignment,
+        generations: Vec<Generation>,
+    ) {
         let transfer = self.transfer(incarnation).expect("checked");
         let prepared = std::mem::take(&mut transfer.prepared);
-        self.release_edge(incarnation);
-        let generations = prepared.values().map(|(generation, _)| *generation).collect();
         let Assignment { version, catalog, replica: source, .. } = assignment;
         self.hold(incarnation, version, catalog, generations);
         let group = self.groups.get_mut(&incarnation).expect("checked");

@@ -31,10 +31,13 @@ impl Server {
     ) -> Result<(), Violation> {
         let label = || format!("{reader} reads {version} from {source}");
         let group = self.groups.get(&reader);
-        let phase = group.and_then(|group| group.transfer()).map(|transfer| transfer.phase);
+        let transfer = group.and_then(|group| group.transfer());
+        let phase = transfer.map(|transfer| transfer.phase);
+        let staged = transfer.is_some_and(|transfer| transfer.staged);
         let reads = matches!(phase, Some(Phase::Draining | Phase::Reading));
         ensure(reads, "D5", || format!("{}, but it has no transfer", label()))?;
-        let empty = phase != Some(Phase::Reading) || group.is_some_and(|g| g.held.is_none());
+        let free = phase != Some(Phase::Reading) || staged;
+        let empty = free || group.is_some_and(|group| group.held.is_none());
         ensure(empty, "S10", || format!("{}, and holds a version", label()))?;
         ensure(!self.edges.leads_to(source, reader), "D2", || format!("{}, in a cycle", label()))?;
         let depth = self.edges.depth(reader);

@@ -98,14 +98,17 @@ impl Edges {
         self.chain(group).count()
     }
 
-    /// The longest chain of readers that hangs on a group.
-    pub(super) fn height(&self, group: Incarnation) -> usize {
-        self.height_within(group, self.sources.len())
+    /// The longest chain of readers of a version that hangs on a group.
+    pub(super) fn height(&self, group: Incarnation, version: Version) -> usize {
+        self.height_within(group, version, self.sources.len())
     }
 
-    fn height_within(&self, group: Incarnation, left: usize) -> usize {
+    fn height_within(&self, group: Incarnation, version: Version, left: usize) -> usize {
         let Some(left) = left.checked_sub(1) else { return 0 };
-        let below = self.readers_of(group).map(|reader| 1 + self.height_within(reader, left));
+        // A reader that keeps an old copy meanwhile may have readers of that.
+        let of = |reader: &Incarnation| self.sources.get(reader).map(|(_, of)| *of);
+        let readers = self.readers_of(group).filter(|reader| of(reader) == Some(version));
+        let below = readers.map(|reader| 1 + self.height_within(reader, version, left));
         below.max().unwrap_or(0)
     }
 }

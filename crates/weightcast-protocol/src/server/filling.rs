@@ -49,6 +49,7 @@ impl Server {
             catalog: group.catalog(version).expect("what is served has one"),
             replica: group.replica.clone(),
             in_flight: !group.holds(version),
+            staged: false,
             shards: shards.collect(),
         }
     }

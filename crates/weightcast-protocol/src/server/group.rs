@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::transaction::{Transaction, Transfer};
+use super::transaction::{Phase, Transaction, Transfer};
 use crate::message::{Announcement, Location, Registration, Role};
 use crate::{
     CallError, ContentDigest, Epoch, Generation, Incarnation, OpSeq, SessionId, ShardSums, Time,
@@ -136,6 +136,11 @@ impl Group {
     /// The transfer of the call that has no result yet.
     pub(super) fn transfer(&self) -> Option<&Transfer> {
         self.transactions.get(&self.active?)?.transfer.as_ref()
+    }
+
+    /// Whether its shards put a staged version in place.
+    pub(super) fn installs(&self) -> bool {
+        self.transfer().is_some_and(|transfer| transfer.phase == Phase::Installing)
     }
 
     /// The call that has no result yet.

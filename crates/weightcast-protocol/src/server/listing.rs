@@ -59,7 +59,9 @@ impl Server {
         let group = self.groups.get(&incarnation)?;
         let transaction = &group.transactions[&group.active?];
         let transfer = transaction.transfer.as_ref()?;
-        transaction.wants(group.num_shards).filter(|_| transfer.failures.is_empty())
+        // One that is staged can't read from its own readers, which others may.
+        let waits = transfer.failures.is_empty() && !transfer.staged;
+        transaction.wants(group.num_shards).filter(|_| waits)
     }
 
     /// Revisions of this term come after those of earlier ones, so that whoever watches from one

@@ -10,7 +10,7 @@
 //! `open` and `lease` say who is a member of which group; `calls` runs the group transactions
 //! (G1 to G5) and `answers` ends them; `register`, `publish`, `unpublish`, `replicate`,
 //! `listing` and `waiting` are the calls; `seal` decides what content a version has; `commit` and
-//! `source_loss` end a transfer; `drain` takes copies out of sight and readers off them;
+//! `source_loss` end a transfer, `staging` puts in place what one read beside the old copy; `drain` takes copies out of sight and readers off them;
 //! `edges` is the book of who reads from whom and `choose` adds to it; `filling` lets replicas be
 //! read while they are being filled; `accusation` weighs what readers say of sources; `term` says
 //! when this server acts at all, and `recovery` brings groups over from an earlier term;
@@ -46,6 +46,7 @@ mod seed_replicas;
 mod seeding;
 mod snapshot;
 mod source_loss;
+mod staging;
 mod term;
 mod timers;
 mod transaction;
@@ -94,6 +95,9 @@ pub struct ServerConfig {
     /// How long a seed replica may take, from when it is asked for until it holds the version; then
     /// another group may be asked.
     pub seed_deadline: Span,
+    /// How long the shards of a staged update may take to copy what they have read into place; the
+    /// call's own deadline does not end that.
+    pub install_deadline: Span,
     /// Readers that one source may have at once (D1).
     pub fanout: u32,
     /// How long a chain of replicas may be that read from each other while being filled (D6).
@@ -117,6 +121,7 @@ impl Default for ServerConfig {
             drain_deadline: Span::from_secs(10),
             offload_deadline: Span::from_secs(60),
             seed_deadline: Span::from_secs(600),
+            install_deadline: Span::from_secs(60),
             fanout: 1,
             depth_limit: 64,
             limits: Limits::default(),
@@ -227,6 +232,9 @@ impl Server {
             ClientMessage::Sealed { generation, sums } => self.sealed(session, generation, sums),
             ClientMessage::Filling { seq, since, generation } => {
                 self.filling(session, seq, since, generation);
+            }
+            ClientMessage::Installed { seq, attempt, generation } => {
+                self.installed(session, seq, attempt, generation);
             }
             ClientMessage::Prepared { seq, attempt, generation, sums } => {
                 self.prepared(session, seq, attempt, generation, sums);

@@ -24,6 +24,8 @@ pub(super) struct Model {
     pub(super) visible: BTreeMap<Version, BTreeMap<String, Incarnation>>,
     /// Groups whose call waits for a version, a free source or a revision, first come first served.
     pub(super) waiting: BTreeMap<u64, Incarnation>,
+    /// Groups that have read a version beside their memory and put it in place next.
+    pub(super) landing: BTreeSet<Incarnation>,
     /// Clients may still come over from an earlier term, with versions that are not known here.
     pub(super) recovers: bool,
     /// What is to survive.

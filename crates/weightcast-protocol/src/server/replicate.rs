@@ -4,12 +4,15 @@
 //! `Waiting`. Until the first assignment is sent the group's old copy is whole, and is shown again
 //! if the transfer fails; from then on the group holds nothing until all shards have committed (G4).
 //! What its shards have read stays when a source is lost, unless the source was proved bad.
+//!
+//! A staged update (`staging`) reads first and gives the old copy up afterwards:
+//! `Waiting -> Reading -> Draining -> Installing -> committed`.
 
 use super::Server;
 use super::choose::Choice;
 use super::model::Resolution;
 use super::transaction::{Phase, Transfer};
-use crate::message::{Answer, ServerMessage};
+use crate::message::{Answer, Assignment, ServerMessage};
 use crate::{Attempt, CallError, Incarnation, Selector, SessionId, Time, Version};
 
 fn misuse(detail: String) -> CallError {
@@ -32,7 +35,7 @@ impl Server {
             Resolution::NotYet => None,
             Resolution::Gone => return Err(self.unavailable(incarnation, selector)),
         };
-        self.start_transfer(incarnation, version)
+        self.start_transfer(incarnation, version, false)
     }
 
     /// Tests and decides in one step, for all shards: skip, or go over to this version.
@@ -41,6 +44,7 @@ impl Server {
         incarnation: Incarnation,
         selector: Selector,
         allow_rollback: bool,
+        staged: bool,
     ) -> Result<(), CallError> {
         self.check_registered(incarnation)?;
         let group = &self.groups[&incarnation];
@@ -54,8 +58,9 @@ impl Server {
         };
         match self.models[&group.model].resolve(selector) {
             Resolution::Available(version) if better(&version) => {
+                let staged = staged && held.is_some();
                 let version = self.nearby_instead(group, selector, version);
-                self.start_transfer(incarnation, Some(version))
+                self.start_transfer(incarnation, Some(version), staged)
             }
             _ => {
                 self.finish(incarnation, Ok(Answer::Unchanged { held }));
@@ -81,9 +86,10 @@ impl Server {
         &mut self,
         incarnation: Incarnation,
         version: Option<Version>,
+        staged: bool,
     ) -> Result<(), CallError> {
         let group = self.groups.get_mut(&incarnation).expect("checked");
-        let transfer = Transfer { version, ..Transfer::default() };
+        let transfer = Transfer { version, staged, ..Transfer::default() };
         group.active_transaction().expect("checked").transfer = Some(transfer);
         self.start_waiting(incarnation)
     }
@@ -98,7 +104,8 @@ impl Server {
         match phase {
             Phase::Waiting => self.look_for_source(now, incarnation),
             Phase::Draining => self.give_up_copy(now, incarnation),
-            Phase::Reading => self.try_commit(incarnation),
+            Phase::Reading => self.try_commit(now, incarnation),
+            Phase::Installing => self.try_commit_installed(incarnation),
         }
     }
 
@@ -110,7 +117,8 @@ impl Server {
         let Some(version) = transfer.version else {
             return self.resolve_late(now, incarnation, selector);
         };
-        let keeps = transaction.is_update() && transfer.attempt == Attempt(0);
+        let has_all = transfer.attempt == Attempt(0) || transfer.staged;
+        let keeps = transaction.is_update() && has_all;
         if keeps && self.leave_to_seed(now, incarnation, selector, version) {
             let held = self.groups[&incarnation].held.as_ref().map(|held| held.version);
             return self.finish(incarnation, Ok(Answer::Unchanged { held }));
@@ -164,6 +172,14 @@ impl Server {
     ) {
         let group = self.groups.get_mut(&incarnation).expect("checked");
         self.edges.add(&group.model, version, incarnation, source);
+        if self.transfer(incarnation).expect("checked").staged {
+            return self.assign(incarnation);
+        }
+        self.drain_old_copy(now, incarnation);
+    }
+
+    /// The old copy's readers finish, then it is given up.
+    pub(super) fn drain_old_copy(&mut self, now: Time, incarnation: Incarnation) {
         self.transfer(incarnation).expect("checked").phase = Phase::Draining;
         if self.groups[&incarnation].held.is_some() {
             self.hide_copy(incarnation);
@@ -184,13 +200,18 @@ impl Server {
         group.held = None;
         group.replicated = None;
         self.end_drain(incarnation);
-        self.assign(incarnation);
+        match self.transfer(incarnation).expect("checked").staged {
+            true => self.install(now, incarnation),
+            false => self.assign(incarnation),
+        }
     }
 
     fn assign(&mut self, incarnation: Incarnation) {
         let source = self.edges.source_of(incarnation).expect("granted");
         let transfer = self.groups[&incarnation].transfer().expect("checked");
+        let staged = transfer.staged;
         let assignment = self.assignment(source, transfer.version.expect("resolved"));
+        let assignment = Assignment { staged, ..assignment };
         let transfer = self.transfer(incarnation).expect("checked");
         transfer.phase = Phase::Reading;
         transfer.attempt = transfer.attempt.next();

@@ -23,6 +23,8 @@ pub struct Counters {
     pub assignments: u64,
     /// Replicas committed.
     pub commits: u64,
+    /// Staged updates whose bytes were verified before the old copy was given up.
+    pub staged: u64,
     /// Reads that failed at the source.
     pub read_failures: u64,
     /// Assignments of a source that is being filled itself.
@@ -149,6 +151,8 @@ pub enum ReplicaState {
     Sealed,
     /// Waits for its readers before its memory changes.
     Draining,
+    /// Copies a version into place that it has read beside its memory.
+    Installing,
     /// Its content was not that of the version.
     Fenced,
     /// A shard was closed; the others are still to leave.
@@ -305,6 +309,7 @@ impl Server {
             (None, None) if self.edges.source_of(group.incarnation).is_some() => {
                 ReplicaState::Reading
             }
+            (None, None) if group.installs() => ReplicaState::Installing,
             (None, None) if !group.complete() => ReplicaState::Opening,
             (None, None) => ReplicaState::Empty,
         }

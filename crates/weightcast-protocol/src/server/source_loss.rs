@@ -32,7 +32,10 @@ impl Server {
             Phase::Reading if loss.suspect => {
                 transfer.void = true;
                 transfer.filling.clear();
-                self.spoil_readers(reader, reason);
+                // Those of a staged update read the old copy.
+                if !transfer.staged {
+                    self.spoil_readers(reader, reason);
+                }
             }
             Phase::Draining => self.keep_copy(reader),
             _ => {}
@@ -47,6 +50,7 @@ impl Server {
         let Some(transfer) = self.transfer(incarnation) else { return };
         let served = !std::mem::take(&mut transfer.filling).is_empty();
         let phase = std::mem::take(&mut transfer.phase);
+        self.end_landing(incarnation);
         if served {
             // They keep what they have: it was right as far as anybody knows.
             self.cut_readers(incarnation, "it has given up the version");
@@ -91,6 +95,7 @@ impl Server {
                 format!("an offload of what replica {} holds", group.replica)
             }
             (Phase::Draining, _) => format!("readers of replica {}", group.replica),
+            (Phase::Installing, _) => format!("the shards to put version {version} in place"),
             (Phase::Reading, Some(unread)) => format!("{unread} to read version {version}"),
             (Phase::Reading, None) => {
                 format!("the publisher's digests of version {version}, or its source to commit")

@@ -51,6 +51,12 @@ pub(super) struct Transfer {
     pub(super) assignment: Option<Assignment>,
     /// Shards that have read the current attempt.
     pub(super) prepared: BTreeMap<u32, (Generation, ShardSums)>,
+    /// The group keeps what it holds until all shards have read this, verified.
+    pub(super) staged: bool,
+    /// The old copy was given up for what the shards had read beside it.
+    pub(super) gave_up: bool,
+    /// Shards that have put it in place, and at which generation they serve it.
+    pub(super) installed: BTreeMap<u32, Generation>,
     /// How often each source has failed this transfer.
     pub(super) failures: BTreeMap<Incarnation, u32>,
     /// What the transfer fails with if no source is left.
@@ -63,10 +69,13 @@ pub(super) enum Phase {
     /// For the version, the other shards, or a free source.
     #[default]
     Waiting,
-    /// A source is granted; the readers of the group's own old copy finish first.
+    /// The readers of the group's own old copy finish. A source is granted, or, of a staged update,
+    /// all is read already and verified.
     Draining,
-    /// The shards read; the group holds nothing.
+    /// The shards read; the group holds nothing, or its old copy if the update is staged.
     Reading,
+    /// The shards put in place what they have read; the group holds nothing.
+    Installing,
 }
 
 impl Transfer {
@@ -138,9 +147,9 @@ pub(super) fn call_name(call: &Call) -> String {
         Call::Publish { version, .. } => format!("publish({version})"),
         Call::Unpublish => "unpublish".to_owned(),
         Call::Replicate { selector } => format!("replicate({selector})"),
-        Call::Update { selector, allow_rollback: false } => format!("update({selector})"),
-        Call::Update { selector, allow_rollback: true } => {
-            format!("update({selector}, allow_rollback)")
+        Call::Update { selector, allow_rollback, staged } => {
+            let rollback = if *allow_rollback { ", allow_rollback" } else { "" };
+            format!("update({selector}{rollback}{})", if *staged { ", staged" } else { "" })
         }
         Call::Describe { selector } => format!("describe({selector})"),
         Call::List => "list".to_owned(),

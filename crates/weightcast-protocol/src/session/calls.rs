@@ -23,6 +23,11 @@ impl Pending {
     pub(super) fn deadline(&self) -> Time {
         self.deadline
     }
+
+    /// What is begun now is not to be broken off for the deadline.
+    pub(super) fn extend_deadline(&mut self, at_least: Time) {
+        self.deadline = self.deadline.max(at_least);
+    }
 }
 
 impl Session {
@@ -136,7 +141,8 @@ impl Session {
             Ok(Answer::Unpublished) => self.make_mutable(),
             Ok(Answer::Committed { version, .. }) => self.committed(*version, sums),
             Err(_) if pending.fresh => self.make_mutable(),
-            Err(_) => self.abandon(pending.transfer),
+            // A staged one may have lost its source and be left with what it had.
+            Ok(Answer::Unchanged { .. }) | Err(_) => self.abandon(pending.transfer),
             Ok(_) => {}
         }
         self.outputs.push_back(Output::Done { seq, result });

@@ -3,7 +3,7 @@
 //! The runtime calls, in any order:
 //! - inputs: [`Session::call`], [`Session::close`], [`Session::handle_connected`],
 //!   [`Session::handle_disconnected`], [`Session::handle_message`], [`Session::handle_sealed`],
-//!   [`Session::handle_read`], [`Session::handle_timeout`];
+//!   [`Session::handle_read`], [`Session::handle_installed`], [`Session::handle_timeout`];
 //! - then [`Session::poll_output`] until it is empty, doing what each output says;
 //! - and [`Session::next_timeout`] for when to call `handle_timeout`.
 //!
@@ -11,9 +11,10 @@
 //!
 //! This file holds the state and the dispatcher. `link` keeps a stream to the server, `lease`
 //! knows how long the session may act (T1), `calls` runs one call at a time, `copy` decides
-//! when the memory is served and when it may change (S3), `transfer` reads, `suspension` bridges
-//! the time between two servers, `offload` has the memory copied aside, `seed` has a version brought
-//! near in the background, `ending` is every way out.
+//! when the memory is served and when it may change (S3), `transfer` reads, `staging` puts in place
+//! what was read beside the memory, `suspension` bridges the time between two servers, `offload` has
+//! the memory copied aside, `seed` has a version brought near in the background, `ending` is every
+//! way out.
 
 mod calls;
 mod config;
@@ -23,6 +24,7 @@ mod lease;
 mod link;
 mod offload;
 mod seed;
+mod staging;
 mod suspension;
 mod transfer;
 
@@ -73,7 +75,8 @@ pub enum Output {
     /// Digest the published memory in the background, then call `handle_sealed`.
     Seal(Generation),
     /// Read into the registered memory, then call `handle_read`. Replaces a read of a lower
-    /// attempt, which must have let go of the memory before this one starts.
+    /// attempt, which must have let go of the memory before this one starts. A staged assignment is
+    /// read into memory of the same layout beside it, which nobody else sees.
     Read {
         /// The call.
         seq: OpSeq,
@@ -87,9 +90,19 @@ pub enum Output {
         /// When to give up.
         deadline: Time,
     },
-    /// Stop the read, if one runs. `handle_read` is not called for it. Before the next output is
-    /// taken it must have let go of the memory.
+    /// Stop the read or the copying into place, if one runs. `handle_read` and `handle_installed`
+    /// are not called for it. Before the next output is taken it must have let go of the memory.
     StopRead,
+    /// Copy what was read beside the registered memory into it, free that, then call
+    /// `handle_installed`.
+    Install {
+        /// The call.
+        seq: OpSeq,
+        /// Number of the assignment.
+        attempt: Attempt,
+    },
+    /// What was read beside the registered memory is not wanted any more: free it.
+    Unstage,
     /// Copy the memory aside in the background, then open an offload replica with the copy: a
     /// session with [`crate::message::Role::Offload`] that registers and publishes the version.
     /// Call `handle_offload_failed` if that can't be done.
@@ -228,6 +241,9 @@ impl Session {
             _ if self.suspended.is_some() => {} // it is about what was given up
             ServerMessage::Assigned { seq, attempt, since, assignment } => {
                 self.assigned(seq, attempt, since, assignment);
+            }
+            ServerMessage::Install { seq, attempt, deadline } => {
+                self.install(now, seq, attempt, deadline);
             }
             ServerMessage::Answered { seq, result } => self.answered(seq, result),
             ServerMessage::Fenced { generation, error } => self.refuse_copy(generation, error),

@@ -4,6 +4,7 @@
 //! offered; its content stays as it is. A server of a newer term that knows all shards of the group
 //! ends the suspension; the call that was pending is then made again under its number.
 
+use super::staging::Staging;
 use super::{Output, Session};
 use crate::message::{Announcement, ClientMessage, Holding};
 use crate::{CallError, OpSeq, Term, Time};
@@ -33,7 +34,11 @@ impl Session {
                 if let (Some(pending), Some(doubt)) = (self.pending.as_mut(), doubt) {
                     pending.doubt = Some(doubt);
                 }
+                let keeps = transfer.staging == Staging::Beside;
                 self.abandon(Some(transfer));
+                if keeps {
+                    self.stop_serving();
+                }
             }
             None => self.stop_serving(),
         }

@@ -1,8 +1,9 @@
 //! Reading from an assigned source, and telling the server what came of it.
 
+use super::staging::Staging;
 use super::{Output, Session};
 use crate::message::{Assignment, ClientMessage, ReadFailure};
-use crate::{Attempt, CallError, OpSeq, ShardSums, Time, Version};
+use crate::{Attempt, CallError, ContentDigest, OpSeq, ShardSums, Time, Version};
 
 /// A read that was assigned.
 #[derive(Clone, Debug)]
@@ -11,8 +12,31 @@ pub(super) struct Transfer {
     /// The assignment with which the memory began anew.
     since: Attempt,
     version: Version,
+    /// Logical tensors of the version.
+    catalog: ContentDigest,
+    /// Whether it is read beside the memory, and if so whether it is on its way into it.
+    pub(super) staging: Staging,
+    /// Digests of what was read, once it is.
+    sums: Option<ShardSums>,
     /// What was told to the server when the read ended.
     report: Option<ClientMessage>,
+}
+
+impl Transfer {
+    /// Goes from beside the memory into it, if this assignment is read and that has not begun yet.
+    pub(super) fn begins_install(&mut self, attempt: Attempt) -> bool {
+        let ready = self.attempt == attempt && self.sums.is_some();
+        if !ready || self.staging != Staging::Beside {
+            return false;
+        }
+        self.staging = Staging::Installing;
+        self.report = None;
+        true
+    }
+
+    pub(super) fn catalog(&self) -> ContentDigest {
+        self.catalog
+    }
 }
 
 impl Session {
@@ -31,14 +55,21 @@ impl Session {
             return; // a repetition
         }
         let reads = old.is_some_and(|transfer| transfer.report.is_none());
-        let keep = self.config.relays
-            && old.is_some_and(|old| old.since == since || self.config.mutants.keep_suspect);
-        let version = assignment.version;
-        self.catalog = assignment.catalog;
-        pending.transfer = Some(Transfer { attempt, since, version, report: None });
+        let Assignment { version, catalog, staged, .. } = assignment;
+        let staging = if staged { Staging::Beside } else { Staging::InPlace };
+        let same = |old: &Transfer| old.since == since || self.config.mutants.keep_suspect;
+        let keep = self.config.relays && old.is_some_and(|old| same(old) && old.staging == staging);
+        pending.transfer =
+            Some(Transfer { attempt, since, version, catalog, staging, sums: None, report: None });
         let deadline = pending.deadline();
-        if !keep {
-            self.begin_anew(reads);
+        if !staged {
+            self.catalog = catalog;
+        }
+        match (keep, staged) {
+            (true, _) => {}
+            (false, false) => self.begin_anew(reads),
+            (false, true) if reads => self.outputs.push_back(Output::StopRead),
+            (false, true) => {}
         }
         self.send_filling();
         self.outputs.push_back(Output::Read { seq, attempt, assignment, keep, deadline });
@@ -60,6 +91,9 @@ impl Session {
     pub(super) fn send_filling(&mut self) {
         let Some(pending) = self.pending.as_ref().filter(|_| self.config.relays) else { return };
         let Some(transfer) = &pending.transfer else { return };
+        if transfer.staging != Staging::InPlace {
+            return; // nobody reads what is beside the memory
+        }
         let (seq, since, generation) = (pending.seq, transfer.since, self.copy.generation());
         self.send(ClientMessage::Filling { seq, since, generation });
     }
@@ -73,23 +107,35 @@ impl Session {
         result: Result<ShardSums, ReadFailure>,
     ) {
         self.tick(now);
-        let current = self.pending.as_ref().filter(|pending| pending.seq == seq).is_some_and(|p| {
-            p.transfer.as_ref().is_some_and(|t| t.attempt == attempt && t.report.is_none())
-        });
-        if !current {
-            return;
-        }
+        let Some(transfer) = self.reading(seq, attempt) else { return };
+        let staging = transfer.staging;
         let report = match result {
             Ok(sums) => {
-                // Before the server can commit and send readers here.
-                self.expose();
+                transfer.sums = Some(sums);
+                if staging == Staging::InPlace {
+                    // Before the server can commit and send readers here.
+                    self.expose();
+                } else if self.config.mutants.staged_early_copy {
+                    self.outputs.push_back(Output::Install { seq, attempt });
+                }
                 let generation = self.copy.generation();
                 ClientMessage::Prepared { seq, attempt, generation, sums }
             }
             Err(failure) => ClientMessage::ReadFailed { seq, attempt, failure },
         };
+        self.report(report);
+    }
+
+    /// The transfer of this assignment, if nothing was reported of it since the last thing that was
+    /// asked for.
+    pub(super) fn reading(&mut self, seq: OpSeq, attempt: Attempt) -> Option<&mut Transfer> {
+        let pending = self.pending.as_mut().filter(|pending| pending.seq == seq)?;
+        pending.transfer.as_mut().filter(|t| t.attempt == attempt && t.report.is_none())
+    }
+
+    pub(super) fn report(&mut self, report: ClientMessage) {
         let transfer = self.pending.as_mut().and_then(|pending| pending.transfer.as_mut());
-        transfer.expect("checked").report = Some(report);
+        transfer.expect("checked by the caller").report = Some(report);
         self.send_report();
     }
 
@@ -100,21 +146,24 @@ impl Session {
         }
     }
 
-    /// A transfer ends without success: the memory holds nothing and nobody reads it.
+    /// A transfer ends without success: the memory holds nothing and nobody reads it, or it holds
+    /// what it held and only what was read beside it goes.
     pub(super) fn abandon(&mut self, transfer: Option<Transfer>) {
         let Some(transfer) = transfer else { return };
         if transfer.report.is_none() {
             self.outputs.push_back(Output::StopRead);
         }
-        self.make_mutable();
+        if transfer.staging != Staging::InPlace {
+            self.outputs.push_back(Output::Unstage);
+        }
+        if transfer.staging != Staging::Beside {
+            self.make_mutable();
+        }
     }
 
     /// The digests of what was read, once it is.
     pub(super) fn prepared_sums(&self) -> Option<ShardSums> {
-        match self.pending.as_ref()?.transfer.as_ref()?.report {
-            Some(ClientMessage::Prepared { sums, .. }) => Some(sums),
-            _ => None,
-        }
+        self.pending.as_ref()?.transfer.as_ref()?.sums
     }
 
     /// The error for a commit whose outcome is unknown, if there is one: this shard was prepared.
@@ -123,7 +172,13 @@ impl Session {
             return Some(doubt);
         }
         let transfer = self.pending.as_ref()?.transfer.as_ref()?;
-        let prepared = matches!(transfer.report, Some(ClientMessage::Prepared { .. }));
+        let prepared = match transfer.staging {
+            Staging::InPlace => matches!(transfer.report, Some(ClientMessage::Prepared { .. })),
+            // Its group commits only once this shard has said that the version is in place.
+            Staging::Beside | Staging::Installing => {
+                matches!(transfer.report, Some(ClientMessage::Installed { .. }))
+            }
+        };
         prepared.then_some(CallError::InDoubt { version: transfer.version })
     }
 }

@@ -50,6 +50,10 @@ pub struct Client {
     /// Whether that read goes on where the one before it was.
     pub keep: bool,
     pub sealing: Option<Generation>,
+    /// What a staged update has read.
+    pub beside: Option<u64>,
+    /// The copying into place that runs.
+    pub installing: Option<(OpSeq, Attempt)>,
     /// What it was asked to copy aside.
     pub offloading: Option<(Version, Generation)>,
     /// Whose memory it is a copy of, if it is an offload replica's shard.
@@ -76,6 +80,8 @@ pub struct Cluster {
     pub clients: Vec<Client>,
     /// Reads end by themselves; else by `finish_read`.
     pub auto_read: bool,
+    /// What was read beside the memory is put in place by itself; else by `finish_install`.
+    pub auto_install: bool,
     /// Seals end by themselves; else by `finish_seal`.
     pub auto_seal: bool,
     /// Offloads end by themselves; else by `finish_offload`.
@@ -145,6 +151,7 @@ impl Cluster {
             places: BTreeMap::new(),
             clients: Vec::new(),
             auto_read: true,
+            auto_install: true,
             auto_seal: true,
             auto_offload: true,
             auto_seed: true,
@@ -189,6 +196,8 @@ impl Cluster {
             reading: None,
             keep: false,
             sealing: None,
+            beside: None,
+            installing: None,
             offloading: None,
             offload_of: None,
             seeding: None,
@@ -485,7 +494,14 @@ impl Cluster {
                     self.finish_read(index);
                 }
             }
-            Output::StopRead => client.reading = None,
+            Output::StopRead => (client.reading, client.installing) = (None, None),
+            Output::Install { seq, attempt } => {
+                client.installing = Some((seq, attempt));
+                if self.auto_install {
+                    self.finish_install(index);
+                }
+            }
+            Output::Unstage => client.beside = None,
             Output::Offload { version, generation } => {
                 client.offloading = Some((version, generation));
                 if self.auto_offload {
@@ -633,10 +649,28 @@ impl Cluster {
         let read = self.fetch(&assignment);
         let client = &mut self.clients[index];
         let result = read.map(|total| {
-            client.memory = share(total, client.shard, client.num_shards);
-            sums(client.memory)
+            let read = share(total, client.shard, client.num_shards);
+            match assignment.staged {
+                true => client.beside = Some(read),
+                false => client.memory = read,
+            }
+            sums(read)
         });
         client.session.handle_read(self.now, seq, attempt, result);
+    }
+
+    /// The copying into place that runs ends; call `run` after it.
+    pub fn finish_install(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        let Some((seq, attempt)) = client.installing.take() else { return };
+        assert!(client.exposed.is_none(), "it is still served");
+        client.memory = client.beside.take().expect("there is something beside the memory");
+        client.session.handle_installed(self.now, seq, attempt);
+    }
+
+    pub fn finish_installs(&mut self, group: &[usize]) {
+        group.iter().for_each(|client| self.finish_install(*client));
+        self.run();
     }
 
     fn fetch(&self, assignment: &Assignment) -> Result<u64, ReadFailure> {
@@ -666,7 +700,11 @@ pub fn replicate(selector: Selector) -> Call {
 }
 
 pub fn update() -> Call {
-    Call::Update { selector: Selector::Latest, allow_rollback: false }
+    Call::Update { selector: Selector::Latest, allow_rollback: false, staged: false }
+}
+
+pub fn staged_update() -> Call {
+    Call::Update { selector: Selector::Latest, allow_rollback: false, staged: true }
 }
 
 pub fn wait(after: u64) -> Call {

@@ -27,9 +27,13 @@ impl Checker for NewGeneration {
         match fact {
             Fact::Said {
                 who,
-                message: ServerMessage::Assigned { seq, attempt, since, .. },
+                message: ServerMessage::Assigned { seq, attempt, since, assignment },
                 ..
             } => {
+                // Nobody reads what is read beside the memory.
+                if assignment.staged {
+                    return None;
+                }
                 self.since.insert(((who.incarnation?, who.shard), *seq, *attempt), *since);
                 None
             }
@@ -42,6 +46,9 @@ impl Checker for NewGeneration {
                     ClientMessage::Prepared { seq, attempt, generation, .. } => {
                         let since = *self.since.get(&(shard, *seq, *attempt))?;
                         self.serves(shard, *seq, since, *generation)
+                    }
+                    ClientMessage::Installed { seq, attempt, generation } => {
+                        self.serves(shard, *seq, *attempt, *generation)
                     }
                     _ => None,
                 }

@@ -1,6 +1,7 @@
 //! S5: at the moment of a commit the reader has a source, which holds the version itself: commits go
 //! down a chain in order.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
@@ -12,6 +13,9 @@ use super::{Checker, Fact};
 pub(super) struct TransitiveCommit {
     /// As it was before the event.
     before: Option<Rc<Snapshot>>,
+    /// Replicas that have read a version beside the one that they hold, and let go of its source: for
+    /// these, that was the moment.
+    landing: BTreeMap<Incarnation, Version>,
 }
 
 impl Checker for TransitiveCommit {
@@ -24,12 +28,43 @@ impl Checker for TransitiveCommit {
         let before = self.before.replace(Rc::clone(after))?;
         after.models.iter().find_map(|(name, model)| {
             let before = before.models.get(name)?;
-            model.replicas.iter().find_map(|replica| check(before, model, replica))
+            let landing = &mut self.landing;
+            let mut replicas = model.replicas.iter();
+            replicas.find_map(|replica| {
+                land(landing, before, model, replica)
+                    .or_else(|| check(landing, before, model, replica))
+            })
         })
     }
 }
 
+/// A replica that gives up its old copy and reads no more has read a staged version: the source must
+/// hold it, as for a commit.
+fn land(
+    landing: &mut BTreeMap<Incarnation, Version>,
+    before: &ModelSnapshot,
+    after: &ModelSnapshot,
+    replica: &ReplicaSnapshot,
+) -> Option<String> {
+    let reads = |model: &ModelSnapshot| {
+        let mut edges = model.edges.iter();
+        edges.find(|edge| edge.reader_life == replica.incarnation).cloned()
+    };
+    let edge = reads(before).filter(|_| reads(after).is_none())?;
+    // What it held may have been fenced, and then shows nothing of it.
+    let gives_up = matches!(replica.state, ReplicaState::Draining | ReplicaState::Installing);
+    if gives_up || replica.state == ReplicaState::Fenced {
+        landing.insert(replica.incarnation, edge.version);
+    }
+    let stands = [before, after].iter().any(|m| holds(m, edge.source_life, edge.version));
+    (gives_up && !stands).then(|| {
+        let (name, source) = (&replica.name, &edge.source);
+        format!("{name} gives up its copy for {} of {source}, which does not hold it", edge.version)
+    })
+}
+
 fn check(
+    landing: &BTreeMap<Incarnation, Version>,
     before: &ModelSnapshot,
     after: &ModelSnapshot,
     replica: &ReplicaSnapshot,
@@ -38,6 +73,10 @@ fn check(
     let own = before.replicas.iter().find(|other| other.incarnation == replica.incarnation)?;
     if own.version == Some(version) || own.state == ReplicaState::Recovering {
         return None; // it held it before, in this term or in an earlier one
+    }
+    if own.state == ReplicaState::Installing {
+        let landed = landing.get(&replica.incarnation) == Some(&version);
+        return (!landed).then(|| format!("{} commits {version}, not what it read", replica.name));
     }
     // Sealed from one event to the next without having been published: this was a commit.
     let mut edges = before.edges.iter().filter(|edge| edge.reader_life == replica.incarnation);

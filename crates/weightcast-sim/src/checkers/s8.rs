@@ -13,6 +13,8 @@ pub(super) struct WholeReplicas {
     /// What each shard says that it holds.
     claims: BTreeMap<(Incarnation, u32), u64>,
     assigned: BTreeMap<(Incarnation, OpSeq, Attempt), u64>,
+    /// The same of staged updates: what the shards hold until they have put it in place is the old.
+    beside: BTreeMap<(Incarnation, OpSeq, Attempt), u64>,
     /// Each shard's newest call: late reports of earlier ones claim nothing.
     called: BTreeMap<(Incarnation, u32), OpSeq>,
 }
@@ -32,7 +34,11 @@ impl Checker for WholeReplicas {
             } => {
                 let incarnation = who.incarnation?;
                 let number = assignment.version.number;
-                self.assigned.insert((incarnation, *seq, *attempt), number);
+                let book = if assignment.staged { &mut self.beside } else { &mut self.assigned };
+                book.insert((incarnation, *seq, *attempt), number);
+            }
+            Fact::Said { who, message: ServerMessage::Install { .. }, .. } => {
+                self.claims.remove(&(who.incarnation?, who.shard));
             }
             Fact::Books(snapshot) => return self.check(snapshot),
             _ => {}
@@ -62,6 +68,11 @@ impl WholeReplicas {
                 if self.called.get(&shard).is_none_or(|newest| newest == seq) =>
             {
                 if let Some(number) = self.assigned.get(&(incarnation, *seq, *attempt)) {
+                    self.claims.insert(shard, *number);
+                }
+            }
+            ClientMessage::Installed { seq, attempt, .. } => {
+                if let Some(number) = self.beside.get(&(incarnation, *seq, *attempt)) {
                     self.claims.insert(shard, *number);
                 }
             }

@@ -59,6 +59,8 @@ impl Player<'_> {
             Output::Probe { .. } => {} // there is one server
             // Nothing is retained.
             Output::Offload { .. } | Output::StopOffload => {}
+            // No update is staged.
+            Output::Install { .. } | Output::Unstage => {}
             Output::Seed { version, ask, .. } => self.begin_seed(index, version, ask),
             Output::Send(message) => {
                 if let Some(stream) = worker.connection {

@@ -184,7 +184,7 @@ impl Player<'_> {
             What::Unpublish => Call::Unpublish,
             What::Replicate => Call::Replicate { selector: Selector::Latest },
             What::Update { .. } => {
-                Call::Update { selector: Selector::Latest, allow_rollback: false }
+                Call::Update { selector: Selector::Latest, allow_rollback: false, staged: false }
             }
         };
         task.began.get_or_insert(self.now);

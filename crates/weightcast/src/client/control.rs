@@ -20,6 +20,7 @@ use super::offload::Offloader;
 use super::route::Arrival;
 use super::seed::Seeder;
 use super::shared::{Shared, View};
+use super::staging::Installed;
 use crate::clock::Clock;
 use crate::convert::{client_frame, server_message};
 use crate::{Error, manifest};
@@ -100,6 +101,12 @@ pub(crate) enum Event {
         seq: OpSeq,
         attempt: Attempt,
         result: Result<Box<Arrival>, ReadFailure>,
+    },
+    /// What was read beside the registered memory is in it.
+    Installed {
+        seq: OpSeq,
+        attempt: Attempt,
+        installed: Installed,
     },
 }
 
@@ -230,6 +237,10 @@ impl Control {
                 let _ = reply.send(self.session.error().cloned());
             }
             Event::AwaitEnd { reply } => self.awaiting_end.push(reply),
+            Event::Installed { seq, attempt, installed } => {
+                self.memory.installed(installed);
+                self.session.handle_installed(now, seq, attempt);
+            }
             Event::ReadDone { seq, attempt, result } => {
                 if let Some(result) = self.memory.arrived(result) {
                     self.session.handle_read(now, seq, attempt, result);
@@ -283,9 +294,9 @@ impl Control {
                 Output::ExposeFilling(generation) => self.memory.expose_filling(generation),
                 Output::Fence(_) => self.memory.fence(),
                 Output::Seal(generation) => self.memory.seal(generation),
-                Output::Read { seq, attempt, assignment, deadline, keep: _ } => {
+                Output::Read { seq, attempt, assignment, deadline, keep } => {
                     let deadline = self.clock.instant(deadline).into_std();
-                    self.memory.start_read(seq, attempt, assignment, deadline);
+                    self.memory.start_read(seq, attempt, assignment, keep, deadline);
                 }
                 Output::Offload { version, generation } => {
                     self.offloader.start(version, generation)
@@ -295,6 +306,8 @@ impl Control {
                     self.seeder.start(version, ask, deadline);
                 }
                 Output::StopRead => self.memory.stop_read(),
+                Output::Install { seq, attempt } => self.memory.install(seq, attempt),
+                Output::Unstage => self.memory.unstage(),
                 Output::Done { seq, result } => self.done(seq, result),
                 Output::Closed { .. } => self.closed(),
             }

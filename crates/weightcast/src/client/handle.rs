@@ -15,6 +15,7 @@ use super::control::{Event, Failed, Reply};
 use super::locate::{Evidence, Place, Search};
 use super::process::Owned;
 use super::shared::{Shared, View};
+use super::staging;
 use super::{Transfer, Updated};
 use crate::Error;
 use crate::clock::span;
@@ -203,7 +204,32 @@ impl ShardHandle {
         allow_rollback: bool,
         deadline: Duration,
     ) -> Result<Updated, Error> {
-        self.updated(Call::Update { selector, allow_rollback }, deadline)
+        self.updated(Call::Update { selector, allow_rollback, staged: false }, deadline)
+    }
+
+    /// The same, but the old version stays, readable and served to others, until the new one has
+    /// arrived on all shards and is verified: that is read into CPU memory beside the registered
+    /// one, and copied into place at the end. If it comes to nothing before that, all shards still
+    /// hold the old version. The copying is begun in time, and not broken off for the deadline.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if that takes more than [`crate::Options::staging_bytes`]; on the other
+    /// shards [`CallError::LayoutMismatch`], which names this one and the reason.
+    pub fn update_staged(
+        &self,
+        selector: Selector,
+        allow_rollback: bool,
+        deadline: Duration,
+    ) -> Result<Updated, Error> {
+        let until = Instant::now() + deadline;
+        self.check_room().map_err(|error| self.decline(error, until))?;
+        self.updated(Call::Update { selector, allow_rollback, staged: true }, left(until))
+    }
+
+    fn check_room(&self) -> Result<(), Error> {
+        let shared = &self.own()?.shared;
+        let Some((registration, _)) = shared.current() else { return Ok(()) };
+        staging::check_room(&registration, shared.staging_bytes)
     }
 
     fn updated(&self, call: Call, deadline: Duration) -> Result<Updated, Error> {

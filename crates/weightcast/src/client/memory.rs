@@ -11,9 +11,10 @@ use weightcast_transport::{ExportId, Filling};
 
 use super::connection::Connection;
 use super::control::Event;
-use super::reading::read_assigned;
+use super::reading::{Target, read_assigned};
 use super::route::Arrival;
 use super::shared::Shared;
+use super::staging::{self, Installed};
 
 /// What is done with one shard's memory. Ends of reads and digests come back as events.
 pub(super) struct Memory {
@@ -24,7 +25,9 @@ pub(super) struct Memory {
     exposed: Vec<ExportId>,
     /// Progress of the memory that is being filled.
     filling: Option<Arc<Filling>>,
-    /// Raised to end the running read.
+    /// What a staged update fills.
+    staged: Option<Target>,
+    /// Raised to end the running read, or the copying of what was read into place.
     read: Option<Arc<AtomicBool>>,
     /// What the pending call has read.
     arrived: Option<Box<Arrival>>,
@@ -46,6 +49,7 @@ impl Memory {
             events,
             exposed: Vec::new(),
             filling: None,
+            staged: None,
             read: None,
             arrived: None,
             note: None,
@@ -130,21 +134,77 @@ impl Memory {
         seq: OpSeq,
         attempt: Attempt,
         assignment: Assignment,
+        keep: bool,
         deadline: Instant,
     ) {
         self.stop_read();
+        let target = match self.target(assignment.staged, keep) {
+            Ok(target) => target,
+            Err(detail) => {
+                let result = Err(ReadFailure::Layout { detail });
+                let _ = self.events.send(Event::ReadDone { seq, attempt, result });
+                return;
+            }
+        };
         let cancel = Arc::new(AtomicBool::new(false));
         self.read = Some(Arc::clone(&cancel));
-        let (shared, filling) = (Arc::clone(&self.shared), self.filling.clone());
+        let shared = Arc::clone(&self.shared);
         let (connection, events) = (self.connection.clone(), self.events.clone());
         tokio::spawn(async move {
             let cancelled = Arc::clone(&cancel);
-            let read = read_assigned(connection, shared, assignment, filling, deadline, cancel);
+            let read = read_assigned(connection, shared, assignment, target, deadline, cancel);
             let result = read.await.map(Box::new);
             if !cancelled.load(Ordering::Acquire) {
                 let _ = events.send(Event::ReadDone { seq, attempt, result });
             }
         });
+    }
+
+    /// What a read fills. Memory beside the registered one is there until it is not wanted any
+    /// more, so that another source can go on where one was lost.
+    fn target(&mut self, staged: bool, keep: bool) -> Result<Target, String> {
+        let (registration, _) = self.shared.current().ok_or("nothing is registered")?;
+        if !staged {
+            return Ok(Target { registration, filling: self.filling.clone() });
+        }
+        self.staged = self.staged.take().filter(|_| keep);
+        if self.staged.is_none() {
+            let limit = self.shared.staging_bytes;
+            self.staged = Some(staging::allocate(&registration, limit).map_err(|e| e.to_string())?);
+        }
+        Ok(self.staged.clone().expect("just set"))
+    }
+
+    /// Copies what was read beside the registered memory into it, in the background.
+    pub(super) fn install(&mut self, seq: OpSeq, attempt: Attempt) {
+        let (Some(staged), Some((registration, _))) = (self.staged.take(), self.shared.current())
+        else {
+            return; // the session is told of no end, and gives up
+        };
+        let cancel = Arc::new(AtomicBool::new(false));
+        self.read = Some(Arc::clone(&cancel));
+        let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
+        tokio::task::spawn_blocking(move || {
+            let installed = staging::install(&staged.registration, &registration, &shared, &cancel);
+            // Before anybody hears of it: then the memory is free when the call returns.
+            drop(staged);
+            if let Some(installed) = installed {
+                let _ = events.send(Event::Installed { seq, attempt, installed });
+            }
+        });
+    }
+
+    /// It is in place.
+    pub(super) fn installed(&mut self, installed: Installed) {
+        if let Some(arrived) = &mut self.arrived {
+            arrived.transfer.staged = installed.bytes;
+            arrived.transfer.install_seconds = installed.seconds;
+        }
+    }
+
+    /// What lies beside the registered memory is not wanted any more.
+    pub(super) fn unstage(&mut self) {
+        self.staged = None;
     }
 
     /// After this, no read touches it.

@@ -4,10 +4,10 @@
 //! it belongs to one process. [`control`] drives the session machine, and [`memory`] does what it
 //! wants of the registered memory. [`registration`] is that memory in the light of its group;
 //! [`route`] binds a plan to a source and reads; [`reading`] does so off the control thread;
-//! [`offload`] makes copies that outlive it, by [`copy_aside`], and [`seed`] brings versions near,
-//! both in the [`room`] that they have; [`digesting`] shares the work among threads; [`locate`]
-//! finds where a read that was refused differs, in [`ranges`] of bytes;
-//! [`connection`] is the gRPC side.
+//! [`staging`] is where a staged update reads, [`offload`] makes copies that outlive the handle, by
+//! [`copy_aside`], and [`seed`] brings versions near, both in the [`room`] that they have;
+//! [`digesting`] shares the work among threads; [`locate`] finds where a read that was refused
+//! differs, in [`ranges`] of bytes; [`connection`] is the gRPC side.
 
 mod connection;
 mod control;
@@ -27,6 +27,7 @@ mod room;
 mod route;
 mod seed;
 mod shared;
+mod staging;
 mod status;
 
 use weightcast_plan::{Layout, LayoutBuilder};
@@ -51,6 +52,10 @@ pub struct Transfer {
     pub plan_seconds: f64,
     /// `direct` or `tcp`.
     pub way: String,
+    /// Bytes that a staged update copied into place once all had arrived; else zero.
+    pub staged: u64,
+    /// How long that took.
+    pub install_seconds: f64,
 }
 
 /// What `replicate` or `update` came to.

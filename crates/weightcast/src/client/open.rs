@@ -72,6 +72,7 @@ impl ShardHandle {
             // The owner of what was offloaded waits for it.
             sealing_threads: if matches!(options.role, Role::Offload(_)) { THREADS } else { 1 },
             view: Mutex::new(View::default()),
+            staging_bytes: options.staging_bytes,
             trouble: Mutex::new(None),
             progress: Arc::new(AtomicU64::new(0)),
         });

@@ -10,6 +10,7 @@ use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_transport::Filling;
 
 use super::connection::Connection;
+use super::registration::Registration;
 use super::route::{Arrival, Read};
 use super::shared::Shared;
 use crate::limits::CACHED_LAYOUTS;
@@ -18,19 +19,27 @@ use crate::{Error, manifest};
 /// How much longer than the call a read may take: the call's end stops it first.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Reads an assigned source into the registered memory, unless it is cancelled.
+/// What a read fills: the registered memory, or what lies beside it.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) registration: Arc<Registration>,
+    /// How far it has come, if that may be kept or served.
+    pub(super) filling: Option<Arc<Filling>>,
+}
+
+/// Reads an assigned source into the target, unless it is cancelled.
 pub(super) async fn read_assigned(
     connection: Connection,
     shared: Arc<Shared>,
     assignment: Assignment,
-    filling: Option<Arc<Filling>>,
+    target: Target,
     deadline: Instant,
     cancel: Arc<AtomicBool>,
 ) -> Result<Arrival, ReadFailure> {
     let names: Vec<_> = assignment.shards.iter().map(|shard| shard.layout).collect();
     let sources = fetch_layouts(&connection, &shared, &names).await;
     let sources = sources.map_err(unfetched)?;
-    let read = move || read(&shared, &assignment, &sources, filling, deadline, cancel);
+    let read = move || read(&shared, &assignment, &sources, target, deadline, cancel);
     let failed = |e| ReadFailure::Layout { detail: format!("weightcast has a bug: {e}") };
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(failed(e)))
 }
@@ -63,26 +72,23 @@ fn read(
     shared: &Shared,
     assignment: &Assignment,
     sources: &[Arc<Layout>],
-    filling: Option<Arc<Filling>>,
+    target: Target,
     deadline: Instant,
     cancel: Arc<AtomicBool>,
 ) -> Result<Arrival, ReadFailure> {
-    let Some((registration, _)) = shared.current() else {
-        return Err(ReadFailure::Layout { detail: "nothing is registered".to_owned() });
-    };
     let progress = Arc::clone(&shared.progress);
     // One that goes on begins with what is kept.
-    if filling.as_ref().is_none_or(|filling| filling.progress().0 == 0) {
+    if target.filling.as_ref().is_none_or(|filling| filling.progress().0 == 0) {
         progress.store(0, Ordering::Relaxed);
     }
     shared.routes.read(&Read {
-        registration: &registration,
+        registration: &target.registration,
         assignment,
         sources,
         deadline: deadline + GRACE,
         cancel,
         progress,
-        filling,
+        filling: target.filling,
         memory: &shared.memory,
     })
 }

@@ -10,6 +10,7 @@ use weightcast_transport::{Digest, Region};
 use crate::{Error, manifest};
 
 /// What one shard has registered, in the light of what its group has.
+#[derive(Clone)]
 pub(crate) struct Registration {
     pub(crate) layout: Arc<Layout>,
     pub(crate) regions: Vec<Region>,
@@ -41,6 +42,20 @@ impl Registration {
         let keys = cells.iter().map(|cell| tensor_of(&layout, cell).key()).collect();
         let catalog = ContentDigest(catalog_digest(&all));
         Ok(Self { layout, regions, catalog, tensors, cells, runs, keys })
+    }
+
+    /// The same slices, in other memory of the same shape.
+    pub(crate) fn within(&self, regions: Vec<Region>) -> Self {
+        Self { regions, ..self.clone() }
+    }
+
+    /// Where each of the slices lies: region, offset, length.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
+        self.runs.iter().flat_map(|run| {
+            let offset = |row: u64| (run.offset + row * run.pitch) as usize;
+            let (buffer, len) = (run.buffer as usize, run.row_bytes as usize);
+            (0..run.rows).map(move |row| (buffer, offset(row), len))
+        })
     }
 
     /// Digests the memory as it is now, cell by cell.

@@ -94,6 +94,7 @@ impl Routes {
             seconds: started.elapsed().as_secs_f64(),
             plan_seconds: planned.as_secs_f64(),
             way: format!("{way:?}").to_lowercase(),
+            ..Transfer::default()
         };
         let (sums, note) = (read.registration.fold(&digests), read.registration.note(&digests));
         let evidence = Evidence {

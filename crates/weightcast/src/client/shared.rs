@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) view: Mutex<View>,
     /// Why the session is not open: the best explanation if it never is.
     pub(crate) trouble: Mutex<Option<CallError>>,
+    /// The most bytes that a staged update may take.
+    pub(crate) staging_bytes: Option<u64>,
     /// Bytes of the running read that have arrived.
     pub(crate) progress: Arc<AtomicU64>,
 }

@@ -38,6 +38,11 @@ pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, 
             generation: Generation(m.generation),
             sums: sums(m.sums)?,
         },
+        Body::Installed(m) => ClientMessage::Installed {
+            seq: OpSeq(m.seq),
+            attempt: Attempt(m.attempt),
+            generation: Generation(m.generation),
+        },
         Body::ReadFailed(m) => ClientMessage::ReadFailed {
             seq: OpSeq(m.seq),
             attempt: Attempt(m.attempt),
@@ -78,6 +83,11 @@ pub(crate) fn client_frame(message: ClientMessage) -> wire::ClientFrame {
                 sums: sums_frame(sums),
             })
         }
+        ClientMessage::Installed { seq, attempt, generation } => Body::Installed(wire::Installed {
+            seq: seq.0,
+            attempt: attempt.0,
+            generation: generation.0,
+        }),
         ClientMessage::ReadFailed { seq, attempt, failure } => Body::ReadFailed(wire::ReadFailed {
             seq: seq.0,
             attempt: attempt.0,
@@ -219,9 +229,11 @@ fn call(call: wire::call::Call) -> Result<Call, Malformed> {
         },
         W::Unpublish(_) => Call::Unpublish,
         W::Replicate(m) => Call::Replicate { selector: selector(m.selector)? },
-        W::Update(m) => {
-            Call::Update { selector: selector(m.selector)?, allow_rollback: m.allow_rollback }
-        }
+        W::Update(m) => Call::Update {
+            selector: selector(m.selector)?,
+            allow_rollback: m.allow_rollback,
+            staged: m.staged,
+        },
         W::Describe(m) => Call::Describe { selector: selector(m.selector)? },
         W::List(_) => Call::List,
         W::Wait(m) => Call::Wait { until: condition(need(m.until, "condition")?)? },
@@ -245,8 +257,8 @@ fn call_frame(call: Call) -> wire::call::Call {
         Call::Replicate { selector } => {
             W::Replicate(wire::Replicate { selector: selector_frame(selector) })
         }
-        Call::Update { selector, allow_rollback } => {
-            W::Update(wire::Update { selector: selector_frame(selector), allow_rollback })
+        Call::Update { selector, allow_rollback, staged } => {
+            W::Update(wire::Update { selector: selector_frame(selector), allow_rollback, staged })
         }
         Call::Describe { selector } => {
             W::Describe(wire::Describe { selector: selector_frame(selector) })

@@ -31,6 +31,11 @@ pub(crate) fn server_message(frame: wire::ServerFrame) -> Result<ServerMessage, 
             since: Attempt(m.since),
             assignment: assignment(need(m.assignment, "assignment")?)?,
         },
+        Body::Install(m) => ServerMessage::Install {
+            seq: OpSeq(m.seq),
+            attempt: Attempt(m.attempt),
+            deadline: Span(m.deadline_ns),
+        },
         Body::Answered(m) => ServerMessage::Answered {
             seq: OpSeq(m.seq),
             result: match need(m.result, "result")? {
@@ -81,6 +86,9 @@ pub(crate) fn server_frame(
                 since: since.0,
                 assignment: Some(assignment_frame(assignment)),
             })
+        }
+        ServerMessage::Install { seq, attempt, deadline } => {
+            Body::Install(wire::Install { seq: seq.0, attempt: attempt.0, deadline_ns: deadline.0 })
         }
         ServerMessage::Answered { seq, result } => Body::Answered(wire::Answered {
             seq: seq.0,
@@ -149,6 +157,7 @@ fn assignment(m: wire::Assignment) -> Result<Assignment, Malformed> {
         catalog: content_digest(&m.catalog)?,
         replica: m.replica,
         in_flight: m.in_flight,
+        staged: m.staged,
         shards: m.shards.into_iter().map(shard).collect::<Result<_, _>>()?,
     })
 }
@@ -165,6 +174,7 @@ fn assignment_frame(m: Assignment) -> wire::Assignment {
         catalog: m.catalog.0.to_vec(),
         replica: m.replica,
         in_flight: m.in_flight,
+        staged: m.staged,
         shards: m.shards.into_iter().map(shard).collect(),
     }
 }

@@ -102,7 +102,11 @@ fn spread(index: u64) -> f64 {
 fn question(kind: Kind) -> call::Call {
     match kind {
         Kind::Describe => call::Call::Describe(wire::Describe { selector: latest() }),
-        _ => call::Call::Update(wire::Update { selector: latest(), allow_rollback: false }),
+        _ => call::Call::Update(wire::Update {
+            selector: latest(),
+            allow_rollback: false,
+            staged: false,
+        }),
     }
 }
 

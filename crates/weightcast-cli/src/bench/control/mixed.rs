@@ -166,9 +166,11 @@ impl Load {
 
 fn call_of(kind: Kind) -> call::Call {
     match kind {
-        Kind::Update => {
-            call::Call::Update(wire::Update { selector: latest(), allow_rollback: false })
-        }
+        Kind::Update => call::Call::Update(wire::Update {
+            selector: latest(),
+            allow_rollback: false,
+            staged: false,
+        }),
         Kind::Describe => call::Call::Describe(wire::Describe { selector: latest() }),
         _ => call::Call::List(wire::List {}),
     }

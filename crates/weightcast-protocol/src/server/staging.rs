@@ -1,0 +1,101 @@
+//! Staged updates: the old copy is held and served while the new version is read beside it, and is
+//! given up only when all shards have that, verified (G4). From then on there is no way back: the
+//! shards put in place what they have, and the group holds the version once all have.
+//!
+//! Nobody reads what is beside the memory, and the group is no source of the new version before it
+//! is in place. Who wants it meanwhile waits, as for one that is being filled.
+
+use super::Server;
+use super::group::Group;
+use super::timers::Timer;
+use super::transaction::Phase;
+use crate::message::ServerMessage;
+use crate::{Attempt, Generation, Incarnation, OpSeq, SessionId, Time, Version};
+
+impl Server {
+    /// All shards have read the version beside their memory, and it is the publisher's. No source
+    /// is needed any more; the old copy's readers finish, as before any change of memory.
+    pub(super) fn verified_beside(&mut self, now: Time, incarnation: Incarnation) {
+        self.counters.staged += 1;
+        self.release_edge(incarnation);
+        let model = self.groups[&incarnation].model.clone();
+        self.models.get_mut(&model).expect("groups have a model").landing.insert(incarnation);
+        self.drain_old_copy(now, incarnation);
+    }
+
+    /// The old copy is given up: the shards put the new one in place. The call's deadline may be
+    /// near, but nothing would be won by leaving them with neither.
+    pub(super) fn install(&mut self, now: Time, incarnation: Incarnation) {
+        let span = self.config.install_deadline;
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let transaction = group.active_transaction().expect("checked");
+        let seq = transaction.seq;
+        let before = transaction.deadline;
+        let deadline = before.max(now + span);
+        transaction.deadline = deadline;
+        let transfer = transaction.transfer.as_mut().expect("checked");
+        (transfer.phase, transfer.gave_up) = (Phase::Installing, true);
+        let attempt = transfer.attempt;
+        let sessions: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        self.timers.cancel(before, Timer::Call(incarnation, seq));
+        self.timers.set(deadline, Timer::Call(incarnation, seq));
+        for session in sessions {
+            self.send(session, ServerMessage::Install { seq, attempt, deadline: span });
+        }
+    }
+
+    /// A shard has put the version in place.
+    pub(super) fn installed(
+        &mut self,
+        session: SessionId,
+        seq: OpSeq,
+        attempt: Attempt,
+        generation: Generation,
+    ) {
+        let entry = &self.sessions[&session];
+        let (incarnation, shard) = (entry.group, entry.shard);
+        if self.groups[&incarnation].active != Some(seq) {
+            return;
+        }
+        let Some(transfer) = self.transfer(incarnation) else { return };
+        if transfer.phase == Phase::Installing && transfer.attempt == attempt {
+            transfer.installed.insert(shard, generation);
+            self.agenda.insert(incarnation);
+        }
+    }
+
+    /// All shards have it in place: the group holds it.
+    pub(super) fn try_commit_installed(&mut self, incarnation: Incarnation) {
+        let num_shards = self.groups[&incarnation].num_shards as usize;
+        let transfer = self.transfer(incarnation).expect("checked");
+        if transfer.installed.len() < num_shards {
+            return;
+        }
+        let assignment = transfer.assignment.clone().expect("set while reading");
+        let generations = transfer.installed.values().copied().collect();
+        self.end_landing(incarnation);
+        self.commit(incarnation, assignment, generations);
+    }
+
+    /// The group does not put anything in place any more.
+    pub(super) fn end_landing(&mut self, incarnation: Incarnation) {
+        let Some(group) = self.groups.get(&incarnation) else { return };
+        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        if model.landing.remove(&incarnation) {
+            self.changed.insert(group.model.clone());
+        }
+    }
+
+    /// Groups that have a version beside their memory, verified, and will hold it soon.
+    pub(super) fn landing<'a>(
+        &'a self,
+        reader: &'a Group,
+        version: Version,
+    ) -> impl Iterator<Item = &'a Group> {
+        let landing = self.models[&reader.model].landing.iter().map(|group| &self.groups[group]);
+        let brings = move |group: &Group| {
+            group.transfer().is_some_and(|transfer| transfer.version == Some(version))
+        };
+        landing.filter(move |group| brings(group) && group.incarnation != reader.incarnation)
+    }
+}
