@@ -56,11 +56,25 @@ impl NoIdleSource {
                 && source.version == Some(version)
                 && source.incarnation != reader.incarnation
                 && near(source.incarnation)
+                && !reads_from(model, source.incarnation, reader.incarnation)
                 && readers.count() < self.fanout as usize
                 && failed.get(&source.incarnation).is_none_or(|failures| *failures == 0)
         });
         source.map(|source| source.name.as_str())
     }
+}
+
+/// Whether a group reads, over others or not, from another: a holder does in a staged update.
+fn reads_from(model: &ModelSnapshot, group: Incarnation, from: Incarnation) -> bool {
+    let mut at = group;
+    for _ in &model.edges {
+        match model.edges.iter().find(|edge| edge.reader_life == at) {
+            Some(edge) if edge.source_life == from => return true,
+            Some(edge) => at = edge.source_life,
+            None => return false,
+        }
+    }
+    false
 }
 
 /// The longest chain of readers that hangs on a group.

@@ -12,6 +12,8 @@ use super::{Checker, Fact};
 pub(super) struct OneContent {
     /// The digests that each shard has told of what it holds.
     told: BTreeMap<(Incarnation, u32, Generation), Sum>,
+    /// The digests of what a shard has read last: what it puts in place after a staged read.
+    read: BTreeMap<(Incarnation, u32), Sum>,
     /// What each version is.
     contents: BTreeMap<Version, Sum>,
     /// Copies that have been compared.
@@ -26,9 +28,14 @@ impl Checker for OneContent {
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         match fact {
             Fact::Heard { who, message, .. } => {
+                let (incarnation, shard) = (who.incarnation?, who.shard);
                 if let Some((generation, sums)) = digests(message) {
-                    let shard = (who.incarnation?, who.shard, generation);
-                    self.told.insert(shard, sums.counted);
+                    self.told.insert((incarnation, shard, generation), sums.counted);
+                    self.read.insert((incarnation, shard), sums.counted);
+                }
+                if let ClientMessage::Installed { generation, .. } = message {
+                    let sum = *self.read.get(&(incarnation, shard))?;
+                    self.told.insert((incarnation, shard, *generation), sum);
                 }
                 None
             }
