@@ -360,3 +360,21 @@ fn a_server_that_is_lost_before_the_copy_costs_nothing() {
     }
     assert_eq!(cluster.content(&rollout), 22);
 }
+
+#[test]
+fn what_a_holder_reads_beside_does_not_make_its_copy_deeper() {
+    let config = ServerConfig { depth_limit: 1, ..config() };
+    let mut cluster = Cluster::with(config);
+    let trainer = cluster.trainer("trainer", 1);
+    let rollout = cluster.rollout("rollout", 1);
+    cluster.publish(&trainer, 1, 11);
+    cluster.call_all(&rollout, |_| update());
+    cluster.call_all(&trainer, |_| Call::Unpublish);
+    cluster.publish(&trainer, 2, 22);
+    cluster.auto_read = false;
+    cluster.begin_all(&rollout, |_| staged_update());
+    // One source lies between version 1 and its next reader, whatever comes for version 2.
+    let other = cluster.rollout("other", 1);
+    cluster.call(other[0], replicate(Selector::Exact(1)));
+    assert!(cluster.edges().contains(&("other".to_owned(), "rollout".to_owned())));
+}

@@ -58,7 +58,7 @@ impl Server {
                 busy = true;
                 None
             } else {
-                Some((failures(source), self.rank(source, reader)))
+                Some((failures(source), self.rank(source, reader, version)))
             }
         };
         // Most of those that are being filled have their reader already: no more is asked of them.
@@ -82,12 +82,12 @@ impl Server {
         }
     }
 
-    fn rank<'a>(&self, source: &'a Group, reader: &Group) -> Rank<'a> {
+    fn rank<'a>(&self, source: &'a Group, reader: &Group, version: Version) -> Rank<'a> {
         let host = |group: &Group| group.location().map(|location| location.host.clone());
         Rank {
             far: source.datacentre() != reader.datacentre() && !self.config.mutants.far_as_near,
             accusers: source.held.as_ref().map_or(0, |held| held.accusers.len()),
-            depth: self.edges.depth(source.incarnation),
+            depth: self.depth(source, version),
             load: self.edges.load(source.incarnation),
             other_host: host(source) != host(reader),
             name: &source.replica,
@@ -144,6 +144,11 @@ impl Server {
             .filter(move |group| wanted(group) && (naive || apart(group)))
     }
 
+    /// How many sources a version comes through to a source. A holder has it, whatever else it reads.
+    fn depth(&self, source: &Group, version: Version) -> usize {
+        if source.holds(version) { 0 } else { self.edges.depth(source.incarnation) }
+    }
+
     /// Whether one more reader fits, with all that hangs on it (D1, D6).
     fn has_room(&self, source: &Group, reader: &Group, version: Version) -> bool {
         // Readers of an old copy will have left.
@@ -151,7 +156,7 @@ impl Server {
             Some(_) => 0,
             None => self.edges.height(reader.incarnation, version),
         };
-        let depth = self.edges.depth(source.incarnation) + 1 + below;
+        let depth = self.depth(source, version) + 1 + below;
         let short = depth <= self.config.depth_limit.max(1) as usize;
         self.has_place(source, reader) && (short || self.config.mutants.no_depth_bound)
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState};
-use weightcast_protocol::{Incarnation, Time};
+use weightcast_protocol::{Incarnation, Time, Version};
 
 use super::d3::datacentre;
 use super::{Checker, Fact};
@@ -31,7 +31,7 @@ impl Checker for NoIdleSource {
     }
 }
 
-fn wants(replica: &ReplicaSnapshot) -> Option<weightcast_protocol::Version> {
+fn wants(replica: &ReplicaSnapshot) -> Option<Version> {
     replica.pending.as_ref()?.wants
 }
 
@@ -42,7 +42,8 @@ impl NoIdleSource {
         let failed = &reader.pending.as_ref()?.failed;
         let here = datacentre(model, reader.incarnation)?;
         // Readers of an old copy will have left.
-        let below = if reader.version.is_some() { 0 } else { height(model, reader.incarnation) };
+        let below =
+            if reader.version.is_some() { 0 } else { height(model, reader.incarnation, version) };
         if below + 1 > self.depth_limit as usize {
             return None;
         }
@@ -77,12 +78,12 @@ fn reads_from(model: &ModelSnapshot, group: Incarnation, from: Incarnation) -> b
     false
 }
 
-/// The longest chain of readers that hangs on a group.
-fn height(model: &ModelSnapshot, group: Incarnation) -> usize {
+/// The longest chain of readers of a version that hangs on a group.
+fn height(model: &ModelSnapshot, group: Incarnation, version: Version) -> usize {
     let mut heights = BTreeMap::from([(group, 0)]);
     // As many rounds as there are edges: it ends even in a cycle.
     for _ in &model.edges {
-        for edge in &model.edges {
+        for edge in model.edges.iter().filter(|edge| edge.version == version) {
             if let Some(above) = heights.get(&edge.source_life).copied() {
                 let below = heights.entry(edge.reader_life).or_insert(0);
                 *below = (*below).max(above + 1);

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weightcast_protocol::message::ClientMessage;
+use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState, Snapshot};
-use weightcast_protocol::{Generation, Incarnation, ShardSums, Sum, Time, Version};
+use weightcast_protocol::{Attempt, Generation, Incarnation, OpSeq, ShardSums, Sum, Time, Version};
 
 use super::{Checker, Fact};
 
@@ -12,8 +12,11 @@ use super::{Checker, Fact};
 pub(super) struct OneContent {
     /// The digests that each shard has told of what it holds.
     told: BTreeMap<(Incarnation, u32, Generation), Sum>,
-    /// The digests of what a shard has read last: what it puts in place after a staged read.
-    read: BTreeMap<(Incarnation, u32), Sum>,
+    /// Assignments that are read beside the memory: their digests are not those of the copy that is
+    /// served at the same generation, which may be told of later than these (seed 13).
+    staged: BTreeSet<(Incarnation, OpSeq, Attempt)>,
+    /// The digests of what was read there, until it is in place.
+    beside: BTreeMap<(Incarnation, u32, OpSeq, Attempt), Sum>,
     /// What each version is.
     contents: BTreeMap<Version, Sum>,
     /// Copies that have been compared.
@@ -27,16 +30,16 @@ impl Checker for OneContent {
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         match fact {
+            Fact::Said {
+                who,
+                message: ServerMessage::Assigned { seq, attempt, assignment, .. },
+                ..
+            } if assignment.staged => {
+                self.staged.insert((who.incarnation?, *seq, *attempt));
+                None
+            }
             Fact::Heard { who, message, .. } => {
-                let (incarnation, shard) = (who.incarnation?, who.shard);
-                if let Some((generation, sums)) = digests(message) {
-                    self.told.insert((incarnation, shard, generation), sums.counted);
-                    self.read.insert((incarnation, shard), sums.counted);
-                }
-                if let ClientMessage::Installed { generation, .. } = message {
-                    let sum = *self.read.get(&(incarnation, shard))?;
-                    self.told.insert((incarnation, shard, *generation), sum);
-                }
+                self.heard(who.incarnation?, who.shard, message);
                 None
             }
             Fact::Books(books) => self.books(books),
@@ -55,6 +58,26 @@ fn digests(message: &ClientMessage) -> Option<(Generation, ShardSums)> {
 }
 
 impl OneContent {
+    fn heard(&mut self, group: Incarnation, shard: u32, message: &ClientMessage) {
+        match message {
+            ClientMessage::Prepared { seq, attempt, sums, .. }
+                if self.staged.contains(&(group, *seq, *attempt)) =>
+            {
+                self.beside.insert((group, shard, *seq, *attempt), sums.counted);
+            }
+            ClientMessage::Installed { seq, attempt, generation } => {
+                if let Some(sum) = self.beside.remove(&(group, shard, *seq, *attempt)) {
+                    self.told.insert((group, shard, *generation), sum);
+                }
+            }
+            _ => {
+                if let Some((generation, sums)) = digests(message) {
+                    self.told.insert((group, shard, generation), sums.counted);
+                }
+            }
+        }
+    }
+
     fn books(&mut self, books: &Snapshot) -> Option<String> {
         let replicas = books.models.values().flat_map(|model| &model.replicas);
         let sealed = replicas.filter(|replica| replica.state == ReplicaState::Sealed);

@@ -15,6 +15,9 @@ pub(super) struct WholeReplicas {
     assigned: BTreeMap<(Incarnation, OpSeq, Attempt), u64>,
     /// The same of staged updates: what the shards hold until they have put it in place is the old.
     beside: BTreeMap<(Incarnation, OpSeq, Attempt), u64>,
+    /// What each shard has put in place last. A call that is made again after a stream has broken is
+    /// told all of it again, `Install` too: a shard that has done it does nothing (seed 966).
+    installed: BTreeMap<(Incarnation, u32), (OpSeq, Attempt)>,
     /// Each shard's newest call: late reports of earlier ones claim nothing.
     called: BTreeMap<(Incarnation, u32), OpSeq>,
 }
@@ -37,8 +40,11 @@ impl Checker for WholeReplicas {
                 let book = if assignment.staged { &mut self.beside } else { &mut self.assigned };
                 book.insert((incarnation, *seq, *attempt), number);
             }
-            Fact::Said { who, message: ServerMessage::Install { .. }, .. } => {
-                self.claims.remove(&(who.incarnation?, who.shard));
+            Fact::Said { who, message: ServerMessage::Install { seq, attempt, .. }, .. } => {
+                let shard = (who.incarnation?, who.shard);
+                if self.installed.get(&shard) != Some(&(*seq, *attempt)) {
+                    self.claims.remove(&shard);
+                }
             }
             Fact::Books(snapshot) => return self.check(snapshot),
             _ => {}
@@ -72,6 +78,7 @@ impl WholeReplicas {
                 }
             }
             ClientMessage::Installed { seq, attempt, .. } => {
+                self.installed.insert(shard, (*seq, *attempt));
                 if let Some(number) = self.beside.get(&(incarnation, *seq, *attempt)) {
                     self.claims.insert(shard, *number);
                 }
