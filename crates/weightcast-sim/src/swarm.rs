@@ -38,13 +38,13 @@ impl Options {
             // a server within two, and its recovery window lasts two more; then everybody reads.
             quiet_time: Span(lease.0 * 8 + 10_000_000_000),
             faults: faults(rng),
-            // After all others, so that what a seed has long stood for stays as it was.
-            staged: if rng.chance(500) { 0 } else { rng.between(200, 1_000) },
             ..Options::default()
         };
         Self {
             offload_seeding: if rng.chance(500) { 0 } else { 700 },
             seed_deadline: millis(rng, 1_000, 5_000),
+            // After all others, so that what a seed has long stood for stays as it was.
+            staged: if rng.chance(500) { 0 } else { rng.between(200, 1_000) },
             ..drawn
         }
     }

@@ -13,7 +13,7 @@ pub(super) struct OneContent {
     /// The digests that each shard has told of what it holds.
     told: BTreeMap<(Incarnation, u32, Generation), Sum>,
     /// Assignments that are read beside the memory: their digests are not those of the copy that is
-    /// served at the same generation, which may be told of later than these (seed 13).
+    /// served at the same generation, which may be told of later than these.
     staged: BTreeSet<(Incarnation, OpSeq, Attempt)>,
     /// The digests of what was read there, until it is in place.
     beside: BTreeMap<(Incarnation, u32, OpSeq, Attempt), Sum>,

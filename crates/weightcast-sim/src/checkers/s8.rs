@@ -16,7 +16,7 @@ pub(super) struct WholeReplicas {
     /// The same of staged updates: what the shards hold until they have put it in place is the old.
     beside: BTreeMap<(Incarnation, OpSeq, Attempt), u64>,
     /// What each shard has put in place last. A call that is made again after a stream has broken is
-    /// told all of it again, `Install` too: a shard that has done it does nothing (seed 966).
+    /// told all of it again, `Install` too: a shard that has done it does nothing.
     installed: BTreeMap<(Incarnation, u32), (OpSeq, Attempt)>,
     /// Each shard's newest call: late reports of earlier ones claim nothing.
     called: BTreeMap<(Incarnation, u32), OpSeq>,
