@@ -18,7 +18,8 @@
 //!    [`runs`]: what a publisher digests in place.
 //! 6. [`prove`]: that a plan writes every target byte exactly once from the right place, by other
 //!    arithmetic than the planner's.
-//! 7. [`mod@quantise`]: FP8 block quantisation, the one place where bytes change on the way.
+//! 7. [`mod@transform`]: slices in another representation, cast or quantised: the one place where
+//!    bytes change on the way. [`mod@quantise`] is its arithmetic.
 //!
 //! Numbers in bytes, everywhere: offsets, strides, pitches, positions. Only shapes and slices count
 //! elements. A *position* is a byte of a tensor's global row-major order, whoever holds it; digests
@@ -49,6 +50,7 @@ mod planner;
 pub mod quantise;
 mod slice;
 mod tensor;
+pub mod transform;
 mod window;
 
 pub use builder::LayoutBuilder;

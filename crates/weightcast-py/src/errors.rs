@@ -105,7 +105,7 @@ pub(crate) fn exception(py: Python<'_>, error: Error) -> PyErr {
     let message = error.to_string();
     match error {
         Error::Call(call) => call_exception(py, call, message),
-        Error::Layout(_) | Error::Plan(_) => LayoutMismatch::new_err(message),
+        Error::Layout(_) | Error::Transform(_) | Error::Plan(_) => LayoutMismatch::new_err(message),
         Error::NoRoom { bytes, limit } => {
             let error = NoRoom::new_err(message);
             let _ = error.value(py).setattr("bytes", bytes);

@@ -152,9 +152,14 @@ impl<'a> Route<'a> {
 }
 
 impl Route<'_> {
+    /// Its source's memory, if that is the way to all it exports.
+    fn direct(&self) -> Option<&Direct> {
+        self.job.peer.direct().filter(|_| !self.description.is_computed())
+    }
+
     /// A reader of its source's memory, if that is the way to it.
     fn direct_reader<'a>(&'a self, targets: &'a [Region]) -> Option<DirectReader<'a>> {
-        let direct = self.job.peer.direct()?;
+        let direct = self.direct()?;
         Some(DirectReader::new(self.job, direct, &self.description, targets))
     }
 }
@@ -190,7 +195,7 @@ impl Run<'_> {
     /// Threads as asked, at least one per TCP source, never more than there are pieces.
     fn workers(&self) -> usize {
         let pieces: usize = self.routes.iter().map(|route| route.pieces.count()).sum();
-        let over_tcp = self.routes.iter().filter(|r| r.job.peer.direct().is_none()).count();
+        let over_tcp = self.routes.iter().filter(|r| r.direct().is_none()).count();
         self.options.threads.max(over_tcp).clamp(1, MAX_THREADS).min(pieces.max(1))
     }
 
@@ -306,7 +311,7 @@ impl Run<'_> {
     /// The processes read directly are still those that were probed.
     fn verify_alive(&self) -> Result<(), ReadError> {
         for (source, route) in self.routes.iter().enumerate() {
-            let alive = route.job.peer.direct().map_or(Ok(()), Direct::verify);
+            let alive = route.direct().map_or(Ok(()), Direct::verify);
             alive.map_err(|kind| ReadError { source, kind })?;
         }
         Ok(())

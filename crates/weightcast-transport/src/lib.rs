@@ -34,6 +34,7 @@
 
 mod allocation;
 pub mod bench;
+mod computed;
 mod connect;
 mod copy;
 mod dial;
@@ -77,6 +78,7 @@ mod wire;
 // Where the lock-free words find their atomics: `weightcast-loom` lends them others.
 use std::sync::atomic;
 
+pub use computed::Compute;
 pub use connect::Way;
 pub use copy::{Copy, SourceJob};
 pub use digest::{Digest, digest_at};

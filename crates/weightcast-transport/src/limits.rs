@@ -91,6 +91,10 @@ pub const PIPELINE_BYTES: usize = 32 << 10;
 /// Bytes that the server hands to the kernel at once, between two looks at the fence word.
 pub const SEND_BYTES: usize = 1 << 20;
 
+/// Bytes that are copied, transformed or digested together while they are in the first cache; a
+/// multiple of every element's size.
+pub const CHUNK_BYTES: usize = 8 << 10;
+
 /// Ranges in one system call: the kernel's own limit (`UIO_MAXIOV`).
 pub const MAX_RANGES: usize = 1_024;
 

@@ -17,6 +17,9 @@ pub(crate) struct Output {
     pub(crate) pending: Vec<u8>,
     ranges: Ranges,
     batch: Ranges,
+    /// Bytes that are made to be sent; those in use are among the ranges.
+    made: Vec<u8>,
+    made_len: usize,
 }
 
 impl Output {
@@ -49,6 +52,34 @@ impl Output {
             if self.ranges.bytes() == SEND_BYTES || self.ranges.count() == MAX_RANGES - 1 {
                 self.send_batch(socket, Some(export))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Appends bytes that `make` writes, told how far into them it is; sends once enough is
+    /// together, so that no more than [`SEND_BYTES`] of them exist at a time.
+    pub(crate) fn make(
+        &mut self,
+        socket: &TcpStream,
+        export: &Export,
+        len: usize,
+        mut make: impl FnMut(usize, &mut [u8]),
+    ) -> io::Result<()> {
+        if self.made.is_empty() {
+            self.made = vec![0; SEND_BYTES];
+        }
+        let mut done = 0;
+        while done < len {
+            // What is made is among the ranges, so there is room; and the range is added whole.
+            let step = (len - done).min(SEND_BYTES - self.ranges.bytes());
+            let bytes = &mut self.made[self.made_len..self.made_len + step];
+            make(done, bytes);
+            let address = bytes.as_ptr().expose_provenance() as u64;
+            self.made_len += step;
+            // SAFETY: the vector is never resized again, and its bytes in use are not written
+            // before the batch that sends them.
+            unsafe { self.add(socket, export, address, step) }?;
+            done += step;
         }
         Ok(())
     }
@@ -87,6 +118,7 @@ impl Output {
             }
         }
         self.pending.clear();
+        self.made_len = 0;
         Ok(())
     }
 

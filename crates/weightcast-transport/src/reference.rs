@@ -87,13 +87,17 @@ fn carry_out(
         }
         let from = (copy.source_offset + row * copy.source_pitch) as usize;
         let to_offset = copy.target_offset + row * copy.target_pitch;
-        let from = source.range(from, len).expect("checked");
         let to = target.range(to_offset as usize, len).expect("checked");
-        // SAFETY: both ranges lie in live regions, the target's writable, both checked.
-        let digest = unsafe {
-            racy::copy(from, to, len);
-            digest_raw(copy.position + row * copy.position_pitch, to, len)
-        };
+        if source.is_computed() {
+            target.copy_from(to_offset as usize, source, from, len).expect("checked");
+        } else {
+            let from = source.range(from, len).expect("checked");
+            // SAFETY: both ranges lie in live regions, the target's writable, both checked.
+            unsafe { racy::copy(from, to, len) };
+        }
+        let position = copy.position + row * copy.position_pitch;
+        // SAFETY: as above.
+        let digest = unsafe { digest_raw(position, to, len) };
         if !export.is_served() {
             return Err(TransportError::Fenced { export: export.id() });
         }

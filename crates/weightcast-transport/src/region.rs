@@ -1,7 +1,9 @@
 //! Registered memory: a contiguous range of this process with an owner that keeps it alive.
 
 use crate::allocation::Allocation;
-use crate::digest::{Digest, digest_raw};
+use crate::computed::{Chunk, Compute};
+use crate::digest::{Digest, digest_at, digest_raw};
+use crate::limits::CHUNK_BYTES;
 use crate::racy;
 use crate::stream_copy::stream_copy;
 use std::any::Any;
@@ -11,7 +13,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// A contiguous piece of registered memory. Clones name the same bytes and share the owner.
+/// A contiguous piece of registered memory, or one whose bytes are made when they are read
+/// ([`Region::computed`]). Clones name the same bytes and share the owner.
 ///
 /// The bytes may change at any time: by the process that owns them, or by a read into them.
 /// What is read here is therefore a momentary value; whether it counts is decided elsewhere, by
@@ -21,6 +24,8 @@ pub struct Region {
     address: NonNull<u8>,
     len: usize,
     writable: bool,
+    /// Makes the bytes, if they do not lie at the address.
+    compute: Option<Arc<dyn Compute>>,
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
@@ -46,6 +51,9 @@ pub enum RegionError {
     /// The region was registered read-only.
     #[error("the region is read-only: register it as writable")]
     ReadOnly,
+    /// The region's bytes are made when they are read: they have no address.
+    #[error("the region is computed: its bytes can be read, not found in memory")]
+    Computed,
     /// A copy's source and target share bytes.
     #[error("the ranges of a copy overlap: copy into other memory")]
     Overlap,
@@ -68,7 +76,14 @@ impl Region {
     ) -> Self {
         let address = NonNull::new(address).unwrap_or(NonNull::dangling());
         address.as_ptr().expose_provenance();
-        Self { address, len, writable, _owner: owner }
+        Self { address, len, writable, compute: None, _owner: owner }
+    }
+
+    /// `len` bytes that are made whenever they are read: a transform of other memory. Read-only;
+    /// peers get them over the data port, never from memory.
+    pub fn computed(len: usize, compute: Arc<dyn Compute>) -> Self {
+        let address = NonNull::dangling();
+        Self { address, len, writable: false, compute: Some(compute), _owner: Arc::new(()) }
     }
 
     /// Fresh writable memory of `len` zero bytes: page aligned, huge pages advised, left out of
@@ -93,8 +108,11 @@ impl Region {
         self
     }
 
-    /// Where it begins.
+    /// Where it begins; 0 if its bytes have no address.
     pub fn address(&self) -> u64 {
+        if self.is_computed() {
+            return 0;
+        }
         self.address.as_ptr().addr() as u64
     }
 
@@ -106,6 +124,11 @@ impl Region {
     /// True if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// True if its bytes are made when they are read.
+    pub fn is_computed(&self) -> bool {
+        self.compute.is_some()
     }
 
     /// True if transfers may write to it.
@@ -123,6 +146,11 @@ impl Region {
 
     /// Copies bytes out.
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<(), RegionError> {
+        if let Some(compute) = &self.compute {
+            self.check(offset, bytes.len())?;
+            compute.fill(offset, bytes);
+            return Ok(());
+        }
         let from = self.range(offset, bytes.len())?;
         // SAFETY: the range lies in the region, which the owner keeps readable; the slice is ours.
         unsafe { racy::copy(from, bytes.as_mut_ptr(), bytes.len()) };
@@ -154,6 +182,14 @@ impl Region {
         if !self.writable {
             return Err(RegionError::ReadOnly);
         }
+        if source.is_computed() {
+            let mut done = 0;
+            return source.chunks(from, len, |bytes| {
+                self.write_at(offset + done, bytes)?;
+                done += bytes.len();
+                Ok(())
+            });
+        }
         let (from, to) = (source.range(from, len)?, self.range(offset, len)?);
         if from.addr().abs_diff(to.addr()) < len {
             return Err(RegionError::Overlap);
@@ -173,17 +209,58 @@ impl Region {
 
     /// The digest of a range that lies `position` bytes into its logical tensor.
     pub fn digest(&self, offset: usize, len: usize, position: u64) -> Result<Digest, RegionError> {
+        if self.is_computed() {
+            let (mut sum, mut position) = (Digest::ZERO, position);
+            self.chunks(offset, len, |bytes| {
+                sum += digest_at(position, bytes);
+                position += bytes.len() as u64;
+                Ok(())
+            })?;
+            return Ok(sum);
+        }
         let from = self.range(offset, len)?;
         // SAFETY: the range lies in the region, which the owner keeps readable.
         Ok(unsafe { digest_raw(position, from, len) })
     }
 
+    /// Hands out a range chunk by chunk, each a copy that stays in the cache: [`CHUNK_BYTES`]
+    /// or what is left.
+    ///
+    /// # Errors
+    /// If the range leaves the region; the first error of `each`.
+    pub fn chunks(
+        &self,
+        offset: usize,
+        len: usize,
+        mut each: impl FnMut(&[u8]) -> Result<(), RegionError>,
+    ) -> Result<(), RegionError> {
+        self.check(offset, len)?;
+        // Where a chunk begins as far past a multiple of 8 as its source does, words are copied.
+        let lead = (self.address() as usize).wrapping_add(offset) % 8;
+        let mut chunk = Chunk::new();
+        let mut at = offset;
+        while at < offset + len {
+            let step = CHUNK_BYTES.min(offset + len - at);
+            let bytes = &mut chunk.0[lead..lead + step];
+            self.read_at(at, bytes)?;
+            each(bytes)?;
+            at += step;
+        }
+        Ok(())
+    }
+
+    fn check(&self, offset: usize, len: usize) -> Result<(), RegionError> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => Err(RegionError::OutOfBounds { offset, len, region: self.len }),
+        }
+    }
+
     /// The address of a range, checked.
     pub(crate) fn range(&self, offset: usize, len: usize) -> Result<*mut u8, RegionError> {
-        let error = RegionError::OutOfBounds { offset, len, region: self.len };
-        let end = offset.checked_add(len).ok_or(error)?;
-        if end > self.len {
-            return Err(error);
+        self.check(offset, len)?;
+        if self.is_computed() {
+            return Err(RegionError::Computed);
         }
         Ok(self.address.as_ptr().wrapping_add(offset))
     }
@@ -194,6 +271,7 @@ impl fmt::Debug for Region {
         f.debug_struct("Region")
             .field("len", &self.len)
             .field("writable", &self.writable)
+            .field("computed", &self.is_computed())
             .finish_non_exhaustive()
     }
 }

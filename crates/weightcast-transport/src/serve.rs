@@ -10,6 +10,7 @@ use crate::handshake::{PROOF_BYTES, SourceSide};
 use crate::input::Input;
 use crate::limits::{HANDSHAKE_DEADLINE, MAX_DIGEST_BYTES, MAX_READ_BYTES, SEND_BYTES};
 use crate::output::Output;
+use crate::region::Region;
 use crate::seats::Seat;
 use crate::secret::MacKey;
 use crate::wire::{self, Extent, Header, Kind, Malformed, PlacedExtent};
@@ -211,7 +212,12 @@ impl<'a> Connection<'a> {
         let header = Header::new(Kind::Data, bytes as usize);
         self.output.pending.extend_from_slice(&header.encode());
         for extent in extents.iter().filter(|extent| extent.row_bytes > 0) {
-            let base = export.regions()[extent.region as usize].address() + extent.offset;
+            let region = &export.regions()[extent.region as usize];
+            if region.is_computed() {
+                self.send_computed(export, region, extent)?;
+                continue;
+            }
+            let base = region.address() + extent.offset;
             for row in 0..extent.rows {
                 let address = base + row * extent.pitch;
                 // SAFETY: the extent is checked to lie in the region, which the export keeps
@@ -225,6 +231,23 @@ impl<'a> Connection<'a> {
         unsafe { self.output.finish(self.socket, export) }?;
         let end = Header::end(export.is_served());
         self.output.pending.extend_from_slice(&end.encode());
+        Ok(())
+    }
+
+    /// Makes the bytes of a checked extent and sends them, a batch at a time.
+    fn send_computed(
+        &mut self,
+        export: &Export,
+        region: &Region,
+        extent: &Extent,
+    ) -> io::Result<()> {
+        for row in 0..extent.rows {
+            let start = (extent.offset + row * extent.pitch) as usize;
+            let make = |at: usize, bytes: &mut [u8]| {
+                region.read_at(start + at, bytes).expect("checked");
+            };
+            self.output.make(self.socket, export, extent.row_bytes as usize, make)?;
+        }
         Ok(())
     }
 

@@ -34,3 +34,6 @@ mod target;
 
 #[path = "contract/relay.rs"]
 mod relay;
+
+#[path = "contract/computed.rs"]
+mod computed;

@@ -1,6 +1,7 @@
 //! Every way in which weightcast can fail a user.
 
 use thiserror::Error;
+use weightcast_plan::transform::TransformError;
 use weightcast_plan::{LayoutError, PlanError};
 use weightcast_protocol::CallError;
 
@@ -13,6 +14,9 @@ pub enum Error {
     /// A layout is not well formed, or does not fit the version.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// A layout has no such representation.
+    #[error(transparent)]
+    Transform(Box<TransformError>),
     /// A layout cannot be filled from another.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -52,6 +56,15 @@ pub enum Error {
     /// A defect of weightcast itself.
     #[error("weightcast has a bug: {0}")]
     Bug(String),
+}
+
+impl From<TransformError> for Error {
+    fn from(error: TransformError) -> Self {
+        match error {
+            TransformError::Layout(error) => Self::Layout(error),
+            other => Self::Transform(Box::new(other)),
+        }
+    }
 }
 
 impl Error {

@@ -143,13 +143,13 @@ impl<'a> Part<'a> {
     }
 }
 
-fn largest(formula: Formula, elements: Elements, bytes: &[u8]) -> f32 {
+pub(crate) fn largest(formula: Formula, elements: Elements, bytes: &[u8]) -> f32 {
     let slow =
         || values(elements, bytes).fold(0.0, |most, value| formula.larger(most, value.abs()));
     kernel::amax(elements, bytes).unwrap_or_else(slow)
 }
 
-fn write_codes(scale: Scale, elements: Elements, bytes: &[u8], codes: &mut [u8]) {
+pub(crate) fn write_codes(scale: Scale, elements: Elements, bytes: &[u8], codes: &mut [u8]) {
     let factor = match scale.divides {
         true => Factor::Over(scale.factor),
         false => Factor::Times(scale.factor),

@@ -21,6 +21,7 @@ mod lazy;
 mod limits;
 mod manifest;
 mod serve;
+mod transform;
 
 /// The messages of `proto/weightcast.proto`.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
@@ -36,6 +37,7 @@ pub use client::{
 pub use config::{EpochPolicy, Options, Replica, Role};
 pub use error::Error;
 pub use serve::{ServeConfig, Server, Status, serve};
+pub use transform::{Exchange, Transformed};
 pub use weightcast_plan as plan;
 pub use weightcast_protocol::message::Listing;
 pub use weightcast_protocol::{

@@ -74,6 +74,11 @@ impl Formula {
         NAMES[self as usize].1
     }
 
+    /// Whether its scales are powers of two, which an exponent alone can hold.
+    pub fn is_ue8m0(self) -> bool {
+        matches!(self, Formula::DeepGemmUe8m0Bits | Formula::DeepGemmUe8m0Log2)
+    }
+
     /// The larger of two magnitudes, as this formula takes the maximum: NaN wins, or does not
     /// count. Parts of a block that several ranks have are joined so, in any order.
     pub fn larger(self, a: f32, b: f32) -> f32 {

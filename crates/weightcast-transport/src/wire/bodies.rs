@@ -50,8 +50,15 @@ pub(crate) struct Description {
     pub(crate) word: u64,
     /// Whether it was still being filled when it was exposed.
     pub(crate) filling: bool,
-    /// Address and length of each region.
+    /// Address and length of each region; the address is 0 if its bytes are made when they are read.
     pub(crate) regions: Vec<(u64, u64)>,
+}
+
+impl Description {
+    /// Whether bytes of it can only be had over the data port.
+    pub(crate) fn is_computed(&self) -> bool {
+        self.regions.iter().any(|(address, _)| *address == 0)
+    }
 }
 
 pub(crate) fn put(out: &mut Vec<u8>, numbers: &[u64]) {

@@ -151,19 +151,6 @@ impl ShardHandle {
         own.shared.registration.lock().expect("no panic while held").take();
     }
 
-    /// Makes the registered memory visible under a version; promises not to change it until
-    /// [`unpublish`](Self::unpublish) returns. Takes the same time for any number of bytes: they
-    /// are digested in the background.
-    pub fn publish(&self, version: u64, deadline: Duration) -> Result<Version, Error> {
-        let (registration, _) = (self.own()?.shared.current())
-            .ok_or_else(|| Error::misuse("nothing is registered: call register first"))?;
-        let (catalog, generation) = (registration.catalog, self.view().generation);
-        match self.call(Call::Publish { version, catalog, generation }, deadline)?.0 {
-            Answer::Published { version } => Ok(version),
-            other => Err(unexpected(&other)),
-        }
-    }
-
     /// Waits until what this shard published is digested.
     pub fn wait_sealed(&self, deadline: Duration) -> Result<(), Error> {
         let (reply, answer) = reply::channel();
@@ -306,7 +293,7 @@ impl ShardHandle {
         &self.replica
     }
 
-    fn view(&self) -> View {
+    pub(super) fn view(&self) -> View {
         let own = self.own().ok();
         own.map_or_else(View::default, |own| *own.shared.view.lock().expect("no panic while held"))
     }

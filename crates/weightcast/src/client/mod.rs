@@ -1,6 +1,6 @@
 //! The client: what a worker holds, and what keeps it alive.
 //!
-//! [`handle`] and [`register`] are what a user calls, [`open`] how it comes to be, [`process`] that
+//! [`handle`], [`register`] and [`publish`] are what a user calls, [`open`] how it comes to be, [`process`] that
 //! it belongs to one process. [`control`] drives the session machine, and [`memory`] does what it
 //! wants of the registered memory. [`registration`] is that memory in the light of its group;
 //! [`route`] binds a plan to a source and reads; [`reading`] does so off the control thread;
@@ -19,6 +19,7 @@ mod memory;
 mod offload;
 mod open;
 mod process;
+mod publish;
 mod ranges;
 mod reading;
 mod register;

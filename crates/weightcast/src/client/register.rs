@@ -17,6 +17,7 @@ use super::LayoutSource;
 use super::handle::{LEAVE, ShardHandle, left, unexpected};
 use super::reading::fetch_layouts;
 use super::registration::{Registration, union};
+use crate::transform::Transformed;
 use crate::{Error, manifest};
 
 impl ShardHandle {
@@ -35,11 +36,21 @@ impl ShardHandle {
         regions: Vec<Region>,
         deadline: Duration,
     ) -> Result<(), Error> {
+        self.register_memory(layout, regions, None, Instant::now() + deadline)
+    }
+
+    /// [`ShardHandle::register`], of memory that may be a representation of other memory.
+    pub(super) fn register_memory(
+        &self,
+        layout: LayoutSource,
+        regions: Vec<Region>,
+        transformed: Option<Transformed>,
+        until: Instant,
+    ) -> Result<(), Error> {
         // Its thread drives all that goes over the network.
         if self.own()?.thread.lock().expect("no panic while held").is_none() {
             return Err(Error::misuse("the handle is closed; open it again"));
         }
-        let until = Instant::now() + deadline;
         let described = match lacks_shapes(&layout) {
             true => Some(self.describe(until)?),
             false => None,
@@ -50,7 +61,9 @@ impl ShardHandle {
         let call =
             Call::Register { layout, export: weightcast_protocol::ExportId(export.0), bytes };
         let registered = match self.call(call, left(until))?.0 {
-            Answer::Registered { layouts } => self.registration(&layouts, regions, until)?,
+            Answer::Registered { layouts } => {
+                self.registration(&layouts, regions, transformed, until)?
+            }
             other => return Err(unexpected(&other)),
         };
         let shared = &self.own()?.shared;
@@ -101,6 +114,7 @@ impl ShardHandle {
         &self,
         layouts: &[ContentDigest],
         regions: Vec<Region>,
+        transformed: Option<Transformed>,
         until: Instant,
     ) -> Result<Registration, Error> {
         let layouts = match self.layouts(layouts, until) {
@@ -112,7 +126,11 @@ impl ShardHandle {
             }
         };
         let shard = self.replica.shard as usize;
-        Registration::new(&layouts, shard, regions).inspect_err(|_| {
+        if let Some(transformed) = &transformed {
+            transformed.join(&layouts);
+        }
+        let made = Registration::new(&layouts, shard, regions);
+        made.map(|made| made.transformed(transformed)).inspect_err(|_| {
             // Every shard has found the same, from the same layouts.
             if self.call(Call::Unregister, left(until).max(LEAVE)).is_err() {
                 self.close(LEAVE);
@@ -160,7 +178,7 @@ fn lacks_shapes(layout: &LayoutSource) -> bool {
     }
 }
 
-fn check_regions(layout: &Layout, regions: &[Region]) -> Result<(), Error> {
+pub(super) fn check_regions(layout: &Layout, regions: &[Region]) -> Result<(), Error> {
     let sizes = layout.buffers();
     if sizes.len() != regions.len() {
         return Err(Error::misuse(format!(

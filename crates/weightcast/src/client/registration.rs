@@ -7,6 +7,7 @@ use weightcast_plan::{Cell, Layout, Run, Tensor, catalog_digest, cells, runs};
 use weightcast_protocol::{ContentDigest, ShardSums, Sum};
 use weightcast_transport::{Digest, Region};
 
+use crate::transform::Transformed;
 use crate::{Error, manifest};
 
 /// What one shard has registered, in the light of what its group has.
@@ -14,6 +15,8 @@ use crate::{Error, manifest};
 pub(crate) struct Registration {
     pub(crate) layout: Arc<Layout>,
     pub(crate) regions: Vec<Region>,
+    /// Set if the regions are a representation of other memory.
+    pub(crate) transformed: Option<Transformed>,
     /// Name of the group's logical tensors.
     pub(crate) catalog: ContentDigest,
     /// Every logical tensor of the group, by name.
@@ -41,7 +44,14 @@ impl Registration {
         let runs = runs(&layout, &cells);
         let keys = cells.iter().map(|cell| tensor_of(&layout, cell).key()).collect();
         let catalog = ContentDigest(catalog_digest(&all));
-        Ok(Self { layout, regions, catalog, tensors, cells, runs, keys })
+        let transformed = None;
+        Ok(Self { layout, regions, transformed, catalog, tensors, cells, runs, keys })
+    }
+
+    /// The same, of regions that are a representation of other memory.
+    pub(crate) fn transformed(mut self, transformed: Option<Transformed>) -> Self {
+        self.transformed = transformed;
+        self
     }
 
     /// The same slices, in other memory of the same shape.
