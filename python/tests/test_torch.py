@@ -15,7 +15,7 @@ import weightcast.torch as wct  # noqa: E402
 from torch import nn  # noqa: E402
 
 from .conftest import SOON  # noqa: E402
-from .programs import fsdp_trainer  # noqa: E402
+from .programs import fp8, fsdp_trainer  # noqa: E402
 
 PROGRAM = Path(fsdp_trainer.__file__)
 
@@ -139,7 +139,9 @@ def test_sharded_modules_arrive_whole(group, server, tmp_path, world):
     try:
         for name, (_, worlds) in fsdp_trainer.CASES.items():
             if world in worlds:
-                receive(group, name, copies=2 if name == "replicated" else 0)
+                copies = 2 if name == "replicated" else 0
+                receive(group, name, copies)
+                receive_fp8(group, f"{name}-fp8", copies)
         for rank in ranks:
             _, errors = rank.communicate(timeout=3 * SOON)
             assert rank.returncode == 0, errors
@@ -152,12 +154,34 @@ def test_sharded_modules_arrive_whole(group, server, tmp_path, world):
 def receive(group, name: str, copies: int) -> None:
     """Replicates the model into a module of other weights and compares it."""
     model = fsdp_trainer.plain(seed=1)
-    rollout = group("rollout", [wct.layout(model, buffers=True)], model=name)[0]
+    replicate(group, name, wct.layout(model, buffers=True), copies)
+    state = model.state_dict()
+    for key, tensor in fsdp_trainer.expected().items():
+        assert bits(state[key]) == bits(tensor), (name, key)
+
+
+def receive_fp8(group, name: str, copies: int) -> None:
+    """The same in FP8: what torch makes of the full tensors, though blocks lie with several ranks."""
+    expected = {}
+    for key, tensor in fsdp_trainer.expected().items():
+        if key.endswith("weight"):
+            expected[key], expected[f"{key}_scale_inv"] = fp8.quantise(tensor, fsdp_trainer.BLOCK)
+        else:
+            expected[key] = tensor if key == "steps" else tensor.to(torch.bfloat16)
+    memory = {key: torch.zeros_like(tensor) for key, tensor in expected.items()}
+    layout = wc.Layout()
+    for key, tensor in memory.items():
+        layout.add(tensor, key)
+    replicate(group, name, layout, copies)
+    for key, tensor in expected.items():
+        assert bits(memory[key]) == bits(tensor), (name, key)
+
+
+def replicate(group, name: str, layout: wc.Layout, copies: int) -> None:
+    """Fills the layout with the version that trainers of this name publish."""
+    rollout = group("rollout", [layout], model=name)[0]
     held = rollout.wait(lambda held: len(held.get(1, ())) >= max(1, copies), deadline=3 * SOON)
     names = {f"trainer-{copy}" for copy in range(copies)} or {"trainer"}
     assert held == {1: names}
     updated = rollout.replicate(1, deadline=SOON)
     assert updated.source in names and updated.verified == updated.bytes
-    state = model.state_dict()
-    for key, tensor in fsdp_trainer.expected().items():
-        assert bits(state[key]) == bits(tensor), (name, key)

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 
+import numpy as np
+
 from . import _core, selector
 from .condition import Condition
-from .layout import Layout
+from .layout import Exchange, Layout
 from .replica import Replica
 
 #: Seconds that a call may take when no deadline is given.
@@ -71,8 +73,13 @@ class Handle:
         A layout with parts of unknown global shape waits for a published version to look them up.
         If it fails on one shard it fails on all: the others raise `LayoutMismatch`, which names the
         shard and its reason. Nothing is registered then, and all may call it again.
+
+        A layout with FP8 blocks of which several shards hold parts (`Layout.quantise` of rows that
+        FSDP has cut) needs `layout.exchange`: called with an int32 numpy array on all shards in each
+        `publish`, it replaces every number by the largest over all of them. Layouts that
+        `weightcast.torch` made of DTensors have one, over their device mesh.
         """
-        self._core.register(layout._core, deadline)
+        self._core.register(layout._core, deadline, _over_arrays(layout.exchange))
 
     def unregister(self, *, deadline: float = DEADLINE) -> None:
         """Takes that back and lets go of the memory."""
@@ -82,7 +89,8 @@ class Handle:
         """Makes the memory visible as `version`; a promise not to change it until `unpublish`.
 
         Takes the same time for any number of bytes: they are digested in the background. A change
-        before that is done cannot be noticed by anyone; with `seal`, it is waited for.
+        before that is done cannot be noticed by anyone; with `seal`, it is waited for. With FP8, the
+        weights are looked at once for their scales before that.
         """
         self._core.publish(version, deadline, seal)
 
@@ -281,6 +289,12 @@ def open(
         reconnect,
     )
     return Handle(core, model, replica)
+
+
+def _over_arrays(exchange: Exchange | None) -> Callable[[bytearray], None] | None:
+    if exchange is None:
+        return None
+    return lambda numbers: exchange(np.frombuffer(numbers, dtype=np.int32))
 
 
 def _updated(core: tuple) -> Updated:

@@ -1,10 +1,15 @@
 """Layouts: which slices of which logical tensors lie where in this worker's memory."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import numpy as np
 
 from . import _core
 from .memory import describe
+
+#: Replaces each int32 by the largest over all shards of the group. All of them call it together.
+Exchange = Callable[[np.ndarray], None]
 
 
 class Part:
@@ -56,6 +61,8 @@ class Layout:
 
     def __init__(self) -> None:
         self._core = _core.Layout()
+        #: Takes the largest of each number over all shards, in place: see `Handle.register`.
+        self.exchange: Exchange | None = None
 
     def add(
         self,
@@ -88,6 +95,42 @@ class Layout:
         names and lying in memory once."""
         listed = [parts] if isinstance(parts, Part) else list(parts)
         self._core.also([p._core for p in listed], along)
+        return self
+
+    def quantise(
+        self,
+        names: str,
+        *,
+        block: tuple[int, int] = (128, 128),
+        formula: str = "deepgemm",
+        scales: str = "F32",
+        suffix: str = "_scale_inv",
+    ) -> "Layout":
+        """Publishes tensors in FP8: e4m3 codes under their name, and one scale for each block of
+        rows and columns under that name with `suffix`.
+
+        `names` is a name in which `*` stands for anything; of several rules (`quantise`, `cast`,
+        `keep`) the first that fits a tensor decides. Tensors are F32, BF16 or F16 with two
+        dimensions or more; blocks are of the last two, the last ones ragged. `formula` says how
+        scales are made: `triton` (slime, Miles, verl), `offline`, `reciprocal`, `deepgemm` (vLLM,
+        SGLang), `deepgemm-ue8m0-bits`, `deepgemm-ue8m0-log2`; the last two make powers of two,
+        which `scales="F8_E8M0"` stores in a byte each. They differ by bits: take the engine's.
+
+        Nothing is stored but the scales: codes are made from the weights as readers ask for them,
+        over the data port, about a megabyte at a time. The memory can be published, not filled.
+        """
+        self._core.quantise(names, block, formula, scales, suffix)
+        return self
+
+    def cast(self, names: str, dtype: str) -> "Layout":
+        """Publishes tensors of these names as `F32`, `BF16` or `F16`, rounded to nearest as torch
+        does; made as they are read, like `quantise`."""
+        self._core.cast(names, dtype)
+        return self
+
+    def keep(self, names: str) -> "Layout":
+        """Publishes tensors of these names as they are, whatever later rules say."""
+        self._core.keep(names)
         return self
 
     def __len__(self) -> int:

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 use weightcast::{
     Condition, EpochPolicy, Error, Held, Interrupted, LayoutSource, Oldest, Options, Quorum,
     Replica, Revision, Role, Selector, ShardHandle, Updated,
@@ -22,8 +23,10 @@ const LEAVE: Duration = Duration::from_secs(5);
 #[pyclass(frozen, module = "weightcast._core")]
 pub(crate) struct Handle {
     inner: ShardHandle,
-    /// What the signal handler raised while a call waited.
+    /// What the signal handler, or the exchange, raised while a call waited.
     raised: Arc<Mutex<Option<PyErr>>>,
+    /// Called with an int32 array of the largest magnitudes of shared FP8 blocks.
+    exchange: Mutex<Option<Py<PyAny>>>,
 }
 
 /// version, epoch
@@ -94,17 +97,29 @@ impl Handle {
             ShardHandle::open_interruptible(model, replica, &options, Some(interrupted))
         });
         match opened {
-            Ok(inner) => Ok(Self { inner, raised }),
+            Ok(inner) => Ok(Self { inner, raised, exchange: Mutex::default() }),
             Err(error) => Err(raise(py, error, &raised)),
         }
     }
 
-    fn register(&self, py: Python<'_>, layout: PyRef<'_, Layout>, deadline: f64) -> PyResult<()> {
-        let source = LayoutSource::Open(layout.builder.clone());
-        let regions = layout.regions.clone();
+    #[pyo3(signature = (layout, deadline, exchange = None))]
+    fn register(
+        &self,
+        py: Python<'_>,
+        layout: PyRef<'_, Layout>,
+        deadline: f64,
+        exchange: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let (builder, regions) = (layout.builder.clone(), layout.regions.clone());
+        let rules = layout.rules.clone();
         drop(layout);
         let deadline = seconds(deadline)?;
-        self.call(py, |handle| handle.register(source, regions, deadline))
+        self.call(py, |handle| match rules.0.is_empty() {
+            true => handle.register(LayoutSource::Open(builder), regions, deadline),
+            false => handle.register_transformed(&builder.build()?, &regions, rules, deadline),
+        })?;
+        *self.exchange.lock().expect("no panic while held") = exchange;
+        Ok(())
     }
 
     fn unregister(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {
@@ -121,7 +136,15 @@ impl Handle {
     ) -> PyResult<VersionTuple> {
         let deadline = seconds(deadline)?;
         let until = Instant::now() + deadline;
-        let version = self.call(py, |handle| handle.publish(version, deadline))?;
+        let exchange = self.exchange.lock().expect("no panic while held");
+        let exchange = exchange.as_ref().map(|exchange| exchange.clone_ref(py));
+        let version = match exchange {
+            None => self.call(py, |handle| handle.publish(version, deadline))?,
+            Some(exchange) => {
+                let mut exchange = |seen: &mut [i32]| self.exchanged(&exchange, seen);
+                self.call(py, |handle| handle.publish_exchanging(version, &mut exchange, deadline))?
+            }
+        };
         if seal {
             let left = until.saturating_duration_since(Instant::now());
             self.call(py, |handle| handle.wait_sealed(left))?;
@@ -201,6 +224,28 @@ impl Handle {
 }
 
 impl Handle {
+    /// Has Python take the largest over all shards.
+    fn exchanged(&self, exchange: &Py<PyAny>, seen: &mut [i32]) -> Result<(), Error> {
+        let called = Python::attach(|py| {
+            let bytes: Vec<u8> = seen.iter().flat_map(|number| number.to_ne_bytes()).collect();
+            let bytes = PyByteArray::new(py, &bytes);
+            exchange.call1(py, (&bytes,))?;
+            let bytes = bytes.to_vec();
+            let (numbers, _) = bytes.as_chunks();
+            if numbers.len() != seen.len() {
+                return Err(PyValueError::new_err(
+                    "the exchange changed how many numbers there are",
+                ));
+            }
+            seen.iter_mut().zip(numbers).for_each(|(n, bytes)| *n = i32::from_ne_bytes(*bytes));
+            Ok(())
+        });
+        called.map_err(|error| {
+            *self.raised.lock().expect("no panic while held") = Some(error);
+            Error::Interrupted
+        })
+    }
+
     /// Runs one call of the handle without the GIL.
     fn call<T: Send>(
         &self,

@@ -1,10 +1,13 @@
 //! Layouts as Python builds them, together with the memory that they describe.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
+use weightcast::plan::quantise::Formula;
+use weightcast::plan::transform::{Fp8, Rule, Rules, Transform};
 use weightcast::plan::{self, DType, LayoutBuilder, Mesh, Placement};
 use weightcast::transport::Region;
 
@@ -43,6 +46,8 @@ impl Part {
 pub(crate) struct Layout {
     pub(crate) builder: LayoutBuilder,
     pub(crate) regions: Vec<Region>,
+    /// What becomes of it when it is published.
+    pub(crate) rules: Rules,
 }
 
 #[pymethods]
@@ -65,13 +70,7 @@ impl Layout {
         along: usize,
         pad: bool,
     ) -> PyResult<()> {
-        let dtype = DType::from_name(dtype).ok_or_else(|| {
-            let known: Vec<_> = DType::all().map(DType::name).collect();
-            PyValueError::new_err(format!(
-                "{name}: unknown dtype {dtype}; known are {}",
-                known.join(", ")
-            ))
-        })?;
+        let dtype = dtype_of(&name, dtype)?;
         let region = region(&name, memory)?;
         let parts: Vec<_> = parts.iter().map(|part| part.0.clone()).collect();
         self.builder.add(name, dtype, &shape, parts, along);
@@ -89,6 +88,35 @@ impl Layout {
         self.builder.also(parts, along);
     }
 
+    /// Tensors of these names stay as they are, whatever is said later.
+    fn keep(&mut self, names: String) {
+        self.rules.0.push(Rule { names, transform: None });
+    }
+
+    /// Tensors of these names are published in another type.
+    fn cast(&mut self, names: String, dtype: &str) -> PyResult<()> {
+        let transform = Some(Transform::Cast(dtype_of(&names, dtype)?));
+        self.rules.0.push(Rule { names, transform });
+        Ok(())
+    }
+
+    /// Tensors of these names are published as FP8 codes with scales.
+    fn quantise(
+        &mut self,
+        names: String,
+        block: (u64, u64),
+        formula: &str,
+        scales: &str,
+        suffix: String,
+    ) -> PyResult<()> {
+        let formula =
+            Formula::from_str(formula).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let scales = dtype_of(&names, scales)?;
+        let transform = Some(Transform::Fp8(Fp8 { formula, block, scales, suffix }));
+        self.rules.0.push(Rule { names, transform });
+        Ok(())
+    }
+
     /// Number of buffers.
     fn __len__(&self) -> usize {
         self.regions.len()
@@ -99,6 +127,16 @@ impl Layout {
     fn nbytes(&self) -> usize {
         self.regions.iter().map(Region::len).sum()
     }
+}
+
+fn dtype_of(name: &str, dtype: &str) -> PyResult<DType> {
+    DType::from_name(dtype).ok_or_else(|| {
+        let known: Vec<_> = DType::all().map(DType::name).collect();
+        PyValueError::new_err(format!(
+            "{name}: unknown dtype {dtype}; known are {}",
+            known.join(", ")
+        ))
+    })
 }
 
 /// The memory of a Python buffer, which stays exported, and so alive, as long as the region.

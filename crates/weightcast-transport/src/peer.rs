@@ -76,6 +76,16 @@ impl Peer {
         if self.direct.is_some() { Way::Direct } else { Way::Tcp }
     }
 
+    /// The way that bytes of an export come, once it has been read: those that are made when they
+    /// are read come over TCP.
+    pub fn way_to(&self, export: ExportId, generation: u64) -> Way {
+        let computed = |description: &Arc<Description>| description.is_computed();
+        match lock(&self.described).get(&(export, generation)).is_some_and(computed) {
+            true => Way::Tcp,
+            false => self.way(),
+        }
+    }
+
     /// The digests of extents as the source sees them: where a sum differs, this finds the place.
     ///
     /// # Errors

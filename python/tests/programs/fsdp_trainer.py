@@ -92,11 +92,21 @@ def check_awkward(name: str, model: nn.Module) -> None:
         assert "_StridedShard" in repr(model.up.weight.placements)
 
 
-def publish(model: nn.Module, name: str, server: str) -> None:
+#: Blocks that no case's shards are cut at.
+BLOCK = (4, 3)
+
+
+def fp8(model: nn.Module) -> wc.Layout:
+    """The matrices in FP8, the rest in BF16, but for the buffer."""
+    layout = wct.layout(model, buffers=True)
+    return layout.quantise("*.weight", block=BLOCK).keep("steps").cast("*", "BF16")
+
+
+def publish(model: nn.Module, name: str, layout: wc.Layout, server: str) -> None:
     """Publishes until the rollout has it."""
     me = wct.replica("trainer", model)
     with wc.open(name, me, role="trainer", server=server, deadline=DEADLINE) as handle:
-        handle.register(wct.layout(model, buffers=True), deadline=DEADLINE)
+        handle.register(layout, deadline=DEADLINE)
         handle.publish(1, seal=True, deadline=DEADLINE)
         handle.wait(lambda held: "rollout" in held.get(1, ()), deadline=DEADLINE)
         handle.unpublish(deadline=DEADLINE)
@@ -112,7 +122,8 @@ def main(rank: str, world: str, server: str, directory: str) -> None:
             model = shard(int(world))
             check(model)
             check_awkward(name, model)
-            publish(model, name, server)
+            publish(model, name, wct.layout(model, buffers=True), server)
+            publish(model, f"{name}-fp8", fp8(model), server)
     dist.barrier()
     dist.destroy_process_group()
 

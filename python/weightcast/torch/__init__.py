@@ -1,5 +1,5 @@
 """Layouts and replicas read off torch modules: plain, FSDP2, tensor-parallel."""
 
-from .module import layout, replica
+from .module import exchange, layout, replica
 
-__all__ = ["layout", "replica"]
+__all__ = ["exchange", "layout", "replica"]

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -25,11 +27,32 @@ def layout(
     name to the published one, or to None to leave it out. `buffers` includes persistent buffers.
     """
     listed = layouts.Layout()
+    meshes: list[DeviceMesh] = []
     for name, tensor in _tensors(module, buffers):
         published = name if rename is None else rename(name)
-        if published is not None:
-            _add(listed, published, tensor)
+        if published is None:
+            continue
+        _add(listed, published, tensor)
+        if isinstance(tensor, DTensor) and tensor.device_mesh not in meshes:
+            meshes.append(tensor.device_mesh)
+    if meshes:
+        listed.exchange = exchange(max(meshes, key=lambda mesh: mesh.size()))
     return listed
+
+
+def exchange(mesh: DeviceMesh) -> layouts.Exchange:
+    """Takes the largest of each number over all ranks of a device mesh: what FP8 blocks that lie
+    with several ranks need (`Layout.exchange`)."""
+
+    def largest(numbers: np.ndarray) -> None:
+        mine = torch.from_numpy(numbers)
+        all_ = mine.to(mesh.device_type)
+        # The largest along one dimension after the other is the largest of all.
+        for dim in range(mesh.ndim):
+            dist.all_reduce(all_, op=dist.ReduceOp.MAX, group=mesh.get_group(dim))
+        mine.copy_(all_)
+
+    return largest
 
 
 def replica(name: str, module: nn.Module, **labels) -> Replica:

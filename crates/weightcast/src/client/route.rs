@@ -72,7 +72,6 @@ impl Routes {
             digests: true,
             slots: read.registration.cells.len(),
         };
-        let way = jobs.first().map_or(self.way, |job| job.peer.way());
         let _memory = read.memory.lock().expect("no panic while held");
         if read.cancel.load(Ordering::Acquire) {
             return Err(source_failure(0, "cancelled"));
@@ -88,6 +87,8 @@ impl Routes {
             read.registration.digest(&plan.echoes, &mut digests);
         }
         let bytes = read.registration.bytes();
+        let way = |job: &SourceJob<'_>| job.peer.way_to(job.export, job.generation);
+        let way = jobs.first().map_or(self.way, way);
         let transfer = Transfer {
             bytes,
             verified: bytes,
