@@ -16,7 +16,7 @@ pub(crate) struct Registration {
     pub(crate) layout: Arc<Layout>,
     pub(crate) regions: Vec<Region>,
     /// Set if the regions are a representation of other memory.
-    pub(crate) transformed: Option<Transformed>,
+    pub(crate) transformed: Option<Arc<Transformed>>,
     /// Name of the group's logical tensors.
     pub(crate) catalog: ContentDigest,
     /// Every logical tensor of the group, by name.
@@ -50,7 +50,7 @@ impl Registration {
 
     /// The same, of regions that are a representation of other memory.
     pub(crate) fn transformed(mut self, transformed: Option<Transformed>) -> Self {
-        self.transformed = transformed;
+        self.transformed = transformed.map(Arc::new);
         self
     }
 
