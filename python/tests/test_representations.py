@@ -8,9 +8,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import weightcast as wc  # noqa: E402
+from weightcast.testing import fp8  # noqa: E402
 
 from .conftest import SOON  # noqa: E402
-from .programs import fp8  # noqa: E402
 
 SHAPE = (300, 257)
 BLOCK = (128, 128)

@@ -13,9 +13,10 @@ torch = pytest.importorskip("torch")
 import weightcast as wc  # noqa: E402
 import weightcast.torch as wct  # noqa: E402
 from torch import nn  # noqa: E402
+from weightcast.testing import fp8  # noqa: E402
 
 from .conftest import SOON  # noqa: E402
-from .programs import fp8, fsdp_trainer  # noqa: E402
+from .programs import fsdp_trainer  # noqa: E402
 
 PROGRAM = Path(fsdp_trainer.__file__)
 
