@@ -24,6 +24,7 @@ from ._core import (
     ServerUnreachable,
     SourceLost,
     Timeout,
+    Unverified,
     VersionUnavailable,
     WeightcastError,
     __version__,
@@ -34,14 +35,18 @@ from .layout import Layout, Part, part
 from .replica import Replica
 from .selector import Selector, at_least, exact, latest, nth_latest
 from .server import Server, serve, status
+from .verdict import Difference, DifferentRange, HeldBy, Verdict, Verified, verify
 
 __all__ = [
     "Condition",
     "ContentMismatch",
+    "Difference",
+    "DifferentRange",
     "DigestMismatch",
     "GroupBroken",
     "GroupDiverged",
     "Handle",
+    "HeldBy",
     "InDoubt",
     "Layout",
     "LayoutMismatch",
@@ -54,7 +59,10 @@ __all__ = [
     "ServerUnreachable",
     "SourceLost",
     "Timeout",
+    "Unverified",
     "Updated",
+    "Verdict",
+    "Verified",
     "VersionUnavailable",
     "WeightcastError",
     "__version__",
@@ -69,4 +77,5 @@ __all__ = [
     "part",
     "serve",
     "status",
+    "verify",
 ]

@@ -64,6 +64,10 @@ class NoRoom(WeightcastError):
     bytes: int
     limit: int
 
+class Unverified(WeightcastError):
+    replica: str
+    reason: str
+
 class Misuse(WeightcastError): ...
 
 class Part:
@@ -161,6 +165,16 @@ def serve(
     index: int,
 ) -> Server: ...
 def status_json(server: str | None = None, token_file: str | None = None) -> str: ...
+def verify_json(
+    model: str,
+    replica: str,
+    other: str | None,
+    sealed: bool,
+    version: tuple[str, int] | None,
+    server: str | None,
+    token_file: str | None,
+    deadline: float,
+) -> str: ...
 def command_line(arguments: list[str]) -> int: ...
 def local_slices(
     shape: Sequence[int],

@@ -13,10 +13,12 @@ mod serve;
 mod sim;
 mod sim_report;
 mod status;
+mod verify;
 
 use clap::{Parser, Subcommand};
 
 pub use status::status_json;
+pub use verify::verdict_json;
 
 /// Moves model weights from the trainers of a reinforcement-learning job to its rollout workers.
 #[derive(Parser)]
@@ -32,6 +34,8 @@ enum Command {
     Serve(serve::Serve),
     /// Show models, versions, replicas, shards, and who reads from whom.
     Status(status::StatusOf),
+    /// Compare what live replicas of any layouts hold, without moving it; says where it differs
+    Verify(verify::Verify),
     /// Show what a rank of a trainer or an engine holds, by rule
     Layout(layout::LayoutOf),
     /// Plan a transfer from all ranks of a trainer to all ranks of engines
@@ -51,7 +55,8 @@ enum Command {
     },
 }
 
-/// Runs the command line; returns the exit status: 0, 1 for a failure, 2 for wrong usage.
+/// Runs the command line; returns the exit status: 0, 1 for a failure, 2 for wrong usage;
+/// those of `verify` are its own.
 pub fn run(arguments: Vec<String>) -> i32 {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
@@ -64,6 +69,7 @@ pub fn run(arguments: Vec<String>) -> i32 {
     let result = match arguments.command {
         Command::Serve(serve) => serve::run(serve),
         Command::Status(status) => status::run(status),
+        Command::Verify(verify) => return verify::run(verify),
         Command::Layout(layout) => layout::run(&layout),
         Command::Plan(plan) => plan::run(&plan),
         Command::Bench(bench) => bench::run(&bench),

@@ -43,7 +43,7 @@ pub(crate) struct Serve {
     paranoid: bool,
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+pub(crate) fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds < 1e7 => Ok(seconds),
         _ => Err("a number of seconds above 0 is needed".to_owned()),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use weightcast::fuzzing::{client_frame, manifest_of, server_frame};
+use weightcast::fuzzing::{client_frame, inspection, manifest_of, server_frame};
 use weightcast_fuzz::{Step, encode};
 use weightcast_plan::{DType, Entry, Layout, Slice, Tensor};
 use weightcast_protocol::message::{Call, EpochPolicy, Open, Role};
@@ -41,7 +41,7 @@ fn main() -> std::io::Result<()> {
             }
         }
     }
-    Ok(())
+    talk.inspected.iter().try_for_each(|bytes| write("inspect_reply", bytes))
 }
 
 fn save(corpora: &Path, target: &str, number: u32, bytes: &[u8]) -> std::io::Result<()> {
@@ -63,6 +63,8 @@ struct Conversation {
     sessions: Vec<Session>,
     to_server: Vec<Step>,
     to_rollout: Vec<Step>,
+    /// What was told of replicas while they were there, and of one that never was.
+    inspected: Vec<Vec<u8>>,
 }
 
 const NOW: Time = Time(0);
@@ -78,6 +80,7 @@ impl Conversation {
             sessions: roles.into_iter().enumerate().map(session).collect(),
             to_server: Vec::new(),
             to_rollout: vec![Step::Other(0, 0)],
+            inspected: Vec::new(),
         };
         for index in 0..2 {
             talk.sessions[index].handle_connected(NOW);
@@ -88,6 +91,10 @@ impl Conversation {
         let (catalog, generation) = (ContentDigest([1; 16]), Generation(0));
         talk.call(0, 3, Call::Publish { version: 1, catalog, generation });
         talk.call(1, 1, Call::Replicate { selector: Selector::Latest });
+        for replica in ["replica-0", "replica-1", "nobody"] {
+            let seen = talk.server.inspect("policy", replica);
+            talk.inspected.push(inspection(talk.server.term(), seen));
+        }
         talk.call(0, 4, Call::Unpublish);
         talk.call(1, 6, Call::List);
         talk

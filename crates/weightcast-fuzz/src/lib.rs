@@ -20,11 +20,12 @@ pub use weightcast_transport::fuzzing::{frame, handshake};
 pub type Target = fn(&[u8]);
 
 /// Everything that is fuzzed, by the name of its corpus.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("frame", frame),
     ("handshake", handshake),
     ("client_message", client_message),
     ("server_message", server_message),
+    ("inspect_reply", inspect_reply),
     ("manifest", manifest),
     ("plan", plan),
     ("server", server),
@@ -39,6 +40,11 @@ pub fn client_message(bytes: &[u8]) {
 /// A frame from the server.
 pub fn server_message(bytes: &[u8]) {
     weightcast::fuzzing::server_message(bytes);
+}
+
+/// What a server tells of a replica.
+pub fn inspect_reply(bytes: &[u8]) {
+    weightcast::fuzzing::inspect_reply(bytes);
 }
 
 /// A layout's manifest.

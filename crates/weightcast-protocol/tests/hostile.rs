@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use weightcast_protocol::message::{
     Answer, Call, ClientMessage, EpochPolicy, ReadFailure, Role, ServerMessage,
 };
-use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
+use weightcast_protocol::server::{Server, ServerConfig, ServerOutput, Snapshot};
 use weightcast_protocol::{
     Attempt, Condition, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, Revision,
     Selector, SessionId, Span, Time,
@@ -176,6 +176,18 @@ impl Four {
     }
 }
 
+/// Whoever looks at a replica is told of the copy that is listed, of all its shards, and no other.
+fn inspected_as_listed(snapshot: &Snapshot, server: &Server) {
+    for (name, model) in &snapshot.models {
+        for replica in &model.replicas {
+            let copy = server.inspect(name, &replica.name).copy;
+            let listed = model.versions.iter().find(|(_, names)| names.contains(&replica.name));
+            assert_eq!(copy.as_ref().map(|copy| &copy.version), listed.map(|(version, _)| version));
+            assert!(copy.is_none_or(|copy| !copy.in_flight && !copy.shards.is_empty()));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(cases(1_500))]
 
@@ -192,7 +204,7 @@ proptest! {
                 }
                 Input::Pass(millis) => four.pass(Span::from_millis(millis)),
             }
-            four.server.snapshot(four.now);
+            inspected_as_listed(&four.server.snapshot(four.now), &four.server);
         }
         // Whatever happened, all of it ends with the leases.
         for _ in 0..50 {

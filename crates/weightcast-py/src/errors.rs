@@ -77,6 +77,13 @@ create_exception!(
     "The call makes no sense in the present state, or a setting is wrong; nothing was changed."
 );
 
+create_exception!(
+    weightcast,
+    Unverified,
+    WeightcastError,
+    "Nothing can be said of what a replica holds: there is none, it moved on, a shard is silent."
+);
+
 /// Adds the exception classes to the module.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -94,6 +101,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ("InDoubt", py.get_type::<InDoubt>()),
         ("NoRoom", py.get_type::<NoRoom>()),
         ("Misuse", py.get_type::<Misuse>()),
+        ("Unverified", py.get_type::<Unverified>()),
     ] {
         module.add(name, class)?;
     }
@@ -114,6 +122,12 @@ pub(crate) fn exception(py: Python<'_>, error: Error) -> PyErr {
         }
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
         Error::Config { .. } | Error::Io { .. } | Error::Transport(_) => Misuse::new_err(message),
+        Error::Unverified { replica, reason } => {
+            let error = Unverified::new_err(message);
+            let _ = error.value(py).setattr("replica", replica);
+            let _ = error.value(py).setattr("reason", reason);
+            error
+        }
         Error::Bug(_) => WeightcastError::new_err(message),
     }
 }

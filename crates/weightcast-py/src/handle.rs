@@ -270,7 +270,7 @@ impl Drop for Handle {
 }
 
 /// Looks for Ctrl-C; keeps what its handler raised.
-fn interrupted(raised: Arc<Mutex<Option<PyErr>>>) -> Interrupted {
+pub(crate) fn interrupted(raised: Arc<Mutex<Option<PyErr>>>) -> Interrupted {
     Box::new(move || {
         Python::attach(|py| match py.check_signals() {
             Ok(()) => false,
@@ -282,7 +282,7 @@ fn interrupted(raised: Arc<Mutex<Option<PyErr>>>) -> Interrupted {
     })
 }
 
-fn raise(py: Python<'_>, error: Error, raised: &Mutex<Option<PyErr>>) -> PyErr {
+pub(crate) fn raise(py: Python<'_>, error: Error, raised: &Mutex<Option<PyErr>>) -> PyErr {
     let kept = raised.lock().expect("no panic while held").take();
     match (matches!(error, Error::Interrupted), kept) {
         (true, Some(kept)) => kept,
@@ -317,7 +317,7 @@ fn parse_way(way: &str) -> PyResult<weightcast::transport::Way> {
     }
 }
 
-fn parse_selector((kind, number): &(String, u64)) -> PyResult<Selector> {
+pub(crate) fn parse_selector((kind, number): &(String, u64)) -> PyResult<Selector> {
     Ok(match kind.as_str() {
         "exact" => Selector::Exact(*number),
         "latest" => Selector::Latest,

@@ -4,6 +4,7 @@ mod errors;
 mod handle;
 mod layout;
 mod server;
+mod verify;
 
 use pyo3::prelude::*;
 
@@ -18,6 +19,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(layout::local_slices, module)?)?;
     module.add_function(wrap_pyfunction!(server::serve, module)?)?;
     module.add_function(wrap_pyfunction!(server::status_json, module)?)?;
+    module.add_function(wrap_pyfunction!(verify::verify_json, module)?)?;
     module.add_function(wrap_pyfunction!(server::command_line, module)?)?;
     errors::add(module)
 }

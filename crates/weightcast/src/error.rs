@@ -50,6 +50,14 @@ pub enum Error {
     /// A data port or region could not be set up.
     #[error("data port: {0}")]
     Transport(String),
+    /// Nothing can be said of what a replica holds.
+    #[error("cannot verify {replica}: {reason}")]
+    Unverified {
+        /// The replica.
+        replica: String,
+        /// What is in the way.
+        reason: String,
+    },
     /// The caller's interrupt ended the wait; the handle should be closed.
     #[error("interrupted")]
     Interrupted,

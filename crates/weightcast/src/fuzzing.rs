@@ -2,7 +2,9 @@
 
 use prost::Message;
 use weightcast_plan::Layout;
+use weightcast_protocol::Term;
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
+use weightcast_protocol::server::Inspection;
 
 use crate::{convert, manifest, wire};
 
@@ -27,6 +29,24 @@ pub fn server_message(bytes: &[u8]) -> Option<ServerMessage> {
     let again = wire::ServerFrame::decode(&*server_frame(message.clone())).ok()?;
     assert_eq!(convert::server_message(again).ok().as_ref(), Some(&message));
     Some(message)
+}
+
+/// What a server tells of a replica, as whoever only looks takes it. False if it makes no sense.
+///
+/// # Panics
+/// If it is another after another trip over the wire.
+pub fn inspect_reply(bytes: &[u8]) -> bool {
+    let Ok(reply) = wire::InspectReply::decode(bytes) else { return false };
+    let Ok(seen) = convert::inspection(reply) else { return false };
+    let again = convert::inspect_reply(seen.clone()).encode_to_vec();
+    let again = wire::InspectReply::decode(&*again).expect("our own replies decode");
+    assert_eq!(convert::inspection(again).ok().as_ref(), Some(&seen));
+    true
+}
+
+/// The reply to one that asks for this.
+pub fn inspection(term: Term, of: Inspection) -> Vec<u8> {
+    convert::inspect_reply(convert::inspected(term, of)).encode_to_vec()
 }
 
 /// A manifest, as a reader takes it from the server.

@@ -22,6 +22,7 @@ mod limits;
 mod manifest;
 mod serve;
 mod transform;
+mod verify;
 
 /// The messages of `proto/weightcast.proto`.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
@@ -38,6 +39,10 @@ pub use config::{EpochPolicy, Options, Replica, Role};
 pub use error::Error;
 pub use serve::{ServeConfig, Server, Status, serve};
 pub use transform::{Exchange, Transformed};
+pub use verify::{
+    Comparison, Difference, DifferentRange, HeldBy, MAX_RANGES, MAX_TENSORS, Other, Verdict,
+    Verified, Watch, verify,
+};
 pub use weightcast_plan as plan;
 pub use weightcast_protocol::message::Listing;
 pub use weightcast_protocol::{

@@ -15,7 +15,7 @@
 //! read while they are being filled; `accusation` weighs what readers say of sources; `term` says
 //! when this server acts at all, and `recovery` brings groups over from an earlier term;
 //! `retention` says which copies must not be given up yet, and `offload` has them copied aside;
-//! `seeding` leaves crossings to `seed_replicas`;
+//! `seeding` leaves crossings to `seed_replicas`; `snapshot` and `inspect` are for whoever only looks;
 //! `invariants` and `edge_invariants` state what must always hold.
 
 mod accusation;
@@ -30,6 +30,7 @@ mod edge_invariants;
 mod edges;
 mod filling;
 mod group;
+mod inspect;
 mod invariants;
 mod lease;
 mod listing;
@@ -55,6 +56,7 @@ mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+pub use inspect::Inspection;
 pub use invariants::Violation;
 pub use offload::offload_name;
 pub use retention::RetentionLoss;

@@ -297,7 +297,7 @@ impl Server {
         }
     }
 
-    fn replica_state(&self, group: &Group) -> ReplicaState {
+    pub(super) fn replica_state(&self, group: &Group) -> ReplicaState {
         match (&group.over, &group.held) {
             (Some(over), _) if over.closing => ReplicaState::Closing,
             (Some(_), _) => ReplicaState::Broken,

@@ -14,10 +14,12 @@ use tonic::{Code, Request, Status, Streaming};
 use weightcast_protocol::{CallError, ContentDigest, Term};
 use weightcast_transport::Secret;
 
+use crate::convert::{Inspected, inspection};
 use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES};
 use crate::wire::reference_server_client::ReferenceServerClient;
 use crate::wire::{
-    ClientFrame, GetManifestRequest, ManifestPage, ProbeRequest, ServerFrame, StatusRequest,
+    ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, ProbeRequest, ServerFrame,
+    StatusRequest,
 };
 use crate::{Error, auth, manifest};
 
@@ -191,6 +193,15 @@ impl Connection {
         let mut client = self.current().1.clone();
         let reply = client.status(StatusRequest {}).await;
         reply.map(tonic::Response::into_inner).map_err(|status| self.unreachable(&status))
+    }
+
+    /// A replica as the server tells of it.
+    pub(crate) async fn inspect(&self, model: &str, replica: &str) -> Result<Inspected, Error> {
+        let mut client = self.current().1.clone();
+        let request = InspectRequest { model: model.to_owned(), replica: replica.to_owned() };
+        let reply = client.inspect(request).await;
+        let reply = reply.map_err(|status| self.unreachable(&status))?.into_inner();
+        inspection(reply).map_err(|malformed| Error::Bug(malformed.to_string()))
     }
 
     /// What a failed request means to the user.

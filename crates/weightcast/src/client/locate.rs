@@ -5,16 +5,15 @@
 //! compared with what the source noted when they were sealed: a difference there is the source's.
 //! Last the reader compares its memory with what it digested when the bytes arrived.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use weightcast_plan::{Cell, Copy, Layout, Plan, Run, Slice, Tensor, runs};
 use weightcast_protocol::message::Assignment;
-use weightcast_transport::{Digest, ExportId, Extent, Peer, PlacedExtent};
+use weightcast_transport::{Digest, ExportId, Peer, PlacedExtent};
 
-use super::ranges::{slice_of, split};
+use super::ranges::{as_copy, at_the_source, at_the_target, batches, placed, slice_of, split};
 use super::registration::Registration;
 use super::route::Routes;
 use crate::manifest;
@@ -23,11 +22,6 @@ use crate::manifest;
 const COARSE_BYTES: u64 = 16 << 20;
 /// Ranges within one that differs.
 const FINE_BYTES: u64 = 64 << 10;
-/// Bytes of one question to a source: a fraction of a second of its time.
-const ASKED_BYTES: u64 = 256 << 20;
-/// Ranges of one question.
-const ASKED_RANGES: usize = 16 << 10;
-
 /// All that is needed to look at a read again.
 pub(crate) struct Evidence {
     pub(crate) registration: Arc<Registration>,
@@ -268,69 +262,6 @@ fn touched(source: &Layout, reader: &Layout, tensors: &[Tensor]) -> Vec<Cell> {
         }
     }
     cells
-}
-
-/// Cuts a list into questions that a source answers in a moment.
-fn batches<T>(ranges: &[T], bytes: impl Fn(&T) -> u64) -> Vec<Range<usize>> {
-    let (mut batches, mut start, mut asked) = (Vec::new(), 0, 0);
-    for (at, range) in ranges.iter().enumerate() {
-        if at - start == ASKED_RANGES || (at > start && asked + bytes(range) > ASKED_BYTES) {
-            batches.push(start..at);
-            (start, asked) = (at, 0);
-        }
-        asked += bytes(range);
-    }
-    if start < ranges.len() {
-        batches.push(start..ranges.len());
-    }
-    batches
-}
-
-fn at_the_source(copy: &Copy) -> PlacedExtent {
-    let extent = Extent {
-        region: copy.source_buffer,
-        offset: copy.source_offset,
-        row_bytes: copy.row_bytes,
-        rows: copy.rows,
-        pitch: copy.source_pitch,
-    };
-    PlacedExtent { extent, position: copy.position, position_pitch: copy.position_pitch }
-}
-
-fn placed(run: &Run) -> PlacedExtent {
-    at_the_source(&as_copy(run))
-}
-
-/// What a copy wrote.
-fn at_the_target(copy: &Copy) -> Run {
-    Run {
-        buffer: copy.target_buffer,
-        offset: copy.target_offset,
-        pitch: copy.target_pitch,
-        row_bytes: copy.row_bytes,
-        rows: copy.rows,
-        cell: copy.cell,
-        position: copy.position,
-        position_pitch: copy.position_pitch,
-    }
-}
-
-/// A run as a copy onto itself, so that it can be split like one.
-fn as_copy(run: &Run) -> Copy {
-    Copy {
-        source: 0,
-        source_buffer: run.buffer,
-        source_offset: run.offset,
-        source_pitch: run.pitch,
-        target_buffer: run.buffer,
-        target_offset: run.offset,
-        target_pitch: run.pitch,
-        row_bytes: run.row_bytes,
-        rows: run.rows,
-        cell: run.cell,
-        position: run.position,
-        position_pitch: run.position_pitch,
-    }
 }
 
 fn unfound(reason: impl std::fmt::Display) -> String {

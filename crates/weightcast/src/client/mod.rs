@@ -9,7 +9,7 @@
 //! [`digesting`] shares the work among threads; [`locate`] finds where a read that was refused
 //! differs, in [`ranges`] of bytes; [`connection`] is the gRPC side.
 
-mod connection;
+pub(crate) mod connection;
 mod control;
 mod copy_aside;
 mod digesting;
@@ -20,16 +20,16 @@ mod offload;
 mod open;
 mod process;
 mod publish;
-mod ranges;
+pub(crate) mod ranges;
 mod reading;
 mod register;
-mod registration;
+pub(crate) mod registration;
 mod room;
-mod route;
+pub(crate) mod route;
 mod seed;
 mod shared;
 mod staging;
-mod status;
+pub(crate) mod status;
 
 use weightcast_plan::{Layout, LayoutBuilder};
 use weightcast_protocol::Version;

@@ -1,6 +1,14 @@
-//! Ranges of a tensor's bytes: cut into smaller ones, and seen as boxes of its elements.
+//! Ranges of a tensor's bytes: cut into smaller ones, asked for, and seen as boxes of its elements.
 
-use weightcast_plan::{Copy, Slice, Tensor};
+use std::ops::Range;
+
+use weightcast_plan::{Copy, Run, Slice, Tensor};
+use weightcast_transport::{Extent, PlacedExtent};
+
+/// Bytes of one question to a source: a fraction of a second of its time.
+pub(crate) const ASKED_BYTES: u64 = 256 << 20;
+/// Ranges of one question.
+const ASKED_RANGES: usize = 16 << 10;
 
 /// The same bytes in pieces of at most `limit` bytes each: whole rows, or parts of one.
 pub(crate) fn split(copy: &Copy, limit: u64) -> impl Iterator<Item = Copy> + use<> {
@@ -31,6 +39,71 @@ pub(crate) fn slice_of(tensor: &Tensor, range: &Copy) -> Slice {
     slice.start[0] = first as u64;
     slice.len[0] = (last - first) as u64;
     slice
+}
+
+/// Cuts a list into questions that a source answers in a moment.
+pub(crate) fn batches<T>(ranges: &[T], bytes: impl Fn(&T) -> u64) -> Vec<Range<usize>> {
+    let (mut batches, mut start, mut asked) = (Vec::new(), 0, 0);
+    for (at, range) in ranges.iter().enumerate() {
+        if at - start == ASKED_RANGES || (at > start && asked + bytes(range) > ASKED_BYTES) {
+            batches.push(start..at);
+            (start, asked) = (at, 0);
+        }
+        asked += bytes(range);
+    }
+    if start < ranges.len() {
+        batches.push(start..ranges.len());
+    }
+    batches
+}
+
+/// What a copy reads.
+pub(crate) fn at_the_source(copy: &Copy) -> PlacedExtent {
+    let extent = Extent {
+        region: copy.source_buffer,
+        offset: copy.source_offset,
+        row_bytes: copy.row_bytes,
+        rows: copy.rows,
+        pitch: copy.source_pitch,
+    };
+    PlacedExtent { extent, position: copy.position, position_pitch: copy.position_pitch }
+}
+
+/// Where a run lies.
+pub(crate) fn placed(run: &Run) -> PlacedExtent {
+    at_the_source(&as_copy(run))
+}
+
+/// What a copy wrote.
+pub(crate) fn at_the_target(copy: &Copy) -> Run {
+    Run {
+        buffer: copy.target_buffer,
+        offset: copy.target_offset,
+        pitch: copy.target_pitch,
+        row_bytes: copy.row_bytes,
+        rows: copy.rows,
+        cell: copy.cell,
+        position: copy.position,
+        position_pitch: copy.position_pitch,
+    }
+}
+
+/// A run as a copy onto itself, so that it can be split like one.
+pub(crate) fn as_copy(run: &Run) -> Copy {
+    Copy {
+        source: 0,
+        source_buffer: run.buffer,
+        source_offset: run.offset,
+        source_pitch: run.pitch,
+        target_buffer: run.buffer,
+        target_offset: run.offset,
+        target_pitch: run.pitch,
+        row_bytes: run.row_bytes,
+        rows: run.rows,
+        cell: run.cell,
+        position: run.position,
+        position_pitch: run.position_pitch,
+    }
 }
 
 #[cfg(test)]

@@ -18,10 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// # Errors
 /// None is configured, or none answers within 10 s; then the last one's error.
 pub fn status(options: &Options) -> Result<Status, Error> {
-    let server = options.configured_server().ok_or_else(|| Error::Config {
-        what: "server".to_owned(),
-        problem: "none given: pass its address or set WEIGHTCAST_SERVER".to_owned(),
-    })?;
+    let server = configured(options)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -29,21 +26,35 @@ pub fn status(options: &Options) -> Result<Status, Error> {
     let token = options.token()?;
     runtime.block_on(async {
         let connection = Connection::new(&server, token.as_ref())?;
-        let mut passive = None;
-        let mut failure = None;
-        for (index, address) in server.split(',').enumerate() {
-            connection.turn_to(index);
-            match tokio::time::timeout(PATIENCE, connection.status()).await {
-                Ok(Ok(status)) if status.term > 0 => return Ok(status),
-                Ok(Ok(status)) => passive = Some(status),
-                Ok(Err(error)) => failure = Some(error),
-                Err(_) => {
-                    let reason = format!("no answer within {PATIENCE:?}");
-                    let server = address.trim().to_owned();
-                    failure = Some(Error::Call(CallError::ServerUnreachable { server, reason }));
-                }
+        of_list(&connection, &server).await
+    })
+}
+
+/// The servers to ask.
+pub(crate) fn configured(options: &Options) -> Result<String, Error> {
+    options.configured_server().ok_or_else(|| Error::Config {
+        what: "server".to_owned(),
+        problem: "none given: pass its address or set WEIGHTCAST_SERVER".to_owned(),
+    })
+}
+
+/// The status of the server that acts, which the connection then leads to; that of the last one if
+/// none acts.
+pub(crate) async fn of_list(connection: &Connection, servers: &str) -> Result<Status, Error> {
+    let mut passive = None;
+    let mut failure = None;
+    for (index, address) in servers.split(',').enumerate() {
+        connection.turn_to(index);
+        match tokio::time::timeout(PATIENCE, connection.status()).await {
+            Ok(Ok(status)) if status.term > 0 => return Ok(status),
+            Ok(Ok(status)) => passive = Some(status),
+            Ok(Err(error)) => failure = Some(error),
+            Err(_) => {
+                let reason = format!("no answer within {PATIENCE:?}");
+                let server = address.trim().to_owned();
+                failure = Some(Error::Call(CallError::ServerUnreachable { server, reason }));
             }
         }
-        passive.ok_or_else(|| failure.expect("a list has a server"))
-    })
+    }
+    passive.ok_or_else(|| failure.expect("a list has a server"))
 }

@@ -4,12 +4,14 @@
 mod client;
 mod condition;
 mod error;
+mod inspect;
 mod server;
 mod values;
 
 pub(crate) use client::{client_frame, client_message};
+pub(crate) use inspect::{Inspected, inspect_reply, inspected, inspection};
 pub(crate) use server::{ListingBytes, server_frame, server_message};
-pub(crate) use values::content_digest;
+pub(crate) use values::{content_digest, state_name};
 
 /// A frame that decoded as protobuf but makes no message.
 #[derive(Debug, thiserror::Error)]

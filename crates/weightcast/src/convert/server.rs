@@ -143,7 +143,7 @@ impl ListingBytes {
     }
 }
 
-fn assignment(m: wire::Assignment) -> Result<Assignment, Malformed> {
+pub(super) fn assignment(m: wire::Assignment) -> Result<Assignment, Malformed> {
     let shard = |m: wire::SourceShard| -> Result<SourceShard, Malformed> {
         Ok(SourceShard {
             data_address: m.data_address,
@@ -162,7 +162,7 @@ fn assignment(m: wire::Assignment) -> Result<Assignment, Malformed> {
     })
 }
 
-fn assignment_frame(m: Assignment) -> wire::Assignment {
+pub(super) fn assignment_frame(m: Assignment) -> wire::Assignment {
     let shard = |m: SourceShard| wire::SourceShard {
         data_address: m.data_address,
         export: m.export.0,

@@ -1,5 +1,6 @@
 //! The small values: digests, versions, selectors, sums.
 
+use weightcast_protocol::server::ReplicaState;
 use weightcast_protocol::{ContentDigest, Epoch, Selector, ShardSums, Sum, Version};
 
 use super::{Malformed, need};
@@ -43,7 +44,7 @@ pub(super) fn selector_frame(selector: Selector) -> Option<wire::Selector> {
 
 pub(super) fn sums(sums: Option<wire::ShardSums>) -> Result<ShardSums, Malformed> {
     let sums = need(sums, "sums")?;
-    let sum = |s: Option<wire::Sum>| need(s, "sum").map(|s| Sum([s.low, s.high]));
+    let sum = |s: Option<wire::Sum>| need(s, "sum").map(sum);
     Ok(ShardSums {
         counted: sum(sums.counted)?,
         held: sum(sums.held)?,
@@ -52,10 +53,35 @@ pub(super) fn sums(sums: Option<wire::ShardSums>) -> Result<ShardSums, Malformed
 }
 
 pub(super) fn sums_frame(sums: ShardSums) -> Option<wire::ShardSums> {
-    let sum = |s: Sum| Some(wire::Sum { low: s.0[0], high: s.0[1] });
+    let sum = |s: Sum| Some(sum_frame(s));
     Some(wire::ShardSums {
         counted: sum(sums.counted),
         held: sum(sums.held),
         expected: sum(sums.expected),
     })
+}
+
+pub(super) fn sum(sum: wire::Sum) -> Sum {
+    Sum([sum.low, sum.high])
+}
+
+pub(super) fn sum_frame(sum: Sum) -> wire::Sum {
+    wire::Sum { low: sum.0[0], high: sum.0[1] }
+}
+
+/// What a replica is doing, in a word.
+pub(crate) fn state_name(state: ReplicaState) -> &'static str {
+    match state {
+        ReplicaState::Opening => "opening",
+        ReplicaState::Recovering => "recovering",
+        ReplicaState::Empty => "empty",
+        ReplicaState::Reading => "reading",
+        ReplicaState::Published => "published",
+        ReplicaState::Sealed => "sealed",
+        ReplicaState::Draining => "draining",
+        ReplicaState::Installing => "installing",
+        ReplicaState::Fenced => "fenced",
+        ReplicaState::Closing => "closing",
+        ReplicaState::Broken => "broken",
+    }
 }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use weightcast_protocol::message::ClientMessage;
-use weightcast_protocol::server::{Server, ServerOutput, Snapshot};
+use weightcast_protocol::server::{Inspection, Server, ServerOutput, Snapshot};
 use weightcast_protocol::{CallError, ConnectionId, ContentDigest, Term};
 
 use crate::clock::Clock;
@@ -28,6 +28,8 @@ pub(super) enum Input {
     GetManifest(ContentDigest, oneshot::Sender<Option<Vec<u8>>>),
     Probe(Term, oneshot::Sender<Term>),
     Snapshot(oneshot::Sender<Snapshot>),
+    /// Model and replica.
+    Inspect(String, String, oneshot::Sender<(Term, Inspection)>),
 }
 
 /// The actor's end of one stream. Dropping it ends the stream.
@@ -111,6 +113,9 @@ fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Inp
         }
         Input::Snapshot(reply) => {
             let _ = reply.send(machine.snapshot(now));
+        }
+        Input::Inspect(model, replica, reply) => {
+            let _ = reply.send((machine.term(), machine.inspect(&model, &replica)));
         }
     }
 }

@@ -15,7 +15,7 @@ use weightcast_transport::Secret;
 use super::actor::{Input, Outbox, STREAM_QUEUE};
 use super::admission::Pass;
 use super::status;
-use crate::convert::{client_message, content_digest};
+use crate::convert::{client_message, content_digest, inspect_reply, inspected};
 use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES};
 use crate::manifest;
 use crate::wire;
@@ -140,6 +140,15 @@ impl ReferenceServer for Service {
     ) -> Result<Response<wire::StatusReply>, Status> {
         let snapshot = self.ask(Input::Snapshot).await?;
         Ok(Response::new(status::status_frame(snapshot)))
+    }
+
+    async fn inspect(
+        &self,
+        request: Request<wire::InspectRequest>,
+    ) -> Result<Response<wire::InspectReply>, Status> {
+        let wire::InspectRequest { model, replica } = request.into_inner();
+        let (term, of) = self.ask(|reply| Input::Inspect(model, replica, reply)).await?;
+        Ok(Response::new(inspect_reply(inspected(term, of))))
     }
 }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use weightcast_protocol::server::{
-    Counters, ModelSnapshot, ReplicaSnapshot, ReplicaState, ShardSnapshot, Snapshot,
+    Counters, ModelSnapshot, ReplicaSnapshot, ShardSnapshot, Snapshot,
 };
 
 use crate::config::Role;
+use crate::convert::state_name;
 use crate::wire;
 
 /// The snapshot as a reply.
@@ -64,27 +65,11 @@ fn replica_frame(replica: ReplicaSnapshot) -> wire::ReplicaStatus {
             Role::Seed(_) => "seed",
         }
         .to_owned(),
-        state: state(replica.state).to_owned(),
+        state: state_name(replica.state).to_owned(),
         version: replica.version.map(|version| version.number),
         num_shards: replica.num_shards,
         shards: replica.shards.into_iter().map(shard_frame).collect(),
         pending,
-    }
-}
-
-fn state(state: ReplicaState) -> &'static str {
-    match state {
-        ReplicaState::Opening => "opening",
-        ReplicaState::Recovering => "recovering",
-        ReplicaState::Empty => "empty",
-        ReplicaState::Reading => "reading",
-        ReplicaState::Published => "published",
-        ReplicaState::Sealed => "sealed",
-        ReplicaState::Draining => "draining",
-        ReplicaState::Installing => "installing",
-        ReplicaState::Fenced => "fenced",
-        ReplicaState::Closing => "closing",
-        ReplicaState::Broken => "broken",
     }
 }
 

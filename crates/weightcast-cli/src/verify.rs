@@ -1,0 +1,226 @@
+//! `weightcast verify`: whether live replicas hold the same, and where they do not.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use weightcast::{
+    Comparison, Difference, DifferentRange, HeldBy, MAX_TENSORS, Options, Other, Role, Selector,
+    Verdict,
+};
+
+use crate::output;
+
+/// How often progress is shown.
+const EVERY: Duration = Duration::from_secs(2);
+/// Holders that are named of those that hold the same.
+const NAMED: usize = 4;
+
+/// Arguments of `verify`.
+#[derive(Args)]
+#[command(after_help = "\
+Each shard digests its memory as it is now; only digests are sent. A tensor that is not the same on
+both sides, or in all copies on one side, is cut in boxes until the rows are known.
+
+exit status: 0 equal, 1 different, 2 nothing can be said (no such replica, it moved on meanwhile, a
+shard does not answer)
+
+The digests find accidents, not adversaries: who knows them can make other bytes that have the same.")]
+pub(crate) struct Verify {
+    /// A replica
+    replica: String,
+    /// The one to compare it with; any other that holds the version, a trainer first, if not given
+    #[arg(conflicts_with = "sealed")]
+    other: Option<String>,
+    /// Compare it only with what it was sealed as: finds slices that have changed since, not rows
+    #[arg(long)]
+    sealed: bool,
+    /// The model
+    #[arg(long)]
+    model: String,
+    /// The version that they have to hold: a number or `latest`; whatever the first one holds, if not
+    /// given
+    #[arg(long, value_parser = selector)]
+    version: Option<Selector>,
+    /// http://HOST:PORT or unix:/PATH
+    #[arg(long, env = "WEIGHTCAST_SERVER")]
+    server: Option<String>,
+    /// File with the token
+    #[arg(long, env = "WEIGHTCAST_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+    /// Seconds that it may take
+    #[arg(long, default_value_t = 600.0, value_parser = crate::serve::positive)]
+    timeout: f64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn selector(text: &str) -> Result<Selector, String> {
+    match (text, text.parse()) {
+        ("latest", _) => Ok(Selector::Latest),
+        (_, Ok(number)) => Ok(Selector::Exact(number)),
+        _ => Err("a number or `latest` is needed".to_owned()),
+    }
+}
+
+/// Returns the exit status.
+pub(crate) fn run(arguments: Verify) -> i32 {
+    let options = Options {
+        server: arguments.server,
+        token_file: arguments.token_file,
+        ..Options::new(Role::Rollout)
+    };
+    let what = Comparison {
+        model: arguments.model,
+        replica: arguments.replica,
+        other: match arguments.other {
+            Some(other) => Other::Replica(other),
+            None if arguments.sealed => Other::Sealed,
+            None => Other::Any,
+        },
+        version: arguments.version,
+        deadline: Duration::from_secs_f64(arguments.timeout),
+    };
+    let shown = Mutex::new(Instant::now());
+    let progress = |digested: u64| {
+        let mut shown = shown.lock().expect("no panic while held");
+        if shown.elapsed() >= EVERY {
+            *shown = Instant::now();
+            eprintln!("weightcast: {} digested", size(digested));
+        }
+        true
+    };
+    match weightcast::verify(&what, &options, &progress) {
+        Ok(verdict) => {
+            let shown = match arguments.json {
+                true => verdict_json(&verdict) + "\n",
+                false => text(&verdict),
+            };
+            match output::print(&shown) {
+                Ok(()) => i32::from(!verdict.equal),
+                Err(error) => {
+                    eprintln!("weightcast: {error:#}");
+                    2
+                }
+            }
+        }
+        Err(error) => {
+            eprintln!("weightcast: {error}");
+            2
+        }
+    }
+}
+
+/// The verdict as JSON, field by field as [`Verdict`] has it.
+pub fn verdict_json(verdict: &Verdict) -> String {
+    serde_json::to_string_pretty(verdict).expect("maps with string names always serialise")
+}
+
+fn text(verdict: &Verdict) -> String {
+    let Verdict { model, epoch, version, .. } = verdict;
+    let mut text = format!("model {model}  version {version} of run {epoch}\n");
+    for of in &verdict.replicas {
+        let copies = if of.copies_agree { "" } else { ", its copies differ" };
+        let published = match of.as_published {
+            Some(true) => "as published",
+            Some(false) => "NOT as published",
+            None => "not sealed yet",
+        };
+        let (name, shards, bytes) = (&of.name, of.shards, size(of.bytes));
+        let _ = writeln!(text, "  {name:<16} {shards:>4} shards {bytes:>10}  {published}{copies}");
+    }
+    let tensors = verdict.tensors;
+    match (verdict.equal, verdict.different.len()) {
+        (true, _) => {
+            let _ = writeln!(text, "equal: {tensors} tensors");
+        }
+        (false, 0) => text.push_str(
+            "DIFFERENT from what was published; no shard's memory has changed since it was sealed\n",
+        ),
+        (false, count) => {
+            let _ = writeln!(text, "DIFFERENT: {count} of {tensors} tensors");
+        }
+    }
+    verdict.differences.iter().for_each(|difference| tensor(&mut text, difference));
+    let more = verdict.different.len().saturating_sub(MAX_TENSORS);
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more tensors; --json names them");
+    }
+    let (digested, moved) = (size(verdict.digested), size(verdict.moved));
+    let _ = writeln!(text, "{digested} digested, {moved} moved, {:.2} s", verdict.seconds);
+    text
+}
+
+fn tensor(text: &mut String, of: &Difference) {
+    let _ = writeln!(text, "{} {} {:?}", of.tensor, of.dtype, of.shape);
+    for range in &of.ranges {
+        let note = match (range.moving, range.exact) {
+            (true, _) => "  written to while it was compared",
+            (false, false) if range.readings.len() > 1 => "  not all of it",
+            _ => "",
+        };
+        let _ = writeln!(text, "  {}{note}", slice(range));
+        for same in &range.readings {
+            let _ = writeln!(text, "    {}", holders(same));
+        }
+    }
+    if of.more_ranges > 0 {
+        let _ = writeln!(text, "  and {} more places", of.more_ranges);
+    }
+}
+
+/// `[17:18, 0:4096]`; a scalar has no range.
+fn slice(range: &DifferentRange) -> String {
+    let ends: Vec<_> = range.slice.iter().map(|(start, end)| format!("{start}:{end}")).collect();
+    if ends.is_empty() { "the scalar".to_owned() } else { format!("[{}]", ends.join(", ")) }
+}
+
+/// Those who hold the same, one after the other.
+fn holders(same: &[HeldBy]) -> String {
+    let named = |of: &HeldBy| {
+        let published = match of.as_published {
+            Some(true) => ", as published",
+            Some(false) => ", CHANGED since it was published",
+            None => "",
+        };
+        format!("{} shard {} ({}{published})", of.replica, of.shard, of.address)
+    };
+    let names: Vec<String> = same.iter().take(NAMED).map(named).collect();
+    let more = same.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" = {more} more") } else { String::new() };
+    format!("{}{more}", names.join(" = "))
+}
+
+/// Bytes for people.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KB", "MB", "GB", "TB"];
+    let mut size = bytes as f64;
+    let mut unit = 0;
+    while size >= 1e3 && unit + 1 < UNITS.len() {
+        (size, unit) = (size / 1e3, unit + 1);
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{size:.2} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_places_are_named() {
+        assert_eq!((size(999).as_str(), size(1_230_000).as_str()), ("999 B", "1.23 MB"));
+        let held = |shard, as_published| HeldBy {
+            replica: "r".to_owned(),
+            shard,
+            address: "a:1".to_owned(),
+            as_published,
+        };
+        let same: Vec<_> = (0..6).map(|shard| held(shard, None)).collect();
+        assert!(holders(&same).ends_with("r shard 3 (a:1) = 2 more"), "{}", holders(&same));
+        let changed = holders(&[held(1, Some(false))]);
+        assert_eq!(changed, "r shard 1 (a:1, CHANGED since it was published)");
+    }
+}

@@ -1,0 +1,41 @@
+//! What whoever only looks is told of a replica: how to ask its shards themselves.
+
+use super::Server;
+use super::snapshot::ReplicaState;
+use crate::Sum;
+use crate::message::Assignment;
+
+/// A replica at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspection {
+    /// What it is doing; nothing if there is none of that name.
+    pub state: Option<ReplicaState>,
+    /// How to reach the copy that it holds, as a reader is told; nothing unless it is whole and
+    /// readers may be sent to it.
+    pub copy: Option<Assignment>,
+    /// The folded digest of that version, once a replica has sealed it.
+    pub published: Option<Sum>,
+}
+
+impl Server {
+    /// The live group of this name. Changes nothing, and assigns nobody to it: that its memory does
+    /// not change meanwhile is for the asker to see, by the generations.
+    pub fn inspect(&self, model: &str, replica: &str) -> Inspection {
+        let Some(model) = self.models.get(model) else { return Inspection::default() };
+        let Some(incarnation) = model.replicas.get(replica) else { return Inspection::default() };
+        let group = &self.groups[incarnation];
+        let state = Some(self.replica_state(group));
+        let shown = |version| {
+            let holders = model.visible.get(&version);
+            holders.and_then(|holders| holders.get(replica)) == Some(incarnation)
+        };
+        match group.held.as_ref().map(|held| held.version) {
+            Some(version) if shown(version) => Inspection {
+                state,
+                copy: Some(self.assignment(*incarnation, version)),
+                published: model.known.get(&version).and_then(|content| content.sum),
+            },
+            _ => Inspection { state, ..Inspection::default() },
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The comparison of live replicas.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use pyo3::prelude::*;
+use weightcast::{Comparison, Options, Other, Role};
+
+use crate::handle::{interrupted, parse_selector, raise, seconds};
+
+/// Compares two replicas, or one with what it was sealed as; the verdict as JSON.
+#[pyfunction]
+#[pyo3(signature = (model, replica, other, sealed, version, server, token_file, deadline))]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn verify_json(
+    py: Python<'_>,
+    model: String,
+    replica: String,
+    other: Option<String>,
+    sealed: bool,
+    version: Option<(String, u64)>,
+    server: Option<String>,
+    token_file: Option<PathBuf>,
+    deadline: f64,
+) -> PyResult<String> {
+    let other = match other {
+        Some(other) => Other::Replica(other),
+        None if sealed => Other::Sealed,
+        None => Other::Any,
+    };
+    let version = version.as_ref().map(parse_selector).transpose()?;
+    let what = Comparison { model, replica, other, version, deadline: seconds(deadline)? };
+    let options = Options { server, token_file, ..Options::new(Role::Rollout) };
+    let raised = Arc::new(Mutex::new(None));
+    let stop = interrupted(Arc::clone(&raised));
+    let verdict = py.detach(|| weightcast::verify(&what, &options, &|_| !stop()));
+    let verdict = verdict.map_err(|error| raise(py, error, &raised))?;
+    Ok(weightcast_cli::verdict_json(&verdict))
+}

@@ -1,0 +1,51 @@
+//! What whoever only looks is told of a replica.
+
+use weightcast_protocol::message::Assignment;
+use weightcast_protocol::server::Inspection;
+use weightcast_protocol::{Sum, Term};
+
+use super::server::{assignment, assignment_frame};
+use super::values::{sum, sum_frame};
+use super::{Malformed, state_name};
+use crate::wire;
+
+/// A replica, as a server tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inspected {
+    /// Of the server; zero if it is passive.
+    pub(crate) term: Term,
+    /// What the replica is doing, empty if there is none; for people.
+    pub(crate) state: String,
+    pub(crate) copy: Option<Assignment>,
+    pub(crate) published: Option<Sum>,
+}
+
+/// From the server's machine.
+pub(crate) fn inspected(term: Term, inspection: Inspection) -> Inspected {
+    Inspected {
+        term,
+        state: inspection.state.map(state_name).unwrap_or_default().to_owned(),
+        copy: inspection.copy,
+        published: inspection.published,
+    }
+}
+
+/// To a reply.
+pub(crate) fn inspect_reply(of: Inspected) -> wire::InspectReply {
+    wire::InspectReply {
+        term: of.term.0,
+        state: of.state,
+        copy: of.copy.map(assignment_frame),
+        published: of.published.map(sum_frame),
+    }
+}
+
+/// From a reply.
+pub(crate) fn inspection(reply: wire::InspectReply) -> Result<Inspected, Malformed> {
+    Ok(Inspected {
+        term: Term(reply.term),
+        state: reply.state,
+        copy: reply.copy.map(assignment).transpose()?,
+        published: reply.published.map(sum),
+    })
+}

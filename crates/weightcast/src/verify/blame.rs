@@ -1,0 +1,116 @@
+//! Who no longer holds what was sealed, by what each shard noted of its entries then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weightcast_plan::{Slice, Tensor};
+
+use super::MAX_RANGES;
+use super::asker::Asker;
+use super::atoms::Held;
+use super::meet::Replica;
+use super::search::{Found, Question};
+use super::verdict::{Difference, DifferentRange, HeldBy};
+use crate::Error;
+
+/// For entries whose shards have noted them: whether they are as they were.
+type AsSealed = BTreeMap<Held, bool>;
+
+/// What was found in the suspects, with who is to blame, as far as it is to be told.
+pub(super) fn differences(
+    asker: &Asker<'_>,
+    suspects: &[Tensor],
+    found: &[Found],
+) -> Result<Vec<Difference>, Error> {
+    let mut told: Vec<(&Tensor, Vec<&Found>, u64)> = Vec::new();
+    for (number, tensor) in suspects.iter().enumerate() {
+        let places: Vec<&Found> = found.iter().filter(|place| place.tensor == number).collect();
+        let more = places.len().saturating_sub(MAX_RANGES);
+        if !places.is_empty() {
+            told.push((tensor, places.into_iter().take(MAX_RANGES).collect(), more as u64));
+        }
+    }
+    let held = told.iter().flat_map(|(_, places, _)| places);
+    let held = held.flat_map(|place| place.readings.iter().flatten().copied());
+    let sealed = as_sealed(asker, &held.collect())?;
+    let range = |place: &&Found| DifferentRange {
+        slice: ends(&place.slice),
+        exact: place.exact,
+        moving: place.moving,
+        readings: place
+            .readings
+            .iter()
+            .map(|same| same.iter().map(|held| held_by(asker, held, &sealed)).collect())
+            .collect(),
+    };
+    let difference = |(tensor, places, more): &(&Tensor, Vec<&Found>, u64)| {
+        difference(tensor, places.iter().map(range).collect(), *more)
+    };
+    Ok(told.iter().map(difference).collect())
+}
+
+/// All entries of all shards that are no longer what was sealed, tensor by tensor.
+pub(super) fn unsealed(replicas: &[Replica], asker: &Asker<'_>) -> Result<Vec<Difference>, Error> {
+    let shards = asker.shards.iter().enumerate();
+    let held = shards.flat_map(|(holder, shard)| {
+        (0..shard.layout.entries().len() as u32).map(move |entry| Held { holder, entry })
+    });
+    let sealed = as_sealed(asker, &held.collect())?;
+    let mut of: BTreeMap<&str, Vec<DifferentRange>> = BTreeMap::new();
+    for held in sealed.iter().filter(|(_, as_it_was)| !**as_it_was).map(|(held, _)| held) {
+        let layout = &asker.shards[held.holder].layout;
+        let slice = ends(&layout.entries()[held.entry as usize].slice);
+        let readings = vec![vec![held_by(asker, held, &sealed)]];
+        let range = DifferentRange { slice, exact: false, moving: false, readings };
+        of.entry(layout.tensor_of(held.entry).name()).or_default().push(range);
+    }
+    let difference = |(name, mut ranges): (&str, Vec<DifferentRange>)| {
+        let more = ranges.len().saturating_sub(MAX_RANGES) as u64;
+        ranges.truncate(MAX_RANGES);
+        difference(&replicas[0].tensors[name], ranges, more)
+    };
+    Ok(of.into_iter().map(difference).collect())
+}
+
+/// Compares what entries hold with what was noted of them.
+fn as_sealed(asker: &Asker<'_>, held: &BTreeSet<Held>) -> Result<AsSealed, Error> {
+    let mut of: BTreeMap<usize, Vec<Held>> = BTreeMap::new();
+    held.iter().for_each(|held| of.entry(held.holder).or_default().push(*held));
+    let of: Vec<_> = of.into_iter().collect();
+    let notes = asker.each(&of, |(holder, _)| asker.note(*holder))?;
+    let (mut questions, mut noted) = (Vec::new(), Vec::new());
+    for ((holder, held), note) in of.into_iter().zip(notes) {
+        let Some(note) = note else { continue };
+        for held in held {
+            let entry = &asker.shards[holder].layout.entries()[held.entry as usize];
+            questions.push(Question { held, slice: entry.slice.clone() });
+            noted.push(note[held.entry as usize]);
+        }
+    }
+    let now = asker.answers(&questions)?;
+    let same = now.into_iter().zip(noted).map(|(now, then)| now == then);
+    Ok(questions.into_iter().map(|question| question.held).zip(same).collect())
+}
+
+fn difference(tensor: &Tensor, ranges: Vec<DifferentRange>, more_ranges: u64) -> Difference {
+    Difference {
+        tensor: tensor.name().to_owned(),
+        dtype: tensor.dtype().name(),
+        shape: tensor.shape().to_vec(),
+        ranges,
+        more_ranges,
+    }
+}
+
+fn held_by(asker: &Asker<'_>, held: &Held, sealed: &AsSealed) -> HeldBy {
+    let shard = &asker.shards[held.holder];
+    HeldBy {
+        replica: shard.replica.clone(),
+        shard: shard.number,
+        address: shard.at.data_address.clone(),
+        as_published: sealed.get(held).copied(),
+    }
+}
+
+fn ends(slice: &Slice) -> Vec<(u64, u64)> {
+    (0..slice.ndim()).map(|dim| (slice.start[dim], slice.end(dim))).collect()
+}

@@ -1,0 +1,159 @@
+//! Who is compared with whom: asked of the server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weightcast_plan::{Layout, Tensor};
+use weightcast_protocol::message::Assignment;
+use weightcast_protocol::{CallError, ContentDigest, Epoch, Sum, Version};
+
+use super::{Comparison, Other};
+use crate::client::connection::Connection;
+use crate::client::registration::union;
+use crate::wire::{ModelStatus, StatusReply};
+use crate::{Error, manifest};
+
+/// A replica, and what its shards hold where.
+pub(super) struct Replica {
+    pub(super) source: Assignment,
+    /// Of the version, once it is sealed.
+    pub(super) published: Option<Sum>,
+    pub(super) layouts: Vec<Arc<Layout>>,
+    pub(super) tensors: BTreeMap<String, Tensor>,
+}
+
+/// The replicas to compare, the named one first; one alone is compared with what it was sealed as.
+/// And how many bytes it took to learn about them.
+pub(super) async fn replicas(
+    connection: &Connection,
+    status: &StatusReply,
+    what: &Comparison,
+) -> Result<(Vec<Replica>, u64), Error> {
+    let model = model(status, &what.model)?;
+    let first = inspect(connection, model, &what.replica).await?;
+    let version = first.0.version;
+    wanted(model, what, version)?;
+    let other = match &what.other {
+        Other::Replica(name) => Some(name.clone()),
+        Other::Any => any_other(model, version, &what.replica),
+        Other::Sealed => None,
+    };
+    let mut found = vec![first];
+    if let Some(other) = other {
+        let second = inspect(connection, model, &other).await?;
+        if second.0.version != version {
+            let reason =
+                format!("it holds version {}, {} holds {version}", second.0.version, what.replica);
+            return Err(Error::Unverified { replica: other, reason });
+        }
+        found.push(second);
+    }
+    let mut layouts = Layouts { connection, known: BTreeMap::new(), moved: 0 };
+    let mut replicas = Vec::new();
+    for (source, published) in found {
+        let mut of = Vec::with_capacity(source.shards.len());
+        for shard in &source.shards {
+            of.push(layouts.get(shard.layout).await?);
+        }
+        let tensors = union(&of)?;
+        replicas.push(Replica { source, published, layouts: of, tensors });
+    }
+    same_tensors(&replicas)?;
+    Ok((replicas, layouts.moved))
+}
+
+fn model<'a>(status: &'a StatusReply, name: &str) -> Result<&'a ModelStatus, Error> {
+    status.models.iter().find(|model| model.name == name).ok_or_else(|| {
+        let known: Vec<&str> = status.models.iter().map(|model| model.name.as_str()).collect();
+        Error::misuse(match known[..] {
+            [] => format!("the server knows no model {name}, nor any other"),
+            _ => format!("the server knows no model {name}; it knows {}", known.join(", ")),
+        })
+    })
+}
+
+/// Checks that the version is the one that was asked for, if one was.
+fn wanted(model: &ModelStatus, what: &Comparison, held: Version) -> Result<(), Error> {
+    let Some(selector) = what.version else { return Ok(()) };
+    let version =
+        |v: &crate::wire::VersionStatus| Version { epoch: Epoch(v.epoch), number: v.version };
+    let available: Vec<Version> = model.versions.iter().map(version).collect();
+    let Some(picked) = selector.pick(&available) else {
+        let (model, latest) = (what.model.clone(), available.last().copied());
+        return Err(CallError::VersionUnavailable { model, selector, latest }.into());
+    };
+    if picked == held {
+        return Ok(());
+    }
+    let reason = format!("it holds version {held}, not {picked}");
+    Err(Error::Unverified { replica: what.replica.clone(), reason })
+}
+
+/// How to reach a replica's copy, and what the version was sealed as.
+async fn inspect(
+    connection: &Connection,
+    model: &ModelStatus,
+    replica: &str,
+) -> Result<(Assignment, Option<Sum>), Error> {
+    let seen = connection.inspect(&model.name, replica).await?;
+    if let Some(copy) = seen.copy {
+        return Ok((copy, seen.published));
+    }
+    let reason = match seen.state.as_str() {
+        "" => {
+            let names: Vec<&str> = model.replicas.iter().map(|r| r.name.as_str()).collect();
+            format!("model {} has none of that name; it has {}", model.name, names.join(", "))
+        }
+        state => format!("it holds nothing that may be read now: it is {state}"),
+    };
+    Err(Error::Unverified { replica: replica.to_owned(), reason })
+}
+
+/// Another replica that holds the version: a trainer rather than a rollout, and those rather than a
+/// copy that was made on their behalf.
+fn any_other(model: &ModelStatus, version: Version, than: &str) -> Option<String> {
+    let same =
+        |v: &&crate::wire::VersionStatus| (v.epoch, v.version) == (version.epoch.0, version.number);
+    let holders = &model.versions.iter().find(same)?.replicas;
+    let rank = |name: &&String| {
+        let of = model.replicas.iter().find(|replica| replica.name == **name);
+        let role = of.map_or("", |replica| replica.role.as_str());
+        ["trainer", "rollout"].iter().position(|known| *known == role).unwrap_or(2)
+    };
+    holders.iter().filter(|name| *name != than).min_by_key(rank).cloned()
+}
+
+/// Layouts by their names, each fetched once.
+struct Layouts<'a> {
+    connection: &'a Connection,
+    known: BTreeMap<ContentDigest, Arc<Layout>>,
+    moved: u64,
+}
+
+impl Layouts<'_> {
+    async fn get(&mut self, name: ContentDigest) -> Result<Arc<Layout>, Error> {
+        if let Some(layout) = self.known.get(&name) {
+            return Ok(Arc::clone(layout));
+        }
+        let bytes = self.connection.manifest(name).await?;
+        self.moved += bytes.len() as u64;
+        let layout = Arc::new(manifest::decode(&bytes)?);
+        self.known.insert(name, Arc::clone(&layout));
+        Ok(layout)
+    }
+}
+
+/// Copies of one version have the same tensors: the server has seen to it.
+fn same_tensors(replicas: &[Replica]) -> Result<(), Error> {
+    let [one, other] = replicas else { return Ok(()) };
+    if one.tensors == other.tensors {
+        return Ok(());
+    }
+    let lacks =
+        |a: &Replica, b: &Replica| a.tensors.keys().find(|n| !b.tensors.contains_key(*n)).cloned();
+    let detail = match lacks(one, other).or_else(|| lacks(other, one)) {
+        Some(name) => format!("only one of the replicas has {name}"),
+        None => "the replicas have tensors of the same name with other types or shapes".to_owned(),
+    };
+    Err(CallError::LayoutMismatch { replica: other.source.replica.clone(), detail }.into())
+}

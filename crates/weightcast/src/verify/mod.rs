@@ -1,0 +1,249 @@
+//! Whether two live replicas of a version hold the same, whatever their layouts, and where they
+//! differ if they do not. The weights stay where they are.
+//!
+//! [`meet`] asks the server who the shards are. Each shard digests its memory as it is now, over its
+//! data port ([`asker`]); tensor by tensor the parts add up to the same number in any layout
+//! ([`summary`]). A tensor that is not the same everywhere is cut where its holders change
+//! ([`atoms`]), and boxes of it are asked of all who hold them until the rows are known
+//! ([`search`]). [`blame`] says who no longer holds what was sealed.
+//!
+//! Every answer is of one exposure of the memory: a replica that gives its version up meanwhile is
+//! an error, not a verdict. The digests find accidents, not adversaries.
+
+mod asker;
+mod atoms;
+mod blame;
+mod meet;
+mod search;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weightcast_plan::{Layout, Slice, Tensor, cells};
+use weightcast_protocol::message::SourceShard;
+use weightcast_protocol::{CallError, Selector};
+use weightcast_transport::Auth;
+
+use self::asker::{Asker, Shard};
+use self::atoms::{Atom, Held, atoms};
+use self::meet::Replica;
+use self::search::{Found, Search};
+use self::summary::{Summary, suspects};
+use crate::Error;
+use crate::client::connection::Connection;
+use crate::client::status;
+use crate::config::Options;
+
+pub use verdict::{Difference, DifferentRange, HeldBy, Verdict, Verified};
+
+/// Tensors whose places are looked for, of those that differ.
+pub const MAX_TENSORS: usize = 16;
+/// Places of one tensor that are told apart.
+pub const MAX_RANGES: usize = 16;
+
+/// Called several times a second, by the thread that compares, with the bytes digested so far; false
+/// ends the comparison.
+pub type Watch<'a> = &'a (dyn Fn(u64) -> bool + Sync);
+
+/// What is to be compared.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The model.
+    pub model: String,
+    /// A replica.
+    pub replica: String,
+    /// With what.
+    pub other: Other,
+    /// The version that they have to hold; whatever the replica holds, if none is given.
+    pub version: Option<Selector>,
+    /// How long it may take.
+    pub deadline: Duration,
+}
+
+/// What a replica is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Other {
+    /// This one.
+    Replica(String),
+    /// Another one that holds the version, a trainer if there is one; if there is no other at all,
+    /// as [`Other::Sealed`].
+    Any,
+    /// What it was sealed as alone. Finds the slices that changed, not the rows.
+    Sealed,
+}
+
+/// Compares.
+///
+/// # Errors
+/// [`Error::Unverified`] where nothing can be said: a replica holds nothing that may be read, or
+/// another version, or moved on meanwhile, or a shard does not answer in time. Whatever
+/// [`status`](crate::status()) may return; [`Error::Interrupted`] if `watch` said so.
+pub fn verify(what: &Comparison, options: &Options, watch: Watch<'_>) -> Result<Verdict, Error> {
+    let started = Instant::now();
+    let server = status::configured(options)?;
+    let token = options.token()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Error::io("start a runtime", e))?;
+    let met = runtime.block_on(async {
+        let connection = Connection::new(&server, token.as_ref())?;
+        let status = status::of_list(&connection, &server).await?;
+        if status.term == 0 {
+            let reason = "no server acts: no worker has come to one yet".to_owned();
+            return Err(Error::Call(CallError::ServerUnreachable { server, reason }));
+        }
+        let met = meet::replicas(&connection, &status, what);
+        let late = || CallError::Timeout {
+            call: "verify".to_owned(),
+            waiting_for: "the server to say who holds what".to_owned(),
+        };
+        tokio::time::timeout(what.deadline, met).await.unwrap_or_else(|_| Err(late().into()))
+    });
+    let (replicas, moved) = met?;
+    let auth = Auth { token, insecure: options.insecure };
+    let asker = Asker::new(shards(&replicas), auth, started + what.deadline, moved, watch);
+    let mut verdict = compare(&replicas, &asker)?;
+    verdict.model.clone_from(&what.model);
+    (verdict.digested, verdict.moved) = asker.cost();
+    verdict.seconds = started.elapsed().as_secs_f64();
+    Ok(verdict)
+}
+
+/// All shards, in order of replica and number.
+fn shards(replicas: &[Replica]) -> Vec<Shard> {
+    let of = |replica: &Replica| {
+        let shards = replica.source.shards.iter().zip(&replica.layouts).enumerate();
+        let shard = |(number, (at, layout)): (usize, (&SourceShard, &Arc<Layout>))| Shard {
+            replica: replica.source.replica.clone(),
+            number: number as u32,
+            layout: Arc::clone(layout),
+            at: SourceShard::clone(at),
+        };
+        shards.map(shard).collect::<Vec<_>>()
+    };
+    replicas.iter().flat_map(of).collect()
+}
+
+fn compare(replicas: &[Replica], asker: &Asker<'_>) -> Result<Verdict, Error> {
+    let summaries = summarise(replicas, asker)?;
+    let verified: Vec<Verified> =
+        replicas.iter().zip(&summaries).map(|(of, summary)| verified(of, summary)).collect();
+    if let ([only], None) = (&verified[..], replicas[0].published) {
+        let reason = "the version is not sealed yet, and nobody else holds it: there is nothing to \
+                      compare it with";
+        return Err(Error::Unverified { replica: only.name.clone(), reason: reason.to_owned() });
+    }
+    let tensors = &replicas[0].tensors;
+    let suspects = suspects(tensors, &summaries);
+    let looked_at = &suspects[..suspects.len().min(MAX_TENSORS)];
+    let found = find(replicas, asker, looked_at)?;
+    let mut differences = blame::differences(asker, looked_at, &found)?;
+    let mut different: Vec<String> = differing(&suspects, &differences);
+    if different.is_empty() && verified.iter().any(|of| of.as_published == Some(false)) {
+        differences = blame::unsealed(replicas, asker)?;
+        different = differences.iter().map(|difference| difference.tensor.clone()).collect();
+        differences.truncate(MAX_TENSORS);
+    }
+    let version = replicas[0].source.version;
+    let as_published = verified.iter().all(|of| of.as_published != Some(false));
+    Ok(Verdict {
+        equal: different.is_empty() && as_published,
+        model: String::new(),
+        epoch: version.epoch.0,
+        version: version.number,
+        replicas: verified,
+        tensors: tensors.len() as u64,
+        different,
+        differences,
+        digested: 0,
+        moved: 0,
+        seconds: 0.0,
+    })
+}
+
+/// Suspects that nothing was found in only lack elements, the same on all sides.
+fn differing(suspects: &[Tensor], differences: &[Difference]) -> Vec<String> {
+    let shown = |tensor: &Tensor| differences.iter().any(|d| d.tensor == tensor.name());
+    let names = suspects.iter().enumerate();
+    let names = names.filter(|(at, tensor)| *at >= MAX_TENSORS || shown(tensor));
+    names.map(|(_, tensor)| tensor.name().to_owned()).collect()
+}
+
+/// What the shards of each replica hold together.
+fn summarise(replicas: &[Replica], asker: &Asker<'_>) -> Result<Vec<Summary>, Error> {
+    let of = |replica: usize| (0..replicas[replica].layouts.len()).map(move |n| (replica, n));
+    let shards: Vec<(usize, usize)> = (0..replicas.len()).flat_map(of).collect();
+    let holders: Vec<(usize, (usize, usize))> = shards.into_iter().enumerate().collect();
+    let parts = asker.each(&holders, |(holder, (replica, number))| {
+        let group: Vec<_> = replicas[*replica].layouts.iter().map(AsRef::as_ref).collect();
+        let cells = cells(&group, *number);
+        let digests = asker.digests(*holder, &cells)?;
+        Ok(Summary::of(group[*number], &cells, &digests))
+    })?;
+    let mut summaries = vec![Summary::default(); replicas.len()];
+    for ((_, (replica, _)), part) in holders.iter().zip(parts) {
+        summaries[*replica].add(part);
+    }
+    Ok(summaries)
+}
+
+fn verified(of: &Replica, summary: &Summary) -> Verified {
+    let sums = summary.folded(&of.tensors);
+    let copies_agree = sums.copies_agree();
+    Verified {
+        name: of.source.replica.clone(),
+        shards: of.source.shards.len() as u32,
+        bytes: of.layouts.iter().map(|layout| layout.bytes()).sum(),
+        copies_agree,
+        as_published: of.published.map(|sum| sum == sums.counted && copies_agree),
+    }
+}
+
+/// Where these tensors differ.
+fn find(replicas: &[Replica], asker: &Asker<'_>, suspects: &[Tensor]) -> Result<Vec<Found>, Error> {
+    let cut = |tensor: &Tensor| Ok((tensor.clone(), atoms_of(replicas, asker, tensor)?));
+    let suspects = suspects.iter().map(cut).collect::<Result<Vec<_>, Error>>()?;
+    let mut search = Search::new(suspects);
+    loop {
+        let questions = search.questions();
+        if questions.is_empty() {
+            return Ok(search.found());
+        }
+        search.answer(&asker.answers(&questions)?);
+    }
+}
+
+/// A tensor, cut where its holders change. All replicas must hold the same elements of it.
+fn atoms_of(replicas: &[Replica], asker: &Asker<'_>, tensor: &Tensor) -> Result<Vec<Atom>, Error> {
+    let mut boxes: Vec<(Held, &Slice)> = Vec::new();
+    for (holder, shard) in asker.shards.iter().enumerate() {
+        let Some(number) = shard.layout.find(tensor.name()) else { continue };
+        let entries = shard.layout.entries_of(number);
+        boxes.extend(
+            entries.map(|entry| {
+                (Held { holder, entry }, &shard.layout.entries()[entry as usize].slice)
+            }),
+        );
+    }
+    let atoms = atoms(boxes);
+    let owner = |held: &Held| asker.shards[held.holder].replica.as_str();
+    for atom in &atoms {
+        let lacks = |of: &&Replica| !atom.held.iter().any(|held| owner(held) == of.source.replica);
+        if let Some(lacking) = replicas.iter().find(lacks) {
+            let detail = format!(
+                "it holds nothing of {}{}, which {} holds",
+                tensor.name(),
+                atom.slice,
+                owner(&atom.held[0])
+            );
+            let replica = lacking.source.replica.clone();
+            return Err(CallError::LayoutMismatch { replica, detail }.into());
+        }
+    }
+    Ok(atoms)
+}

@@ -1,0 +1,96 @@
+//! Tensor by tensor, what a replica's shards hold together: a few numbers, whatever the layout.
+
+use std::collections::BTreeMap;
+
+use weightcast_plan::{Cell, Layout, Tensor};
+use weightcast_protocol::{ShardSums, Sum};
+use weightcast_transport::Digest;
+
+/// One tensor in some shards of one replica. As [`ShardSums`], before it is folded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct TensorSums {
+    /// Over the elements that these shards count: over a replica, all of them once.
+    counted: Digest,
+    /// Over all that they hold.
+    held: Digest,
+    /// Over what they count, each times the number of its holders.
+    expected: Digest,
+    /// How many elements they count.
+    elements: u64,
+}
+
+impl TensorSums {
+    /// Whether, over a whole replica, all further copies equal the counted ones.
+    fn copies_agree(&self) -> bool {
+        self.held == self.expected
+    }
+}
+
+/// All tensors of some shards of one replica, by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Summary(BTreeMap<String, TensorSums>);
+
+impl Summary {
+    /// Of one shard; `cells` are its own, as [`weightcast_plan::cells`] made them, with their
+    /// digests.
+    pub(super) fn of(layout: &Layout, cells: &[Cell], digests: &[Digest]) -> Self {
+        let mut tensors = BTreeMap::<String, TensorSums>::new();
+        for (cell, digest) in cells.iter().zip(digests) {
+            let name = layout.tensor_of(cell.entry).name();
+            if !tensors.contains_key(name) {
+                tensors.insert(name.to_owned(), TensorSums::default());
+            }
+            let sums = tensors.get_mut(name).expect("put there just now");
+            sums.held += *digest;
+            if cell.counted {
+                sums.counted += *digest;
+                sums.expected += digest.scale(u64::from(cell.copies));
+                sums.elements += cell.slice.volume();
+            }
+        }
+        Self(tensors)
+    }
+
+    /// Takes another shard's in.
+    pub(super) fn add(&mut self, other: Self) {
+        for (name, sums) in other.0 {
+            let all = self.0.entry(name).or_default();
+            all.counted += sums.counted;
+            all.held += sums.held;
+            all.expected += sums.expected;
+            all.elements += sums.elements;
+        }
+    }
+
+    /// What the server would be told of the whole replica.
+    pub(super) fn folded(&self, tensors: &BTreeMap<String, Tensor>) -> ShardSums {
+        let mut all = ShardSums::default();
+        for (name, sums) in &self.0 {
+            let key = tensors[name].key();
+            let fold = |digest: Digest| Sum(digest.mul(key).0);
+            all = all
+                + ShardSums {
+                    counted: fold(sums.counted),
+                    held: fold(sums.held),
+                    expected: fold(sums.expected),
+                };
+        }
+        all
+    }
+
+    fn get(&self, name: &str) -> TensorSums {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+}
+
+/// The tensors that are not the same everywhere: between replicas, between the copies of one, or
+/// because a replica holds not all of it.
+pub(super) fn suspects(tensors: &BTreeMap<String, Tensor>, of: &[Summary]) -> Vec<Tensor> {
+    let differs = |tensor: &&Tensor| {
+        let sums: Vec<TensorSums> = of.iter().map(|summary| summary.get(tensor.name())).collect();
+        let whole: u64 = tensor.shape().iter().product();
+        sums.iter().any(|sums| !sums.copies_agree() || sums.elements != whole)
+            || sums.iter().any(|other| other.counted != sums[0].counted)
+    };
+    tensors.values().filter(differs).cloned().collect()
+}

@@ -1,0 +1,357 @@
+//! Random pairs of groups that hold the same model in other layouts, and what is done to one of
+//! them: compared with an oracle that looks at every byte of everybody.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use weightcast_plan::{Cell, DType, Entry, Layout, Slice, Tensor, cells, runs};
+use weightcast_transport::{Digest, digest_at};
+
+use super::atoms::{Held, atoms};
+use super::search::{Found, Question, Search};
+use super::summary::{Summary, suspects};
+use crate::client::registration::union;
+
+#[path = "../../../weightcast-plan/tests/world/mod.rs"]
+mod world;
+
+use world::{Model, Rng, bytes_of, mix, random_group};
+
+/// One shard: its layout, and a byte for each of its memory.
+struct Shard {
+    side: usize,
+    layout: Arc<Layout>,
+    memory: Vec<Vec<u8>>,
+}
+
+/// What the comparison says.
+struct Said {
+    suspects: Vec<Tensor>,
+    found: Vec<Found>,
+    /// Questions asked after the summary.
+    questions: usize,
+}
+
+/// Two groups that hold a random model.
+fn scene(seed: u64) -> (Rng, Model, Vec<Vec<Layout>>) {
+    let mut rng = Rng(mix(seed));
+    let model = Model::random(&mut rng);
+    let sides = (0..2).map(|_| random_group(&mut rng, &model)).collect();
+    (rng, model, sides)
+}
+
+fn content(model: &Model, tensor: usize, position: u64) -> u8 {
+    mix(model.byte(tensor, position)) as u8
+}
+
+/// Fills the memory of both sides; `content` is that of a side's tensor at a position.
+fn filled(
+    model: &Model,
+    sides: Vec<Vec<Layout>>,
+    content: impl Fn(usize, usize, u64) -> u8,
+) -> Vec<Shard> {
+    let mut shards = Vec::new();
+    for (side, layouts) in sides.into_iter().enumerate() {
+        for layout in layouts {
+            let mut memory: Vec<Vec<u8>> =
+                layout.buffers().iter().map(|bytes| vec![0xa5; *bytes as usize]).collect();
+            for (entry, tensor, position, at) in places(&layout) {
+                let number = model.find(&tensor);
+                let buffer = layout.entries()[entry as usize].buffer as usize;
+                memory[buffer][at] = content(side, number, position);
+            }
+            shards.push(Shard { side, layout: Arc::new(layout), memory });
+        }
+    }
+    shards
+}
+
+/// Every byte of every entry: entry, tensor, position, place in its buffer; by the definition.
+fn places(layout: &Layout) -> Vec<(u32, String, u64, usize)> {
+    let mut places = Vec::new();
+    for (number, entry) in layout.entries().iter().enumerate() {
+        let tensor = layout.tensor_of(number as u32);
+        for (index, position) in bytes_of(tensor, &entry.slice) {
+            let steps: u64 = index.iter().zip(&entry.strides).map(|(i, s)| i * s).sum();
+            let within = position % tensor.dtype().step_bytes();
+            let at = (entry.offset + steps + within) as usize;
+            places.push((number as u32, tensor.name().to_owned(), position, at));
+        }
+    }
+    places
+}
+
+fn digest(shard: &Shard, cell: Cell) -> Digest {
+    let runs = runs(&shard.layout, &[cell]);
+    let rows = runs.iter().flat_map(|run| (0..run.rows).map(move |row| (run, row)));
+    rows.map(|(run, row)| {
+        let start = (run.offset + row * run.pitch) as usize;
+        let bytes = &shard.memory[run.buffer as usize][start..start + run.row_bytes as usize];
+        digest_at(run.position + row * run.position_pitch, bytes)
+    })
+    .sum()
+}
+
+/// The whole comparison but for the network.
+fn compare(shards: &[Shard]) -> Said {
+    let layouts = |side: usize| -> Vec<Arc<Layout>> {
+        shards.iter().filter(|s| s.side == side).map(|s| Arc::clone(&s.layout)).collect()
+    };
+    let tensors = union(&layouts(0)).unwrap();
+    let mut summaries = vec![Summary::default(); 2];
+    for side in 0..2 {
+        let group = layouts(side);
+        let group: Vec<&Layout> = group.iter().map(Arc::as_ref).collect();
+        for (number, shard) in shards.iter().filter(|s| s.side == side).enumerate() {
+            let cells = cells(&group, number);
+            let digests: Vec<Digest> = cells.iter().map(|c| digest(shard, c.clone())).collect();
+            summaries[side].add(Summary::of(&shard.layout, &cells, &digests));
+        }
+    }
+    let suspects = suspects(&tensors, &summaries);
+    let cut = suspects.iter().map(|tensor| (tensor.clone(), atoms(held(shards, tensor))));
+    let mut search = Search::new(cut.collect());
+    let mut asked = 0;
+    loop {
+        let questions = search.questions();
+        if questions.is_empty() {
+            return Said { suspects, found: search.found(), questions: asked };
+        }
+        asked += questions.len();
+        let answers: Vec<Digest> = questions.iter().map(|q| answer(shards, q)).collect();
+        search.answer(&answers);
+    }
+}
+
+fn answer(shards: &[Shard], question: &Question) -> Digest {
+    let (entry, slice) = (question.held.entry, question.slice.clone());
+    digest(&shards[question.held.holder], Cell { entry, slice, copies: 1, counted: true })
+}
+
+fn held<'a>(shards: &'a [Shard], tensor: &Tensor) -> Vec<(Held, &'a Slice)> {
+    let mut boxes = Vec::new();
+    for (holder, shard) in shards.iter().enumerate() {
+        let Some(number) = shard.layout.find(tensor.name()) else { continue };
+        for entry in shard.layout.entries_of(number) {
+            let slice = &shard.layout.entries()[entry as usize].slice;
+            boxes.push((Held { holder, entry }, slice));
+        }
+    }
+    boxes
+}
+
+/// By tensor and position, who holds which byte there.
+type Bytes = BTreeMap<String, BTreeMap<u64, Vec<(Held, u8)>>>;
+
+fn all_bytes(shards: &[Shard]) -> Bytes {
+    let mut bytes = Bytes::new();
+    for (holder, shard) in shards.iter().enumerate() {
+        for (entry, tensor, position, at) in places(&shard.layout) {
+            let buffer = shard.layout.entries()[entry as usize].buffer as usize;
+            let byte = shard.memory[buffer][at];
+            let there = bytes.entry(tensor).or_default().entry(position).or_default();
+            there.push((Held { holder, entry }, byte));
+        }
+    }
+    bytes
+}
+
+/// Rows (indices of the first dimension) that the byte at a position is a part of.
+fn rows_of(tensor: &Tensor, position: u64) -> std::ops::Range<u64> {
+    match tensor.shape() {
+        [] => 0..1,
+        [_] => {
+            let bits = tensor.dtype().bits();
+            position * 8 / bits..((position + 1) * 8).div_ceil(bits)
+        }
+        [rows, ..] => {
+            let row = position / (tensor.nbytes() / rows);
+            row..row + 1
+        }
+    }
+}
+
+/// Compares what was said with every byte of everybody; returns how many rows differ.
+fn check(shards: &[Shard], said: &Said, seed: u64) -> usize {
+    let mut differ: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+    let tensors: BTreeMap<&str, &Tensor> =
+        shards.iter().flat_map(|s| s.layout.tensors()).map(|t| (t.name(), t)).collect();
+    let bytes = all_bytes(shards);
+    for (name, positions) in &bytes {
+        for (position, held) in positions {
+            if held.iter().any(|(_, byte)| *byte != held[0].1) {
+                let rows = rows_of(tensors[&**name], *position);
+                differ.entry(name).or_default().extend(rows);
+            }
+        }
+    }
+    let mut seen: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+    for place in &said.found {
+        assert!(place.exact && !place.moving, "seed {seed}: {place:?}");
+        let tensor = &said.suspects[place.tensor];
+        let rows = match place.slice.ndim() {
+            0 => 0..1,
+            _ => place.slice.start[0]..place.slice.end(0),
+        };
+        seen.entry(tensor.name()).or_default().extend(rows);
+        let mut expected = readings(&bytes[tensor.name()], tensor, &place.slice);
+        let mut readings = place.readings.clone();
+        readings.iter_mut().for_each(|same| same.sort_unstable());
+        readings.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(readings, expected, "seed {seed}: {place:?}");
+    }
+    assert_eq!(seen, differ, "seed {seed}: rows that differ");
+    let names: Vec<&str> = said.suspects.iter().map(Tensor::name).collect();
+    assert_eq!(names, differ.keys().copied().collect::<Vec<_>>(), "seed {seed}: tensors");
+    differ.values().map(BTreeSet::len).sum()
+}
+
+/// Those who hold a box, together if every byte of it is the same.
+fn readings(
+    bytes: &BTreeMap<u64, Vec<(Held, u8)>>,
+    tensor: &Tensor,
+    slice: &Slice,
+) -> Vec<Vec<Held>> {
+    let mut of: BTreeMap<Held, Vec<u8>> = BTreeMap::new();
+    for (_, position) in bytes_of(tensor, slice) {
+        for (held, byte) in &bytes[&position] {
+            of.entry(*held).or_default().push(*byte);
+        }
+    }
+    let mut same: BTreeMap<Vec<u8>, Vec<Held>> = BTreeMap::new();
+    of.into_iter().for_each(|(held, bytes)| same.entry(bytes).or_default().push(held));
+    same.into_values().collect()
+}
+
+#[test]
+fn the_same_content_is_equal_in_all_layouts() {
+    for seed in 0..1_500 {
+        let (_, model, sides) = scene(seed);
+        let shards = filled(&model, sides, |_, tensor, at| content(&model, tensor, at));
+        let said = compare(&shards);
+        assert!(said.suspects.is_empty(), "seed {seed}: {:?}", said.suspects);
+        assert_eq!(check(&shards, &said, seed), 0);
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_found_where_it_is() {
+    let mut found = 0;
+    for seed in 0..3_000 {
+        let (mut rng, model, sides) = scene(seed);
+        let mut shards = filled(&model, sides, |_, tensor, at| content(&model, tensor, at));
+        let which = rng.below(shards.len() as u64) as usize;
+        let places = places(&shards[which].layout);
+        if places.is_empty() {
+            continue; // it holds nothing
+        }
+        let (entry, _, _, at) = &places[rng.below(places.len() as u64) as usize];
+        let buffer = shards[which].layout.entries()[*entry as usize].buffer as usize;
+        shards[which].memory[buffer][*at] ^= 1 << rng.below(8);
+        assert!(check(&shards, &compare(&shards), seed) > 0, "seed {seed}");
+        found += 1;
+    }
+    assert!(found > 2_500, "{found}");
+}
+
+#[test]
+fn every_swap_of_two_rows_of_a_replica_is_found() {
+    let mut found = 0;
+    for seed in 0..3_000 {
+        let (mut rng, model, sides) = scene(seed);
+        let chosen = rng.below(model.tensors.len() as u64) as usize;
+        let rows = model.tensors[chosen].shape().first().copied().unwrap_or(0);
+        // Rows of half a byte have no place of their own.
+        let row = model.tensors[chosen].nbytes() / rows.max(1);
+        if rows < 2 || row * rows != model.tensors[chosen].nbytes() || row == 0 {
+            continue;
+        }
+        let (one, other) = (rng.below(rows), rng.below(rows));
+        let swap = |position: u64| match position / row {
+            at if at == one => other * row + position % row,
+            at if at == other => one * row + position % row,
+            _ => position,
+        };
+        let shards = filled(&model, sides, |side, tensor, at| {
+            let swapped = side == 1 && model.content[tensor] == model.content[chosen];
+            content(&model, tensor, if swapped { swap(at) } else { at })
+        });
+        found += usize::from(check(&shards, &compare(&shards), seed) > 0);
+    }
+    assert!(found > 1_200, "{found}");
+}
+
+/// Two shards by rows, one that holds all: `[rows, 8]` of four bytes.
+fn halves(rows: u64) -> Vec<Shard> {
+    let tensor = Tensor::new("w", DType::F32, [rows, 8]).unwrap();
+    let part = |side, start, len| {
+        let slice = Slice::new([start, 0], [len, 8]);
+        let entry = Entry { tensor: 0, slice, buffer: 0, offset: 0, strides: vec![32, 4] };
+        let layout = Layout::new(vec![len * 32], vec![tensor.clone()], vec![entry]).unwrap();
+        Shard { side, layout: Arc::new(layout), memory: vec![vec![7; len as usize * 32]] }
+    };
+    vec![part(0, 0, rows / 2), part(0, rows / 2, rows / 2), part(1, 0, rows)]
+}
+
+#[test]
+fn where_everything_differs_little_is_asked() {
+    for step in [1, 2, 3] {
+        let mut shards = halves(65_536);
+        shards[2].memory[0].chunks_mut(32).step_by(step).for_each(|row| row[5] ^= 16);
+        let said = compare(&shards);
+        // Each round cuts so many boxes in so many parts, and asks two.
+        assert!(said.questions < 8 * 32 * 16 * 2, "{}", said.questions);
+        let in_it = |row: u64| {
+            let holds = |f: &&Found| f.slice.start[0] <= row && row < f.slice.end(0);
+            said.found.iter().filter(holds).count()
+        };
+        for row in (0..65_536).step_by(step) {
+            assert_eq!(in_it(row), 1, "row {row}");
+        }
+        // What is called exact differs in every row.
+        for place in said.found.iter().filter(|place| place.exact) {
+            assert!((place.slice.start[0]..place.slice.end(0)).all(|r| r % step as u64 == 0));
+            assert!(place.slice.start[1] <= 1 && place.slice.end(1) > 1);
+        }
+        assert!(said.found.iter().any(|place| !place.exact));
+    }
+}
+
+#[test]
+fn rows_that_follow_each_other_are_one_place() {
+    let mut shards = halves(4_096);
+    for row in [10, 11, 12, 2_047, 2_048, 4_000] {
+        shards[2].memory[0][row * 32..][..32].fill(1);
+    }
+    let said = compare(&shards);
+    let places: Vec<_> =
+        said.found.iter().map(|f| (f.slice.start[0], f.slice.len[0], f.exact)).collect();
+    // Another shard holds the second half.
+    let expected = [(10, 3, true), (2_047, 1, true), (2_048, 1, true), (4_000, 1, true)];
+    assert_eq!(places, expected);
+    assert!(said.found.iter().all(|f| (f.slice.start[1], f.slice.len[1]) == (0, 8)));
+}
+
+#[test]
+fn what_is_written_to_meanwhile_is_said_to_be() {
+    let shards = halves(64);
+    let tensor = shards[2].layout.tensors()[0].clone();
+    let cut = atoms(held(&shards, &tensor));
+    let mut search = Search::new(vec![(tensor, cut)]);
+    let mut rounds = 0;
+    while !search.questions().is_empty() {
+        let questions = search.questions();
+        // The first time the whole differs; after that nothing does.
+        let digests = questions.iter().map(|q| match rounds {
+            0 => Digest([q.held.holder as u64, 0]),
+            _ => Digest::ZERO,
+        });
+        let digests: Vec<_> = digests.collect();
+        search.answer(&digests);
+        rounds += 1;
+    }
+    let found = search.found();
+    assert!(rounds == 2 && found.len() == 2);
+    assert!(found.iter().all(|place| place.moving && !place.exact && place.slice.len[0] == 32));
+}
