@@ -48,7 +48,7 @@ fn with_trainer() -> Other {
 #[test]
 fn equal_replicas_of_other_layouts() {
     let cluster = Cluster::start();
-    let (_trainer, _rollout) = both(&cluster);
+    let (_trainer, rollout) = both(&cluster);
     for (replica, other) in
         [("rollout", with_trainer()), ("rollout", Other::Any), ("trainer", Other::Any)]
     {
@@ -61,6 +61,9 @@ fn equal_replicas_of_other_layouts() {
     }
     let alone = compare(&cluster, "rollout", Other::Sealed).unwrap();
     assert!(alone.equal && alone.replicas.len() == 1);
+    for shard in &rollout {
+        assert_eq!(shard.memory(), support::expected_columns(shard.index, 2, 7), "only looked at");
+    }
 }
 
 #[test]

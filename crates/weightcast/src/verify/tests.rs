@@ -99,13 +99,13 @@ fn compare(shards: &[Shard]) -> Said {
     };
     let tensors = union(&layouts(0)).unwrap();
     let mut summaries = vec![Summary::default(); 2];
-    for side in 0..2 {
+    for (side, summary) in summaries.iter_mut().enumerate() {
         let group = layouts(side);
         let group: Vec<&Layout> = group.iter().map(Arc::as_ref).collect();
         for (number, shard) in shards.iter().filter(|s| s.side == side).enumerate() {
             let cells = cells(&group, number);
             let digests: Vec<Digest> = cells.iter().map(|c| digest(shard, c.clone())).collect();
-            summaries[side].add(Summary::of(&shard.layout, &cells, &digests));
+            summary.add(Summary::of(&shard.layout, &cells, &digests));
         }
     }
     let suspects = suspects(&tensors, &summaries);
