@@ -143,6 +143,8 @@ def test_sharded_modules_arrive_whole(group, server, tmp_path, world):
                 copies = 2 if name == "replicated" else 0
                 receive(group, name, copies)
                 receive_fp8(group, f"{name}-fp8", copies)
+        for name in ["experts"] + ["rows-of-experts"] * (world == 2):
+            receive_tensors(group, name, fsdp_trainer.expected_experts(), copies=0)
         for rank in ranks:
             _, errors = rank.communicate(timeout=3 * SOON)
             assert rank.returncode == 0, errors
@@ -169,6 +171,11 @@ def receive_fp8(group, name: str, copies: int) -> None:
             expected[key], expected[f"{key}_scale_inv"] = fp8.quantise(tensor, fsdp_trainer.BLOCK)
         else:
             expected[key] = tensor if key == "steps" else tensor.to(torch.bfloat16)
+    receive_tensors(group, name, expected, copies)
+
+
+def receive_tensors(group, name: str, expected: dict[str, torch.Tensor], copies: int) -> None:
+    """Replicates the model into zeros and compares it."""
     memory = {key: torch.zeros_like(tensor) for key, tensor in expected.items()}
     layout = wc.Layout()
     for key, tensor in memory.items():

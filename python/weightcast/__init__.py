@@ -32,6 +32,7 @@ from ._core import (
 from .condition import Condition, available, fresh, held
 from .handle import Handle, Updated, open
 from .layout import Layout, Part, part
+from .names import NameMap
 from .replica import Replica
 from .selector import Selector, at_least, exact, latest, nth_latest
 from .server import Server, serve, status
@@ -51,6 +52,7 @@ __all__ = [
     "Layout",
     "LayoutMismatch",
     "Misuse",
+    "NameMap",
     "NoRoom",
     "Part",
     "Replica",

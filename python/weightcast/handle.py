@@ -11,6 +11,7 @@ from types import TracebackType
 import numpy as np
 
 from . import _core, selector
+from .adapters.catalog import Catalog, Entry
 from .condition import Condition
 from .layout import Exchange, Layout
 from .replica import Replica
@@ -80,6 +81,14 @@ class Handle:
         `weightcast.torch` made of DTensors have one, over their device mesh.
         """
         self._core.register(layout._core, deadline, _over_arrays(layout.exchange))
+
+    def catalog(self, *, deadline: float = DEADLINE) -> Catalog:
+        """What the newest version holds: an `Entry` (global shape, dtype) for each name. Waits until
+        there is a version. All shards of the replica call it; before `register`, say, to read an
+        engine's layout by it: `vllm.layout(model, handle.catalog())`.
+        """
+        listed = self._core.catalog(deadline)
+        return {name: Entry(tuple(shape), dtype) for name, dtype, shape in listed}
 
     def unregister(self, *, deadline: float = DEADLINE) -> None:
         """Takes that back and lets go of the memory."""

@@ -29,6 +29,8 @@ pub(crate) struct Handle {
     exchange: Mutex<Option<Py<PyAny>>>,
 }
 
+/// name, dtype, global shape
+type TensorTuple = (String, &'static str, Vec<u64>);
 /// version, epoch
 type VersionTuple = (u64, u64);
 /// changed, version, source, bytes, verified, seconds, plan_seconds, way, staged, install_seconds
@@ -120,6 +122,16 @@ impl Handle {
         })?;
         *self.exchange.lock().expect("no panic while held") = exchange;
         Ok(())
+    }
+
+    /// Name, dtype and global shape of each tensor of the newest version.
+    fn catalog(&self, py: Python<'_>, deadline: f64) -> PyResult<Vec<TensorTuple>> {
+        let deadline = seconds(deadline)?;
+        let catalog = self.call(py, |handle| handle.catalog(deadline))?;
+        let tensor = |tensor: &weightcast::plan::Tensor| {
+            (tensor.name().to_owned(), tensor.dtype().name(), tensor.shape().to_vec())
+        };
+        Ok(catalog.values().map(tensor).collect())
     }
 
     fn unregister(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -19,6 +20,7 @@ from torch.distributed.tensor.parallel import (
 
 import weightcast as wc
 import weightcast.torch as wct
+from weightcast.names import TRANSFORMERS
 
 DEADLINE = 60.0
 
@@ -71,6 +73,43 @@ CASES = {
 }
 
 
+class Experts(nn.Module):
+    """Experts stacked as transformers 5 stacks them; no world divides them."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(5)
+        self.gate_up_proj = nn.Parameter(torch.randn(5, 8, 4))
+        self.down_proj = nn.Parameter(torch.randn(5, 4, 4))
+
+
+def expected_experts() -> dict[str, torch.Tensor]:
+    """What a checkpoint has of them."""
+    experts = {}
+    for e, (gate_up, down) in enumerate(zip(*(p.detach() for p in Experts().parameters()))):
+        gate, up = gate_up.chunk(2)
+        for name, matrix in (("gate", gate), ("up", up), ("down", down)):
+            experts[f"mlp.experts.{e}.{name}_proj.weight"] = matrix.contiguous()
+    return experts
+
+
+def stacked(world: int, dim: int) -> wc.Layout:
+    """Experts cut by FSDP2 along a dimension, under the names of a checkpoint."""
+    mlp = nn.Module()
+    mlp.experts = Experts()
+    model = nn.Module()
+    model.mlp = mlp
+    fully_shard(
+        model, mesh=init_device_mesh("cpu", (world,)), shard_placement_fn=lambda _: Shard(dim)
+    )
+    names = wc.NameMap(TRANSFORMERS["qwen3_moe"])
+    return wct.layout(model, names=names, expect=catalog_of_tensors(expected_experts()))
+
+
+def catalog_of_tensors(tensors: dict[str, torch.Tensor]) -> dict:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
 def expected() -> dict[str, torch.Tensor]:
     """The full tensors that every case must deliver."""
     return {name: tensor.detach() for name, tensor in plain().state_dict().items()}
@@ -102,9 +141,8 @@ def fp8(model: nn.Module) -> wc.Layout:
     return layout.quantise("*.weight", block=BLOCK).keep("steps").cast("*", "BF16")
 
 
-def publish(model: nn.Module, name: str, layout: wc.Layout, server: str) -> None:
+def publish(me: wc.Replica, name: str, layout: wc.Layout, server: str) -> None:
     """Publishes until the rollout has it."""
-    me = wct.replica("trainer", model)
     with wc.open(name, me, role="trainer", server=server, deadline=DEADLINE) as handle:
         handle.register(layout, deadline=DEADLINE)
         handle.publish(1, seal=True, deadline=DEADLINE)
@@ -122,8 +160,13 @@ def main(rank: str, world: str, server: str, directory: str) -> None:
             model = shard(int(world))
             check(model)
             check_awkward(name, model)
-            publish(model, name, wct.layout(model, buffers=True), server)
-            publish(model, f"{name}-fp8", fp8(model), server)
+            me = wct.replica("trainer", model)
+            publish(me, name, wct.layout(model, buffers=True), server)
+            publish(me, f"{name}-fp8", fp8(model), server)
+    me = wc.Replica("trainer", int(rank), int(world))
+    publish(me, "experts", stacked(int(world), 0), server)
+    if int(world) == 2:
+        publish(me, "rows-of-experts", stacked(2, 1), server)
     dist.barrier()
     dist.destroy_process_group()
 

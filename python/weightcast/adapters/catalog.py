@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import _core
 from ..memory import TORCH
+from ..names import Stack, map_of
 
 #: Bytes of a safetensors header that are read at most.
 HEADER_LIMIT = 256 << 20
@@ -30,8 +31,8 @@ def catalog_of(of: Any) -> Catalog:
     """The catalog of a checkpoint or a module.
 
     `of` is a mapping from names to `(shape, dtype)`, a safetensors file, a directory of them, or a
-    torch module, on the meta device if need be, whose `state_dict` has the published names (a
-    transformers model of version 4, or of 5 without fused experts).
+    torch module, on the meta device if need be: a transformers model, or another whose `state_dict`
+    has the published names.
     """
     if isinstance(of, str | os.PathLike):
         return _files(Path(of))
@@ -57,7 +58,15 @@ def _module(module: Any) -> Catalog:
     tensors = dict(module.named_parameters())
     tied = set(dict(module.named_parameters(remove_duplicate=False))) - set(tensors)
     tensors |= {name: t for name, t in module.state_dict().items() if name not in tied}
-    return {name: _entry(name, (tensor.shape, tensor.dtype)) for name, tensor in tensors.items()}
+    names, listed = map_of(module), {}
+    for name, tensor in tensors.items():
+        match names.published(name):
+            case str(published):
+                listed[published] = _entry(name, (tensor.shape, tensor.dtype))
+            case Stack() as stack:
+                for one, shape in stack.whole(name, tensor.shape).items():
+                    listed[one] = _entry(name, (shape, tensor.dtype))
+    return listed
 
 
 def _files(path: Path) -> Catalog:

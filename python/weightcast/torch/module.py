@@ -1,6 +1,7 @@
-"""A module's parameters as slices of logical tensors, named as in its `state_dict`."""
+"""A module's parameters as slices of logical tensors, named as in its checkpoint."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,35 +10,77 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.placement_types import Placement, _StridedShard
+from torch.nn.parallel import DistributedDataParallel
 
 from .. import _core
 from .. import layout as layouts
+from ..adapters.catalog import Entry, catalog_of
+from ..memory import TORCH
+from ..names import NameMap, Piece, Stack, check, map_of
 from ..replica import Replica
 
 Rename = Callable[[str], str | None]
 
 
 def layout(
-    module: nn.Module, *, rename: Rename | None = None, buffers: bool = False
+    module: nn.Module,
+    *,
+    names: NameMap | None = None,
+    rename: Rename | None = None,
+    buffers: bool = False,
+    expect: Any = None,
 ) -> layouts.Layout:
-    """The layout of a module's local parameters, in place.
+    """The layout of a module's local parameters, in place, under the names of its checkpoint.
 
     Reads FSDP2, HSDP and tensor-parallel placements off DTensors; plain parameters are whole. Tied
-    weights are listed once, under their first name, as in published checkpoints. `rename` maps a
-    name to the published one, or to None to leave it out. `buffers` includes persistent buffers.
+    weights are listed once, under their first name, as in published checkpoints. `names` says what the
+    checkpoint calls a parameter, or what it keeps apart that the module stacks; without it, what
+    transformers models need (`weightcast.names`). `rename` maps a published name to another, or to None
+    to leave it out. `buffers` includes persistent buffers. `expect` is a catalog (a mapping, or a
+    directory of safetensors: see `weightcast.adapters.catalog.catalog_of`) that must be met name by
+    name and shape by shape; what is left over on either side is an error.
     """
+    if isinstance(module, DistributedDataParallel):
+        module = module.module
     listed = layouts.Layout()
     meshes: list[DeviceMesh] = []
+    published: dict[str, Entry] = {}
+    names = names or map_of(module)
     for name, tensor in _tensors(module, buffers):
-        published = name if rename is None else rename(name)
-        if published is None:
+        what = names.published(name)
+        what = _renamed(what, rename, name, tensor)
+        if what is None:
             continue
-        _add(listed, published, tensor)
+        _add(listed, what, name, tensor)
+        published |= _whole(what, name, tensor)
         if isinstance(tensor, DTensor) and tensor.device_mesh not in meshes:
             meshes.append(tensor.device_mesh)
     if meshes:
         listed.exchange = exchange(max(meshes, key=lambda mesh: mesh.size()))
+    if expect is not None:
+        check(published, catalog_of(expect))
     return listed
+
+
+def _renamed(
+    what: str | Stack | None, rename: Rename | None, name: str, tensor: torch.Tensor
+) -> str | Stack | None:
+    if what is None or rename is None:
+        return what
+    if isinstance(what, str):
+        return rename(what)
+    matrices = [rename(matrix) for matrix in what.matrices]
+    if any(matrix is None or "{expert}" not in matrix for matrix in matrices):
+        raise _core.Misuse(f"{name}: rename keeps {{expert}} in the names of a stack's matrices")
+    return Stack(tuple(matrices))
+
+
+def _whole(what: str | Stack, name: str, tensor: torch.Tensor) -> dict[str, Entry]:
+    """The catalog of one parameter, as all ranks have it."""
+    dtype = TORCH.get(str(tensor.dtype).removeprefix("torch."), str(tensor.dtype))
+    if isinstance(what, str):
+        return {what: Entry(tuple(tensor.shape), dtype)}
+    return {one: Entry(shape, dtype) for one, shape in what.whole(name, tensor.shape).items()}
 
 
 def exchange(mesh: DeviceMesh) -> layouts.Exchange:
@@ -90,27 +133,47 @@ def _tensors(module: nn.Module, buffers: bool) -> Iterator[tuple[str, torch.Tens
                 yield name, tensor
 
 
-def _add(listed: layouts.Layout, name: str, tensor: torch.Tensor) -> None:
-    if not isinstance(tensor, DTensor):
-        listed.add(tensor, name)
+def _add(
+    listed: layouts.Layout, what: str | Stack, name: str, tensor: torch.Tensor
+) -> None:
+    if isinstance(what, str) and not isinstance(tensor, DTensor):
+        listed.add(tensor, what)
         return
+    slices = _slices(name, tensor)
+    local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    along = 0
+    if len(slices) > 1:
+        along = next(d for d in range(tensor.ndim) if slices[0][0][d] != slices[1][0][d])
+    if isinstance(what, str):
+        pieces = [Piece(what, tuple(tensor.shape), *box) for box in slices]
+    else:
+        if along != 0:
+            raise _core.LayoutMismatch(f"{name}: a stack is cut once along its rows or columns")
+        pieces = [piece for box in slices for piece in what.pieces(name, tensor.shape, box)]
+        if not pieces:
+            return
+    listed.add(local, [_part(piece) for piece in pieces], along=along)
+
+
+def _part(piece: Piece) -> layouts.Part:
+    core = _core.Part(piece.name, list(piece.shape))
+    for dim, (first, count) in enumerate(zip(piece.start, piece.length, strict=True)):
+        core = core.range(dim, first, count)
+    return layouts.Part(core)
+
+
+def _slices(name: str, tensor: torch.Tensor) -> list[tuple[list[int], list[int]]]:
+    """First index and length by dimension of each box that this rank holds."""
+    if not isinstance(tensor, DTensor):
+        return [([0] * tensor.ndim, list(tensor.shape))]
     mesh = tensor.device_mesh
     axes = [(f"dim{dim}", size) for dim, size in enumerate(mesh.shape)]
     placements = [_placement(name, placement) for placement in tensor.placements]
     rank = _flatten(_coordinate(mesh), list(mesh.shape), [True] * mesh.ndim)[0]
     try:
-        slices = _core.local_slices(list(tensor.shape), axes, placements, rank)
+        return _core.local_slices(list(tensor.shape), axes, placements, rank)
     except ValueError as error:
         raise _core.LayoutMismatch(f"{name}: {error}") from None
-    parts, along = [], 0
-    for start, length in slices:
-        core = _core.Part(name, list(tensor.shape))
-        for dim, (first, count) in enumerate(zip(start, length, strict=True)):
-            core = core.range(dim, first, count)
-        parts.append(layouts.Part(core))
-    if len(slices) > 1:
-        along = next(d for d in range(tensor.ndim) if slices[0][0][d] != slices[1][0][d])
-    listed.add(tensor.to_local(), parts, along=along)
 
 
 def _placement(name: str, placement: Placement) -> tuple[str, int, int]:

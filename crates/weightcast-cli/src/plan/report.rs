@@ -22,6 +22,9 @@ pub(crate) struct Report {
     /// What enters and leaves each host, with hosts copying.
     pub(crate) host_bytes_in: Vec<u64>,
     pub(crate) host_bytes_out: Vec<u64>,
+    /// Boxes of tensors that go from one rank to another over the network, and the messages in which
+    /// they are gathered.
+    pub(crate) copies: u64,
     pub(crate) messages: u64,
     /// What a broadcast of the version brings to every rank.
     pub(crate) broadcast_bytes: u64,
@@ -65,6 +68,7 @@ impl Report {
             per_source_network_bytes: plan.network_out.clone(),
             host_bytes_in: plan.host_in.clone(),
             host_bytes_out: plan.host_out.clone(),
+            copies: plan.copies,
             messages: plan.messages,
             broadcast_bytes: plan.broadcast,
             // Targets receive into the weights themselves.
@@ -104,7 +108,7 @@ impl Report {
             ("  where hosts copy", spread(&self.per_source_network_bytes)),
             ("each target host takes in", spread(&self.host_bytes_in)),
             ("each source host gives out", spread(&self.host_bytes_out)),
-            ("messages", self.messages.to_string()),
+            ("messages", format!("{} of {} copies", self.messages, self.copies)),
             ("converted weights staged at most", gigabytes(self.peak_staged_bytes)),
             ("predicted", format!("{:.3} s", self.predicted_s)),
             ("the NICs allow", format!("{:.3} s", self.lower_bound_s)),

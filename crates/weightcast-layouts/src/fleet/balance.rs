@@ -14,8 +14,8 @@ struct Choice {
 pub(super) struct Balance {
     pub(super) sent: Vec<u64>,
     pub(super) received: Vec<u64>,
-    /// Copies by source.
-    pub(super) copies: Vec<u64>,
+    /// Copies from each source to each target, source by source.
+    copies: Vec<u32>,
     /// Bytes by source that only it could send.
     pub(super) forced: Vec<u64>,
     sets: Vec<Vec<u32>>,
@@ -30,7 +30,7 @@ impl Balance {
         Balance {
             sent: vec![0; sources as usize],
             received: vec![0; targets as usize],
-            copies: vec![0; sources as usize],
+            copies: vec![0; (sources * targets) as usize],
             forced: vec![0; sources as usize],
             sets: Vec::new(),
             numbers: BTreeMap::new(),
@@ -56,7 +56,7 @@ impl Balance {
         if let [only] = self.sets[sources as usize][..] {
             self.sent[only as usize] += bytes;
             self.forced[only as usize] += bytes;
-            self.copies[only as usize] += 1;
+            self.copy(only, target);
             return;
         }
         let pieces = bytes.div_ceil(self.piece).min(self.sets[sources as usize].len() as u64 * 4);
@@ -77,9 +77,23 @@ impl Balance {
             let order = set[turn..].iter().chain(&set[..turn]);
             if let Some(&source) = order.min_by_key(|&&source| self.sent[source as usize]) {
                 self.sent[source as usize] += choice.bytes;
-                self.copies[source as usize] += 1;
+                self.copy(source, choice.target);
             }
         }
+    }
+
+    fn copy(&mut self, source: u32, target: u32) {
+        let copies = &mut self.copies[source as usize * self.received.len() + target as usize];
+        *copies = copies.saturating_add(1);
+    }
+
+    /// Copies by source, and the messages that they go in, up to `most` to one target in each.
+    pub(super) fn messages(&self, most: u32) -> Vec<(u64, u64)> {
+        let of_source = |copies: &[u32]| {
+            let messages = copies.iter().map(|copies| u64::from(copies.div_ceil(most))).sum();
+            (copies.iter().map(|&copies| u64::from(copies)).sum(), messages)
+        };
+        self.copies.chunks(self.received.len().max(1)).map(of_source).collect()
     }
 
     /// The least that the busiest source must send: what only it has, or the mean of sources that

@@ -3,7 +3,7 @@
 //! `predicted = fill + max(send, receive, convert, copy) + messages`, where send and receive are the
 //! busiest rank's network bytes at the goodput of its NIC, convert what a source casts or quantises
 //! at the rate of its memory, copy what a target takes from its own host, messages the busiest
-//! source's copies at a fixed cost each, and fill the time until the first piece has passed all
+//! source's messages and the copies gathered into them at a fixed cost each, and fill the time until the first piece has passed all
 //! stages. The stages overlap otherwise.
 //!
 //! `lower bound = max(send bound, receive bound)` at the NIC's full rate: the busiest host's bytes
@@ -30,6 +30,8 @@ const HOST_COPY: f64 = 150e9;
 const CONVERT: f64 = 1e12;
 /// Cost of a message, in seconds.
 const MESSAGE: f64 = 2e-6;
+/// Cost of a copy that is gathered into a message, in seconds: a range of a scatter list.
+const COPY: f64 = 1e-7;
 /// Pieces being converted and being sent at one time.
 const IN_FLIGHT: u64 = 2;
 
@@ -61,7 +63,7 @@ impl Cost {
         let convert = plan.converted as f64 / sources / CONVERT;
         let stages = [send, receive, convert, copied / HOST_COPY];
         let fill = peak_staged as f64 / IN_FLIGHT as f64 / CONVERT;
-        let messages = plan.messages_of_busiest as f64 * MESSAGE;
+        let messages = plan.of_busiest.1 as f64 * MESSAGE + plan.of_busiest.0 as f64 * COPY;
         let host = most(&plan.host_in) / (nic * hardware.gpus_per_host.max(1) as f64);
         Cost {
             predicted: fill + stages.into_iter().fold(0.0, f64::max) + messages,

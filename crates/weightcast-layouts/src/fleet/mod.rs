@@ -27,6 +27,9 @@ pub use routes::{Route, routes};
 
 /// How many pieces the bytes of a source are at least cut into, so that they can be balanced.
 const PIECES_PER_SOURCE: u64 = 64;
+/// Copies that one message carries at most: the ranges that a system call, or a request of the data
+/// port, takes.
+pub const COPIES: u32 = 1_024;
 /// The smallest piece worth a message of its own, in bytes.
 const SMALLEST_PIECE: u64 = 1 << 20;
 
@@ -45,10 +48,12 @@ pub struct FleetPlan {
     pub network_out: Vec<u64>,
     /// What each target rank receives over the network; the rest it copies from its host.
     pub network_in: Vec<u64>,
-    /// Copies from one rank to another over the network.
+    /// Copies from one rank to another over the network: boxes of tensors.
+    pub copies: u64,
+    /// Messages that carry them: up to [`COPIES`] copies of one source for one target in each.
     pub messages: u64,
-    /// The most copies that one source makes.
-    pub messages_of_busiest: u64,
+    /// The most copies and the most messages of one source.
+    pub of_busiest: (u64, u64),
     /// The whole version in the target's types: what a broadcast brings to every rank.
     pub broadcast: u64,
     /// Largest tensor part that a source must convert or quantise before it is sent.
@@ -256,13 +261,15 @@ impl Planner<'_> {
         for (rank, sent) in self.network.sent.iter().enumerate() {
             host_out[rank / self.places.gpus_per_host as usize] += sent;
         }
+        let of_sources = self.network.messages(COPIES);
         let mut warnings = self.holders.warnings.clone();
         warnings.extend(self.takers.warnings.iter().cloned());
         FleetPlan {
             bound_network_out: self.network.bound(),
             bound_out: self.direct.bound(),
-            messages: self.network.copies.iter().sum(),
-            messages_of_busiest: self.network.copies.iter().copied().max().unwrap_or(0),
+            copies: of_sources.iter().map(|of| of.0).sum(),
+            messages: of_sources.iter().map(|of| of.1).sum(),
+            of_busiest: of_sources.iter().fold((0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1))),
             per_target: self.direct.received,
             per_source: self.direct.sent,
             host_in: self.host_in,

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weightcast_plan::{Layout, LayoutError};
+use weightcast_plan::{Catalog, Layout, LayoutError};
 use weightcast_protocol::message::{Answer, Call};
 use weightcast_protocol::{CallError, ContentDigest, Selector};
 use weightcast_transport::{ExportId, Region};
@@ -71,6 +71,14 @@ impl ShardHandle {
         *shared.registration.lock().expect("no panic while held") =
             Some((Arc::new(registered), export));
         Ok(())
+    }
+
+    /// The logical tensors of the newest version, by name; waits until there is one. A call of the
+    /// group, for layouts that are read off an engine by what is published.
+    pub fn catalog(&self, deadline: Duration) -> Result<Catalog, Error> {
+        let until = Instant::now() + deadline;
+        let names = self.describe(until)?;
+        union(&self.layouts(&names, until)?)
     }
 
     /// Takes the registration back and lets go of the memory.

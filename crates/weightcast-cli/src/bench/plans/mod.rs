@@ -56,22 +56,35 @@ fn model(data: &Path, name: &str) -> anyhow::Result<Model> {
         .with_context(|| format!("model {name}"))
 }
 
+/// The seconds for a whole cluster as a chart that Markdown viewers draw (Mermaid).
+fn chart(what: &str, rows: &[CostRow]) -> String {
+    let list =
+        |each: &dyn Fn(&CostRow) -> String| rows.iter().map(each).collect::<Vec<_>>().join(", ");
+    let names = list(&|row| format!("\"{}\"", row.what));
+    let seconds = list(&|row| format!("{:.3}", row.cluster_s));
+    format!(
+        "\n```mermaid\nxychart-beta\n  title \"Planning a whole cluster, by {what}\"\n  x-axis [{names}]\n  \
+         y-axis \"seconds\"\n  line [{seconds}]\n```\n"
+    )
+}
+
 fn table(report: &Report) -> String {
     let mut text = String::from(
         "| case | P GB | P of ideal | send of ideal | host in of ideal | bound s | predicted s | \
-         reported s | messages | planned s | coverage |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+         reported s | copies | messages | planned s | coverage |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in &report.cases {
         let reported = row.reported_s.map_or("-".into(), |s| format!("{s:.3}"));
         let host = row.host_in_of_ideal.map_or("-".into(), |r| format!("{r:.4}"));
         text += &format!(
-            "| {} | {:.3} | {:.4} | {:.4} | {host} | {:.3} | {:.3} | {reported} | {} | {:.2} | {} |\n",
+            "| {} | {:.3} | {:.4} | {:.4} | {host} | {:.3} | {:.3} | {reported} | {} | {} | {:.2} | {} |\n",
             row.case,
             row.per_target_bytes as f64 / 1e9,
             row.target_of_ideal,
             row.send_of_ideal,
             row.lower_bound_s,
             row.predicted_s,
+            row.copies,
             row.messages,
             row.plan_s,
             row.coverage,
@@ -87,6 +100,7 @@ fn table(report: &Report) -> String {
                 "| {what} | {tensors} | {ranks} -> {ranks} | {cluster_s:.3} | {rank_s:.3} |\n"
             );
         }
+        text += &chart(what, rows);
     }
     text
 }
