@@ -9,7 +9,7 @@ use serde_json::Value;
 use weightcast_layouts::Cluster;
 use weightcast_layouts::fleet::{self, Cost, Hardware};
 
-use super::model;
+use super::{model, specs};
 
 /// Ranks of a host, and bytes a second of a NIC, that the data set's bounds assume.
 const GPUS_PER_HOST: u64 = 8;
@@ -45,7 +45,7 @@ pub(super) fn all(data: &Path) -> anyhow::Result<Vec<CaseRow>> {
 
 fn row(data: &Path, case: &Value) -> anyhow::Result<CaseRow> {
     let name = case["case"].as_str().context("a case without a name")?;
-    let (from, to) = (trainer(case)?, engine(case)?);
+    let (from, to) = (specs::trainer(case).context("a case without ranks")?, specs::engine(case));
     let model = model(data, case["model"].as_str().unwrap_or_default())?;
     let started = Instant::now();
     let source = Cluster::new(&model, &from.parse()?)?;
@@ -76,53 +76,4 @@ fn row(data: &Path, case: &Value) -> anyhow::Result<CaseRow> {
         source: from,
         target: to,
     })
-}
-
-/// Megatron where degrees or stages are given, else every rank alike: what the sources leave open.
-fn trainer(case: &Value) -> anyhow::Result<String> {
-    let trainer = &case["trainer"];
-    let ranks = trainer["ranks"].as_u64().context("a case without ranks")?;
-    let Some(stages) = trainer["pp_ranges"].as_array() else {
-        return Ok(format!("ddp:dp={ranks},dtype={}", dtype(case)));
-    };
-    let size = |r: &Value| r[1].as_u64().unwrap_or(0).saturating_sub(r[0].as_u64().unwrap_or(0));
-    let layers: Vec<String> = stages.iter().map(|r| size(r).to_string()).collect();
-    let layers = layers.join("+");
-    Ok(match trainer["parallelism"].as_object() {
-        Some(p) => format!(
-            "megatron:tp={},pp={},cp={},ep={},dp={},pp_layers={layers}",
-            p["tp"], p["pp"], p["cp"], p["ep"], p["dp"]
-        ),
-        None if stages.len() > 1 => {
-            let each = ranks / stages.len() as u64;
-            format!("megatron:pp={},dp={each},ep={each},pp_layers={layers}", stages.len())
-        }
-        None => format!("fsdp2:dp={ranks}"),
-    })
-}
-
-fn engine(case: &Value) -> anyhow::Result<String> {
-    let inference = &case["inference"];
-    let Some(engine) = case["engine"].as_str() else {
-        return Ok(format!("ddp:dtype={}", dtype(case)));
-    };
-    let mut spec = format!("{engine}:tp={}", inference["tp"]);
-    for key in ["ep", "attn_dp", "block"] {
-        if let Some(value) = inference.get(key).filter(|v| !v.is_null()) {
-            spec += &format!(",{key}={value}");
-        }
-    }
-    if inference["moe_dense_tp1"] == true {
-        spec += ",moe_dense_tp=1";
-    }
-    if inference["quant"] == "fp8" {
-        spec += ",quant=fp8";
-    }
-    Ok(spec)
-}
-
-/// The type that a case without an engine names.
-fn dtype(case: &Value) -> &'static str {
-    let name = case["case"].as_str().unwrap_or_default();
-    if name.contains("bf16") { "bf16" } else { "fp32" }
 }

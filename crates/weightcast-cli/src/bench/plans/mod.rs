@@ -3,6 +3,7 @@
 
 mod case;
 mod cost;
+mod specs;
 
 use std::path::{Path, PathBuf};
 
