@@ -159,7 +159,7 @@ fn tensor(text: &mut String, of: &Difference) {
     for range in &of.ranges {
         let note = match (range.moving, range.exact) {
             (true, _) => "  written to while it was compared",
-            (false, false) if range.readings.len() > 1 => "  not all of it",
+            (false, false) if range.readings.len() > 1 => "  at least some of its rows",
             _ => "",
         };
         let _ = writeln!(text, "  {}{note}", slice(range));

@@ -29,16 +29,37 @@ fn both(cluster: &Cluster) -> (Vec<Shard>, Vec<Shard>) {
     (trainer, rollout)
 }
 
-fn compare(cluster: &Cluster, replica: &str, other: Other) -> Result<Verdict, Error> {
-    let what = Comparison {
+fn comparison(replica: &str, other: Other) -> Comparison {
+    Comparison {
         model: "model".to_owned(),
         replica: replica.to_owned(),
         other,
         version: None,
         deadline: SOON,
-    };
+    }
+}
+
+fn options(cluster: &Cluster) -> Options {
     let server = Some(cluster.server.address().to_owned());
-    verify(&what, &Options { server, ..Options::new(Role::Rollout) }, &|_| true)
+    Options { server, ..Options::new(Role::Rollout) }
+}
+
+fn compare(cluster: &Cluster, replica: &str, other: Other) -> Result<Verdict, Error> {
+    verify(&comparison(replica, other), &options(cluster), &|_| true)
+}
+
+/// A replica of one shard whose data port is behind a gate.
+fn gated(cluster: &Cluster, gate: &Gate) -> (ShardHandle, Region) {
+    let options = Options {
+        data_bind: Some(gate.bind()),
+        data_advertise: Some(gate.advertise()),
+        ..options(cluster)
+    };
+    let gated = ShardHandle::open("model", Replica::new("gated", 0, 1), &options).unwrap();
+    let (layout, bytes) = support::columns(0, 1);
+    let region = Region::from_bytes(&bytes).unwrap();
+    gated.register(LayoutSource::Known(layout), vec![region.clone()], SOON).unwrap();
+    (gated, region)
 }
 
 fn with_trainer() -> Other {
@@ -114,16 +135,7 @@ fn a_replica_that_moves_on_meanwhile_is_an_error_and_no_verdict() {
     let cluster = Cluster::start();
     let (trainer, _rollout) = both(&cluster);
     let gate = Gate::new();
-    let options = Options {
-        server: Some(cluster.server.address().to_owned()),
-        data_bind: Some(gate.bind()),
-        data_advertise: Some(gate.advertise()),
-        ..Options::new(Role::Rollout)
-    };
-    let gated = ShardHandle::open("model", Replica::new("gated", 0, 1), &options).unwrap();
-    let (layout, bytes) = support::columns(0, 1);
-    let region = Region::from_bytes(&bytes).unwrap();
-    gated.register(LayoutSource::Known(layout), vec![region], SOON).unwrap();
+    let (gated, _region) = gated(&cluster, &gate);
     gated.replicate(Selector::Latest, SOON).unwrap();
     gate.hold_after(0);
     let verdict = std::thread::scope(|scope| {
@@ -138,4 +150,42 @@ fn a_replica_that_moves_on_meanwhile_is_an_error_and_no_verdict() {
         "{verdict:?}"
     );
     drop(trainer);
+}
+
+#[test]
+fn a_shard_that_is_silent_is_an_error_in_time_and_so_is_who_gives_up() {
+    let cluster = Cluster::start();
+    let (_trainer, _rollout) = both(&cluster);
+    let gate = Gate::new();
+    let (gated, _region) = gated(&cluster, &gate);
+    gated.replicate(Selector::Latest, SOON).unwrap();
+    gate.hold_after(0);
+    let mut what = comparison("gated", with_trainer());
+    what.deadline = Duration::from_millis(200);
+    let verdict = verify(&what, &options(&cluster), &|_| true);
+    assert!(matches!(verdict, Err(Error::Unverified { .. })), "{verdict:?}");
+    what.deadline = Duration::from_secs(1);
+    let given_up = verify(&what, &options(&cluster), &|_| false);
+    assert!(given_up.is_err(), "{given_up:?}");
+    gate.open();
+    what.deadline = SOON;
+    assert!(verify(&what, &options(&cluster), &|_| true).unwrap().equal);
+    what.other = Other::Replica("gated".to_owned());
+    assert!(verify(&what, &options(&cluster), &|_| true).is_err(), "with itself");
+}
+
+#[test]
+fn little_comes_back() {
+    let cluster = Cluster::start();
+    let (_trainer, _rollout) = both(&cluster);
+    let gate = Gate::new();
+    let (gated, region) = gated(&cluster, &gate);
+    gated.replicate(Selector::Latest, SOON).unwrap();
+    let mut bytes = region.to_vec();
+    bytes[11] ^= 1;
+    region.write_at(0, &bytes).unwrap();
+    let verdict = compare(&cluster, "gated", with_trainer()).unwrap();
+    assert!(!verdict.equal);
+    // What its port has sent: a handshake, digests, a note.
+    assert!(gate.passed() < verdict.moved && gate.passed() * 2 < bytes.len() as u64);
 }

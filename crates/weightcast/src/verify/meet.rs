@@ -34,6 +34,12 @@ pub(super) async fn replicas(
     let version = first.0.version;
     wanted(model, what, version)?;
     let other = match &what.other {
+        Other::Replica(name) if *name == what.replica => {
+            return Err(Error::misuse(format!(
+                "{name} is compared with itself: name another replica, or compare it with what it \
+                 was sealed as"
+            )));
+        }
         Other::Replica(name) => Some(name.clone()),
         Other::Any => any_other(model, version, &what.replica),
         Other::Sealed => None,

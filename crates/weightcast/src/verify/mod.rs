@@ -32,7 +32,7 @@ use self::asker::{Asker, Shard};
 use self::atoms::{Atom, Held, atoms};
 use self::meet::Replica;
 use self::search::{Found, Search};
-use self::summary::{Summary, suspects};
+use self::summary::{Summary, partial, suspects};
 use crate::Error;
 use crate::client::connection::Connection;
 use crate::client::status;
@@ -139,11 +139,13 @@ fn compare(replicas: &[Replica], asker: &Asker<'_>) -> Result<Verdict, Error> {
         return Err(Error::Unverified { replica: only.name.clone(), reason: reason.to_owned() });
     }
     let tensors = &replicas[0].tensors;
+    // What only one side holds is an error, and what neither holds is nobody's.
+    partial(tensors, &summaries).iter().try_for_each(|t| atoms_of(replicas, asker, t).map(drop))?;
     let suspects = suspects(tensors, &summaries);
     let looked_at = &suspects[..suspects.len().min(MAX_TENSORS)];
     let found = find(replicas, asker, looked_at)?;
     let mut differences = blame::differences(asker, looked_at, &found)?;
-    let mut different: Vec<String> = differing(&suspects, &differences);
+    let mut different: Vec<String> = suspects.iter().map(|t| t.name().to_owned()).collect();
     if different.is_empty() && verified.iter().any(|of| of.as_published == Some(false)) {
         differences = blame::unsealed(replicas, asker)?;
         different = differences.iter().map(|difference| difference.tensor.clone()).collect();
@@ -164,14 +166,6 @@ fn compare(replicas: &[Replica], asker: &Asker<'_>) -> Result<Verdict, Error> {
         moved: 0,
         seconds: 0.0,
     })
-}
-
-/// Suspects that nothing was found in only lack elements, the same on all sides.
-fn differing(suspects: &[Tensor], differences: &[Difference]) -> Vec<String> {
-    let shown = |tensor: &Tensor| differences.iter().any(|d| d.tensor == tensor.name());
-    let names = suspects.iter().enumerate();
-    let names = names.filter(|(at, tensor)| *at >= MAX_TENSORS || shown(tensor));
-    names.map(|(_, tensor)| tensor.name().to_owned()).collect()
 }
 
 /// What the shards of each replica hold together.
@@ -212,7 +206,7 @@ fn find(replicas: &[Replica], asker: &Asker<'_>, suspects: &[Tensor]) -> Result<
     loop {
         let questions = search.questions();
         if questions.is_empty() {
-            return Ok(search.found());
+            return Ok(search.end());
         }
         search.answer(&asker.answers(&questions)?);
     }

@@ -183,9 +183,15 @@ impl Search {
     }
 
     /// Once there is no question left: all places, those one below the other as one, by tensor and
-    /// slice.
-    pub(super) fn found(self) -> Vec<Found> {
+    /// slice. A tensor in which nothing was found any more has changed since it was a suspect.
+    pub(super) fn end(self) -> Vec<Found> {
         let mut found = self.found;
+        for (tensor, of) in self.tensors.iter().enumerate() {
+            if found.iter().all(|place| place.tensor != tensor) {
+                let (slice, readings) = (Slice::full(of.shape()), Vec::new());
+                found.push(Found { tensor, slice, exact: false, moving: true, readings });
+            }
+        }
         found.sort_by(|a, b| aside(a).cmp(&aside(b)));
         found.dedup_by(|next, last| last.take(next));
         found.sort_by(|a, b| (a.tensor, &a.slice).cmp(&(b.tensor, &b.slice)));

@@ -83,14 +83,29 @@ impl Summary {
     }
 }
 
-/// The tensors that are not the same everywhere: between replicas, between the copies of one, or
-/// because a replica holds not all of it.
+/// The tensors that are not the same everywhere: between replicas, or between the copies of one.
 pub(super) fn suspects(tensors: &BTreeMap<String, Tensor>, of: &[Summary]) -> Vec<Tensor> {
-    let differs = |tensor: &&Tensor| {
-        let sums: Vec<TensorSums> = of.iter().map(|summary| summary.get(tensor.name())).collect();
-        let whole: u64 = tensor.shape().iter().product();
-        sums.iter().any(|sums| !sums.copies_agree() || sums.elements != whole)
-            || sums.iter().any(|other| other.counted != sums[0].counted)
+    let differs = |sums: &[TensorSums]| {
+        let other = |other: &TensorSums| !other.copies_agree() || other.counted != sums[0].counted;
+        sums.iter().any(other)
     };
-    tensors.values().filter(differs).cloned().collect()
+    chosen(tensors, of, |_, sums| differs(sums))
+}
+
+/// The tensors of which a replica holds not all. What nobody holds counts as zeros, so the sums say
+/// nothing of it.
+pub(super) fn partial(tensors: &BTreeMap<String, Tensor>, of: &[Summary]) -> Vec<Tensor> {
+    let whole = |tensor: &Tensor| tensor.shape().iter().product::<u64>();
+    chosen(tensors, of, |tensor, sums| sums.iter().any(|sums| sums.elements != whole(tensor)))
+}
+
+fn chosen(
+    tensors: &BTreeMap<String, Tensor>,
+    of: &[Summary],
+    choose: impl Fn(&Tensor, &[TensorSums]) -> bool,
+) -> Vec<Tensor> {
+    let sums = |tensor: &Tensor| -> Vec<TensorSums> {
+        of.iter().map(|summary| summary.get(tensor.name())).collect()
+    };
+    tensors.values().filter(|tensor| choose(tensor, &sums(tensor))).cloned().collect()
 }

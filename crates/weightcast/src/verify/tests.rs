@@ -115,7 +115,7 @@ fn compare(shards: &[Shard]) -> Said {
     loop {
         let questions = search.questions();
         if questions.is_empty() {
-            return Said { suspects, found: search.found(), questions: asked };
+            return Said { suspects, found: search.end(), questions: asked };
         }
         asked += questions.len();
         let answers: Vec<Digest> = questions.iter().map(|q| answer(shards, q)).collect();
@@ -351,7 +351,21 @@ fn what_is_written_to_meanwhile_is_said_to_be() {
         search.answer(&digests);
         rounds += 1;
     }
-    let found = search.found();
+    let found = search.end();
     assert!(rounds == 2 && found.len() == 2);
     assert!(found.iter().all(|place| place.moving && !place.exact && place.slice.len[0] == 32));
+}
+
+#[test]
+fn what_has_changed_back_is_said_to_be_written_to() {
+    let shards = halves(64);
+    let tensor = shards[2].layout.tensors()[0].clone();
+    let cut = atoms(held(&shards, &tensor));
+    let mut search = Search::new(vec![(tensor, cut)]);
+    let same = vec![Digest::ZERO; search.questions().len()];
+    search.answer(&same);
+    assert!(search.questions().is_empty());
+    let [ref place] = search.end()[..] else { panic!("it was a suspect") };
+    assert!(place.moving && !place.exact && place.readings.is_empty());
+    assert_eq!(place.slice, Slice::full(&[64, 8]));
 }
