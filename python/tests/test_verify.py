@@ -182,3 +182,40 @@ def test_a_silent_shard_and_no_server(pair):
     assert status == 2 and err, err
     assert pair.run("trainer", "--server", "http://127.0.0.1:9")[0] == 2
     assert pair.run("trainer", "rollout", "--sealed")[0] == 2  # not both
+
+
+def test_the_token_is_asked_for(tmp_path):
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.write_text("g" * 40)
+    bad.write_text("b" * 40)
+    with wc.serve(token_file=good) as server:
+        me = wc.Replica("trainer")
+        with wc.open("policy", me, role="trainer", server=server.address, token_file=good) as h:
+            h.register(wc.Layout().add(np.ones(8, "f4"), "w"), deadline=SOON)
+            h.publish(1, deadline=SOON, seal=True)
+            assert wc.verify("policy", "trainer", server=server.address, token_file=good)
+            for token in (None, bad):
+                with pytest.raises(wc.ServerUnreachable, match="token"):
+                    wc.verify("policy", "trainer", server=server.address, token_file=token)
+
+
+def test_a_trainer_that_publishes_in_fp8(group, server):
+    """What is made when it is read is digested as it would be sent."""
+    torch = pytest.importorskip("torch")
+    weight = torch.randn((300, 257), generator=torch.manual_seed(1)).to(torch.bfloat16)
+    layout = wc.Layout().add(weight, "w").quantise("w", block=(128, 128))
+    trainer = group("trainer", [layout], role="trainer")
+    trainer[0].publish(1, deadline=SOON, seal=True)
+    codes, scales = torch.zeros((300, 257), dtype=torch.float8_e4m3fn), torch.zeros(3, 3)
+    rollout = group("rollout", [wc.Layout().add(codes, "w").add(scales, "w_scale_inv")])
+    rollout[0].replicate(1, deadline=SOON)
+    assert wc.verify("policy", "rollout", "trainer", server=server.address)
+    codes.view(torch.uint8)[211, 5] ^= 1
+    verdict = wc.verify("policy", "rollout", "trainer", server=server.address)
+    assert places(verdict) == {"w": [((211, 212), (5, 6))]}
+    codes.view(torch.uint8)[211, 5] ^= 1
+    weight[10, 20] += 8.0
+    verdict = wc.verify("policy", "rollout", "trainer", server=server.address)
+    assert places(verdict) == {"w": [((10, 11), (20, 21))]}
+    (place,) = verdict.differences[0].ranges
+    assert holders(place) == [[("rollout", 0, True)], [("trainer", 0, False)]]
