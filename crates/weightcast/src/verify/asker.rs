@@ -22,6 +22,8 @@ use crate::manifest;
 /// Shards that are asked at once. Each is busy with one thread, and its worker has other things to
 /// do.
 const AT_ONCE: usize = 8;
+/// How long a shard may take for one question: many times what a busy one needs.
+const ANSWER: Duration = Duration::from_secs(30);
 /// How often the caller is asked whether to go on.
 const TICK: Duration = Duration::from_millis(100);
 /// Bytes of a question and its answer beside those of their extents: two headers and a name.
@@ -87,7 +89,7 @@ impl<'a> Asker<'a> {
             let extents: Vec<_> = batch.iter().map(placed).collect();
             let (peer, export) = self.reach(shard)?;
             let generation = shard.at.generation.0;
-            let answers = peer.digests(export, generation, &extents, self.deadline);
+            let answers = peer.digests(export, generation, &extents, self.patience());
             let answers = answers.map_err(|error| refused(shard, &error))?;
             for (run, digest) in batch.iter().zip(answers) {
                 digests[run.cell as usize] += digest;
@@ -121,15 +123,20 @@ impl<'a> Asker<'a> {
     pub(super) fn note(&self, holder: usize) -> Result<Option<Vec<Digest>>, Error> {
         let shard = &self.shards[holder];
         let (peer, export) = self.reach(shard)?;
-        let note = peer.note(export, shard.at.generation.0, self.deadline);
+        let note = peer.note(export, shard.at.generation.0, self.patience());
         let note = note.map_err(|error| refused(shard, &error))?;
         let bytes = note.as_ref().map_or(0, Vec::len) as u64;
         self.moved.fetch_add(FRAMES + bytes, Ordering::Relaxed);
         Ok(note.and_then(|note| manifest::decode_parts(&note, shard.layout.entries().len())))
     }
 
+    /// How long one answer may take: whoever is silent is not to hold up the caller's interrupt.
+    fn patience(&self) -> Instant {
+        self.deadline.min(Instant::now() + ANSWER)
+    }
+
     fn reach(&self, shard: &Shard) -> Result<(Arc<Peer>, ExportId), Error> {
-        if self.stop.load(Ordering::Relaxed) {
+        if self.stop.load(Ordering::Acquire) {
             return Err(Error::Interrupted);
         }
         if Instant::now() >= self.deadline {
@@ -162,12 +169,10 @@ impl<'a> Asker<'a> {
                                 done.lock().expect("no panic while held").insert(at, result);
                             }
                             Err(error) => {
-                                self.stop.store(true, Ordering::Relaxed);
                                 let mut failed = failed.lock().expect("no panic while held");
-                                // Those that are stopped only say that they were.
-                                if failed.is_none() {
-                                    *failed = Some(error);
-                                }
+                                failed.get_or_insert(error);
+                                // After that: those that it stops only say that they were.
+                                self.stop.store(true, Ordering::Release);
                                 return;
                             }
                         }
