@@ -175,6 +175,7 @@ fn rows_of(tensor: &Tensor, position: u64) -> std::ops::Range<u64> {
 /// Compares what was said with every byte of everybody; returns how many rows differ.
 fn check(shards: &[Shard], said: &Said, seed: u64) -> usize {
     let mut differ: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+    let mut outside: BTreeSet<(&str, u64)> = BTreeSet::new();
     let tensors: BTreeMap<&str, &Tensor> =
         shards.iter().flat_map(|s| s.layout.tensors()).map(|t| (t.name(), t)).collect();
     let bytes = all_bytes(shards);
@@ -183,6 +184,7 @@ fn check(shards: &[Shard], said: &Said, seed: u64) -> usize {
             if held.iter().any(|(_, byte)| *byte != held[0].1) {
                 let rows = rows_of(tensors[&**name], *position);
                 differ.entry(name).or_default().extend(rows);
+                outside.insert((name, *position));
             }
         }
     }
@@ -195,6 +197,9 @@ fn check(shards: &[Shard], said: &Said, seed: u64) -> usize {
             _ => place.slice.start[0]..place.slice.end(0),
         };
         seen.entry(tensor.name()).or_default().extend(rows);
+        for (_, position) in bytes_of(tensor, &place.slice) {
+            outside.remove(&(tensor.name(), position));
+        }
         let mut expected = readings(&bytes[tensor.name()], tensor, &place.slice);
         let mut readings = place.readings.clone();
         readings.iter_mut().for_each(|same| same.sort_unstable());
@@ -203,6 +208,7 @@ fn check(shards: &[Shard], said: &Said, seed: u64) -> usize {
         assert_eq!(readings, expected, "seed {seed}: {place:?}");
     }
     assert_eq!(seen, differ, "seed {seed}: rows that differ");
+    assert!(outside.is_empty(), "seed {seed}: differ, and lie in no place: {outside:?}");
     let names: Vec<&str> = said.suspects.iter().map(Tensor::name).collect();
     assert_eq!(names, differ.keys().copied().collect::<Vec<_>>(), "seed {seed}: tensors");
     differ.values().map(BTreeSet::len).sum()
