@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::dtype::DType;
+use crate::index::BoxIndex;
 use crate::layout::Layout;
 use crate::slice::Slice;
 use crate::transform::grid::{block, touched, whole};
@@ -51,15 +52,8 @@ impl Shared {
                 partial.entry(tensor.name()).or_default().extend(rest);
             }
         }
-        for (name, mut boxes) in partial {
-            boxes.sort_unstable();
-            boxes.dedup();
-            let mut disjoint: Vec<Slice> = Vec::new();
-            for one in &boxes {
-                let near = disjoint.iter().filter(|other| other.intersect(one).is_some());
-                let rest = one.subtract_all(near.cloned().collect::<Vec<_>>().iter());
-                disjoint.extend(rest);
-            }
+        for (name, boxes) in partial {
+            let disjoint = disjoint(boxes);
             if !disjoint.is_empty() {
                 shared.len += disjoint.iter().map(|b| b.volume() as usize).sum::<usize>();
                 shared.boxes.insert(name.to_owned(), disjoint);
@@ -95,6 +89,18 @@ impl Shared {
     }
 }
 
+/// Boxes that hold what these hold, each element once.
+fn disjoint(mut boxes: Vec<Slice>) -> Vec<Slice> {
+    boxes.sort_unstable();
+    boxes.dedup();
+    let index = BoxIndex::new(boxes.iter());
+    let rest = |(at, one): (usize, &Slice)| {
+        let before = index.near(one).filter(|&other| (other as usize) < at);
+        one.subtract_all(before.map(|other| &boxes[other as usize]))
+    };
+    boxes.iter().enumerate().flat_map(rest).collect()
+}
+
 /// The rows that an exchanged box, which begins at `at`, has in common with a grid's table.
 fn meet(exchanged: &Slice, at: usize, grid: &Grid) -> Vec<Overlap> {
     let Some(both) = exchanged.intersect(&grid.within) else { return Vec::new() };
@@ -120,4 +126,73 @@ fn meet(exchanged: &Slice, at: usize, grid: &Grid) -> Vec<Overlap> {
 fn place(index: &[u64], within: &Slice) -> u64 {
     let dims = index.iter().zip(&within.start).zip(&within.len);
     dims.fold(0, |place, ((index, start), len)| place * len + (index - start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantise::Formula;
+    use crate::transform::{Fp8, Representation, Rule};
+    use crate::{LayoutBuilder, Part};
+
+    fn rules() -> Rules {
+        let fp8 = Fp8 { block: (4, 4), ..Fp8::new(Formula::DeepGemm) };
+        Rules(vec![Rule { names: "w".to_owned(), transform: Some(Transform::Fp8(fp8)) }])
+    }
+
+    /// Rows of a 16 x 8 matrix over as many shards, by torch's rule.
+    fn group(of: u64) -> Vec<Representation> {
+        let shard = |index: u64| {
+            let rows = 16_u64.div_ceil(of);
+            let len = rows.min(16_u64.saturating_sub(index * rows));
+            let part = Part::new("w").shape([16, 8]).dim(0, index, of);
+            let mut builder = LayoutBuilder::new();
+            builder.add("w", DType::BF16, &[len, 8], vec![part], 0);
+            Representation::new(&builder.build().unwrap(), &rules()).unwrap()
+        };
+        (0..of).map(shard).collect()
+    }
+
+    fn shared(group: &[Representation]) -> Shared {
+        Shared::new(&group.iter().map(|one| &one.layout).collect::<Vec<_>>(), &rules())
+    }
+
+    #[test]
+    fn shards_cut_at_blocks_exchange_nothing() {
+        for of in [1, 2, 4] {
+            assert!(shared(&group(of)).is_empty(), "{of}");
+        }
+    }
+
+    /// Six rows each: of the rows of blocks, only 4 to 8 is cut.
+    #[test]
+    fn blocks_that_are_cut_are_exchanged() {
+        let group = group(3);
+        let shared = shared(&group);
+        assert_eq!(shared.len(), 2);
+        let overlap = |at, table, len| Overlap { at, table, len };
+        assert_eq!(shared.overlaps(&group[0].grids), [overlap(0, 2, 2)]);
+        assert_eq!(shared.overlaps(&group[1].grids), [overlap(0, 0, 2)]);
+        assert_eq!(shared.overlaps(&group[2].grids), []);
+    }
+
+    #[test]
+    fn boxes_are_made_disjoint() {
+        let slice = |start: [u64; 2], len: [u64; 2]| Slice::new(start, len);
+        let boxes = vec![
+            slice([0, 0], [2, 4]),
+            slice([1, 2], [3, 3]),
+            slice([0, 0], [2, 4]),
+            slice([3, 3], [1, 1]),
+        ];
+        let made = disjoint(boxes.clone());
+        for row in 0..5 {
+            for column in 0..6 {
+                let point = slice([row, column], [1, 1]);
+                let in_any = boxes.iter().any(|b| b.contains(&point));
+                let count = made.iter().filter(|b| b.contains(&point)).count();
+                assert_eq!(count, usize::from(in_any), "{row} {column}");
+            }
+        }
+    }
 }

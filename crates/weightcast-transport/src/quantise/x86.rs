@@ -14,7 +14,7 @@ const LANES: usize = 8;
 pub(super) unsafe fn amax_avx2(elements: Elements, data: &[u8]) -> u32 {
     let magnitude = _mm256_set1_epi32(0x7fff_ffff);
     let mut most = _mm256_setzero_si256();
-    blocks(elements, data, |values, _| {
+    blocks(elements, data, |values| {
         // Magnitudes order as their bits do.
         most = _mm256_max_epu32(most, _mm256_and_si256(values, magnitude));
     });
@@ -30,32 +30,40 @@ pub(super) unsafe fn amax_avx2(elements: Elements, data: &[u8]) -> u32 {
 /// The CPU has AVX2; there is a code for each element.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn codes_avx2(elements: Elements, data: &[u8], factor: Factor, codes: &mut [u8]) {
-    let mut left = codes;
-    blocks(elements, data, |values, count| {
-        let coded = code(values, factor);
-        let (here, rest) = std::mem::take(&mut left).split_at_mut(count);
-        here.copy_from_slice(&coded[..count]);
-        left = rest;
-    });
+    let step = LANES * elements.bytes();
+    let (blocks, rest) = codes.as_chunks_mut::<LANES>();
+    let (data, last) = data.split_at(blocks.len() * step);
+    for (block, codes) in data.chunks_exact(step).zip(blocks) {
+        // SAFETY: a whole block of elements.
+        *codes = code(unsafe { widen(elements, block.as_ptr()) }, factor);
+    }
+    if !rest.is_empty() {
+        rest.copy_from_slice(&code(widen_rest(elements, last), factor)[..rest.len()]);
+    }
 }
 
 /// Calls `each` with eight elements at a time, widened to F32 bits; the last ones beside zeros.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn blocks(elements: Elements, data: &[u8], mut each: impl FnMut(__m256i, usize)) {
+fn blocks(elements: Elements, data: &[u8], mut each: impl FnMut(__m256i)) {
     let step = LANES * elements.bytes();
     let mut whole = data.chunks_exact(step);
     for block in &mut whole {
         // SAFETY: a whole block of elements.
-        each(unsafe { widen(elements, block.as_ptr()) }, LANES);
+        each(unsafe { widen(elements, block.as_ptr()) });
     }
-    let rest = whole.remainder();
-    if !rest.is_empty() {
-        let mut block = [0u8; LANES * 4];
-        block[..rest.len()].copy_from_slice(rest);
-        // SAFETY: the block has room for eight elements of any type.
-        each(unsafe { widen(elements, block.as_ptr()) }, rest.len() / elements.bytes());
+    if !whole.remainder().is_empty() {
+        each(widen_rest(elements, whole.remainder()));
     }
+}
+
+/// Fewer than eight elements, beside zeros.
+#[target_feature(enable = "avx2")]
+fn widen_rest(elements: Elements, rest: &[u8]) -> __m256i {
+    let mut block = [0u8; LANES * 4];
+    block[..rest.len()].copy_from_slice(rest);
+    // SAFETY: the block has room for eight elements of any type.
+    unsafe { widen(elements, block.as_ptr()) }
 }
 
 /// # Safety
@@ -99,9 +107,13 @@ fn code(bits: __m256i, factor: Factor) -> [u8; LANES] {
     let is_small = _mm256_cmp_ps::<_CMP_LT_OQ>(magnitude, _mm256_set1_ps(0.015_625));
     let number = _mm256_blendv_epi8(normal, small, _mm256_castps_si256(is_small));
     let number = _mm256_or_si256(number, sign);
+    let is_nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(scaled, scaled);
+    if _mm256_movemask_ps(is_nan) == 0 {
+        return narrow(number);
+    }
     // NaN: of the element, by its sign; made by the factor, the negative one.
+    let is_nan = _mm256_castps_si256(is_nan);
     let was_nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(value, value));
-    let is_nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(scaled, scaled));
     let own = _mm256_and_si256(_mm256_srli_epi32::<24>(bits), _mm256_set1_epi32(0x80));
     let own = _mm256_or_si256(own, _mm256_set1_epi32(0x7f));
     let nan = _mm256_blendv_epi8(_mm256_set1_epi32(0xff), own, was_nan);

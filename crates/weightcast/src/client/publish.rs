@@ -101,7 +101,6 @@ impl ShardHandle {
                 held.number
             )));
         }
-        let _memory = self.own()?.shared.memory.lock().expect("no panic while held");
         transformed.refresh(THREADS, exchange)
     }
 }
