@@ -5,8 +5,12 @@ use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
+use weightcast::Transformed;
 use weightcast::fp8::{Part, amaxes, codes};
 use weightcast::plan::quantise::{Blocks, Formula};
+use weightcast::plan::transform::{Fp8, Rule, Rules, Transform};
+use weightcast::plan::{self, DType, LayoutBuilder};
+use weightcast::transport::Region;
 use weightcast::transport::quantise::Elements;
 
 /// Quantise a BF16 matrix to FP8, beside memcpy of it in the same run
@@ -39,6 +43,8 @@ struct Row {
 /// Columns of the matrix, and elements along each side of a block.
 const COLUMNS: u64 = 7168;
 const BLOCK: u64 = 128;
+/// What a data port makes at a time.
+const PIECE: usize = 1 << 20;
 
 pub(crate) fn run(asked: &QuantiseOf) -> anyhow::Result<()> {
     let rows = (asked.bytes / 2 / COLUMNS).max(1);
@@ -61,6 +67,9 @@ pub(crate) fn run(asked: &QuantiseOf) -> anyhow::Result<()> {
         report.push(row(&format!("{formula}: codes"), second, memcpy, data.len()));
         report.push(row(&format!("{formula}: both"), first + second, memcpy, data.len()));
     }
+    let (scales, made) = on_the_way(asked, rows, &data)?;
+    report.push(row("published: scales", scales, memcpy, data.len()));
+    report.push(row("published: codes as they are read", made, memcpy, data.len()));
     if asked.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
         return Ok(());
@@ -70,6 +79,36 @@ pub(crate) fn run(asked: &QuantiseOf) -> anyhow::Result<()> {
         println!("  {what:<32}{:>9.1} ms{gb_per_s:>8.2} GB/s{of_memcpy:>7.2}", seconds * 1e3);
     }
     Ok(())
+}
+
+/// Seconds of the look at the weights that `publish` takes, and of reading all codes from the region
+/// that a reader is served from, piece by piece.
+fn on_the_way(asked: &QuantiseOf, rows: u64, data: &[u8]) -> anyhow::Result<(f64, f64)> {
+    let shape = [rows, COLUMNS];
+    let mut builder = LayoutBuilder::new();
+    builder.add("w", DType::BF16, &shape, vec![plan::Part::new("w").shape(shape)], 0);
+    let fp8 = Transform::Fp8(Fp8::new(Formula::DeepGemm));
+    let rules = Rules(vec![Rule { names: "w".to_owned(), transform: Some(fp8) }]);
+    let made = Transformed::new(&builder.build()?, &[Region::from_bytes(data)?], rules)?;
+    let scales = median(asked.runs, || made.refresh(asked.threads, None).expect("one shard"));
+    let codes = made.regions().iter().find(|region| region.is_computed()).expect("codes");
+    let size = codes.len().div_ceil(asked.threads.max(1)).next_multiple_of(PIECE);
+    let read = median(asked.runs, || {
+        std::thread::scope(|scope| {
+            for start in (0..codes.len()).step_by(size) {
+                scope.spawn(move || {
+                    let mut piece = vec![0; PIECE];
+                    let end = (start + size).min(codes.len());
+                    for at in (start..end).step_by(PIECE) {
+                        let piece = &mut piece[..PIECE.min(end - at)];
+                        codes.read_at(at, piece).expect("in range");
+                        black_box(&piece);
+                    }
+                });
+            }
+        });
+    });
+    Ok((scales, read))
 }
 
 fn row(what: &str, seconds: f64, memcpy: f64, bytes: usize) -> Row {
