@@ -8,7 +8,7 @@ use weightcast_plan::{
 };
 use world::{Model, PADDING, Rng, blank, bytes_of, memory, mix, random_group};
 
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 3_000;
 
 /// A model, a group that has it, a group that wants it.
 fn scene(seed: u64) -> (Rng, Model, Vec<Layout>, Vec<Layout>) {

@@ -21,6 +21,12 @@ pub(crate) enum CaseName {
     /// The same, from 2 FSDP shards into 2 tensor-parallel ones with fused QKV and gate-up
     #[value(name = "qwen2.5-0.5b-reshard")]
     QwenReshard,
+    /// The same, from one shard into one that has fused QKV and gate-up
+    #[value(name = "qwen2.5-0.5b-fuse")]
+    QwenFuse,
+    /// The same, from one shard into one that has the slices of 2 tensor-parallel ranks
+    #[value(name = "qwen2.5-0.5b-slice")]
+    QwenSlice,
     /// 5,000 tensors of 4 KiB
     Tiny,
     /// One tensor of 2 GiB
@@ -40,12 +46,25 @@ enum Model {
     },
 }
 
+/// How the reader's layout differs from the publisher's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+enum Layouts {
+    /// Not at all, one shard each.
+    Equal,
+    /// 2 shards by rows, 2 tensor-parallel ones.
+    Resharded,
+    /// One shard each, projections fused.
+    Fused,
+    /// One shard each, with the slices of two tensor-parallel ranks.
+    Sliced,
+}
+
 /// One transfer. Every process that is told it computes the same layouts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Case {
     pub(crate) name: String,
     model: Model,
-    resharded: bool,
+    layouts: Layouts,
     /// What it is held to.
     pub(crate) floors: Floors,
 }
@@ -77,7 +96,15 @@ impl Case {
             CaseName::Qwen => vec![Case::new("qwen2.5-0.5b", qwen, EQUAL)],
             CaseName::QwenReshard => {
                 let case = Case::new("qwen2.5-0.5b-reshard", qwen, ACROSS);
-                vec![Case { resharded: true, ..case }]
+                vec![Case { layouts: Layouts::Resharded, ..case }]
+            }
+            CaseName::QwenFuse => {
+                let case = Case::new("qwen2.5-0.5b-fuse", qwen, EQUAL);
+                vec![Case { layouts: Layouts::Fused, ..case }]
+            }
+            CaseName::QwenSlice => {
+                let case = Case::new("qwen2.5-0.5b-slice", qwen, EQUAL);
+                vec![Case { layouts: Layouts::Sliced, ..case }]
             }
             CaseName::Tiny => {
                 vec![Case::new("tiny", Model::Even { tensors: 5_000, bytes: 4 << 10 }, TINY)]
@@ -98,7 +125,7 @@ impl Case {
     }
 
     fn new(name: &str, model: Model, floors: Floors) -> Case {
-        Case { name: name.to_owned(), model, resharded: false, floors }
+        Case { name: name.to_owned(), model, layouts: Layouts::Equal, floors }
     }
 
     fn tensors(&self) -> Vec<(String, Vec<u64>)> {
@@ -116,15 +143,21 @@ impl Case {
     /// The publisher's layouts, shard by shard.
     pub(crate) fn sources(&self) -> Result<Vec<Layout>> {
         let tensors = self.tensors();
-        let shards = if self.resharded { 2 } else { 1 };
+        let shards = if self.layouts == Layouts::Resharded { 2 } else { 1 };
         (0..shards).map(|shard| layouts::rows(&tensors, shard, shards)).collect()
     }
 
     /// The reader's layouts, shard by shard.
     pub(crate) fn targets(&self) -> Result<Vec<Layout>> {
-        match self.model {
-            Model::Qwen(qwen) if self.resharded => {
-                (0..2).map(|rank| layouts::tensor_parallel(&qwen, rank, 2)).collect()
+        match (self.model, self.layouts) {
+            (Model::Qwen(qwen), Layouts::Resharded) => {
+                (0..2).map(|rank| layouts::tensor_parallel(&qwen, rank..rank + 1, 2)).collect()
+            }
+            (Model::Qwen(qwen), Layouts::Fused) => {
+                Ok(vec![layouts::tensor_parallel(&qwen, 0..1, 1)?])
+            }
+            (Model::Qwen(qwen), Layouts::Sliced) => {
+                Ok(vec![layouts::tensor_parallel(&qwen, 0..2, 2)?])
             }
             _ => Ok(vec![layouts::rows(&self.tensors(), 0, 1)?]),
         }
@@ -153,6 +186,15 @@ mod tests {
         // Norms and the bias-free rest: replicated ones are held twice.
         let held: u64 = case.targets().unwrap().iter().map(Layout::bytes).sum();
         assert_eq!(held, whole + 5 * 896 * 2);
+    }
+
+    #[test]
+    fn fused_and_sliced_ones_hold_every_byte_once() {
+        for name in [CaseName::QwenFuse, CaseName::QwenSlice] {
+            let case = &Case::of(name, false, &[])[0];
+            assert_eq!(case.sources().unwrap()[0].bytes(), 988_065_536);
+            assert_eq!(case.targets().unwrap()[0].bytes(), 988_065_536);
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The layouts of the cases: whole, by rows, tensor-parallel with fused projections.
 
+use std::ops::Range;
+
 use anyhow::Result;
 use weightcast::plan::{DType, Layout, LayoutBuilder, Part, chunk};
 
@@ -25,13 +27,15 @@ pub(crate) fn rows(tensors: &[(String, Vec<u64>)], index: u64, of: u64) -> Resul
     Ok(builder.build()?)
 }
 
-/// What a tensor-parallel rank of an inference engine holds: fused projections by rows, output
-/// projections by columns, norms whole.
-pub(crate) fn tensor_parallel(qwen: &Qwen, rank: u64, of: u64) -> Result<Layout> {
+/// What some tensor-parallel ranks of an inference engine hold: fused projections by rows, output
+/// projections by columns, norms whole and once.
+pub(crate) fn tensor_parallel(qwen: &Qwen, ranks: Range<u64>, of: u64) -> Result<Layout> {
     let mut builder = LayoutBuilder::new();
     let mut hold = |name: &str, parts: &[(&str, &[u64], Option<usize>)]| {
-        let parts: Vec<_> = parts.iter().map(|(n, shape, dim)| (*n, *shape, *dim)).collect();
-        add(&mut builder, name, &parts, rank, of);
+        let whole = parts.iter().all(|(_, _, dim)| dim.is_none());
+        for rank in ranks.clone().take(if whole { 1 } else { usize::MAX }) {
+            add(&mut builder, name, parts, rank, of);
+        }
     };
     let embedding = [qwen.vocabulary, HIDDEN];
     hold("embed_tokens", &[("model.embed_tokens.weight", &embedding, Some(0))]);
