@@ -98,7 +98,7 @@ class Layout:
     def nbytes(self) -> int: ...
 
 _Version = tuple[int, int]
-_Updated = tuple[bool, _Version | None, str | None, int, int, float, float, str, int, float]
+_Updated = tuple[bool, _Version | None, str | None, int, int, float, float, str, int, float, list[str]]
 _Listing = tuple[int, list[tuple[_Version, list[str]]]]
 
 class Handle:
@@ -163,6 +163,7 @@ def serve(
     lease: float,
     drain_deadline: float,
     fanout: int,
+    stripes: int,
     index: int,
 ) -> Server: ...
 def status_json(server: str | None = None, token_file: str | None = None) -> str: ...

@@ -45,6 +45,8 @@ class Updated:
     #: Of a staged update: bytes that were copied into place at the end, and the seconds it took.
     staged: int = 0
     install_seconds: float = 0.0
+    #: Replicas that it was drawn from beside `source`, each for other ranges.
+    helpers: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.changed
@@ -307,9 +309,9 @@ def _over_arrays(exchange: Exchange | None) -> Callable[[bytearray], None] | Non
 
 
 def _updated(core: tuple) -> Updated:
-    changed, held, *rest = core
+    changed, held, *rest, helpers = core
     version, epoch = held if held else (None, None)
-    return Updated(changed, version, epoch, *rest)
+    return Updated(changed, version, epoch, *rest, tuple(helpers))
 
 
 def _versions(listing: tuple) -> Versions:

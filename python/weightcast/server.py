@@ -43,17 +43,22 @@ def serve(
     lease: float = 5.0,
     drain_deadline: float = 30.0,
     fanout: int = 1,
+    stripes: int = 1,
     index: int = 0,
 ) -> Server:
     """Starts a reference server on a thread of this process.
 
     `address` is `IP:PORT` (port 0: any) or `unix:/PATH`. Beyond loopback it needs a token file, or
     `insecure=True`. A client that is silent for `lease` seconds loses its place; `unpublish` waits
-    up to `drain_deadline` seconds for readers; a replica serves `fanout` readers at a time.
+    up to `drain_deadline` seconds for readers; a replica serves `fanout` readers at a time. Where
+    several replicas of one layout hold a version and have nothing else to do, one reader draws
+    different ranges from up to `stripes` of them.
     `index` is this server's place in its clients' list, where there are backups.
     """
     token = None if token_file is None else os.fspath(token_file)
-    return Server(_core.serve(address, token, insecure, lease, drain_deadline, fanout, index))
+    return Server(
+        _core.serve(address, token, insecure, lease, drain_deadline, fanout, stripes, index)
+    )
 
 
 def status(

@@ -35,6 +35,9 @@ pub(crate) struct Serve {
     /// Readers that one replica serves at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     fanout: u32,
+    /// Replicas that one reader draws from at a time, where several have nothing else to do
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    stripes: u32,
     /// Stop when nobody has been connected for this many seconds
     #[arg(long, value_parser = positive)]
     idle_exit: Option<f64>,
@@ -62,6 +65,7 @@ pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
         drain_deadline: Duration::from_secs_f64(arguments.drain_deadline),
         offload_deadline: Duration::from_secs_f64(arguments.offload_deadline),
         fanout: arguments.fanout,
+        stripes: arguments.stripes,
         idle_exit: arguments.idle_exit.map(Duration::from_secs_f64),
         paranoid: arguments.paranoid,
     })?;

@@ -217,7 +217,7 @@ pub enum ClientMessage {
 pub enum ReadFailure {
     /// A source shard did not answer, or moved on; another source may do.
     Source {
-        /// The source's shard.
+        /// The source's shard, by its place in the assignment.
         shard: u32,
         /// What was seen.
         reason: String,
@@ -404,8 +404,35 @@ pub struct Assignment {
     /// The reader keeps what it holds until it is told to [`ServerMessage::Install`] this: read
     /// into other memory.
     pub staged: bool,
-    /// Its shards, in order.
+    /// Further sources of the same layout, all of which hold the version: the reader draws different
+    /// ranges from each.
+    pub helpers: Vec<String>,
+    /// Their shards, in order: all of `replica`, then all of each helper.
     pub shards: Vec<SourceShard>,
+}
+
+impl Assignment {
+    /// How many sources there are: 1 or more.
+    pub fn stripes(&self) -> usize {
+        1 + self.helpers.len()
+    }
+
+    /// How many shards each of them has.
+    pub fn shards_each(&self) -> usize {
+        self.shards.len() / self.stripes()
+    }
+
+    /// Which of the sources a place in `shards` belongs to, and which of its shards it is. Whatever
+    /// the place, it is one of them.
+    pub fn at(&self, place: u32) -> (usize, u32) {
+        let each = self.shards_each().max(1) as u32;
+        ((place / each).min(self.helpers.len() as u32) as usize, place % each)
+    }
+
+    /// Their names, in order.
+    pub fn sources(&self) -> Vec<&str> {
+        std::iter::once(&self.replica).chain(&self.helpers).map(String::as_str).collect()
+    }
 }
 
 /// One shard of a source.

@@ -42,6 +42,10 @@ pub struct Mutants {
     /// Sessions copy a staged version into place as soon as it is read, though the old one is still
     /// held and served (S2, S3).
     pub staged_early_copy: bool,
+    /// Of several sources that one reader draws from, only the first has to stand (S5).
+    pub first_stripe_only: bool,
+    /// The first of several sources is accused of what a reader drew from all of them (T4).
+    pub accuse_first_stripe: bool,
     /// A wait for all rollouts does not look at those that hold nothing (W1).
     pub blind_wait: bool,
     /// A version's content is whatever was sealed last (S7).

@@ -33,9 +33,10 @@ pub(crate) struct Handle {
 type TensorTuple = (String, &'static str, Vec<u64>);
 /// version, epoch
 type VersionTuple = (u64, u64);
-/// changed, version, source, bytes, verified, seconds, plan_seconds, way, staged, install_seconds
+/// changed, version, source, bytes, verified, seconds, plan_seconds, way, staged, install_seconds,
+/// helpers
 type UpdatedTuple =
-    (bool, Option<VersionTuple>, Option<String>, u64, u64, f64, f64, String, u64, f64);
+    (bool, Option<VersionTuple>, Option<String>, u64, u64, f64, f64, String, u64, f64, Vec<String>);
 /// revision, (version, replicas)
 type ListingTuple = (u64, Vec<(VersionTuple, Vec<String>)>);
 
@@ -364,6 +365,7 @@ fn updated(updated: Updated) -> UpdatedTuple {
         transfer.way,
         transfer.staged,
         transfer.install_seconds,
+        transfer.helpers,
     )
 }
 

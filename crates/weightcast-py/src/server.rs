@@ -39,7 +39,7 @@ impl Server {
 
 /// Starts a reference server on a thread of this process.
 #[pyfunction]
-#[pyo3(signature = (address, token_file, insecure, lease, drain_deadline, fanout, index))]
+#[pyo3(signature = (address, token_file, insecure, lease, drain_deadline, fanout, stripes, index))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn serve(
     py: Python<'_>,
@@ -49,6 +49,7 @@ pub(crate) fn serve(
     lease: f64,
     drain_deadline: f64,
     fanout: u32,
+    stripes: u32,
     index: u32,
 ) -> PyResult<Server> {
     let (lease, drain_deadline) = (seconds(lease)?, seconds(drain_deadline)?);
@@ -61,6 +62,7 @@ pub(crate) fn serve(
             lease: lease.max(SHORTEST_LEASE),
             drain_deadline,
             fanout,
+            stripes,
             index,
             ..ServeConfig::default()
         })

@@ -99,6 +99,10 @@ points! {
     StagedDrained: "a staged update waited for the readers of the old version";
     StagedResumed: "a staged update went on at another source and kept what it had";
     StagedLostInstalling: "a group was given up while it put a staged version in place";
+    StripedCommitted: "a transfer that drew from several sources to the end was committed";
+    StripeLost: "one of several sources was lost in the middle of a read, and what had come was kept";
+    StripedReadAgain: "wrong bytes that came from several sources were read again from one";
+    Unstriped: "a reader let go of a source that another one waited for";
     ShardMissing: "a call timed out because a shard had not made it";
 }
 

@@ -41,6 +41,7 @@ fn start(options: &Options, index: usize, now: Time) -> Server {
         depth_limit: options.depth_limit,
         lease: options.lease,
         fanout: options.fanout,
+        stripes: options.stripes,
         drain_deadline: options.drain_deadline,
         offload_deadline: options.offload_deadline,
         seed_deadline: options.seed_deadline,

@@ -48,6 +48,7 @@ mod sights;
 mod staging;
 mod staging_sights;
 mod story;
+mod striping_sights;
 mod swarm;
 mod watching;
 mod workers;

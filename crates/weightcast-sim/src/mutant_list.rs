@@ -102,6 +102,20 @@ pub const MUTANTS: &[Mutant] = &[
         scenario: |options| Options { staged: 1_000, ..options },
     },
     Mutant {
+        name: "first_stripe_only",
+        what: "of several sources that one reader draws from, only the first has to stand",
+        found_by: &["S5"],
+        switch: |off| off.first_stripe_only = true,
+        scenario: leaving_helpers,
+    },
+    Mutant {
+        name: "accuse_first_stripe",
+        what: "wrong bytes drawn from several sources are said to be the first one's",
+        found_by: &["T4"],
+        switch: |off| off.accuse_first_stripe = true,
+        scenario: |options| Options { stripes: 4, ..crowd(flipping(options)) },
+    },
+    Mutant {
         name: "blind_wait",
         what: "a wait for all rollouts does not look at those that hold nothing",
         found_by: &["W1"],
@@ -337,6 +351,26 @@ fn crowd(options: Options) -> Options {
 /// Reports are later than a drain takes.
 fn late_reports(options: Options) -> Options {
     Options { late: 300, late_by: Span::from_millis(1_500), ..crowd(busy(options)) }
+}
+
+/// Many replicas that hold a version and have nothing to do, and that leave soon after one has read
+/// from them, before its report has come.
+fn leaving_helpers(options: Options) -> Options {
+    Options {
+        trainers: 3,
+        rollouts: 8,
+        chunks: 4,
+        chunk_time: Span::from_millis(2),
+        think_time: Span::from_millis(100),
+        drain_deadline: Span::from_millis(20),
+        late: 200,
+        late_by: Span::from_millis(800),
+        fanout: 1,
+        stripes: 4,
+        staged: 0,
+        faults: FaultCounts::none().with(FaultKind::Close, 200).with(FaultKind::Pause, 12),
+        ..crowd(options)
+    }
 }
 
 fn as_drawn(options: Options) -> Options {

@@ -20,6 +20,8 @@ pub struct Options {
     pub chunks: u32,
     /// Readers that a source may have at once.
     pub fanout: u32,
+    /// Sources that one reader may draw from at once.
+    pub stripes: u32,
     /// The longest chain of replicas that read from each other.
     pub depth_limit: u32,
     /// Datacentres over which the replicas are spread.
@@ -74,6 +76,7 @@ impl Default for Options {
             max_shards: 3,
             chunks: 12,
             fanout: 1,
+            stripes: 3,
             depth_limit: 64,
             datacentres: 1,
             spot: 0,
@@ -107,12 +110,13 @@ impl fmt::Display for Options {
         writeln!(
             f,
             "{} trainers and {} rollouts of at most {} shards, {} chunks, fan-out {}, \
-             depth {}",
+             {} stripes, depth {}",
             self.trainers,
             self.rollouts,
             self.max_shards,
             self.chunks,
             self.fanout,
+            self.stripes,
             self.depth_limit
         )?;
         writeln!(

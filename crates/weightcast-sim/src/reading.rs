@@ -92,9 +92,12 @@ impl World {
 
     fn ask_chunk(&mut self, life: Life, read: &Read, place: u32) {
         let chunk = self.processes[life.process].memory.range().start + place;
-        let shards = read.assignment.shards.len() as u32;
+        let stripes = read.assignment.stripes() as u32;
+        let shards = read.assignment.shards.len() as u32 / stripes;
         let holds = |shard: &u32| chunks_of(*shard, shards, self.options.chunks).contains(&chunk);
         let shard = (0..shards).find(holds).expect("shards hold all chunks");
+        // Different chunks from each of several sources.
+        let shard = place % stripes * shards + shard;
         let source = &read.assignment.shards[shard as usize];
         match self.source(source) {
             Ok(index) => self.store_chunk(life, read, index, chunk),

@@ -13,6 +13,7 @@ use weightcast_protocol::{
 use crate::checkers::{Fact, Who};
 use crate::coverage::Point;
 use crate::staging_sights::StagingSights;
+use crate::striping_sights::StripingSights;
 
 /// What has to be remembered to know a point when it is reached.
 #[derive(Debug, Default)]
@@ -21,6 +22,7 @@ pub(crate) struct Sights {
     calls: BTreeMap<(Incarnation, OpSeq), Called>,
     attempts: BTreeMap<(Incarnation, OpSeq), Attempt>,
     staging: StagingSights,
+    striping: StripingSights,
     /// The source that a reader has just accused.
     accused: Option<String>,
     held: BTreeMap<(Incarnation, u32), Version>,
@@ -43,6 +45,7 @@ type Points = BTreeSet<Point>;
 impl Sights {
     pub(crate) fn observe(&mut self, fact: &Fact<'_>, points: &mut Points) {
         self.staging.observe(fact, points);
+        self.striping.observe(fact, points);
         match fact {
             Fact::Heard { who, message, .. } => self.heard(who, message, points),
             Fact::Said { who, message, .. } => self.said(who, message, points),
@@ -224,6 +227,7 @@ impl Sights {
             (counters.digest_mismatches, Point::RefusedByDigest),
             (counters.relays, Point::ReadInFlight),
             (counters.resumes, Point::ReadResumed),
+            (counters.unstriped, Point::Unstriped),
             (counters.crossings, Point::VersionCrossed),
             (counters.skips, Point::UpdateSkipped),
             (counters.offloads, Point::OffloadMade),

@@ -92,8 +92,8 @@ fn said(message: &ServerMessage) -> Option<String> {
         }
         ServerMessage::Refused { error, retry } => format!("is refused (retry: {retry}): {error}"),
         ServerMessage::Assigned { attempt, assignment, .. } => {
-            let (version, source) = (assignment.version, &assignment.replica);
-            format!("is to read {version} from {source}, attempt {attempt}")
+            let (version, sources) = (assignment.version, assignment.sources().join(" and "));
+            format!("is to read {version} from {sources}, attempt {attempt}")
         }
         ServerMessage::Install { attempt, .. } => {
             format!("is to put in place what it has read, attempt {attempt}")

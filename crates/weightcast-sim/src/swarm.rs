@@ -45,6 +45,7 @@ impl Options {
             seed_deadline: millis(rng, 1_000, 5_000),
             // After all others, so that what a seed has long stood for stays as it was.
             staged: if rng.chance(500) { 0 } else { rng.between(200, 1_000) },
+            stripes: if rng.chance(300) { 1 } else { rng.between(2, 4) as u32 },
             ..drawn
         }
     }

@@ -16,15 +16,15 @@ use std::time::Duration;
 
 /// How memory is cut into units of progress: the same at both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Units {
+pub struct Units {
     bytes: u64,
     /// Where each region starts in the whole, and the end.
     starts: Vec<u64>,
 }
 
 impl Units {
-    /// Of regions of these lengths.
-    pub(crate) fn new(lengths: impl Iterator<Item = u64>) -> Self {
+    /// Of regions of these lengths, in bytes.
+    pub fn new(lengths: impl Iterator<Item = u64>) -> Self {
         let mut end = 0_u64;
         let mut starts = vec![0];
         for length in lengths {
@@ -55,7 +55,15 @@ impl Units {
     }
 
     /// A range of a region cut at the borders of units: unit, offset in the region, length.
-    fn cut(&self, region: u32, offset: u64, len: u64) -> impl Iterator<Item = (usize, u64, u64)> {
+    ///
+    /// # Panics
+    /// If there is no such region.
+    pub fn cut(
+        &self,
+        region: u32,
+        offset: u64,
+        len: u64,
+    ) -> impl Iterator<Item = (usize, u64, u64)> + use<> {
         let base = self.starts[region as usize];
         let (mut at, end, bytes) = (base + offset, base + offset + len, self.bytes);
         std::iter::from_fn(move || {

@@ -85,7 +85,7 @@ pub use digest::{Digest, digest_at};
 pub use engine::{ReadOptions, Transport, read};
 pub use error::{Advice, Bound, ReadError, Refusal, TransportError};
 pub use exports::{ExportId, ExportTable};
-pub use filling::Filling;
+pub use filling::{Filling, Units};
 pub use note::NoteError;
 pub use peer::Peer;
 pub use region::{Region, RegionError};

@@ -98,8 +98,9 @@ def together(workers, call, **arguments):
 class ServerProcess(Process):
     """`weightcast serve` in a process of its own."""
 
-    def __init__(self, lease, address="127.0.0.1:0", index=0):
-        options = ["--lease", str(lease), "--index", str(index), "--paranoid"]
+    def __init__(self, lease, address="127.0.0.1:0", index=0, stripes=1):
+        options = ["--lease", str(lease), "--index", str(index), "--stripes", str(stripes)]
+        options.append("--paranoid")
         super().__init__("-m", "weightcast", "serve", "--address", address, *options)
         self.address = re.search(r"http://\S+", self.line())[0]
 
@@ -168,6 +169,8 @@ class Gate(Proxy):
     def __init__(self):
         self.changed = threading.Condition()
         self.left = float("inf")
+        #: Bytes of the source that have passed.
+        self.passed = 0
         super().__init__()
 
     def hold_after(self, count):
@@ -190,6 +193,7 @@ class Gate(Proxy):
         with self.changed:
             self.changed.wait_for(lambda: self.left > 0)
             self.left -= len(data)
+            self.passed += len(data)
             self.changed.notify_all()
         return data
 
@@ -201,10 +205,10 @@ class Gate(Proxy):
 class Cluster:
     """Everything that a test starts; ends with it."""
 
-    def __init__(self, lease=1.0, backups=0, reconnect=60.0):
+    def __init__(self, lease=1.0, backups=0, reconnect=60.0, stripes=1):
         self.lease = lease
         self.reconnect = reconnect
-        self.server = ServerProcess(lease)
+        self.server = ServerProcess(lease, stripes=stripes)
         self.backups = [ServerProcess(lease, index=1 + n) for n in range(backups)]
         self.started = [self.server, *self.backups]
         #: The list that workers are given.

@@ -53,6 +53,7 @@ class Shard:
         return {
             "version": updated.version,
             "source": updated.source,
+            "helpers": updated.helpers,
             "way": updated.way,
             "staged": updated.staged,
             "right": self.right(updated.version),

@@ -11,7 +11,7 @@ const ACCUSERS: usize = 2;
 
 impl Server {
     /// The bytes are not the publisher's: all that was read is void, and another source is tried.
-    /// After a resume it is not known which source was wrong, so none is accused.
+    /// After a resume, or with several sources, it is not known which was wrong, so none is accused.
     pub(super) fn refuse_content(
         &mut self,
         incarnation: Incarnation,
@@ -20,9 +20,11 @@ impl Server {
     ) {
         self.counters.digest_mismatches += 1;
         let resumed = self.transfer(incarnation).expect("checked").resumed();
+        let several = assignment.stripes() > 1 && !self.config.mutants.accuse_first_stripe;
+        let resumed = resumed || several;
         let source = self.edges.source_of(incarnation);
         let failures = if resumed { 1 } else { ATTEMPTS_PER_SOURCE };
-        self.lose_source(incarnation, detail, Loss { failures, suspect: true });
+        self.lose_source(incarnation, detail, Loss { failures, suspect: true, stripe: 0 });
         let transfer = self.transfer(incarnation).expect("checked");
         transfer.last_error = Some(CallError::DigestMismatch {
             version: assignment.version,

@@ -43,8 +43,12 @@ impl Server {
         self.counters.read_failures += 1;
         match failure {
             ReadFailure::Source { shard: source_shard, reason } => {
+                let transfer = self.transfer(incarnation).expect("checked");
+                let assignment = transfer.assignment.as_ref().expect("set while reading");
+                let (stripe, source_shard) = assignment.at(source_shard);
                 let reason = format!("shard {shard} reading shard {source_shard}: {reason}");
-                self.lose_source(incarnation, &reason, Loss { failures: 1, suspect: false });
+                let loss = Loss { failures: 1, suspect: false, stripe };
+                self.lose_source(incarnation, &reason, loss);
             }
             ReadFailure::Layout { detail } => {
                 let replica = self.groups[&incarnation].replica.clone();
@@ -126,12 +130,16 @@ impl Server {
 
     /// What has become of the source: it must hold what was assigned, at the same generations (S5).
     fn standing(&self, reader: Incarnation, assignment: &Assignment) -> Standing {
-        let source = self.edges.source_of(reader).and_then(|source| self.groups.get(&source));
-        let generations = source.and_then(|source| source.generations(assignment.version));
-        let same = generations.is_some_and(|generations| {
-            generations.iter().eq(assignment.shards.iter().map(|shard| &shard.generation))
-        });
-        let committed = source.is_some_and(|source| source.holds(assignment.version));
+        let version = assignment.version;
+        let all = if self.config.mutants.first_stripe_only { 1 } else { usize::MAX };
+        let sources = self.edges.sources_of(reader).iter().take(all);
+        let sources: Vec<_> = sources.filter_map(|source| self.groups.get(source)).collect();
+        let generations = sources.iter().filter_map(|source| source.generations(version));
+        let each = assignment.shards_each();
+        let assigned = assignment.shards.iter().map(|shard| shard.generation);
+        let assigned = assigned.take(each.saturating_mul(all));
+        let same = !sources.is_empty() && generations.flatten().eq(assigned);
+        let committed = !sources.is_empty() && sources.iter().all(|source| source.holds(version));
         let mutants = self.config.mutants;
         match (same, committed) {
             (true, false) if !mutants.no_dag_order => Standing::BeingFilled,

@@ -74,7 +74,7 @@ impl Server {
 
     /// The same where the source was proved bad: each begins anew.
     pub(super) fn spoil_readers(&mut self, source: Incarnation, reason: &str) {
-        self.take_readers_off(source, reason, Loss { failures: 0, suspect: true });
+        self.take_readers_off(source, reason, Loss { suspect: true, ..Loss::default() });
     }
 
     fn take_readers_off(&mut self, source: Incarnation, reason: &str, loss: Loss) {
@@ -85,7 +85,13 @@ impl Server {
                 let model = self.groups[&reader].model.clone();
                 self.edges.remove(&model, reader);
             } else {
-                self.lose_source(reader, reason, loss);
+                let from = self.edges.sources_of(reader);
+                let stripe = from.iter().position(|from| *from == source).unwrap_or(0);
+                if stripe > 0 && self.config.mutants.first_stripe_only {
+                    self.edges.keep_first(reader); // as if it were none of its sources
+                } else {
+                    self.lose_source(reader, reason, Loss { stripe, ..loss });
+                }
             }
         }
     }

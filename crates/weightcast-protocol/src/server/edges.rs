@@ -4,40 +4,66 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Epoch, Incarnation, Version};
 
-/// Edges from readers to sources. A reader has one source.
+/// Edges from readers to sources. A reader has one source, or several that hold what it reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Edges {
-    sources: BTreeMap<Incarnation, (Incarnation, Version)>,
+    sources: BTreeMap<Incarnation, Reads>,
     readers: BTreeMap<Incarnation, BTreeSet<Incarnation>>,
     /// Groups that are being filled with a version: it will have another source soon.
     coming: BTreeMap<(String, Version), BTreeSet<Incarnation>>,
 }
 
+/// What a group reads, and from whom: one source at least.
+#[derive(Clone, Debug)]
+struct Reads {
+    version: Version,
+    from: Vec<Incarnation>,
+}
+
 impl Edges {
-    /// The reader reads `version` of `model` from the source from now on.
+    /// The reader reads `version` of `model` from these sources from now on.
     pub(super) fn add(
         &mut self,
         model: &str,
         version: Version,
         reader: Incarnation,
-        source: Incarnation,
+        from: Vec<Incarnation>,
     ) {
-        self.sources.insert(reader, (source, version));
-        self.readers.entry(source).or_default().insert(reader);
+        for source in &from {
+            self.readers.entry(*source).or_default().insert(reader);
+        }
+        self.sources.insert(reader, Reads { version, from });
         self.coming.entry((model.to_owned(), version)).or_default().insert(reader);
     }
 
-    /// The reader lets go of its source, which is returned.
-    pub(super) fn remove(&mut self, model: &str, reader: Incarnation) -> Option<Incarnation> {
-        let (source, version) = self.sources.remove(&reader)?;
-        remove_from(&mut self.readers, &source, reader);
+    /// The reader lets go of its sources, which are returned.
+    pub(super) fn remove(&mut self, model: &str, reader: Incarnation) -> Vec<Incarnation> {
+        let Some(Reads { version, from }) = self.sources.remove(&reader) else { return Vec::new() };
+        for source in &from {
+            remove_from(&mut self.readers, source, reader);
+        }
         remove_from(&mut self.coming, &(model.to_owned(), version), reader);
-        Some(source)
+        from
     }
 
-    /// Whom a group reads from.
+    /// The reader goes on with its first source alone; returns those that are free now.
+    pub(super) fn keep_first(&mut self, reader: Incarnation) -> Vec<Incarnation> {
+        let Some(reads) = self.sources.get_mut(&reader) else { return Vec::new() };
+        let others = reads.from.split_off(1);
+        for source in &others {
+            remove_from(&mut self.readers, source, reader);
+        }
+        others
+    }
+
+    /// Whom a group reads from, first of all.
     pub(super) fn source_of(&self, reader: Incarnation) -> Option<Incarnation> {
-        self.sources.get(&reader).map(|(source, _)| *source)
+        self.sources_of(reader).first().copied()
+    }
+
+    /// Everybody whom a group reads from.
+    pub(super) fn sources_of(&self, reader: Incarnation) -> &[Incarnation] {
+        self.sources.get(&reader).map_or(&[], |reads| &reads.from)
     }
 
     /// Who reads from a group, in order.
@@ -73,22 +99,33 @@ impl Edges {
 
     /// All edges: reader, source, version.
     pub(super) fn all(&self) -> impl Iterator<Item = (Incarnation, Incarnation, Version)> + '_ {
-        self.sources.iter().map(|(reader, (source, version))| (*reader, *source, *version))
+        let edges = |(reader, reads): (&Incarnation, &'_ Reads)| {
+            let (reader, version) = (*reader, reads.version);
+            reads.from.clone().into_iter().map(move |source| (reader, source, version))
+        };
+        self.sources.iter().flat_map(edges)
     }
 
     /// Whether a group reads from another, directly or through others (D2).
     pub(super) fn leads_to(&self, from: Incarnation, to: Incarnation) -> bool {
-        let above = |group: &Incarnation| self.source_of(*group);
-        // No longer than there are edges: it ends even where a mutant made a cycle.
-        std::iter::successors(Some(from), above).take(self.sources.len() + 1).any(|g| g == to)
+        let (mut next, mut seen) = (vec![from], BTreeSet::from([from]));
+        while let Some(group) = next.pop() {
+            if group == to {
+                return true;
+            }
+            // Each once: it ends even where a mutant made a cycle.
+            next.extend(self.sources_of(group).iter().filter(|source| seen.insert(**source)));
+        }
+        false
     }
 
-    /// The sources that the version comes through that a group reads, nearest first.
+    /// The sources that the version comes through that a group reads, nearest first. Where there are
+    /// several, all hold it: the first stands for them.
     pub(super) fn chain(&self, group: Incarnation) -> impl Iterator<Item = Incarnation> + '_ {
-        let version = self.sources.get(&group).map(|(_, version)| *version);
+        let version = self.sources.get(&group).map(|reads| reads.version);
         let above = move |group: &Incarnation| {
-            let (source, of) = self.sources.get(group)?;
-            (Some(*of) == version).then_some(*source)
+            let reads = self.sources.get(group)?;
+            (Some(reads.version) == version).then_some(reads.from[0])
         };
         std::iter::successors(above(&group), above).take(self.sources.len())
     }
@@ -106,7 +143,7 @@ impl Edges {
     fn height_within(&self, group: Incarnation, version: Version, left: usize) -> usize {
         let Some(left) = left.checked_sub(1) else { return 0 };
         // A reader that keeps an old copy meanwhile may have readers of that.
-        let of = |reader: &Incarnation| self.sources.get(reader).map(|(_, of)| *of);
+        let of = |reader: &Incarnation| self.sources.get(reader).map(|reads| reads.version);
         let readers = self.readers_of(group).filter(|reader| of(reader) == Some(version));
         let below = readers.map(|reader| 1 + self.height_within(reader, version, left));
         below.max().unwrap_or(0)

@@ -31,11 +31,27 @@ impl Server {
         }
     }
 
-    /// How to read a group's copy, or what it is being filled with.
-    pub(super) fn assignment(&self, source: Incarnation, version: Version) -> Assignment {
-        let group = &self.groups[&source];
-        let generations = group.generations(version).expect("sources hold a copy or are filled");
-        let shards = group.members.values().zip(generations).map(|(member, generation)| {
+    /// How to read a group's copy, or what it is being filled with; or the copies of several.
+    pub(super) fn assignment(&self, sources: &[Incarnation], version: Version) -> Assignment {
+        let group = &self.groups[&sources[0]];
+        let shards = sources.iter().flat_map(|source| self.groups[source].source_shards(version));
+        Assignment {
+            version,
+            catalog: group.catalog(version).expect("what is served has one"),
+            replica: group.replica.clone(),
+            in_flight: !group.holds(version),
+            staged: false,
+            helpers: sources[1..].iter().map(|s| self.groups[s].replica.clone()).collect(),
+            shards: shards.collect(),
+        }
+    }
+}
+
+impl Group {
+    /// Where its shards serve a version.
+    fn source_shards(&self, version: Version) -> Vec<SourceShard> {
+        let generations = self.generations(version).expect("sources hold a copy or are filled");
+        let shards = self.members.values().zip(generations).map(|(member, generation)| {
             let registration = member.registration.expect("who serves is registered");
             SourceShard {
                 data_address: member.data_address.clone(),
@@ -44,18 +60,9 @@ impl Server {
                 layout: registration.layout,
             }
         });
-        Assignment {
-            version,
-            catalog: group.catalog(version).expect("what is served has one"),
-            replica: group.replica.clone(),
-            in_flight: !group.holds(version),
-            staged: false,
-            shards: shards.collect(),
-        }
+        shards.collect()
     }
-}
 
-impl Group {
     /// Whether all shards serve what they have of a version that they are being filled with.
     pub(super) fn serves_filling(&self, version: Version) -> bool {
         self.held.is_none()

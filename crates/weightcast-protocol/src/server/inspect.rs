@@ -32,7 +32,7 @@ impl Server {
         match group.held.as_ref().map(|held| held.version) {
             Some(version) if shown(version) => Inspection {
                 state,
-                copy: Some(self.assignment(*incarnation, version)),
+                copy: Some(self.assignment(&[*incarnation], version)),
                 published: model.known.get(&version).and_then(|content| content.sum),
             },
             _ => Inspection { state, ..Inspection::default() },

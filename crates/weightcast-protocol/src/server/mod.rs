@@ -11,7 +11,7 @@
 //! (G1 to G5) and `answers` ends them; `register`, `publish`, `unpublish`, `replicate`,
 //! `listing` and `waiting` are the calls; `seal` decides what content a version has; `commit` and
 //! `source_loss` end a transfer, `staging` puts in place what one read beside the old copy; `drain` takes copies out of sight and readers off them;
-//! `edges` is the book of who reads from whom and `choose` adds to it; `filling` lets replicas be
+//! `edges` is the book of who reads from whom and `choose` adds to it, `striping` several at once; `filling` lets replicas be
 //! read while they are being filled; `accusation` weighs what readers say of sources; `term` says
 //! when this server acts at all, and `recovery` brings groups over from an earlier term;
 //! `retention` says which copies must not be given up yet, and `offload` has them copied aside;
@@ -48,6 +48,7 @@ mod seeding;
 mod snapshot;
 mod source_loss;
 mod staging;
+mod striping;
 mod term;
 mod timers;
 mod transaction;
@@ -102,6 +103,9 @@ pub struct ServerConfig {
     pub install_deadline: Span,
     /// Readers that one source may have at once (D1).
     pub fanout: u32,
+    /// Sources that one reader may draw from at once where they have nothing else to do; 1: never
+    /// more than one.
+    pub stripes: u32,
     /// How long a chain of replicas may be that read from each other while being filled (D6).
     pub depth_limit: u32,
     /// Bounds.
@@ -125,6 +129,7 @@ impl Default for ServerConfig {
             seed_deadline: Span::from_secs(600),
             install_deadline: Span::from_secs(60),
             fanout: 1,
+            stripes: 1,
             depth_limit: 64,
             limits: Limits::default(),
             paranoid: false,

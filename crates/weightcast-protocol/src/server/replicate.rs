@@ -129,7 +129,11 @@ impl Server {
         match self.choose_source(group, transfer, version) {
             // The place is taken only once all shards are there to use it.
             Choice::Granted(source) if transaction.arrived.len() == group.num_shards as usize => {
-                self.grant(now, incarnation, source, version);
+                let sources = self.stripes(group, transfer, version, source);
+                self.grant(now, incarnation, sources, version);
+            }
+            Choice::Busy if transaction.arrived.len() == group.num_shards as usize => {
+                self.unstripe_for(incarnation, version);
             }
             Choice::Granted(_) | Choice::Busy => {}
             Choice::Nobody => {
@@ -167,11 +171,11 @@ impl Server {
         &mut self,
         now: Time,
         incarnation: Incarnation,
-        source: Incarnation,
+        sources: Vec<Incarnation>,
         version: Version,
     ) {
         let group = self.groups.get_mut(&incarnation).expect("checked");
-        self.edges.add(&group.model, version, incarnation, source);
+        self.edges.add(&group.model, version, incarnation, sources);
         if self.transfer(incarnation).expect("checked").staged {
             return self.assign(incarnation);
         }
@@ -206,11 +210,11 @@ impl Server {
         }
     }
 
-    fn assign(&mut self, incarnation: Incarnation) {
-        let source = self.edges.source_of(incarnation).expect("granted");
+    pub(super) fn assign(&mut self, incarnation: Incarnation) {
+        let sources = self.edges.sources_of(incarnation);
         let transfer = self.groups[&incarnation].transfer().expect("checked");
         let staged = transfer.staged;
-        let assignment = self.assignment(source, transfer.version.expect("resolved"));
+        let assignment = self.assignment(sources, transfer.version.expect("resolved"));
         let assignment = Assignment { staged, ..assignment };
         let transfer = self.transfer(incarnation).expect("checked");
         transfer.phase = Phase::Reading;
@@ -222,6 +226,7 @@ impl Server {
         transfer.prepared.clear();
         let (attempt, since) = (transfer.attempt, transfer.since);
         self.counters.assignments += 1;
+        self.counters.striped += u64::from(assignment.stripes() > 1);
         self.counters.relays += u64::from(assignment.in_flight);
         self.counters.resumes += u64::from(since != attempt);
         self.counters.crossings += u64::from(self.crosses(incarnation));

@@ -29,6 +29,10 @@ pub struct Counters {
     pub read_failures: u64,
     /// Assignments of a source that is being filled itself.
     pub relays: u64,
+    /// Assignments of several sources at once.
+    pub striped: u64,
+    /// Readers that went on with one of several sources, since somebody waited for another.
+    pub unstriped: u64,
     /// Assignments with which a transfer went on where it was.
     pub resumes: u64,
     /// Assignments of a source in another datacentre.

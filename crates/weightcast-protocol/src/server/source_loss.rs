@@ -11,13 +11,18 @@ pub(super) struct Loss {
     pub(super) failures: u32,
     /// What was read from it is not to be kept: its content was proved bad.
     pub(super) suspect: bool,
+    /// Which of several sources it was.
+    pub(super) stripe: usize,
 }
 
 impl Server {
-    /// A transfer has no source any more: it looks for another, or fails. What it has read is kept,
-    /// unless it is suspect; then all who read from this group lose it in the same way.
+    /// A transfer has no source any more: it looks for another, or fails. One of several is as good as
+    /// all: they are let go of together. What it has read is kept, unless it is suspect; then all who
+    /// read from this group lose it in the same way.
     pub(super) fn lose_source(&mut self, reader: Incarnation, reason: &str, loss: Loss) {
-        let Some(source) = self.release_edge(reader) else { return };
+        let sources = self.release_edge(reader);
+        let lost = sources.get(loss.stripe).or(sources.first()).copied();
+        let Some(source) = lost else { return };
         let source_replica = self.groups.get(&source).map(|g| g.replica.clone());
         let Some(transfer) = self.transfer(reader) else { return };
         *transfer.failures.entry(source).or_default() += loss.failures;
@@ -70,15 +75,15 @@ impl Server {
         }
     }
 
-    /// Lets go of the source: it may be drained now, or free for the next.
-    pub(super) fn release_edge(&mut self, reader: Incarnation) -> Option<Incarnation> {
+    /// Lets go of the sources: they may be drained now, or free for the next.
+    pub(super) fn release_edge(&mut self, reader: Incarnation) -> Vec<Incarnation> {
         let model = self.groups[&reader].model.clone();
-        let source = self.edges.remove(&model, reader)?;
-        self.agenda.insert(source);
-        if !self.config.mutants.missed_wakeup {
+        let sources = self.edges.remove(&model, reader);
+        self.agenda.extend(&sources);
+        if !sources.is_empty() && !self.config.mutants.missed_wakeup {
             self.changed.insert(model);
         }
-        Some(source)
+        sources
     }
 
     /// What a transfer was waiting for when its deadline passed.

@@ -646,7 +646,7 @@ impl Cluster {
     /// The read that runs ends, as the source's shards are now; call `run` after it.
     pub fn finish_read(&mut self, index: usize) {
         let Some((seq, attempt, assignment)) = self.clients[index].reading.take() else { return };
-        let read = self.fetch(&assignment);
+        let read = self.fetch(&assignment, self.clients[index].shard);
         let client = &mut self.clients[index];
         let result = read.map(|total| {
             let read = share(total, client.shard, client.num_shards);
@@ -673,8 +673,11 @@ impl Cluster {
         self.run();
     }
 
-    fn fetch(&self, assignment: &Assignment) -> Result<u64, ReadFailure> {
-        let mut parts = assignment.shards.iter().enumerate().map(|(shard, from)| {
+    /// What the sources hold together. Each shard takes one of several for it, and looks at all.
+    fn fetch(&self, assignment: &Assignment, shard: u32) -> Result<u64, ReadFailure> {
+        let each = assignment.shards_each();
+        let own = shard as usize % assignment.stripes();
+        let parts = assignment.shards.iter().enumerate().map(|(shard, from)| {
             let source = &self.clients[from.data_address.parse::<usize>().expect("an index")];
             if source.exposed == Some(from.generation) {
                 return Ok(source.memory);
@@ -682,7 +685,10 @@ impl Cluster {
             let reason = format!("serves {:?}, not {}", source.exposed, from.generation);
             Err(ReadFailure::Source { shard: shard as u32, reason })
         });
-        parts.try_fold(0, |total, part| part.map(|part| u64::wrapping_add(total, part)))
+        let parts = parts.collect::<Result<Vec<u64>, ReadFailure>>()?;
+        Ok(parts[own * each..][..each]
+            .iter()
+            .fold(0, |total, part| u64::wrapping_add(total, *part)))
     }
 }
 

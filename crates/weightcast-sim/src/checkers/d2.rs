@@ -2,13 +2,13 @@
 //! really served. A reader may have been told of another source than the books say; what it still
 //! reads there must not come from itself either.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::{Incarnation, Time};
 
 use super::{Checker, Fact};
 
-type Graph = BTreeMap<Incarnation, Incarnation>;
+type Graph = BTreeMap<Incarnation, Vec<Incarnation>>;
 
 pub(super) struct Acyclic;
 
@@ -20,8 +20,10 @@ impl Checker for Acyclic {
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         let Fact::Books(snapshot) = fact else { return None };
         snapshot.models.values().find_map(|model| {
-            let edges = model.edges.iter().map(|edge| (edge.reader_life, edge.source_life));
-            let books: Graph = edges.collect();
+            let mut books = Graph::new();
+            for edge in &model.edges {
+                books.entry(edge.reader_life).or_default().push(edge.source_life);
+            }
             let reader = books.keys().copied().find(|reader| loops(&books, *reader))?;
             Some(format!("group {reader} reads from itself"))
         })
@@ -46,6 +48,16 @@ impl Checker for AcyclicReads {
 }
 
 fn loops(graph: &Graph, reader: Incarnation) -> bool {
-    let above = |group: &Incarnation| graph.get(group).copied();
-    std::iter::successors(above(&reader), above).take(graph.len()).any(|group| group == reader)
+    let above = |group: Incarnation| graph.get(&group).into_iter().flatten().copied();
+    let mut next: Vec<Incarnation> = above(reader).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(group) = next.pop() {
+        if group == reader {
+            return true;
+        }
+        if seen.insert(group) {
+            next.extend(above(group));
+        }
+    }
+    false
 }

@@ -183,6 +183,7 @@ fn of_world() -> Row {
 fn of_term(options: &Options) -> Row {
     vec![
         Box::new(s5::TransitiveCommit::default()),
+        Box::new(s5::EveryHelper::default()),
         Box::new(s7::OneContent::default()),
         Box::new(s8::WholeReplicas::default()),
         Box::new(s10::Snapshots::default()),

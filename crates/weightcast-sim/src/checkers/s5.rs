@@ -1,13 +1,19 @@
 //! S5: at the moment of a commit the reader has a source, which holds the version itself: commits go
 //! down a chain in order.
 
+mod helpers;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
+use weightcast_protocol::server::{
+    ModelSnapshot, ReadEdge, ReplicaSnapshot, ReplicaState, Snapshot,
+};
 use weightcast_protocol::{Incarnation, Time, Version};
 
 use super::{Checker, Fact};
+
+pub(super) use helpers::EveryHelper;
 
 #[derive(Default)]
 pub(super) struct TransitiveCommit {
@@ -46,21 +52,25 @@ fn land(
     after: &ModelSnapshot,
     replica: &ReplicaSnapshot,
 ) -> Option<String> {
-    let reads = |model: &ModelSnapshot| {
-        let mut edges = model.edges.iter();
-        edges.find(|edge| edge.reader_life == replica.incarnation).cloned()
-    };
-    let edge = reads(before).filter(|_| reads(after).is_none())?;
+    let own = |edge: &&ReadEdge| edge.reader_life == replica.incarnation;
+    if after.edges.iter().any(|edge| own(&edge)) {
+        return None;
+    }
+    let read: Vec<&ReadEdge> = before.edges.iter().filter(own).collect();
+    let version = read.first()?.version;
     // What it held may have been fenced, and then shows nothing of it.
     let gives_up = matches!(replica.state, ReplicaState::Draining | ReplicaState::Installing);
     if gives_up || replica.state == ReplicaState::Fenced {
-        landing.insert(replica.incarnation, edge.version);
+        landing.insert(replica.incarnation, version);
     }
-    let stands = [before, after].iter().any(|m| holds(m, edge.source_life, edge.version));
-    (gives_up && !stands).then(|| {
-        let (name, source) = (&replica.name, &edge.source);
-        format!("{name} gives up its copy for {} of {source}, which does not hold it", edge.version)
-    })
+    let gone = read.into_iter().filter(|_| gives_up).find(|edge| !stands(before, after, edge))?;
+    let (name, source) = (&replica.name, &gone.source);
+    Some(format!("{name} gives up its copy for {version} of {source}, which does not hold it"))
+}
+
+/// Whether a source holds what is read from it. One event may commit a whole chain.
+fn stands(before: &ModelSnapshot, after: &ModelSnapshot, edge: &ReadEdge) -> bool {
+    [before, after].iter().any(|model| holds(model, edge.source_life, edge.version))
 }
 
 fn check(
@@ -79,16 +89,17 @@ fn check(
         return (!landed).then(|| format!("{} commits {version}, not what it read", replica.name));
     }
     // Sealed from one event to the next without having been published: this was a commit.
-    let mut edges = before.edges.iter().filter(|edge| edge.reader_life == replica.incarnation);
-    match edges.find(|edge| edge.version == version) {
-        None => Some(format!("{} commits {version} without a source", replica.name)),
-        // One event may commit a whole chain.
-        Some(edge) if [before, after].iter().any(|m| holds(m, edge.source_life, version)) => None,
-        Some(edge) => {
-            let (name, source) = (&replica.name, &edge.source);
-            Some(format!("{name} commits {version} from {source}, which does not hold it"))
-        }
-    }
+    let mut edges = before
+        .edges
+        .iter()
+        .filter(|edge| edge.reader_life == replica.incarnation && edge.version == version);
+    let Some(first) = edges.next() else {
+        return Some(format!("{} commits {version} without a source", replica.name));
+    };
+    // Each of several sources has to stand.
+    let gone = std::iter::once(first).chain(edges).find(|edge| !stands(before, after, edge))?;
+    let (name, source) = (&replica.name, &gone.source);
+    Some(format!("{name} commits {version} from {source}, which does not hold it"))
 }
 
 fn holds(model: &ModelSnapshot, source: Incarnation, version: Version) -> bool {

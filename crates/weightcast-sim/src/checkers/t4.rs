@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use weightcast_protocol::message::ClientMessage;
-use weightcast_protocol::server::{ModelSnapshot, ReplicaState, Snapshot};
+use weightcast_protocol::server::{ModelSnapshot, ReadEdge, ReplicaState, Snapshot};
 use weightcast_protocol::{Incarnation, Time, Version};
 
 use super::{Checker, Fact};
@@ -52,15 +52,19 @@ impl Checker for TwoAccusers {
 }
 
 impl TwoAccusers {
-    /// Whoever lost its source in this event may have accused it.
+    /// Whoever lost its source in this event may have accused it. Who drew from several cannot tell
+    /// which was wrong, and accuses none.
     fn note_accusers(&mut self, before: &Snapshot, after: &Snapshot) {
         let edges = |books: &Snapshot| -> Vec<_> {
             books.models.values().flat_map(|model| model.edges.clone()).collect()
         };
-        let now = edges(after);
-        for edge in edges(before).into_iter().filter(|edge| !now.contains(edge)) {
+        let (was, now) = (edges(before), edges(after));
+        let alone = |edge: &ReadEdge| {
+            was.iter().filter(|other| other.reader_life == edge.reader_life).count() == 1
+        };
+        for edge in was.iter().filter(|edge| !now.contains(edge) && alone(edge)) {
             let copy = (edge.source_life, edge.version);
-            self.accusers.entry(copy).or_default().insert(edge.reader);
+            self.accusers.entry(copy).or_default().insert(edge.reader.clone());
         }
     }
 

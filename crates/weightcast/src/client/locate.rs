@@ -71,10 +71,19 @@ pub(crate) struct Search<'a> {
 
 /// One source shard, reached.
 struct Source {
+    /// Its place in the assignment.
+    place: usize,
+    replica: String,
     shard: u32,
     peer: Arc<Peer>,
     export: ExportId,
     generation: u64,
+}
+
+impl Source {
+    fn name(&self) -> String {
+        format!("shard {} of {}", self.shard, self.replica)
+    }
 }
 
 impl Search<'_> {
@@ -115,13 +124,15 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn reach(&self, shard: usize) -> Result<Source, String> {
+    fn reach(&self, place: usize) -> Result<Source, String> {
         self.check()?;
-        let assigned = &self.evidence.assignment.shards[shard];
+        let assigned = &self.evidence.assignment.shards[place];
         let peer = self.routes.peer(&assigned.data_address, self.deadline).map_err(unfound)?;
         let generation = assigned.generation.0;
         let export = ExportId(assigned.export.0).at(generation);
-        Ok(Source { shard: shard as u32, peer, export, generation })
+        let (stripe, shard) = self.evidence.assignment.at(place as u32);
+        let replica = self.evidence.assignment.sources()[stripe].to_owned();
+        Ok(Source { place, replica, shard, peer, export, generation })
     }
 
     /// The first range that source and reader hold differently, as small as it gets.
@@ -160,7 +171,7 @@ impl Search<'_> {
     fn judge(&self, source: &Source, copy: &Copy) -> Result<Place, String> {
         let tensor = self.tensor(copy.cell);
         let slice = slice_of(tensor, copy);
-        let there = format!("shard {} of {}", source.shard, self.evidence.assignment.replica);
+        let there = source.name();
         let one = std::slice::from_ref(tensor);
         let (cause, what) = match self.unsealed(source, one) {
             Ok(Some(_)) => (Cause::Source, format!("{there} changed it while it was read")),
@@ -180,7 +191,7 @@ impl Search<'_> {
 
     /// The first slice of these tensors that the source no longer holds as it was sealed.
     fn unsealed(&self, source: &Source, tensors: &[Tensor]) -> Result<Option<Place>, String> {
-        let layout = &self.evidence.sources[source.shard as usize];
+        let layout = &self.evidence.sources[source.place];
         let cells = touched(layout, &self.evidence.registration.layout, tensors);
         let note = source.peer.note(source.export, source.generation, self.deadline);
         let note = note.map_err(unfound)?.ok_or_else(|| unfound("the source has no note"))?;
@@ -203,11 +214,10 @@ impl Search<'_> {
         Ok(changed.map(|(cell, _)| {
             let tensor = layout.tensor_of(cell.entry).name().to_owned();
             let said = format!(
-                "{tensor}{} is no longer what shard {} of {} had sealed: it was changed while it \
-                 was published, or its memory is corrupt",
+                "{tensor}{} is no longer what {} had sealed: it was changed while it was \
+                 published, or its memory is corrupt",
                 shown(&cell.slice),
-                source.shard,
-                self.evidence.assignment.replica
+                source.name()
             );
             let (slice, source_shard) = (cell.slice.clone(), Some(source.shard));
             Place { tensor, slice, source_shard, cause: Cause::Source, said }

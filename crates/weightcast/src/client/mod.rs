@@ -3,7 +3,8 @@
 //! [`handle`], [`register`] and [`publish`] are what a user calls, [`open`] how it comes to be, [`process`] that
 //! it belongs to one process. [`control`] drives the session machine, and [`memory`] does what it
 //! wants of the registered memory. [`registration`] is that memory in the light of its group;
-//! [`route`] binds a plan to a source and reads; [`reading`] does so off the control thread;
+//! [`route`] binds a plan to a source and reads, [`striping`] spreads it over several; [`reading`] does
+//! so off the control thread;
 //! [`staging`] is where a staged update reads, [`offload`] makes copies that outlive the handle, by
 //! [`copy_aside`], and [`seed`] brings versions near, both in the [`room`] that they have;
 //! [`digesting`] shares the work among threads; [`locate`] finds where a read that was refused
@@ -30,6 +31,7 @@ mod seed;
 mod shared;
 mod staging;
 pub(crate) mod status;
+mod striping;
 
 use weightcast_plan::{Layout, LayoutBuilder};
 use weightcast_protocol::Version;
@@ -53,6 +55,8 @@ pub struct Transfer {
     pub plan_seconds: f64,
     /// `direct` or `tcp`.
     pub way: String,
+    /// Replicas that it was drawn from beside the source, each for other ranges.
+    pub helpers: Vec<String>,
     /// Bytes that a staged update copied into place once all had arrived; else zero.
     pub staged: u64,
     /// How long that took.

@@ -10,12 +10,13 @@ use weightcast_plan::{Layout, Plan, Tensor};
 use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_protocol::{ContentDigest, ShardSums};
 use weightcast_transport::{
-    Auth, Copy, ExportId, Filling, Peer, ReadOptions, SourceJob, TransportError, Way,
+    Auth, Copy, ExportId, Filling, Peer, ReadOptions, SourceJob, TransportError, Units, Way,
 };
 
 use super::Transfer;
 use super::locate::Evidence;
 use super::registration::{Registration, union};
+use super::striping;
 use crate::limits::{CACHED_PEERS, CACHED_PLANS};
 
 /// Threads that copy, in a read and in an offload. Two saturate the memory of the machines that were measured.
@@ -39,7 +40,7 @@ pub(crate) struct Routes {
 pub(crate) struct Read<'a> {
     pub(crate) registration: &'a Arc<Registration>,
     pub(crate) assignment: &'a Assignment,
-    /// Layouts of the source's shards, in order.
+    /// Layouts of the sources' shards, in order.
     pub(crate) sources: &'a [Arc<Layout>],
     pub(crate) deadline: Instant,
     pub(crate) cancel: Arc<AtomicBool>,
@@ -95,6 +96,7 @@ impl Routes {
             seconds: started.elapsed().as_secs_f64(),
             plan_seconds: planned.as_secs_f64(),
             way: format!("{way:?}").to_lowercase(),
+            helpers: read.assignment.helpers.clone(),
             ..Transfer::default()
         };
         let (sums, note) = (read.registration.fold(&digests), read.registration.note(&digests));
@@ -118,10 +120,14 @@ impl Routes {
             return Ok(Arc::clone(plan));
         }
         let registration = read.registration;
-        let sources: Vec<&Layout> = read.sources.iter().map(Arc::as_ref).collect();
+        // Those of further sources are the same.
+        let each = read.assignment.shards_each();
+        let sources: Vec<&Layout> = read.sources.iter().take(each).map(Arc::as_ref).collect();
         let plan = weightcast_plan::plan(&registration.layout, &registration.cells, &sources)
             .map_err(|e| ReadFailure::Layout { detail: e.to_string() })?;
-        let plan = Arc::new(plan);
+        let units = Units::new(registration.regions.iter().map(|region| region.len() as u64));
+        let stripes = read.assignment.stripes();
+        let plan = Arc::new(striping::spread(plan, stripes, each, &units));
         if plans.len() == CACHED_PLANS {
             plans.pop_front();
         }

@@ -144,21 +144,29 @@ impl ListingBytes {
 }
 
 pub(super) fn assignment(m: wire::Assignment) -> Result<Assignment, Malformed> {
-    let shard = |m: wire::SourceShard| -> Result<SourceShard, Malformed> {
-        Ok(SourceShard {
+    let shard = |m: wire::SourceShard| {
+        Ok::<_, Malformed>(SourceShard {
             data_address: m.data_address,
             export: ExportId(m.export),
             generation: Generation(m.generation),
             layout: content_digest(&m.layout)?,
         })
     };
+    let each = m.shards.len();
+    if m.helpers.iter().any(|helper| helper.shards.len() != each) {
+        return Err(Malformed("helpers have as many shards as the source"));
+    }
+    let (helpers, further): (Vec<_>, Vec<_>) =
+        m.helpers.into_iter().map(|helper| (helper.replica, helper.shards)).unzip();
+    let shards = m.shards.into_iter().chain(further.into_iter().flatten());
     Ok(Assignment {
         version: version(m.version)?,
         catalog: content_digest(&m.catalog)?,
         replica: m.replica,
         in_flight: m.in_flight,
         staged: m.staged,
-        shards: m.shards.into_iter().map(shard).collect::<Result<_, _>>()?,
+        helpers,
+        shards: shards.map(shard).collect::<Result<_, _>>()?,
     })
 }
 
@@ -169,13 +177,21 @@ pub(super) fn assignment_frame(m: Assignment) -> wire::Assignment {
         generation: m.generation.0,
         layout: m.layout.0.to_vec(),
     };
+    let each = m.shards_each();
+    let mut shards = m.shards.into_iter().map(shard);
+    let first = shards.by_ref().take(each).collect();
+    let helpers = m
+        .helpers
+        .into_iter()
+        .map(|replica| wire::Helper { replica, shards: shards.by_ref().take(each).collect() });
     wire::Assignment {
         version: Some(version_frame(m.version)),
         catalog: m.catalog.0.to_vec(),
         replica: m.replica,
         in_flight: m.in_flight,
         staged: m.staged,
-        shards: m.shards.into_iter().map(shard).collect(),
+        helpers: helpers.collect(),
+        shards: first,
     }
 }
 

@@ -45,6 +45,9 @@ pub struct ServeConfig {
     pub offload_deadline: Duration,
     /// How many readers one replica serves at a time.
     pub fanout: u32,
+    /// From how many replicas one reader draws at most, where several have nothing else to do; 1:
+    /// from one.
+    pub stripes: u32,
     /// Stop when nobody has been connected for this long.
     pub idle_exit: Option<Duration>,
     /// Check every invariant after every event.
@@ -62,6 +65,7 @@ impl Default for ServeConfig {
             drain_deadline: Duration::from_secs(30),
             offload_deadline: Duration::from_secs(60),
             fanout: 1,
+            stripes: 1,
             idle_exit: None,
             paranoid: false,
         }
@@ -165,6 +169,7 @@ fn machine_config(config: &ServeConfig) -> ServerConfig {
         drain_deadline: span(config.drain_deadline),
         offload_deadline: span(config.offload_deadline),
         fanout: config.fanout,
+        stripes: config.stripes,
         paranoid: config.paranoid,
         ..ServerConfig::default()
     }

@@ -97,6 +97,8 @@ fn counters(counters: &Counters) -> BTreeMap<String, u64> {
         ("staged", counters.staged),
         ("read_failures", counters.read_failures),
         ("relays", counters.relays),
+        ("striped", counters.striped),
+        ("unstriped", counters.unstriped),
         ("resumes", counters.resumes),
         ("crossings", counters.crossings),
         ("skips", counters.skips),

@@ -45,7 +45,13 @@ impl Shard {
 
 impl Cluster {
     pub(crate) fn start() -> Self {
+        Self::with_stripes(1)
+    }
+
+    /// One whose readers draw from so many sources at once.
+    pub(crate) fn with_stripes(stripes: u32) -> Self {
         let config = ServeConfig {
+            stripes,
             lease: Duration::from_secs(2),
             drain_deadline: Duration::from_secs(5),
             paranoid: true,

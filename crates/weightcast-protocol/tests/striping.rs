@@ -1,0 +1,223 @@
+//! Several replicas that have nothing else to do are one reader's sources at once.
+
+mod cluster;
+
+use std::collections::BTreeSet;
+
+use cluster::*;
+use weightcast_protocol::message::{Call, Location, Open, ReadFailure, Role};
+use weightcast_protocol::server::{Counters, ServerConfig};
+use weightcast_protocol::{CallError, Selector, Span};
+
+fn several() -> ServerConfig {
+    ServerConfig { stripes: 4, ..ServerConfig::default() }
+}
+
+/// Replicas `a`, `b`, `c` of two shards hold version 1, nobody else does. Reads end by hand.
+fn idle(config: ServerConfig) -> (Cluster, Vec<Vec<usize>>) {
+    let mut cluster = Cluster::with(config);
+    cluster.relays = true;
+    let trainer = cluster.trainer("trainer", 2);
+    cluster.publish(&trainer, 1, 11);
+    let replicas: Vec<_> = ["a", "b", "c"].map(|name| cluster.rollout(name, 2)).into();
+    for replica in &replicas {
+        cluster.call_all(replica, |_| replicate(Selector::Latest));
+    }
+    cluster.call_all(&trainer, |_| Call::Unpublish);
+    cluster.auto_read = false;
+    (cluster, replicas)
+}
+
+fn sources(cluster: &Cluster, reader: &str) -> BTreeSet<String> {
+    cluster.edges().into_iter().filter(|(r, _)| r == reader).map(|(_, source)| source).collect()
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn counters(cluster: &Cluster) -> Counters {
+    cluster.server.snapshot(cluster.now).counters
+}
+
+/// The reader's shards report that the shard at this place of the assignment failed.
+fn fail(cluster: &mut Cluster, reader: usize, shard: u32) {
+    let (seq, attempt, _) = cluster.clients[reader].reading.take().expect("reads");
+    let failure = ReadFailure::Source { shard, reason: "cut".into() };
+    let now = cluster.now;
+    cluster.clients[reader].session.handle_read(now, seq, attempt, Err(failure));
+    cluster.run();
+}
+
+#[test]
+fn idle_replicas_of_one_layout_are_sources_together() {
+    let (mut cluster, _) = idle(several());
+    let reader = cluster.rollout("reader", 1);
+    cluster.call(reader[0], replicate(Selector::Latest));
+    assert_eq!(sources(&cluster, "reader"), set(&["a", "b", "c"]));
+    let (_, _, assignment) = cluster.clients[reader[0]].reading.clone().expect("reads");
+    assert_eq!((assignment.stripes(), assignment.shards.len()), (3, 6));
+    assert!(!assignment.in_flight);
+    cluster.finish_reads(&reader);
+    assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(1));
+    assert_eq!(cluster.content(&reader), 11);
+    assert!(cluster.edges().is_empty());
+}
+
+#[test]
+fn no_more_than_configured() {
+    for (stripes, count) in [(0, 1), (1, 1), (2, 2), (64, 3)] {
+        let (mut cluster, _) = idle(ServerConfig { stripes, ..ServerConfig::default() });
+        let reader = cluster.rollout("reader", 1);
+        cluster.call(reader[0], replicate(Selector::Latest));
+        assert_eq!(sources(&cluster, "reader").len(), count);
+    }
+}
+
+#[test]
+fn other_layouts_and_far_replicas_are_left_out() {
+    let (mut cluster, _) = idle(several());
+    cluster.auto_read = true;
+    let wide = cluster.rollout("wide", 4);
+    cluster.call_all(&wide, |_| replicate(Selector::Latest));
+    let far = Location { datacentre: "far".into(), ..Location::default() };
+    let far = vec![cluster.start(Open { location: far, ..open("far", 0, 1, Role::Rollout) })];
+    cluster.call_all(&far, register);
+    cluster.call_all(&far, |_| replicate(Selector::Latest));
+    cluster.auto_read = false;
+    let reader = cluster.rollout("reader", 1);
+    cluster.call(reader[0], replicate(Selector::Latest));
+    assert_eq!(sources(&cluster, "reader"), set(&["a", "b", "c"]));
+}
+
+/// Begins to read in replicas that can't read from each other: their layouts differ.
+fn begin(cluster: &mut Cluster, readers: &[(&str, u32)]) -> Vec<Vec<usize>> {
+    let groups = readers.iter().map(|(name, shards)| {
+        let group = cluster.rollout(name, *shards);
+        cluster.begin_all(&group, |_| replicate(Selector::Latest));
+        group
+    });
+    groups.collect()
+}
+
+#[test]
+fn nobody_keeps_what_another_waits_for() {
+    let (mut cluster, _) = idle(several());
+    let names = ["r1", "r3", "r4"];
+    let readers = begin(&mut cluster, &[("r1", 1), ("r3", 3), ("r4", 4)]);
+    // The first one had all three, the second then two of them, and gave one up for the third.
+    let each = names.map(|name| sources(&cluster, name));
+    assert!(each.iter().all(|sources| sources.len() == 1), "{each:?}");
+    assert_eq!(each.into_iter().flatten().collect::<BTreeSet<_>>(), set(&["a", "b", "c"]));
+    assert!(cluster.clients[readers[0][0]].keep, "it goes on where it was");
+    assert_eq!(counters(&cluster).unstriped, 2);
+    for (reader, name) in readers.iter().zip(names) {
+        cluster.finish_reads(reader);
+        assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(1), "{name}");
+    }
+}
+
+#[test]
+fn who_can_read_from_the_reader_itself_leaves_it_its_sources() {
+    let (mut cluster, _) = idle(several());
+    begin(&mut cluster, &[("r1", 1), ("r2", 1)]);
+    assert_eq!(sources(&cluster, "r1"), set(&["a", "b", "c"]));
+    assert_eq!(sources(&cluster, "r2"), set(&["r1"]));
+}
+
+#[test]
+fn one_that_fails_is_left_and_what_was_read_is_kept() {
+    let (mut cluster, _) = idle(several());
+    let reader = cluster.rollout("reader", 1);
+    cluster.call(reader[0], replicate(Selector::Latest));
+    // The fourth shard of the assignment is the second of `b`.
+    fail(&mut cluster, reader[0], 3);
+    let left = sources(&cluster, "reader");
+    assert!(left.len() == 1 && !left.contains("b"), "{left:?}");
+    assert!(cluster.clients[reader[0]].keep);
+    cluster.finish_reads(&reader);
+    assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(1));
+}
+
+#[test]
+fn a_shard_that_names_none_of_them_is_heard_too() {
+    let (mut cluster, _) = idle(several());
+    let reader = cluster.rollout("reader", 1);
+    cluster.call(reader[0], replicate(Selector::Latest));
+    fail(&mut cluster, reader[0], u32::MAX);
+    assert_eq!(sources(&cluster, "reader").len(), 1);
+}
+
+#[test]
+fn each_of_them_has_to_stand_at_the_commit() {
+    for dead in 0..3 {
+        let (mut cluster, replicas) = idle(several());
+        let reader = cluster.rollout("reader", 2);
+        cluster.begin_all(&reader, |_| replicate(Selector::Latest));
+        cluster.finish_read(reader[0]);
+        cluster.run();
+        cluster.kill(replicas[dead][1]);
+        cluster.advance(Span::from_secs(10));
+        // What both had read is void as a report, and is made again of the others.
+        assert_eq!(sources(&cluster, "reader").len(), 1);
+        assert!(reader.iter().all(|client| cluster.clients[*client].keep));
+        cluster.finish_reads(&reader);
+        for client in &reader {
+            assert_eq!(committed(&cluster.outcome(*client).unwrap()), Some(1), "{dead}");
+        }
+    }
+}
+
+#[test]
+fn each_of_them_is_drained() {
+    for (at, name) in ["a", "b", "c"].into_iter().enumerate() {
+        let (mut cluster, replicas) = idle(several());
+        let reader = cluster.rollout("reader", 1);
+        cluster.call(reader[0], replicate(Selector::Latest));
+        let ended = cluster.ended(replicas[at][0]);
+        cluster.begin_all(&replicas[at], |_| Call::Unpublish);
+        assert_eq!(cluster.ended(replicas[at][0]), ended, "{name} is being read");
+        cluster.finish_reads(&reader);
+        assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(1));
+        assert_eq!(cluster.ended(replicas[at][0]), ended + 1);
+    }
+}
+
+#[test]
+fn wrong_bytes_of_several_accuse_none_and_are_read_again_from_one() {
+    let (mut cluster, replicas) = idle(several());
+    cluster.fill(&replicas[1], 12);
+    let reader = cluster.rollout("reader", 1);
+    cluster.call(reader[0], replicate(Selector::Latest));
+    // The test's reader takes the first of them.
+    cluster.fill(&replicas[0], 12);
+    cluster.finish_reads(&reader);
+    assert_eq!(counters(&cluster).accusations, 0);
+    assert_eq!(sources(&cluster, "reader").len(), 1);
+    assert!(!cluster.clients[reader[0]].keep, "what was read is void");
+    // The one that is right is found in the end.
+    for _ in 0..10 {
+        cluster.finish_reads(&reader);
+    }
+    assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(1));
+    assert_eq!(cluster.content(&reader), 11);
+}
+
+#[test]
+fn a_staged_update_draws_from_several_too() {
+    let (mut cluster, replicas) = idle(several());
+    let trainer = cluster.trainer("other", 2);
+    let reader = cluster.rollout("reader", 1);
+    cluster.auto_read = true;
+    cluster.call_all(&reader, |_| replicate(Selector::Latest));
+    cluster.publish(&trainer, 2, 22);
+    for replica in &replicas[..2] {
+        cluster.call_all(replica, |_| update());
+    }
+    cluster.auto_read = false;
+    cluster.call(reader[0], staged_update());
+    assert_eq!(sources(&cluster, "reader").len(), 3);
+    cluster.finish_reads(&reader);
+    assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(2));
+    assert!(!matches!(cluster.outcome(reader[0]), Some(Err(CallError::SourceLost { .. }))));
+}

@@ -1,0 +1,151 @@
+//! A plan spread over several sources of one layout: each is asked for other ranges.
+
+use weightcast_plan::{Copy, Plan};
+use weightcast_transport::Units;
+
+/// The same copies, cut at the borders of the target's units of progress, which go round the sources.
+/// What arrives in a unit comes from one source, so that of a source that is lost the rest is kept,
+/// and readers of this reader wait for no second one. Each source has `each` shards, and the plan is
+/// made for those of the first.
+pub(super) fn spread(plan: Plan, sources: usize, each: usize, units: &Units) -> Plan {
+    if sources < 2 {
+        return plan;
+    }
+    let mut copies = Vec::with_capacity(plan.copies.len());
+    for copy in plan.copies.iter().filter(|copy| copy.row_bytes > 0) {
+        let first = copies.len();
+        for row in 0..copy.rows {
+            let target = copy.target_offset + row * copy.target_pitch;
+            for (unit, at, len) in units.cut(copy.target_buffer, target, copy.row_bytes) {
+                let source = copy.source + (unit % sources * each) as u32;
+                push(&mut copies, first, part(copy, source, row, at - target, len));
+            }
+        }
+    }
+    Plan { copies, ..plan }
+}
+
+/// `len` bytes from byte `from` of a row on, asked of this source.
+fn part(copy: &Copy, source: u32, row: u64, from: u64, len: u64) -> Copy {
+    Copy {
+        source,
+        source_offset: copy.source_offset + row * copy.source_pitch + from,
+        target_offset: copy.target_offset + row * copy.target_pitch + from,
+        position: copy.position + row * copy.position_pitch + from,
+        row_bytes: len,
+        rows: 1,
+        ..*copy
+    }
+}
+
+/// Adds a part of a copy whose parts begin at `first`: to the last one, if it is its next row.
+fn push(copies: &mut Vec<Copy>, first: usize, part: Copy) {
+    let next_row = |last: &&mut Copy| {
+        let below = last.target_offset + last.rows * last.target_pitch;
+        last.source == part.source
+            && last.row_bytes == part.row_bytes
+            && below == part.target_offset
+    };
+    match copies[first..].last_mut().filter(next_row) {
+        Some(last) => last.rows += 1,
+        None => copies.push(part),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The smallest unit.
+    const UNIT: u64 = 64 << 10;
+
+    /// Two shards of a source give halves of a buffer: rows at a pitch.
+    fn plan(rows: u64, row_bytes: u64) -> (Plan, Units) {
+        let half = rows * (row_bytes + 5);
+        let copy = |source: u32| Copy {
+            source,
+            source_buffer: 0,
+            source_offset: 3,
+            source_pitch: row_bytes + 1,
+            target_buffer: 0,
+            target_offset: u64::from(source) * half,
+            target_pitch: row_bytes + 5,
+            row_bytes,
+            rows,
+            cell: source,
+            position: u64::from(source) * rows * row_bytes,
+            position_pitch: row_bytes,
+        };
+        (
+            Plan { copies: vec![copy(0), copy(1)], echoes: Vec::new() },
+            Units::new([2 * half].into_iter()),
+        )
+    }
+
+    /// Where each byte comes from and goes to, but for the source: shard, source, target, position.
+    fn bytes(copies: &[Copy]) -> Vec<[u64; 4]> {
+        let place = |c: &Copy, row: u64, byte: u64| {
+            [
+                u64::from(c.source % 2),
+                c.source_offset + row * c.source_pitch + byte,
+                c.target_offset + row * c.target_pitch + byte,
+                c.position + row * c.position_pitch + byte,
+            ]
+        };
+        let of = |c: &Copy| {
+            let c = *c;
+            (0..c.rows).flat_map(move |row| (0..c.row_bytes).map(move |byte| place(&c, row, byte)))
+        };
+        copies.iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn one_source_gives_all_as_it_is() {
+        let (whole, units) = plan(9, UNIT / 2);
+        assert_eq!(spread(whole.clone(), 1, 2, &units).copies, whole.copies);
+    }
+
+    #[test]
+    fn every_byte_is_asked_of_one_source_and_all_have_their_share() {
+        for (rows, row_bytes) in [(40, UNIT / 3), (3, UNIT * 5 + 7), (900, 500), (UNIT, 8)] {
+            let (whole, units) = plan(rows, row_bytes);
+            for sources in 2..5 {
+                let parts = spread(whole.clone(), sources, 2, &units).copies;
+                assert!(bytes(&parts) == bytes(&whole.copies), "{rows} of {row_bytes}: {sources}");
+                assert!(parts.iter().all(|part| part.source < 2 * sources as u32));
+                for source in 0..sources as u32 {
+                    let own = parts.iter().filter(|part| part.source / 2 == source);
+                    let share = whole.bytes() / sources as u64;
+                    assert!(own.map(Copy::bytes).sum::<u64>().abs_diff(share) <= UNIT);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_lies_in_a_unit_comes_from_one_source() {
+        let (whole, units) = plan(900, 500);
+        for part in spread(whole, 3, 2, &units).copies {
+            for row in 0..part.rows {
+                let target = part.target_offset + row * part.target_pitch;
+                let touched: Vec<_> = units.cut(0, target, part.row_bytes).collect();
+                assert_eq!(touched.len(), 1);
+                assert_eq!(touched[0].0 % 3, part.source as usize / 2);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_a_unit_stay_together() {
+        let (whole, units) = plan(UNIT, 8);
+        let parts = spread(whole, 2, 2, &units).copies;
+        // One for each unit, and what its borders cut.
+        assert!(parts.len() < 3 * 2 * 13 + 4, "{}", parts.len());
+    }
+
+    #[test]
+    fn nothing_is_left_of_nothing() {
+        let (whole, units) = plan(0, 8);
+        assert!(spread(whole, 3, 2, &units).copies.is_empty());
+    }
+}
