@@ -1,5 +1,5 @@
-"""FP8 checkpoints with block scales: weights and scales lie where the rules say; a scale grid that the
-loader refines is refused, because it repeats elements."""
+"""FP8 checkpoints with block scales: weights and scales lie where the rules say; scales of a grid that
+the loader refines go through it."""
 
 import math
 import random
@@ -110,9 +110,19 @@ def test_a_version_without_scales_is_refused(tmp_path: Path) -> None:
     assert "nearest: model.layers." in str(refused.value)
 
 
-def test_a_refined_scale_grid_is_refused(tmp_path: Path) -> None:
-    # 256 over 4 ranks cuts blocks of 128: vLLM repeats the scales of a finer grid.
-    drawn = quantised("qwen3_moe", random.Random(0), moe_intermediate_size=256)
+@pytest.mark.parametrize(("tp", "width"), [(2, 384), (4, 256), (4, 768)])
+def test_a_refined_scale_grid_goes_through_the_loader(tp: int, width: int, tmp_path: Path) -> None:
+    """Ranks cut blocks of 128 in two, or begin in the middle of one: vLLM repeats scales for a finer
+    grid, and gets the published ones for that."""
+    drawn = quantised("qwen3_moe", random.Random(0), moe_intermediate_size=width)
     catalog = with_scales(Rules(drawn, tmp_path).catalog())
-    with pytest.raises(wc.Misuse, match=r"w13_weight_scale_inv: its loader's copy of .* repeats"):
-        vllm.read(build(drawn, tp=4, rank=1), catalog)
+    live = vllm.read(build(drawn, tp=tp, rank=1), catalog)
+    refined = {c.parameter.rpartition(".")[2] for c in live.conversions}
+    assert refined == {"w13_weight_scale_inv", "w2_weight_scale_inv"}
+    with pytest.raises(wc.Misuse, match="w13_weight_scale_inv: a copy, which"):
+        live.layout()
+    tensors = {
+        name: torch.empty(entry.shape, dtype=DTYPES[entry.dtype])
+        for name, entry in catalog.items()
+    }
+    conform(Ranks(drawn, tp, False), Checkpoint(tensors))

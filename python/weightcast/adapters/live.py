@@ -1,6 +1,6 @@
 """The layout of a live engine's parameters, as its own loader fills them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,17 +9,23 @@ import torch
 from .. import _core
 from .. import layout as layouts
 from .pieces import Buffer, Piece, buffers
+from .recorder import Mark
 from .staging import Staged
+from .strides import Box
+
+#: An engine's loader: names and tensors, as a checkpoint has them.
+Load = Callable[[Iterable[tuple[str, torch.Tensor]]], Any]
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """A parameter whose elements are not bytes of a published tensor: the engine's loader casts or
-    transposes on the way. Its pieces arrive in a staged tensor; `LiveLayout.finish` converts."""
+    """A parameter whose bytes are not those of a published tensor: the engine's loader casts,
+    transposes, repeats or rearranges elements on the way. They arrive in a staged tensor;
+    `LiveLayout.finish` converts, or hands it to the loader."""
 
     parameter: str
     tensor: str
-    #: `cast BF16 to F32`, or `transpose`.
+    #: `cast BF16 to F32`, `transpose`, or what the loader does.
     how: str
 
     def __str__(self) -> str:
@@ -52,6 +58,13 @@ class LiveLayout:
         self._parameters = dict(parameters)
         self._staged: dict[str, list[Staged]] = {}
         self._after: list[Callable[[], None]] = []
+        #: Published tensors that the loader gets whole, with their memory once there is one.
+        self.whole: dict[str, Piece] = {}
+        self._arrived: dict[str, torch.Tensor] = {}
+        #: The engine's loader, its names, and the published types.
+        self._load: Load | None = None
+        self._known: Mapping[str, str] = {}
+        self._dtypes: dict[str, torch.dtype] = {}
         #: Places that the loader fills with a constant: padding.
         self._fills: list[tuple[torch.Tensor, Any]] = []
         #: One for each parameter that something published fills, in the order of the model.
@@ -67,6 +80,14 @@ class LiveLayout:
         self.elsewhere: dict[str, str] = {}
         #: State that the engine derives from its parameters, with who derives it.
         self.derived: dict[str, str] = {}
+
+    def rearrange(self, parameter: str, mark: Mark, how: str) -> None:
+        """Notes that the loader does with a published tensor what no copies of boxes do: it gets the
+        tensor as it is, whenever it has arrived."""
+        whole = Box((0,) * len(mark.base.shape), mark.base.shape)
+        self.whole[mark.tensor] = Piece(mark.tensor, mark.base.shape, whole, whole)
+        self._dtypes[mark.tensor] = mark.dtypes[0]
+        self.conversions.append(Conversion(parameter, mark.tensor, f"a copy, which {how},"))
 
     def layout(self, *, stage: bool = False) -> layouts.Layout:
         """The layout, for `Handle.register`.
@@ -96,6 +117,10 @@ class LiveLayout:
             else:
                 for each in staged:
                     listed.add(each.allocate(), [part_of(each.piece)])
+        for name, piece in self.whole.items():
+            if name not in self._arrived:
+                self._arrived[name] = torch.empty(piece.shape, dtype=self._dtypes[name])
+            listed.add(self._arrived[name], [part_of(piece)])
         return listed
 
     def finish(self) -> None:
@@ -105,6 +130,8 @@ class LiveLayout:
             for listed in self._staged.values():
                 for staged in listed:
                     staged.convert()
+            if self._arrived and self._load is not None:
+                self._load([(self._known[name], t) for name, t in self._arrived.items()])
             for redo in self._after:
                 redo()
 

@@ -20,8 +20,13 @@ def read_parameter(
 ) -> int:
     """Adds a parameter's record to `live`; returns how many of its elements the loader writes."""
     entries: list[tuple[Piece, BoxCopy, Write]] = []
+    again: list[Write] = []
     for write in writes:
-        entries += _pieces(name, target, write)
+        try:
+            entries += _pieces(name, target, write)
+        except NotBoxes as rearranged:
+            again.append(write)
+            live.rearrange(name, write.mark, str(rearranged))
     entries = _last(name, entries)
     made = Record(name, tuple(target.shape), _NAMES[target.dtype], [p for p, _, _ in entries])
     conversions = [
@@ -40,7 +45,7 @@ def read_parameter(
     live.records.append(made)
     fills = [fill for fill in recording.fills if fill.parameter == name]
     _pad(live, made, target, fills, recording.writes)
-    return _filled(made, target, fills)
+    return _filled(made, target, [*fills, *again])
 
 
 def _check_form(name: str, target: torch.Tensor, made: Record) -> None:
@@ -56,6 +61,7 @@ def _check_form(name: str, target: torch.Tensor, made: Record) -> None:
 
 
 def _pieces(name: str, target: torch.Tensor, write: Write) -> list[tuple[Piece, BoxCopy, Write]]:
+    """Raises `NotBoxes` if the loader repeats elements, or takes them in no order of boxes."""
     mark, source = write.mark, write.source
     if 0 in write.target.shape:
         return []
@@ -69,10 +75,9 @@ def _pieces(name: str, target: torch.Tensor, write: Write) -> list[tuple[Piece, 
             f"{name}: its loader computes it from {mark.tensor} ({mark.op}); publish what it "
             "computes, or leave it to the engine's own loader"
         )
-    try:
-        copies = boxes(source, mark.base, write.target, view(target))
-    except NotBoxes as wrong:
-        raise _core.Misuse(f"{name}: its loader's copy of {mark.tensor} {wrong}") from None
+    if mark.rearranged is not None:
+        raise NotBoxes(mark.rearranged)
+    copies = boxes(source, mark.base, write.target, view(target))
     return [
         (Piece(mark.tensor, mark.base.shape, copy.source, copy.target), copy, write)
         for copy in copies
@@ -137,7 +142,7 @@ def _pad(
         live._fills.append((place, fill.value))
 
 
-def _filled(record: Record, target: torch.Tensor, fills: list[Fill]) -> int:
+def _filled(record: Record, target: torch.Tensor, fills: list[Fill | Write]) -> int:
     """Elements that the loader writes. Pieces that overlap are an error."""
     pieces = [piece.target for piece in record.pieces]
     if covered(pieces, target.ndim) < volume(pieces):
@@ -146,9 +151,11 @@ def _filled(record: Record, target: torch.Tensor, fills: list[Fill]) -> int:
     return covered([*pieces, *padding], target.ndim)
 
 
-def _boxes_of(fill: Fill, target: torch.Tensor) -> list[Box]:
+def _boxes_of(fill: Fill | Write, target: torch.Tensor) -> list[Box]:
+    if 0 in fill.target.shape:
+        return []
     whole = view(target)
     try:
         return [copy.target for copy in boxes(fill.target, whole, fill.target, whole)]
     except NotBoxes as wrong:
-        raise _core.Misuse(f"{fill.parameter}: its loader's fill with a constant {wrong}") from None
+        raise _core.Misuse(f"{fill.parameter}: the place that its loader fills {wrong}") from None

@@ -46,6 +46,7 @@ def read(
     except Refused as refused:
         raise _core.Misuse(f"{refused}; its layout cannot be read off this loader") from None
     live = LiveLayout(targets)
+    live._load, live._known = load, known
     _refuse_changes(recording)
     by_parameter: dict[str, list[Write]] = {}
     for write in recording.writes:

@@ -46,6 +46,8 @@ class Mark:
     dtypes: tuple[torch.dtype, ...]
     #: The op that computed it, if it is not the published elements any more.
     op: str | None = None
+    #: Why it is no strided view of the published elements, though it has nothing but them.
+    rearranged: str | None = None
     #: Copies on the way, the first one first: the copy, and the view that it is of.
     copies: tuple[tuple[View, View], ...] = ()
 
@@ -188,7 +190,7 @@ class Recorder(TorchDispatchMode):
             for copy, of in reversed(mark.copies):
                 source = compose(source, copy, of)
         except NotBoxes as wrong:
-            mark = _computed(mark, f"a copy of which the loader {wrong}")
+            mark = replace(mark, rearranged=str(wrong))
         return mark, source
 
     def _mark(self, tensor: torch.Tensor, mark: Mark) -> None:

@@ -1,18 +1,17 @@
 """Updates through the engine's own loader, where its memory does not hold what is published."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 
 from .. import _core
 from .. import layout as layouts
 from .catalog import Entry
-from .live import LiveLayout, part_of
+from .live import LiveLayout, Load, part_of
 from .naming import Rename, known_names
 from .pieces import Piece
 from .recorder import DTYPES
 
-Load = Callable[[Iterable[tuple[str, torch.Tensor]]], None]
 
 
 class ThroughLoader(LiveLayout):
@@ -34,6 +33,7 @@ class ThroughLoader(LiveLayout):
         self.records, self.conversions = read.records, read.conversions
         self.unsourced, self.unused = read.unsourced, read.unused
         self.elsewhere = read.elsewhere
+        self.whole = read.whole
         self._catalog = catalog
         self._load = load
         self._known = known_names(catalog, rename)
@@ -63,7 +63,12 @@ class ThroughLoader(LiveLayout):
         if self._memory:
             return
         # A box that two parameters hold arrives once.
-        pieces = {(p.tensor, p.source.start, p.source.len): p for r in self.records for p in r.pieces}
+        every = [*self.whole.values(), *(p for record in self.records for p in record.pieces)]
+        pieces = {
+            (p.tensor, p.source.start, p.source.len): p
+            for p in every
+            if p.tensor not in self.whole or p is self.whole[p.tensor]
+        }
         for piece in pieces.values():
             dtype = DTYPES[self._catalog[piece.tensor].dtype]
             memory = torch.empty(piece.source.len, dtype=dtype)
