@@ -85,8 +85,13 @@ def outcome(call, **arguments):
         return {"error": type(error).__name__, "message": str(error)}
 
 
+#: Calls end in threads of their own; a line is said in one piece.
+_saying = threading.Lock()
+
+
 def say(**line):
-    print(json.dumps(line), flush=True)
+    with _saying:
+        print(json.dumps(line), flush=True)
 
 
 def moving(handle: wc.Handle, deadline: float) -> int:
