@@ -57,16 +57,15 @@ fn model(data: &Path, name: &str) -> anyhow::Result<Model> {
         .with_context(|| format!("model {name}"))
 }
 
-/// The seconds for a whole cluster as a chart that Markdown viewers draw (Mermaid).
+/// The seconds for a whole cluster, drawn.
 fn chart(what: &str, rows: &[CostRow]) -> String {
-    let list =
-        |each: &dyn Fn(&CostRow) -> String| rows.iter().map(each).collect::<Vec<_>>().join(", ");
-    let names = list(&|row| format!("\"{}\"", row.what));
-    let seconds = list(&|row| format!("{:.3}", row.cluster_s));
-    format!(
-        "\n```mermaid\nxychart-beta\n  title \"Planning a whole cluster, by {what}\"\n  x-axis [{names}]\n  \
-         y-axis \"seconds\"\n  line [{seconds}]\n```\n"
-    )
+    let most = rows.iter().map(|row| row.cluster_s).fold(f64::MIN_POSITIVE, f64::max);
+    let mut text = format!("\n```\nseconds for a whole cluster, by {what}\n");
+    for row in rows {
+        let bar = "#".repeat((row.cluster_s / most * 50.0).ceil() as usize);
+        text += &format!("{:>16}  {bar} {:.3}\n", row.what, row.cluster_s);
+    }
+    text + "```\n"
 }
 
 fn table(report: &Report) -> String {
