@@ -181,6 +181,19 @@ def test_rules_that_do_not_fit_are_refused(group, rule, message):
         group("trainer", [layout], role="trainer")
 
 
+def test_a_rule_that_names_nothing_is_refused_on_all_shards(group):
+    """On all, though one has no matrix to begin with."""
+    matrix = wc.Layout().add(weights(1), "w").quantise("w", block=BLOCK)
+    norm = wc.Layout().add(NORM, "norm").quantise("w", block=BLOCK)
+    group("good", [matrix, norm], role="trainer")
+    for layout in (matrix, norm):
+        layout.quantise("*_proj.weight")
+    trainer = group("trainer", [matrix, norm], role="trainer", register=False)
+    layouts = {0: matrix, 1: norm}
+    for error in trainer.each(lambda h: h.register(layouts[h.replica.shard], deadline=SOON)):
+        assert isinstance(error, wc.Misuse) and 'called "*_proj.weight"' in str(error)
+
+
 def test_unknown_formulas_and_types_are_named():
     layout = wc.Layout()
     with pytest.raises(ValueError, match="there are triton, offline"):

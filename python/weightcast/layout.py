@@ -110,7 +110,8 @@ class Layout:
         rows and columns under that name with `suffix`.
 
         `names` is a name in which `*` stands for anything; of several rules (`quantise`, `cast`,
-        `keep`) the first that fits a tensor decides. Tensors are F32, BF16 or F16 with two
+        `keep`) the first that fits a tensor decides; `register` refuses one that fits nothing in the
+        whole group. Tensors are F32, BF16 or F16 with two
         dimensions or more; blocks are of the last two, the last ones ragged. `formula` says how
         scales are made: `triton` (slime, Miles, verl), `offline`, `reciprocal`, `deepgemm` (vLLM,
         SGLang), `deepgemm-ue8m0-bits`, `deepgemm-ue8m0-log2`; the last two make powers of two,

@@ -172,7 +172,7 @@ impl Scene {
         std::thread::scope(|scope| {
             for one in &made {
                 scope.spawn(|| {
-                    one.join(&group);
+                    one.join(&group).unwrap();
                     one.refresh(2, Some(&mut { exchange })).unwrap();
                 });
             }

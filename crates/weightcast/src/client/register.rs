@@ -134,10 +134,8 @@ impl ShardHandle {
             }
         };
         let shard = self.replica.shard as usize;
-        if let Some(transformed) = &transformed {
-            transformed.join(&layouts);
-        }
-        let made = Registration::new(&layouts, shard, regions);
+        let joined = transformed.as_ref().map_or(Ok(()), |t| t.join(&layouts));
+        let made = joined.and_then(|()| Registration::new(&layouts, shard, regions));
         made.map(|made| made.transformed(transformed)).inspect_err(|_| {
             // Every shard has found the same, from the same layouts.
             if self.call(Call::Unregister, left(until).max(LEAVE)).is_err() {

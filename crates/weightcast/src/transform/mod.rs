@@ -71,10 +71,22 @@ impl Transformed {
     }
 
     /// Learns which blocks other shards of the group hold parts of. Without this, none.
-    pub fn join(&self, group: &[Arc<Layout>]) {
+    ///
+    /// # Errors
+    /// No shard has a tensor that a rule names. All shards find that.
+    pub fn join(&self, group: &[Arc<Layout>]) -> Result<(), Error> {
         let layouts: Vec<&Layout> = group.iter().map(Arc::as_ref).collect();
+        let names = layouts.iter().flat_map(|layout| layout.tensors()).map(|tensor| tensor.name());
+        if let [pattern, ..] = self.rules.unused(names.clone())[..] {
+            let example = names.min().unwrap_or("none");
+            return Err(Error::misuse(format!(
+                "no tensor of the group is called {pattern:?}, which is to be cast or quantised; they \
+                 are called {example}, say"
+            )));
+        }
         let shared = Shared::new(&layouts, &self.rules);
         let _ = self.shared.set((shared.len(), shared.overlaps(&self.maker.grids)));
+        Ok(())
     }
 
     /// How many largest magnitudes are exchanged with the group before each publication.
