@@ -108,6 +108,22 @@ impl Edges {
 
     /// Whether a group reads from another, directly or through others (D2).
     pub(super) fn leads_to(&self, from: Incarnation, to: Incarnation) -> bool {
+        let mut at = from;
+        // Nearly everybody has one source. No longer than there are edges: it ends even where a
+        // mutant made a cycle.
+        for _ in 0..=self.sources.len() {
+            match self.sources_of(at) {
+                _ if at == to => return true,
+                [] => return false,
+                [one] => at = *one,
+                _ => return self.branch_leads_to(at, to),
+            }
+        }
+        false
+    }
+
+    /// The same from a group that has several sources.
+    fn branch_leads_to(&self, from: Incarnation, to: Incarnation) -> bool {
         let (mut next, mut seen) = (vec![from], BTreeSet::from([from]));
         while let Some(group) = next.pop() {
             if group == to {

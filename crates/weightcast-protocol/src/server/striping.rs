@@ -64,6 +64,9 @@ impl Server {
     /// A reader has found every source busy: one that another draws from beside its first is taken
     /// back for it, if there is one.
     pub(super) fn unstripe_for(&mut self, reader: Incarnation, version: Version) {
+        if self.config.stripes < 2 {
+            return; // many may wait
+        }
         let group = &self.groups[&reader];
         let holders = self.models[&group.model].visible.get(&version).into_iter().flatten();
         let near = |source: &&Incarnation| self.groups[*source].datacentre() == group.datacentre();
