@@ -2,7 +2,7 @@
 //! beyond the time that it takes to notice and to read what is missing. So nobody starves while there
 //! is something to read (L4).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState};
 use weightcast_protocol::{Incarnation, Time, Version};
@@ -65,14 +65,18 @@ impl NoIdleSource {
     }
 }
 
-/// Whether a group reads, over others or not, from another: a holder does in a staged update.
+/// Whether a group reads, over others or not, from another: a holder does in a staged update, perhaps
+/// from several (D2).
 fn reads_from(model: &ModelSnapshot, group: Incarnation, from: Incarnation) -> bool {
-    let mut at = group;
-    for _ in &model.edges {
-        match model.edges.iter().find(|edge| edge.reader_life == at) {
-            Some(edge) if edge.source_life == from => return true,
-            Some(edge) => at = edge.source_life,
-            None => return false,
+    let (mut next, mut seen) = (vec![group], BTreeSet::new());
+    while let Some(at) = next.pop() {
+        for edge in model.edges.iter().filter(|edge| edge.reader_life == at) {
+            if edge.source_life == from {
+                return true;
+            }
+            if seen.insert(edge.source_life) {
+                next.push(edge.source_life);
+            }
         }
     }
     false
