@@ -72,6 +72,14 @@ pub struct Mutants {
     pub one_accuser: bool,
     /// A source that is free again is offered to nobody who waits (L2).
     pub missed_wakeup: bool,
+    /// Readers of a copy that is being given up have as long as they like (L3).
+    pub endless_drain: bool,
+    /// Who finds every source of a version busy is told that there is none (A1).
+    pub busy_is_gone: bool,
+    /// An offload replica is no copy to anybody else: the next holder's is offloaded as well (A4).
+    pub blind_to_offloads: bool,
+    /// Calls that all shards have gone past are kept (T5).
+    pub calls_kept: bool,
     /// Offload replicas are never released (L6).
     pub offloads_kept: bool,
 }

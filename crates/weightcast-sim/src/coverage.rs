@@ -71,6 +71,7 @@ points! {
     RecoveryBroken: "a group did not come over whole and alike, and was given up";
     CallCameOver: "a call was made again in a later term";
     LostWhileDraining: "a server was lost in the middle of a drain";
+    LostWhileOffloading: "a server was lost while a last copy was being offloaded";
     WindowHeldUnpublish: "the only known copy was not given up before all could have come over";
     WindowHeldRun: "a trainer waited until all could have come over";
     OffloadMade: "the last copy of a retained version was offloaded";

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
-use weightcast_protocol::server::{ModelSnapshot, ReplicaState, Snapshot};
+use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
 use weightcast_protocol::{Incarnation, OpSeq, Term};
 
 use crate::checkers::{Fact, Who};
 use crate::coverage::Point;
+use crate::retained::is_offload;
 
 /// What has to be remembered to know a point when it is reached.
 #[derive(Debug, Default)]
@@ -72,10 +73,21 @@ impl FailoverSights {
         let same = old.0 % Term::SERVERS == term.0 % Term::SERVERS;
         points.insert(if same { Point::ServerRestarted } else { Point::BackupTookOver });
         let replicas = lost.models.values().flat_map(|model| &model.replicas);
-        if replicas.into_iter().any(|replica| replica.state == ReplicaState::Draining) {
-            points.insert(Point::LostWhileDraining);
+        for replica in replicas {
+            if replica.state == ReplicaState::Draining {
+                points.insert(Point::LostWhileDraining);
+            }
+            if is_offload(replica) && is_being_filled(replica) {
+                points.insert(Point::LostWhileOffloading);
+            }
         }
     }
+}
+
+/// Whether a replica has joined and is not sealed yet.
+fn is_being_filled(replica: &ReplicaSnapshot) -> bool {
+    use ReplicaState::{Empty, Opening, Published};
+    [Opening, Empty, Published].contains(&replica.state)
 }
 
 /// What became of the groups that were still to come over.

@@ -1,5 +1,6 @@
 //! The machines that the reference servers run on: which runs, which is held up, who reaches whom.
 
+use weightcast_protocol::limits::Limits;
 use weightcast_protocol::server::{Server, ServerConfig, Snapshot};
 use weightcast_protocol::{Term, Time};
 
@@ -7,6 +8,10 @@ use crate::options::Options;
 use crate::queue::{Event, Seat, ServerStep, Step};
 use crate::staging::INSTALL_DEADLINE;
 use crate::world::World;
+
+/// Calls by which one shard may run ahead: more than a shard gets to while its sibling is held up,
+/// fewer than a long life makes, so that it shows if they are not forgotten (T5).
+const CALLS_AHEAD: usize = 64;
 
 /// A machine with a reference server.
 #[derive(Debug)]
@@ -46,6 +51,7 @@ fn start(options: &Options, index: usize, now: Time) -> Server {
         offload_deadline: options.offload_deadline,
         seed_deadline: options.seed_deadline,
         install_deadline: INSTALL_DEADLINE,
+        limits: Limits { calls_ahead: CALLS_AHEAD, ..Limits::default() },
         mutants: options.mutants,
         ..ServerConfig::default()
     })

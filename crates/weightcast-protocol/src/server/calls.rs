@@ -109,6 +109,7 @@ impl Server {
             return Err(over.error.clone());
         }
         if group.transactions.len() >= self.config.limits.calls_ahead
+            && !self.config.mutants.calls_kept
             && !group.transactions.contains_key(&seq)
         {
             let reason = format!(
@@ -129,7 +130,7 @@ impl Server {
         let last = std::mem::replace(&mut member.last_seq, seq);
         if let Some(transaction) = group.transactions.get_mut(&last) {
             transaction.passed += 1;
-            if transaction.passed == group.num_shards {
+            if transaction.passed == group.num_shards && !self.config.mutants.calls_kept {
                 group.transactions.remove(&last);
             }
         }

@@ -75,6 +75,7 @@ impl Server {
                 Choice::Granted(rank.source)
             }
             Some(_) => Choice::Busy,
+            None if self.config.mutants.busy_is_gone => Choice::Nobody,
             None if busy || barred => Choice::Busy,
             None if self.coming(reader, version, |_| true).next().is_some() => Choice::Busy,
             None if self.landing(reader, version).next().is_some() => Choice::Busy,

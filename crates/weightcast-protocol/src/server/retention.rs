@@ -77,7 +77,9 @@ impl Server {
         but: Option<Incarnation>,
     ) -> bool {
         let holders = model.visible.get(&version).into_iter().flatten();
-        holders.into_iter().any(|(_, group)| Some(*group) != but && self.groups[group].counts())
+        let blind = self.config.mutants.blind_to_offloads;
+        let counts = |group: &Group| group.counts() && !(blind && group.offloads().is_some());
+        holders.into_iter().any(|(_, group)| Some(*group) != but && counts(&self.groups[group]))
     }
 
     /// Whether a version is one of the newest that are to survive. Newer ones that nobody holds

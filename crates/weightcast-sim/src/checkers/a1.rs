@@ -1,10 +1,11 @@
 //! A1: a version of which there is a copy that counts can be had.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use weightcast_protocol::message::ServerMessage;
-use weightcast_protocol::server::Snapshot;
-use weightcast_protocol::{CallError, Selector, Time};
+use weightcast_protocol::message::{ClientMessage, ServerMessage};
+use weightcast_protocol::server::{ModelSnapshot, Snapshot};
+use weightcast_protocol::{CallError, Incarnation, OpSeq, Selector, Time, Version};
 
 use super::{Checker, Fact, Who};
 use crate::retained::{countable, is_seed, same_life};
@@ -12,17 +13,76 @@ use crate::retained::{countable, is_seed, same_life};
 #[derive(Default)]
 pub(super) struct Resolvable {
     before: Option<Rc<Snapshot>>,
-    /// Numbers that somebody was told are not available, in this event.
-    denied: Vec<u64>,
+    /// Groups that were told, in this event, that there is nothing of what a call asked for.
+    refused: BTreeMap<Incarnation, (OpSeq, Selector)>,
+    /// The last call of each group.
+    calls: BTreeMap<Incarnation, OpSeq>,
+    /// The call that begins in this event. Whoever makes one again, or later than its siblings, is
+    /// told what was decided then (G1).
+    begins: Option<(Incarnation, OpSeq)>,
 }
 
 impl Resolvable {
-    /// Whether it is a seed's shard: to that a number means a version of one run.
-    fn seeds(&self, who: &Who) -> bool {
-        let models = self.before.iter().flat_map(|before| before.models.values());
-        let life = who.incarnation;
-        models.into_iter().any(|m| life.and_then(|l| same_life(m, l)).is_some_and(is_seed))
+    fn called(&mut self, who: &Who, seq: OpSeq) {
+        let Some(group) = who.incarnation else { return };
+        if self.calls.get(&group).is_none_or(|last| seq > *last) {
+            self.calls.insert(group, seq);
+            self.begins = Some((group, seq));
+        }
     }
+
+    fn told(&mut self, who: &Who, seq: OpSeq, selector: Selector) {
+        self.refused.extend(who.incarnation.map(|group| (group, (seq, selector))));
+    }
+
+    fn books(&mut self, after: &Rc<Snapshot>) -> Option<String> {
+        let before = self.before.replace(Rc::clone(after));
+        let refused = std::mem::take(&mut self.refused);
+        let begins = self.begins.take();
+        after.models.iter().find_map(|(name, model)| {
+            let held = countable(model);
+            let unlisted = held.iter().find(|v| !model.versions.contains_key(v));
+            if let Some(version) = unlisted {
+                return Some(format!("version {version} is held, but not listed"));
+            }
+            let old = before.as_ref().and_then(|before| before.models.get(name))?;
+            // Before and after the event: within it, the order is not seen.
+            let before = countable(old);
+            let held: BTreeSet<Version> = held.intersection(&before).copied().collect();
+            let wrong = refused.iter().find(|(group, (seq, selector))| {
+                let waited = waited_for(old, **group, *seq);
+                let meant = waited.or_else(|| {
+                    let begins = begins == Some((**group, *seq));
+                    begins.then(|| picked(old, model, **group, *selector)).flatten()
+                });
+                meant.is_some_and(|version| held.contains(&version))
+            });
+            wrong.map(|(group, (_, selector))| {
+                format!("group {group} was told that there is no {selector}, which is held")
+            })
+        })
+    }
+}
+
+/// The version that a call has waited for which ended in this event.
+fn waited_for(old: &ModelSnapshot, group: Incarnation, seq: OpSeq) -> Option<Version> {
+    let pending = same_life(old, group)?.pending.as_ref();
+    pending.filter(|pending| pending.seq == seq)?.wants
+}
+
+/// The version that a call meant which was answered at once: what its selector picks before and after.
+/// To a seed a number means a version of one run, so what it picks is not known.
+fn picked(
+    old: &ModelSnapshot,
+    new: &ModelSnapshot,
+    group: Incarnation,
+    selector: Selector,
+) -> Option<Version> {
+    same_life(old, group).filter(|replica| !is_seed(replica))?;
+    let pick = |model: &ModelSnapshot| {
+        selector.pick(&model.versions.keys().copied().collect::<Vec<Version>>())
+    };
+    pick(old).filter(|version| pick(new) == Some(*version))
 }
 
 impl Checker for Resolvable {
@@ -32,33 +92,21 @@ impl Checker for Resolvable {
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         match fact {
+            Fact::Heard { who, message: ClientMessage::Call { seq, .. }, .. } => {
+                self.called(who, *seq);
+                None
+            }
             Fact::Said {
-                who, message: ServerMessage::Answered { result: Err(error), .. }, ..
-            } if !self.seeds(who) => {
-                if let CallError::VersionUnavailable { selector: Selector::Exact(number), .. } =
-                    error
-                {
-                    self.denied.push(*number);
+                who,
+                message: ServerMessage::Answered { seq, result: Err(error) },
+                ..
+            } => {
+                if let CallError::VersionUnavailable { selector, .. } = error {
+                    self.told(who, *seq, *selector);
                 }
                 None
             }
-            Fact::Books(after) => {
-                let before = self.before.replace((*after).clone());
-                let denied = std::mem::take(&mut self.denied);
-                after.models.iter().find_map(|(name, model)| {
-                    let held = countable(model);
-                    let unlisted = held.iter().find(|v| !model.versions.contains_key(v));
-                    if let Some(version) = unlisted {
-                        return Some(format!("version {version} is held, but not listed"));
-                    }
-                    // Before and after the event: within it, the order is not seen.
-                    let before = before.as_ref().and_then(|before| before.models.get(name));
-                    let before = before.map(countable).unwrap_or_default();
-                    let wrong = |v: &&_| before.contains(v) && denied.contains(&v.number);
-                    let wrong = held.iter().find(wrong)?;
-                    Some(format!("version {wrong} is held, and somebody was told that it is not"))
-                })
-            }
+            Fact::Books(after) => self.books(after),
             _ => None,
         }
     }

@@ -16,6 +16,7 @@ mod g4;
 mod g5;
 mod l1;
 mod l2;
+mod l3;
 mod l5;
 mod l6;
 mod o1;
@@ -201,6 +202,7 @@ fn of_term(options: &Options) -> Row {
         Box::new(a5::RecoveryWindow::new(options.lease)),
         Box::new(t4::TwoAccusers::default()),
         Box::new(l2::NoIdleSource { fanout: options.fanout, depth_limit: options.depth_limit }),
+        Box::new(l3::BoundedDrain::new(options.drain_deadline)),
         Box::new(w1::Conditions::default()),
         Box::new(o1::NoStall::new(options.seed_deadline)),
         Box::new(o2::OneSeed),

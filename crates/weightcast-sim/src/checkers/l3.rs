@@ -1,0 +1,84 @@
+//! L3: who gives its copy up has no reader any more once the drain deadline has passed.
+
+use std::collections::BTreeMap;
+
+use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
+use weightcast_protocol::{Incarnation, OpSeq, Span, Time};
+
+use super::{Checker, Fact};
+use crate::retained::{is_offload, is_seed};
+
+pub(super) struct BoundedDrain {
+    deadline: Span,
+    /// Since when copies are being given up.
+    since: BTreeMap<Drain, Time>,
+    /// Which had a reader after its deadline, and when that was first seen: a server that was
+    /// suspended finds its timers among all else that it was sent meanwhile.
+    late: BTreeMap<Drain, Time>,
+}
+
+/// One giving up: by this group, in this call, for what this source has. An update that loses its
+/// source keeps its copy; if it is given another source in the same event, that is a drain of its
+/// own, although the books never show the copy in between.
+type Drain = (Incarnation, Option<OpSeq>, Option<Incarnation>);
+
+impl BoundedDrain {
+    pub(super) fn new(deadline: Span) -> Self {
+        Self { deadline, since: BTreeMap::new(), late: BTreeMap::new() }
+    }
+
+    fn follow(&mut self, now: Time, books: &Snapshot) {
+        let drains: Vec<Drain> = books.models.values().flat_map(drains).collect();
+        self.since.retain(|drain, _| drains.contains(drain));
+        self.late.retain(|drain, _| drains.contains(drain));
+        for drain in drains {
+            self.since.entry(drain).or_insert(now);
+        }
+    }
+
+    fn is_late(&mut self, now: Time, model: &ModelSnapshot, drain: Drain) -> bool {
+        let read = model.edges.iter().any(|edge| edge.source_life == drain.0);
+        if now <= self.since[&drain] + self.deadline || !read {
+            self.late.remove(&drain);
+            return false;
+        }
+        *self.late.entry(drain).or_insert(now) < now
+    }
+}
+
+impl Checker for BoundedDrain {
+    fn name(&self) -> &'static str {
+        "L3"
+    }
+
+    fn observe(&mut self, now: Time, fact: &Fact<'_>) -> Option<String> {
+        let Fact::Books(books) = fact else { return None };
+        self.follow(now, books);
+        books.models.values().find_map(|model| {
+            let drain = drains(model).find(|drain| self.is_late(now, model, *drain))?;
+            let millis = (now - self.since[&drain]).0 / 1_000_000;
+            let edge = model.edges.iter().find(|edge| edge.source_life == drain.0)?;
+            let (reader, source) = (&edge.reader, &edge.source);
+            Some(format!("{reader} still reads {source}, which gave up its copy {millis} ms ago"))
+        })
+    }
+}
+
+fn drains(model: &ModelSnapshot) -> impl Iterator<Item = Drain> + '_ {
+    model.replicas.iter().filter(|replica| gives_up(replica)).map(|replica| {
+        let group = replica.incarnation;
+        let source = model.edges.iter().find(|edge| edge.reader_life == group);
+        let seq = replica.pending.as_ref().map(|pending| pending.seq);
+        (group, seq, source.map(|edge| edge.source_life))
+    })
+}
+
+/// Whether readers have their time to leave. An offload or seed replica that was let go of serves on
+/// until its process has heard that it may close: then its readers' time begins.
+fn gives_up(replica: &ReplicaSnapshot) -> bool {
+    match replica.state {
+        ReplicaState::Closing => true,
+        ReplicaState::Draining => !is_offload(replica) && !is_seed(replica),
+        _ => false,
+    }
+}
