@@ -68,7 +68,7 @@ nemesis: ## Torment real processes over network namespaces (needs root, minutes)
 	cargo test --locked --release -p weightcast-cli --test nemesis -- --ignored --nocapture
 
 fuzz: target/tools/bin/cargo-fuzz ## Feed every decoder random bytes, FUZZ_SECONDS each
-	@echo "8 targets, $(FUZZ_SECONDS) s each, after a build with AddressSanitizer"
+	@echo "$(words $(FUZZ_TARGETS)) targets, $(FUZZ_SECONDS) s each, after a build with AddressSanitizer"
 	for target in $(FUZZ_TARGETS); do mkdir -p target/corpus/$$target && \
 	  RUSTC_BOOTSTRAP=1 target/tools/bin/cargo-fuzz run --fuzz-dir fuzz $$target \
 	    target/corpus/$$target fuzz/corpus/$$target -- \
