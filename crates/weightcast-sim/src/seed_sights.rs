@@ -97,7 +97,11 @@ fn model_points(old: &ModelSnapshot, new: &ModelSnapshot, points: &mut Points) {
             (Some(ReplicaState::Reading), ReplicaState::Broken) => {
                 points.insert(Point::SeedDropped);
             }
-            (Some(ReplicaState::Recovering), ReplicaState::Reading | ReplicaState::Sealed) => {
+            // Its read begins anew, if it was not through: it may have to wait for a source.
+            (
+                Some(ReplicaState::Recovering),
+                ReplicaState::Empty | ReplicaState::Reading | ReplicaState::Sealed,
+            ) => {
                 points.insert(Point::SeedCameOver);
             }
             _ => {}
