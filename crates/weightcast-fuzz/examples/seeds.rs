@@ -57,7 +57,8 @@ fn layout() -> Layout {
     Layout::new(vec![32], vec![tensor], vec![entry]).expect("a small layout")
 }
 
-/// A trainer publishes, a rollout replicates; the trainer takes it back.
+/// A trainer publishes, a rollout replicates; the trainer takes it back and publishes the next, which
+/// the rollout reads beside the first and puts in place.
 struct Conversation {
     server: Server,
     sessions: Vec<Session>,
@@ -96,6 +97,9 @@ impl Conversation {
             talk.inspected.push(inspection(talk.server.term(), seen));
         }
         talk.call(0, 4, Call::Unpublish);
+        talk.call(0, 3, Call::Publish { version: 2, catalog, generation });
+        let selector = Selector::Latest;
+        talk.call(1, 128, Call::Update { selector, allow_rollback: false, staged: true });
         talk.call(1, 6, Call::List);
         talk
     }
@@ -139,6 +143,10 @@ impl Conversation {
             Output::Read { seq, attempt, .. } => {
                 self.to_rollout.push(Step::Other(3, 0));
                 self.sessions[index].handle_read(NOW, seq, attempt, Ok(sums));
+            }
+            Output::Install { seq, attempt } => {
+                self.to_rollout.push(Step::Other(3, 0));
+                self.sessions[index].handle_installed(NOW, seq, attempt);
             }
             _ => {}
         }
