@@ -25,11 +25,23 @@ pub(crate) fn countable(model: &ModelSnapshot) -> BTreeSet<Version> {
 /// counts, or one that did until it was given up, perhaps in this event: the order within is not
 /// seen.
 pub(crate) fn retained(model: &ModelSnapshot, version: Version) -> bool {
+    retained_beside(model, version, &BTreeSet::new())
+}
+
+/// The same, where copies of `lost` counted until this event. A server that wakes after its clients'
+/// leases loses many groups in one event, and what it decided between the first and the last of them
+/// was right then (seeds 30574, 42250).
+pub(crate) fn retained_beside(
+    model: &ModelSnapshot,
+    version: Version,
+    lost: &BTreeSet<Version>,
+) -> bool {
     let going = |replica: &&ReplicaSnapshot| {
         let states = [ReplicaState::Draining, ReplicaState::Closing];
         states.contains(&replica.state) && whole_and_lasting(replica) && !is_seed(replica)
     };
     let mut newer = countable(model);
+    newer.extend(lost);
     newer.extend(model.replicas.iter().filter(going).filter_map(|replica| replica.version));
     newer.iter().filter(|newer| **newer > version).count() < model.retain as usize
 }

@@ -7,7 +7,7 @@ use weightcast_protocol::Time;
 use weightcast_protocol::server::{ModelSnapshot, ReplicaState, Snapshot};
 
 use super::{Checker, Fact};
-use crate::retained::{countable, is_offload, lost_with_its_group, retained, same_life};
+use crate::retained::{countable, is_offload, lost_with_its_group, retained_beside, same_life};
 
 #[derive(Default)]
 pub(super) struct Needed {
@@ -32,12 +32,13 @@ impl Checker for Needed {
 fn released(old: &ModelSnapshot, new: &ModelSnapshot) -> Option<String> {
     let mut kept = countable(new);
     // Somebody else held the version until just now.
-    kept.extend(lost_with_its_group(old, new));
+    let lost = lost_with_its_group(old, new);
+    kept.extend(&lost);
     let going = |state| state == ReplicaState::Draining;
     new.replicas.iter().filter(|r| is_offload(r) && going(r.state)).find_map(|replica| {
         let version = replica.version?;
         let went = same_life(old, replica.incarnation).is_some_and(|old| going(old.state));
-        (!went && !kept.contains(&version) && retained(new, version))
+        (!went && !kept.contains(&version) && retained_beside(new, version, &lost))
             .then(|| format!("{} was released, and nobody else holds {version}", replica.name))
     })
 }
