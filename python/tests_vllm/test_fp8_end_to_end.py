@@ -1,17 +1,17 @@
 """From a BF16 trainer to a vLLM engine in FP8: weights are quantised on the way, and what arrives is,
 to the bit, what vLLM's own `load_weights` makes of the checkpoint that torch quantises."""
 
+import multiprocessing
 import random
 from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 import weightcast as wc
-import weightcast.torch as wct
-from torch.distributed.device_mesh import init_device_mesh
 from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog
 from weightcast.testing import fp8
@@ -26,16 +26,29 @@ from .trainer import Trainer, Values, checkpoint
 QUANTISED = "*_proj.weight"
 
 
+def over_files(directory: Path, me: wc.Replica, all_here: Barrier) -> Callable:
+    """The largest of each number over all ranks. (Over gloo: python/tests/test_torch.py. A fork of a
+    process that has imported vLLM has a process group of its parent's.)"""
+
+    def largest(numbers: np.ndarray) -> None:
+        np.save(directory / f"{me.shard}.npy", numbers)
+        all_here.wait(SOON)
+        seen = [np.load(directory / f"{rank}.npy") for rank in range(me.num_shards)]
+        numbers[:] = np.max(seen, axis=0)
+        all_here.wait(SOON)
+
+    return largest
+
+
 def trainer(
-    say: Callable, hear: Callable, records: list, catalog: Catalog, me: wc.Replica, store: Path
+    say: Callable, hear: Callable, records: list, catalog: Catalog, me: wc.Replica,
+    directory: Path, all_here: Barrier,
 ) -> None:
-    """A rank with BF16 weights, published in FP8. Blocks that ranks share go over gloo."""
-    dist.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=me.shard, world_size=me.num_shards
-    )
+    """A rank with BF16 weights, published in FP8."""
+    torch.set_num_threads(1)  # a fork has not the threads of its parent's pool
     local = Trainer(records, catalog)
     local.layout.quantise(QUANTISED, block=(BLOCK, BLOCK), formula="deepgemm")
-    local.layout.exchange = wct.exchange(init_device_mesh("cpu", (me.num_shards,)))
+    local.layout.exchange = over_files(directory, me, all_here)
     with wc.open("policy-fp8", me, role="trainer", epoch="new", server=hear()) as handle:
         handle.register(local.layout, deadline=SOON)
         say("ready")
@@ -46,7 +59,6 @@ def trainer(
                 hear()
             say("unpublished")
     say("closed")
-    dist.destroy_process_group()
 
 
 def rollout(
@@ -54,6 +66,7 @@ def rollout(
     me: wc.Replica,
 ) -> None:
     """A rank of an FP8 engine that updates, and says which parameters differ from loaded ones."""
+    torch.set_num_threads(1)  # a fork has not the threads of its parent's pool
     torch.cpu._is_amx_tile_supported = lambda: True  # for FP8 kernels, of which none runs here
 
     def built() -> torch.nn.Module:
@@ -99,10 +112,11 @@ def test_bf16_ranks_reach_an_fp8_engine(
     ranks = 3 if spec.startswith("fsdp2") else 4
     if ep and not spec.startswith("fsdp2"):
         spec += ",ep=2"
+    all_here = multiprocessing.get_context("fork").Barrier(ranks)
     trainers = [
         Rank(
             trainer, rules.records(spec, rank), catalog, wc.Replica("trainer", rank, ranks),
-            tmp_path / "rendezvous",
+            tmp_path, all_here,
         )
         for rank in range(ranks)
     ]
