@@ -98,12 +98,17 @@ def test_update_equals_load_weights(
     rollouts = [
         Rank(rollout, drawn, tp, ep, catalog, wc.Replica("rollout", rank, tp)) for rank in range(tp)
     ]
+    update_all(trainers, rollouts, server, (drawn, spec))
+
+
+def update_all(trainers: list[Rank], rollouts: list[Rank], server: Server, of: tuple) -> None:
+    """Version after version from trainers to rollouts, which must find nothing wrong."""
     try:
         together(trainers + rollouts, server.address)
         for version in VERSIONS:
             together(trainers, version)
             wrong = together(rollouts, version)
-            assert not any(wrong), (drawn, spec, wrong)
+            assert not any(wrong), (*of, wrong)
             together(trainers, "enough")
         together(rollouts, None)
         together(trainers, None)

@@ -17,9 +17,9 @@ from weightcast.adapters.catalog import Catalog
 from weightcast.testing import fp8
 
 from .engine import build
-from .processes import SOON, Rank, together
+from .processes import SOON, Rank
 from .rules import Rules
-from .test_end_to_end import VERSIONS, same, server  # noqa: F401  (a fixture)
+from .test_end_to_end import same, server, update_all  # noqa: F401  (a fixture)
 from .test_fp8 import BLOCK, quantised, with_scales
 from .trainer import Trainer, Values, checkpoint
 
@@ -123,15 +123,4 @@ def test_bf16_ranks_reach_an_fp8_engine(
     rollouts = [
         Rank(rollout, drawn, tp, ep, catalog, wc.Replica("rollout", rank, tp)) for rank in range(tp)
     ]
-    try:
-        together(trainers + rollouts, server.address)
-        for version in VERSIONS:
-            together(trainers, version)
-            wrong = together(rollouts, version)
-            assert not any(wrong), (drawn, spec, wrong)
-            together(trainers, "enough")
-        together(rollouts, None)
-        together(trainers, None)
-    finally:
-        for each in trainers + rollouts:
-            each.end()
+    update_all(trainers, rollouts, server, (drawn, spec))

@@ -112,11 +112,6 @@ impl Representation {
         }
         making.finish(source)
     }
-
-    /// Entries of the tables of largest magnitudes, all grids together.
-    pub fn table_len(&self) -> usize {
-        self.grids.last().map_or(0, |grid| grid.first + grid.within.volume() as usize)
-    }
 }
 
 /// A representation on its way. Entries name their buffer by what it will be.
@@ -146,7 +141,7 @@ impl Making {
             self.keep(tensor, entries);
             return Ok(());
         }
-        self.make(tensor, entries, to, |_| How::Cast(to))
+        self.make(tensor, entries, to, How::Cast(to))
     }
 
     fn quantise(
@@ -157,7 +152,7 @@ impl Making {
     ) -> Result<(), TransformError> {
         let grid = Grid::new(tensor, entries, fp8, self.grids.last())?;
         let number = self.grids.len() as u32;
-        self.make(tensor, entries, DType::F8E4M3, |_| How::Codes { grid: number })?;
+        self.make(tensor, entries, DType::F8E4M3, How::Codes { grid: number })?;
         let scales = self.tensors.len() as u32;
         self.tensors.push(grid.scales_tensor(fp8.scales).map_err(LayoutError::from)?);
         let placed = grid.entries(entries, scales).into_iter();
@@ -172,14 +167,14 @@ impl Making {
         tensor: &Tensor,
         entries: &[Entry],
         to: DType,
-        how: impl Fn(&Entry) -> How,
+        how: How,
     ) -> Result<(), TransformError> {
         let number = self.tensors.len() as u32;
         let changed = Tensor::new(tensor.name(), to, tensor.shape()).map_err(LayoutError::from)?;
         self.tensors.push(changed);
         for entry in entries {
             let at = self.pieces.last().map_or(0, Piece::end);
-            let piece = Piece::new(tensor, entry, at, to, how(entry))?;
+            let piece = Piece::new(tensor, entry, at, to, how)?;
             self.entries.push((Memory::Made, piece.entry(number)));
             if piece.rows() > 0 {
                 self.pieces.push(piece);
