@@ -449,3 +449,36 @@ fn a_burst_of_rollouts_is_served_by_a_growing_number_of_sources() {
     }
     assert!(rollouts.iter().all(|rollout| cluster.content(rollout) == 11));
 }
+
+/// One source, one reader at a time, and no relays: the others wait in line.
+#[test]
+fn who_runs_out_of_time_keeps_the_place_in_the_line() {
+    let mut cluster = Cluster::with(ServerConfig { depth_limit: 1, ..ServerConfig::default() });
+    let trainer = cluster.trainer("trainer", 1);
+    let [first, second, third] = ["a", "b", "c"].map(|name| cluster.rollout(name, 1)[0]);
+    cluster.auto_read = false;
+    cluster.publish(&trainer, 1, 7);
+    for reader in [first, second] {
+        cluster.call_within(reader, replicate(Selector::Latest), Span::from_secs(3));
+    }
+    cluster.call_within(third, replicate(Selector::Latest), Span::from_secs(60));
+    assert_eq!(cluster.edges(), [("a".to_owned(), "trainer".to_owned())]);
+    cluster.advance(Span::from_secs(4));
+    for timed_out in [first, second] {
+        assert!(matches!(cluster.outcome(timed_out), Some(Err(CallError::Timeout { .. }))));
+    }
+    assert_eq!(cluster.edges(), [("c".to_owned(), "trainer".to_owned())]);
+    // Both come again, the later one first, and another that is new.
+    let fourth = cluster.rollout("d", 1)[0];
+    for reader in [fourth, second, first] {
+        cluster.call_within(reader, replicate(Selector::Latest), Span::from_secs(60));
+    }
+    cluster.finish_reads(&[third]);
+    // There are two sources now, and the new one is the one that waits.
+    let readers: Vec<String> = cluster.edges().into_iter().map(|(reader, _)| reader).collect();
+    assert_eq!(readers, ["a", "b"]);
+    for reader in [first, second, fourth] {
+        cluster.finish_reads(&[reader]);
+        assert_eq!(committed(&cluster.outcome(reader).expect("ended")), Some(1));
+    }
+}

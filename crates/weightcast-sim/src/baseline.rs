@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use weightcast_protocol::Incarnation;
+use weightcast_protocol::message::Call;
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, Snapshot};
 
 use crate::process::Process;
@@ -56,7 +57,10 @@ fn is_idle_copy(model: &ModelSnapshot, replica: &ReplicaSnapshot) -> bool {
 
 fn of_process(process: &Process) -> Option<String> {
     let (replica, shard) = (&process.replica, process.shard);
-    if process.exposed.is_some() && process.version().is_none() {
+    // What is being published is served before it is held.
+    let call = process.program.pending.as_ref().map(|pending| &pending.call);
+    let publishes = matches!(call, Some(Call::Publish { .. }));
+    if process.exposed.is_some() && process.version().is_none() && !publishes {
         return Some(format!("{replica}/{shard} serves memory that holds nothing"));
     }
     if process.read.is_some() || process.copying.is_some() {

@@ -34,6 +34,9 @@ pub(super) struct Group {
     pub(super) transactions: BTreeMap<OpSeq, Transaction>,
     /// The one that has no result yet; a shard goes on only after its answer, so there is one.
     pub(super) active: Option<OpSeq>,
+    /// Its place among those that wait, left by a transfer that ran out of time: the next one takes
+    /// it. Else short deadlines pass a turn on for ever: each has it when it is too late (L4).
+    pub(super) place: Option<u64>,
     /// When its readers are cut off, if it is being drained.
     pub(super) drain_until: Option<Time>,
     /// How long its copy may be held back for an offload, if it is being given up.

@@ -13,9 +13,12 @@ impl Server {
 
     /// Gives the group's call its place among those that wait for the model to change.
     pub(super) fn start_waiting(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
-        self.last_ticket += 1;
-        let ticket = self.last_ticket;
         let group = self.groups.get_mut(&incarnation).expect("checked");
+        let is_transfer = group.transfer().is_some();
+        let ticket = group.place.take_if(|_| is_transfer).unwrap_or_else(|| {
+            self.last_ticket += 1;
+            self.last_ticket
+        });
         group.active_transaction().expect("checked").ticket = Some(ticket);
         let model = self.models.get_mut(&group.model).expect("groups have a model");
         model.waiting.insert(ticket, incarnation);

@@ -236,6 +236,7 @@ impl Server {
             replicated: None,
             transactions: Default::default(),
             active: None,
+            place: None,
             drain_until: None,
             hold_until: None,
             released: false,
