@@ -69,7 +69,9 @@ fn measure(len: usize, [direct, tcp]: &[Peer; 2], export: ExportId) -> Outcome<(
     }
     print("digest from memory", len, median(|| Ok(bench::digest(&source).0))?);
     for threads in [1, 2] {
-        let bare = || Ok(bench::process_vm_readv(direct, export, 1, &target, threads)?);
+        let bare = || {
+            Ok(bench::process_vm_readv(direct, export, 1, &target, threads, Default::default())?)
+        };
         let name = format!("process_vm_readv, {threads} threads");
         let ours = |copies: &[Copy]| run(direct, export, copies, targets, threads);
         beside(&name, len, "direct, contiguous", &whole, bare, ours)?;

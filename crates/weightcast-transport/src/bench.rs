@@ -4,6 +4,7 @@
 use crate::digest::Digest;
 use crate::error::TransportError;
 use crate::exports::ExportId;
+use crate::limits::MAX_RANGES;
 use crate::patience::Patience;
 use crate::peer::Peer;
 use crate::region::Region;
@@ -45,7 +46,18 @@ pub fn digest(region: &Region) -> (f64, Digest) {
     (start.elapsed().as_secs_f64(), digest)
 }
 
-/// Reads the first region of an export with bare `process_vm_readv` calls, split over threads.
+/// Column slices, as two tensor-parallel ranks have them: the even rows lie together at the target,
+/// and the odd ones behind them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slices {
+    /// Bytes at the end of what is read that are taken in slices, rounded down to whole rows.
+    pub bytes: usize,
+    /// Bytes of a slice's row.
+    pub row: usize,
+}
+
+/// Reads the first region of an export with bare `process_vm_readv` calls, split over threads; the
+/// end of it in slices, each row of which is a range of its own.
 ///
 /// # Errors
 /// What connecting may return, and [`TransportError::System`] if a call fails or falls short.
@@ -55,32 +67,76 @@ pub fn process_vm_readv(
     generation: u64,
     target: &Region,
     threads: usize,
+    slices: Slices,
 ) -> Result<f64, TransportError> {
     let failed = |what: String| TransportError::System { call: "process_vm_readv", what };
     let direct = peer.direct().ok_or(failed("not a direct peer".into()))?;
     let description = peer.describe(export, generation, &Patience::default())?;
     let (source, len) = description.regions.first().copied().unwrap_or_default();
     assert!(target.is_writable() && target.len() as u64 >= len, "no room for the source");
+    let read = Bare { pid: direct.pid(), source, target: target.address() };
+    let pair = 2 * slices.row.max(1);
+    let sliced = slices.bytes.min(len as usize) / pair;
+    let whole = len as usize - sliced * pair;
     let start = Instant::now();
-    let moved = each_part(len as usize, threads, |from, len| {
-        let (mut local, mut remote) = (Ranges::default(), Ranges::default());
-        for at in (from..from + len).step_by(DIRECT_PIECE) {
-            let piece = DIRECT_PIECE.min(from + len - at);
-            local.clear();
-            remote.clear();
-            local.push(target.address() + at as u64, piece);
-            remote.push(source + at as u64, piece);
-            // SAFETY: the local range lies in the writable target.
-            let read = unsafe { sys::read_process(direct.pid(), &local, &remote) }?;
-            if read != piece {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        Ok(())
-    });
+    let mut moved = each_part(whole, threads, |from, len| read.whole(from, len));
+    moved.extend(each_part_of(sliced, threads, 1, |from, rows| {
+        read.slices(whole + from * pair, rows, slices.row)
+    }));
     let seconds = start.elapsed().as_secs_f64();
     moved.into_iter().collect::<io::Result<()>>().map_err(|e| failed(e.to_string()))?;
     Ok(seconds)
+}
+
+/// A source process's memory, and this one's, of the same size.
+struct Bare {
+    pid: i32,
+    source: u64,
+    target: u64,
+}
+
+impl Bare {
+    fn whole(&self, from: usize, len: usize) -> io::Result<()> {
+        let mut ranges = (Ranges::default(), Ranges::default());
+        for at in (from..from + len).step_by(DIRECT_PIECE) {
+            let piece = DIRECT_PIECE.min(from + len - at);
+            self.add(&mut ranges, at, at, piece);
+            self.take(&mut ranges)?;
+        }
+        Ok(())
+    }
+
+    /// `rows` rows of two slices each, that begin `from` bytes into both memories.
+    fn slices(&self, from: usize, rows: usize, row: usize) -> io::Result<()> {
+        let mut ranges = (Ranges::default(), Ranges::default());
+        for slice in 0..2 {
+            for i in 0..rows {
+                let (at, to) = (2 * i + slice, slice * rows + i);
+                self.add(&mut ranges, from + at * row, from + to * row, row);
+                if ranges.1.count() == MAX_RANGES || i + 1 == rows {
+                    self.take(&mut ranges)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&self, (local, remote): &mut (Ranges, Ranges), at: usize, to: usize, len: usize) {
+        local.push(self.target + to as u64, len);
+        remote.push_apart(self.source + at as u64, len);
+    }
+
+    /// Reads the ranges, and forgets them.
+    fn take(&self, (local, remote): &mut (Ranges, Ranges)) -> io::Result<()> {
+        // SAFETY: the local ranges lie in the writable target.
+        let read = unsafe { sys::read_process(self.pid, local, remote) }?;
+        if read != remote.bytes() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        local.clear();
+        remote.clear();
+        Ok(())
+    }
 }
 
 /// Sends as many bytes as `target` holds through raw loopback connections into it.
@@ -140,7 +196,17 @@ fn each_part<T: Send>(
     threads: usize,
     part: impl Fn(usize, usize) -> T + Sync,
 ) -> Vec<T> {
-    let size = len.div_ceil(threads.max(1)).next_multiple_of(4096);
+    each_part_of(len, threads, 4096, part)
+}
+
+/// The same over parts that are a multiple of `unit` long.
+fn each_part_of<T: Send>(
+    len: usize,
+    threads: usize,
+    unit: usize,
+    part: impl Fn(usize, usize) -> T + Sync,
+) -> Vec<T> {
+    let size = len.div_ceil(threads.max(1)).next_multiple_of(unit);
     let starts = (0..threads.max(1)).map(|i| (i * size).min(len));
     thread::scope(|scope| {
         let part = &part;

@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use weightcast::plan::Layout;
+use weightcast::transport::bench::Slices;
 
 use super::layouts;
 use super::qwen::Qwen;
@@ -138,6 +139,13 @@ impl Case {
     /// Number of published tensors.
     pub(crate) fn tensor_count(&self) -> usize {
         self.tensors().len()
+    }
+
+    /// What a reader of one shard takes in column slices: most of it the down projections, beside
+    /// which the rows of the attention's output are few.
+    pub(crate) fn slices(&self) -> Option<Slices> {
+        let (Model::Qwen(qwen), Layouts::Sliced) = (self.model, self.layouts) else { return None };
+        Some(qwen.slices())
     }
 
     /// The publisher's layouts, shard by shard.

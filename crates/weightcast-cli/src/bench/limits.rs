@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use weightcast::transport::{Auth, ExportId, Peer, Region, Way, bench};
+use weightcast::transport::bench::{self, Slices};
+use weightcast::transport::{Auth, ExportId, Peer, Region, Way};
 
 use super::memory::{Memory, warm};
 use super::orders::Bare;
@@ -14,6 +15,8 @@ use super::source::{BARE_GENERATION, SOON, contiguous};
 pub(crate) enum Limit {
     /// Bare `process_vm_readv` from the source process with this many threads.
     Readv { threads: usize },
+    /// The same, with the column slices of the case as ranges of their own.
+    ReadvSlices { threads: usize, slices: Slices },
     /// A raw loopback socket pair per stream.
     Sockets { streams: usize },
     /// Non-temporal copies within this process.
@@ -25,6 +28,7 @@ impl Limit {
     pub(crate) fn name(self) -> String {
         match self {
             Self::Readv { threads } => format!("process_vm_readv x{threads}"),
+            Self::ReadvSlices { threads, .. } => format!("process_vm_readv x{threads} sliced"),
             Self::Sockets { streams } => format!("socket pair x{streams}"),
             Self::Memcpy { threads } => format!("memcpy x{threads}"),
         }
@@ -61,17 +65,18 @@ impl Limits {
     /// Moves the bytes once; returns the seconds it took.
     pub(crate) fn take(&self, limit: Limit) -> Result<f64> {
         match limit {
-            Limit::Readv { threads } => {
-                let peer = self.peer.as_ref().map_err(|e| anyhow::anyhow!("{e}"))?;
-                let target = &self.target;
-                let taken =
-                    bench::process_vm_readv(peer, self.export, BARE_GENERATION, target, threads);
-                Ok(taken?)
-            }
+            Limit::Readv { threads } => self.read(threads, Slices::default()),
+            Limit::ReadvSlices { threads, slices } => self.read(threads, slices),
             Limit::Sockets { streams } => {
                 bench::tcp(&self.source, &self.target, streams).context("raw socket pair")
             }
             Limit::Memcpy { threads } => Ok(bench::memcpy(&self.source, &self.target, threads)),
         }
+    }
+
+    fn read(&self, threads: usize, slices: Slices) -> Result<f64> {
+        let peer = self.peer.as_ref().map_err(|e| anyhow::anyhow!("{e}"))?;
+        let (export, target) = (self.export, &self.target);
+        Ok(bench::process_vm_readv(peer, export, BARE_GENERATION, target, threads, slices)?)
     }
 }

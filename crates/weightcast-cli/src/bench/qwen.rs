@@ -1,6 +1,7 @@
 //! Qwen2.5-0.5B's tensors, from the numbers of its published configuration.
 
 use serde::{Deserialize, Serialize};
+use weightcast::transport::bench::Slices;
 
 /// Width of the residual stream.
 pub(crate) const HIDDEN: u64 = 896;
@@ -35,6 +36,12 @@ impl Qwen {
             tensors.extend(layer_tensors().map(named));
         }
         tensors
+    }
+
+    /// The down projections in BF16 as two tensor-parallel ranks hold them: cut by columns.
+    pub(crate) fn slices(&self) -> Slices {
+        let row = INTERMEDIATE as usize;
+        Slices { bytes: (self.layers * HIDDEN) as usize * 2 * row, row }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use weightcast::transport::Way;
+use weightcast::transport::bench::Slices;
 
 use super::cases::Case;
 use super::child::Sources;
@@ -48,7 +49,7 @@ impl Turns<'_> {
         self.update(&target, sources, &mut runs)?;
         let first_s = runs.seconds[0];
         runs = Runs { content_ok: runs.content_ok, ..Runs::default() };
-        let names = limits_of(way, self.targets.len());
+        let names = limits_of(way, self.targets.len(), self.case.slices());
         let mut limits = vec![(Vec::new(), 0.0); names.len()];
         for _ in 0..self.runs {
             // Before the content changes: what a limit leaves in the target cannot pass for it. The
@@ -109,12 +110,16 @@ impl Turns<'_> {
 }
 
 /// The limits of a way; the first is the one that it is held to.
-fn limits_of(way: Way, target_shards: usize) -> Vec<Limit> {
+fn limits_of(way: Way, target_shards: usize, slices: Option<Slices>) -> Vec<Limit> {
     let memcpy = Limit::Memcpy { threads: 2 };
     match way {
         // Every shard of the target reads with two streams.
         Way::Tcp => vec![Limit::Sockets { streams: 2 * target_shards }, memcpy],
-        _ => vec![Limit::Readv { threads: 2 }, Limit::Readv { threads: 1 }, memcpy],
+        _ => {
+            let sliced = slices.map(|slices| Limit::ReadvSlices { threads: 2, slices });
+            let bare = [Limit::Readv { threads: 2 }, Limit::Readv { threads: 1 }];
+            bare.into_iter().chain(sliced).chain([memcpy]).collect()
+        }
     }
 }
 
