@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weightcast::fuzzing::{client_frame, inspection, manifest_of, server_frame};
-use weightcast_fuzz::{Step, encode};
+use weightcast_fuzz::{Step, encode, stored_plan_seed};
 use weightcast_plan::{DType, Entry, Layout, Slice, Tensor};
 use weightcast_protocol::message::{Call, EpochPolicy, Open, Role};
 use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
@@ -29,6 +29,7 @@ fn main() -> std::io::Result<()> {
     }
     write("manifest", &manifest_of(&layout()))?;
     write("plan", &(0..240_u8).map(|n| n.wrapping_mul(37) % 9).collect::<Vec<_>>())?;
+    write("stored_plan", &stored_plan_seed())?;
     let talk = Conversation::held();
     write("server", &encode(&talk.to_server))?;
     write("session", &encode(&talk.to_rollout))?;

@@ -1,7 +1,10 @@
-//! Layouts and plans between them, out of small numbers.
+//! Layouts and plans between them, out of small numbers; and plans that are said to be stored.
 
 use arbitrary::{Result, Unstructured};
-use weightcast_plan::{DType, Entry, Layout, Slice, Tensor, cells, plan as make_plan, prove};
+use weightcast_plan::stored::{PlanName, decode, encode, restore};
+use weightcast_plan::{
+    DType, Entry, Layout, LayoutBuilder, Part, Slice, Tensor, cells, plan as make_plan, prove,
+};
 
 /// A plan between any two layouts that are accepted is proved right by other arithmetic.
 ///
@@ -19,6 +22,50 @@ pub fn plan(bytes: &[u8]) {
             assert!(proof.is_ok(), "{proof:?}");
         }
     }
+}
+
+/// A stored plan comes back as what was stored, and is used only if it is proved right.
+///
+/// # Panics
+/// If another plan has the same bytes, or one is believed that can't be proved.
+pub fn stored_plan(bytes: &[u8]) {
+    let (target, source) = (half(1, 1), [half(0, 0), half(0, 1)]);
+    let (cells, sources) = (cells(&[&target], 0), [&source[0], &source[1]]);
+    let name = PlanName::new(&target, &cells, source.iter().map(|layout| layout.digest().0));
+    // Of itself no input has the right name and checksum.
+    let mut sealed = encode(&Default::default(), &name);
+    sealed.truncate(40);
+    sealed.extend(bytes);
+    sealed.extend(&blake3::hash(&sealed).as_bytes()[..16]);
+    for bytes in [bytes, &sealed] {
+        if let Ok(plan) = decode(bytes, &name) {
+            assert_eq!(encode(&plan, &name), bytes);
+        }
+        if let Ok(plan) = restore(bytes, &name, &target, &cells, &sources) {
+            let proof = prove(&target, &cells, &sources, &plan);
+            assert!(proof.is_ok(), "{proof:?}");
+        }
+    }
+}
+
+/// What the decoder of stored plans is first given: the records of the plan that it asks for.
+pub fn stored_plan_seed() -> Vec<u8> {
+    let (target, source) = (half(1, 1), [half(0, 0), half(0, 1)]);
+    let cells = cells(&[&target], 0);
+    let plan = make_plan(&target, &cells, &[&source[0], &source[1]]).expect("all is held");
+    let name = PlanName { target: [0; 16], sources: [0; 16] };
+    let stored = encode(&plan, &name);
+    stored[40..stored.len() - 16].to_vec()
+}
+
+/// Half of a matrix, by rows or by columns, under two names: tied weights.
+fn half(dim: usize, index: u64) -> Layout {
+    let part = |name: &str| Part::new(name).shape([6, 8]).dim(dim, index, 2);
+    let mut shape = [6, 8];
+    shape[dim] /= 2;
+    let mut builder = LayoutBuilder::new();
+    builder.add("w", DType::BF16, &shape, vec![part("embed")], 0).also(vec![part("head")], 0);
+    builder.build().expect("a small layout")
 }
 
 /// Two tensors of any small shape, a few entries of any small numbers.

@@ -10,7 +10,7 @@ mod server;
 mod session;
 mod steps;
 
-pub use layouts::plan;
+pub use layouts::{plan, stored_plan, stored_plan_seed};
 pub use server::server;
 pub use session::session;
 pub use steps::{Step, encode};
@@ -20,7 +20,7 @@ pub use weightcast_transport::fuzzing::{frame, handshake};
 pub type Target = fn(&[u8]);
 
 /// Everything that is fuzzed, by the name of its corpus.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("frame", frame),
     ("handshake", handshake),
     ("client_message", client_message),
@@ -28,6 +28,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("inspect_reply", inspect_reply),
     ("manifest", manifest),
     ("plan", plan),
+    ("stored_plan", stored_plan),
     ("server", server),
     ("session", session),
 ];

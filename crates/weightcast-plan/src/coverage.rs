@@ -11,7 +11,8 @@ use crate::index::first_overlap;
 use crate::layout::Layout;
 use crate::plan::{Copy, Plan, Run};
 use crate::slice::Slice;
-use crate::window::{Held, Window};
+use crate::tensor::Tensor;
+use crate::window::{Held, Window, Windows};
 
 /// What is wrong with a plan. None of these can follow from bad input: the plan is not of these
 /// layouts, or there is a bug.
@@ -35,6 +36,9 @@ pub enum CoverageError {
         "the bytes written differ from the bytes held at byte {offset} of target buffer {buffer}"
     )]
     Tiling { buffer: u32, offset: u64 },
+    /// Rows that neither touch nor lie side by side, in larger numbers than may be looked at.
+    #[error("the plan writes more than {most} separate pieces")]
+    Pieces { most: u64 },
     /// A row that does not go where its elements belong.
     #[error(
         "copy {copy}: byte {position} of {tensor} does not belong at the target's byte {offset}"
@@ -56,12 +60,31 @@ pub fn prove(
     sources: &[&Layout],
     plan: &Plan,
 ) -> Result<(), CoverageError> {
+    prove_within(target, cells, sources, plan, u64::MAX)
+}
+
+/// The same for a plan of unknown origin: gives up where more than so many pieces of the target
+/// would have to be looked at one by one.
+pub(crate) fn prove_within(
+    target: &Layout,
+    cells: &[Cell],
+    sources: &[&Layout],
+    plan: &Plan,
+    pieces: u64,
+) -> Result<(), CoverageError> {
     cells_make_entries(target, cells)?;
     references(target, cells, sources, plan)?;
-    written_once(target, &plan.copies)?;
+    written_once(target, &plan.copies, pieces)?;
     let mut held = Held::new(sources);
+    let mut goes: Option<(u32, Window)> = None;
     for (number, copy) in plan.copies.iter().enumerate() {
-        rows_true(target, cells, &mut held, number, copy)?;
+        // The next copy is mostly of the same cell.
+        let goes = match goes.take().filter(|(cell, _)| *cell == copy.cell) {
+            Some(known) => goes.insert(known),
+            None => goes.insert((copy.cell, window_of(target, &cells[copy.cell as usize]))),
+        };
+        let tensor = target.tensor_of(cells[copy.cell as usize].entry);
+        rows_true(tensor, &goes.1, &mut held, number, copy)?;
     }
     echoes_true(target, cells, &plan.echoes)
 }
@@ -127,15 +150,20 @@ fn references(
 type Piece = (u32, u64, u64);
 
 /// The bytes written are the bytes held, each once.
-fn written_once(target: &Layout, copies: &[Copy]) -> Result<(), CoverageError> {
+fn written_once(target: &Layout, copies: &[Copy], most: u64) -> Result<(), CoverageError> {
     let moved = copies.iter().map(Copy::bytes).fold(0, u64::saturating_add);
     if moved != target.bytes() {
         return Err(CoverageError::Bytes { moved, held: target.bytes() });
     }
-    let mut written = Vec::with_capacity(copies.len());
-    for c in copies {
-        rows(c.target_offset, c.target_pitch, c.row_bytes, c.rows, |start, len| {
-            written.push((c.target_buffer, start, start + len));
+    let runs = side_by_side(copies);
+    let each = |r: &Run| if r.pitch == r.row_bytes { 1 } else { r.rows };
+    if runs.iter().map(each).fold(0, u64::saturating_add) > most {
+        return Err(CoverageError::Pieces { most });
+    }
+    let mut written = Vec::with_capacity(runs.len());
+    for r in &runs {
+        rows(r.offset, r.pitch, r.row_bytes, r.rows, |start, len| {
+            written.push((r.buffer, start, start + len));
         });
     }
     let mut held = Vec::new();
@@ -155,6 +183,23 @@ fn written_once(target: &Layout, copies: &[Copy]) -> Result<(), CoverageError> {
             Err(CoverageError::Tiling { buffer, offset })
         }
     }
+}
+
+/// What is written, columns that lie side by side as one: what several sources give of one matrix.
+fn side_by_side(copies: &[Copy]) -> Vec<Run> {
+    let mut runs: Vec<Run> = copies.iter().map(Copy::landed).collect();
+    runs.sort_unstable_by_key(|run| (run.buffer, run.offset));
+    runs.dedup_by(|next, last| {
+        let alike = (next.buffer, next.rows, next.pitch) == (last.buffer, last.rows, last.pitch);
+        let beside = next.offset == last.offset + last.row_bytes
+            && last.row_bytes + next.row_bytes <= last.pitch;
+        let joins = last.rows > 1 && alike && beside;
+        if joins {
+            last.row_bytes += next.row_bytes;
+        }
+        joins
+    });
+    runs
 }
 
 /// Calls `each` with the rows, or with all of them at once where they touch.
@@ -179,42 +224,59 @@ fn union(mut pieces: Vec<Piece>) -> Result<Vec<Piece>, Piece> {
     Ok(merged)
 }
 
-/// Each row of a copy, as far as memory is contiguous at a time, at both ends.
+fn window_of(target: &Layout, cell: &Cell) -> Window {
+    Window::new(target, cell.entry, &cell.slice)
+}
+
+/// The rows of a copy, at both ends: those that step alike at once, others one by one.
 fn rows_true(
-    target: &Layout,
-    cells: &[Cell],
+    tensor: &Tensor,
+    goes: &Window,
     held: &mut Held<'_>,
     number: usize,
     copy: &Copy,
 ) -> Result<(), CoverageError> {
-    let cell = &cells[copy.cell as usize];
-    let tensor = target.tensor_of(cell.entry);
-    let goes = Window::new(target, cell.entry, &cell.slice);
     let windows = held.windows(copy.source, tensor);
     let mut comes: Option<&Window> = None;
-    for row in 0..copy.rows {
-        let mut done = 0;
-        while done < copy.row_bytes {
-            let position = copy.position + row * copy.position_pitch + done;
-            let to = copy.target_offset + row * copy.target_pitch + done;
-            let from = copy.source_offset + row * copy.source_pitch + done;
-            let lies = |w: &Window| w.holds(copy.source_buffer, from, position);
-            let name = || tensor.name().to_owned();
-            let go = goes.holds(copy.target_buffer, to, position).ok_or_else(|| {
-                CoverageError::Target { copy: number, tensor: name(), position, offset: to }
-            })?;
-            // The next row is mostly in the same entry.
-            if comes.and_then(lies).is_none() {
-                comes = windows.and_then(|all| all.find(position));
-            }
-            let come = comes.and_then(lies).ok_or_else(|| CoverageError::Source {
-                copy: number,
-                tensor: name(),
-                position,
-                offset: from,
-            })?;
-            done += go.min(come);
+    let mut row = 0;
+    while row < copy.rows {
+        let (to, from) = (copy.landed().after(row), copy.taken().after(row));
+        // The next rows are mostly in the same entry.
+        if comes.is_none_or(|w| w.locate(from.position).is_none()) {
+            comes = windows.and_then(|all| all.find(from.position));
         }
+        let whole = goes.whole_rows(&to).zip(comes.and_then(|w| w.whole_rows(&from)));
+        row += match whole {
+            Some((to, from)) => to.min(from),
+            None => row_true(goes, windows, number, tensor, (&from, &to)).map(|()| 1)?,
+        };
+    }
+    Ok(())
+}
+
+/// The first row of a copy, as far as memory is contiguous at a time, at both ends.
+fn row_true(
+    goes: &Window,
+    windows: Option<&Windows>,
+    copy: usize,
+    tensor: &Tensor,
+    (from, to): (&Run, &Run),
+) -> Result<(), CoverageError> {
+    let mut done = 0;
+    while done < to.row_bytes {
+        let (position, source, offset) = (to.position + done, from.offset + done, to.offset + done);
+        let name = || tensor.name().to_owned();
+        let go = goes.holds(to.buffer, offset, position).ok_or_else(|| CoverageError::Target {
+            copy,
+            tensor: name(),
+            position,
+            offset,
+        })?;
+        let come = windows.and_then(|all| all.find(position));
+        let come = come.and_then(|w| w.holds(from.buffer, source, position)).ok_or_else(|| {
+            CoverageError::Source { copy, tensor: name(), position, offset: source }
+        })?;
+        done += go.min(come);
     }
     Ok(())
 }
@@ -225,7 +287,7 @@ fn echoes_true(target: &Layout, cells: &[Cell], echoes: &[Run]) -> Result<(), Co
     let mut echoed: Vec<Piece> = Vec::new();
     for echo in echoes {
         let cell = &cells[echo.cell as usize];
-        let window = Window::new(target, cell.entry, &cell.slice);
+        let window = window_of(target, cell);
         for row in 0..echo.rows {
             let mut done = 0;
             while done < echo.row_bytes {

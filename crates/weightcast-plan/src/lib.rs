@@ -18,7 +18,9 @@
 //!    [`runs`]: what a publisher digests in place.
 //! 6. [`prove`]: that a plan writes every target byte exactly once from the right place, by other
 //!    arithmetic than the planner's.
-//! 7. [`mod@transform`]: slices in another representation, cast or quantised: the one place where
+//! 7. [`mod@stored`]: plans as a few bytes a copy, to be kept from one process to the next; what comes
+//!    back is proved first.
+//! 8. [`mod@transform`]: slices in another representation, cast or quantised: the one place where
 //!    bytes change on the way. [`mod@quantise`] is its arithmetic.
 //!
 //! Numbers in bytes, everywhere: offsets, strides, pitches, positions. Only shapes and slices count
@@ -49,6 +51,7 @@ mod plan;
 mod planner;
 pub mod quantise;
 mod slice;
+pub mod stored;
 mod tensor;
 pub mod transform;
 mod window;

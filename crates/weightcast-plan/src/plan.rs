@@ -77,9 +77,39 @@ impl Copy {
     pub fn bytes(&self) -> u64 {
         self.row_bytes * self.rows
     }
+
+    /// The rows where they come from.
+    pub(crate) fn taken(&self) -> Run {
+        let (buffer, offset, pitch) = (self.source_buffer, self.source_offset, self.source_pitch);
+        Run { buffer, offset, pitch, ..self.landed() }
+    }
+
+    /// The rows where they go to.
+    pub(crate) fn landed(&self) -> Run {
+        Run {
+            buffer: self.target_buffer,
+            offset: self.target_offset,
+            pitch: self.target_pitch,
+            row_bytes: self.row_bytes,
+            rows: self.rows,
+            cell: self.cell,
+            position: self.position,
+            position_pitch: self.position_pitch,
+        }
+    }
 }
 
 impl Run {
+    /// Without the first `rows` rows, of which there are more.
+    pub(crate) fn after(&self, rows: u64) -> Run {
+        Run {
+            offset: self.offset + rows * self.pitch,
+            position: self.position + rows * self.position_pitch,
+            rows: self.rows - rows,
+            ..*self
+        }
+    }
+
     /// Bytes it covers.
     pub fn bytes(&self) -> u64 {
         self.row_bytes * self.rows

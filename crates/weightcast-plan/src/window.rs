@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use crate::extent::{in_bytes, packed, shape_in_bytes, strides_in_bytes};
 use crate::index::BoxIndex;
 use crate::layout::Layout;
+use crate::plan::Run;
 use crate::slice::Slice;
 use crate::tensor::Tensor;
 
@@ -79,18 +80,47 @@ impl Window {
         (buffer == self.buffer && offset == address).then_some(run)
     }
 
+    /// How many of these rows, from the first on, lie in the window each in one piece and where the
+    /// run says; at least 1, or `None` if the first does not. Looks at the pitch once: rows that
+    /// step along the same dimensions need not be looked at one by one.
+    pub(crate) fn whole_rows(&self, run: &Run) -> Option<u64> {
+        let piece = self.holds(run.buffer, run.offset, run.position)?;
+        if piece < run.row_bytes {
+            return None;
+        }
+        let (mut at, mut by) = (run.position, run.position_pitch);
+        let (mut rows, mut pitch) = (run.rows, 0u64);
+        for d in 0..self.tail {
+            let stride = self.global[d];
+            let room = self.bounds.end(d) - 1 - at / stride;
+            rows = rows.min(room.checked_div(by / stride).unwrap_or(u64::MAX).saturating_add(1));
+            pitch = pitch.saturating_add((by / stride).saturating_mul(self.strides[d]));
+            (at, by) = (at % stride, by % stride);
+        }
+        // What is left of both is bytes of one contiguous piece.
+        rows =
+            rows.min((piece - run.row_bytes).checked_div(by).unwrap_or(u64::MAX).saturating_add(1));
+        Some(if pitch.saturating_add(by) == run.pitch { rows } else { 1 })
+    }
+
     /// Calls `each` with every contiguous piece of the window's memory: start and bytes.
     pub(crate) fn pieces(&self, mut each: impl FnMut(u64, u64)) {
-        let run: u64 = self.bounds.len[self.tail..].iter().product();
         if self.bounds.is_empty() {
             return;
         }
-        let outer = &self.bounds.len[..self.tail];
-        let mut odometer = vec![0; outer.len()];
+        // Contiguous in memory is more than contiguous in global order as well.
+        let lens = &self.bounds.len;
+        let (mut outer, mut run) = (lens.len() - 1, lens[lens.len() - 1]);
+        while outer > 0 && (lens[outer - 1] == 1 || self.strides[outer - 1] == run) {
+            outer -= 1;
+            run *= lens[outer];
+        }
+        let lens = &lens[..outer];
+        let mut odometer = vec![0; lens.len()];
         loop {
-            let shift = (0..outer.len()).map(|d| odometer[d] * self.strides[d]).sum::<u64>();
+            let shift = (0..lens.len()).map(|d| odometer[d] * self.strides[d]).sum::<u64>();
             each(self.base + shift, run);
-            let Some(d) = (0..outer.len()).rev().find(|&d| odometer[d] + 1 < outer[d]) else {
+            let Some(d) = (0..lens.len()).rev().find(|&d| odometer[d] + 1 < lens[d]) else {
                 return;
             };
             odometer[d] += 1;
@@ -108,6 +138,10 @@ fn coordinates(global: &[u64], position: u64) -> impl Iterator<Item = u64> + '_ 
     })
 }
 
+/// Most windows kept at a time: copies come in the order of the target's memory, so that a tensor's
+/// come together.
+const KEPT: usize = 1 << 10;
+
 /// What the sources hold, tensor by tensor as it is asked for.
 pub(crate) struct Held<'a> {
     sources: &'a [&'a Layout],
@@ -117,7 +151,8 @@ pub(crate) struct Held<'a> {
 /// A source's entries of one tensor, found by the elements they hold.
 pub(crate) struct Windows {
     windows: Vec<Window>,
-    index: BoxIndex,
+    /// Unless there is one alone.
+    index: Option<BoxIndex>,
 }
 
 impl<'a> Held<'a> {
@@ -132,10 +167,16 @@ impl<'a> Held<'a> {
         if layout.tensors()[number as usize] != *tensor {
             return None;
         }
+        if self.known.len() == KEPT && !self.known.contains_key(&(source, number)) {
+            self.known.clear();
+        }
         Some(self.known.entry((source, number)).or_insert_with(|| {
             let window = |e| Window::new(layout, e, &layout.entries()[e as usize].slice);
             let windows: Vec<Window> = layout.entries_of(number).map(window).collect();
-            let index = BoxIndex::new(windows.iter().map(Window::bounds));
+            let index = match windows.len() {
+                1 => None,
+                _ => Some(BoxIndex::new(windows.iter().map(Window::bounds))),
+            };
             Windows { windows, index }
         }))
     }
@@ -144,8 +185,10 @@ impl<'a> Held<'a> {
 impl Windows {
     /// The one that holds byte `position` of the tensor.
     pub(crate) fn find(&self, position: u64) -> Option<&Window> {
-        let point = self.windows.first()?.point(position);
-        let mut near = self.index.near(&point).map(|at| &self.windows[at as usize]);
-        near.find(|window| window.locate(position).is_some())
+        let first = self.windows.first()?;
+        let holds = |window: &&Window| window.locate(position).is_some();
+        let Some(index) = &self.index else { return Some(first).filter(holds) };
+        let point = first.point(position);
+        index.near(&point).map(|at| &self.windows[at as usize]).find(holds)
     }
 }

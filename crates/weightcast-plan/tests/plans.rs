@@ -6,27 +6,9 @@ use weightcast_plan::{
     Cell, Copy, DType, Layout, LayoutBuilder, Part, Plan, PlanError, Run, cells, missing, plan,
     prove, runs,
 };
-use world::{Model, PADDING, Rng, blank, bytes_of, memory, mix, random_group};
+use world::{Model, PADDING, Rng, blank, bytes_of, memory, mix, scene};
 
 const SEEDS: u64 = 3_000;
-
-/// A model, a group that has it, a group that wants it.
-fn scene(seed: u64) -> (Rng, Model, Vec<Layout>, Vec<Layout>) {
-    let mut rng = Rng(mix(seed));
-    let model = Model::random(&mut rng);
-    let sources = holders(&mut rng, &model);
-    let targets = holders(&mut rng, &model);
-    (rng, model, sources, targets)
-}
-
-/// One group, or two that cut the same tensors differently.
-fn holders(rng: &mut Rng, model: &Model) -> Vec<Layout> {
-    let mut layouts = random_group(rng, model);
-    if rng.chance(40) {
-        layouts.extend(random_group(rng, model));
-    }
-    layouts
-}
 
 fn refs(layouts: &[Layout]) -> Vec<&Layout> {
     layouts.iter().collect()

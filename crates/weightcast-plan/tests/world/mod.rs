@@ -81,6 +81,24 @@ fn random_tensor(rng: &mut Rng, name: String) -> Tensor {
     Tensor::new(name, dtype, shape).unwrap()
 }
 
+/// A model, a group that has it, a group that wants it.
+pub(crate) fn scene(seed: u64) -> (Rng, Model, Vec<Layout>, Vec<Layout>) {
+    let mut rng = Rng(mix(seed));
+    let model = Model::random(&mut rng);
+    let sources = holders(&mut rng, &model);
+    let targets = holders(&mut rng, &model);
+    (rng, model, sources, targets)
+}
+
+/// One group, or two that cut the same tensors differently.
+fn holders(rng: &mut Rng, model: &Model) -> Vec<Layout> {
+    let mut layouts = random_group(rng, model);
+    if rng.chance(40) {
+        layouts.extend(random_group(rng, model));
+    }
+    layouts
+}
+
 /// What one shard is to hold: a box, and every tensor whose it is.
 struct Item {
     tensors: Vec<usize>,
