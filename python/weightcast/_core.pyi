@@ -98,7 +98,9 @@ class Layout:
     def nbytes(self) -> int: ...
 
 _Version = tuple[int, int]
-_Updated = tuple[bool, _Version | None, str | None, int, int, float, float, str, int, float, list[str]]
+_Updated = tuple[
+    bool, _Version | None, str | None, int, int, float, float, str, int, float, list[str], str
+]
 _Listing = tuple[int, list[tuple[_Version, list[str]]]]
 
 class Handle:
@@ -117,6 +119,7 @@ class Handle:
         offload_seeding: bool,
         offload_bytes: int | None,
         staging_bytes: int | None,
+        plan_cache: str | None,
         server: str | None,
         token_file: str | None,
         data_bind: str | None,

@@ -47,6 +47,8 @@ class Updated:
     install_seconds: float = 0.0
     #: Replicas that it was drawn from beside `source`, each for other ranges.
     helpers: tuple[str, ...] = ()
+    #: Where the plan came from: `planner`, `memory` or `file` (of `open(plan_cache=)`).
+    plan_from: str = ""
 
     def __bool__(self) -> bool:
         return self.changed
@@ -236,6 +238,7 @@ def open(
     offload_seeding: bool = False,
     offload_bytes: int | None = None,
     staging_bytes: int | None = None,
+    plan_cache: str | os.PathLike[str] | None = None,
     server: str | Sequence[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
     data_bind: str | None = None,
@@ -254,6 +257,11 @@ def open(
     `offload_bytes` for this handle (any number by default) and is freed when another replica holds
     the version or it is not retained any more. The copy lives in the process that made it.
     `staging_bytes` bounds the memory that `update(staged=True)` may take beside the registered one.
+
+    `plan_cache` is a directory in which plans stay, so that a worker that is started again with the
+    same layouts need not plan. It is made if it is not there, for this user alone; any number of
+    workers may share it, and its newest 128 plans are kept. A file in it that is damaged or of
+    another version is planned again and replaced.
 
     With `offload_seeding=True`, the same on all shards of a replica, `update` never waits for another
     datacentre while the replica holds a version: it returns at once with `changed=False`, one
@@ -288,6 +296,7 @@ def open(
         offload_seeding,
         offload_bytes,
         staging_bytes,
+        None if plan_cache is None else os.fspath(plan_cache),
         server if server is None or isinstance(server, str) else ",".join(server),
         None if token_file is None else os.fspath(token_file),
         data_bind,
@@ -309,9 +318,9 @@ def _over_arrays(exchange: Exchange | None) -> Callable[[bytearray], None] | Non
 
 
 def _updated(core: tuple) -> Updated:
-    changed, held, *rest, helpers = core
+    changed, held, *rest, helpers, plan_from = core
     version, epoch = held if held else (None, None)
-    return Updated(changed, version, epoch, *rest, tuple(helpers))
+    return Updated(changed, version, epoch, *rest, tuple(helpers), plan_from)
 
 
 def _versions(listing: tuple) -> Versions:

@@ -34,9 +34,21 @@ type TensorTuple = (String, &'static str, Vec<u64>);
 /// version, epoch
 type VersionTuple = (u64, u64);
 /// changed, version, source, bytes, verified, seconds, plan_seconds, way, staged, install_seconds,
-/// helpers
-type UpdatedTuple =
-    (bool, Option<VersionTuple>, Option<String>, u64, u64, f64, f64, String, u64, f64, Vec<String>);
+/// helpers, plan_from
+type UpdatedTuple = (
+    bool,
+    Option<VersionTuple>,
+    Option<String>,
+    u64,
+    u64,
+    f64,
+    f64,
+    String,
+    u64,
+    f64,
+    Vec<String>,
+    &'static str,
+);
 /// revision, (version, replicas)
 type ListingTuple = (u64, Vec<(VersionTuple, Vec<String>)>);
 
@@ -44,8 +56,8 @@ type ListingTuple = (u64, Vec<(VersionTuple, Vec<String>)>);
 impl Handle {
     #[staticmethod]
     #[pyo3(signature = (model, name, shard, num_shards, datacentre, host, spot, role, new_epoch,
-        retain, offload_seeding, offload_bytes, staging_bytes, server, token_file, data_bind,
-        data_advertise, insecure, job, lazy_server, way, deadline, reconnect))]
+        retain, offload_seeding, offload_bytes, staging_bytes, plan_cache, server, token_file,
+        data_bind, data_advertise, insecure, job, lazy_server, way, deadline, reconnect))]
     #[allow(clippy::too_many_arguments)]
     fn open(
         py: Python<'_>,
@@ -62,6 +74,7 @@ impl Handle {
         offload_seeding: bool,
         offload_bytes: Option<u64>,
         staging_bytes: Option<u64>,
+        plan_cache: Option<PathBuf>,
         server: Option<String>,
         token_file: Option<PathBuf>,
         data_bind: Option<String>,
@@ -82,6 +95,7 @@ impl Handle {
             offload_seeding,
             offload_bytes,
             staging_bytes,
+            plan_cache,
             server,
             token_file,
             data_bind,
@@ -366,6 +380,7 @@ fn updated(updated: Updated) -> UpdatedTuple {
         transfer.staged,
         transfer.install_seconds,
         transfer.helpers,
+        transfer.plan_from.name(),
     )
 }
 

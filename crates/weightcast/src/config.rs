@@ -60,6 +60,10 @@ pub struct Options {
     /// The most bytes that a staged update may take beside the registered memory; any number by
     /// default.
     pub staging_bytes: Option<u64>,
+    /// A directory in which plans stay, for handles that are opened later with the same layouts: they
+    /// need not plan. Made if it is not there; any number of handles may share it. Its newest 128
+    /// plans are kept, each a few bytes a copy. By default plans last as long as the handle.
+    pub plan_cache: Option<PathBuf>,
     /// `http://HOST:PORT` or `unix:/PATH`; several with commas between them are the reference
     /// server and its backups, in the same order for all. `WEIGHTCAST_SERVER` if none is given.
     pub server: Option<String>,
@@ -94,6 +98,7 @@ impl Options {
             offload_seeding: false,
             offload_bytes: None,
             staging_bytes: None,
+            plan_cache: None,
             server: None,
             token_file: None,
             data_bind: None,

@@ -32,8 +32,8 @@ pub mod wire {
 
 pub use auth::{new_token, read_token};
 pub use client::{
-    COPY_THREADS, Cause, Interrupted, LayoutSource, Owned, Place, ShardHandle, Transfer, Updated,
-    status,
+    COPY_THREADS, Cause, Interrupted, LayoutSource, Owned, Place, PlanFrom, ShardHandle, Transfer,
+    Updated, status,
 };
 pub use config::{EpochPolicy, Options, Replica, Role};
 pub use error::Error;

@@ -10,6 +10,11 @@ pub(crate) const PAGE_BYTES: usize = 1 << 20;
 pub(crate) const MANIFEST_BYTES: usize = 64 << 20;
 /// Plans kept by one handle: a trainer's layout, a few of its peers'.
 pub(crate) const CACHED_PLANS: usize = 8;
+/// Plans that stay in a directory, the newest: those of all ranks of a host and of a few jobs. At a
+/// few bytes a copy, some 2 MB each for the largest models.
+pub(crate) const STORED_PLANS: usize = 128;
+/// One stored plan: as many copies as a plan may have, at the bytes that one takes.
+pub(crate) const STORED_PLAN_BYTES: u64 = 128 << 20;
 /// Data ports that one handle stays connected to: as many as a large source has shards. Rollouts
 /// that came and went must not add up.
 pub(crate) const CACHED_PEERS: usize = 1_024;

@@ -56,6 +56,7 @@ class Shard:
             "helpers": updated.helpers,
             "way": updated.way,
             "staged": updated.staged,
+            "plan_from": updated.plan_from,
             "right": self.right(updated.version),
         }
 

@@ -3,6 +3,7 @@
 //! [`handle`], [`register`] and [`publish`] are what a user calls, [`open`] how it comes to be, [`process`] that
 //! it belongs to one process. [`control`] drives the session machine, and [`memory`] does what it
 //! wants of the registered memory. [`registration`] is that memory in the light of its group;
+//! [`plans`] makes plans once, and [`plan_files`] keeps them from one process to the next;
 //! [`route`] binds a plan to a source and reads, [`striping`] spreads it over several; [`reading`] does
 //! so off the control thread;
 //! [`staging`] is where a staged update reads, [`offload`] makes copies that outlive the handle, by
@@ -19,6 +20,8 @@ mod locate;
 mod memory;
 mod offload;
 mod open;
+mod plan_files;
+mod plans;
 mod process;
 mod publish;
 pub(crate) mod ranges;
@@ -38,6 +41,7 @@ use weightcast_protocol::Version;
 
 pub use handle::{Interrupted, ShardHandle};
 pub use locate::{Cause, Place};
+pub use plans::PlanFrom;
 pub use process::Owned;
 pub use route::THREADS as COPY_THREADS;
 pub use status::status;
@@ -53,6 +57,8 @@ pub struct Transfer {
     pub seconds: f64,
     /// Of those, spent on the plan; nearly nothing from the second version on.
     pub plan_seconds: f64,
+    /// Where the plan came from.
+    pub plan_from: PlanFrom,
     /// `direct` or `tcp`.
     pub way: String,
     /// Replicas that it was drawn from beside the source, each for other ranges.

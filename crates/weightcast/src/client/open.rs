@@ -15,6 +15,7 @@ use super::connection::Connection;
 use super::control::{Control, Event};
 use super::handle::{Interrupted, Own, ShardHandle};
 use super::offload::Offloader;
+use super::plan_files::PlanFiles;
 use super::process::Owned;
 use super::room::Room;
 use super::route::{Routes, THREADS};
@@ -63,9 +64,10 @@ impl ShardHandle {
             });
         }
         let data_address = options.data_advertise().unwrap_or_else(|| exports.addr().to_string());
+        let plan_files = options.plan_cache.as_deref().map(PlanFiles::within).transpose()?;
         let shared = Arc::new(Shared {
             exports,
-            routes: Routes::new(auth, options.way),
+            routes: Routes::new(auth, options.way, plan_files),
             registration: Mutex::new(None),
             layouts: Mutex::default(),
             memory: Mutex::new(()),

@@ -1,23 +1,24 @@
 //! A plan bound to a live source: copies between layouts become reads between addresses.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weightcast_plan::{Layout, Plan, Tensor};
+use weightcast_protocol::ShardSums;
 use weightcast_protocol::message::{Assignment, ReadFailure};
-use weightcast_protocol::{ContentDigest, ShardSums};
 use weightcast_transport::{
-    Auth, Copy, ExportId, Filling, Peer, ReadOptions, SourceJob, TransportError, Units, Way,
+    Auth, Copy, ExportId, Filling, Peer, ReadOptions, SourceJob, TransportError, Way,
 };
 
 use super::Transfer;
 use super::locate::Evidence;
+use super::plan_files::PlanFiles;
+use super::plans::Plans;
 use super::registration::{Registration, union};
-use super::striping;
-use crate::limits::{CACHED_PEERS, CACHED_PLANS};
+use crate::limits::CACHED_PEERS;
 
 /// Threads that copy, in a read and in an offload. Two saturate the memory of the machines that were measured.
 pub const THREADS: usize = 2;
@@ -25,14 +26,11 @@ pub const THREADS: usize = 2;
 /// How long one source's data port may take to answer: another source may be quicker.
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// What a plan was made for: the names of the source's manifests.
-type SourceLayouts = Vec<ContentDigest>;
-
 /// Plans that were made and peers that were reached, kept from one version to the next.
 pub(crate) struct Routes {
     auth: Auth,
     way: Way,
-    plans: Mutex<VecDeque<(SourceLayouts, Arc<Plan>)>>,
+    plans: Plans,
     peers: Mutex<BTreeMap<String, Arc<Peer>>>,
 }
 
@@ -53,14 +51,15 @@ pub(crate) struct Read<'a> {
 }
 
 impl Routes {
-    pub(crate) fn new(auth: Auth, way: Way) -> Self {
-        Self { auth, way, plans: Mutex::default(), peers: Mutex::default() }
+    pub(crate) fn new(auth: Auth, way: Way, plan_files: Option<PlanFiles>) -> Self {
+        Self { auth, way, plans: Plans::new(plan_files), peers: Mutex::default() }
     }
 
     /// Fills the registered memory from the assigned source and digests what arrived.
     pub(crate) fn read(&self, read: &Read<'_>) -> Result<Arrival, ReadFailure> {
         let started = Instant::now();
-        let plan = self.plan(read)?;
+        check_catalog(read)?;
+        let (plan, plan_from) = self.plans.get(read.registration, read.assignment, read.sources)?;
         let planned = started.elapsed();
         let bound = self.bind(&plan, read)?;
         let jobs: Vec<SourceJob<'_>> = bound.iter().map(Bound::job).collect();
@@ -95,6 +94,7 @@ impl Routes {
             verified: bytes,
             seconds: started.elapsed().as_secs_f64(),
             plan_seconds: planned.as_secs_f64(),
+            plan_from,
             way: format!("{way:?}").to_lowercase(),
             helpers: read.assignment.helpers.clone(),
             ..Transfer::default()
@@ -111,33 +111,9 @@ impl Routes {
         Ok(Arrival { sums, transfer, note, evidence })
     }
 
-    /// The plan for these layouts: made once, then remembered.
-    fn plan(&self, read: &Read<'_>) -> Result<Arc<Plan>, ReadFailure> {
-        check_catalog(read)?;
-        let name: SourceLayouts = read.assignment.shards.iter().map(|shard| shard.layout).collect();
-        let mut plans = self.plans.lock().expect("no panic while planning");
-        if let Some((_, plan)) = plans.iter().find(|(known, _)| *known == name) {
-            return Ok(Arc::clone(plan));
-        }
-        let registration = read.registration;
-        // Those of further sources are the same.
-        let each = read.assignment.shards_each();
-        let sources: Vec<&Layout> = read.sources.iter().take(each).map(Arc::as_ref).collect();
-        let plan = weightcast_plan::plan(&registration.layout, &registration.cells, &sources)
-            .map_err(|e| ReadFailure::Layout { detail: e.to_string() })?;
-        let units = Units::new(registration.regions.iter().map(|region| region.len() as u64));
-        let stripes = read.assignment.stripes();
-        let plan = Arc::new(striping::spread(plan, stripes, each, &units));
-        if plans.len() == CACHED_PLANS {
-            plans.pop_front();
-        }
-        plans.push_back((name, Arc::clone(&plan)));
-        Ok(plan)
-    }
-
     /// Forgets all plans: the registered layout has changed.
     pub(crate) fn forget_plans(&self) {
-        self.plans.lock().expect("no panic while planning").clear();
+        self.plans.forget();
     }
 
     fn bind(&self, plan: &Plan, read: &Read<'_>) -> Result<Vec<Bound>, ReadFailure> {

@@ -61,7 +61,7 @@ impl<'a> Asker<'a> {
     ) -> Self {
         Self {
             shards,
-            routes: Routes::new(auth, Way::Tcp),
+            routes: Routes::new(auth, Way::Tcp, None),
             deadline,
             watch,
             stop: AtomicBool::new(false),
