@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use weightcast_protocol::Incarnation;
 use weightcast_protocol::message::Call;
-use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, Snapshot};
+use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
 
 use crate::process::Process;
 use crate::retained::{is_offload, retained, whole_and_lasting};
@@ -52,7 +52,9 @@ fn is_idle_copy(model: &ModelSnapshot, replica: &ReplicaSnapshot) -> bool {
     let holders = model.versions.get(&version);
     let listed = |other: &&ReplicaSnapshot| holders.is_some_and(|h| h.contains(&other.name));
     let mut others = others.filter(listed).filter(|other| other.version == Some(version));
-    others.any(whole_and_lasting) || !retained(model, version)
+    // One that is not sealed yet may turn out to be of other content.
+    let sealed = |other: &ReplicaSnapshot| other.state == ReplicaState::Sealed;
+    others.any(|other| sealed(other) && whole_and_lasting(other)) || !retained(model, version)
 }
 
 fn of_process(process: &Process) -> Option<String> {

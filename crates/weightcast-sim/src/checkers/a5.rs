@@ -78,7 +78,15 @@ fn given_up(
             .replicas
             .iter()
             .any(|other| other.incarnation != old.incarnation && copy(other) == Some(version));
-        let others = listed || kept;
+        // And it may have been shown again when its source was lost, before its own group was: a
+        // server that wakes ends many leases in one event (seed 37583).
+        let ended = |other: &ReplicaSnapshot| {
+            let now = same_life(after, other.incarnation).map(|now| now.state);
+            now.is_none_or(|now| now == ReplicaState::Broken)
+        };
+        let mut others = before.replicas.iter().filter(|o| o.incarnation != old.incarnation);
+        let lost = others.any(|other| copy(other) == Some(version) && ended(other));
+        let others = listed || kept || lost;
         (gave_up && !others).then(|| format!("{} gave up {version}", old.name))
     })
 }
