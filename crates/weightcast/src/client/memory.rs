@@ -68,8 +68,8 @@ impl Memory {
             self.exposed.push(id);
         }
         // What was published is noted once it is digested; what was read, or is served anew, has been.
-        let arrived = self.arrived.as_ref().map(|arrived| &arrived.note);
-        if let Some(note) = arrived.or(self.note.as_ref()) {
+        let arrived = self.arrived.as_ref().filter(|arrived| arrived.in_place);
+        if let Some(note) = arrived.map(|arrived| &arrived.note).or(self.note.as_ref()) {
             self.annotate(id, note);
         }
     }
@@ -199,6 +199,7 @@ impl Memory {
         if let Some(arrived) = &mut self.arrived {
             arrived.transfer.staged = installed.bytes;
             arrived.transfer.install_seconds = installed.seconds;
+            arrived.in_place = true;
         }
     }
 
@@ -229,10 +230,10 @@ impl Memory {
         }
     }
 
-    /// What the call that has ended brought; it is held if the call went well.
-    pub(super) fn take_arrived(&mut self, held: bool) -> Option<Box<Arrival>> {
+    /// What the call that has ended brought; it is held if the call went well and it is in place.
+    pub(super) fn take_arrived(&mut self, well: bool) -> Option<Box<Arrival>> {
         let arrived = self.arrived.take()?;
-        if held {
+        if well && arrived.in_place {
             self.note = Some(arrived.note.clone());
         }
         Some(arrived)
@@ -243,3 +244,6 @@ impl Memory {
         self.note = None;
     }
 }
+
+#[cfg(test)]
+mod tests;

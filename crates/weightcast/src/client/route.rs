@@ -108,7 +108,7 @@ impl Routes {
             digests,
             overwritten: Arc::clone(&read.cancel),
         };
-        Ok(Arrival { sums, transfer, note, evidence })
+        Ok(Arrival { sums, transfer, note, in_place: !read.assignment.staged, evidence })
     }
 
     /// Forgets all plans: the registered layout has changed.
@@ -183,6 +183,8 @@ pub(crate) struct Arrival {
     pub(crate) transfer: Transfer,
     /// For the export of what arrived.
     pub(crate) note: Vec<u8>,
+    /// It is in the registered memory, not beside it.
+    pub(crate) in_place: bool,
     /// Should the sums not be the publisher's.
     pub(crate) evidence: Evidence,
 }
