@@ -66,6 +66,52 @@ fn the_last_copy_of_a_retained_version_is_offloaded_before_it_goes() {
 }
 
 #[test]
+fn who_waits_for_the_last_copy_waits_while_it_is_offloaded() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.retaining("trainer", 1, 1);
+    cluster.publish(&trainer, 1, 100);
+    cluster.auto_offload = false;
+    // The trainer has its reader; the others wait for a place.
+    cluster.auto_read = false;
+    let first = cluster.rollout("first", 1);
+    let waiting = cluster.rollout("waiting", 1);
+    cluster.begin_all(&first, |_| replicate(LATEST));
+    cluster.begin_all(&waiting, |_| replicate(LATEST));
+    assert!(!cluster.unpublished(&trainer), "it was not offloaded yet");
+    // The reader goes, and with it the copy that it would have had.
+    cluster.kill(first[0]);
+    let late = cluster.rollout("late", 1);
+    cluster.begin_all(&late, |_| replicate(Selector::Exact(1)));
+    cluster.advance(Span::from_secs(7));
+    // An offload is on its way, for who comes now as well: all that has ended is `register`.
+    assert_eq!((cluster.ended(waiting[0]), cluster.ended(late[0])), (1, 1));
+    cluster.auto_read = true;
+    cluster.finish_offloads(&trainer);
+    for rollout in [waiting, late] {
+        assert_eq!(cluster.outcome(rollout[0]).as_ref().and_then(committed), Some(1));
+        assert_eq!(cluster.content(&rollout), 100);
+    }
+}
+
+#[test]
+fn who_waits_for_an_offload_that_fails_is_told_so() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.retaining("trainer", 1, 1);
+    cluster.publish(&trainer, 1, 100);
+    cluster.auto_offload = false;
+    assert!(!cluster.unpublished(&trainer));
+    let late = cluster.rollout("late", 1);
+    cluster.begin_all(&late, |_| replicate(Selector::Exact(1)));
+    cluster.fail_offload(trainer[0]);
+    let unavailable = CallError::VersionUnavailable {
+        model: "policy".to_owned(),
+        selector: Selector::Exact(1),
+        latest: None,
+    };
+    assert_eq!(cluster.outcome(late[0]), Some(Err(unavailable)));
+}
+
+#[test]
 fn an_offload_goes_when_its_version_is_not_retained_any_more() {
     let mut cluster = Cluster::new();
     let trainer = cluster.retaining("trainer", 1, 1);

@@ -17,7 +17,7 @@ pub(super) const ATTEMPTS_PER_SOURCE: u32 = 3;
 pub(super) enum Choice {
     /// Read from this group.
     Granted(Incarnation),
-    /// Every source is busy, or the next one is still being filled: wait.
+    /// Every source is busy, or the next one is still being filled or copied: wait.
     Busy,
     /// Nobody holds the version, or everybody has failed this transfer.
     Nobody,
@@ -79,6 +79,7 @@ impl Server {
             None if busy || barred => Choice::Busy,
             None if self.coming(reader, version, |_| true).next().is_some() => Choice::Busy,
             None if self.landing(reader, version).next().is_some() => Choice::Busy,
+            None if self.models[&reader.model].is_offloading(version) => Choice::Busy,
             None => Choice::Nobody,
         }
     }

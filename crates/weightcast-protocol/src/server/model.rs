@@ -66,8 +66,10 @@ impl Model {
         let gone = match selector {
             Selector::Exact(number) => self.newest_known().is_some_and(|newest| {
                 // A version of an older run may yet be published by the new one.
+                let current = self.current(number);
                 newest.epoch == self.epoch
-                    && (number <= newest.number || self.known.contains_key(&self.current(number)))
+                    && (number <= newest.number || self.known.contains_key(&current))
+                    && !self.is_offloading(current)
             }),
             Selector::LatestMinus(_) => !available.is_empty(),
             Selector::Latest | Selector::NthLatest(_) | Selector::AtLeast(_) => false,
@@ -82,6 +84,12 @@ impl Model {
             false if self.recovers => Resolution::NotYet,
             false => Resolution::Gone,
         }
+    }
+
+    /// Whether the last copy of a version, which is given up, is being copied aside: it will be held
+    /// again soon, or that fails.
+    pub(super) fn is_offloading(&self, version: Version) -> bool {
+        self.retention.asked.contains_key(&version)
     }
 
     fn current(&self, number: u64) -> Version {
