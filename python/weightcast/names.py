@@ -5,7 +5,7 @@ holds. `map_of` knows those of transformers models; another model takes a `NameM
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,7 +164,7 @@ def map_of(module: Any) -> NameMap:
 def check(published: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Compares two catalogs. What only one of them has is an error that names the nearest of the
     other; so is another shape."""
-    from .adapters.nearest import unmatched
+    from .adapters.nearest import listed, unmatched
 
     problems = []
     for what, one, other in [
@@ -181,9 +181,4 @@ def check(published: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
                 f"{list(expected[name].shape)} in the checkpoint"
             )
     if problems:
-        raise _core.LayoutMismatch("\n".join(_first(problems)))
-
-
-def _first(problems: Iterable[str]) -> list[str]:
-    problems = list(problems)
-    return problems[:8] + ([f"and {len(problems) - 8} more"] if len(problems) > 8 else [])
+        raise _core.LayoutMismatch("\n".join(listed(problems)))
