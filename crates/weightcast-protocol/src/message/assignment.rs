@@ -1,0 +1,79 @@
+//! Where a reader's bytes come from, and how that can fail.
+
+use crate::{ContentDigest, ExportId, Generation, Version};
+
+/// A route's source: a replica, and how to reach its shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The version.
+    pub version: Version,
+    /// Name of the version's logical tensors.
+    pub catalog: ContentDigest,
+    /// The source replica.
+    pub replica: String,
+    /// The source is being filled itself, and has the reader's layout: read each shard's progress,
+    /// and no chunk beyond it.
+    pub in_flight: bool,
+    /// The reader keeps what it holds until it is told to
+    /// [`Install`](super::ServerMessage::Install) this: read into other memory.
+    pub staged: bool,
+    /// Further sources of the same layout, all of which hold the version: the reader draws different
+    /// ranges from each.
+    pub helpers: Vec<String>,
+    /// Their shards, in order: all of `replica`, then all of each helper.
+    pub shards: Vec<SourceShard>,
+}
+
+impl Assignment {
+    /// How many sources there are: 1 or more.
+    pub fn stripes(&self) -> usize {
+        1 + self.helpers.len()
+    }
+
+    /// How many shards each of them has.
+    pub fn shards_each(&self) -> usize {
+        self.shards.len() / self.stripes()
+    }
+
+    /// Which of the sources a place in `shards` belongs to, and which of its shards it is. Whatever
+    /// the place, it is one of them.
+    pub fn at(&self, place: u32) -> (usize, u32) {
+        let each = self.shards_each().max(1) as u32;
+        ((place / each).min(self.helpers.len() as u32) as usize, place % each)
+    }
+
+    /// Their names, in order.
+    pub fn sources(&self) -> Vec<&str> {
+        std::iter::once(&self.replica).chain(&self.helpers).map(String::as_str).collect()
+    }
+}
+
+/// One shard of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceShard {
+    /// `host:port` of its data port.
+    pub data_address: String,
+    /// Name under which it serves.
+    pub export: ExportId,
+    /// Generation at which it serves.
+    pub generation: Generation,
+    /// Its layout.
+    pub layout: ContentDigest,
+}
+
+/// What a shard saw while it read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadFailure {
+    /// A source shard did not answer, or moved on; another source may do.
+    Source {
+        /// The source's shard, by its place in the assignment.
+        shard: u32,
+        /// What was seen.
+        reason: String,
+    },
+    /// The source's layout does not cover this shard's; no other source will do.
+    Layout {
+        /// Names the tensor and the missing box.
+        detail: String,
+    },
+}

@@ -1,0 +1,63 @@
+//! The calls of a group, by which everything begins.
+
+use crate::{Condition, ContentDigest, ExportId, Generation, Selector};
+
+/// A call of Table 2 of the paper. All shards of a group make the same ones in the same order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Declares the shard's memory. The arguments may differ between shards.
+    Register {
+        /// Name of its layout; the manifest was stored before.
+        layout: ContentDigest,
+        /// Name under which its data port serves it.
+        export: ExportId,
+        /// Bytes held.
+        bytes: u64,
+    },
+    /// Takes that back.
+    Unregister,
+    /// Makes the registered memory visible as a version, with a promise not to change it.
+    Publish {
+        /// The version's number.
+        version: u64,
+        /// Name of the group's logical tensors: names, dtypes, shapes.
+        catalog: ContentDigest,
+        /// Generation at which the shard serves. The only argument that may differ.
+        generation: Generation,
+    },
+    /// Revokes it; answered when nobody reads any more, or the drain deadline has passed.
+    Unpublish,
+    /// Fills the registered memory with a version; waits for it until the deadline.
+    Replicate {
+        /// The version.
+        selector: Selector,
+    },
+    /// Goes over to a version if it is available and newer than the one held.
+    Update {
+        /// The version.
+        selector: Selector,
+        /// Whether an older version than the one held will do too.
+        allow_rollback: bool,
+        /// Reads beside the memory, which goes on being held and served until the new version is
+        /// there and verified on all shards. Means nothing to a group that holds nothing.
+        staged: bool,
+    },
+    /// Waits for a version and names the layouts that hold it.
+    Describe {
+        /// The version.
+        selector: Selector,
+    },
+    /// Which replicas hold which versions.
+    List,
+    /// Waits until a condition holds; answered with the listing at which it did.
+    Wait {
+        /// The condition.
+        until: Condition,
+    },
+    /// This shard can't make the call that its group makes now, for a reason of its own. Takes the
+    /// place of any call and ends it for all shards, with `LayoutMismatch`; nothing is changed.
+    Decline {
+        /// What is wrong with this shard, for people; cut to [`crate::limits::DETAIL_CHARS`].
+        detail: String,
+    },
+}

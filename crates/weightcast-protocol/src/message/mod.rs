@@ -1,0 +1,20 @@
+//! What client sessions and the reference server say to each other.
+//!
+//! Weight bytes never pass here, and neither do tensors: layouts are named by their digest, and
+//! their manifests travel as opaque blobs beside this stream.
+
+mod announcement;
+mod answer;
+mod assignment;
+mod call;
+mod client;
+mod open;
+mod server;
+
+pub use announcement::{Announcement, Holding, Registration};
+pub use answer::{Answer, Listing};
+pub use assignment::{Assignment, ReadFailure, SourceShard};
+pub use call::Call;
+pub use client::ClientMessage;
+pub use open::{EpochPolicy, Location, Open, Role};
+pub use server::ServerMessage;

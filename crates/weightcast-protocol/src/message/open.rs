@@ -1,0 +1,74 @@
+//! How a session begins: who opens it, as what, and where it runs.
+
+use crate::{Incarnation, SessionId, Term, Version};
+
+/// What a session may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Publishes new versions.
+    Trainer,
+    /// Replicates versions, and publishes again only what it replicated.
+    Rollout,
+    /// Holds a copy of this version in CPU memory, on behalf of a replica that had to give up the
+    /// last one; opened only when the server asks for it ([`Offload`](super::ServerMessage::Offload)).
+    Offload(Version),
+    /// Brings this version to its datacentre, into CPU memory, on behalf of a replica that did not
+    /// wait for it; opened only when the server asks for it ([`Seed`](super::ServerMessage::Seed)).
+    Seed(Version),
+}
+
+/// Whether opening starts a new training run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpochPolicy {
+    /// Join the run that there is.
+    Current,
+    /// Start a new run: every version published from now on is newer than all before (F16).
+    New,
+}
+
+/// Where a shard runs. Labels for the choice of a source; the server reads nothing else into them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Location {
+    /// Datacentre, empty if there is only one.
+    pub datacentre: String,
+    /// Host.
+    pub host: String,
+    /// May be taken away at any time; never counts for retention.
+    pub spot: bool,
+}
+
+/// First message on every stream: opens a session, or resumes it after the stream broke.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// Version of this protocol that the client speaks ([`crate::PROTOCOL`]).
+    pub protocol: u32,
+    /// Names this process life.
+    pub session: SessionId,
+    /// The term that the client knew last, zero at first.
+    pub term: Term,
+    /// The model.
+    pub model: String,
+    /// The replica that this shard is a part of.
+    pub replica: String,
+    /// Which part, from 0.
+    pub shard: u32,
+    /// Of how many.
+    pub num_shards: u32,
+    /// What the session may do.
+    pub role: Role,
+    /// Whether this group starts a new run.
+    pub epoch: EpochPolicy,
+    /// Of a trainer: how many of the newest versions are retained. The largest of a run counts.
+    pub retain: u32,
+    /// Whether an `update` is answered at once rather than read from another datacentre, while the
+    /// version crosses in the background. The same on all shards of a group.
+    pub offload_seeding: bool,
+    /// Where it runs.
+    pub location: Location,
+    /// `host:port` of this shard's data port.
+    pub data_address: String,
+    /// The group that it is a member of, wherever that was founded.
+    pub incarnation: Option<Incarnation>,
+    /// No other server of the client's list is active: one that is not may take over.
+    pub activate: bool,
+}
