@@ -4,6 +4,7 @@ use crate::error::{Bound, TransportError};
 use crate::exports::ExportId;
 use crate::peer::Peer;
 use crate::region::Region;
+use crate::units::{Part, Rows};
 
 /// A copy of `rows` runs of `row_bytes` bytes, and where its digest goes.
 ///
@@ -49,6 +50,29 @@ pub struct SourceJob<'a, P = Peer> {
 }
 
 impl Copy {
+    /// Where its runs go.
+    pub(crate) fn rows_at_target(&self) -> Rows {
+        Rows {
+            region: self.target_region,
+            offset: self.target_offset,
+            pitch: self.target_pitch,
+            row_bytes: self.row_bytes,
+            rows: self.rows,
+        }
+    }
+
+    /// A part of it.
+    pub(crate) fn part(&self, part: Part) -> Self {
+        Self {
+            source_offset: part.at(self.source_offset, self.source_pitch),
+            target_offset: part.at(self.target_offset, self.target_pitch),
+            position: part.at(self.position, self.position_pitch),
+            row_bytes: part.len,
+            rows: part.rows,
+            ..*self
+        }
+    }
+
     /// One run of `bytes` bytes into slot 0, whose position is its offset at the target.
     pub fn contiguous(
         source_region: u32,

@@ -11,12 +11,12 @@
 use crate::connect::Direct;
 use crate::copy::SourceJob;
 use crate::error::TransportError;
-use crate::filling::Units;
 use crate::limits::MAX_GAP_BYTES;
 use crate::patience::Patience;
 use crate::pieces::{Piece, Pieces};
 use crate::region::Region;
 use crate::sys::{self, Ranges};
+use crate::units::Units;
 use crate::wire::Description;
 
 /// Reads pieces of one job; its buffers are reused from piece to piece.

@@ -7,73 +7,12 @@
 //! nobody can take one generation's progress for another's.
 
 use crate::copy::Copy;
-use crate::limits::{MAX_UNIT_BYTES, MIN_UNIT_BYTES, PIECE_BYTES, UNITS};
 use crate::region::Region;
 use crate::unit::Unit;
+use crate::units::Units;
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
-
-/// How memory is cut into units of progress: the same at both ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Units {
-    bytes: u64,
-    /// Where each region starts in the whole, and the end.
-    starts: Vec<u64>,
-}
-
-impl Units {
-    /// Of regions of these lengths, in bytes.
-    pub fn new(lengths: impl Iterator<Item = u64>) -> Self {
-        let mut end = 0_u64;
-        let mut starts = vec![0];
-        for length in lengths {
-            end = end.saturating_add(length);
-            starts.push(end);
-        }
-        Self { bytes: (end / UNITS).clamp(MIN_UNIT_BYTES, MAX_UNIT_BYTES), starts }
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        let total = self.starts.last().expect("never empty");
-        total.div_ceil(self.bytes) as usize
-    }
-
-    /// Bytes of a piece that fills about one unit: a power of two, so that digests keep their
-    /// blocks whole.
-    pub(crate) fn piece(&self) -> usize {
-        (1 << self.bytes.ilog2()).min(PIECE_BYTES)
-    }
-
-    /// The units that a range of a region touches.
-    pub(crate) fn touched(&self, region: u32, offset: u64, len: u64) -> Range<usize> {
-        let start = self.starts[region as usize] + offset;
-        match len {
-            0 => 0..0,
-            _ => (start / self.bytes) as usize..((start + len - 1) / self.bytes) as usize + 1,
-        }
-    }
-
-    /// A range of a region cut at the borders of units: unit, offset in the region, length.
-    ///
-    /// # Panics
-    /// If there is no such region.
-    pub fn cut(
-        &self,
-        region: u32,
-        offset: u64,
-        len: u64,
-    ) -> impl Iterator<Item = (usize, u64, u64)> + use<> {
-        let base = self.starts[region as usize];
-        let (mut at, end, bytes) = (base + offset, base + offset + len, self.bytes);
-        std::iter::from_fn(move || {
-            let unit = at / bytes;
-            let part = ((unit + 1) * bytes).min(end).checked_sub(at).filter(|part| *part > 0)?;
-            at += part;
-            Some((unit as usize, at - part - base, part))
-        })
-    }
-}
 
 /// The progress of one exposure of memory that is being filled. Shared by the transfer that fills
 /// it and the data port that serves it.
@@ -117,20 +56,13 @@ impl Filling {
 
     fn missing(&self, copies: &[Copy], planned: &mut [u64]) -> Vec<Copy> {
         let mut missing: Vec<Copy> = Vec::with_capacity(copies.len());
-        for copy in copies.iter().filter(|copy| copy.bytes() > 0) {
-            let mut part: Option<Copy> = None;
-            for row in 0..copy.rows {
-                let target = copy.target_offset + row * copy.target_pitch;
-                for (unit, at, len) in self.units.cut(copy.target_region, target, copy.row_bytes) {
-                    if self.left[unit].is_final() {
-                        continue;
-                    }
-                    planned[unit] += len;
-                    let from = at - target;
-                    part = extend(part, copy, row, from, len, &mut missing);
-                }
-            }
-            missing.extend(part);
+        for copy in copies {
+            let parts = self.units.parts(copy.rows_at_target(), |unit, len| {
+                let wanted = !self.left[unit].is_final();
+                planned[unit] += if wanted { len } else { 0 };
+                wanted.then_some(())
+            });
+            missing.extend(parts.into_iter().map(|((), part)| copy.part(part)));
         }
         missing.sort_by_key(|copy| (copy.target_region, copy.target_offset));
         missing
@@ -174,38 +106,6 @@ impl Filling {
         }
         bits
     }
-}
-
-/// Adds `len` bytes from byte `from` of a row to the part being built, if they continue it; else
-/// the part is done and a new one begins.
-fn extend(
-    part: Option<Copy>,
-    copy: &Copy,
-    row: u64,
-    from: u64,
-    len: u64,
-    done: &mut Vec<Copy>,
-) -> Option<Copy> {
-    let new = Copy {
-        source_offset: copy.source_offset + row * copy.source_pitch + from,
-        target_offset: copy.target_offset + row * copy.target_pitch + from,
-        position: copy.position + row * copy.position_pitch + from,
-        row_bytes: len,
-        rows: 1,
-        ..*copy
-    };
-    let Some(mut part) = part else { return Some(new) };
-    let next_row = part.target_offset + part.rows * copy.target_pitch == new.target_offset;
-    if next_row && part.row_bytes == len {
-        part.rows += 1;
-    } else if part.rows == 1 && part.target_offset + part.row_bytes == new.target_offset && from > 0
-    {
-        part.row_bytes += len; // the next unit of the same row
-    } else {
-        done.push(part);
-        part = new;
-    }
-    Some(part)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::limits::MIN_UNIT_BYTES;
 use proptest::prelude::*;
 use std::sync::atomic::Ordering;
 
@@ -37,6 +38,23 @@ fn what_is_final_is_not_asked_for_again() {
     let missing = filling.begin([copies.as_slice()].into_iter());
     let ranges: Vec<_> = missing[0].iter().map(|c| (c.target_offset, c.bytes())).collect();
     assert_eq!(ranges, [(0, UNIT as u64), (2 * UNIT as u64, 2 * UNIT as u64)]);
+}
+
+#[test]
+fn one_row_is_one_row_whatever_pitch_it_has() {
+    let filling = Filling::new(&[region(4 * UNIT)]);
+    // The pitch of a single row means nothing.
+    let copy = Copy {
+        target_pitch: 2 * UNIT as u64,
+        source_pitch: 0,
+        ..Copy::contiguous(0, 0, 0, 0, 4 * UNIT as u64)
+    };
+    filling.begin([[copy].as_slice()].into_iter());
+    filling.arrived(0, UNIT as u64, UNIT as u64);
+    let missing = filling.begin([[copy].as_slice()].into_iter());
+    let ranges = missing[0].iter().map(|c| (c.source_offset, c.target_offset, c.rows, c.row_bytes));
+    let unit = UNIT as u64;
+    assert!(ranges.eq([(0, 0, 1, unit), (2 * unit, 2 * unit, 1, 2 * unit)]));
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 //! A plan spread over several sources of one layout: each is asked for other ranges.
 
 use weightcast_plan::{Copy, Plan};
-use weightcast_transport::Units;
+use weightcast_transport::{Part, Rows, Units};
 
 /// The same copies, cut at the borders of the target's units of progress, which go round the sources.
 /// What arrives in a unit comes from one source, so that of a source that is lost the rest is kept,
@@ -12,43 +12,30 @@ pub(super) fn spread(plan: Plan, sources: usize, each: usize, units: &Units) -> 
         return plan;
     }
     let mut copies = Vec::with_capacity(plan.copies.len());
-    for copy in plan.copies.iter().filter(|copy| copy.row_bytes > 0) {
-        let first = copies.len();
-        for row in 0..copy.rows {
-            let target = copy.target_offset + row * copy.target_pitch;
-            for (unit, at, len) in units.cut(copy.target_buffer, target, copy.row_bytes) {
-                let source = copy.source + (unit % sources * each) as u32;
-                push(&mut copies, first, part(copy, source, row, at - target, len));
-            }
-        }
+    for copy in &plan.copies {
+        let rows = Rows {
+            region: copy.target_buffer,
+            offset: copy.target_offset,
+            pitch: copy.target_pitch,
+            row_bytes: copy.row_bytes,
+            rows: copy.rows,
+        };
+        let parts = units.parts(rows, |unit, _| Some((unit % sources * each) as u32));
+        copies.extend(parts.into_iter().map(|(first, part)| of(copy, copy.source + first, part)));
     }
     Plan { copies, ..plan }
 }
 
-/// `len` bytes from byte `from` of a row on, asked of this source.
-fn part(copy: &Copy, source: u32, row: u64, from: u64, len: u64) -> Copy {
+/// A part of a copy, asked of this source.
+fn of(copy: &Copy, source: u32, part: Part) -> Copy {
     Copy {
         source,
-        source_offset: copy.source_offset + row * copy.source_pitch + from,
-        target_offset: copy.target_offset + row * copy.target_pitch + from,
-        position: copy.position + row * copy.position_pitch + from,
-        row_bytes: len,
-        rows: 1,
+        source_offset: part.at(copy.source_offset, copy.source_pitch),
+        target_offset: part.at(copy.target_offset, copy.target_pitch),
+        position: part.at(copy.position, copy.position_pitch),
+        row_bytes: part.len,
+        rows: part.rows,
         ..*copy
-    }
-}
-
-/// Adds a part of a copy whose parts begin at `first`: to the last one, if it is its next row.
-fn push(copies: &mut Vec<Copy>, first: usize, part: Copy) {
-    let next_row = |last: &&mut Copy| {
-        let below = last.target_offset + last.rows * last.target_pitch;
-        last.source == part.source
-            && last.row_bytes == part.row_bytes
-            && below == part.target_offset
-    };
-    match copies[first..].last_mut().filter(next_row) {
-        Some(last) => last.rows += 1,
-        None => copies.push(part),
     }
 }
 
