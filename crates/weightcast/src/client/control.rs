@@ -285,6 +285,8 @@ impl Control {
 
     /// Does what the machine asks for, in order.
     fn carry_out(&mut self) {
+        // Before the memory changes, and before a caller has its answer.
+        self.update_view();
         while let Some(output) = self.session.poll_output() {
             match output {
                 Output::Connect { server } => self.connect(server),
@@ -312,7 +314,6 @@ impl Control {
                 Output::Closed { .. } => self.closed(),
             }
         }
-        self.update_view();
         if self.session.version().is_none() {
             self.memory.forget();
         }
@@ -373,8 +374,6 @@ impl Control {
     }
 
     fn done(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
-        // The caller may look at the handle as soon as it has its answer.
-        self.update_view();
         let arrived = self.memory.take_arrived(result.is_ok());
         let Some(reply) = self.replies.remove(&seq) else { return };
         let result = match result {
