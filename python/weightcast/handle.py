@@ -103,7 +103,8 @@ class Handle:
 
         Takes the same time for any number of bytes: they are digested in the background. A change
         before that is done cannot be noticed by anyone; with `seal`, it is waited for. With FP8, the
-        weights are looked at once for their scales before that.
+        weights are looked at once for their scales before that: neither that look nor the exchange
+        of block maxima between ranks heeds the deadline (the process group's timeout does).
         """
         self._core.publish(version, deadline, seal)
 
@@ -158,7 +159,7 @@ class Handle:
         `Updated.staged` and `install_seconds` say what that cost. If the new one is lost on the way,
         the old version is still held and served. The memory changes from the moment when `version`
         is `None` until the call returns; nobody may use it then. That copying is not broken off for
-        the deadline."""
+        the deadline, only after a minute; then the memory holds nothing."""
         asked = selector.parse(version)
         return _updated(self._core.update(asked, allow_rollback, staged, deadline))
 

@@ -21,7 +21,8 @@ pub enum CallError {
         /// The newest available version, if there is one.
         latest: Option<Version>,
     },
-    /// Every source of the version failed while it was read. The target holds nothing now.
+    /// Every source of the version failed while it was read. The target holds nothing now, or, if
+    /// the update was staged, what it held.
     #[error("lost source {source_replica} of version {version}: {reason}; no other source has it")]
     SourceLost {
         /// The version being read.
@@ -31,7 +32,8 @@ pub enum CallError {
         /// What the reader saw.
         reason: String,
     },
-    /// The bytes that arrived are not those of the publisher. The target holds nothing now.
+    /// The bytes that arrived are not those of the publisher. The target holds nothing now, or, if
+    /// the update was staged, what it held.
     #[error(
         "version {version} read from {source_replica} does not match its publisher's digest{}; \
          a buffer was changed while it was published, or memory or network corrupted it",

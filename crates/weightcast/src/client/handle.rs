@@ -197,7 +197,8 @@ impl ShardHandle {
     /// The same, but the old version stays, readable and served to others, until the new one has
     /// arrived on all shards and is verified: that is read into CPU memory beside the registered
     /// one, and copied into place at the end. If it comes to nothing before that, all shards still
-    /// hold the old version. The copying is begun in time, and not broken off for the deadline.
+    /// hold the old version. The copying is begun in time, and not broken off for the deadline; if it
+    /// takes longer than a minute (the server's `install_deadline`), the group holds nothing.
     ///
     /// # Errors
     /// [`Error::NoRoom`] if that takes more than [`crate::Options::staging_bytes`]; on the other

@@ -53,14 +53,15 @@ impl ShardHandle {
     /// [`unpublish`](Self::unpublish) returns. Takes the same time for any number of bytes: they
     /// are digested in the background.
     ///
-    /// With FP8, the weights are looked at once before that; if blocks of them lie with several
-    /// shards, it takes [`ShardHandle::publish_exchanging`].
+    /// With FP8, the weights are looked at once before that, which does not heed the deadline; if
+    /// blocks of them lie with several shards, it takes [`ShardHandle::publish_exchanging`].
     pub fn publish(&self, version: u64, deadline: Duration) -> Result<Version, Error> {
         self.publish_with(version, None, deadline)
     }
 
     /// [`ShardHandle::publish`] of memory of which FP8 blocks may lie with several shards. The
-    /// exchange is called on all shards, or on none.
+    /// exchange is called on all shards, or on none. It does not heed the deadline either: that of
+    /// whatever it exchanges over, such as a process group's timeout, ends it.
     pub fn publish_exchanging(
         &self,
         version: u64,
