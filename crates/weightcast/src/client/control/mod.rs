@@ -1,114 +1,25 @@
 //! The thread that drives one session machine: events in, outputs carried out, in order.
 
+mod answers;
+mod event;
+mod stream;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc as reply};
 
 use tokio::sync::mpsc;
-use tokio_stream::StreamExt;
-use tonic::{Code, Status};
-use weightcast_protocol::message::{Answer, Call, ReadFailure, ServerMessage};
+use weightcast_protocol::message::ServerMessage;
 use weightcast_protocol::session::{Output, Session, SessionState};
-use weightcast_protocol::{
-    Attempt, CallError, Generation, OpSeq, ShardSums, Span, Term, Time, Version,
-};
+use weightcast_protocol::{CallError, OpSeq};
 
-use super::Transfer;
-use super::connection::{self, Connection};
-use super::locate::Evidence;
+pub(crate) use event::{Event, Failed, Reply};
+
+use super::connection::Connection;
 use super::memory::Memory;
 use super::offload::Offloader;
-use super::route::Arrival;
 use super::seed::Seeder;
 use super::shared::{Shared, View};
-use super::staging::Installed;
 use crate::clock::Clock;
-use crate::convert::{client_frame, server_message};
-use crate::{Error, manifest};
-
-/// What a call came to, with what it moved.
-pub(crate) type Reply = Result<(Answer, Transfer), Failed>;
-
-/// How a call failed, with what may tell why.
-pub(crate) struct Failed {
-    pub(crate) error: CallError,
-    /// Of the read that the error is about, if it is about one.
-    pub(crate) evidence: Option<Box<Evidence>>,
-}
-
-impl From<CallError> for Failed {
-    fn from(error: CallError) -> Self {
-        Self { error, evidence: None }
-    }
-}
-
-/// Everything that happens to the session.
-pub(crate) enum Event {
-    Call {
-        call: Call,
-        deadline: Span,
-        reply: reply::Sender<Reply>,
-    },
-    /// Answered once the session is open, or will never be.
-    AwaitOpen {
-        reply: reply::Sender<Result<(), CallError>>,
-    },
-    /// Answered once what is published is sealed.
-    AwaitSeal {
-        reply: reply::Sender<Result<(), CallError>>,
-    },
-    Close {
-        deadline: Span,
-        reply: reply::Sender<()>,
-    },
-    Connected {
-        stream: u64,
-        result: Result<connection::Session, Status>,
-    },
-    Frame {
-        stream: u64,
-        message: ServerMessage,
-    },
-    StreamEnded {
-        stream: u64,
-        reason: String,
-    },
-    Sealed {
-        generation: Generation,
-        sums: ShardSums,
-        note: Vec<u8>,
-    },
-    Probed {
-        server: usize,
-        told: Term,
-        term: Term,
-    },
-    /// An offload came to nothing.
-    OffloadFailed {
-        version: Version,
-        generation: Generation,
-        reason: String,
-    },
-    /// A seed came to nothing.
-    SeedFailed {
-        ask: u64,
-        reason: String,
-    },
-    /// Answered once the session is over.
-    AwaitEnd {
-        reply: reply::Sender<Option<CallError>>,
-    },
-    ReadDone {
-        seq: OpSeq,
-        attempt: Attempt,
-        result: Result<Box<Arrival>, ReadFailure>,
-    },
-    /// What was read beside the registered memory is in it.
-    Installed {
-        seq: OpSeq,
-        attempt: Attempt,
-        installed: Installed,
-    },
-}
 
 /// The control thread's state.
 pub(crate) struct Control {
@@ -249,40 +160,6 @@ impl Control {
         }
     }
 
-    fn connected(&mut self, now: Time, stream: u64, result: Result<connection::Session, Status>) {
-        if stream != self.streams {
-            return; // another one was asked for meanwhile, perhaps to another server
-        }
-        match result {
-            Ok(session) => {
-                self.stream = Some((stream, session.sender));
-                tokio::spawn(forward(stream, session.frames, self.events.clone()));
-                self.session.handle_connected(now);
-            }
-            Err(status) => {
-                let unreachable = match self.connection.unreachable(&status) {
-                    Error::Call(error) => error,
-                    other => CallError::Misuse { detail: other.to_string() },
-                };
-                self.shared.set_trouble(Some(unreachable.clone()));
-                if status.code() == Code::Unauthenticated {
-                    // Trying again cannot help.
-                    self.session.handle_refused(unreachable);
-                } else {
-                    self.session.handle_disconnected(now);
-                }
-            }
-        }
-    }
-
-    /// The machine only knows that it had no answer; the last failed stream knows why.
-    fn explain(&self, error: CallError) -> CallError {
-        match error {
-            CallError::ServerUnreachable { .. } => self.shared.trouble().unwrap_or(error),
-            error => error,
-        }
-    }
-
     /// Does what the machine asks for, in order.
     fn carry_out(&mut self) {
         // Before the memory changes, and before a caller has its answer.
@@ -334,80 +211,6 @@ impl Control {
         let view = View { held: self.session.version(), generation: self.session.generation() };
         *self.shared.view.lock().expect("no panic while held") = view;
     }
-
-    fn connect(&mut self, server: usize) {
-        self.streams += 1;
-        self.stream = None;
-        self.connection.turn_to(server);
-        // A server that this shard comes over to does not know its layout.
-        let layout =
-            self.shared.current().map(|(registration, _)| Arc::clone(&registration.layout));
-        let (stream, events) = (self.streams, self.events.clone());
-        let connection = self.connection.clone();
-        tokio::spawn(async move {
-            let result = connection.session(server).await;
-            if let Some(layout) = layout.filter(|_| result.is_ok())
-                && let Err(error) =
-                    connection.put_manifest_at(server, manifest::encode(&layout)).await
-            {
-                tracing::warn!(%error, "the layout was not stored again");
-            }
-            let _ = events.send(Event::Connected { stream, result });
-        });
-    }
-
-    fn probe(&self, server: usize, term: Term) {
-        let (connection, events) = (self.connection.clone(), self.events.clone());
-        tokio::spawn(async move {
-            if let Some(answer) = connection.probe(server, term).await {
-                let _ = events.send(Event::Probed { server, told: term, term: answer });
-            }
-        });
-    }
-
-    fn send(&mut self, message: weightcast_protocol::message::ClientMessage) {
-        let Some((stream, sender)) = &self.stream else { return };
-        if sender.try_send(client_frame(message)).is_err() {
-            let reason = "the server does not take messages".to_owned();
-            let _ = self.events.send(Event::StreamEnded { stream: *stream, reason });
-        }
-    }
-
-    fn done(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
-        let arrived = self.memory.take_arrived(result.is_ok());
-        let Some(reply) = self.replies.remove(&seq) else { return };
-        let result = match result {
-            Ok(answer) => Ok((answer, arrived.map(|a| a.transfer).unwrap_or_default())),
-            Err(error @ CallError::DigestMismatch { .. }) => {
-                Err(Failed { error, evidence: arrived.map(|a| Box::new(a.evidence)) })
-            }
-            Err(error) => Err(self.explain(error).into()),
-        };
-        let _ = reply.send(result);
-    }
-
-    fn closed(&mut self) {
-        self.memory.stop_read();
-        let gone = self.gone();
-        for reply in self.awaiting_open.drain(..).chain(self.awaiting_seal.drain(..)) {
-            let _ = reply.send(Err(gone.clone()));
-        }
-        for (_, reply) in std::mem::take(&mut self.replies) {
-            let _ = reply.send(Err(gone.clone().into()));
-        }
-        for reply in self.awaiting_end.drain(..) {
-            let _ = reply.send(self.session.error().cloned());
-        }
-        self.over = true;
-    }
-
-    /// Why nothing more will come of an ended session.
-    fn gone(&self) -> CallError {
-        match self.session.error() {
-            Some(error) => self.explain(error.clone()),
-            None => CallError::Misuse { detail: "the handle is closed; open it again".to_owned() },
-        }
-    }
 }
 
 fn is_open(state: SessionState) -> bool {
@@ -419,27 +222,4 @@ async fn sleep_until(when: Option<tokio::time::Instant>) {
         Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
     }
-}
-
-/// Hands the stream's frames to the control thread.
-async fn forward(
-    stream: u64,
-    mut frames: tonic::Streaming<crate::wire::ServerFrame>,
-    events: mpsc::UnboundedSender<Event>,
-) {
-    let reason = loop {
-        match frames.next().await {
-            Some(Ok(frame)) => match server_message(frame) {
-                Ok(message) => {
-                    if events.send(Event::Frame { stream, message }).is_err() {
-                        return;
-                    }
-                }
-                Err(malformed) => break malformed.to_string(),
-            },
-            Some(Err(status)) => break status.to_string(),
-            None => break "the server ended it".to_owned(),
-        }
-    };
-    let _ = events.send(Event::StreamEnded { stream, reason });
 }

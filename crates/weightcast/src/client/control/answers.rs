@@ -1,0 +1,52 @@
+//! The ends of calls: what their callers are told.
+
+use weightcast_protocol::message::Answer;
+use weightcast_protocol::{CallError, OpSeq};
+
+use super::{Control, Failed};
+
+impl Control {
+    pub(super) fn done(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
+        let arrived = self.memory.take_arrived(result.is_ok());
+        let Some(reply) = self.replies.remove(&seq) else { return };
+        let result = match result {
+            Ok(answer) => Ok((answer, arrived.map(|a| a.transfer).unwrap_or_default())),
+            Err(error @ CallError::DigestMismatch { .. }) => {
+                Err(Failed { error, evidence: arrived.map(|a| Box::new(a.evidence)) })
+            }
+            Err(error) => Err(self.explain(error).into()),
+        };
+        let _ = reply.send(result);
+    }
+
+    pub(super) fn closed(&mut self) {
+        self.memory.stop_read();
+        let gone = self.gone();
+        for reply in self.awaiting_open.drain(..).chain(self.awaiting_seal.drain(..)) {
+            let _ = reply.send(Err(gone.clone()));
+        }
+        for (_, reply) in std::mem::take(&mut self.replies) {
+            let _ = reply.send(Err(gone.clone().into()));
+        }
+        for reply in self.awaiting_end.drain(..) {
+            let _ = reply.send(self.session.error().cloned());
+        }
+        self.over = true;
+    }
+
+    /// Why nothing more will come of an ended session.
+    pub(super) fn gone(&self) -> CallError {
+        match self.session.error() {
+            Some(error) => self.explain(error.clone()),
+            None => CallError::Misuse { detail: "the handle is closed; open it again".to_owned() },
+        }
+    }
+
+    /// The machine only knows that it had no answer; the last failed stream knows why.
+    pub(super) fn explain(&self, error: CallError) -> CallError {
+        match error {
+            CallError::ServerUnreachable { .. } => self.shared.trouble().unwrap_or(error),
+            error => error,
+        }
+    }
+}

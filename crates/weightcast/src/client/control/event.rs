@@ -1,0 +1,98 @@
+//! Everything that happens to a session, and how its calls are answered.
+
+use std::sync::mpsc as reply;
+
+use tonic::Status;
+use weightcast_protocol::message::{Answer, Call, ReadFailure, ServerMessage};
+use weightcast_protocol::{Attempt, CallError, Generation, OpSeq, ShardSums, Span, Term, Version};
+
+use super::super::Transfer;
+use super::super::connection;
+use super::super::locate::Evidence;
+use super::super::route::Arrival;
+use super::super::staging::Installed;
+
+/// What a call came to, with what it moved.
+pub(crate) type Reply = Result<(Answer, Transfer), Failed>;
+
+/// How a call failed, with what may tell why.
+pub(crate) struct Failed {
+    pub(crate) error: CallError,
+    /// Of the read that the error is about, if it is about one.
+    pub(crate) evidence: Option<Box<Evidence>>,
+}
+
+impl From<CallError> for Failed {
+    fn from(error: CallError) -> Self {
+        Self { error, evidence: None }
+    }
+}
+
+/// Everything that happens to the session.
+pub(crate) enum Event {
+    Call {
+        call: Call,
+        deadline: Span,
+        reply: reply::Sender<Reply>,
+    },
+    /// Answered once the session is open, or will never be.
+    AwaitOpen {
+        reply: reply::Sender<Result<(), CallError>>,
+    },
+    /// Answered once what is published is sealed.
+    AwaitSeal {
+        reply: reply::Sender<Result<(), CallError>>,
+    },
+    Close {
+        deadline: Span,
+        reply: reply::Sender<()>,
+    },
+    Connected {
+        stream: u64,
+        result: Result<connection::Session, Status>,
+    },
+    Frame {
+        stream: u64,
+        message: ServerMessage,
+    },
+    StreamEnded {
+        stream: u64,
+        reason: String,
+    },
+    Sealed {
+        generation: Generation,
+        sums: ShardSums,
+        note: Vec<u8>,
+    },
+    Probed {
+        server: usize,
+        told: Term,
+        term: Term,
+    },
+    /// An offload came to nothing.
+    OffloadFailed {
+        version: Version,
+        generation: Generation,
+        reason: String,
+    },
+    /// A seed came to nothing.
+    SeedFailed {
+        ask: u64,
+        reason: String,
+    },
+    /// Answered once the session is over.
+    AwaitEnd {
+        reply: reply::Sender<Option<CallError>>,
+    },
+    ReadDone {
+        seq: OpSeq,
+        attempt: Attempt,
+        result: Result<Box<Arrival>, ReadFailure>,
+    },
+    /// What was read beside the registered memory is in it.
+    Installed {
+        seq: OpSeq,
+        attempt: Attempt,
+        installed: Installed,
+    },
+}

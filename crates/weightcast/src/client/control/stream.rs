@@ -1,0 +1,108 @@
+//! The session's stream to its server, and the servers that are asked beside it.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tonic::{Code, Status};
+use weightcast_protocol::message::ClientMessage;
+use weightcast_protocol::{CallError, Term, Time};
+
+use super::super::connection;
+use super::{Control, Event};
+use crate::convert::{client_frame, server_message};
+use crate::{Error, manifest};
+
+impl Control {
+    pub(super) fn connect(&mut self, server: usize) {
+        self.streams += 1;
+        self.stream = None;
+        self.connection.turn_to(server);
+        // A server that this shard comes over to does not know its layout.
+        let layout =
+            self.shared.current().map(|(registration, _)| Arc::clone(&registration.layout));
+        let (stream, events) = (self.streams, self.events.clone());
+        let connection = self.connection.clone();
+        tokio::spawn(async move {
+            let result = connection.session(server).await;
+            if let Some(layout) = layout.filter(|_| result.is_ok())
+                && let Err(error) =
+                    connection.put_manifest_at(server, manifest::encode(&layout)).await
+            {
+                tracing::warn!(%error, "the layout was not stored again");
+            }
+            let _ = events.send(Event::Connected { stream, result });
+        });
+    }
+
+    pub(super) fn probe(&self, server: usize, term: Term) {
+        let (connection, events) = (self.connection.clone(), self.events.clone());
+        tokio::spawn(async move {
+            if let Some(answer) = connection.probe(server, term).await {
+                let _ = events.send(Event::Probed { server, told: term, term: answer });
+            }
+        });
+    }
+
+    pub(super) fn send(&mut self, message: ClientMessage) {
+        let Some((stream, sender)) = &self.stream else { return };
+        if sender.try_send(client_frame(message)).is_err() {
+            let reason = "the server does not take messages".to_owned();
+            let _ = self.events.send(Event::StreamEnded { stream: *stream, reason });
+        }
+    }
+
+    pub(super) fn connected(
+        &mut self,
+        now: Time,
+        stream: u64,
+        result: Result<connection::Session, Status>,
+    ) {
+        if stream != self.streams {
+            return; // another one was asked for meanwhile, perhaps to another server
+        }
+        match result {
+            Ok(session) => {
+                self.stream = Some((stream, session.sender));
+                tokio::spawn(forward(stream, session.frames, self.events.clone()));
+                self.session.handle_connected(now);
+            }
+            Err(status) => {
+                let unreachable = match self.connection.unreachable(&status) {
+                    Error::Call(error) => error,
+                    other => CallError::Misuse { detail: other.to_string() },
+                };
+                self.shared.set_trouble(Some(unreachable.clone()));
+                if status.code() == Code::Unauthenticated {
+                    // Trying again cannot help.
+                    self.session.handle_refused(unreachable);
+                } else {
+                    self.session.handle_disconnected(now);
+                }
+            }
+        }
+    }
+}
+
+/// Hands the stream's frames to the control thread.
+async fn forward(
+    stream: u64,
+    mut frames: tonic::Streaming<crate::wire::ServerFrame>,
+    events: mpsc::UnboundedSender<Event>,
+) {
+    let reason = loop {
+        match frames.next().await {
+            Some(Ok(frame)) => match server_message(frame) {
+                Ok(message) => {
+                    if events.send(Event::Frame { stream, message }).is_err() {
+                        return;
+                    }
+                }
+                Err(malformed) => break malformed.to_string(),
+            },
+            Some(Err(status)) => break status.to_string(),
+            None => break "the server ended it".to_owned(),
+        }
+    };
+    let _ = events.send(Event::StreamEnded { stream, reason });
+}
