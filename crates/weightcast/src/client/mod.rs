@@ -30,6 +30,7 @@ mod register;
 pub(crate) mod registration;
 mod room;
 pub(crate) mod route;
+mod second;
 mod seed;
 mod shared;
 mod staging;

@@ -19,6 +19,7 @@ use super::plan_files::PlanFiles;
 use super::process::Owned;
 use super::room::Room;
 use super::route::{Routes, THREADS};
+use super::second::Owner;
 use super::seed::Seeder;
 use super::shared::{Shared, View};
 use crate::clock::{Clock, span};
@@ -128,23 +129,15 @@ impl ShardHandle {
         };
         let (events, queue) = mpsc::unbounded_channel();
         let session = Session::new(config, clock.now());
-        let room = Room::new(options.offload_bytes);
-        let seeder = Seeder::new(
-            model.to_owned(),
-            replica.clone(),
-            options.clone(),
-            Arc::clone(&shared),
-            events.clone(),
-            Arc::clone(&room),
-        );
-        let offloader = Offloader::new(
-            model.to_owned(),
-            replica.clone(),
-            options.clone(),
-            Arc::clone(&shared),
-            events.clone(),
-            room,
-        );
+        let owner = Owner {
+            model: model.to_owned(),
+            replica: replica.clone(),
+            options: options.clone(),
+            shared: Arc::clone(&shared),
+            room: Room::new(options.offload_bytes),
+        };
+        let seeder = Seeder::new(owner.clone(), events.clone());
+        let offloader = Offloader::new(owner, events.clone());
         let control = Control::new(
             session,
             clock,

@@ -1,0 +1,85 @@
+//! A second replica beside a handle's own: of the registered layout, in memory of its own, with a
+//! session of its own. It lives on a thread until the server does not need it any more.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use weightcast_transport::Region;
+
+use super::LayoutSource;
+use super::handle::ShardHandle;
+use super::registration::Registration;
+use super::room::{Room, Share};
+use super::shared::Shared;
+use crate::Error;
+use crate::config::{Options, Replica, Role};
+
+/// Whose second replicas they are.
+#[derive(Clone)]
+pub(super) struct Owner {
+    pub(super) model: String,
+    pub(super) replica: Replica,
+    pub(super) options: Options,
+    pub(super) shared: Arc<Shared>,
+    pub(super) room: Arc<Room>,
+}
+
+impl Owner {
+    /// Begins one, on a thread of this name; `failed` is told why it came to nothing.
+    pub(super) fn begin(
+        &self,
+        thread: &str,
+        (name, role): (String, Role),
+        keep: impl FnOnce(Second) -> Result<(), Error> + Send + 'static,
+        failed: impl Fn(String) + Clone + Send + 'static,
+    ) {
+        let Some((registration, _)) = self.shared.current() else {
+            return failed("nothing is registered".to_owned());
+        };
+        let second = Second {
+            model: self.model.clone(),
+            replica: Replica { name, ..self.replica.clone() },
+            options: Options { role, offload_seeding: false, ..self.options.clone() },
+            registration,
+            room: Arc::clone(&self.room),
+        };
+        let told = failed.clone();
+        let run = move || {
+            if let Err(error) = keep(second) {
+                told(error.to_string());
+            }
+        };
+        if let Err(error) = thread::Builder::new().name(thread.to_owned()).spawn(run) {
+            failed(error.to_string());
+        }
+    }
+}
+
+/// One second replica that is not open yet.
+pub(super) struct Second {
+    model: String,
+    replica: Replica,
+    pub(super) options: Options,
+    pub(super) registration: Arc<Registration>,
+    room: Arc<Room>,
+}
+
+impl Second {
+    /// Takes room for what is registered, or waits so long for some.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn take_room(&self, patience: Duration) -> Result<Share, Error> {
+        self.room.take(&self.registration, patience)
+    }
+
+    /// Opens it with this memory, registered. From then on it does not depend on its owner.
+    pub(super) fn open(self, regions: Vec<Region>) -> Result<ShardHandle, Error> {
+        let layout = LayoutSource::Known((*self.registration.layout).clone());
+        drop(self.registration);
+        let handle = ShardHandle::open(&self.model, self.replica, &self.options)?;
+        handle.register(layout, regions, self.options.deadline)?;
+        Ok(handle)
+    }
+}
