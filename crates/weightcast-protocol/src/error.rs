@@ -42,7 +42,7 @@ pub enum CallError {
     DigestMismatch {
         /// The version being read.
         version: Version,
-        /// The replica it was read from.
+        /// The replica it was read from, or all of them.
         source_replica: String,
         /// Which tensor and rows, where that was found out.
         detail: String,

@@ -204,6 +204,24 @@ fn wrong_bytes_of_several_accuse_none_and_are_read_again_from_one() {
 }
 
 #[test]
+fn an_error_about_several_names_them_all() {
+    let (mut cluster, replicas) = idle(several());
+    cluster.fill(&replicas[0], 12);
+    let reader = cluster.rollout("reader", 1);
+    cluster.call(reader[0], replicate(Selector::Latest));
+    // They are left while they are read: nobody is there to try next.
+    for replica in &replicas {
+        cluster.begin_all(replica, |_| Call::Unpublish);
+    }
+    cluster.finish_reads(&reader);
+    let Some(Err(CallError::DigestMismatch { source_replica, .. })) = cluster.outcome(reader[0])
+    else {
+        panic!("{:?}", cluster.outcome(reader[0]))
+    };
+    assert_eq!(source_replica, "a, b, c");
+}
+
+#[test]
 fn a_staged_update_draws_from_several_too() {
     let (mut cluster, replicas) = idle(several());
     let trainer = cluster.trainer("other", 2);

@@ -28,7 +28,7 @@ impl Server {
         let transfer = self.transfer(incarnation).expect("checked");
         transfer.last_error = Some(CallError::DigestMismatch {
             version: assignment.version,
-            source_replica: assignment.replica.clone(),
+            source_replica: assignment.sources().join(", "),
             detail: detail.to_owned(),
         });
         if let Some(source) = source.filter(|_| !resumed) {
