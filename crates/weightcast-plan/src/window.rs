@@ -146,6 +146,8 @@ const KEPT: usize = 1 << 10;
 pub(crate) struct Held<'a> {
     sources: &'a [&'a Layout],
     known: BTreeMap<(u32, u32), Windows>,
+    /// The tensor's number in the last source, which is mostly its number in the next.
+    number: u32,
 }
 
 /// A source's entries of one tensor, found by the elements they hold.
@@ -157,13 +159,16 @@ pub(crate) struct Windows {
 
 impl<'a> Held<'a> {
     pub(crate) fn new(sources: &'a [&'a Layout]) -> Held<'a> {
-        Held { sources, known: BTreeMap::new() }
+        Held { sources, known: BTreeMap::new(), number: 0 }
     }
 
     /// That source's entries of the tensor, if it has the very same tensor.
     pub(crate) fn windows(&mut self, source: u32, tensor: &Tensor) -> Option<&Windows> {
         let layout = self.sources[source as usize];
-        let number = layout.find(tensor.name())?;
+        if layout.tensors().get(self.number as usize) != Some(tensor) {
+            self.number = layout.find(tensor.name())?;
+        }
+        let number = self.number;
         if layout.tensors()[number as usize] != *tensor {
             return None;
         }
