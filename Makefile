@@ -3,8 +3,9 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# vLLM apart: over $(VENV), which has torch and weightcast.
+# Engines apart: over $(VENV), which has torch and weightcast.
 VENV_VLLM := .venv-vllm
+VENV_SGLANG := .venv-sglang
 # Test processes share the machine with each other: one thread each.
 export OMP_NUM_THREADS ?= 1
 
@@ -15,7 +16,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply mani
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python test-vllm sim scenarios model verify audit fix bench nemesis wheel docs clean fuzz loom asan
+.PHONY: help demo test test-rust test-python test-vllm test-sglang sim scenarios model verify audit fix bench nemesis wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -34,6 +35,9 @@ test-python: $(VENV)/weightcast
 
 test-vllm: $(VENV_VLLM)/tools $(VENV)/weightcast ## Test the vLLM adapter on real vLLM model classes
 	$(VENV_VLLM)/bin/python -m pytest python/tests_vllm
+
+test-sglang: $(VENV_SGLANG)/tools $(VENV)/weightcast ## Test the SGLang adapter on real SGLang model classes
+	$(VENV_SGLANG)/bin/python -m pytest python/tests_sglang
 
 sim: ## Play a thousand random clusters against the protocol, then each mutant of it
 	cargo run --locked --release --quiet -p weightcast-cli -- sim --seeds 1000
@@ -93,7 +97,7 @@ docs: ## Build the Rust documentation
 	cargo doc --locked $(CRATES) --no-deps
 
 clean: ## Remove everything that was built
-	rm -rf target dist $(VENV) $(VENV_VLLM)
+	rm -rf target dist $(VENV) $(VENV_VLLM) $(VENV_SGLANG)
 
 $(VENV)/tools: requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
@@ -101,11 +105,11 @@ $(VENV)/tools: requirements-dev.txt
 	touch $@
 
 # Sees what is in $(VENV), the editable weightcast too; its own packages come first.
-$(VENV_VLLM)/tools: requirements-vllm.txt $(VENV)/tools
-	$(PYTHON) -m venv $(VENV_VLLM)
-	$(VENV_VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-vllm.txt
+$(VENV)-%/tools: requirements-%.txt $(VENV)/tools
+	$(PYTHON) -m venv $(VENV)-$*
+	$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-$*.txt
 	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
-	  > "$$($(VENV_VLLM)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/over-venv.pth"
+	  > "$$($(VENV)-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/over-venv.pth"
 	touch $@
 
 # Installed in place: changes of Python files need no rebuild.

@@ -303,3 +303,55 @@ def test_names_are_mapped() -> None:
     }
     with pytest.raises(wc.Misuse, match="module.q and module.k are both renamed to x"):
         live(Engine(0, 1), catalog=catalog, rename=lambda name: "x")
+
+
+class Joining(nn.Module):
+    """Loads two halves as one tensor, once both are there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fused = nn.Parameter(torch.full((5, 4), 7.0))
+        self.turned = nn.Parameter(torch.full((4, 5), 7.0))
+
+    def load_weights(self, weights) -> None:
+        halves = dict(weights)
+        joined = torch.cat([halves["a"], halves["b"]], dim=0)
+        self.fused[0:4].data.copy_(joined[1:5])
+        self.fused[4:5].data.copy_(joined[0:1])
+        self.turned.data.copy_(torch.cat([halves["c"].narrow(1, 0, 2), halves["d"]], -1))
+
+
+JOINED = {
+    "a": Entry((2, 4), "F32"),
+    "b": Entry((3, 4), "F32"),
+    "c": Entry((4, 3), "F32"),
+    "d": Entry((4, 3), "F32"),
+}
+
+
+def test_joined_tensors_are_cut_again() -> None:
+    model = Joining()
+    live = read(dict(model.named_parameters()), model.load_weights, JOINED, unused={}, unsourced={})
+    pieces = {r.name: [(p.tensor, p.source, p.target) for p in r.pieces] for r in live.records}
+    assert [(t, s.start, s.len, to.start) for t, s, to in pieces["fused"]] == [
+        ("a", (1, 0), (1, 4), (0, 0)),
+        ("b", (0, 0), (3, 4), (1, 0)),
+        ("a", (0, 0), (1, 4), (4, 0)),
+    ]
+    assert [(t, s.start, s.len, to.start) for t, s, to in pieces["turned"]] == [
+        ("c", (0, 0), (4, 2), (0, 0)),
+        ("d", (0, 0), (4, 3), (0, 2)),
+    ]
+    assert torch.equal(model.fused, torch.full((5, 4), 7.0))
+
+
+def test_what_is_joined_and_then_changed_is_refused() -> None:
+    class Changing(Joining):
+        def load_weights(self, weights) -> None:
+            halves = dict(weights)
+            self.fused.data.copy_(torch.cat([halves["a"], 2 * halves["b"]]))
+            self.turned.data.copy_(torch.cat([halves["c"].narrow(1, 0, 2), halves["d"]], 1))
+
+    model = Changing()
+    with pytest.raises(wc.Misuse, match=r"computes it from a \(aten::cat\)"):
+        read(dict(model.named_parameters()), model.load_weights, JOINED, unused={}, unsourced={})

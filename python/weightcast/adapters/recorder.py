@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..memory import TORCH
 from .catalog import Entry
+from .joined import Joined, cut
 from .owners import Owners, storage
 from .strides import NotBoxes, View, compose
 
@@ -101,6 +102,7 @@ class Recorder(TorchDispatchMode):
         self.feeding: str | None = None
         self._owners = Owners(targets)
         self._marks: dict[int, Mark] = {}
+        self._joined: dict[int, tuple[Joined, tuple[Mark, ...]]] = {}
         self._alive: list[torch.Tensor] = list(targets.values())
 
     def feed(
@@ -142,6 +144,8 @@ class Recorder(TorchDispatchMode):
             self._mark(args[0], _computed(marks[0], "aten::copy_ into a temporary"))
             return args[0]
         made = func(*args, **kwargs)
+        if func is _aten.cat.default:
+            self._join(made, *args)
         for tensor in tensors_in(made):
             if self.mark_of(tensor) is None:
                 self._mark(tensor, _computed(marks[0], func.name()))
@@ -164,14 +168,35 @@ class Recorder(TorchDispatchMode):
         elif func not in _COPIES:
             self.recording.changes.append((parameter, func.name()))
         else:
-            # An empty copy counts: a rank may hold nothing but padding of a vocabulary.
-            mark = self.mark_of(args[1])
-            source = None
-            if mark is not None:
-                mark, source = self._source(args[1], mark)
-            self.recording.writes.append(
-                Write(parameter, view(args[0]), mark, source, args[0].dtype)
-            )
+            for mark, source, target in self._copied(args[1], view(args[0])):
+                self.recording.writes.append(
+                    Write(parameter, target, mark, source, args[0].dtype)
+                )
+
+    def _copied(
+        self, tensor: torch.Tensor, target: View
+    ) -> list[tuple[Mark | None, View | None, View]]:
+        """What is copied where: of a joined tensor, each of those in it."""
+        mark = self.mark_of(tensor)
+        # An empty copy counts: a rank may hold nothing but padding of a vocabulary.
+        if mark is None:
+            return [(None, None, target)]
+        if storage(tensor) in self._joined and 0 not in tensor.shape:
+            joined, marks = self._joined[storage(tensor)]
+            try:
+                cuts = list(cut(joined, view(tensor), target))
+            except NotBoxes:
+                return [(mark, view(tensor), target)]  # computed, as far as can be told
+            return [(*self._source(of, marks[number]), to) for number, of, to in cuts]
+        return [(*self._source(view(tensor), mark), target)]
+
+    def _join(self, made: torch.Tensor, tensors: Any, dim: int = 0) -> None:
+        """Notes which published elements a joined tensor has, if it has nothing else."""
+        marks = tuple(m for t in tensors if (m := self.mark_of(t)) and m.op is None)
+        apart = len(marks) == len(tensors) and not any(storage(t) in self._joined for t in tensors)
+        if apart and all(t.dtype == made.dtype and t.ndim == made.ndim for t in tensors):
+            parts = tuple(view(t) for t in tensors)
+            self._joined[storage(made)] = Joined(view(made), dim % made.ndim, parts), marks
 
     def _same(self, func: Any, args: tuple, kwargs: dict, mark: Mark) -> torch.Tensor:
         """The same elements in another storage, perhaps under another type."""
@@ -183,9 +208,8 @@ class Recorder(TorchDispatchMode):
         self._mark(made, replace(mark, dtypes=dtypes, copies=copies))
         return made
 
-    def _source(self, tensor: torch.Tensor, mark: Mark) -> tuple[Mark, View]:
+    def _source(self, source: View, mark: Mark) -> tuple[Mark, View]:
         """Where in its published tensor a view of it, or of a copy of it, lies."""
-        source = view(tensor)
         try:
             for copy, of in reversed(mark.copies):
                 source = compose(source, copy, of)

@@ -86,7 +86,7 @@ def compose(inner: View, base: View, outer: View) -> View:
     that it is a copy of. Raises `NotBoxes`."""
     if 0 in inner.shape:
         return View(inner.shape, inner.strides, outer.offset)
-    start, strides = _coordinates(base, inner.offset), []
+    start, strides = coordinates(base, inner.offset), []
     for size, stride in zip(inner.shape, inner.strides, strict=True):
         if size == 1 or stride == 0:
             strides.append(0)
@@ -130,7 +130,7 @@ def _split(dims: list[_Dim], base: View, strides: list[int], at: int) -> list[_D
         source, target = dim.source, dim.target
         while (axis := _axis(base, stride)) is not None and base.strides[axis] == stride:
             length = base.shape[axis]
-            whole = _coordinates(base, at)[axis] == 0 and size % length == 0
+            whole = coordinates(base, at)[axis] == 0 and size % length == 0
             if size <= length or not whole:
                 break
             inner.append(_Dim(length, source, target))
@@ -166,7 +166,7 @@ def _axis(base: View, stride: int) -> int | None:
     return max(fitting)[1] if fitting else None
 
 
-def _coordinates(base: View, at: int) -> list[int]:
+def coordinates(base: View, at: int) -> list[int]:
     """The index of the element at `at`, by dimension of the base."""
     rest, coordinates = at - base.offset, [0] * len(base.shape)
     for axis in sorted(range(len(base.shape)), key=lambda a: -base.strides[a]):
@@ -186,7 +186,7 @@ def _copy(
 
 
 def _box(base: View, at: int, dims: list[tuple[int, int]]) -> tuple[Box, list[int]]:
-    start, length, axes = _coordinates(base, at), [1] * len(base.shape), []
+    start, length, axes = coordinates(base, at), [1] * len(base.shape), []
     for size, stride in dims:
         axis = _axis(base, stride)
         if axis is None or start[axis] + size > base.shape[axis]:

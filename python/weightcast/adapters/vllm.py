@@ -13,6 +13,7 @@ from torch import nn
 
 from .. import layout as layouts
 from .catalog import catalog_of
+from .decisions import left_out
 from .live import LiveLayout
 from .naming import Rename
 from .read import read as read_live
@@ -61,7 +62,7 @@ def read(
     listed = catalog_of(catalog)
     decisions: dict[str, Any] = {
         "rename": rename,
-        "unused": {**(unused or {}), **_unused(model)},
+        "unused": {**(unused or {}), **left_out(model)},
         "unsourced": {**(unsourced or {}), **UNSOURCED, **made_later(model)},
     }
     moved = rearranged(model) if vllm_config is not None else {}
@@ -85,17 +86,3 @@ def _read(
     parameters = {n: p for n, p in model.named_parameters() if names is None or n in names}
     buffers = {n: b for n, b in model.named_buffers() if n not in parameters}
     return read_live(parameters, model.load_weights, catalog, memory=buffers, **decisions)
-
-
-def _unused(model: nn.Module) -> dict[str, str]:
-    """What vLLM's models leave out on purpose."""
-    reasons = {"*rotary_emb.inv_freq": "rotary tables, which the engine computes"}
-    config = getattr(model, "config", None)
-    config = getattr(config, "text_config", config)
-    if getattr(config, "tie_word_embeddings", False):
-        reasons["lm_head.weight"] = "the head is tied to the embedding"
-    layers = getattr(config, "num_hidden_layers", None)
-    for draft in range(getattr(config, "num_nextn_predict_layers", None) or 0):
-        if layers is not None:
-            reasons[f"model.layers.{layers + draft}.*"] = "a draft layer, which another model loads"
-    return reasons

@@ -1,0 +1,80 @@
+"""Layouts of live SGLang models, on one rank each.
+
+    live = weightcast.adapters.sglang.read(model, catalog)
+    handle.register(live.layout(stage=True))
+    if handle.update(deadline=30).changed:
+        live.finish()
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from .. import _core
+from .catalog import catalog_of
+from .decisions import left_out
+from .live import LiveLayout
+from .naming import Rename
+from .read import read as read_live
+
+#: Methods of SGLang's layers that leave parameters as they were loaded, unless packed for AMX.
+IN_PLACE = {
+    "UnquantizedLinearMethod",
+    "UnquantizedEmbeddingMethod",
+    "UnquantizedFusedMoEMethod",
+}
+
+
+def read(
+    model: nn.Module,
+    catalog: Any,
+    *,
+    unused: Mapping[str, str] | None = None,
+    unsourced: Mapping[str, str] | None = None,
+    rename: Rename | None = None,
+) -> LiveLayout:
+    """The layout of an SGLang model's parameters, as its own `load_weights` fills them here.
+
+    `catalog`, `unused`, `unsourced` and `rename` are those of `weightcast.adapters.vllm.read`.
+    Nothing is loaded, and the parameters may lie on any device. What the model derives from its
+    parameters (`w_kc` and `w_vc` of multi-head latent attention; `derived` of the result) is redone by
+    `finish()`, by its own `post_load_weights`.
+
+    Layers whose quantisation rearranges parameters after loading, and weights packed for AMX,
+    raise `Misuse`: SGLang has no way back to the form that is loaded.
+    """
+    moved = rearranged(model)
+    if moved:
+        listed = "\n".join(f"  {name or 'the model'}: {why}" for name, why in moved.items())
+        raise _core.Misuse(
+            f"{len(moved)} layers may not be as they were loaded:\n{listed}\n"
+            "update them through the engine's own loader"
+        )
+    parameters = dict(model.named_parameters())
+    live = read_live(
+        parameters,
+        model.load_weights,
+        catalog_of(catalog),
+        memory={n: b for n, b in model.named_buffers() if n not in parameters},
+        unused={**(unused or {}), **left_out(model)},
+        unsourced=unsourced or {},
+        rename=rename,
+    )
+    redo = getattr(model, "post_load_weights", None)
+    if redo is not None:
+        live.derived[""] = f"{type(model).__name__}.post_load_weights"
+        live._after.append(redo)
+    return live
+
+
+def rearranged(model: nn.Module) -> dict[str, str]:
+    """Modules whose parameters are not as they were loaded, or may not be, and why."""
+    found = {}
+    for name, module in model.named_modules():
+        method = type(getattr(module, "quant_method", None)).__name__
+        if getattr(module, "use_intel_amx_backend", False):
+            found[name] = "packed for AMX"
+        elif method not in IN_PLACE and getattr(module, "quant_method", None) is not None:
+            found[name] = method
+    return found
