@@ -22,7 +22,7 @@ def test_live_equals_rules(family: str, seed: int, tmp_path: Path) -> None:
     spread = parallelism(family, drawn, draw)
     rules = Rules(drawn, tmp_path)
     catalog = rules.catalog()
-    live = sglang.read(build(drawn, tp=spread.tp, rank=spread.rank, ep=spread.ep), catalog)
+    live = sglang.read(build(drawn, **spread.arguments), catalog)
     by_rule = laid(rules.records(spread.spec, spread.rank), catalog)
     by_loader = laid([record.as_json() for record in live.records], catalog)
     assert by_loader == by_rule, (drawn, spread)
