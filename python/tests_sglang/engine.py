@@ -26,6 +26,7 @@ from sglang.srt.configs.load_config import LoadConfig  # noqa: E402
 from sglang.srt.configs.model_config import ModelConfig  # noqa: E402
 from sglang.srt.distributed import parallel_state  # noqa: E402
 from sglang.srt.layers.dp_attention import initialize_dp_attention  # noqa: E402
+from sglang.srt.layers.quantization.fp8 import Fp8Config  # noqa: E402
 from sglang.srt.model_loader.loader import _initialize_model  # noqa: E402
 from sglang.srt.model_loader.utils import set_default_torch_dtype  # noqa: E402
 from sglang.srt.server_args import ServerArgs  # noqa: E402
@@ -36,7 +37,14 @@ GROUPS = ("tp", "pp", "attn_tp", "attn_cp", "moe_ep", "moe_tp", "moe_dp")
 
 
 def build(
-    config: dict[str, Any], *, tp: int, rank: int, ep: int = 1, device: str = "cpu", **more: Any
+    config: dict[str, Any],
+    *,
+    tp: int,
+    rank: int,
+    ep: int = 1,
+    device: str = "cpu",
+    fp8: Fp8Config | None = None,
+    **more: Any,
 ) -> nn.Module:
     """The model of a config on one rank, with whatever values memory has. `more`: further
     `ServerArgs`."""
@@ -57,7 +65,7 @@ def build(
         _spread(arguments, rank)
         model = ModelConfig.from_server_args(arguments)
         with set_default_torch_dtype(torch.bfloat16), torch.device(device):
-            return _initialize_model(model, LoadConfig(load_format="dummy"), None)
+            return _initialize_model(model, LoadConfig(load_format="dummy"), fp8)
 
 
 def _spread(arguments: ServerArgs, rank: int) -> None:

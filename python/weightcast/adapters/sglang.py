@@ -25,6 +25,11 @@ IN_PLACE = {
     "UnquantizedFusedMoEMethod",
 }
 
+#: Parameters for which checkpoints may have no tensor. SGLang sets them itself.
+UNSOURCED = {
+    f"*.attn*.{which}_scale": "a scale of the cache, which the engine sets to 1" for which in ("k", "v")
+}
+
 
 def read(
     model: nn.Module,
@@ -33,6 +38,7 @@ def read(
     unused: Mapping[str, str] | None = None,
     unsourced: Mapping[str, str] | None = None,
     rename: Rename | None = None,
+    as_loaded: bool = False,
 ) -> LiveLayout:
     """The layout of an SGLang model's parameters, as its own `load_weights` fills them here.
 
@@ -41,15 +47,17 @@ def read(
     parameters (`w_kc` and `w_vc` of multi-head latent attention; `derived` of the result) is redone by
     `finish()`, by its own `post_load_weights`.
 
-    Layers whose quantisation rearranges parameters after loading, and weights packed for AMX,
-    raise `Misuse`: SGLang has no way back to the form that is loaded.
+    Layers whose quantisation may rearrange parameters after loading, and weights packed for AMX,
+    raise `Misuse`: SGLang has no way back to the form that is loaded. `as_loaded` says that none of
+    that has happened yet (no `process_weights_after_loading` has run), so that FP8 models can be read;
+    what has to follow an update is then the caller's.
     """
     moved = rearranged(model)
-    if moved:
+    if moved and not as_loaded:
         listed = "\n".join(f"  {name or 'the model'}: {why}" for name, why in moved.items())
         raise _core.Misuse(
             f"{len(moved)} layers may not be as they were loaded:\n{listed}\n"
-            "update them through the engine's own loader"
+            "update them through the engine's own loader, or pass as_loaded=True if they were just loaded"
         )
     parameters = dict(model.named_parameters())
     live = read_live(
@@ -58,7 +66,7 @@ def read(
         catalog_of(catalog),
         memory={n: b for n, b in model.named_buffers() if n not in parameters},
         unused={**(unused or {}), **left_out(model)},
-        unsourced=unsourced or {},
+        unsourced={**(unsourced or {}), **UNSOURCED},
         rename=rename,
     )
     redo = getattr(model, "post_load_weights", None)

@@ -21,12 +21,12 @@ class Watched:
             loader = getattr(parameter, "weight_loader", None)
             if callable(loader):
                 self._before.append((parameter, loader))
-                parameter.weight_loader = self._watch(name, loader)
+                _set(parameter, self._watch(name, loader))
         return self
 
     def __exit__(self, *_: Any) -> None:
         for parameter, loader in self._before:
-            parameter.weight_loader = loader
+            _set(parameter, loader)
 
     def _watch(self, name: str, loader: Any) -> Any:
         def watched(*args: Any, **kwargs: Any) -> Any:
@@ -40,3 +40,11 @@ class Watched:
         watched.__dict__.update(getattr(loader, "__dict__", {}))
         watched.__name__ = getattr(loader, "__name__", "weight_loader")
         return watched
+
+
+def _set(parameter: torch.Tensor, loader: Any) -> None:
+    try:
+        parameter.weight_loader = loader
+    except AttributeError:
+        # SGLang's quantised parameters have a property over it, which only reads.
+        parameter._weight_loader = loader
