@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 from tests_vllm.configs import FAMILIES, MOE
+from tests_vllm.ranks import Ranks, blank
 from tests_vllm.rules import Rules
+from torch import nn
 from weightcast.adapters import sglang
-from weightcast.adapters.recorder import DTYPES
-from weightcast.testing import Checkpoint, conform
+from weightcast.testing import conform
 
 from .configs import config
 from .engine import build
@@ -20,46 +21,25 @@ CASES = [(family, tp, ep) for family in FAMILIES for tp, ep in ((1, 1), (2, 2 if
 DERIVED = ("w_kc", "w_vc")
 
 
-class Ranks:
-    """The ranks of one engine, one after the other in this process."""
+class Derived(Ranks):
+    """With what the models derive from their parameters."""
 
-    def __init__(self, drawn: dict, tp: int, ep: int) -> None:
-        self.ranks = tp
-        self._drawn, self._ep = drawn, ep
-
-    def build(self, rank):
-        model = build(self._drawn, tp=self.ranks, rank=rank, ep=self._ep)
-        for parameter in model.parameters():
-            parameter.data.fill_(7)
-        # An engine that runs has derived its state.
-        getattr(model, "post_load_weights", lambda: None)()
-        return model
-
-    def read(self, rank, model, catalog):
-        return sglang.read(model, catalog)
-
-    def load(self, rank, model, tensors):
-        model.load_weights(tensors)
-
-    def state(self, rank, model):
+    def state(self, rank: int, model: nn.Module) -> dict[str, torch.Tensor]:
         derived = {
             f"{name}.{which}": getattr(module, which)
             for name, module in model.named_modules()
             for which in DERIVED
             if getattr(module, which, None) is not None
         }
-        return dict(model.named_parameters()) | derived
+        return super().state(rank, model) | derived
 
 
 @pytest.mark.parametrize(("family", "tp", "ep"), CASES)
 def test_sglang_conforms(family: str, tp: int, ep: int, tmp_path: Path) -> None:
     drawn = config(family, random.Random(f"conformance {family}"))
     catalog = Rules(drawn, tmp_path).catalog()
-    tensors = {
-        name: torch.empty(entry.shape, dtype=DTYPES[entry.dtype])
-        for name, entry in catalog.items()
-    }
-    conform(Ranks(drawn, tp, ep), Checkpoint(tensors), seed=tp)
+    ranks = Derived(tp, lambda rank: build(drawn, tp=tp, rank=rank, ep=ep), sglang.read)
+    conform(ranks, blank(catalog), seed=tp)
 
 
 def test_latent_attention_derives_anew(tmp_path: Path) -> None:

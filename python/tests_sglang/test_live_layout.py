@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests_vllm.configs import FAMILIES
-from tests_vllm.rules import Rules, laid
+from tests_vllm.rules import Rules, agree
 from weightcast.adapters import sglang
 
 from .configs import config, parallelism
@@ -23,10 +23,4 @@ def test_live_equals_rules(family: str, seed: int, tmp_path: Path) -> None:
     rules = Rules(drawn, tmp_path)
     catalog = rules.catalog()
     live = sglang.read(build(drawn, **spread.arguments), catalog)
-    by_rule = laid(rules.records(spread.spec, spread.rank), catalog)
-    by_loader = laid([record.as_json() for record in live.records], catalog)
-    assert by_loader == by_rule, (drawn, spread)
-    # Where the engine's type is another one, the copy converts, and it says so.
-    casts = {c.parameter for c in live.conversions}
-    published = {r.name for r in live.records if any(catalog[p.tensor].dtype != r.dtype for p in r.pieces)}
-    assert casts == published
+    agree(live, rules, catalog, spread.spec, spread.rank)

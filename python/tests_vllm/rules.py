@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from weightcast.adapters.catalog import Catalog, Entry
+from weightcast.adapters.live import LiveLayout
 
 #: A parameter: shape, dtype, and its pieces as boxes.
 Laid = tuple[tuple[int, ...], str, tuple]
@@ -70,3 +71,13 @@ def _box(piece: list, catalog: Catalog) -> tuple:
         first[dim], lengths[dim], target[target_dim] = start, length, target_start
     # None does not compare with numbers.
     return name, tuple(first), tuple(lengths), tuple(target), -1 if index is None else index
+
+
+def agree(live: LiveLayout, rules: Rules, catalog: Catalog, spec: str, rank: int) -> None:
+    """Fails unless a live layout is what the rules say, and says itself where a copy converts."""
+    by_rule = laid(rules.records(spec, rank), catalog)
+    assert laid([record.as_json() for record in live.records], catalog) == by_rule, (spec, rank)
+    # Where the engine's type is another one, the copy converts.
+    casts = {conversion.parameter for conversion in live.conversions}
+    other = {r.name for r in live.records if any(catalog[p.tensor].dtype != r.dtype for p in r.pieces)}
+    assert casts == other

@@ -17,7 +17,7 @@ from weightcast.testing import Checkpoint, conform
 from .configs import config
 from .engine import build
 from .rules import Rules, laid
-from .test_conformance import Ranks
+from .test_conformance import ranks
 
 BLOCK = 128
 
@@ -99,7 +99,7 @@ def test_weights_and_scales_arrive(tmp_path: Path) -> None:
         name: torch.empty(entry.shape, dtype=DTYPES[entry.dtype])
         for name, entry in catalog.items()
     }
-    conform(Ranks(drawn, 2, True), Checkpoint(tensors))
+    conform(ranks(drawn, 2, True), Checkpoint(tensors))
 
 
 def test_a_version_without_scales_is_refused(tmp_path: Path) -> None:
@@ -125,4 +125,4 @@ def test_a_refined_scale_grid_goes_through_the_loader(tp: int, width: int, tmp_p
         name: torch.empty(entry.shape, dtype=DTYPES[entry.dtype])
         for name, entry in catalog.items()
     }
-    conform(Ranks(drawn, tp, False), Checkpoint(tensors))
+    conform(ranks(drawn, tp, False), Checkpoint(tensors))
