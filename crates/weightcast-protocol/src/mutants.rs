@@ -84,4 +84,8 @@ pub struct Mutants {
     pub calls_kept: bool,
     /// Offload replicas are never released (L6).
     pub offloads_kept: bool,
+    /// A session that an acting server has refused for now may make the next one act (L5).
+    pub refused_may_activate: bool,
+    /// A server that was told of another one that acts takes over from it at once (L5).
+    pub no_deference: bool,
 }

@@ -42,6 +42,8 @@ impl World {
         config.servers = self.hosts.len();
         config.reconnect = self.options.reconnect;
         config.patience = Span(self.options.lease.0 / 2);
+        // Who goes through the list is through in less than a lease (L5).
+        config.backoff_max = Span(self.options.lease.0 / (2 * self.hosts.len() as u64));
         config.mutants = self.options.mutants;
         process.session = Some(Session::new(config, process.clock.local(self.now)));
         process.program = Program::default();

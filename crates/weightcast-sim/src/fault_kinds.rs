@@ -19,6 +19,11 @@ macro_rules! fault_kinds {
                 match self { $(FaultKind::$kind => $name),* }
             }
 
+            /// Whether it strikes a server, not a process.
+            pub(crate) fn is_of_servers(self) -> bool {
+                matches!(self, FaultKind::ServerCrash | FaultKind::ServerPause | FaultKind::Rift)
+            }
+
             /// How often at most it happens in a usual world.
             fn usual(self) -> u64 {
                 match self { $(FaultKind::$kind => $usual),* }

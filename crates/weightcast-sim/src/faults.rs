@@ -10,7 +10,28 @@ use crate::queue::{Event, Life, Step};
 use crate::rng::Rng;
 use crate::world::World;
 
+/// A fault, as it is drawn or written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strike {
+    /// When it happens.
+    pub at: Time,
+    /// What happens.
+    pub kind: FaultKind,
+    /// To which process, or server.
+    pub whom: usize,
+    /// When it is over, if it lasts.
+    pub until: Time,
+}
+
 impl World {
+    /// Plans faults that are written down.
+    pub(crate) fn plan_strikes(&mut self, strikes: &[Strike]) {
+        for strike in strikes {
+            self.queue.plan(strike.at, Event::Strike(*strike));
+        }
+        self.queue.plan(Time(0) + self.options.fault_time, Event::Quiet);
+    }
+
     /// Draws the faults of the whole run.
     pub(crate) fn plan_faults(&mut self) {
         for kind in FaultKind::ALL {
@@ -26,15 +47,25 @@ impl World {
         self.queue.plan(Time(0) + self.options.fault_time, Event::Quiet);
     }
 
+    /// A fault of this kind: whom it strikes, and for how long, is drawn.
     pub(crate) fn strike(&mut self, kind: FaultKind) {
-        *self.report.faults.entry(kind.name()).or_default() += 1;
         let until = self.now + a_while(&mut self.rng, self.options.lease);
-        if self.strike_server(kind, until) {
-            return;
+        let any = self.rng.below(self.hosts.len() as u64) as usize;
+        let host = if self.rng.chance(700) { self.leader() } else { any };
+        let whom = if kind.is_of_servers() { host } else { self.victim(kind) };
+        self.hit(Strike { at: self.now, kind, whom, until });
+    }
+
+    /// A fault happens.
+    pub(crate) fn hit(&mut self, strike: Strike) {
+        let Strike { kind, whom, until, .. } = strike;
+        *self.report.faults.entry(kind.name()).or_default() += 1;
+        if kind.is_of_servers() {
+            self.observe(Fact::Struck { kind, process: None, until });
+            return self.hit_server(kind, whom, until);
         }
-        let victim = self.victim(kind);
-        let victim = self.whole_process(victim, kind);
-        self.observe(Fact::Struck { kind, process: Some(victim) });
+        let victim = self.whole_process(whom, kind);
+        self.observe(Fact::Struck { kind, process: Some(victim), until });
         match kind {
             FaultKind::Break => self.break_stream(victim),
             FaultKind::Partition => {
@@ -67,21 +98,15 @@ impl World {
         }
     }
 
-    /// Strikes the server that acts, or any of them. False if the fault is none of a server.
-    fn strike_server(&mut self, kind: FaultKind, until: Time) -> bool {
-        let any = self.rng.below(self.hosts.len() as u64) as usize;
-        let host = if self.rng.chance(700) { self.leader() } else { any };
+    fn hit_server(&mut self, kind: FaultKind, host: usize, until: Time) {
         match kind {
             FaultKind::ServerCrash => self.crash_server(host, until),
             FaultKind::ServerPause => {
                 let paused_until = &mut self.hosts[host].paused_until;
                 *paused_until = until.max(*paused_until);
             }
-            FaultKind::Rift => self.rift(host, until),
-            _ => return false,
+            _ => self.rift(host, until),
         }
-        self.observe(Fact::Struck { kind, process: None });
-        true
     }
 
     /// Whom a fault strikes. Half of the crashes are of sources that are being read: these are

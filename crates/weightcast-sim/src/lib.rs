@@ -37,6 +37,7 @@ mod process;
 mod program;
 mod queue;
 mod reading;
+mod recorded;
 mod report;
 mod retained;
 mod rng;
@@ -60,6 +61,7 @@ pub use fault_kinds::{FaultCounts, FaultKind};
 pub use memory::{Exposed, Memory, chunks_of};
 pub use mutant_list::{MUTANTS, Mutant};
 pub use options::Options;
+pub use recorded::{RECORDED, Recorded};
 pub use report::{Report, Violation};
 pub use story::Line;
 

@@ -332,6 +332,13 @@ pub const MUTANTS: &[Mutant] = &[
         switch: |off| off.offloads_kept = true,
         scenario: retaining,
     },
+    Mutant {
+        name: "refused_may_activate+no_deference",
+        what: "who was refused by a server that acts may make the next one act, at once",
+        found_by: &["L5"],
+        switch: |off| (off.refused_may_activate, off.no_deference) = (true, true),
+        scenario: failing_over,
+    },
 ];
 
 /// Trainers publish other content under numbers that have theirs.

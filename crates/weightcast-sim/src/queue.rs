@@ -6,6 +6,7 @@ use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::{Attempt, ConnectionId, Generation, OpSeq, Term, Time};
 
 use crate::fault_kinds::FaultKind;
+use crate::faults::Strike;
 
 /// One life of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +37,8 @@ pub(crate) enum Event {
     Process(Life, Step),
     /// A fault.
     Fault(FaultKind),
+    /// A fault that is written down.
+    Strike(Strike),
     /// Faults cease.
     Quiet,
 }

@@ -55,7 +55,7 @@ pub(crate) fn tell(fact: &Fact<'_>) -> Option<(Option<usize>, String)> {
             let why = error.map_or("as it was told".to_owned(), |error| error.to_string());
             (who.process, format!("its session is over: {why}"))
         }
-        Fact::Struck { kind, process } => {
+        Fact::Struck { kind, process, .. } => {
             return Some((*process, format!("fault: {}", kind.name())));
         }
         Fact::Books(_)

@@ -16,6 +16,7 @@ use crate::options::Options;
 use crate::process::{Process, Program, Trouble};
 use crate::program::Action;
 use crate::queue::{Event, Life, Queue, ServerStep, Step};
+use crate::recorded::Recorded;
 use crate::report::{Report, Violation};
 use crate::rng::{Rng, mix};
 use crate::seed_sights::SeedSights;
@@ -58,9 +59,24 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, options: Options) -> Self {
+        let mut world = Self::empty(seed, options);
+        world.people(None);
+        world.plan_faults();
+        world
+    }
+
+    /// One whose groups and faults are written down.
+    pub(crate) fn recorded(seed: u64, options: Options, recorded: &Recorded) -> Self {
+        let mut world = Self::empty(seed, options);
+        world.people(Some(recorded.groups));
+        world.plan_strikes(&recorded.strikes());
+        world
+    }
+
+    fn empty(seed: u64, options: Options) -> Self {
         let hosts = (0..options.servers as usize).map(|index| Host::new(&options, index));
         let hosts = hosts.collect();
-        let mut world = Self {
+        Self {
             seed,
             rng: Rng::new(seed),
             now: Time(0),
@@ -83,14 +99,12 @@ impl World {
             story: None,
             joined: BTreeMap::new(),
             options,
-        };
-        world.people();
-        world.plan_faults();
-        world
+        }
     }
 
-    /// Draws the groups, and plans the start of their processes.
-    fn people(&mut self) {
+    /// Draws the groups, but for shards and datacentres that are given, and plans the start of their
+    /// processes.
+    fn people(&mut self, given: Option<&[(u32, u64)]>) {
         let groups = (0..self.options.trainers)
             .map(|n| (format!("trainer-{n}"), Role::Trainer, n == 0))
             .chain(
@@ -100,11 +114,12 @@ impl World {
         let usual_shards = self.rng.between(1, self.options.max_shards.into()) as u32;
         let datacentres = u64::from(self.options.datacentres);
         self.crossing_cost = self.rng.between(1, 8);
-        for (replica, role, new_epoch) in groups {
+        for (index, (replica, role, new_epoch)) in groups.into_iter().enumerate() {
             let any_shards = self.rng.between(1, self.options.max_shards.into()) as u32;
             // Groups of the same size read from each other while they are being filled.
             let num_shards = if self.rng.chance(600) { usual_shards } else { any_shards };
             let place = if role == Role::Trainer { 0 } else { self.rng.below(datacentres) };
+            let (num_shards, place) = given.map_or((num_shards, place), |given| given[index]);
             let location = Location {
                 datacentre: format!("dc-{place}"),
                 host: format!("host-{place}-{}", self.rng.below(2)),
@@ -222,6 +237,7 @@ impl World {
             Event::ToServer(stream, message) => self.hear(stream, message),
             Event::Process(life, step) => self.step(life, step),
             Event::Fault(fault) => self.strike(fault),
+            Event::Strike(strike) => self.hit(strike),
             Event::Quiet => self.calm(),
         }
     }

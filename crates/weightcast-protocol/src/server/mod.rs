@@ -165,6 +165,8 @@ pub struct Server {
     active: bool,
     /// The newest term that it has heard of.
     seen: Term,
+    /// The latest term that another server was said to act in, and when.
+    told: (Term, Time),
     /// Whether it has heard of an earlier term than its own.
     followed: bool,
     /// Until when clients may come over from an earlier term.
@@ -195,6 +197,7 @@ impl Server {
             term: Term(0),
             active: false,
             seen: Term(0),
+            told: (Term(0), Time(0)),
             followed: false,
             window_until: None,
             models: BTreeMap::new(),

@@ -19,6 +19,9 @@ impl Server {
     /// earlier; the answer is this server's term then, for the client to go by.
     pub fn handle_probe(&mut self, now: Time, term: Term) -> Term {
         if term < Term::LIMIT {
+            if term > self.told.0 {
+                self.told = (term, now);
+            }
             self.hear_of(term);
             self.settle(now);
         }
@@ -31,7 +34,8 @@ impl Server {
         // A new offload or seed belongs to the server that asked for it: no other one acts on its
         // word.
         let asked = matches!(open.role, Role::Offload(_) | Role::Seed(_));
-        if !self.active && open.activate && !(asked && open.incarnation.is_none()) {
+        let may_act = open.activate && !self.defers(now);
+        if !self.active && may_act && !(asked && open.incarnation.is_none()) {
             self.activate(now);
         }
         if self.active {
@@ -55,6 +59,15 @@ impl Server {
         if self.active && self.seen > self.term {
             self.step_down();
         }
+    }
+
+    /// Whether another server acts as far as is known: a client was open there less than a lease ago,
+    /// and nobody has come from a later term. Who would have this one act instead has asked the list
+    /// while that one took over. In a lease all find it, so takeovers end (L5).
+    fn defers(&self, now: Time) -> bool {
+        let (term, at) = self.told;
+        let acts = term == self.seen && term > self.term && now < at + self.config.lease;
+        acts && !self.config.mutants.no_deference
     }
 
     fn activate(&mut self, now: Time) {

@@ -208,6 +208,11 @@ impl Session {
             };
         }
         self.refused = Some(error);
+        if !self.config.mutants.refused_may_activate {
+            // This server acts. It may step down without telling who is none of its sessions; then
+            // the whole list is asked again before another is made to act.
+            self.link.asked = 0;
+        }
         self.link.state = LinkState::Refused { retry_at: now + self.pause() };
     }
 

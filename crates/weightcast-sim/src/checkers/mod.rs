@@ -106,8 +106,8 @@ pub(crate) enum Fact<'a> {
     Fenced { who: Who, generation: Generation },
     /// A session is over.
     Left { who: Who, error: Option<&'a CallError> },
-    /// A fault strikes a process, or the world.
-    Struck { kind: FaultKind, process: Option<usize> },
+    /// A fault strikes a process, or the world; what it does is over by then.
+    Struck { kind: FaultKind, process: Option<usize>, until: Time },
     /// The end of the world: the terms in which servers act, the sessions' own, and what is left of
     /// what has happened.
     Over { acting: &'a [Term], sessions: &'a [(String, Option<Term>)], leftovers: &'a [String] },
@@ -164,7 +164,7 @@ pub(crate) struct Checkers {
 }
 
 /// What a session may rely on, over all terms.
-fn of_world() -> Row {
+fn of_world(options: &Options) -> Row {
     vec![
         Box::new(s1::NoTornAccept),
         Box::new(s3::FenceBeforeMutate),
@@ -174,7 +174,7 @@ fn of_world() -> Row {
         Box::new(t2::NoEffect::default()),
         Box::new(t3::OneTerm::default()),
         Box::new(l1::InTime),
-        Box::new(l5::SameTerm),
+        Box::new(l5::SameTerm::new(options.servers)),
         Box::new(l6::Baseline),
         Box::new(d2::AcyclicReads),
     ]
@@ -212,7 +212,7 @@ fn of_term(options: &Options) -> Row {
 
 impl Checkers {
     pub(crate) fn new(options: &Options) -> Self {
-        Self { options: options.clone(), world: of_world(), terms: BTreeMap::new() }
+        Self { options: options.clone(), world: of_world(options), terms: BTreeMap::new() }
     }
 
     /// What the checkers have to say: the invariant, and what is wrong.

@@ -1,0 +1,100 @@
+//! Who may make a server act, and when: takeovers end once faults have (L5).
+
+mod cluster;
+
+use cluster::open;
+use weightcast_protocol::message::{ClientMessage, Open, Role, ServerMessage};
+use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
+use weightcast_protocol::session::{Output, Session, SessionConfig};
+use weightcast_protocol::{CallError, ConnectionId, Span, Term, Time};
+
+const START: Time = Time(1_000_000);
+const LEASE: Span = Span::from_secs(5);
+
+/// What a session asks for next, time passing as it needs.
+fn asked(session: &mut Session, now: &mut Time) -> Open {
+    for _ in 0..20 {
+        match session.poll_output() {
+            Some(Output::Connect { .. }) => session.handle_connected(*now),
+            Some(Output::Send(ClientMessage::Open(open))) => return open,
+            Some(_) => {}
+            None => {
+                *now = session.next_timeout().expect("it tries again");
+                session.handle_timeout(*now);
+            }
+        }
+    }
+    panic!("it asks nobody");
+}
+
+#[test]
+fn who_has_found_a_server_that_acts_asks_the_whole_list_before_another_is_to_act() {
+    let mut now = START;
+    let config = SessionConfig::new(open("r", 0, 1, Role::Rollout), "a:1,b:1,c:1");
+    let mut session = Session::new(config, now);
+    for _ in 0..3 {
+        assert!(!asked(&mut session, &mut now).activate);
+        session.handle_message(now, ServerMessage::Superseded);
+    }
+    assert!(asked(&mut session, &mut now).activate, "none of the list acts");
+    let error = CallError::Misuse { detail: "it has to wait".into() };
+    session.handle_message(now, ServerMessage::Refused { error, retry: true });
+    // Meanwhile that server has stepped down. It is not to act again for this session's sake.
+    for _ in 0..3 {
+        assert!(!asked(&mut session, &mut now).activate);
+        session.handle_message(now, ServerMessage::Superseded);
+    }
+    assert!(asked(&mut session, &mut now).activate, "still, none of the list acts");
+}
+
+/// What a server says to somebody who wants it to act.
+fn opened(server: &mut Server, now: Time, stream: u64, term: Term) -> ServerMessage {
+    let session = weightcast_protocol::SessionId(u128::from(stream));
+    let replica = format!("r-{stream}");
+    let open = Open { session, term, activate: true, ..open(&replica, 0, 1, Role::Rollout) };
+    server.handle(now, ConnectionId(stream), ClientMessage::Open(open));
+    std::iter::from_fn(|| server.poll_output())
+        .find_map(|output| match output {
+            ServerOutput::Send { to: ConnectionId(to), message } if to == stream => Some(message),
+            _ => None,
+        })
+        .expect("it answers")
+}
+
+fn server() -> Server {
+    Server::new(ServerConfig { lease: LEASE, paranoid: true, ..ServerConfig::default() })
+}
+
+#[test]
+fn a_server_that_was_told_of_another_one_leaves_it_a_lease() {
+    let mut server = server();
+    assert!(matches!(opened(&mut server, START, 1, Term(0)), ServerMessage::Opened { .. }));
+    let later = server.term().after(1);
+    assert_eq!(server.handle_probe(START, later), Term(0));
+    let soon = START + Span(LEASE.0 - 1);
+    assert_eq!(opened(&mut server, soon, 2, Term(0)), ServerMessage::Superseded);
+    assert_eq!(opened(&mut server, soon, 3, later), ServerMessage::Superseded);
+    assert_eq!(server.term(), Term(0));
+    assert!(matches!(opened(&mut server, START + LEASE, 4, later), ServerMessage::Opened { .. }));
+    assert!(server.term() > later);
+}
+
+#[test]
+fn it_does_not_wait_for_one_that_a_still_later_one_has_followed() {
+    let mut server = server();
+    let (told, later) = (Term(5).after(1), Term(5).after(1).after(2));
+    server.handle_probe(START, told);
+    // This client has lost the server of the later term.
+    assert!(matches!(opened(&mut server, START, 1, later), ServerMessage::Opened { .. }));
+    assert!(server.term() > later);
+}
+
+#[test]
+fn being_told_of_the_same_term_again_and_again_does_not_keep_it_from_acting() {
+    let mut server = server();
+    let term = Term(5).after(1);
+    for tenth in 0..10 {
+        server.handle_probe(START + LEASE.scaled(tenth, 10), term);
+    }
+    assert!(matches!(opened(&mut server, START + LEASE, 1, term), ServerMessage::Opened { .. }));
+}
