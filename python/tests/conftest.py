@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,13 @@ import weightcast as wc
 
 #: Seconds in which everything here must have happened.
 SOON = 20.0
+
+
+def token_file(path: Path, token: str) -> Path:
+    """Writes a token as its owner must: for nobody else."""
+    path.touch(mode=0o600)
+    path.write_text(token)
+    return path
 
 
 @pytest.fixture

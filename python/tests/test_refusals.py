@@ -1,11 +1,14 @@
 """Bad input: a clear typed error that names what and where; others are unharmed."""
 
+import stat
+from functools import partial
+
 import numpy as np
 import pytest
 
 import weightcast as wc
 
-from .conftest import SOON
+from .conftest import SOON, token_file
 
 
 @pytest.fixture
@@ -155,9 +158,7 @@ def test_a_shard_of_a_group_that_holds_another_copy(group):
 
 
 def test_wrong_token(tmp_path):
-    good, bad = tmp_path / "good", tmp_path / "bad"
-    good.write_text("g" * 40)
-    bad.write_text("b" * 40)
+    good, bad = (token_file(tmp_path / name, name * 10) for name in ("good", "badd"))
     with wc.serve(token_file=good) as server:
         with pytest.raises(wc.ServerUnreachable, match="token"):
             wc.open("policy", wc.Replica("r"), server=server.address, token_file=bad)
@@ -171,17 +172,54 @@ def test_wrong_token(tmp_path):
 
 @pytest.mark.parametrize("token", ["", "short", "with space " * 9])
 def test_bad_token_files(tmp_path, token):
-    path = tmp_path / "token"
-    path.write_text(token)
+    path = token_file(tmp_path / "token", token)
     with pytest.raises(wc.Misuse, match="token"):
         wc.serve(token_file=path)
 
 
-def test_beyond_loopback_needs_a_token(server):
+@pytest.mark.parametrize("mode", [0o644, 0o620, 0o666])
+def test_a_token_that_others_can_read_or_write(tmp_path, mode):
+    path = token_file(tmp_path / "token", "t" * 40)
+    path.chmod(mode)
+    for use in (wc.serve, partial(wc.open, "policy", wc.Replica("r"), server="http://127.0.0.1:9")):
+        with pytest.raises(wc.Misuse, match=f"{path}.*{mode:04o}.*chmod"):
+            use(token_file=path)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "unix"])
+def test_other_users_of_the_host_are_not_served(tmp_path, address):
+    """They cannot read the token that a server makes by itself."""
+    address = f"unix:{tmp_path / 'socket'}" if address == "unix" else address
+    with wc.serve(address) as server:
+        assert stat.S_IMODE(server.token_file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(server.token_file.parent.stat().st_mode) == 0o700
+        with pytest.raises(wc.ServerUnreachable, match="token"):
+            wc.open("policy", wc.Replica("r"), server=server.address, insecure=True)
+        with wc.open("policy", wc.Replica("r"), server=server.address):
+            assert wc.status(server.address)["sessions"] == 1
+        assert str(server.token_file) in repr(server) and server.address in repr(server)
+        assert server.token_file.read_text() not in repr(server)
+
+
+def test_no_token_is_asked_for_by_name():
+    with wc.serve(insecure=True) as server:
+        assert server.token_file is None
+        for insecure in (False, True):
+            wc.open("policy", wc.Replica("r"), server=server.address, insecure=insecure).close()
+
+
+def test_no_token_for_a_server_elsewhere():
+    with pytest.raises(wc.Misuse, match="http://192.0.2.1:7700.*WEIGHTCAST_TOKEN_FILE"):
+        wc.open("policy", wc.Replica("r"), server="http://192.0.2.1:7700")
+
+
+def test_beyond_loopback_needs_a_token():
     with pytest.raises(wc.Misuse, match="token"):
         wc.serve("0.0.0.0:0")
     with pytest.raises(wc.Misuse, match="token"):
-        wc.open("policy", wc.Replica("r"), server=server.address, data_bind="0.0.0.0:0")
+        wc.open(
+            "policy", wc.Replica("r"), server="http://192.0.2.1:7700", data_bind="0.0.0.0:0"
+        )
 
 
 def test_no_server():

@@ -11,7 +11,7 @@ import pytest
 
 import weightcast as wc
 
-from .conftest import SOON, Group
+from .conftest import SOON, Group, token_file
 
 HEADS, COLUMNS = 512, 96
 #: Rows of q, k and v. A rollout has half of q, and all of k and v, in one array.
@@ -185,9 +185,7 @@ def test_a_silent_shard_and_no_server(pair):
 
 
 def test_the_token_is_asked_for(tmp_path):
-    good, bad = tmp_path / "good", tmp_path / "bad"
-    good.write_text("g" * 40)
-    bad.write_text("b" * 40)
+    good, bad = (token_file(tmp_path / name, name * 10) for name in ("good", "badd"))
     with wc.serve(token_file=good) as server:
         me = wc.Replica("trainer")
         with wc.open("policy", me, role="trainer", server=server.address, token_file=good) as h:

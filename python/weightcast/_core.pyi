@@ -1,6 +1,7 @@
 """The native half of the package. Users call what `weightcast` exports, not this."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -157,6 +158,8 @@ class Handle:
 class Server:
     @property
     def address(self) -> str: ...
+    @property
+    def token_file(self) -> Path | None: ...
     def stop(self) -> None: ...
 
 def serve(

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +19,17 @@ class Server:
     def address(self) -> str:
         """What clients connect to: `WEIGHTCAST_SERVER`, or `open(server=...)`."""
         return self._core.address
+
+    @property
+    def token_file(self) -> Path | None:
+        """The file with the token that clients must show: `WEIGHTCAST_TOKEN_FILE`, or
+        `open(token_file=...)`. Those of this user on this host look there by themselves, unless the
+        server was given a file. None if it asks for no token."""
+        return self._core.token_file
+
+    def __repr__(self) -> str:
+        file = f" WEIGHTCAST_TOKEN_FILE={self.token_file}" if self.token_file else ""
+        return f"<weightcast.Server, clients: WEIGHTCAST_SERVER={self.address}{file}>"
 
     def close(self) -> None:
         """Stops it."""
@@ -48,8 +60,10 @@ def serve(
 ) -> Server:
     """Starts a reference server on a thread of this process.
 
-    `address` is `IP:PORT` (port 0: any) or `unix:/PATH`. Beyond loopback it needs a token file, or
-    `insecure=True`. A client that is silent for `lease` seconds loses its place; `unpublish` waits
+    `address` is `IP:PORT` (port 0: any) or `unix:/PATH`. Clients must show the token in
+    `token_file`. Without one, a server on loopback asks for a token that only this user can read, and
+    that this user's handles on this host find by themselves (`Server.token_file`); beyond loopback it
+    is an error. `insecure=True` asks for none. A client that is silent for `lease` seconds loses its place; `unpublish` waits
     up to `drain_deadline` seconds for readers; a replica serves `fanout` readers at a time. Where
     several replicas of one layout hold a version and have nothing else to do, one reader draws
     different ranges from up to `stripes` of them.

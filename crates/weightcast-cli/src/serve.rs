@@ -14,10 +14,11 @@ pub(crate) struct Serve {
     /// IP:PORT (port 0: any) or unix:/PATH
     #[arg(long, default_value = "127.0.0.1:7700", env = "WEIGHTCAST_ADDRESS")]
     address: String,
-    /// File with the token that every client must show; needed beyond loopback
+    /// File with the token that every client must show; needed beyond loopback. By default one that
+    /// only this user can read, whose clients on this host find it by themselves
     #[arg(long, env = "WEIGHTCAST_TOKEN_FILE")]
     token_file: Option<PathBuf>,
-    /// Listen beyond loopback without a token: anyone can read and replace weights
+    /// Ask nobody for a token: whoever reaches the address can read and replace weights
     #[arg(long)]
     insecure_no_auth: bool,
     /// Which server of its clients' WEIGHTCAST_SERVER list this is, from 0: all differ
@@ -55,7 +56,8 @@ pub(crate) fn positive(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
     crate::open_files::allow_all();
-    let token = arguments.token_file.as_deref().map(weightcast::read_token).transpose()?;
+    let given = arguments.token_file;
+    let token = given.as_deref().map(weightcast::read_token).transpose()?;
     let server = weightcast::serve(ServeConfig {
         address: arguments.address,
         token,
@@ -71,9 +73,11 @@ pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
     })?;
     // Whoever started it may not listen any more: that is no reason to stop serving.
     let address = server.address();
+    let file = server.token_file().or(given.as_deref());
+    let file = file.map_or(String::new(), |f| format!(" WEIGHTCAST_TOKEN_FILE={}", f.display()));
     let _ = writeln!(
         std::io::stdout(),
-        "weightcast reference server on {address}\nclients: export WEIGHTCAST_SERVER={address}"
+        "weightcast reference server on {address}\nclients: export WEIGHTCAST_SERVER={address}{file}"
     );
     server.wait().context("the server stopped")
 }

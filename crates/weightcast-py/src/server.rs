@@ -1,6 +1,6 @@
 //! The embedded server, its status, and the command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 #[pyclass(frozen, module = "weightcast._core")]
 pub(crate) struct Server {
     address: String,
+    token_file: Option<PathBuf>,
     inner: Owned<Mutex<Option<weightcast::Server>>>,
 }
 
@@ -26,6 +27,12 @@ impl Server {
     #[getter]
     fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where clients find the token that they must show.
+    #[getter]
+    fn token_file(&self) -> Option<&Path> {
+        self.token_file.as_deref()
     }
 
     /// Stops it; stopping again does nothing, and neither does a fork's copy.
@@ -53,8 +60,9 @@ pub(crate) fn serve(
     index: u32,
 ) -> PyResult<Server> {
     let (lease, drain_deadline) = (seconds(lease)?, seconds(drain_deadline)?);
+    let given = token_file.clone();
     let started = py.detach(|| {
-        let token = token_file.map(|path| weightcast::read_token(&path)).transpose()?;
+        let token = token_file.as_deref().map(weightcast::read_token).transpose()?;
         weightcast::serve(ServeConfig {
             address,
             token,
@@ -69,7 +77,8 @@ pub(crate) fn serve(
     });
     let server = started.map_err(|e| exception(py, e))?;
     let address = server.address().to_owned();
-    Ok(Server { address, inner: Owned::new(Mutex::new(Some(server))) })
+    let token_file = server.token_file().map(Path::to_owned).or(given);
+    Ok(Server { address, token_file, inner: Owned::new(Mutex::new(Some(server))) })
 }
 
 /// A server's status as JSON.

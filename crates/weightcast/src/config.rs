@@ -67,13 +67,14 @@ pub struct Options {
     /// `http://HOST:PORT` or `unix:/PATH`; several with commas between them are the reference
     /// server and its backups, in the same order for all. `WEIGHTCAST_SERVER` if none is given.
     pub server: Option<String>,
-    /// File with the token; `WEIGHTCAST_TOKEN_FILE` if none is given.
+    /// File with the token; `WEIGHTCAST_TOKEN_FILE` if none is given. For servers of this host that
+    /// of this user, which they make, if that is not set either.
     pub token_file: Option<PathBuf>,
     /// Address that the data port binds; `WEIGHTCAST_DATA_BIND`, or loopback.
     pub data_bind: Option<String>,
     /// Address that peers use for it, if it is another; `WEIGHTCAST_DATA_ADVERTISE`.
     pub data_advertise: Option<String>,
-    /// Allows a data port beyond loopback without a token.
+    /// Goes without a token where none is configured: anyone who reaches the data port is served.
     pub insecure: bool,
     /// Command that starts a server when none is configured. Empty: fail instead.
     pub lazy_server: Vec<String>,
@@ -117,9 +118,16 @@ impl Options {
         self.server.clone().or_else(|| environment("WEIGHTCAST_SERVER"))
     }
 
-    pub(crate) fn token(&self) -> Result<Option<Secret>, Error> {
-        let file = environment("WEIGHTCAST_TOKEN_FILE").map(PathBuf::from);
-        self.token_file.clone().or(file).map(|path| auth::read_token(&path)).transpose()
+    /// What to show these servers, and to ask of peers: the configured token; of servers of this
+    /// host alone that of this user; none where insecurity was asked for by name.
+    pub(crate) fn token(&self, servers: &str) -> Result<Option<Secret>, Error> {
+        let given = self.token_file.clone();
+        let file = match given.or_else(|| environment("WEIGHTCAST_TOKEN_FILE").map(PathBuf::from)) {
+            Some(file) => file,
+            None if self.insecure || !servers.split(',').all(is_of_this_host) => return Ok(None),
+            None => auth::own_token_file()?,
+        };
+        auth::read_token(&file).map(Some)
     }
 
     pub(crate) fn data_bind(&self) -> String {
@@ -141,4 +149,50 @@ impl Options {
 /// A variable that is set and not empty.
 fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether nobody beyond this host can answer at a server's address.
+fn is_of_this_host(server: &str) -> bool {
+    let server = server.trim();
+    let rest = server.strip_prefix("http://").unwrap_or(server);
+    let host = rest.trim_end_matches('/').rsplit_once(':').map_or(rest, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let loopback = |ip: std::net::IpAddr| ip.to_canonical().is_loopback();
+    server.starts_with("unix:") || host == "localhost" || host.parse().is_ok_and(loopback)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_of_this_host() {
+        for (server, local) in [
+            ("http://127.0.0.1:7700", true),
+            (" 127.9.9.9:7700", true),
+            ("http://[::1]:7700/", true),
+            ("http://[::ffff:127.0.0.1]:7700", true),
+            ("localhost:1", true),
+            ("unix:/run/x.sock", true),
+            ("http://10.0.0.1:7700", false),
+            ("http://127.0.0.1.example.org:7700", false),
+            ("http://localhost.example.org:7700", false),
+            ("http://127.0.0.1@example.org:7700", false),
+            ("https://example.org:7700", false),
+            ("example.org", false),
+            ("", false),
+        ] {
+            assert_eq!(is_of_this_host(server), local, "{server}");
+        }
+    }
+
+    #[test]
+    fn no_token_goes_to_another_host_unless_it_is_given() {
+        let options = Options::new(Role::Rollout);
+        assert!(options.token("http://192.0.2.1:7700").unwrap().is_none());
+        assert!(options.token("http://127.0.0.1:1,http://192.0.2.1:7700").unwrap().is_none());
+        assert!(options.token("http://127.0.0.1:1,unix:/x").unwrap().is_some());
+        let insecure = Options { insecure: true, ..options };
+        assert!(insecure.token("unix:/x").unwrap().is_none());
+    }
 }

@@ -5,10 +5,8 @@ mod place;
 mod start;
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
@@ -31,7 +29,8 @@ pub(crate) fn find_or_start(
     let place = Place::of(job)?;
     let _lock = lock(&place, give_up)?;
     if UnixStream::connect(&place.socket).is_err() {
-        write_token(&place.token_file)?;
+        let _ = std::fs::remove_file(&place.token_file);
+        auth::write_token(&place.token_file, &auth::new_token()?)?;
         start::start(command, &place, give_up)?;
     }
     Ok((place.address(), auth::read_token(&place.token_file)?))
@@ -68,16 +67,4 @@ fn unreachable(place: &Place, reason: String) -> Error {
         server: place.address(),
         reason: format!("{reason}; its log is {}", place.log.display()),
     })
-}
-
-fn write_token(path: &Path) -> Result<(), Error> {
-    let token = auth::new_token()?;
-    let _ = std::fs::remove_file(path);
-    OpenOptions::new()
-        .create_new(true)
-        .write(true)
-        .mode(0o600)
-        .open(path)
-        .and_then(|mut file| file.write_all(token.expose()))
-        .map_err(|e| Error::io(format!("write {}", path.display()), e))
 }

@@ -20,6 +20,7 @@ pub mod fuzzing;
 mod lazy;
 mod limits;
 mod manifest;
+mod private;
 mod serve;
 mod transform;
 mod verify;

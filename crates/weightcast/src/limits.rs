@@ -35,3 +35,5 @@ pub(crate) const REQUESTS: u32 = 64;
 pub(crate) const HEADER_BYTES: u32 = 8 << 10;
 /// Path of a Unix socket: `sun_path` has 108 bytes, the last one is zero.
 pub(crate) const SOCKET_PATH_BYTES: usize = 107;
+/// A token: 256 bits in hexadecimal have 64; it is one of the headers.
+pub(crate) const TOKEN_BYTES: u64 = 1 << 10;

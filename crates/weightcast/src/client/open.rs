@@ -44,13 +44,25 @@ impl ShardHandle {
         interrupted: Option<Interrupted>,
     ) -> Result<Self, Error> {
         let (server, token) = match options.configured_server() {
-            Some(server) => (server, options.token()?),
+            Some(server) => {
+                let token = options.token(&server)?;
+                (server, token)
+            }
             None => {
                 let (server, token) =
                     lazy::find_or_start(&options.job(), &options.lazy_server, options.deadline)?;
                 (server, Some(token))
             }
         };
+        if token.is_none() && !options.insecure {
+            return Err(Error::Config {
+                what: "token".to_owned(),
+                problem: format!(
+                    "none given, and {server} is not of this host: set WEIGHTCAST_TOKEN_FILE to the \
+                     token file that the server has, or allow it with insecure=True"
+                ),
+            });
+        }
         let auth = Auth { token: token.clone(), insecure: options.insecure };
         let exports = DataServer::bind(data_address(&options.data_bind())?, auth.clone())
             .map_err(|e| Error::Transport(e.to_string()))?;

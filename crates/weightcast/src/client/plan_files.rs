@@ -1,17 +1,20 @@
-//! A directory of plans, for workers that start again. Nothing that is wrong with it matters: what
-//! cannot be read is planned, what cannot be written is planned again next time.
+//! A directory of plans, for workers that start again. Nothing that is wrong with a plan matters: what
+//! cannot be read is planned, what cannot be written is planned again next time. A directory that
+//! others can write is refused; it is used by its descriptor, so it stays the one that was looked at.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::ffi::CStr;
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, renameat, statat, unlinkat};
 use weightcast_plan::stored::{self, PlanName};
 use weightcast_plan::{Cell, Layout, Plan};
 
 use crate::Error;
 use crate::limits::{STORED_PLAN_BYTES, STORED_PLANS};
+use crate::private;
 
 /// Ends the names of plans, and of what is to become one.
 const WHOLE: &str = "plan";
@@ -19,22 +22,23 @@ const HALF: &str = "plan-part";
 
 /// The files, one for each pair of sources and target.
 pub(crate) struct PlanFiles {
-    directory: PathBuf,
+    path: PathBuf,
+    directory: File,
 }
 
 impl PlanFiles {
     /// In this directory. If there is none it is made, for this user alone.
     ///
     /// # Errors
-    /// There is none and none can be made.
-    pub(super) fn within(directory: &Path) -> Result<Self, Error> {
-        let what = || format!("keep plans in {}", directory.display());
-        if let Err(error) = DirBuilder::new().mode(0o700).create(directory)
-            && !directory.is_dir()
+    /// There is none and none can be made, or others can write it.
+    pub(super) fn within(path: &Path) -> Result<Self, Error> {
+        if let Err(error) = DirBuilder::new().mode(0o700).create(path)
+            && !path.is_dir()
         {
-            return Err(Error::io(what(), error));
+            return Err(Error::io(format!("keep plans in {}", path.display()), error));
         }
-        Ok(Self { directory: directory.to_owned() })
+        let directory = private::open_directory("plan_cache", path)?;
+        Ok(Self { path: path.to_owned(), directory })
     }
 
     /// The plan of this name, if it is there and right.
@@ -45,8 +49,8 @@ impl PlanFiles {
         cells: &[Cell],
         sources: &[&Layout],
     ) -> Option<Plan> {
-        let path = self.path(name);
-        let problem = match read(&path) {
+        let file = file_name(name);
+        let problem = match self.read(&file) {
             Ok(bytes) => match stored::restore(&bytes, name, target, cells, sources) {
                 Ok(plan) => return Some(plan),
                 Err(error) => error.to_string(),
@@ -54,7 +58,8 @@ impl PlanFiles {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => error.to_string(),
         };
-        tracing::warn!(file = %path.display(), problem, "a stored plan is of no use: planning again");
+        let directory = self.path.display();
+        tracing::warn!(%directory, file, problem, "a stored plan is of no use: planning again");
         None
     }
 
@@ -65,7 +70,7 @@ impl PlanFiles {
             return;
         }
         if let Err(error) = self.write(name, &bytes).and_then(|()| self.thin_out()) {
-            tracing::warn!(directory = %self.directory.display(), %error, "a plan is not stored");
+            tracing::warn!(directory = %self.path.display(), %error, "a plan is not stored");
         }
     }
 
@@ -75,53 +80,68 @@ impl PlanFiles {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
         let half = format!("{name}-{:016x}.{HALF}", u64::from_le_bytes(random));
-        let half = self.directory.join(half);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&half)?;
-        let written = file.write_all(bytes).and_then(|()| fs::rename(&half, self.path(name)));
-        written.inspect_err(|_| drop(fs::remove_file(&half)))
+        let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&self.directory, &half, new, Mode::RUSR | Mode::WUSR)?);
+        let renamed = || renameat(&self.directory, &half, &self.directory, file_name(name));
+        let written = file.write_all(bytes).and_then(|()| Ok(renamed()?));
+        if written.is_err() {
+            let _ = unlinkat(&self.directory, &half, AtFlags::empty());
+        }
+        written
+    }
+
+    /// A file's bytes, if it is one and not larger than any plan.
+    fn read(&self, file: &str) -> io::Result<Vec<u8>> {
+        // Others cannot write here, so a link or a pipe is our user's own mistake; nothing waits.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.directory, file, flags, Mode::empty())?);
+        let found = file.metadata()?;
+        if !found.is_file() || found.len() > STORED_PLAN_BYTES {
+            return Err(io::Error::other(format!("no file of up to {STORED_PLAN_BYTES} bytes")));
+        }
+        let mut bytes = Vec::with_capacity(found.len() as usize);
+        file.take(STORED_PLAN_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// Removes the oldest files beyond [`STORED_PLANS`], also those that somebody left half-written.
     fn thin_out(&self) -> io::Result<()> {
-        let mut ours: Vec<(SystemTime, PathBuf)> = Vec::new();
-        for entry in fs::read_dir(&self.directory)? {
-            let path = entry?.path();
-            let ending = path.extension().unwrap_or_default();
-            if ending != WHOLE && ending != HALF {
+        let mut ours = Vec::new();
+        for entry in Dir::read_from(&self.directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if !is_ours(name) {
                 continue;
             }
             // Others thin out as well: what is gone is gone.
-            if let Ok(written) = fs::symlink_metadata(&path).and_then(|found| found.modified()) {
-                ours.push((written, path));
+            if let Ok(found) = statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                ours.push((found.st_mtime, found.st_mtime_nsec, name.to_owned()));
             }
         }
         ours.sort_unstable_by(|a, b| b.cmp(a));
-        for (_, path) in ours.drain(STORED_PLANS.min(ours.len())..) {
-            drop(fs::remove_file(path));
+        for (.., name) in ours.drain(STORED_PLANS.min(ours.len())..) {
+            let _ = unlinkat(&self.directory, name, AtFlags::empty());
         }
         Ok(())
     }
-
-    fn path(&self, name: &PlanName) -> PathBuf {
-        self.directory.join(format!("{name}.{WHOLE}"))
-    }
 }
 
-/// A file's bytes, if it is one and not larger than any plan.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let found = fs::symlink_metadata(path)?;
-    if !found.is_file() || found.len() > STORED_PLAN_BYTES {
-        return Err(io::Error::other(format!("no file of up to {STORED_PLAN_BYTES} bytes")));
-    }
-    let mut bytes = Vec::with_capacity(found.len() as usize);
-    fs::File::open(path)?.take(STORED_PLAN_BYTES).read_to_end(&mut bytes)?;
-    Ok(bytes)
+fn file_name(name: &PlanName) -> String {
+    format!("{name}.{WHOLE}")
+}
+
+fn is_ours(file: &CStr) -> bool {
+    let file = file.to_bytes();
+    [WHOLE, HALF]
+        .iter()
+        .any(|ending| file.strip_suffix(ending.as_bytes()).is_some_and(|stem| stem.ends_with(b".")))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-    use std::time::Duration;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::time::{Duration, SystemTime};
 
     use super::*;
 
@@ -144,17 +164,20 @@ mod tests {
         for number in 0..=STORED_PLANS as u8 {
             files.save(&name(number), &Plan::default());
             // The clock of files is coarse.
-            let file = fs::File::options().write(true).open(files.path(&name(number))).unwrap();
+            let file = fs::File::options()
+                .write(true)
+                .open(directory.join(file_name(&name(number))))
+                .unwrap();
             file.set_modified(start + Duration::from_secs(number.into())).unwrap();
         }
-        assert_eq!(mode(&files.path(&name(1))), 0o600);
+        assert_eq!(mode(&directory.join(file_name(&name(1)))), 0o600);
         fs::write(directory.join("notes"), "not ours").unwrap();
         fs::write(directory.join("left.plan-part"), "").unwrap();
         files.save(&name(200), &Plan::default());
         let left = fs::read_dir(&directory).unwrap().count();
         assert_eq!(left, STORED_PLANS + 1, "and what is not ours");
         for (number, kept) in [(0, false), (1, false), (2, false), (3, true), (200, true)] {
-            assert_eq!(files.path(&name(number)).exists(), kept, "{number}");
+            assert_eq!(directory.join(file_name(&name(number))).exists(), kept, "{number}");
         }
         fs::remove_dir_all(directory).unwrap();
     }
@@ -168,5 +191,41 @@ mod tests {
         fs::write(&file, "").unwrap();
         assert!(PlanFiles::within(&file).is_err());
         fs::remove_file(file).unwrap();
+    }
+    #[test]
+    fn a_directory_that_others_can_write_is_refused_by_name() {
+        let (directory, link) = (fresh(), fresh());
+        drop(PlanFiles::within(&directory).unwrap());
+        symlink(&directory, &link).unwrap();
+        for (mode, right) in [(0o700, true), (0o755, true), (0o775, false), (0o1777, false)] {
+            fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
+            for path in [&directory, &link] {
+                match PlanFiles::within(path) {
+                    Ok(_) => assert!(right, "{mode:o}"),
+                    Err(error) => {
+                        let error = error.to_string();
+                        assert!(!right, "{error}");
+                        for part in [&*path.to_string_lossy(), &format!("{mode:04o}"), "chmod"] {
+                            assert!(error.contains(part), "{part} in {error}");
+                        }
+                    }
+                }
+            }
+        }
+        fs::remove_file(link).unwrap();
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn it_stays_the_directory_that_was_looked_at() {
+        let (directory, moved) = (fresh(), fresh());
+        let files = PlanFiles::within(&directory).unwrap();
+        fs::rename(&directory, &moved).unwrap();
+        fs::create_dir(&directory).unwrap();
+        files.save(&name(1), &Plan::default());
+        assert!(moved.join(file_name(&name(1))).exists());
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        fs::remove_dir_all(directory).unwrap();
+        fs::remove_dir_all(moved).unwrap();
     }
 }

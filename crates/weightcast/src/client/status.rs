@@ -23,7 +23,7 @@ pub fn status(options: &Options) -> Result<Status, Error> {
         .enable_all()
         .build()
         .map_err(|e| Error::io("start a runtime", e))?;
-    let token = options.token()?;
+    let token = options.token(&server)?;
     runtime.block_on(async {
         let connection = Connection::new(&server, token.as_ref())?;
         of_list(&connection, &server).await

@@ -1,12 +1,11 @@
 //! Where a job's server is found: files in directories that only this user can enter.
 
-use std::fs::{self, DirBuilder};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::limits::SOCKET_PATH_BYTES;
+use crate::private::{make_private, of_this_user, own_directory};
 
 /// Where sockets go whose path would be too long. Short everywhere, whatever `TMPDIR` is.
 const SHORT: &str = "/tmp";
@@ -30,13 +29,7 @@ impl Place {
                 problem: format!("{job:?} is not 1 to 64 of A-Z a-z 0-9 . _ -"),
             });
         }
-        let base = match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
-            Some(runtime) => PathBuf::from(runtime).join("weightcast"),
-            None => of_this_user(&std::env::temp_dir()),
-        };
-        let base = std::path::absolute(base).map_err(|e| Error::io("find this directory", e))?;
-        make_private(&base)?;
-        Self::within(&base.join(job), Path::new(SHORT))
+        Self::within(&own_directory()?.join(job), Path::new(SHORT))
     }
 
     fn within(directory: &Path, short: &Path) -> Result<Self, Error> {
@@ -73,26 +66,11 @@ fn socket(directory: &Path, short: &Path) -> Result<PathBuf, Error> {
     Ok(elsewhere.join(format!("{}.sock", &name[..32])))
 }
 
-fn of_this_user(directory: &Path) -> PathBuf {
-    directory.join(format!("weightcast-{}", rustix::process::getuid().as_raw()))
-}
-
-fn make_private(path: &Path) -> Result<(), Error> {
-    let made = DirBuilder::new().mode(0o700).create(path);
-    let found = fs::symlink_metadata(path)
-        .map_err(|e| Error::io(format!("make {}", path.display()), made.err().unwrap_or(e)))?;
-    let user = rustix::process::getuid().as_raw();
-    if found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0 {
-        return Ok(());
-    }
-    Err(Error::Config {
-        what: format!("directory {}", path.display()),
-        problem: "must belong to this user alone (mode 0700); remove it".to_owned(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     /// A directory of this length in bytes, below a fresh one that is returned as well.

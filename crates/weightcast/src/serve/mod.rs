@@ -10,8 +10,9 @@ mod service;
 mod status;
 mod visitor;
 
+use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use weightcast_protocol::{Span, Term};
 use weightcast_transport::Secret;
 
 use self::listener::Listener;
-use crate::Error;
+use crate::{Error, auth};
 
 pub use crate::wire::StatusReply as Status;
 
@@ -30,9 +31,10 @@ pub use crate::wire::StatusReply as Status;
 pub struct ServeConfig {
     /// Where to listen: `127.0.0.1:0`, `[::1]:7700`, `unix:/run/weightcast.sock`.
     pub address: String,
-    /// What every client must show. Needed for any address beyond loopback.
+    /// What every client must show. Without one, a server of this host asks for the token of this
+    /// user ([`Server::token_file`]); one that others can reach does not start.
     pub token: Option<Secret>,
-    /// Allows an address beyond loopback without a token. Said loudly in the log.
+    /// Asks nobody for a token. Said loudly in the log.
     pub insecure: bool,
     /// Which server of its clients' list this is, from 0; at most 1,023. All differ.
     pub index: u32,
@@ -76,6 +78,7 @@ impl Default for ServeConfig {
 #[derive(Debug)]
 pub struct Server {
     address: String,
+    token_file: Option<PathBuf>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), Error>>>,
 }
@@ -84,6 +87,12 @@ impl Server {
     /// What clients connect to: `http://127.0.0.1:41235` or `unix:/run/weightcast.sock`.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where its clients find the token, if it is that of this user. Those of the same user on this
+    /// host look there by themselves.
+    pub fn token_file(&self) -> Option<&Path> {
+        self.token_file.as_deref()
     }
 
     /// Stops it and waits until it has.
@@ -115,9 +124,15 @@ impl Drop for Server {
 ///
 /// # Errors
 /// The address cannot be bound, or reaches beyond loopback without a token.
-pub fn serve(config: ServeConfig) -> Result<Server, Error> {
+pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
     let address = BindAddress::parse(&config.address)?;
-    address.check(config.token.is_some(), config.insecure)?;
+    let token_file = match address.guard(config.token.is_some(), config.insecure)? {
+        Guard::OwnToken => Some(auth::own_token_file()?),
+        Guard::Given | Guard::Nothing => None,
+    };
+    if let Some(file) = &token_file {
+        config.token = Some(auth::read_token(file)?);
+    }
     if u64::from(config.index) >= Term::SERVERS {
         let problem = format!("{} is none: a list has at most {}", config.index, Term::SERVERS);
         return Err(Error::Config { what: "server's index".to_owned(), problem });
@@ -133,7 +148,7 @@ pub fn serve(config: ServeConfig) -> Result<Server, Error> {
         .name("weightcast-server".to_owned())
         .spawn(move || runtime.block_on(run(listener, config, stopped)))
         .map_err(|e| Error::io("start the server's thread", e))?;
-    Ok(Server { address, stop: Some(stop), thread: Some(thread) })
+    Ok(Server { address, token_file, stop: Some(stop), thread: Some(thread) })
 }
 
 async fn run(
@@ -194,24 +209,48 @@ impl BindAddress {
         })
     }
 
-    /// Promise 1: off means off.
-    fn check(&self, token: bool, insecure: bool) -> Result<(), Error> {
-        let Self::Tcp(address) = self else { return Ok(()) };
-        if address.ip().is_loopback() || token {
-            return Ok(());
+    /// Promise 1: off means off. Loopback is no boundary between the users of a host either.
+    fn guard(&self, token: bool, insecure: bool) -> Result<Guard, Error> {
+        match self {
+            _ if token => Ok(Guard::Given),
+            _ if insecure => {
+                tracing::warn!(
+                    address = %self,
+                    "INSECURE: anyone who reaches this address can read and replace weights"
+                );
+                Ok(Guard::Nothing)
+            }
+            Self::Tcp(address) if !address.ip().to_canonical().is_loopback() => {
+                Err(Error::Config {
+                    what: "server address".to_owned(),
+                    problem: format!(
+                        "{address} is reachable from other hosts: give a token file, listen on \
+                         loopback, or allow it with --insecure-no-auth"
+                    ),
+                })
+            }
+            Self::Tcp(_) | Self::Unix(_) => Ok(Guard::OwnToken),
         }
-        if insecure {
-            tracing::warn!(%address, "INSECURE: anyone who reaches this address can read and replace weights");
-            return Ok(());
-        }
-        Err(Error::Config {
-            what: "server address".to_owned(),
-            problem: format!(
-                "{address} is reachable from other hosts: give a token file, listen on loopback, \
-                 or allow it with --insecure-no-auth"
-            ),
-        })
     }
+}
+
+impl fmt::Display for BindAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// What clients must show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guard {
+    /// The token that the server was given.
+    Given,
+    /// The token of this user.
+    OwnToken,
+    Nothing,
 }
 
 #[cfg(test)]
@@ -220,18 +259,24 @@ mod tests {
 
     #[test]
     fn off_means_off() {
-        for (address, token, insecure, allowed) in [
-            ("127.0.0.1:0", false, false, true),
-            ("[::1]:0", false, false, true),
-            ("unix:/tmp/x.sock", false, false, true),
-            ("0.0.0.0:0", false, false, false),
-            ("0.0.0.0:0", true, false, true),
-            ("0.0.0.0:0", false, true, true),
-            ("[::]:0", false, false, false),
-            ("192.0.2.1:1", false, false, false),
+        use Guard::{Given, Nothing, OwnToken};
+        for (address, token, insecure, guard) in [
+            ("127.0.0.1:0", false, false, Some(OwnToken)),
+            ("127.0.0.1:0", true, false, Some(Given)),
+            ("127.0.0.1:0", false, true, Some(Nothing)),
+            ("[::1]:0", false, false, Some(OwnToken)),
+            ("[::ffff:127.0.0.1]:0", false, false, Some(OwnToken)),
+            ("unix:/tmp/x.sock", false, false, Some(OwnToken)),
+            ("unix:/tmp/x.sock", false, true, Some(Nothing)),
+            ("0.0.0.0:0", false, false, None),
+            ("0.0.0.0:0", true, false, Some(Given)),
+            ("0.0.0.0:0", true, true, Some(Given)),
+            ("0.0.0.0:0", false, true, Some(Nothing)),
+            ("[::]:0", false, false, None),
+            ("192.0.2.1:1", false, false, None),
         ] {
             let parsed = BindAddress::parse(address).expect(address);
-            assert_eq!(parsed.check(token, insecure).is_ok(), allowed, "{address}");
+            assert_eq!(parsed.guard(token, insecure).ok(), guard, "{address}");
         }
         assert!(BindAddress::parse("localhost").is_err());
     }

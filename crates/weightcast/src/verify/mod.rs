@@ -85,7 +85,7 @@ pub enum Other {
 pub fn verify(what: &Comparison, options: &Options, watch: Watch<'_>) -> Result<Verdict, Error> {
     let started = Instant::now();
     let server = status::configured(options)?;
-    let token = options.token()?;
+    let token = options.token(&server)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

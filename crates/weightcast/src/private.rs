@@ -1,0 +1,175 @@
+//! Files that nobody else may write, and secrets that nobody else may read.
+//!
+//! What is believed is looked at once it is open (`fstat`), so nothing can change between the look
+//! and the use, and links need no rule of their own: what they lead to has to be right.
+
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::Error;
+
+/// What others must not be able to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Change it.
+    Unchanged,
+    /// Change or read it.
+    Secret,
+}
+
+/// This user's directory for what lives as long as the machine is up; made if it is not there.
+pub(crate) fn own_directory() -> Result<PathBuf, Error> {
+    let own = match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
+        Some(runtime) => PathBuf::from(runtime).join("weightcast"),
+        None => of_this_user(&std::env::temp_dir()),
+    };
+    let own = std::path::absolute(own).map_err(|e| Error::io("find this directory", e))?;
+    make_private(&own)?;
+    Ok(own)
+}
+
+/// The name of this user's directory within one that users share.
+pub(crate) fn of_this_user(directory: &Path) -> PathBuf {
+    directory.join(format!("weightcast-{}", rustix::process::getuid().as_raw()))
+}
+
+/// Makes a directory that only this user can enter, or finds that it is one.
+pub(crate) fn make_private(path: &Path) -> Result<(), Error> {
+    let made = DirBuilder::new().mode(0o700).create(path);
+    let found = fs::symlink_metadata(path)
+        .map_err(|e| Error::io(format!("make {}", path.display()), made.err().unwrap_or(e)))?;
+    let user = rustix::process::getuid().as_raw();
+    if found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(Error::Config {
+        what: format!("directory {}", path.display()),
+        problem: "must belong to this user alone (mode 0700); remove it".to_owned(),
+    })
+}
+
+/// Opens a file to read.
+///
+/// # Errors
+/// It cannot be opened, or others can do with it what they must not.
+pub(crate) fn open_file(what: &str, path: &Path, keep: Keep) -> Result<File, Error> {
+    let file = File::open(path)
+        .map_err(|e| Error::io(format!("read the {what} {}", path.display()), e))?;
+    looked_at(file, what, path, keep)
+}
+
+/// Opens a directory, to be used by its descriptor.
+///
+/// # Errors
+/// It is none, cannot be opened, or others can change what is in it.
+pub(crate) fn open_directory(what: &str, path: &Path) -> Result<File, Error> {
+    let directory = i32::try_from(OFlags::DIRECTORY.bits()).expect("a flag of open(2)");
+    let file = OpenOptions::new().read(true).custom_flags(directory).open(path);
+    let file = file.map_err(|e| Error::io(format!("open the {what} {}", path.display()), e))?;
+    looked_at(file, what, path, Keep::Unchanged)
+}
+
+fn looked_at(file: File, what: &str, path: &Path, keep: Keep) -> Result<File, Error> {
+    let found = file
+        .metadata()
+        .map_err(|e| Error::io(format!("look at the {what} {}", path.display()), e))?;
+    let seen = Seen::of(&found);
+    match problem(seen, rustix::process::geteuid().as_raw(), keep) {
+        None => Ok(file),
+        Some(Problem { what: problem, cure, note }) => Err(Error::Config {
+            what: format!("{what} {}", path.display()),
+            problem: format!(
+                "{problem} (mode {:04o}); run: {cure} {}{note}",
+                seen.mode,
+                path.display()
+            ),
+        }),
+    }
+}
+
+/// Whose something is, and who may do what with it.
+#[derive(Clone, Copy)]
+struct Seen {
+    owner: u32,
+    mode: u32,
+}
+
+impl Seen {
+    fn of(found: &Metadata) -> Self {
+        Self { owner: found.uid(), mode: found.mode() & 0o7777 }
+    }
+}
+
+/// Why something must not be used, and the command that mends it.
+#[derive(Debug)]
+struct Problem {
+    what: String,
+    cure: String,
+    note: &'static str,
+}
+
+/// What is root's is trusted like one's own. And a secret of root's may be for a group: that is how
+/// a Kubernetes `fsGroup` hands one to a pod that runs as another user.
+fn problem(seen: Seen, user: u32, keep: Keep) -> Option<Problem> {
+    const ROOT: u32 = 0;
+    let Seen { owner, mode } = seen;
+    let cured = |what: &str, cure: &str, note| {
+        Some(Problem { what: what.to_owned(), cure: cure.to_owned(), note })
+    };
+    if owner != user && owner != ROOT {
+        let what = format!("belongs to user {owner}, neither to this one ({user}) nor to root");
+        return cured(&what, &format!("chown {user}"), "");
+    }
+    if mode & 0o022 != 0 {
+        return cured("can be written by others", "chmod go-w", "");
+    }
+    match (keep, owner) {
+        (Keep::Secret, ROOT) if mode & 0o004 != 0 => cured(
+            "can be read by others",
+            "chmod o-rwx",
+            " (or, for a Kubernetes secret, mount it with defaultMode: 0440)",
+        ),
+        (Keep::Secret, owner) if owner != ROOT && mode & 0o044 != 0 => {
+            cured("can be read by others", "chmod go-rwx", "")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_do_what() {
+        const ME: u32 = 1000;
+        use Keep::{Secret, Unchanged};
+        for (owner, mode, keep, right) in [
+            (ME, 0o600, Secret, true),
+            (ME, 0o400, Secret, true),
+            (ME, 0o640, Secret, false),
+            (ME, 0o604, Secret, false),
+            (ME, 0o620, Secret, false),
+            (ME, 0o602, Secret, false),
+            (ME, 0o644, Unchanged, true),
+            (ME, 0o755, Unchanged, true),
+            (ME, 0o775, Unchanged, false),
+            (ME, 0o1777, Unchanged, false),
+            // A secret that Kubernetes mounts for the group of a pod; its default is for all.
+            (0, 0o440, Secret, true),
+            (0, 0o640, Secret, true),
+            (0, 0o644, Secret, false),
+            (0, 0o660, Secret, false),
+            (0, 0o755, Unchanged, true),
+            (0, 0o1777, Unchanged, false),
+            (ME + 1, 0o600, Secret, false),
+            (ME + 1, 0o700, Unchanged, false),
+        ] {
+            let found = problem(Seen { owner, mode }, ME, keep);
+            assert_eq!(found.is_none(), right, "{owner} {mode:o} {keep:?}: {found:?}");
+        }
+    }
+}
