@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::dtype::DType;
 use crate::limits::{MAX_BYTES, MAX_COPIES, MAX_FRAGMENTS};
+use crate::placed::Overlap;
 use crate::slice::Slice;
 use crate::tensor::{Tensor, TensorError};
 
@@ -54,10 +55,13 @@ pub enum LayoutError {
     HeldTwice { tensor: String, first: Slice, second: Slice },
     /// Two different slices in the same bytes.
     #[error(
-        "{first} and {second} share memory in buffer {buffer}; only equal slices of tensors of \
-         equal type and shape may (tied weights)"
+        "{first} and {second} share bytes {from}..{to} of buffer {buffer}; only equal slices of \
+         tensors of equal type and shape may (tied weights)"
     )]
-    SharedMemory { buffer: u32, first: String, second: String },
+    SharedMemory { buffer: u32, first: String, second: String, from: u64, to: u64 },
+    /// Buffers that lie in each other's memory.
+    #[error("{0}; give each its own memory, or say that they are the same tensor with also()")]
+    Overlap(Box<Overlap>),
     /// Memory interleaved in so irregular a way that its check would take too long.
     #[error("buffer {buffer} interleaves more than {MAX_FRAGMENTS} pieces; pack its tensors")]
     TooFragmented { buffer: u32 },
@@ -88,10 +92,13 @@ pub enum LayoutError {
     )]
     BufferShape { buffer: String, dtype: DType, shape: Vec<u64> },
     /// Names that the catalog has not.
-    #[error("not in the published version: {}", listed(names))]
+    #[error("not in the published version: {}{}", listed(names), renamed(names))]
     Unmatched { names: Vec<Unmatched> },
     /// A tensor of another type than the published one.
-    #[error("buffer {buffer}: {tensor} is {published} in the published version, {local} here")]
+    #[error(
+        "buffer {buffer}: {tensor} is {published} in the published version, {local} here; register \
+         memory of the published type, or have the trainer publish this one with Layout.cast"
+    )]
     DTypeMismatch { buffer: String, tensor: String, published: DType, local: DType },
     /// A tensor of another shape than the published one.
     #[error("buffer {buffer}: {tensor} is {published:?} in the published version, {local:?} here")]
@@ -119,6 +126,22 @@ fn listed(names: &[Unmatched]) -> String {
         text += &format!("; and {} more", names.len() - SHOWN);
     }
     text
+}
+
+/// What names look like that fail for a known reason, and the next thing to try.
+fn renamed(names: &[Unmatched]) -> &'static str {
+    const PEFT: [&str; 2] = ["base_model.model.", ".base_layer."];
+    let all = || names.iter().flat_map(|u| std::iter::once(&u.name).chain(&u.nearest));
+    if all().any(|name| PEFT.iter().any(|mark| name.contains(mark))) {
+        return "; PEFT wraps names: merge the adapter before publishing, and give rename= to \
+                weightcast.torch.layout";
+    }
+    if names.iter().any(|u| u.name.ends_with("lm_head.weight")) {
+        return "; a head that is tied to the embedding is published under the embedding's name only: \
+                leave it out here where it is tied too, else have the trainer publish both names \
+                (Layout.also)";
+    }
+    ""
 }
 
 /// Why no plan exists.

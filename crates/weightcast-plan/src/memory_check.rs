@@ -32,7 +32,13 @@ pub(crate) fn primaries(tensors: &[Tensor], entries: &[Entry]) -> Result<Vec<u32
             } else if entries[before as usize].offset == entry.offset {
                 let first = primary[before as usize];
                 if !tied(tensors, &entries[first as usize], entry) {
-                    return Err(Clash::Shared(first, e).explain(tensors, entries));
+                    let run = |e: u32| {
+                        let entry = &entries[e as usize];
+                        Footprint::new(e, entry, &tensors[entry.tensor as usize]).run
+                    };
+                    let (from, to) = (entry.offset, entry.offset + run(first).min(run(e)));
+                    let clash = Clash::Shared { first, second: e, from, to };
+                    return Err(clash.explain(tensors, entries));
                 }
                 primary[e as usize] = first;
                 continue;
@@ -54,7 +60,7 @@ fn tied(tensors: &[Tensor], a: &Entry, b: &Entry) -> bool {
 }
 
 /// The bytes of one entry: `run` bytes, repeated by loops.
-struct Footprint {
+pub(crate) struct Footprint {
     entry: u32,
     offset: u64,
     run: u64,
@@ -62,14 +68,14 @@ struct Footprint {
     loops: Vec<(u64, u64)>,
 }
 
-/// Two entries that share bytes, or too many pieces to tell.
-enum Clash {
-    Shared(u32, u32),
-    TooFragmented(u32),
+/// Two entries that share bytes, or too many pieces of two and more to tell.
+pub(crate) enum Clash {
+    Shared { first: u32, second: u32, from: u64, to: u64 },
+    TooFragmented(u32, u32),
 }
 
 impl Footprint {
-    fn new(number: u32, entry: &Entry, tensor: &Tensor) -> Footprint {
+    pub(crate) fn new(number: u32, entry: &Entry, tensor: &Tensor) -> Footprint {
         let lens = in_bytes(tensor.dtype(), &entry.slice).len;
         let folded = fold(&lens, [&strides_in_bytes(entry)]);
         let (run, loops) = folded.into_loops();
@@ -77,6 +83,11 @@ impl Footprint {
             loops.into_iter().map(|(n, [stride])| (n, stride)).collect();
         loops.sort_unstable_by_key(|&(_, stride)| stride);
         Footprint { entry: number, offset: entry.offset, run, loops }
+    }
+
+    /// The same, so many bytes further on.
+    pub(crate) fn moved(self, bytes: u64) -> Footprint {
+        Footprint { offset: self.offset.saturating_add(bytes), ..self }
     }
 
     /// One past the last byte.
@@ -90,7 +101,7 @@ impl Footprint {
 }
 
 /// Checks that no two footprints of one buffer share a byte.
-fn apart(mut prints: Vec<Footprint>) -> Result<(), Clash> {
+pub(crate) fn apart(mut prints: Vec<Footprint>) -> Result<(), Clash> {
     prints.sort_unstable_by_key(|p| (p.offset, p.entry));
     let mut cluster: Vec<Footprint> = Vec::new();
     let mut end = 0;
@@ -131,7 +142,7 @@ fn untangle(mut cluster: Vec<Footprint>) -> Result<(), Clash> {
 fn expand(cluster: &[Footprint]) -> Result<(), Clash> {
     let pieces = cluster.iter().fold(0u64, |n, p| n.saturating_add(p.pieces()));
     if pieces > MAX_FRAGMENTS {
-        return Err(Clash::TooFragmented(cluster[0].entry));
+        return Err(Clash::TooFragmented(cluster[0].entry, cluster[1].entry));
     }
     let mut runs: Vec<(u64, u64, u32)> = Vec::with_capacity(pieces as usize);
     for print in cluster {
@@ -142,10 +153,9 @@ fn expand(cluster: &[Footprint]) -> Result<(), Clash> {
         runs.extend(starts.into_iter().map(|s| (s, s + print.run, print.entry)));
     }
     runs.sort_unstable();
-    match runs.windows(2).find(|pair| pair[1].0 < pair[0].1) {
-        Some(pair) => Err(Clash::Shared(pair[0].2, pair[1].2)),
-        None => Ok(()),
-    }
+    let meet = runs.iter().zip(&runs[1..]).find(|(before, next)| next.0 < before.1);
+    let Some((&(_, end, first), &(from, to, second))) = meet else { return Ok(()) };
+    Err(Clash::Shared { first, second, from, to: end.min(to) })
 }
 
 impl Clash {
@@ -155,12 +165,14 @@ impl Clash {
             format!("{} {}", tensors[entry.tensor as usize].name(), entry.slice)
         };
         match self {
-            Clash::Shared(a, b) => LayoutError::SharedMemory {
-                buffer: entries[a as usize].buffer,
-                first: named(a),
-                second: named(b),
+            Clash::Shared { first, second, from, to } => LayoutError::SharedMemory {
+                buffer: entries[first as usize].buffer,
+                first: named(first),
+                second: named(second),
+                from,
+                to,
             },
-            Clash::TooFragmented(e) => {
+            Clash::TooFragmented(e, _) => {
                 LayoutError::TooFragmented { buffer: entries[e as usize].buffer }
             }
         }

@@ -167,4 +167,25 @@ fn all_unmatched_names_are_listed_with_their_neighbours() {
     );
     let text = b.resolve(&catalog()).unwrap_err().to_string();
     assert!(text.contains("layers.0.v_porj.weight (near: layers.0.v_proj.weight"), "{text}");
+    assert!(!text.contains("PEFT") && !text.contains("tied"), "{text}");
+}
+
+#[test]
+fn names_that_fail_for_known_reasons_say_what_to_do() {
+    let said = |published: &str, wanted: &str| {
+        let tensor = Tensor::new(published, DType::BF16, [4, 4]).unwrap();
+        let catalog = [(published.to_owned(), tensor)].into();
+        let mut b = LayoutBuilder::new();
+        b.add("x", DType::BF16, &[4, 4], vec![Part::new(wanted)], 0);
+        b.resolve(&catalog).unwrap_err().to_string()
+    };
+    let peft = "base_model.model.layers.0.q_proj.base_layer.weight";
+    assert!(said(peft, "layers.0.q_proj.weight").contains("rename="));
+    assert!(said("layers.0.q_proj.weight", peft).contains("rename="));
+    assert!(said("model.embed_tokens.weight", "lm_head.weight").contains("also"));
+    let mut b = LayoutBuilder::new();
+    b.add("x", DType::F32, &[4, 4], vec![Part::new("w")], 0);
+    let published = Tensor::new("w", DType::BF16, [4, 4]).unwrap();
+    let error = b.resolve(&[("w".to_owned(), published)].into()).unwrap_err().to_string();
+    assert!(error.contains("Layout.cast"), "{error}");
 }

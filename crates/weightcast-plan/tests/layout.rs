@@ -39,16 +39,20 @@ fn holds_packed_and_interleaved_tensors() {
 #[test]
 fn refuses_shared_memory() {
     let clash = |entries| match squares(256, entries) {
-        Err(LayoutError::SharedMemory { first, second, .. }) => (first, second),
+        Err(LayoutError::SharedMemory { first, second, from, to, .. }) => {
+            assert!(from < to);
+            (first, second, from..to)
+        }
         other => panic!("{other:?}"),
     };
     let whole = |tensor, offset, pitch| entry(tensor, &[0, 0], &[4, 4], offset, &[pitch, 2]);
     let names = clash(vec![whole(0, 0, 8), whole(1, 24, 8)]);
-    assert_eq!(names, ("a [0:4, 0:4]".into(), "b [0:4, 0:4]".into()));
+    assert_eq!(names, ("a [0:4, 0:4]".into(), "b [0:4, 0:4]".into(), 24..32));
     clash(vec![whole(0, 0, 16), whole(1, 4, 16)]); // columns overlap
     clash(vec![whole(0, 0, 16), whole(1, 20, 16)]); // columns overlap from the second row on
     clash(vec![whole(0, 0, 16), whole(1, 8, 24)]); // pitches drift into each other
-    clash(vec![whole(0, 0, 16), whole(1, 0, 8)]); // same start, other rows
+    let rows = clash(vec![whole(0, 0, 16), whole(1, 0, 8)]); // same start, other rows
+    assert_eq!(rows.2, 0..8);
     clash(vec![whole(0, 0, 16), entry(1, &[1, 0], &[3, 4], 0, &[16, 2])]); // no tie: another slice
 }
 
