@@ -149,6 +149,12 @@ impl Handle {
         Ok(catalog.values().map(tensor).collect())
     }
 
+    /// Fails, here and on the other shards, the call that they make: always raises.
+    fn refuse(&self, py: Python<'_>, reason: String, deadline: f64) -> PyResult<()> {
+        let deadline = seconds(deadline)?;
+        self.call(py, |handle| Err(handle.refuse(reason, deadline)))
+    }
+
     fn unregister(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {
         let deadline = seconds(deadline)?;
         self.call(py, |handle| handle.unregister(deadline))

@@ -14,6 +14,7 @@ use super::connection::Connection;
 use super::control::{Event, Failed, Reply};
 use super::locate::{Evidence, Place, Search};
 use super::process::Owned;
+use super::reservations::{Holder, Reservation};
 use super::shared::{Shared, View};
 use super::staging;
 use super::{Transfer, Updated};
@@ -50,6 +51,12 @@ pub(super) struct Own {
     pub(super) connection: Connection,
     pub(super) shared: Arc<Shared>,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
+    /// Who this is, to the other handles of the process.
+    pub(super) holder: Holder,
+    /// Whether it may fill its memory at any time: a rollout's.
+    pub(super) fills: bool,
+    /// What other handles of the process know of the registered memory.
+    pub(super) reservation: Mutex<Option<Arc<Reservation>>>,
     /// Where the last call's read differed.
     pub(super) mismatch: Mutex<Option<Place>>,
 }
@@ -223,6 +230,9 @@ impl ShardHandle {
     fn updated(&self, call: Call, deadline: Duration) -> Result<Updated, Error> {
         let until = Instant::now() + deadline;
         self.check_writable().map_err(|error| self.decline(error, until))?;
+        let reservation = self.own()?.reservation.lock().expect("no panic while held").clone();
+        let filling = reservation.map(Reservation::fill).transpose();
+        let _filling = filling.map_err(|error| self.decline(error, until))?;
         match self.call(call, deadline)? {
             (Answer::Committed { version, source }, transfer) => Ok(Updated {
                 changed: true,
@@ -312,9 +322,14 @@ impl ShardHandle {
             // uses stays alive with it; the caller does not have to.
             Some(Err(reply::RecvTimeoutError::Timeout)) => {
                 tracing::warn!(model = self.model, "a closed handle's thread has not ended");
+                // Nor is what it may still write to anybody else's.
+                std::mem::forget(own.reservation.lock().expect("no panic while held").take());
             }
             // Its answer is the last thing it does, and nothing in it waits after that.
-            _ => drop(thread.join()),
+            _ => {
+                drop(thread.join());
+                own.reservation.lock().expect("no panic while held").take();
+            }
         }
         self.release(own);
     }

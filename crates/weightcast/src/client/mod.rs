@@ -1,7 +1,8 @@
 //! The client: what a worker holds, and what keeps it alive.
 //!
-//! [`handle`], [`register`] and [`publish`] are what a user calls, [`open`] how it comes to be, [`process`] that
-//! it belongs to one process. [`control`] drives the session machine, and [`memory`] does what it
+//! [`handle`], [`register`] and [`publish`] are what a user calls, [`open`] how it comes to be,
+//! [`process`] that it belongs to one process, and [`reservations`] that no two handles of a process
+//! fill the same memory. [`control`] drives the session machine, and [`memory`] does what it
 //! wants of the registered memory. [`registration`] is that memory in the light of its group;
 //! [`plans`] makes plans once, and [`plan_files`] keeps them from one process to the next;
 //! [`route`] binds a plan to a source and reads, [`striping`] spreads it over several; [`reading`] does
@@ -28,6 +29,7 @@ pub(crate) mod ranges;
 mod reading;
 mod register;
 pub(crate) mod registration;
+mod reservations;
 mod room;
 pub(crate) mod route;
 mod second;

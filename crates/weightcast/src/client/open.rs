@@ -17,6 +17,7 @@ use super::handle::{Interrupted, Own, ShardHandle};
 use super::offload::Offloader;
 use super::plan_files::PlanFiles;
 use super::process::Owned;
+use super::reservations::Holder;
 use super::room::Room;
 use super::route::{Routes, THREADS};
 use super::second::Owner;
@@ -167,6 +168,7 @@ impl ShardHandle {
             })
             .map_err(|e| Error::io("start the control thread", e))?;
         let thread = Mutex::new(Some(thread));
+        let holder = Holder::new(model, &replica);
         Ok(Self {
             model: model.to_owned(),
             replica,
@@ -177,6 +179,9 @@ impl ShardHandle {
                 connection,
                 shared,
                 thread,
+                holder,
+                fills: !matches!(options.role, Role::Trainer),
+                reservation: Mutex::default(),
                 mismatch: Mutex::new(None),
             }),
             interrupted: None,

@@ -17,6 +17,7 @@ use super::LayoutSource;
 use super::handle::{LEAVE, ShardHandle, left, unexpected};
 use super::reading::fetch_layouts;
 use super::registration::{Registration, union};
+use super::reservations::{Reservation, ReservedMemory};
 use crate::transform::Transformed;
 use crate::{Error, manifest};
 
@@ -55,8 +56,9 @@ impl ShardHandle {
             true => Some(self.describe(until)?),
             false => None,
         };
-        let prepared = self.prepare(layout, described, &regions, until);
-        let (layout, bytes) = prepared.map_err(|error| self.decline(error, until))?;
+        let source = transformed.as_ref().map(Transformed::source);
+        let prepared = self.prepare(layout, described, (&regions, source), until);
+        let (layout, bytes, reservation) = prepared.map_err(|error| self.decline(error, until))?;
         let export = ExportId::random();
         let call =
             Call::Register { layout, export: weightcast_protocol::ExportId(export.0), bytes };
@@ -66,10 +68,11 @@ impl ShardHandle {
             }
             other => return Err(unexpected(&other)),
         };
-        let shared = &self.own()?.shared;
-        shared.routes.forget_plans();
-        *shared.registration.lock().expect("no panic while held") =
+        let own = self.own()?;
+        own.shared.routes.forget_plans();
+        *own.shared.registration.lock().expect("no panic while held") =
             Some((Arc::new(registered), export));
+        *own.reservation.lock().expect("no panic while held") = Some(Arc::new(reservation));
         Ok(())
     }
 
@@ -84,7 +87,9 @@ impl ShardHandle {
     /// Takes the registration back and lets go of the memory.
     pub fn unregister(&self, deadline: Duration) -> Result<(), Error> {
         self.call(Call::Unregister, deadline)?;
-        self.release(self.own()?);
+        let own = self.own()?;
+        self.release(own);
+        own.reservation.lock().expect("no panic while held").take();
         Ok(())
     }
 
@@ -97,14 +102,15 @@ impl ShardHandle {
         }
     }
 
-    /// All that this shard does by itself: checks its layout and stores it with the server.
+    /// All that this shard does by itself: checks its layout and the memory, of which it may be a
+    /// representation, and stores it with the server.
     fn prepare(
         &self,
         layout: LayoutSource,
         described: Option<Vec<ContentDigest>>,
-        regions: &[Region],
+        (regions, source): (&[Region], Option<(&Layout, &[Region])>),
         until: Instant,
-    ) -> Result<(ContentDigest, u64), Error> {
+    ) -> Result<(ContentDigest, u64, Reservation), Error> {
         let layout = match (layout, described) {
             (LayoutSource::Known(layout), _) => layout,
             (LayoutSource::Open(builder), None) => builder.build()?,
@@ -113,8 +119,19 @@ impl ShardHandle {
             }
         };
         check_regions(&layout, regions)?;
+        let reservation = self.reserve(source.unwrap_or((&layout, regions)))?;
         let stored = self.own()?.connection.put_manifest(manifest::encode(&layout));
-        Ok((self.online(until, stored)?, layout.bytes()))
+        Ok((self.online(until, stored)?, layout.bytes(), reservation))
+    }
+
+    /// Has the other handles of this process know of the memory.
+    fn reserve(&self, (layout, regions): (&Layout, &[Region])) -> Result<Reservation, Error> {
+        let own = self.own()?;
+        let memory = ReservedMemory::new(layout, regions);
+        memory.check()?;
+        // What is read-only in part cannot be filled at all.
+        let writable = regions.iter().all(|region| region.is_writable() || region.is_empty());
+        own.holder.reserve(memory, own.fills && writable)
     }
 
     /// What the group has registered, seen from this shard.
@@ -161,6 +178,12 @@ impl ShardHandle {
         };
         let request = async { tokio::time::timeout(left(until), request).await };
         self.own()?.runtime.block_on(request).unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Tells the other shards that this one does not make the call that they make, and why; returns
+    /// the error that it fails with here: [`CallError::Misuse`].
+    pub fn refuse(&self, reason: impl Into<String>, deadline: Duration) -> Error {
+        self.decline(Error::misuse(reason), Instant::now() + deadline)
     }
 
     /// Tells the other shards why this one does not make the call that they make, so that theirs

@@ -30,6 +30,7 @@ pub type Exchange<'a> = dyn FnMut(&mut [i32]) -> Result<(), Error> + Send + 'a;
 pub struct Transformed {
     layout: Layout,
     regions: Vec<Region>,
+    source: (Layout, Vec<Region>),
     rules: Rules,
     maker: Arc<Maker>,
     scales: Option<Region>,
@@ -42,6 +43,7 @@ impl Transformed {
     /// # Errors
     /// A tensor that a rule cannot be applied to; no memory for the scales.
     pub fn new(layout: &Layout, regions: &[Region], rules: Rules) -> Result<Self, Error> {
+        let source = (layout.clone(), regions.to_vec());
         let Representation { layout, memory, pieces, grids } = Representation::new(layout, &rules)?;
         let maker = Arc::new(Maker::new(pieces, grids, regions.to_vec()));
         let mut scales = None;
@@ -57,7 +59,7 @@ impl Transformed {
         };
         let made = memory.iter().zip(layout.buffers()).map(&mut region_of);
         let regions = made.collect::<Result<Vec<_>, Error>>()?;
-        Ok(Self { layout, regions, rules, maker, scales, shared: OnceLock::new() })
+        Ok(Self { layout, regions, source, rules, maker, scales, shared: OnceLock::new() })
     }
 
     /// What is published.
@@ -68,6 +70,11 @@ impl Transformed {
     /// The memory of each of its buffers.
     pub fn regions(&self) -> &[Region] {
         &self.regions
+    }
+
+    /// What it is made of: the weights, and the memory in which they lie.
+    pub fn source(&self) -> (&Layout, &[Region]) {
+        (&self.source.0, &self.source.1)
     }
 
     /// Learns which blocks other shards of the group hold parts of. Without this, none.
