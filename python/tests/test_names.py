@@ -73,7 +73,7 @@ def test_a_transformers_model_is_published_as_it_is_saved(group, tmp_path, kind)
     saved = {}
     for file in tmp_path.glob("*.safetensors"):
         saved |= safetensors.load_file(file)
-    layout = wct.layout(model, buffers=True, expect=tmp_path)
+    layout = wct.layout(model, expect=tmp_path)
     assert catalog_of(model) == catalog_of(tmp_path)
     trainer = group("trainer", [layout], role="trainer")[0]
     trainer.publish(1, deadline=SOON)
@@ -163,7 +163,8 @@ class Two(nn.Module):
 
 def test_what_is_left_over_names_the_nearest():
     with pytest.raises(wc.LayoutMismatch) as error:
-        wct.layout(Two(), expect={"querry.weight": ((2, 3), "F32"), "value.weight": ((3, 2), "F32")})
+        expected = {"querry.weight": ((2, 3), "F32"), "value.weight": ((3, 2), "F32")}
+        wct.layout(Two(), buffers=False, expect=expected)
     said = str(error.value)
     assert "1 published names are not in the checkpoint:\n  query.weight (nearest: querry" in said
     assert "1 names of the checkpoint are not published:\n  querry.weight (nearest: query" in said

@@ -51,22 +51,15 @@ def move(group, source: wc.Layout, target: wc.Layout, way: str = "auto") -> wc.U
 def test_a_plain_module(group, way):
     one, two = Model(1), Model(2)
     scratch = two.scratch.clone()
-    move(group, wct.layout(one, buffers=True), wct.layout(two, buffers=True), way)
+    move(group, wct.layout(one), wct.layout(two), way)
     for (name, a), b in zip(one.state_dict().items(), two.state_dict().values(), strict=True):
         assert bits(a) == bits(b), name
     assert two.head.weight is two.embed.weight
     assert torch.equal(two.scratch, scratch), "not part of the state"
 
 
-def test_buffers_only_if_asked_for(group):
-    one, two = Model(1), Model(2)
-    mean = two.mean.clone()
-    move(group, wct.layout(one), wct.layout(two))
-    assert torch.equal(two.mean, mean) and torch.equal(two.scale, one.scale)
-
-
 def test_tied_weights_are_listed_once():
-    layout, model = wct.layout(Model(1)), Model(1)
+    layout, model = wct.layout(Model(1), buffers=False), Model(1)
     assert len(layout) == len(list(model.parameters()))
     assert layout.nbytes == sum(p.numel() * p.element_size() for p in model.parameters())
 
@@ -83,7 +76,7 @@ def test_types_arrive_as_numpy_sees_them(group):
     ]:
         copies[name] = np.zeros(model.get_parameter(name).shape, stored)
         layout.add(copies[name], name, dtype=dtype)
-    move(group, wct.layout(model), layout)
+    move(group, wct.layout(model, buffers=False), layout)
     for name, copy in copies.items():
         assert bits(model.get_parameter(name)) == copy.tobytes(), name
 
@@ -157,7 +150,7 @@ def test_sharded_modules_arrive_whole(group, server, tmp_path, world):
 def receive(group, name: str, copies: int) -> None:
     """Replicates the model into a module of other weights and compares it."""
     model = fsdp_trainer.plain(seed=1)
-    replicate(group, name, wct.layout(model, buffers=True), copies)
+    replicate(group, name, wct.layout(model), copies)
     state = model.state_dict()
     for key, tensor in fsdp_trainer.expected().items():
         assert bits(state[key]) == bits(tensor), (name, key)

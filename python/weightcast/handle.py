@@ -67,6 +67,8 @@ class Handle:
 
     def __init__(self, core: _core.Handle, model: str, replica: Replica) -> None:
         self._core = core
+        #: What is registered.
+        self._layout: Layout | None = None
         #: The model's name.
         self.model = model
         #: Who this is.
@@ -84,7 +86,14 @@ class Handle:
         `publish`, it replaces every number by the largest over all of them. Layouts that
         `weightcast.torch` made of DTensors have one, over their device mesh.
         """
+        self._refuse_moved(layout, deadline)
         self._core.register(layout._core, deadline, _over_arrays(layout.exchange))
+        self._layout = layout
+
+    def _refuse_moved(self, layout: Layout | None, deadline: float) -> None:
+        """Fails, on all shards, the call that is to be made with memory that is nobody's any more."""
+        if layout is not None and (moved := layout.origins.moved()):
+            self._core.refuse(moved, deadline)
 
     def catalog(self, *, deadline: float = DEADLINE) -> Catalog:
         """What the newest version holds: an `Entry` (global shape, dtype) for each name. Waits until
@@ -97,6 +106,7 @@ class Handle:
     def unregister(self, *, deadline: float = DEADLINE) -> None:
         """Takes that back and lets go of the memory."""
         self._core.unregister(deadline)
+        self._layout = None
 
     def publish(self, version: int, *, deadline: float = DEADLINE, seal: bool = False) -> None:
         """Makes the memory visible as `version`; a promise not to change it until `unpublish`.
@@ -106,7 +116,10 @@ class Handle:
         weights are looked at once for their scales before that: neither that look nor the exchange
         of block maxima between ranks heeds the deadline (the process group's timeout does).
         """
+        self._refuse_moved(self._layout, deadline)
         self._core.publish(version, deadline, seal)
+        if self._layout is not None:
+            self._layout.origins.publish()
 
     def wait_sealed(self, *, deadline: float = DEADLINE) -> None:
         """Waits until the published memory is digested."""
@@ -139,7 +152,9 @@ class Handle:
     ) -> Updated:
         """Fills the memory with a version; waits until there is one. Memory that is read-only can
         be published, not filled."""
-        return _updated(self._core.replicate(selector.parse(version), deadline))
+        asked = selector.parse(version)
+        self._refuse_moved(self._layout, deadline)
+        return _updated(self._core.replicate(asked, deadline))
 
     def update(
         self,
@@ -161,6 +176,7 @@ class Handle:
         is `None` until the call returns; nobody may use it then. That copying is not broken off for
         the deadline, only after a minute; then the memory holds nothing."""
         asked = selector.parse(version)
+        self._refuse_moved(self._layout, deadline)
         return _updated(self._core.update(asked, allow_rollback, staged, deadline))
 
     def list(self, *, deadline: float = DEADLINE) -> Versions:

@@ -7,6 +7,7 @@ import numpy as np
 
 from . import _core
 from .memory import describe
+from .origins import Origins
 
 #: Replaces each int32 by the largest over all shards of the group. All of them call it together.
 Exchange = Callable[[np.ndarray], None]
@@ -63,6 +64,8 @@ class Layout:
         self._core = _core.Layout()
         #: Takes the largest of each number over all shards, in place: see `Handle.register`.
         self.exchange: Exchange | None = None
+        #: Whose memory it is; asked again when the layout is registered and used.
+        self.origins = Origins()
 
     def add(
         self,
@@ -88,6 +91,7 @@ class Layout:
             name = f"buffer {len(self)}"
         cores = [p._core for p in listed]
         self._core.add(name, memory.bytes, memory.dtype, memory.shape, cores, along, pad)
+        self.origins.tensor(name, tensor)
         return self
 
     def also(self, parts: Part | Iterable[Part], *, along: int = 0) -> "Layout":

@@ -63,9 +63,20 @@ def _numpy(name: str, array: np.ndarray, dtype: str | None) -> Memory:
 def _torch(name: str, tensor: Any, dtype: str | None) -> Memory:
     import torch
 
-    tensor = tensor.detach()
-    if type(tensor) is not torch.Tensor and hasattr(tensor, "to_local"):
+    if hasattr(tensor, "to_local"):
         raise Misuse(f"{name}: a DTensor; use weightcast.torch.layout(module), or add its to_local()")
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise Misuse(
+            f"{name}: a {type(tensor).__name__}, which is made of other tensors (torchao quantises so) and has "
+            "no bytes of its own; publish the weights that it was made of (Layout.quantise publishes "
+            "them in FP8), or add the tensors that it holds"
+        )
+    if tensor.device.type == "meta":
+        raise Misuse(
+            f"{name}: a meta tensor, which has a shape and no memory; give it some (to_empty, or load "
+            "the weights) before its layout is read"
+        )
+    tensor = tensor.detach()
     if tensor.device.type != "cpu":
         raise Misuse(
             f"{name}: on device {tensor.device}; this release moves CPU memory: publish a CPU copy"

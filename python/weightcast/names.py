@@ -172,7 +172,7 @@ def check(published: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
         ("names of the checkpoint are not published", expected, published),
     ]:
         if left := one.keys() - other.keys():
-            advice = "rename them, leave them out, or publish buffers too"
+            advice = "rename them, leave them out, or publish what `buffers=False` leaves out"
             problems.append(unmatched(what, left, other.keys() - one.keys() or other, advice))
     for name in sorted(published.keys() & expected.keys()):
         if tuple(published[name].shape) != tuple(expected[name].shape):

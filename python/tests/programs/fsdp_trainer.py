@@ -137,7 +137,7 @@ BLOCK = (4, 3)
 
 def fp8(model: nn.Module) -> wc.Layout:
     """The matrices in FP8, the rest in BF16, but for the buffer."""
-    layout = wct.layout(model, buffers=True)
+    layout = wct.layout(model)
     return layout.quantise("*.weight", block=BLOCK).keep("steps").cast("*", "BF16")
 
 
@@ -161,7 +161,7 @@ def main(rank: str, world: str, server: str, directory: str) -> None:
             check(model)
             check_awkward(name, model)
             me = wct.replica("trainer", model)
-            publish(me, name, wct.layout(model, buffers=True), server)
+            publish(me, name, wct.layout(model), server)
             publish(me, f"{name}-fp8", fp8(model), server)
     me = wc.Replica("trainer", int(rank), int(world))
     publish(me, "experts", stacked(int(world), 0), server)

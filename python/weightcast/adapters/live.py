@@ -1,10 +1,12 @@
 """The layout of a live engine's parameters, as its own loader fills them."""
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import nn
 
 from .. import _core
 from .. import layout as layouts
@@ -56,6 +58,7 @@ class LiveLayout:
 
     def __init__(self, parameters: Mapping[str, torch.Tensor]) -> None:
         self._parameters = dict(parameters)
+        self._model: Callable[[], nn.Module | None] = lambda: None
         self._staged: dict[str, list[Staged]] = {}
         self._after: list[Callable[[], None]] = []
         #: Published tensors that the loader gets whole, with their memory once there is one.
@@ -80,6 +83,10 @@ class LiveLayout:
         self.elsewhere: dict[str, str] = {}
         #: State that the engine derives from its parameters, with who derives it.
         self.derived: dict[str, str] = {}
+
+    def belongs_to(self, model: nn.Module) -> None:
+        """The parameters are this model's, by these names: layouts notice if it replaces them."""
+        self._model = weakref.ref(model)
 
     def rearrange(self, parameter: str, mark: Mark, how: str) -> None:
         """Notes that the loader does with a published tensor what no copies of boxes do: it gets the
@@ -121,7 +128,17 @@ class LiveLayout:
             if name not in self._arrived:
                 self._arrived[name] = torch.empty(piece.shape, dtype=self._dtypes[name])
             listed.add(self._arrived[name], [part_of(piece)])
+        self._note(listed)
         return listed
+
+    def _note(self, listed: layouts.Layout) -> None:
+        model = self._model()
+        if model is None:
+            return
+        listed.origins.module(model)
+        for record in self.records:
+            path, _, key = record.name.rpartition(".")
+            listed.origins.slot(record.name, model.get_submodule(path), key)
 
     def finish(self) -> None:
         """What has to follow an update: converts what was staged, and has the engine redo the

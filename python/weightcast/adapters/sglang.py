@@ -69,6 +69,7 @@ def read(
         unsourced={**(unsourced or {}), **UNSOURCED},
         rename=rename,
     )
+    live.belongs_to(model)
     redo = getattr(model, "post_load_weights", None)
     if redo is not None:
         live.derived[""] = f"{type(model).__name__}.post_load_weights"

@@ -74,6 +74,7 @@ def read(
         live.derived = moved
         return live
     live = _read(model, None, listed, decisions)
+    live.belongs_to(model)
     live.derived = derived(model)
     if vllm_config is not None:
         live._after.append(redo(model, vllm_config))

@@ -1,6 +1,6 @@
 """A module's parameters as slices of logical tensors, named as in its checkpoint."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from ..adapters.catalog import Entry, catalog_of
 from ..memory import TORCH
 from ..names import NameMap, Piece, Stack, check, map_of
 from ..replica import Replica
+from .marks import refuse
+from .tensors import Held, held, settle
 
 Rename = Callable[[str], str | None]
 
@@ -27,18 +29,24 @@ def layout(
     *,
     names: NameMap | None = None,
     rename: Rename | None = None,
-    buffers: bool = False,
+    buffers: bool = True,
     expect: Any = None,
 ) -> layouts.Layout:
-    """The layout of a module's local parameters, in place, under the names of its checkpoint.
+    """The layout of a module's local tensors, in place, under the names of its checkpoint: parameters,
+    and the persistent buffers that belong to a checkpoint too, unless `buffers=False` leaves them out.
 
-    Reads FSDP2, HSDP and tensor-parallel placements off DTensors; plain parameters are whole. Tied
+    Reads FSDP2, HSDP and tensor-parallel placements off DTensors; plain parameters are whole. Those
+    of FSDP1, of DeepSpeed ZeRO-3, and of Megatron where several ranks share them, don't say which
+    slice they are, and raise `Misuse`. Tied
     weights are listed once, under their first name, as in published checkpoints. `names` says what the
     checkpoint calls a parameter, or what it keeps apart that the module stacks; without it, what
     transformers models need (`weightcast.names`). `rename` maps a published name to another, or to None
-    to leave it out. `buffers` includes persistent buffers. `expect` is a catalog (a mapping, or a
+    to leave it out. `expect` is a catalog (a mapping, or a
     directory of safetensors: see `weightcast.adapters.catalog.catalog_of`) that must be met name by
     name and shape by shape; what is left over on either side is an error.
+
+    The layout remembers the module (weakly): if it has other storage later, `register`, `publish` and
+    `update` raise `Misuse` and name the tensors.
     """
     if isinstance(module, DistributedDataParallel):
         module = module.module
@@ -46,12 +54,16 @@ def layout(
     meshes: list[DeviceMesh] = []
     published: dict[str, Entry] = {}
     names = names or map_of(module)
-    for name, tensor in _tensors(module, buffers):
+    kept: list[Held] = []
+    for one in held(module, buffers):
+        name, _, _, tensor = one
+        refuse(name, one.owner, tensor)
         what = names.published(name)
         what = _renamed(what, rename, name, tensor)
         if what is None:
             continue
         _add(listed, what, name, tensor)
+        kept.append(one)
         published |= _whole(what, name, tensor)
         if isinstance(tensor, DTensor) and tensor.device_mesh not in meshes:
             meshes.append(tensor.device_mesh)
@@ -59,6 +71,9 @@ def layout(
         listed.exchange = exchange(max(meshes, key=lambda mesh: mesh.size()))
     if expect is not None:
         check(published, catalog_of(expect))
+    listed.origins.module(module, settle)
+    for name, owner, key, _ in kept:
+        listed.origins.slot(name, owner, key)
     return listed
 
 
@@ -104,6 +119,7 @@ def replica(name: str, module: nn.Module, **labels) -> Replica:
     Mesh dimensions along which every parameter is replicated (HSDP, DDP) make one replica each,
     named `name-0`, `name-1`, ...; the others are the shards of one. `labels` go to `Replica`.
     """
+    settle(module)
     sharded = [p for p in module.parameters() if isinstance(p, DTensor)]
     if not sharded:
         return Replica(name, **labels)
@@ -122,15 +138,6 @@ def replica(name: str, module: nn.Module, **labels) -> Replica:
     if any(copies):
         name = f"{name}-{copy[0]}"
     return Replica(name, shard=shard[0], num_shards=shard[1], **labels)
-
-
-def _tensors(module: nn.Module, buffers: bool) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from module.named_parameters()
-    if buffers:
-        parameters = dict(module.named_parameters(remove_duplicate=False))
-        for name, tensor in module.state_dict(keep_vars=True).items():
-            if name not in parameters and isinstance(tensor, torch.Tensor):
-                yield name, tensor
 
 
 def _add(

@@ -1,0 +1,89 @@
+"""Where registered memory came from, and whether that still has it.
+
+A registration is of memory, not of tensors: when a tensor or a module gets other storage, weightcast
+goes on with the old one. Here is noted whose memory it was, by weak references, and asked again.
+"""
+
+import logging
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+log = logging.getLogger("weightcast")
+
+#: Names that an error lists; it counts the others.
+LISTED = 4
+
+
+class Origins:
+    """The tensors that a layout was made of, and the modules whose attributes they were."""
+
+    def __init__(self) -> None:
+        self._tensors: list[tuple[str, Any, int]] = []
+        self._slots: list[tuple[str, Any, str, str, bool, int]] = []
+        self._root: Any = None
+        #: Brings a module back into the state in which it was read, if it can be in another.
+        self._settle: Callable[[Any], None] | None = None
+        self._publications = 0
+
+    def tensor(self, name: str, tensor: Any) -> None:
+        """Notes a tensor of torch: as long as it lives, it shall keep its storage."""
+        if hasattr(tensor, "data_ptr"):
+            self._tensors.append((name, weakref.ref(tensor), tensor.data_ptr()))
+
+    def module(self, root: Any, settle: Callable[[Any], None] | None = None) -> None:
+        """Notes the module that everything was read from, in place of the tensors noted so far."""
+        self._tensors, self._root, self._settle = [], weakref.ref(root), settle
+
+    def slot(self, name: str, owner: Any, key: str) -> None:
+        """Notes a parameter or buffer of a module: what is there later shall have the same storage."""
+        table = next(t for t in ("_parameters", "_buffers") if key in getattr(owner, t))
+        tensor = getattr(owner, table)[key]
+        sharded = hasattr(tensor, "_local_tensor")
+        address = _address(tensor, sharded)
+        self._slots.append((name, weakref.ref(owner), table, key, sharded, address))
+
+    def moved(self) -> str | None:
+        """What is registered and has other storage now, and what to do about it."""
+        names = self._elsewhere()
+        if names and self._settle is not None and (root := self._root()) is not None:
+            self._settle(root)
+            names = self._elsewhere()
+        if not names:
+            return None
+        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        return (
+            f"{', '.join(names[:LISTED])}{more}: the storage has been replaced since the layout was "
+            "made (load_state_dict(assign=True), something that swaps .data, .to()), so the registered "
+            "memory is not what the model uses any more; copy into tensors instead of replacing them, "
+            "or unpublish, unregister, make the layout anew and register that"
+        )
+
+    def publish(self) -> None:
+        """Notes a publication; warns if nothing can have changed the memory since the last one."""
+        self._publications += 1
+        if self._publications == 2 and self._root is not None and self._root() is None:
+            log.warning(
+                "the module whose parameters are registered is gone, so each version that is "
+                "published has the same weights; register the layout of the one that is trained"
+            )
+
+    def _elsewhere(self) -> list[str]:
+        names = []
+        for name, reference, address in self._tensors:
+            tensor = reference()
+            if tensor is not None and tensor.data_ptr() != address:
+                names.append(name)
+        for name, reference, table, key, sharded, address in self._slots:
+            owner = reference()
+            if owner is not None and _address(getattr(owner, table).get(key), sharded) != address:
+                names.append(name)
+        return names
+
+
+def _address(tensor: Any, sharded: bool) -> int:
+    """Where this rank's elements begin; -1 if there is no such tensor, or it has none here."""
+    try:
+        return (tensor._local_tensor if sharded else tensor).data_ptr()
+    except (AttributeError, RuntimeError):
+        return -1
