@@ -40,7 +40,10 @@ class Origins:
         table = next(t for t in ("_parameters", "_buffers") if key in getattr(owner, t))
         tensor = getattr(owner, table)[key]
         sharded = hasattr(tensor, "_local_tensor")
-        address = _address(tensor, sharded)
+        try:
+            address = (tensor._local_tensor if sharded else tensor).data_ptr()
+        except RuntimeError:  # it has no memory of its own; nothing of it is registered
+            return
         self._slots.append((name, weakref.ref(owner), table, key, sharded, address))
 
     def moved(self) -> str | None:
@@ -76,14 +79,13 @@ class Origins:
                 names.append(name)
         for name, reference, table, key, sharded, address in self._slots:
             owner = reference()
-            if owner is not None and _address(getattr(owner, table).get(key), sharded) != address:
+            if owner is None:
+                continue
+            try:  # one of the few lines that run for each of thousands of tensors in every publish
+                tensor = owner.__dict__[table][key]
+                here = (tensor._local_tensor if sharded else tensor).data_ptr() == address
+            except (AttributeError, KeyError, RuntimeError):  # none, of another kind, without memory
+                here = False
+            if not here:
                 names.append(name)
         return names
-
-
-def _address(tensor: Any, sharded: bool) -> int:
-    """Where this rank's elements begin; -1 if there is no such tensor, or it has none here."""
-    try:
-        return (tensor._local_tensor if sharded else tensor).data_ptr()
-    except (AttributeError, RuntimeError):
-        return -1
