@@ -18,6 +18,10 @@ pub(crate) struct Serve {
     /// only this user can read, whose clients on this host find it by themselves
     #[arg(long, env = "WEIGHTCAST_TOKEN_FILE")]
     token_file: Option<PathBuf>,
+    /// File with a secret that the servers of one job share and no client has: it proves what was
+    /// before a failover (default: the token)
+    #[arg(long, env = "WEIGHTCAST_TICKET_SECRET_FILE")]
+    ticket_secret_file: Option<PathBuf>,
     /// Ask nobody for a token: whoever reaches the address can read and replace weights
     #[arg(long)]
     insecure_no_auth: bool,
@@ -45,6 +49,9 @@ pub(crate) struct Serve {
     /// Check every invariant after every event (slow)
     #[arg(long)]
     paranoid: bool,
+    /// For tests: give up, as on a bug, once this file exists
+    #[arg(long, hide = true)]
+    gives_up_at: Option<PathBuf>,
 }
 
 pub(crate) fn positive(text: &str) -> Result<f64, String> {
@@ -58,9 +65,11 @@ pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
     crate::open_files::allow_all();
     let given = arguments.token_file;
     let token = given.as_deref().map(weightcast::read_token).transpose()?;
+    let secret = arguments.ticket_secret_file.as_deref();
     let server = weightcast::serve(ServeConfig {
         address: arguments.address,
         token,
+        ticket_secret: secret.map(weightcast::read_token).transpose()?,
         insecure: arguments.insecure_no_auth,
         index: arguments.index,
         lease: Duration::from_secs_f64(arguments.lease),
@@ -70,6 +79,7 @@ pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
         stripes: arguments.stripes,
         idle_exit: arguments.idle_exit.map(Duration::from_secs_f64),
         paranoid: arguments.paranoid,
+        gives_up_at: arguments.gives_up_at,
     })?;
     // Whoever started it may not listen any more: that is no reason to stop serving.
     let address = server.address();

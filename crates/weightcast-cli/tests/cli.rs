@@ -1,6 +1,6 @@
 //! `serve` and `status`, as a user runs them.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 
 fn weightcast(arguments: &[&str]) -> Output {
@@ -15,10 +15,15 @@ struct Running {
 
 impl Running {
     fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, Stdio::inherit())
+    }
+
+    fn start_with(arguments: &[&str], stderr: Stdio) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_weightcast"))
             .args(["serve", "--address", "127.0.0.1:0"])
             .args(arguments)
             .stdout(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .unwrap();
         let mut line = String::new();
@@ -51,6 +56,23 @@ fn status_of_a_running_server() {
 fn an_idle_server_leaves() {
     let mut server = Running::start(&["--idle-exit", "0.1"]);
     assert!(server.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_that_gives_up_ends_and_says_so() {
+    let told = std::env::temp_dir().join(format!("weightcast-gives-up-{}", std::process::id()));
+    let path = told.to_str().unwrap().to_owned();
+    let mut server = Running::start_with(&["--gives-up-at", &path], Stdio::piped());
+    let healthy = weightcast(&["status", "--server", &server.address]);
+    assert!(healthy.status.success(), "{healthy:?}");
+    std::fs::write(&told, "").unwrap();
+    let last = weightcast(&["status", "--server", &server.address]);
+    std::fs::remove_file(&told).unwrap();
+    assert_eq!(last.status.code(), Some(1), "{last:?}");
+    assert_eq!(server.child.wait().unwrap().code(), Some(1));
+    let mut message = String::new();
+    server.child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+    assert!(message.contains("the reference server gave up"), "{message}");
 }
 
 #[test]

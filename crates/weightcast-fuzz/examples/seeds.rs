@@ -14,7 +14,7 @@ use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
 use weightcast_protocol::session::{Output, Session, SessionConfig};
 use weightcast_protocol::{
     ConnectionId, ContentDigest, ExportId, Generation, PROTOCOL, Selector, SessionId, ShardSums,
-    Span, Term, Time,
+    Span, Time,
 };
 
 fn main() -> std::io::Result<()> {
@@ -158,7 +158,8 @@ fn open(index: u8, role: Role) -> Open {
     Open {
         protocol: PROTOCOL,
         session: SessionId(index.into()),
-        term: Term(0),
+        ticket: None,
+        rejoins: false,
         model: "policy".into(),
         replica: format!("replica-{index}"),
         shard: 0,
@@ -169,7 +170,6 @@ fn open(index: u8, role: Role) -> Open {
         offload_seeding: false,
         location: Default::default(),
         data_address: "host:1".into(),
-        incarnation: None,
         activate: false,
     }
 }

@@ -2,7 +2,7 @@
 
 use weightcast_protocol::message::ClientMessage;
 use weightcast_protocol::server::{Server, ServerConfig};
-use weightcast_protocol::{ConnectionId, Span, Term, Time};
+use weightcast_protocol::{ConnectionId, Span, Term, TermProof, Time};
 
 use crate::steps::{self, Step};
 
@@ -31,9 +31,11 @@ pub fn server(bytes: &[u8]) {
                     None => server.handle_disconnect(now, stream),
                 }
             }
-            // Another server has told its clients a term: none that is later, now and then one.
+            // Somebody makes a term up; it changes nothing.
             Step::Other(_, which) if which.is_multiple_of(16) => {
-                server.handle_probe(now, Term(u64::from(which) << 6));
+                let (term, before) = (Term(u64::MAX >> (which % 64)), server.term());
+                server.handle_probe(now, TermProof { term, ..TermProof::default() });
+                assert_eq!(server.term(), before);
             }
             Step::Broken(stream) | Step::Other(stream, _) => {
                 server.handle_disconnect(now, ConnectionId(u64::from(stream % STREAMS)));

@@ -4,7 +4,7 @@ use weightcast_protocol::message::{Call, EpochPolicy, Open, ReadFailure, Role};
 use weightcast_protocol::session::{Output, Session, SessionConfig, SessionState};
 use weightcast_protocol::{
     Attempt, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL, Selector, SessionId, ShardSums,
-    Span, Term, Time,
+    Span, Time,
 };
 
 use crate::steps::{self, Step};
@@ -38,7 +38,8 @@ impl Runtime {
         let open = Open {
             protocol: PROTOCOL,
             session: SessionId(1),
-            term: Term(0),
+            ticket: None,
+            rejoins: false,
             model: "policy".into(),
             replica: "rollout".into(),
             shard: 0,
@@ -49,7 +50,6 @@ impl Runtime {
             offload_seeding: false,
             location: Default::default(),
             data_address: "host:1".into(),
-            incarnation: None,
             activate: false,
         };
         let now = Time(0);

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weightcast_protocol::message::{Answer, ClientMessage};
 use weightcast_protocol::server::ServerOutput;
-use weightcast_protocol::{CallError, ConnectionId, Incarnation, OpSeq, Span, Term};
+use weightcast_protocol::{CallError, ConnectionId, Incarnation, OpSeq, Span};
 
 use crate::bounds::Bounds;
 use crate::hashed::Hashed;
@@ -67,7 +67,7 @@ impl Cluster {
         let places = bounds.places().into_iter().enumerate();
         let worker = |(index, place)| Worker::new(index, place, 0, bounds);
         let mut cluster = Self {
-            hosts: (0..bounds.servers()).map(|index| Host::new(index, Term(1), bounds)).collect(),
+            hosts: (0..bounds.servers()).map(|index| Host::new(index, 0, bounds)).collect(),
             workers: places.map(worker).map(Hashed::new).collect(),
             expiries: bounds.expiries,
             cuts: bounds.cuts,

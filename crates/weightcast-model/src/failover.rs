@@ -24,8 +24,8 @@ impl Cluster {
 
     /// A server dies. If it is the only one, it starts anew at once and knows nothing.
     pub(crate) fn die(&mut self, dead: usize, bounds: &Bounds) {
-        let term = Term(self.hosts[dead].server.term().0 + 1);
-        let fresh = Host::new(dead, term, bounds);
+        // Another life: bounds let a server start anew once.
+        let fresh = Host::new(dead, 1, bounds);
         self.hosts[dead] = Host { alive: self.restarts > 0, ..fresh };
         self.restarts = self.restarts.saturating_sub(1);
         self.death = false;
@@ -153,7 +153,7 @@ impl Cluster {
 
     /// A worker tells another server of its term.
     pub(crate) fn probe(&mut self, index: usize) {
-        let Some((server, told)) = self.workers[index].change(|worker| worker.tie.probe.take())
+        let Some((server, proof)) = self.workers[index].change(|worker| worker.tie.probe.take())
         else {
             return;
         };
@@ -162,13 +162,15 @@ impl Cluster {
         }
         let host = &mut self.hosts[server];
         let now = host.now;
-        let term = host.server.change(|server| server.handle_probe(now, told));
+        let told = proof.term;
+        let acts = host.server.change(|server| server.handle_probe(now, proof));
+        let term = acts.map(|acts| acts.term).unwrap_or_default();
         if term > Term(0) && term < told {
             self.breaks("T2", format!("a server acts in term {term} and knows of {told}"));
         }
         self.spread(server);
         self.workers[index].change(|worker| {
-            worker.session.handle_probed(worker.clock, server, told, term);
+            worker.session.handle_probed(worker.clock, server, told, acts);
             if term > told {
                 worker.session.handle_timeout(worker.clock); // it asks for that server at once
             }

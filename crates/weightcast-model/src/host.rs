@@ -24,10 +24,10 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// The server with this place in the list, in a life that takes no term before this one.
-    pub(crate) fn new(index: usize, term: Term, bounds: &Bounds) -> Self {
+    /// A life of the server with this place in the list.
+    pub(crate) fn new(index: usize, life: u64, bounds: &Bounds) -> Self {
         let config = ServerConfig {
-            term,
+            life,
             index: index as u32,
             lease: LEASE,
             drain_deadline: DRAIN,

@@ -8,7 +8,7 @@ use weightcast_protocol::message::{
 use weightcast_protocol::session::{Output, Session, SessionConfig};
 use weightcast_protocol::{
     Attempt, CallError, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL,
-    Selector, SessionId, Span, Term, Time, Version,
+    Selector, SessionId, Span, Term, TermProof, Time, Version,
 };
 use weightcast_sim::{Exposed, Memory, chunks_of};
 
@@ -64,7 +64,7 @@ pub(crate) struct Tie {
     /// The server has said to come again later.
     pub(crate) refused: bool,
     /// The other server, which is to be told of a term.
-    pub(crate) probe: Option<(usize, Term)>,
+    pub(crate) probe: Option<(usize, TermProof)>,
     /// The latest term that the session was open in.
     pub(crate) known: Term,
 }
@@ -94,7 +94,8 @@ impl Worker {
             protocol: PROTOCOL,
             // The front half is what `{:?}` shows of it.
             session: SessionId(u128::from(id) << 96),
-            term: Term(0),
+            ticket: None,
+            rejoins: false,
             model: "policy".into(),
             replica: place.replica.clone(),
             shard: place.shard,
@@ -105,7 +106,6 @@ impl Worker {
             offload_seeding: false,
             location: Default::default(),
             data_address: index.to_string(),
-            incarnation: None,
             activate: false,
         };
         let servers = vec!["server"; bounds.servers()].join(",");
@@ -252,7 +252,7 @@ impl Worker {
             match output {
                 Output::Send(ClientMessage::Heartbeat { .. }) => {}
                 Output::Connect { server } => self.tie.wanted = Some(server),
-                Output::Probe { server, term } => self.tie.probe = Some((server, term)),
+                Output::Probe { server, proof } => self.tie.probe = Some((server, proof)),
                 Output::Send(message) if self.stream.is_some() => self.up.push_back(message),
                 Output::Send(_) => {}
                 Output::Expose(generation) => {

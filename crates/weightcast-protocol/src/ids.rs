@@ -15,9 +15,9 @@ macro_rules! number {
         }
 
         impl $name {
-            /// The number after this one.
+            /// The number after this one; the last one stays, so that no claim can make it wrap.
             pub fn next(self) -> Self {
-                Self(self.0 + 1)
+                Self(self.0.saturating_add(1))
             }
         }
     };
@@ -28,22 +28,35 @@ number!(
     ConnectionId
 );
 number!(
-    /// One life of one reference server. Messages of an older term have no effect (T2, T3). The
-    /// lower bits name the server, so that two of them never have the same.
+    /// One reign of one life of one reference server. Messages of an older term have no effect (T2,
+    /// T3). The upper bits count how often servers have taken over from one another. Where two have
+    /// done so as often, the first of the list comes later; the rest tells its lives apart.
     Term
 );
 
 impl Term {
     /// How many servers one list of a client may have.
-    pub const SERVERS: u64 = 1_024;
-    /// Terms from here on are nobody's: a client that names one is refused.
-    pub const LIMIT: Term = Term(1 << 62);
+    pub const SERVERS: u64 = 1 << 10;
+    /// How many lives of one server are told apart.
+    const LIVES: u64 = 1 << 16;
+    /// The most steps that there are. At a thousand a second they last for eight years.
+    const STEPS: u64 = u64::MAX / (Self::LIVES * Self::SERVERS);
 
-    /// The first term of server number `index` after this one.
-    pub fn after(self, index: u32) -> Term {
-        let index = u64::from(index) % Self::SERVERS;
-        let start = self.0 - self.0 % Self::SERVERS + index;
-        Term(if start > self.0 { start } else { start + Self::SERVERS })
+    /// How often servers have taken over from one another, the first one counted.
+    pub fn step(self) -> u64 {
+        self.0 / (Self::LIVES * Self::SERVERS)
+    }
+
+    /// Which of the servers of a list it is of.
+    pub fn server(self) -> u64 {
+        Self::SERVERS - 1 - self.0 / Self::LIVES % Self::SERVERS
+    }
+
+    /// The term one step after this one, of this life of server number `index`. None after the last.
+    pub fn after(self, index: u32, life: u64) -> Option<Term> {
+        let step = Some(self.step() + 1).filter(|step| *step <= Self::STEPS)?;
+        let rank = Self::SERVERS - 1 - u64::from(index) % Self::SERVERS;
+        Some(Term((step * Self::SERVERS + rank) * Self::LIVES + life % Self::LIVES))
     }
 }
 number!(
@@ -63,11 +76,6 @@ number!(
     OpSeq
 );
 number!(
-    /// One life of a group: the shards that opened the same replica together. Kept when the group
-    /// goes on in another term; numbered from the term up, so that no two are the same.
-    Incarnation
-);
-number!(
     /// How often the server has assigned a source within one transaction.
     Attempt
 );
@@ -75,6 +83,30 @@ number!(
     /// Random name under which a shard's data port serves its registered regions.
     ExportId
 );
+
+/// One life of a group: the shards that opened the same replica together. Kept when the group goes
+/// on in another term. The server that founds it gives it, so no two are the same: terms differ, and
+/// one server counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation {
+    /// The term in which it was founded.
+    pub term: Term,
+    /// Its number there.
+    pub number: u64,
+}
+
+impl Incarnation {
+    /// The next one of the same term.
+    pub fn next(self) -> Self {
+        Self { number: self.number.saturating_add(1), ..self }
+    }
+}
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.term, self.number)
+    }
+}
 
 /// Random name of one process life of one shard; resumes its session on a new stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

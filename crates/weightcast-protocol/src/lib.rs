@@ -19,6 +19,7 @@ mod selector;
 pub mod server;
 pub mod session;
 mod sums;
+mod ticket;
 mod time;
 
 pub use condition::{Condition, Held, Oldest, Quorum};
@@ -29,7 +30,8 @@ pub use ids::{
 };
 pub use selector::Selector;
 pub use sums::{ShardSums, Sum};
+pub use ticket::{Mac, Proved, TermProof, Ticket, TicketKey};
 pub use time::{Span, Time};
 
 /// Version of the control protocol. Peers of another version are refused (F35).
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;

@@ -88,4 +88,8 @@ pub struct Mutants {
     pub refused_may_activate: bool,
     /// A server that was told of another one that acts takes over from it at once (L5).
     pub no_deference: bool,
+    /// A server believes tickets and terms that no server has given (T6).
+    pub tickets_unchecked: bool,
+    /// A shard may announce more than its ticket says that it held (T6).
+    pub claims_unproved: bool,
 }

@@ -6,7 +6,7 @@ use cluster::open;
 use weightcast_protocol::message::{ClientMessage, Open, Role, ServerMessage};
 use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
 use weightcast_protocol::session::{Output, Session, SessionConfig};
-use weightcast_protocol::{CallError, ConnectionId, Span, Term, Time};
+use weightcast_protocol::{CallError, ConnectionId, Span, Term, Ticket, Time};
 
 const START: Time = Time(1_000_000);
 const LEASE: Span = Span::from_secs(5);
@@ -47,11 +47,11 @@ fn who_has_found_a_server_that_acts_asks_the_whole_list_before_another_is_to_act
     assert!(asked(&mut session, &mut now).activate, "still, none of the list acts");
 }
 
-/// What a server says to somebody who wants it to act.
-fn opened(server: &mut Server, now: Time, stream: u64, term: Term) -> ServerMessage {
+/// What a server says to somebody who wants it to act, and shows this of another server.
+fn opened(server: &mut Server, now: Time, stream: u64, ticket: Option<Ticket>) -> ServerMessage {
     let session = weightcast_protocol::SessionId(u128::from(stream));
     let replica = format!("r-{stream}");
-    let open = Open { session, term, activate: true, ..open(&replica, 0, 1, Role::Rollout) };
+    let open = Open { session, ticket, activate: true, ..open(&replica, 0, 1, Role::Rollout) };
     server.handle(now, ConnectionId(stream), ClientMessage::Open(open));
     std::iter::from_fn(|| server.poll_output())
         .find_map(|output| match output {
@@ -61,40 +61,52 @@ fn opened(server: &mut Server, now: Time, stream: u64, term: Term) -> ServerMess
         .expect("it answers")
 }
 
-fn server() -> Server {
-    Server::new(ServerConfig { lease: LEASE, paranoid: true, ..ServerConfig::default() })
+/// The same, if it acts.
+fn ticket(server: &mut Server, stream: u64, shown: Option<Ticket>) -> Ticket {
+    match opened(server, START, stream, shown) {
+        ServerMessage::Opened { ticket, .. } => ticket,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn server(index: u32) -> Server {
+    let paranoid = true;
+    Server::new(ServerConfig { lease: LEASE, index, paranoid, ..ServerConfig::default() })
 }
 
 #[test]
 fn a_server_that_was_told_of_another_one_leaves_it_a_lease() {
-    let mut server = server();
-    assert!(matches!(opened(&mut server, START, 1, Term(0)), ServerMessage::Opened { .. }));
-    let later = server.term().after(1);
-    assert_eq!(server.handle_probe(START, later), Term(0));
+    let (mut first, mut second) = (server(0), server(1));
+    let shown = ticket(&mut first, 1, None);
+    let later = ticket(&mut second, 1, Some(shown));
+    assert_eq!(first.handle_probe(START, later.proof), None);
     let soon = START + Span(LEASE.0 - 1);
-    assert_eq!(opened(&mut server, soon, 2, Term(0)), ServerMessage::Superseded);
-    assert_eq!(opened(&mut server, soon, 3, later), ServerMessage::Superseded);
-    assert_eq!(server.term(), Term(0));
-    assert!(matches!(opened(&mut server, START + LEASE, 4, later), ServerMessage::Opened { .. }));
-    assert!(server.term() > later);
+    assert_eq!(opened(&mut first, soon, 2, None), ServerMessage::Superseded);
+    assert_eq!(opened(&mut first, soon, 1, Some(later)), ServerMessage::Superseded);
+    assert_eq!(first.term(), Term(0));
+    let after = opened(&mut first, START + LEASE, 1, Some(later));
+    assert!(matches!(after, ServerMessage::Opened { .. }));
+    assert!(first.term() > later.proof.term);
 }
 
 #[test]
 fn it_does_not_wait_for_one_that_a_still_later_one_has_followed() {
-    let mut server = server();
-    let (told, later) = (Term(5).after(1), Term(5).after(1).after(2));
-    server.handle_probe(START, told);
+    let (mut first, mut second, mut third) = (server(0), server(1), server(2));
+    let told = ticket(&mut second, 1, None);
+    let later = ticket(&mut third, 1, Some(told));
+    first.handle_probe(START, told.proof);
     // This client has lost the server of the later term.
-    assert!(matches!(opened(&mut server, START, 1, later), ServerMessage::Opened { .. }));
-    assert!(server.term() > later);
+    assert!(matches!(opened(&mut first, START, 1, Some(later)), ServerMessage::Opened { .. }));
+    assert!(first.term() > later.proof.term);
 }
 
 #[test]
 fn being_told_of_the_same_term_again_and_again_does_not_keep_it_from_acting() {
-    let mut server = server();
-    let term = Term(5).after(1);
+    let (mut first, mut second) = (server(0), server(1));
+    let told = ticket(&mut second, 1, None);
     for tenth in 0..10 {
-        server.handle_probe(START + LEASE.scaled(tenth, 10), term);
+        first.handle_probe(START + LEASE.scaled(tenth, 10), told.proof);
     }
-    assert!(matches!(opened(&mut server, START + LEASE, 1, term), ServerMessage::Opened { .. }));
+    let after = opened(&mut first, START + LEASE, 1, Some(told));
+    assert!(matches!(after, ServerMessage::Opened { .. }));
 }

@@ -3,9 +3,7 @@
 use weightcast_protocol::message::{Call, Open, Role};
 use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState};
 use weightcast_protocol::session::{Session, SessionConfig, SessionState};
-use weightcast_protocol::{
-    ContentDigest, ExportId, PROTOCOL, Selector, SessionId, Span, Term, Version,
-};
+use weightcast_protocol::{ContentDigest, ExportId, PROTOCOL, Selector, SessionId, Span, Version};
 
 use crate::chunk_loop::Progress;
 use crate::process::{PendingCall, Program};
@@ -23,7 +21,8 @@ impl World {
         let open = Open {
             protocol: PROTOCOL,
             session: SessionId(mix(&[self.seed, index as u64, process.life.into(), 7]).into()),
-            term: Term(0),
+            ticket: None,
+            rejoins: false,
             model: "policy".into(),
             replica: process.replica.clone(),
             shard: process.shard,
@@ -34,7 +33,6 @@ impl World {
             offload_seeding: process.offload_seeding,
             location: process.location.clone(),
             data_address: index.to_string(),
-            incarnation: None,
             activate: false,
         };
         let mut config = SessionConfig::new(open, "server");

@@ -104,6 +104,8 @@ points! {
     StripeLost: "one of several sources was lost in the middle of a read, and what had come was kept";
     StripedReadAgain: "wrong bytes that came from several sources were read again from one";
     Unstriped: "a reader let go of a source that another one waited for";
+    PastRefused: "a past that no server had written was refused";
+    ClaimRefused: "a member that said that it held what it had not was given up";
     ShardMissing: "a call timed out because a shard had not made it";
 }
 

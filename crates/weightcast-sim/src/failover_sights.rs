@@ -70,7 +70,7 @@ impl FailoverSights {
     /// The first that is seen of a term.
     fn took_over(&self, term: Term, points: &mut Points) {
         let Some((old, lost)) = self.books.range(..term).next_back() else { return };
-        let same = old.0 % Term::SERVERS == term.0 % Term::SERVERS;
+        let same = old.server() == term.server();
         points.insert(if same { Point::ServerRestarted } else { Point::BackupTookOver });
         let replicas = lost.models.values().flat_map(|model| &model.replicas);
         for replica in replicas {

@@ -21,7 +21,8 @@ macro_rules! fault_kinds {
 
             /// Whether it strikes a server, not a process.
             pub(crate) fn is_of_servers(self) -> bool {
-                matches!(self, FaultKind::ServerCrash | FaultKind::ServerPause | FaultKind::Rift)
+                use FaultKind::{Pretend, Rift, ServerCrash, ServerPause};
+                matches!(self, ServerCrash | ServerPause | Rift | Pretend)
             }
 
             /// How often at most it happens in a usual world.
@@ -71,6 +72,8 @@ fault_kinds! {
     Rift: "cut off from one server", 3;
     /// A reader accuses its source for nothing, or says that it has read what it has not (F33).
     Lie: "reader lied", 4;
+    /// Somebody with the job's token makes a past up, or shows what others were given.
+    Pretend: "past made up", 2;
 }
 
 /// How often each kind of fault happens at most in one world.

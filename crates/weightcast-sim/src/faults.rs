@@ -94,7 +94,10 @@ impl World {
             FaultKind::Spoil => self.spoil_published(victim),
             FaultKind::Forge => self.forgeries += 1,
             FaultKind::Lie => self.processes[victim].trouble.lies = true,
-            FaultKind::ServerCrash | FaultKind::ServerPause | FaultKind::Rift => {}
+            FaultKind::ServerCrash
+            | FaultKind::ServerPause
+            | FaultKind::Rift
+            | FaultKind::Pretend => {}
         }
     }
 
@@ -105,6 +108,7 @@ impl World {
                 let paused_until = &mut self.hosts[host].paused_until;
                 *paused_until = until.max(*paused_until);
             }
+            FaultKind::Pretend => self.pretend(host),
             _ => self.rift(host, until),
         }
     }

@@ -61,9 +61,11 @@ impl World {
     }
 
     fn send_down(&mut self, stream: ConnectionId, term: Term, message: ServerMessage) {
-        let Some(client) = self.network.client(stream) else { return };
-        if let ServerMessage::Opened { incarnation, .. } = message {
-            self.joined.insert(client, incarnation);
+        let Some(client) = self.network.client(stream) else {
+            return self.pretender_hears(&message);
+        };
+        if let ServerMessage::Opened { ticket, .. } = message {
+            self.joined.insert(client, ticket.incarnation);
         }
         let who = self.who(client);
         self.observe(Fact::Said { who, term, message: &message });

@@ -6,6 +6,7 @@ use weightcast_protocol::{Term, Time};
 
 use crate::options::Options;
 use crate::queue::{Event, Seat, ServerStep, Step};
+use crate::rng::mix;
 use crate::staging::INSTALL_DEADLINE;
 use crate::world::World;
 
@@ -28,7 +29,7 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(options: &Options, index: usize) -> Self {
-        let server = Some(start(options, index, Time(0)));
+        let server = Some(start(options, index, 0));
         Self { server, life: 0, paused_until: Time(0), timer: None }
     }
 
@@ -38,10 +39,11 @@ impl Host {
     }
 }
 
-/// A server that remembers nothing. Its terms begin with the time, as those of a real one.
-fn start(options: &Options, index: usize, now: Time) -> Server {
+/// A server that remembers nothing. Its lives are told apart by a random number, as those of a real
+/// one.
+fn start(options: &Options, index: usize, life: u32) -> Server {
     Server::new(ServerConfig {
-        term: Term(now.0 / 1_000_000 * Term::SERVERS),
+        life: mix(&[index as u64, life.into()]),
         index: index as u32,
         depth_limit: options.depth_limit,
         lease: options.lease,
@@ -93,16 +95,18 @@ impl World {
         }
         let now = self.now;
         match (step, &mut host.server) {
-            (ServerStep::Start, server) => *server = Some(start(&self.options, seat.host, now)),
+            (ServerStep::Start, server) => {
+                *server = Some(start(&self.options, seat.host, seat.life));
+            }
             (ServerStep::Timer, Some(server)) => {
                 host.timer = None;
                 server.handle_timeout(now);
             }
             (ServerStep::Gone(stream), Some(server)) => server.handle_disconnect(now, stream),
             (ServerStep::Probe { client, told }, Some(server)) => {
-                let term = server.handle_probe(now, told);
+                let acts = server.handle_probe(now, told);
                 if self.reaches(client.process, seat.host) {
-                    let step = Step::Probed { server: seat.host, told, term };
+                    let step = Step::Probed { server: seat.host, told: told.term, acts };
                     let at = now + self.delay();
                     self.queue.plan(at, Event::Process(client, step));
                 }

@@ -33,6 +33,7 @@ mod mutant_list;
 mod network;
 mod offload;
 mod options;
+mod pretender;
 mod process;
 mod program;
 mod queue;

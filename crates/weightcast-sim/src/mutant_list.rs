@@ -158,6 +158,20 @@ pub const MUTANTS: &[Mutant] = &[
         scenario: failing_over,
     },
     Mutant {
+        name: "tickets_unchecked",
+        what: "servers believe terms and pasts that no server has written",
+        found_by: &["T6"],
+        switch: |off| off.tickets_unchecked = true,
+        scenario: pretending,
+    },
+    Mutant {
+        name: "claims_unproved",
+        what: "a shard that comes over may say that it held what no server has seen it hold",
+        found_by: &["T6"],
+        switch: |off| off.claims_unproved = true,
+        scenario: pretending,
+    },
+    Mutant {
         name: "unequal_recovery",
         what: "a group goes on in a later term although its shards were answered differently",
         found_by: &["G1", "G4", "T3"],
@@ -378,6 +392,12 @@ fn failing_over(options: Options) -> Options {
         .with(FaultKind::ServerPause, 8)
         .with(FaultKind::Rift, 8);
     Options { servers: 3, reconnect: Span::from_secs(30), faults, ..options }
+}
+
+/// The same, and somebody makes use of it.
+fn pretending(options: Options) -> Options {
+    let options = failing_over(options);
+    Options { faults: options.faults.clone().with(FaultKind::Pretend, 60), ..options }
 }
 
 /// Versions are retained, and their offloads have room.

@@ -58,7 +58,7 @@ impl World {
     }
 
     fn dice(&self, process: &Process, incarnation: Incarnation, sides: u64) -> u64 {
-        mix(&[self.seed, incarnation.0, process.program.position.into()]) % sides
+        mix(&[self.seed, number(incarnation), process.program.position.into()]) % sides
     }
 
     fn trainer_action(&self, process: &Process, incarnation: Incarnation) -> Action {
@@ -118,7 +118,7 @@ impl World {
             2 => Selector::AtLeast(dice),
             _ => latest,
         };
-        let staged = mix(&[self.seed, incarnation.0, STAGED]) % 1_000 < self.options.staged;
+        let staged = mix(&[self.seed, number(incarnation), STAGED]) % 1_000 < self.options.staged;
         let update = Call::Update { selector, allow_rollback: dice.is_multiple_of(7), staged };
         if process.program.must_unpublish {
             return call(Call::Unpublish, dice);
@@ -160,4 +160,9 @@ fn register(process: &Process) -> Call {
 
 pub(crate) fn publish(version: u64) -> Call {
     Call::Publish { version, catalog: CATALOG, generation: Generation(0) }
+}
+
+/// A group's life as one number.
+fn number(incarnation: Incarnation) -> u64 {
+    mix(&[incarnation.term.0, incarnation.number])
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
-use weightcast_protocol::{Attempt, ConnectionId, Generation, OpSeq, Term, Time};
+use weightcast_protocol::{Attempt, ConnectionId, Generation, OpSeq, Term, TermProof, Time};
 
 use crate::fault_kinds::FaultKind;
 use crate::faults::Strike;
@@ -51,7 +51,7 @@ pub(crate) enum ServerStep {
     /// It notices that a stream broke.
     Gone(ConnectionId),
     /// A session of another server tells it of its term.
-    Probe { client: Life, told: Term },
+    Probe { client: Life, told: TermProof },
     /// It starts, and knows nothing.
     Start,
 }
@@ -64,7 +64,7 @@ pub(crate) enum Step {
     /// A message arrives from a server, sent in this term.
     Message(ConnectionId, Term, ServerMessage),
     /// A server has answered which term it acts in.
-    Probed { server: usize, told: Term, term: Term },
+    Probed { server: usize, told: Term, acts: Option<TermProof> },
     /// The stream of this number, of those that it asked for, is open, or could not be opened.
     Connected(u64, Option<ConnectionId>),
     /// It notices that a stream broke.

@@ -2,7 +2,7 @@
 
 use weightcast_protocol::message::{Answer, Call, ServerMessage};
 use weightcast_protocol::session::Output;
-use weightcast_protocol::{CallError, OpSeq, Span, Term, Time};
+use weightcast_protocol::{CallError, OpSeq, Span, Term, TermProof, Time};
 
 use crate::checkers::{Fact, Standing};
 use crate::chunk_loop::Progress;
@@ -55,7 +55,7 @@ impl World {
                     self.report.points.insert(Point::ZombieUnheard);
                 }
             }
-            Step::Probed { server, told, term } => session.handle_probed(now, server, told, term),
+            Step::Probed { server, told, acts } => session.handle_probed(now, server, told, acts),
             Step::Gone(from) if stream == Some(from) => {
                 process.stream = None;
                 session.handle_disconnected(now);
@@ -123,7 +123,7 @@ impl World {
         let process = &mut self.processes[life.process];
         match output {
             Output::Connect { server } => self.connect(life, server),
-            Output::Probe { server, term } => self.probe(life, server, term),
+            Output::Probe { server, proof } => self.probe(life, server, proof),
             Output::Send(message) => {
                 let stream = process.stream;
                 let at = stream.and_then(|s| self.network.up(s, self.now, &mut self.rng));
@@ -179,7 +179,7 @@ impl World {
         self.observe(Fact::Took { life, sent_in, message: &message, before, after });
     }
 
-    fn probe(&mut self, client: Life, server: usize, told: Term) {
+    fn probe(&mut self, client: Life, server: usize, told: TermProof) {
         if self.reaches(client.process, server) {
             let at = self.now + self.delay();
             let seat = self.seat(server);

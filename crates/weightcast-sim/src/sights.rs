@@ -120,7 +120,7 @@ impl Sights {
             ServerMessage::Refused { error: CallError::GroupBroken { .. }, .. } => {
                 points.insert(Point::RefusedAfterEviction);
             }
-            ServerMessage::Opened { epoch, .. } if epoch.0 > 1 => {
+            ServerMessage::Opened { ticket, .. } if ticket.epoch.0 > 1 => {
                 points.insert(Point::EpochRaised);
             }
             ServerMessage::Assigned { seq, attempt, .. } => {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use weightcast_protocol::Time;
 use weightcast_protocol::message::{Answer, Call, ClientMessage, ServerMessage};
+use weightcast_protocol::{Ticket, Time};
 
 use crate::checkers::Fact;
 
@@ -69,7 +69,7 @@ pub(crate) fn tell(fact: &Fact<'_>) -> Option<(Option<usize>, String)> {
 
 fn heard(message: &ClientMessage) -> Option<String> {
     Some(match message {
-        ClientMessage::Open(open) if open.term.0 == 0 => "opens".to_owned(),
+        ClientMessage::Open(open) if open.ticket.is_none() => "opens".to_owned(),
         ClientMessage::Open(_) => "resumes".to_owned(),
         ClientMessage::Call { seq, call, .. } => format!("call {seq}: {}", called(call)),
         ClientMessage::Sealed { generation, .. } => format!("sealed generation {generation}"),
@@ -87,7 +87,8 @@ fn heard(message: &ClientMessage) -> Option<String> {
 
 fn said(message: &ServerMessage) -> Option<String> {
     Some(match message {
-        ServerMessage::Opened { term, incarnation, epoch, .. } => {
+        ServerMessage::Opened { ticket: Ticket { proof, incarnation, epoch, .. }, .. } => {
+            let term = proof.term;
             format!("is a member of group {incarnation}, term {term}, epoch {epoch}")
         }
         ServerMessage::Refused { error, retry } => format!("is refused (retry: {retry}): {error}"),
@@ -101,7 +102,9 @@ fn said(message: &ServerMessage) -> Option<String> {
         ServerMessage::Fenced { error, .. } => format!("is fenced: {error}"),
         ServerMessage::Broken { error } => format!("is told that {error}"),
         ServerMessage::Closed => "may leave".to_owned(),
-        ServerMessage::Answered { .. } | ServerMessage::HeartbeatAck { .. } => return None,
+        ServerMessage::Answered { .. }
+        | ServerMessage::Vouched { .. }
+        | ServerMessage::HeartbeatAck { .. } => return None,
         #[allow(unreachable_patterns, reason = "messages to come")]
         other => format!("is told {other:?}"),
     })

@@ -13,6 +13,7 @@ use crate::hosts::Host;
 use crate::memory::{Memory, chunks_of};
 use crate::network::Network;
 use crate::options::Options;
+use crate::pretender::Pretender;
 use crate::process::{Process, Program, Trouble};
 use crate::program::Action;
 use crate::queue::{Event, Life, Queue, ServerStep, Step};
@@ -44,6 +45,8 @@ pub(crate) struct World {
     pub(crate) forgeries: u64,
     /// Versions of which somebody had other content.
     pub(crate) forged: BTreeSet<Version>,
+    /// Who makes pasts up.
+    pub(crate) pretender: Pretender,
     /// Sessions have come over to later terms.
     pub(crate) came_over: bool,
     pub(crate) report: Report,
@@ -90,6 +93,7 @@ impl World {
             flips: 0,
             forgeries: 0,
             forged: BTreeSet::new(),
+            pretender: Pretender::default(),
             came_over: false,
             report: Report { seed, ..Report::default() },
             checkers: Checkers::new(&options),

@@ -42,3 +42,23 @@ fn a_backup_learns_from_the_clients_what_the_first_server_knew() {
     });
     assert_eq!(rollout[0].memory(), support::expected_columns(0, 1, 2));
 }
+
+#[test]
+fn a_server_that_gives_up_is_gone_for_its_clients() {
+    let told = std::env::temp_dir().join(format!("weightcast-gave-up-{}", std::process::id()));
+    let lease = Duration::from_secs(1);
+    let gives_up_at = Some(told.clone());
+    let first = serve(ServeConfig { lease, gives_up_at, ..ServeConfig::default() }).unwrap();
+    let second = server(1);
+    let servers = format!("{},{}", first.address(), second.address());
+    let trainer = group(&servers, "trainer", Role::Trainer, 1, |s| support::rows(s, 1, 1));
+    run_group(&trainer, |shard| shard.handle.publish(1, SOON).unwrap());
+    std::fs::write(&told, "").unwrap();
+    // The next heartbeat is the last that it sees.
+    let gave_up = first.wait().unwrap_err().to_string();
+    std::fs::remove_file(&told).unwrap();
+    assert!(gave_up.contains("gave up"), "{gave_up}");
+    let rollout = group(&servers, "rollout", Role::Rollout, 1, |_| support::columns(0, 1));
+    run_group(&rollout, |shard| shard.handle.replicate(Selector::Latest, SOON).unwrap());
+    assert_eq!(rollout[0].memory(), support::expected_columns(0, 1, 1));
+}

@@ -1,14 +1,12 @@
 //! What a shard brings to a server of a newer term.
 
-use crate::{ContentDigest, Epoch, ExportId, Generation, OpSeq, ShardSums, Version};
+use crate::{ContentDigest, ExportId, Generation, OpSeq, ShardSums, Version};
 
 /// What a shard tells a server of a newer term, so that its group goes on there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
     /// The last call that was answered to it.
     pub answered: OpSeq,
-    /// The run that its group publishes into.
-    pub epoch: Epoch,
     /// Moved when the shard lost its server: what it serves now, it serves at this one.
     pub generation: Generation,
     /// Its memory, if it is registered.
@@ -28,7 +26,7 @@ pub struct Registration {
     pub bytes: u64,
 }
 
-/// A version in a shard's memory.
+/// A version in a shard's memory. No other than the one that the shard's ticket says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// The version.

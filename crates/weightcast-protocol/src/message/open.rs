@@ -1,6 +1,6 @@
 //! How a session begins: who opens it, as what, and where it runs.
 
-use crate::{Incarnation, SessionId, Term, Version};
+use crate::{SessionId, Ticket, Version};
 
 /// What a session may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +44,6 @@ pub struct Open {
     pub protocol: u32,
     /// Names this process life.
     pub session: SessionId,
-    /// The term that the client knew last, zero at first.
-    pub term: Term,
     /// The model.
     pub model: String,
     /// The replica that this shard is a part of.
@@ -67,8 +65,17 @@ pub struct Open {
     pub location: Location,
     /// `host:port` of this shard's data port.
     pub data_address: String,
-    /// The group that it is a member of, wherever that was founded.
-    pub incarnation: Option<Incarnation>,
+    /// What the last server that it was open at has given it, none at first.
+    pub ticket: Option<Ticket>,
+    /// Whether it is still a member of the group that the ticket names; else only its term counts.
+    pub rejoins: bool,
     /// No other server of the client's list is active: one that is not may take over.
     pub activate: bool,
+}
+
+impl Open {
+    /// The ticket of a session that brings its group with it.
+    pub(crate) fn past(&self) -> Option<&Ticket> {
+        self.ticket.as_ref().filter(|_| self.rejoins)
+    }
 }

@@ -1,21 +1,22 @@
 //! What the server says to sessions.
 
 use super::{Answer, Assignment};
-use crate::{Attempt, CallError, Epoch, Generation, Incarnation, OpSeq, Span, Term, Version};
+use crate::{Attempt, CallError, Generation, OpSeq, Span, Ticket, Version};
 
 /// From the server to a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerMessage {
     /// The session is open.
     Opened {
-        /// This server's term.
-        term: Term,
-        /// The life of the group that was joined.
-        incarnation: Incarnation,
+        /// This server's term, the group that was joined and its run, for the next server to believe.
+        ticket: Ticket,
         /// Length of the lease: `ttl` of T1.
         lease: Span,
-        /// Epoch of the run.
-        epoch: Epoch,
+    },
+    /// What the group holds has changed: replaces the ticket. Comes before the answer that says so.
+    Vouched {
+        /// The new ticket.
+        ticket: Ticket,
     },
     /// The session could not be opened; nothing was changed. `retry`: it may work later.
     Refused {

@@ -47,6 +47,9 @@ impl Server {
         seq: OpSeq,
         result: Result<Answer, CallError>,
     ) {
+        if let Ok(answer) = &result {
+            self.vouch(session, answer);
+        }
         self.send(session, ServerMessage::Answered { seq, result });
     }
 

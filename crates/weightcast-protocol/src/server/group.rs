@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::transaction::{Phase, Transaction, Transfer};
 use crate::message::{Announcement, Location, Registration, Role};
 use crate::{
-    CallError, ContentDigest, Epoch, Generation, Incarnation, OpSeq, SessionId, ShardSums, Time,
-    Version,
+    CallError, ContentDigest, Epoch, Generation, Incarnation, OpSeq, Proved, SessionId, ShardSums,
+    Time, Version,
 };
 
 /// One life of one group.
@@ -72,6 +72,8 @@ pub(super) struct Member {
     pub(super) closing: bool,
     /// What it brought from an earlier term.
     pub(super) announced: Option<Announcement>,
+    /// What its group held last, as a server has seen it.
+    pub(super) proved: Option<Proved>,
 }
 
 /// The copy that a group holds.

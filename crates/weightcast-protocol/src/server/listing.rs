@@ -68,9 +68,9 @@ impl Server {
     }
 
     /// Revisions of this term come after those of earlier ones, so that whoever watches from one
-    /// of those is woken.
+    /// of those is woken. A term has room for 2^32 of them.
     pub(super) fn first_revision(&self) -> Revision {
-        Revision(self.term.0.wrapping_shl(12))
+        Revision(self.own.term.step() << 32)
     }
 
     /// Answers with what there is now.

@@ -7,7 +7,7 @@
 //! - and [`Server::next_timeout`] for when to call `handle_timeout`.
 //!
 //! This file holds the state and the dispatcher, no logic. One file per concern:
-//! `open` and `lease` say who is a member of which group; `calls` runs the group transactions
+//! `open` and `lease` say who is a member of which group, `tickets` what each is given in writing; `calls` runs the group transactions
 //! (G1 to G5) and `answers` ends them; `register`, `publish`, `unpublish`, `replicate`,
 //! `listing` and `waiting` are the calls; `seal` decides what content a version has; `commit` and
 //! `source_loss` end a transfer, `staging` puts in place what one read beside the old copy; `drain` takes copies out of sight and readers off them;
@@ -50,6 +50,7 @@ mod source_loss;
 mod staging;
 mod striping;
 mod term;
+mod tickets;
 mod timers;
 mod transaction;
 mod unpublish;
@@ -69,7 +70,7 @@ pub use snapshot::{
 
 use crate::limits::Limits;
 use crate::message::{ClientMessage, ServerMessage};
-use crate::{ConnectionId, Incarnation, SessionId, Span, Term, Time};
+use crate::{ConnectionId, Incarnation, SessionId, Span, Term, TermProof, TicketKey, Time};
 use blobs::Blobs;
 use edges::Edges;
 use group::Group;
@@ -80,9 +81,10 @@ use timers::{Timer, Timers};
 /// How a server behaves.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The first term that this life of the server may take: above those of its earlier lives, as a
-    /// clock that never goes back gives it. It takes later ones if its clients know any.
-    pub term: Term,
+    /// Tells this life of the server from its others: a random number.
+    pub life: u64,
+    /// With which the servers of a job prove to each other what was; the same for all of them.
+    pub ticket_key: TicketKey,
     /// Which of the servers of its clients' lists this is: no two have the same term.
     pub index: u32,
     /// Length of a session's lease: `ttl` of T1.
@@ -120,7 +122,8 @@ pub struct ServerConfig {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
-            term: Term(1),
+            life: 0,
+            ticket_key: TicketKey::of_secret(b""),
             index: 0,
             lease: Span::from_secs(5),
             margin_percent: 10,
@@ -159,16 +162,16 @@ pub enum ServerOutput {
 #[derive(Clone, Debug)]
 pub struct Server {
     config: ServerConfig,
-    /// The newest term that this server took.
-    term: Term,
+    /// The newest term that this server took, and its proof of it.
+    own: TermProof,
     /// Whether it acts in it.
     active: bool,
-    /// The newest term that it has heard of.
-    seen: Term,
+    /// The newest term that was proved to it.
+    seen: TermProof,
     /// The latest term that another server was said to act in, and when.
     told: (Term, Time),
-    /// Whether it has heard of an earlier term than its own.
-    followed: bool,
+    /// It took its term for somebody who knew of no other. Until then it gives way to any.
+    fresh_until: Option<Time>,
     /// Until when clients may come over from an earlier term.
     window_until: Option<Time>,
     models: BTreeMap<String, Model>,
@@ -194,11 +197,11 @@ impl Server {
     pub fn new(config: ServerConfig) -> Self {
         Self {
             config,
-            term: Term(0),
+            own: TermProof::default(),
             active: false,
-            seen: Term(0),
+            seen: TermProof::default(),
             told: (Term(0), Time(0)),
-            followed: false,
+            fresh_until: None,
             window_until: None,
             models: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -208,7 +211,7 @@ impl Server {
             blobs: Blobs::default(),
             timers: Timers::default(),
             counters: Counters::default(),
-            last_incarnation: Incarnation(0),
+            last_incarnation: Incarnation::default(),
             last_ticket: 0,
             agenda: BTreeSet::new(),
             changed: BTreeSet::new(),

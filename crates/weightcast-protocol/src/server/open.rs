@@ -8,7 +8,7 @@ use super::timers::Timer;
 use super::{Server, ServerOutput};
 use crate::limits::{Limits, check_label, check_name};
 use crate::message::{EpochPolicy, Open, Role, ServerMessage};
-use crate::{CallError, ConnectionId, Incarnation, OpSeq, PROTOCOL, Term, Time};
+use crate::{CallError, ConnectionId, Incarnation, OpSeq, PROTOCOL, Time};
 
 /// Why a session could not be opened.
 struct Refusal {
@@ -46,7 +46,7 @@ impl Server {
             self.join(now, &open)
         };
         match opened {
-            Ok(group) => self.opened(now, from, &open, group),
+            Ok(()) => self.opened(now, from, &open),
             Err(Refusal { error, retry }) => {
                 self.counters.refusals += 1;
                 let message = ServerMessage::Refused { error, retry };
@@ -55,7 +55,7 @@ impl Server {
         }
     }
 
-    fn opened(&mut self, now: Time, from: ConnectionId, open: &Open, incarnation: Incarnation) {
+    fn opened(&mut self, now: Time, from: ConnectionId, open: &Open) {
         let session = open.session;
         let entry = self.sessions.get_mut(&session).expect("opened sessions are known");
         let old = entry.connection.replace(from);
@@ -65,19 +65,15 @@ impl Server {
         }
         self.connections.insert(from, session);
         self.renew(now, session);
-        let message = ServerMessage::Opened {
-            term: self.term,
-            incarnation,
-            lease: self.config.lease,
-            epoch: self.groups[&incarnation].epoch,
-        };
+        let message =
+            ServerMessage::Opened { ticket: self.ticket(session), lease: self.config.lease };
         self.send(session, message);
         self.remind_offload(session);
         self.remind_seed(session);
     }
 
     /// A known session on a new stream: its state is kept.
-    fn resume(&mut self, open: &Open) -> Result<Incarnation, Refusal> {
+    fn resume(&mut self, open: &Open) -> Result<(), Refusal> {
         let entry = &self.sessions[&open.session];
         let group = &self.groups[&entry.group];
         if (&group.model, &group.replica, entry.shard, group.num_shards)
@@ -92,17 +88,17 @@ impl Server {
         }
         match &group.over {
             Some(over) if !over.closing => Err(over.error.clone().into()),
-            _ => Ok(entry.group),
+            _ => Ok(()),
         }
     }
 
     /// A new session: finds its group, or founds it.
-    fn join(&mut self, now: Time, open: &Open) -> Result<Incarnation, Refusal> {
+    fn join(&mut self, now: Time, open: &Open) -> Result<(), Refusal> {
         self.check_open(open)?;
-        if let Some(incarnation) = open.incarnation {
-            self.rejoin(now, open, incarnation)?;
-            self.enter(now, open, incarnation);
-            return Ok(incarnation);
+        if let Some(ticket) = open.past() {
+            self.rejoin(now, open, ticket)?;
+            self.enter(now, open, ticket.incarnation);
+            return Ok(());
         }
         self.check_settled(open)?;
         let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
@@ -112,18 +108,18 @@ impl Server {
                 incarnation
             }
             None => {
-                self.last_incarnation = self.last_incarnation.next();
-                self.found_group(open, self.last_incarnation)?;
-                self.last_incarnation
+                let incarnation = self.last_incarnation.next();
+                self.found_group(open, incarnation)?;
+                self.last_incarnation = incarnation;
+                incarnation
             }
         };
         self.enter(now, open, incarnation);
-        Ok(incarnation)
+        Ok(())
     }
 
     /// The session takes its place in a group.
     fn enter(&mut self, now: Time, open: &Open, incarnation: Incarnation) {
-        let group = self.groups.get_mut(&incarnation).expect("found or founded");
         let member = Member {
             session: open.session,
             location: open.location.clone(),
@@ -132,7 +128,10 @@ impl Server {
             last_seq: OpSeq(0),
             closing: false,
             announced: None,
+            // Versions of another line have the names of ours (S7).
+            proved: open.past().filter(|past| self.is_ours(past)).and_then(|past| past.held),
         };
+        let group = self.groups.get_mut(&incarnation).expect("found or founded");
         group.members.insert(open.shard, member);
         let entry = SessionEntry::new(incarnation, open.shard);
         self.timers.set(now + self.lease_with_margin(), Timer::Lease(open.session));
@@ -158,6 +157,7 @@ impl Server {
     /// What is wrong with an `Open` whatever there is.
     fn check_form(&self, open: &Open) -> Result<(), CallError> {
         check_peer(open)?;
+        self.check_ticket(open)?;
         check_name("model", &open.model)?;
         check_name("replica", owner_name(open))?;
         check_label("datacentre", &open.location.datacentre)?;
@@ -175,12 +175,12 @@ impl Server {
     }
 
     fn check_open(&self, open: &Open) -> Result<(), CallError> {
-        if open.incarnation.is_some() && open.term == self.term {
+        if open.past().is_some_and(|ticket| ticket.proof.term == self.own.term) {
             // It was open here, so it was evicted.
             let reason = format!("the lease of shard {} ran out, or it was closed", open.shard);
             return Err(CallError::GroupBroken { replica: open.replica.clone(), reason });
         }
-        if open.incarnation.is_none() {
+        if !open.rejoins {
             self.check_offload(open)?;
             self.check_seed(open)?;
         }
@@ -193,6 +193,11 @@ impl Server {
         open: &Open,
         incarnation: Incarnation,
     ) -> Result<(), CallError> {
+        if self.groups.contains_key(&incarnation) {
+            let detail =
+                format!("group {incarnation} is another one; open replica {} anew", open.replica);
+            return Err(misuse(detail));
+        }
         if !self.models.contains_key(&open.model) {
             let models = self.models.len() as u64 + 1;
             Limits::check("number of models", models, self.config.limits.models as u64)?;
@@ -203,7 +208,7 @@ impl Server {
             revision,
             ..Model::default()
         });
-        let starts = open.epoch == EpochPolicy::New && open.incarnation.is_none();
+        let starts = open.epoch == EpochPolicy::New && !open.rejoins;
         if open.role == Role::Trainer && starts && model.run_has_begun() {
             model.epoch = model.epoch.next();
             model.retention.versions = 0;
@@ -226,7 +231,7 @@ impl Server {
             model: open.model.clone(),
             replica: open.replica.clone(),
             role: open.role,
-            epoch: model.epoch,
+            epoch: open.past().map_or(model.epoch, |ticket| ticket.epoch),
             num_shards: open.num_shards,
             offload_seeding: open.offload_seeding,
             seed_failed: false,
@@ -256,9 +261,6 @@ fn check_peer(open: &Open) -> Result<(), CallError> {
              weightcast on both",
             open.protocol
         )));
-    }
-    if open.term >= Term::LIMIT {
-        return Err(misuse(format!("no server had term {}; open without one", open.term)));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::Server;
 use super::group::{Group, Held};
 use super::model::{Content, Model};
 use crate::message::{Answer, Call, Role};
-use crate::{CallError, ContentDigest, Generation, Incarnation, Version};
+use crate::{CallError, ContentDigest, Generation, Incarnation, Proved, Version};
 
 fn misuse(detail: String) -> CallError {
     CallError::Misuse { detail }
@@ -140,6 +140,9 @@ impl Server {
             offload_failed: None,
             visible: false,
         });
+        for member in group.members.values_mut() {
+            member.proved = Some(Proved { version, catalog, sum: None });
+        }
         self.show_copy(incarnation);
     }
 }

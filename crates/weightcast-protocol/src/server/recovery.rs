@@ -5,11 +5,11 @@
 //! call that was pending is made again. If they differ, nobody can tell what the others were told.
 
 use super::Server;
-use super::group::Group;
+use super::lease::SessionEntry;
 use super::timers::Timer;
 use crate::message::{Announcement, Holding, Open, Role, ServerMessage};
 use crate::server::model::Content;
-use crate::{CallError, Epoch, Generation, Incarnation, SessionId, Time};
+use crate::{CallError, Generation, Incarnation, SessionId, Ticket, Time};
 
 impl Server {
     /// A session of an earlier term: finds its group, or founds it anew.
@@ -17,12 +17,17 @@ impl Server {
         &mut self,
         now: Time,
         open: &Open,
-        incarnation: Incarnation,
+        ticket: &Ticket,
     ) -> Result<(), CallError> {
+        let incarnation = ticket.incarnation;
         let refuse = |reason: &str| {
             let (replica, reason) = (open.replica.clone(), reason.to_owned());
             Err(CallError::GroupBroken { replica, reason })
         };
+        if open.role == Role::Trainer && !self.is_ours(ticket) {
+            // A server that knew of nothing counted its runs: they have the numbers of ours (S7).
+            return refuse("it opened before the run that it is to follow was known here");
+        }
         let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
         match live.copied() {
             Some(live) if live != incarnation => {
@@ -32,6 +37,7 @@ impl Server {
                 let group = &self.groups[&incarnation];
                 let fits = group.recovering
                     && (group.num_shards, group.role) == (open.num_shards, open.role)
+                    && group.epoch == ticket.epoch
                     && !group.members.contains_key(&open.shard);
                 if fits { Ok(()) } else { refuse("it went on, or ended, without this shard") }
             }
@@ -50,29 +56,36 @@ impl Server {
     pub(super) fn announce(&mut self, now: Time, session: SessionId, announcement: Announcement) {
         let entry = &self.sessions[&session];
         let (incarnation, shard) = (entry.group, entry.shard);
-        let group = self.groups.get_mut(&incarnation).expect("sessions have a group");
-        let member = group.members.get_mut(&shard).expect("sessions are members");
+        let group = &self.groups[&incarnation];
+        let member = &group.members[&shard];
         if let Some(over) = &group.over {
             // What it missed is gone; waiting for more, it would keep its memory until it gives up.
             let error = over.error.clone();
             return self.send(session, ServerMessage::Broken { error });
         }
-        if group.recovering {
-            member.announced = Some(announcement);
-            let here = group.members.values().filter(|m| m.announced.is_some()).count();
-            if here == group.num_shards as usize {
-                self.recover(incarnation);
-                self.seed_came_over(now, incarnation);
-            }
-            return;
-        }
         let same = |before: &Announcement| before.generation == announcement.generation;
-        if member.announced.as_ref().is_some_and(same) {
-            return self.send(session, ServerMessage::Recovered);
-        }
-        let replica = group.replica.clone();
-        let reason = format!("shard {shard} lost its lease, and has given up what it was doing");
+        let wrong = match self.check_claims(member, &announcement) {
+            Err(wrong) if group.recovering => wrong,
+            Ok(()) if group.recovering => return self.take_claims(now, session, announcement),
+            _ if member.announced.as_ref().is_some_and(same) => {
+                return self.send(session, ServerMessage::Recovered);
+            }
+            _ => "lost its lease, and has given up what it was doing",
+        };
+        let (replica, reason) = (group.replica.clone(), format!("shard {shard} {wrong}"));
         self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+    }
+
+    /// The group goes on once all its shards have said what they bring.
+    fn take_claims(&mut self, now: Time, session: SessionId, announcement: Announcement) {
+        let SessionEntry { group: incarnation, shard, .. } = self.sessions[&session];
+        let group = self.groups.get_mut(&incarnation).expect("sessions have a group");
+        group.members.get_mut(&shard).expect("sessions are members").announced = Some(announcement);
+        let here = group.members.values().filter(|m| m.announced.is_some()).count();
+        if here == group.num_shards as usize {
+            self.recover(incarnation);
+            self.seed_came_over(now, incarnation);
+        }
     }
 
     /// All shards are here.
@@ -88,7 +101,6 @@ impl Server {
         }
         group.recovering = false;
         group.registered = announced.iter().all(|shard| shard.registration.is_some());
-        group.epoch = announced[0].epoch;
         for (member, announced) in group.members.values_mut().zip(&announced) {
             member.last_seq = announced.answered;
             member.registration = announced.registration;
@@ -99,7 +111,6 @@ impl Server {
         let epoch = group.epoch;
         let model = group.model.clone();
         let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
-        self.end_young_runs(&model, epoch);
         let model = self.models.get_mut(&model).expect("groups have a model");
         model.epoch = model.epoch.max(epoch);
         self.counters.recoveries += 1;
@@ -117,28 +128,12 @@ impl Server {
         self.agenda.extend(self.groups.keys());
     }
 
-    /// Trainers that opened before this server knew of any run would give its versions' numbers to
-    /// others (S7): they have to open again.
-    fn end_young_runs(&mut self, model: &str, epoch: Epoch) {
-        let own = self.first_incarnation().next()..=self.last_incarnation;
-        let young = |group: &&Group| {
-            group.model == model
-                && group.role == Role::Trainer
-                && group.over.is_none()
-                && own.contains(&group.incarnation)
-                && group.epoch <= epoch
-        };
-        let young: Vec<_> = self.groups.values().filter(young).map(|g| g.incarnation).collect();
-        for incarnation in young {
-            let replica = self.groups[&incarnation].replica.clone();
-            let reason = "it opened before the run that it is to follow was known here".to_owned();
-            self.break_group(incarnation, CallError::GroupBroken { replica, reason });
-        }
-    }
-
     /// The group's copy is shown again, if it may be.
     fn restore(&mut self, incarnation: Incarnation, held: &[(Generation, Holding)]) {
         let Holding { version, catalog, .. } = held[0].1;
+        // What an earlier server has sealed is not for its holders to define again.
+        let proved = self.groups[&incarnation].members.values().filter_map(|m| m.proved);
+        let sum = proved.filter(|proved| proved.version == version).find_map(|proved| proved.sum);
         let generations = held.iter().map(|(generation, _)| *generation).collect();
         self.hold(incarnation, version, catalog, generations);
         let group = self.groups.get_mut(&incarnation).expect("checked");
@@ -151,7 +146,9 @@ impl Server {
         let model = self.models.get_mut(&group.model).expect("groups have a model");
         model.epoch = model.epoch.max(version.epoch);
         if !model.known.contains_key(&version) {
-            model.remember(version, Content { catalog, sum: None }, self.config.limits.versions);
+            model.remember(version, Content { catalog, sum }, self.config.limits.versions);
+            // Whoever has read it already can commit now.
+            self.agenda.extend(self.edges.filling(&group.model, version).filter(|_| sum.is_some()));
         }
         let other_catalog = model.known.get(&version).is_none_or(|known| known.catalog != catalog);
         if held.iter().any(|(_, held)| held.refused) {
@@ -192,7 +189,6 @@ fn difference(shards: &[Announcement]) -> Option<String> {
     let shard = other(&|shard| {
         version(shard) != version(first)
             || shard.registration.is_some() != first.registration.is_some()
-            || shard.epoch != first.epoch
     })?;
     Some(format!(
         "when the reference server was lost, shards 0 and {shard} held different versions"

@@ -140,17 +140,23 @@ impl Server {
             // Their memory is free by the next update, or the one after it.
             return others.into_iter().for_each(|seed| self.let_seed_go(seed));
         }
-        self.last_incarnation = self.last_incarnation.next();
         let owner = group.replica.clone();
         let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
         let until = now + self.config.seed_deadline;
-        let asked = Asked { ask: self.last_incarnation.0, version, owner, until };
+        let asked = Asked { ask: self.new_ask(), version, owner, until };
         self.counters.seeds_asked += 1;
         let model = self.models.get_mut(&name).expect("groups have a model");
         model.seeding.asked.insert(here, asked);
         for session in members {
             self.remind_seed(session);
         }
+    }
+
+    /// A name for what is asked for, other than in earlier terms: a group that comes over may still
+    /// speak of those.
+    fn new_ask(&mut self) -> u64 {
+        self.last_incarnation = self.last_incarnation.next();
+        self.own.term.0.rotate_left(32) ^ self.last_incarnation.number
     }
 
     /// Tells a session what it may have missed: to seed.

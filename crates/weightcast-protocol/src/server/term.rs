@@ -1,46 +1,49 @@
 //! Terms: when this server acts, and when another one does (T2, T3).
 //!
 //! A server is passive until a client says that no other one of its list is active. It then takes a
-//! term of its own, above every term that it has heard of. Whoever shows it a later one ends it.
+//! term one step after the latest that was proved to it; no clock has a part in it. Whoever shows it
+//! the proof of a later one ends it. A word without proof changes nothing.
+//!
+//! A server that has just started knows of no term. If its first client brings none either, it acts in
+//! a term of the first step, the origin of a line of its own, and goes by any other line that it is
+//! shown within the time that clients have to come over: it steps down, and takes the next term of
+//! that. Afterwards it is settled, and of two lines the one with the later term goes on.
 
 use super::{Server, ServerOutput};
 use crate::message::{Open, Role, ServerMessage};
 use crate::server::edges::Edges;
 use crate::server::timers::Timer;
-use crate::{Incarnation, Span, Term, Time};
+use crate::{Incarnation, Span, Term, TermProof, Time};
 
 impl Server {
     /// This server's term, zero while it is passive.
     pub fn term(&self) -> Term {
-        if self.active { self.term } else { Term(0) }
+        if self.active { self.own.term } else { Term(0) }
     }
 
-    /// A client of another server has opened in this term there. Ends this server's term if that is
+    /// A client of another server was opened in this term there. Ends this server's term if that is
     /// earlier; the answer is this server's term then, for the client to go by.
-    pub fn handle_probe(&mut self, now: Time, term: Term) -> Term {
-        if term < Term::LIMIT {
-            if term > self.told.0 {
-                self.told = (term, now);
+    pub fn handle_probe(&mut self, now: Time, told: TermProof) -> Option<TermProof> {
+        if self.is_proved(&told) {
+            if told.term > self.told.0 {
+                self.told = (told.term, now);
             }
-            self.hear_of(term);
+            self.hear_of(now, told);
             self.settle(now);
         }
-        self.term()
+        self.active.then_some(self.own)
     }
 
     /// Whether the server is active, or has become so, for a client that opens.
     pub(super) fn takes(&mut self, now: Time, open: &Open) -> bool {
-        self.hear_of(open.term);
+        let shown = open.ticket.map(|ticket| ticket.proof).unwrap_or_default();
+        self.hear_of(now, shown);
         // A new offload or seed belongs to the server that asked for it: no other one acts on its
         // word.
         let asked = matches!(open.role, Role::Offload(_) | Role::Seed(_));
         let may_act = open.activate && !self.defers(now);
-        if !self.active && may_act && !(asked && open.incarnation.is_none()) {
+        if !self.active && may_act && !(asked && !open.rejoins) {
             self.activate(now);
-        }
-        if self.active {
-            // It may have begun with a client that knew of nothing.
-            self.follows(now, open.term);
         }
         self.active
     }
@@ -51,12 +54,21 @@ impl Server {
         self.config.lease.scaled(2, 1)
     }
 
-    fn hear_of(&mut self, term: Term) {
+    /// This term was proved.
+    fn hear_of(&mut self, now: Time, proof: TermProof) {
         if self.config.mutants.stale_term_accepted {
             return;
         }
-        self.seen = self.seen.max(term);
-        if self.active && self.seen > self.term {
+        let other_line = proof.term > Term(0) && proof.origin != self.own.origin;
+        if self.active && other_line && self.fresh_until.is_some_and(|until| now < until) {
+            // It is the one that began too early, whichever of the terms is the later one.
+            self.seen = TermProof { term: proof.term.max(self.own.term), ..proof };
+            return self.step_down();
+        }
+        if proof.term > self.seen.term {
+            self.seen = proof;
+        }
+        if self.active && self.seen.term > self.own.term {
             self.step_down();
         }
     }
@@ -66,37 +78,36 @@ impl Server {
     /// while that one took over. In a lease all find it, so takeovers end (L5).
     fn defers(&self, now: Time) -> bool {
         let (term, at) = self.told;
-        let acts = term == self.seen && term > self.term && now < at + self.config.lease;
+        let acts = term == self.seen.term && term > self.own.term && now < at + self.config.lease;
         acts && !self.config.mutants.no_deference
     }
 
     fn activate(&mut self, now: Time) {
-        let floor = Term(self.config.term.0.saturating_sub(1));
         let others = self.seen;
-        self.term = self.seen.max(self.term).max(floor).after(self.config.index);
-        self.seen = self.term;
+        let floor = others.term.max(self.own.term);
+        let Some(term) = floor.after(self.config.index, self.config.life) else {
+            return; // nobody lives to see it
+        };
+        let follows = others.term > Term(0);
+        let origin = if follows { others.origin } else { term };
+        self.own = self.config.ticket_key.prove(term, origin);
+        self.seen = self.own;
         self.active = true;
-        self.followed = false;
         self.last_incarnation = self.first_incarnation();
         self.counters.terms += 1;
-        self.follows(now, others);
-    }
-
-    /// There were clients in this earlier term, if it is one: the others have their time to come.
-    pub(super) fn follows(&mut self, now: Time, earlier: Term) {
-        if self.followed || earlier == Term(0) || earlier == self.term {
-            return;
-        }
-        self.followed = true;
         let until = now + self.recovery_time();
-        self.window_until = Some(until);
-        self.timers.set(until, Timer::Window);
-        self.models.values_mut().for_each(|model| model.recovers = true);
+        if follows {
+            // There were clients in that term: they have their time to come.
+            self.window_until = Some(until);
+            self.timers.set(until, Timer::Window);
+        } else {
+            self.fresh_until = Some(until);
+        }
     }
 
     /// Groups that are founded in this term come after it.
     pub(super) fn first_incarnation(&self) -> Incarnation {
-        Incarnation(self.term.0.wrapping_shl(18))
+        Incarnation { term: self.own.term, number: 0 }
     }
 
     /// Another server is active: this one forgets everything and sends its clients there.
@@ -107,6 +118,7 @@ impl Server {
         }
         self.active = false;
         self.window_until = None;
+        self.fresh_until = None;
         self.models.clear();
         for group in std::mem::take(&mut self.groups).into_values() {
             let registered = group.members.values().filter_map(|member| member.registration);

@@ -6,7 +6,7 @@ use crate::message::Open;
 /// How a session behaves. [`SessionConfig::new`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// What it opens. The session fills in `term`, `incarnation` and `activate`.
+    /// What it opens. The session fills in `ticket`, `rejoins` and `activate`.
     pub open: Open,
     /// Addresses of the servers, for error messages.
     pub server: String,

@@ -2,7 +2,7 @@
 
 use super::{Output, Session};
 use crate::message::ClientMessage;
-use crate::{CallError, Epoch, Incarnation, Span, Term, Time};
+use crate::{CallError, Epoch, Incarnation, Span, Term, Ticket, Time};
 
 /// What the server granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,11 +23,11 @@ pub struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(term: Term, incarnation: Incarnation, epoch: Epoch, ttl: Span) -> Self {
+    pub(crate) fn new(ticket: &Ticket, ttl: Span) -> Self {
         Self {
-            term,
-            incarnation,
-            epoch,
+            term: ticket.proof.term,
+            incarnation: ticket.incarnation,
+            epoch: ticket.epoch,
             ttl,
             renewed_at: Time(0),
             heartbeat_at: Time(0),
@@ -71,9 +71,7 @@ impl Session {
     pub(super) fn take_lease(&mut self, granted: Lease, sent_at: Time) {
         match &mut self.lease {
             Some(lease) if lease.term == granted.term => lease.lost = false,
-            // The group is in the run that it was in.
-            Some(lease) => *lease = Lease { epoch: lease.epoch, ..granted },
-            None => self.lease = Some(granted),
+            _ => self.lease = Some(granted),
         }
         if let Some(lease) = &mut self.lease {
             lease.renew(sent_at);

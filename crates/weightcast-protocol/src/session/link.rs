@@ -4,7 +4,7 @@
 use super::lease::Lease;
 use super::{Output, Session};
 use crate::message::ClientMessage;
-use crate::{CallError, OpSeq, Span, Time};
+use crate::{CallError, OpSeq, Span, Ticket, Time};
 
 /// How far the stream is.
 #[derive(Clone, Debug)]
@@ -151,15 +151,15 @@ impl Session {
 
     fn send_open(&mut self, now: Time) {
         let mut open = self.config.open.clone();
-        open.term = self.term;
-        let member = self.lease.as_ref().filter(|_| self.answered > OpSeq(0));
-        open.incarnation = member.map(|lease| lease.incarnation);
+        open.ticket = self.ticket;
+        open.rejoins = self.lease.is_some() && self.answered > OpSeq(0);
         open.activate = self.config.servers == 1 || self.link.asked >= self.config.servers;
         self.link.state = LinkState::Opening { sent_at: now, until: now + self.config.patience };
         self.outputs.push_back(Output::Send(ClientMessage::Open(open)));
     }
 
-    pub(super) fn opened(&mut self, now: Time, granted: Lease) {
+    pub(super) fn opened(&mut self, now: Time, ticket: Ticket, lease: Span) {
+        let granted = Lease::new(&ticket, lease);
         let LinkState::Opening { sent_at, .. } = self.link.state else { return };
         if granted.term < self.term && !self.config.mutants.stale_term_accepted {
             return self.lose_stream(now); // no way back (T3)
@@ -179,6 +179,7 @@ impl Session {
         }
         let new_term = self.term != granted.term;
         self.term = granted.term;
+        self.ticket = Some(ticket);
         self.link = Link { state: LinkState::Open, tries: 0, server: self.link.server, asked: 0 };
         self.refused = None;
         self.take_lease(granted, sent_at);

@@ -34,7 +34,10 @@ pub use config::SessionConfig;
 pub use lease::Lease;
 
 use crate::message::{Answer, Assignment, ClientMessage, Registration, ServerMessage};
-use crate::{Attempt, CallError, ContentDigest, Generation, OpSeq, Span, Term, Time, Version};
+use crate::{
+    Attempt, CallError, ContentDigest, Generation, OpSeq, Span, Term, TermProof, Ticket, Time,
+    Version,
+};
 use calls::Pending;
 use copy::Copy;
 use ending::{Closing, Ended};
@@ -52,13 +55,13 @@ pub enum Output {
         /// Its place in the list.
         server: usize,
     },
-    /// Ask this server which term it acts in, and tell it this one; report `handle_probed` if it
+    /// Ask this server which term it acts in, and prove this one to it; report `handle_probed` if it
     /// answers.
     Probe {
         /// Its place in the list.
         server: usize,
-        /// The session's term.
-        term: Term,
+        /// Of the session's term, or of a later one that it has heard of.
+        proof: TermProof,
     },
     /// Send on the open stream. In order; dropped if the stream is gone.
     Send(ClientMessage),
@@ -171,6 +174,8 @@ pub struct Session {
     lease: Option<Lease>,
     /// The newest term that the session was open in (T3).
     term: Term,
+    /// What its server has given it for the next one.
+    ticket: Option<Ticket>,
     suspended: Option<Suspended>,
     rivals: Rivals,
     copy: Copy,
@@ -200,6 +205,7 @@ impl Session {
             link: Link::new(now),
             lease: None,
             term: Term(0),
+            ticket: None,
             suspended: None,
             rivals: Rivals::default(),
             copy: Copy::new(),
@@ -227,9 +233,7 @@ impl Session {
             return;
         }
         match message {
-            ServerMessage::Opened { term, incarnation, lease, epoch } => {
-                self.opened(now, Lease::new(term, incarnation, epoch, lease));
-            }
+            ServerMessage::Opened { ticket, lease } => self.opened(now, ticket, lease),
             ServerMessage::Refused { error, retry } => self.refused(now, error, retry),
             ServerMessage::Superseded => self.superseded(now),
             // Nothing else counts before the server has said which life of it this is (T2).
@@ -245,6 +249,7 @@ impl Session {
             ServerMessage::Install { seq, attempt, deadline } => {
                 self.install(now, seq, attempt, deadline);
             }
+            ServerMessage::Vouched { ticket } => self.ticket = Some(ticket),
             ServerMessage::Answered { seq, result } => self.answered(seq, result),
             ServerMessage::Fenced { generation, error } => self.refuse_copy(generation, error),
             ServerMessage::Offload { version, generation } => {
@@ -321,6 +326,11 @@ impl Session {
     /// The present generation of the memory: what is served is served at this one.
     pub fn generation(&self) -> Generation {
         self.copy.generation()
+    }
+
+    /// What its server has given the session for the next one.
+    pub fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_ref()
     }
 
     /// The epoch, the term and the group that were joined, once the session is open.

@@ -7,7 +7,7 @@
 use super::staging::Staging;
 use super::{Output, Session};
 use crate::message::{Announcement, ClientMessage, Holding};
-use crate::{CallError, OpSeq, Term, Time};
+use crate::{CallError, OpSeq, Term, TermProof, Ticket, Time};
 
 /// A suspension.
 #[derive(Clone, Debug)]
@@ -71,7 +71,6 @@ impl Session {
         }
         let announcement = Announcement {
             answered: self.answered,
-            epoch: self.lease.as_ref().map(|lease| lease.epoch).unwrap_or_default(),
             generation: self.copy.generation(),
             registration: self.registration,
             held,
@@ -106,25 +105,24 @@ impl Session {
         if self.ended.is_some() || self.tells_at().is_none_or(|at| at > now) {
             return;
         }
-        let Some(lease) = &self.lease else { return };
+        let (Some(lease), Some(Ticket { proof, .. })) = (&self.lease, self.ticket) else { return };
         self.rivals.tell_at = now + lease.ttl;
-        let term = self.term;
-        let probes =
-            self.rivals.unaware.iter().map(|server| Output::Probe { server: *server, term });
+        let unaware = self.rivals.unaware.iter();
+        let probes = unaware.map(|server| Output::Probe { server: *server, proof });
         self.outputs.extend(probes);
     }
 
-    /// A server was told of `told` by `Output::Probe`, and acts in `term` itself (zero: it is
-    /// passive). Not called if it could not be reached: it is told again later.
-    pub fn handle_probed(&mut self, now: Time, server: usize, told: Term, term: Term) {
+    /// A server was told of the term `told` by `Output::Probe`, and says in which one it acts itself,
+    /// if it is not passive. Not called if it could not be reached: it is told again later.
+    pub fn handle_probed(&mut self, now: Time, server: usize, told: Term, acts: Option<TermProof>) {
         self.tick(now);
         if self.ended.is_some() || told != self.term {
             return;
         }
         self.rivals.unaware.retain(|unaware| *unaware != server);
-        if term > self.term {
+        if let Some(proof) = acts.filter(|proof| proof.term > self.term) {
             // Its own server may have nobody else to learn it from, and go on for ever.
-            self.outputs.push_back(Output::Probe { server: self.link.server(), term });
+            self.outputs.push_back(Output::Probe { server: self.link.server(), proof });
             self.leave_server(now, server);
         }
     }

@@ -20,7 +20,7 @@ use weightcast_protocol::server::{
 use weightcast_protocol::session::{Output, Session, SessionConfig};
 use weightcast_protocol::{
     Attempt, CallError, Condition, ConnectionId, ContentDigest, ExportId, Generation, OpSeq,
-    PROTOCOL, Revision, Selector, SessionId, ShardSums, Span, Sum, Term, Time, Version,
+    PROTOCOL, Revision, Selector, SessionId, ShardSums, Span, Sum, Time, Version,
 };
 
 pub const DEADLINE: Span = Span::from_secs(30);
@@ -119,7 +119,8 @@ pub fn open(replica: &str, shard: u32, num_shards: u32, role: Role) -> Open {
     Open {
         protocol: PROTOCOL,
         session: SessionId(0),
-        term: Term(0),
+        ticket: None,
+        rejoins: false,
         model: "policy".into(),
         replica: replica.into(),
         shard,
@@ -130,7 +131,6 @@ pub fn open(replica: &str, shard: u32, num_shards: u32, role: Role) -> Open {
         offload_seeding: false,
         location: Location::default(),
         data_address: String::new(),
-        incarnation: None,
         activate: true,
     }
 }
@@ -427,7 +427,7 @@ impl Cluster {
         self.clients.iter().position(|client| client.connection == Some(connection))
     }
 
-    fn obey_server(&mut self, output: ServerOutput) {
+    pub fn obey_server(&mut self, output: ServerOutput) {
         match output {
             ServerOutput::Send { to, message } => self.to_client.push_back((to, message)),
             ServerOutput::Disconnect { connection } => {
@@ -463,11 +463,11 @@ impl Cluster {
                 client.connection = None;
                 client.session.handle_disconnected(self.now);
             }
-            Output::Probe { server, term } => {
+            Output::Probe { server, proof } => {
                 if self.reachable && !self.down.contains(&server) {
                     let now = self.now;
-                    let answer = self.machine(server).handle_probe(now, term);
-                    self.clients[index].session.handle_probed(now, server, term, answer);
+                    let acts = self.machine(server).handle_probe(now, proof);
+                    self.clients[index].session.handle_probed(now, server, proof.term, acts);
                 }
             }
             Output::Send(message) => {

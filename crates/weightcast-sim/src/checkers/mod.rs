@@ -32,6 +32,7 @@ mod s8;
 mod t2;
 mod t3;
 mod t4;
+mod t6;
 mod w1;
 
 use std::collections::BTreeMap;
@@ -173,6 +174,7 @@ fn of_world(options: &Options) -> Row {
         Box::new(g4::AllOrNone::default()),
         Box::new(t2::NoEffect::default()),
         Box::new(t3::OneTerm::default()),
+        Box::new(t6::ProvedPast::default()),
         Box::new(l1::InTime),
         Box::new(l5::SameTerm::new(options.servers)),
         Box::new(l6::Baseline),

@@ -3,7 +3,7 @@
 use weightcast_protocol::message::{Answer, Call, EpochPolicy, Open, Role};
 use weightcast_protocol::session::{Session, SessionConfig};
 use weightcast_protocol::{
-    CallError, ContentDigest, ExportId, Generation, PROTOCOL, Selector, SessionId, Span, Term, Time,
+    CallError, ContentDigest, ExportId, Generation, PROTOCOL, Selector, SessionId, Span, Time,
 };
 
 use super::event::{Event, Happening};
@@ -79,7 +79,8 @@ impl Player<'_> {
         Open {
             protocol: PROTOCOL,
             session: SessionId(self.name(index, 1).into()),
-            term: Term(0),
+            ticket: None,
+            rejoins: false,
             model: "policy".to_owned(),
             replica,
             shard: place.shard,
@@ -90,7 +91,6 @@ impl Player<'_> {
             offload_seeding: false,
             location: place.location.clone(),
             data_address: index.to_string(),
-            incarnation: None,
             activate: false,
         }
     }

@@ -11,10 +11,10 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
-use weightcast_protocol::{CallError, ContentDigest, Term};
+use weightcast_protocol::{CallError, ContentDigest, TermProof};
 use weightcast_transport::Secret;
 
-use crate::convert::{Inspected, inspection};
+use crate::convert::{Inspected, inspection, term_proof, term_proof_frame};
 use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES};
 use crate::wire::reference_server_client::ReferenceServerClient;
 use crate::wire::{
@@ -81,12 +81,13 @@ impl Connection {
         self.at(self.current.load(Ordering::Relaxed))
     }
 
-    /// Tells a server of a term; the one that it acts in, if it answers.
-    pub(crate) async fn probe(&self, server: usize, term: Term) -> Option<Term> {
+    /// Proves a term to a server; the one that it acts in, if it is not passive. None if it does not
+    /// answer.
+    pub(crate) async fn probe(&self, server: usize, told: TermProof) -> Option<Option<TermProof>> {
         let mut client = self.servers.get(server)?.1.clone();
-        let reply = client.probe(ProbeRequest { term: term.0 });
+        let reply = client.probe(ProbeRequest { proof: Some(term_proof_frame(told)) });
         let reply = tokio::time::timeout(CONNECT, reply).await.ok()?.ok()?;
-        Some(Term(reply.into_inner().term))
+        reply.into_inner().proof.map(term_proof).transpose().ok()
     }
 
     fn client(address: &str, token: Option<&Secret>) -> Result<Client, Error> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use weightcast_protocol::message::Open;
 use weightcast_protocol::session::{Session, SessionConfig};
-use weightcast_protocol::{CallError, PROTOCOL, SessionId, Term};
+use weightcast_protocol::{CallError, PROTOCOL, SessionId};
 use weightcast_transport::{Auth, DataServer};
 
 use super::connection::Connection;
@@ -95,7 +95,8 @@ impl ShardHandle {
         let open = Open {
             protocol: PROTOCOL,
             session: SessionId(random()?),
-            term: Term(0),
+            ticket: None,
+            rejoins: false,
             model: model.to_owned(),
             replica: replica.name.clone(),
             shard: replica.shard,
@@ -106,7 +107,6 @@ impl ShardHandle {
             offload_seeding: options.offload_seeding,
             location: replica.location(),
             data_address,
-            incarnation: None,
             activate: false,
         };
         let mut config = SessionConfig::new(open, server.clone());

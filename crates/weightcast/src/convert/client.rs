@@ -4,11 +4,10 @@ use weightcast_protocol::message::{
     Announcement, Call, ClientMessage, EpochPolicy, Holding, Location, Open, ReadFailure,
     Registration, Role,
 };
-use weightcast_protocol::{
-    Attempt, Epoch, ExportId, Generation, Incarnation, OpSeq, SessionId, Span, Term,
-};
+use weightcast_protocol::{Attempt, ExportId, Generation, OpSeq, SessionId, Span};
 
 use super::condition::{condition, condition_frame};
+use super::ticket::{ticket, ticket_frame};
 use super::values::{selector, selector_frame, sums, sums_frame, version, version_frame};
 use super::{Malformed, content_digest, need};
 use crate::wire;
@@ -114,7 +113,6 @@ fn open(m: wire::Open) -> Result<Open, Malformed> {
         session: SessionId(u128::from_le_bytes(
             session.map_err(|_| Malformed("a session is not 16 bytes"))?,
         )),
-        term: Term(m.term),
         role: match m.role() {
             wire::Role::Trainer => Role::Trainer,
             wire::Role::Rollout => Role::Rollout,
@@ -122,6 +120,8 @@ fn open(m: wire::Open) -> Result<Open, Malformed> {
             wire::Role::Seed => Role::Seed(version(m.offload)?),
             wire::Role::Unspecified => return Err(Malformed("role")),
         },
+        ticket: m.ticket.map(ticket).transpose()?,
+        rejoins: m.rejoins,
         model: m.model,
         replica: m.replica,
         shard: m.shard,
@@ -131,7 +131,6 @@ fn open(m: wire::Open) -> Result<Open, Malformed> {
         offload_seeding: m.offload_seeding,
         location: Location { datacentre: m.datacentre, host: m.host, spot: m.spot },
         data_address: m.data_address,
-        incarnation: m.incarnation.map(Incarnation),
         activate: m.activate,
     })
 }
@@ -140,7 +139,8 @@ fn open_frame(m: Open) -> wire::Open {
     wire::Open {
         protocol: m.protocol,
         session: m.session.0.to_le_bytes().to_vec(),
-        term: m.term.0,
+        ticket: m.ticket.map(ticket_frame),
+        rejoins: m.rejoins,
         model: m.model,
         replica: m.replica,
         shard: m.shard,
@@ -162,7 +162,6 @@ fn open_frame(m: Open) -> wire::Open {
         host: m.location.host,
         spot: m.location.spot,
         data_address: m.data_address,
-        incarnation: m.incarnation.map(|incarnation| incarnation.0),
         activate: m.activate,
     }
 }
@@ -186,7 +185,6 @@ fn announcement(m: wire::Announce) -> Result<Announcement, Malformed> {
     };
     Ok(Announcement {
         answered: OpSeq(m.answered),
-        epoch: Epoch(m.epoch),
         generation: Generation(m.generation),
         registration: m.registration.map(registration).transpose()?,
         held: m.held.map(holding).transpose()?,
@@ -196,7 +194,6 @@ fn announcement(m: wire::Announce) -> Result<Announcement, Malformed> {
 fn announcement_frame(m: Announcement) -> wire::Announce {
     wire::Announce {
         answered: m.answered.0,
-        epoch: m.epoch.0,
         generation: m.generation.0,
         registration: m.registration.map(|m| wire::Register {
             layout: m.layout.0.to_vec(),

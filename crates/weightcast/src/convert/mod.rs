@@ -6,11 +6,13 @@ mod condition;
 mod error;
 mod inspect;
 mod server;
+mod ticket;
 mod values;
 
 pub(crate) use client::{client_frame, client_message};
 pub(crate) use inspect::{Inspected, inspect_reply, inspected, inspection};
 pub(crate) use server::{ListingBytes, server_frame, server_message};
+pub(crate) use ticket::{term_proof, term_proof_frame};
 pub(crate) use values::{content_digest, state_name};
 
 /// A frame that decoded as protobuf but makes no message.

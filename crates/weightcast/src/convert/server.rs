@@ -5,11 +5,10 @@ use std::sync::Arc;
 use prost::Message;
 use prost::bytes::Bytes;
 use weightcast_protocol::message::{Answer, Assignment, Listing, ServerMessage, SourceShard};
-use weightcast_protocol::{
-    Attempt, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq, Revision, Span, Term,
-};
+use weightcast_protocol::{Attempt, ContentDigest, ExportId, Generation, OpSeq, Revision, Span};
 
 use super::error::{error, error_frame};
+use super::ticket::{ticket, ticket_frame};
 use super::values::{version, version_frame};
 use super::{Malformed, content_digest, need};
 use crate::wire;
@@ -19,11 +18,10 @@ use crate::wire::server_frame::Body;
 pub(crate) fn server_message(frame: wire::ServerFrame) -> Result<ServerMessage, Malformed> {
     Ok(match need(frame.body, "empty frame")? {
         Body::Opened(m) => ServerMessage::Opened {
-            term: Term(m.term),
-            incarnation: Incarnation(m.incarnation),
+            ticket: ticket(need(m.ticket, "ticket")?)?,
             lease: Span(m.lease_ns),
-            epoch: Epoch(m.epoch),
         },
+        Body::Vouched(m) => ServerMessage::Vouched { ticket: ticket(need(m.ticket, "ticket")?)? },
         Body::Refused(m) => ServerMessage::Refused { error: error(m.error)?, retry: m.retry },
         Body::Assigned(m) => ServerMessage::Assigned {
             seq: OpSeq(m.seq),
@@ -70,12 +68,12 @@ pub(crate) fn server_frame(
     listings: &mut ListingBytes,
 ) -> wire::ServerFrame {
     let body = match message {
-        ServerMessage::Opened { term, incarnation, lease, epoch } => Body::Opened(wire::Opened {
-            term: term.0,
-            incarnation: incarnation.0,
-            lease_ns: lease.0,
-            epoch: epoch.0,
-        }),
+        ServerMessage::Opened { ticket, lease } => {
+            Body::Opened(wire::Opened { ticket: Some(ticket_frame(ticket)), lease_ns: lease.0 })
+        }
+        ServerMessage::Vouched { ticket } => {
+            Body::Vouched(wire::Vouched { ticket: Some(ticket_frame(ticket)) })
+        }
         ServerMessage::Refused { error, retry } => {
             Body::Refused(wire::Refused { error: error_frame(error), retry })
         }

@@ -1,6 +1,7 @@
 //! The task that owns the server machine: one event at a time, then its outputs.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::sync::mpsc::error::TrySendError;
@@ -8,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use weightcast_protocol::message::ClientMessage;
 use weightcast_protocol::server::{Inspection, Server, ServerOutput, Snapshot};
-use weightcast_protocol::{CallError, ConnectionId, ContentDigest, Term};
+use weightcast_protocol::{CallError, ConnectionId, ContentDigest, Term, TermProof};
 
 use crate::clock::Clock;
 use crate::convert::{ListingBytes, server_frame};
@@ -26,7 +27,8 @@ pub(super) enum Input {
     Disconnected(ConnectionId),
     PutManifest(ContentDigest, Vec<u8>, oneshot::Sender<Result<(), CallError>>),
     GetManifest(ContentDigest, oneshot::Sender<Option<Vec<u8>>>),
-    Probe(Term, oneshot::Sender<Term>),
+    /// The term that a session of another server proves; which one this server acts in.
+    Probe(TermProof, oneshot::Sender<Option<TermProof>>),
     Snapshot(oneshot::Sender<Snapshot>),
     /// Model and replica.
     Inspect(String, String, oneshot::Sender<(Term, Inspection)>),
@@ -51,7 +53,7 @@ pub(super) async fn run(
     mut machine: Server,
     mut queue: mpsc::Receiver<Input>,
     idle_exit: Option<Duration>,
-    idle: oneshot::Sender<()>,
+    gives_up_at: Option<PathBuf>,
 ) {
     let clock = Clock::start();
     let mut streams = Streams::default();
@@ -65,10 +67,10 @@ pub(super) async fn run(
                 None => return,
             },
             () = sleep_until(wake) => machine.handle_timeout(clock.now()),
-            () = sleep_until(leave) => {
-                let _ = idle.send(());
-                return;
-            }
+            () = sleep_until(leave) => return,
+        }
+        if gives_up_at.as_deref().is_some_and(Path::exists) {
+            panic!("it was told to, by a test");
         }
         dispatch(&mut machine, &mut streams);
         if !streams.open.is_empty() {
@@ -108,8 +110,8 @@ fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Inp
         Input::GetManifest(digest, reply) => {
             let _ = reply.send(machine.manifest(&digest).map(|bytes| bytes.to_vec()));
         }
-        Input::Probe(term, reply) => {
-            let _ = reply.send(machine.handle_probe(now, term));
+        Input::Probe(told, reply) => {
+            let _ = reply.send(machine.handle_probe(now, told));
         }
         Input::Snapshot(reply) => {
             let _ = reply.send(machine.snapshot(now));

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use weightcast_protocol::server::ServerConfig;
-use weightcast_protocol::{Span, Term};
+use weightcast_protocol::{Span, Term, TicketKey};
 use weightcast_transport::Secret;
 
 use self::listener::Listener;
@@ -34,6 +34,9 @@ pub struct ServeConfig {
     /// What every client must show. Without one, a server of this host asks for the token of this
     /// user ([`Server::token_file`]); one that others can reach does not start.
     pub token: Option<Secret>,
+    /// With which servers of one job prove to each other what was: the same at all of them, after a
+    /// restart too, and kept from clients. Without it the token serves, which clients have as well.
+    pub ticket_secret: Option<Secret>,
     /// Asks nobody for a token. Said loudly in the log.
     pub insecure: bool,
     /// Which server of its clients' list this is, from 0; at most 1,023. All differ.
@@ -54,6 +57,10 @@ pub struct ServeConfig {
     pub idle_exit: Option<Duration>,
     /// Check every invariant after every event.
     pub paranoid: bool,
+    /// For tests: the server gives up, as on a bug of its own, at the first thing that happens to it
+    /// once this file exists.
+    #[doc(hidden)]
+    pub gives_up_at: Option<PathBuf>,
 }
 
 impl Default for ServeConfig {
@@ -61,6 +68,7 @@ impl Default for ServeConfig {
         Self {
             address: "127.0.0.1:0".to_owned(),
             token: None,
+            ticket_secret: None,
             insecure: false,
             index: 0,
             lease: Duration::from_secs(5),
@@ -70,6 +78,7 @@ impl Default for ServeConfig {
             stripes: 1,
             idle_exit: None,
             paranoid: false,
+            gives_up_at: None,
         }
     }
 }
@@ -102,6 +111,9 @@ impl Server {
     }
 
     /// Waits until it stops by itself (`idle_exit`), or for ever.
+    ///
+    /// # Errors
+    /// It could not go on. Its clients find it gone, and turn to another one of their list.
     pub fn wait(mut self) -> Result<(), Error> {
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(result)) => result,
@@ -143,10 +155,11 @@ pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
         .enable_all()
         .build()
         .map_err(|e| Error::io("start the server's runtime", e))?;
+    let life = random_life()?;
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new()
         .name("weightcast-server".to_owned())
-        .spawn(move || runtime.block_on(run(listener, config, stopped)))
+        .spawn(move || runtime.block_on(run(listener, config, life, stopped)))
         .map_err(|e| Error::io("start the server's thread", e))?;
     Ok(Server { address, token_file, stop: Some(stop), thread: Some(thread) })
 }
@@ -154,31 +167,50 @@ pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
 async fn run(
     listener: Listener,
     config: ServeConfig,
+    life: u64,
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), Error> {
-    let machine = weightcast_protocol::server::Server::new(machine_config(&config));
+    let machine = weightcast_protocol::server::Server::new(machine_config(&config, life));
     let (inputs, queue) = mpsc::channel(actor::QUEUE);
-    let (idle, when_idle) = oneshot::channel();
-    let actor = tokio::spawn(actor::run(machine, queue, config.idle_exit, idle));
+    let actor = actor::run(machine, queue, config.idle_exit, config.gives_up_at);
+    let mut actor = tokio::spawn(actor);
     let service = service::service(inputs, config.token.as_ref());
-    let until = async move {
+    let mut died = None;
+    let until = async {
         tokio::select! {
             _ = stopped => {}
-            // An error means that the actor has no idle time to report: wait for `stop`.
-            Ok(()) = when_idle => {}
-            else => {}
+            ended = &mut actor => died = ended.err(),
         }
     };
     listener.serve(service, until).await?;
     actor.abort();
-    Ok(())
+    match died {
+        // Whoever answers for it without a machine behind would keep its clients for ever.
+        Some(bug) => Err(Error::Bug(format!("the reference server gave up: {}", reason(bug)))),
+        None => Ok(()),
+    }
 }
 
-fn machine_config(config: &ServeConfig) -> ServerConfig {
+fn reason(died: tokio::task::JoinError) -> String {
+    let Ok(panic) = died.try_into_panic() else { return "it was cancelled".to_owned() };
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
+}
+
+/// A number that a restarted server does not repeat.
+fn random_life() -> Result<u64, Error> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::io("draw a server's number", std::io::Error::other(e.to_string())))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn machine_config(config: &ServeConfig, life: u64) -> ServerConfig {
+    let secret = config.ticket_secret.as_ref().or(config.token.as_ref());
     let span = |d: Duration| Span(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
     ServerConfig {
-        // Whole milliseconds leave room for the server's number.
-        term: Term(crate::clock::boot_time_nanos() / 1_000_000 * Term::SERVERS),
+        life,
+        ticket_key: TicketKey::of_secret(secret.map_or(&[], Secret::expose)),
         index: config.index,
         lease: span(config.lease),
         drain_deadline: span(config.drain_deadline),

@@ -9,13 +9,15 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming};
-use weightcast_protocol::{ConnectionId, Term};
+use weightcast_protocol::ConnectionId;
 use weightcast_transport::Secret;
 
 use super::actor::{Input, Outbox, STREAM_QUEUE};
 use super::admission::Pass;
 use super::status;
-use crate::convert::{client_message, content_digest, inspect_reply, inspected};
+use crate::convert::{
+    client_message, content_digest, inspect_reply, inspected, term_proof, term_proof_frame,
+};
 use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES};
 use crate::manifest;
 use crate::wire;
@@ -129,9 +131,11 @@ impl ReferenceServer for Service {
         &self,
         request: Request<wire::ProbeRequest>,
     ) -> Result<Response<wire::ProbeReply>, Status> {
-        let term = Term(request.into_inner().term);
-        let term = self.ask(|reply| Input::Probe(term, reply)).await?;
-        Ok(Response::new(wire::ProbeReply { term: term.0 }))
+        let told = request.into_inner().proof.map(term_proof).transpose().map_err(invalid)?;
+        // Nothing is proved by nothing.
+        let told = told.unwrap_or_default();
+        let acts = self.ask(|reply| Input::Probe(told, reply)).await?;
+        Ok(Response::new(wire::ProbeReply { proof: acts.map(term_proof_frame) }))
     }
 
     async fn status(

@@ -95,7 +95,7 @@ async fn come_over(
     let acts = lease.mul_f64(1.0 - MARGIN);
     tokio::time::sleep(acts.saturating_sub(old.since_renewed())).await;
     let turned = Instant::now();
-    let place = Place { announce: Some(announcement(old, held)), ..old.place().clone() };
+    let place = Place { announce: Some(announcement(old, held)), ..old.place() };
     let opened = Session::open_patiently(address, MODEL, &place, &group.record, RETRIES).await;
     let session = opened.context("come over to the backup")?;
     Ok(Came { turned, whole: Instant::now(), session })
@@ -103,10 +103,9 @@ async fn come_over(
 
 /// What a session of the crowd brings: nothing happened since it held the version.
 fn announcement(session: &Session, held: Option<u64>) -> wire::Announce {
-    let epoch = session.place().epoch;
+    let epoch = session.place().ticket.map_or(0, |ticket| ticket.epoch);
     wire::Announce {
         answered: session.calls(),
-        epoch,
         generation: u64::MAX / 2,
         registration: Some(super::crowd::registration()),
         held: held.map(|number| wire::Holding {

@@ -43,18 +43,15 @@ pub(crate) struct Member {
 pub(crate) struct Place {
     pub(crate) member: Member,
     pub(crate) session: u128,
-    /// The last term that it was open in, zero at first.
-    pub(crate) term: u64,
-    /// Its group, once it is a member.
-    pub(crate) incarnation: Option<u64>,
-    pub(crate) epoch: u64,
+    /// What the last server has given it for the next one.
+    pub(crate) ticket: Option<wire::Ticket>,
     /// What it brings from the server that it was open at.
     pub(crate) announce: Option<wire::Announce>,
 }
 
 impl Place {
     pub(crate) fn new(member: Member, session: u128) -> Self {
-        Self { member, session, term: 0, incarnation: None, epoch: 0, announce: None }
+        Self { member, session, ticket: None, announce: None }
     }
 }
 
@@ -79,6 +76,8 @@ struct Shared {
     over: AtomicBool,
     /// When the heartbeat was sent that was answered last.
     renewed_at: AtomicU64,
+    /// What the server has given it for the next one.
+    ticket: Mutex<Option<wire::Ticket>>,
 }
 
 /// How often a session is opened again that was not let in: a busy server drops some.
@@ -134,16 +133,11 @@ impl Session {
         };
         let renewed_at = AtomicU64::new(record.now());
         let (waiting, over) = (Mutex::default(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { record, waiting, over, renewed_at });
+        let ticket = Mutex::new(opened.ticket);
+        let shared = Arc::new(Shared { record, waiting, over, renewed_at, ticket });
         let lease = Duration::from_nanos(opened.lease_ns);
         tokio::spawn(keep_alive(Arc::clone(&shared), frames.clone(), place.session, lease));
-        let place = Place {
-            term: opened.term,
-            incarnation: Some(opened.incarnation),
-            epoch: opened.epoch,
-            ..place.clone()
-        };
-        let session = Self { frames, seq: AtomicU64::new(0), place, shared };
+        let session = Self { frames, seq: AtomicU64::new(0), place: place.clone(), shared };
         session.announce(&mut stream).await?;
         tokio::spawn(listen(Arc::clone(&session.shared), stream, session.frames.clone()));
         Ok(session)
@@ -162,8 +156,9 @@ impl Session {
         }
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    /// What it opens with at the next server.
+    pub(crate) fn place(&self) -> Place {
+        Place { ticket: lock(&self.shared.ticket).clone(), ..self.place.clone() }
     }
 
     /// Calls made so far; all are answered between two parts of a measurement.
@@ -214,8 +209,8 @@ fn open(model: &str, place: &Place) -> wire::Open {
     wire::Open {
         protocol: weightcast_protocol::PROTOCOL,
         session: place.session.to_le_bytes().to_vec(),
-        term: place.term,
-        incarnation: place.incarnation,
+        ticket: place.ticket.clone(),
+        rejoins: place.announce.is_some(),
         model: model.to_owned(),
         replica: member.replica.clone(),
         shard: member.shard,
@@ -272,6 +267,7 @@ async fn listen(
                 shared.record.answered(Kind::Heartbeat, ack.sent_at);
                 shared.renewed_at.fetch_max(ack.sent_at, Ordering::Relaxed);
             }
+            server_frame::Body::Vouched(vouched) => *lock(&shared.ticket) = vouched.ticket,
             server_frame::Body::Answered(answered) => shared.answered(answered),
             server_frame::Body::Assigned(assigned) => {
                 let prepared = wire::Prepared {

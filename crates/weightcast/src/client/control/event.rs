@@ -4,7 +4,9 @@ use std::sync::mpsc as reply;
 
 use tonic::Status;
 use weightcast_protocol::message::{Answer, Call, ReadFailure, ServerMessage};
-use weightcast_protocol::{Attempt, CallError, Generation, OpSeq, ShardSums, Span, Term, Version};
+use weightcast_protocol::{
+    Attempt, CallError, Generation, OpSeq, ShardSums, Span, Term, TermProof, Version,
+};
 
 use super::super::Transfer;
 use super::super::connection;
@@ -67,7 +69,8 @@ pub(crate) enum Event {
     Probed {
         server: usize,
         told: Term,
-        term: Term,
+        /// The term in which it acts, if it is not passive.
+        acts: Option<TermProof>,
     },
     /// An offload came to nothing.
     OffloadFailed {

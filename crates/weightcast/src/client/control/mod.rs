@@ -133,8 +133,8 @@ impl Control {
                 self.memory.sealed(generation, note);
                 self.session.handle_sealed(now, generation, sums);
             }
-            Event::Probed { server, told, term } => {
-                self.session.handle_probed(now, server, told, term);
+            Event::Probed { server, told, acts } => {
+                self.session.handle_probed(now, server, told, acts);
             }
             Event::OffloadFailed { version, generation, reason } => {
                 tracing::warn!(%version, reason, "a retained version was not offloaded");
@@ -167,7 +167,7 @@ impl Control {
         while let Some(output) = self.session.poll_output() {
             match output {
                 Output::Connect { server } => self.connect(server),
-                Output::Probe { server, term } => self.probe(server, term),
+                Output::Probe { server, proof } => self.probe(server, proof),
                 Output::Send(message) => self.send(message),
                 Output::Expose(generation) => self.memory.expose(generation),
                 Output::ExposeFilling(generation) => self.memory.expose_filling(generation),

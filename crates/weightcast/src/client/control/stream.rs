@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tonic::{Code, Status};
 use weightcast_protocol::message::ClientMessage;
-use weightcast_protocol::{CallError, Term, Time};
+use weightcast_protocol::{CallError, TermProof, Time};
 
 use super::super::connection;
 use super::{Control, Event};
@@ -35,11 +35,11 @@ impl Control {
         });
     }
 
-    pub(super) fn probe(&self, server: usize, term: Term) {
+    pub(super) fn probe(&self, server: usize, proof: TermProof) {
         let (connection, events) = (self.connection.clone(), self.events.clone());
         tokio::spawn(async move {
-            if let Some(answer) = connection.probe(server, term).await {
-                let _ = events.send(Event::Probed { server, told: term, term: answer });
+            if let Some(acts) = connection.probe(server, proof).await {
+                let _ = events.send(Event::Probed { server, told: proof.term, acts });
             }
         });
     }

@@ -1,0 +1,280 @@
+//! What a server gives in writing, so that the next one can believe it.
+//!
+//! A server that takes over knows nothing but what clients bring. Whatever they say of a past that it
+//! has not seen counts only as far as it bears the mark of a server of the same job: a keyed hash that
+//! nobody without the servers' key can make. A [`TermProof`] says that there was a term; a [`Ticket`]
+//! says who was which shard of which group in it, and what it held.
+
+use std::fmt;
+
+use crate::message::{Open, Role};
+use crate::{ContentDigest, Epoch, Incarnation, SessionId, Sum, Term, Version};
+
+/// Tells this key from others that are made of the same secret.
+const CONTEXT: &str = "weightcast 2026 tickets of reference servers";
+
+/// What the servers of a job sign with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TicketKey([u8; 32]);
+
+impl fmt::Debug for TicketKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketKey(..)")
+    }
+}
+
+/// A keyed hash.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Mac(pub [u8; 32]);
+
+impl fmt::Debug for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, ..] = self.0;
+        write!(f, "Mac({a:02x}{b:02x}..)")
+    }
+}
+
+/// A server's word that it acted in a term. Not bound to who shows it: that there was the term is
+/// true whoever says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TermProof {
+    /// The term.
+    pub term: Term,
+    /// The first term of those that took over from one another up to this one. Where it is another,
+    /// the servers knew nothing of each other, and epochs count from the start in both.
+    pub origin: Term,
+    /// Over both.
+    pub mac: Mac,
+}
+
+/// A server's word to one session, who brings it to the next server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// When it was given.
+    pub proof: TermProof,
+    /// The group that the session is a member of.
+    pub incarnation: Incarnation,
+    /// The run that the group publishes into.
+    pub epoch: Epoch,
+    /// What the group held last.
+    pub held: Option<Proved>,
+    /// Over all this, and over whose it is.
+    pub mac: Mac,
+}
+
+/// A version that a server has seen a group hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proved {
+    /// The version.
+    pub version: Version,
+    /// Name of its logical tensors.
+    pub catalog: ContentDigest,
+    /// Its content, if it was sealed by then.
+    pub sum: Option<Sum>,
+}
+
+/// Whose a ticket is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bearer<'a> {
+    pub(crate) session: SessionId,
+    pub(crate) model: &'a str,
+    pub(crate) replica: &'a str,
+    pub(crate) shard: u32,
+    pub(crate) num_shards: u32,
+    pub(crate) role: Role,
+}
+
+impl<'a> From<&'a Open> for Bearer<'a> {
+    fn from(open: &'a Open) -> Self {
+        Self {
+            session: open.session,
+            model: &open.model,
+            replica: &open.replica,
+            shard: open.shard,
+            num_shards: open.num_shards,
+            role: open.role,
+        }
+    }
+}
+
+impl TicketKey {
+    /// The key that a secret of the job stands for.
+    pub fn of_secret(secret: &[u8]) -> Self {
+        Self(blake3::derive_key(CONTEXT, secret))
+    }
+
+    pub(crate) fn prove(&self, term: Term, origin: Term) -> TermProof {
+        TermProof { term, origin, mac: self.term_hash(term, origin).mac() }
+    }
+
+    pub(crate) fn has_proved(&self, proof: &TermProof) -> bool {
+        self.term_hash(proof.term, proof.origin).is(proof.mac)
+    }
+
+    /// Signs a ticket.
+    pub(crate) fn grant(&self, ticket: Ticket, bearer: Bearer<'_>) -> Ticket {
+        Ticket { mac: self.ticket_hash(&ticket, bearer).mac(), ..ticket }
+    }
+
+    /// Whether a server with this key gave the ticket to this bearer.
+    pub(crate) fn has_granted(&self, ticket: &Ticket, bearer: Bearer<'_>) -> bool {
+        self.has_proved(&ticket.proof) && self.ticket_hash(ticket, bearer).is(ticket.mac)
+    }
+
+    fn term_hash(&self, term: Term, origin: Term) -> Hash {
+        Hash::new(self, "term").number(term.0).number(origin.0)
+    }
+
+    fn ticket_hash(&self, ticket: &Ticket, bearer: Bearer<'_>) -> Hash {
+        let hash = Hash::new(self, "ticket")
+            .number(ticket.proof.term.0)
+            .number(ticket.proof.origin.0)
+            .number(ticket.incarnation.term.0)
+            .number(ticket.incarnation.number)
+            .number(ticket.epoch.0)
+            .proved(ticket.held)
+            .bytes(&bearer.session.0.to_le_bytes())
+            .bytes(bearer.model.as_bytes())
+            .bytes(bearer.replica.as_bytes())
+            .number(bearer.shard.into())
+            .number(bearer.num_shards.into());
+        match bearer.role {
+            Role::Trainer => hash.number(0),
+            Role::Rollout => hash.number(1),
+            Role::Offload(version) => hash.number(2).version(version),
+            Role::Seed(version) => hash.number(3).version(version),
+        }
+    }
+}
+
+/// A keyed hash that is being computed. Nothing runs into its neighbour: numbers have one length, and
+/// bytes come after theirs.
+struct Hash(blake3::Hasher);
+
+impl Hash {
+    fn new(key: &TicketKey, what: &str) -> Self {
+        Self(blake3::Hasher::new_keyed(&key.0)).bytes(what.as_bytes())
+    }
+
+    fn number(mut self, number: u64) -> Self {
+        self.0.update(&number.to_le_bytes());
+        self
+    }
+
+    fn bytes(self, bytes: &[u8]) -> Self {
+        let mut hash = self.number(bytes.len() as u64);
+        hash.0.update(bytes);
+        hash
+    }
+
+    fn version(self, version: Version) -> Self {
+        self.number(version.epoch.0).number(version.number)
+    }
+
+    fn proved(self, held: Option<Proved>) -> Self {
+        let Some(held) = held else { return self.number(0) };
+        let hash = self.number(1).version(held.version).bytes(&held.catalog.0);
+        match held.sum {
+            None => hash.number(0),
+            Some(sum) => hash.number(1).number(sum.0[0]).number(sum.0[1]),
+        }
+    }
+
+    fn mac(self) -> Mac {
+        Mac(*self.0.finalize().as_bytes())
+    }
+
+    /// In the same time whatever differs.
+    fn is(self, mac: Mac) -> bool {
+        self.0.finalize() == mac.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEARER: Bearer<'_> = Bearer {
+        session: SessionId(7),
+        model: "policy",
+        replica: "trainer",
+        shard: 1,
+        num_shards: 2,
+        role: Role::Trainer,
+    };
+
+    fn ticket(key: &TicketKey) -> Ticket {
+        let version = Version { epoch: Epoch(3), number: 4 };
+        let held =
+            Proved { version, catalog: ContentDigest([5; 16]), sum: Some(crate::Sum([1, 2])) };
+        let ticket = Ticket {
+            proof: key.prove(Term(11), Term(10)),
+            incarnation: Incarnation { term: Term(9), number: 8 },
+            epoch: Epoch(3),
+            held: Some(held),
+            mac: Mac::default(),
+        };
+        key.grant(ticket, BEARER)
+    }
+
+    #[test]
+    fn a_ticket_is_good_as_it_was_given_and_in_no_other_form() {
+        let key = TicketKey::of_secret(b"job");
+        let given = ticket(&key);
+        assert!(key.has_granted(&given, BEARER));
+        assert!(!TicketKey::of_secret(b"other job").has_granted(&given, BEARER));
+        let held = given.held.unwrap();
+        let later = Version { number: u64::MAX, ..held.version };
+        let forged = [
+            Ticket { proof: TermProof { term: Term(12), ..given.proof }, ..given },
+            Ticket { proof: key.prove(Term(12), Term(10)), ..given },
+            Ticket { proof: key.prove(Term(11), Term(11)), ..given },
+            Ticket { incarnation: given.incarnation.next(), ..given },
+            Ticket { incarnation: Incarnation { term: Term(1), ..given.incarnation }, ..given },
+            Ticket { epoch: Epoch(u64::MAX), ..given },
+            Ticket { held: None, ..given },
+            Ticket { held: Some(Proved { version: later, ..held }), ..given },
+            Ticket { held: Some(Proved { catalog: ContentDigest([6; 16]), ..held }), ..given },
+            Ticket { held: Some(Proved { sum: None, ..held }), ..given },
+            Ticket { held: Some(Proved { sum: Some(Sum([2, 1])), ..held }), ..given },
+            Ticket { mac: Mac::default(), ..given },
+        ];
+        for ticket in forged {
+            assert!(!key.has_granted(&ticket, BEARER), "{ticket:?}");
+        }
+    }
+
+    #[test]
+    fn a_ticket_is_good_for_its_bearer_alone() {
+        let key = TicketKey::of_secret(b"");
+        let given = ticket(&key);
+        let version = Version { epoch: Epoch(0), number: 0 };
+        let others = [
+            Bearer { session: SessionId(8), ..BEARER },
+            Bearer { model: "other", ..BEARER },
+            Bearer { model: "policyt", replica: "rainer", ..BEARER },
+            Bearer { shard: 0, ..BEARER },
+            Bearer { num_shards: 3, ..BEARER },
+            Bearer { role: Role::Rollout, ..BEARER },
+            Bearer { role: Role::Offload(version), ..BEARER },
+        ];
+        for bearer in others {
+            assert!(!key.has_granted(&given, bearer), "{bearer:?}");
+        }
+    }
+
+    #[test]
+    fn a_term_is_proved_by_a_server_alone() {
+        let key = TicketKey::of_secret(b"job");
+        let proof = key.prove(Term(11), Term(10));
+        assert!(key.has_proved(&proof));
+        for forged in [
+            TermProof { term: Term(1 << 61), ..proof },
+            TermProof { origin: Term(11), ..proof },
+            TermProof { mac: ticket(&key).mac, ..proof },
+            TermProof::default(),
+        ] {
+            assert!(!key.has_proved(&forged), "{forged:?}");
+        }
+    }
+}
