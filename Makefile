@@ -16,7 +16,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply mani
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python test-vllm test-sglang sim scenarios model verify audit fix bench nemesis wheel docs clean fuzz loom asan
+.PHONY: help demo test test-rust test-python test-vllm test-sglang sim scenarios model verify audit fix bench nemesis attacks wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -70,6 +70,11 @@ model: ## Explore every order of events of small clusters, about a minute
 
 nemesis: ## Torment real processes over network namespaces (needs root, minutes)
 	cargo test --locked --release -p weightcast-cli --test nemesis -- --ignored --nocapture
+
+# Real processes of the debug build, whose arithmetic is checked. `--only NAME`, `--json`: see --help.
+attacks: ## Attack real processes with a client's token over loopback, some minutes
+	cargo build --locked --quiet -p weightcast-cli -p weightcast-attacks --bins --example honest
+	target/debug/weightcast-attacks --but-known
 
 fuzz: target/tools/bin/cargo-fuzz ## Feed every decoder random bytes, FUZZ_SECONDS each
 	@echo "$(words $(FUZZ_TARGETS)) targets, $(FUZZ_SECONDS) s each, after a build with AddressSanitizer"

@@ -1,0 +1,113 @@
+//! A holder that holds nothing, and counts when the last real copy goes.
+
+use anyhow::{Context, Result, bail};
+use prost::Message;
+
+use crate::control::{Outcome, open};
+use crate::data::{DIGEST, Data, NOTE, ask, numbers};
+use crate::forge::{export_at, key};
+use crate::scene::{MODEL_BYTES, Scene};
+use crate::victims::TENSOR;
+use crate::wire::client_frame::Body as Ask;
+use crate::wire::server_frame::Body as Told;
+use crate::wire::{Prepared, Role, ShardSums, Sum, manifest};
+
+const MODEL: &str = "kept";
+
+/// Where the sum comes from that a commit must show.
+type Sums = fn(&Scene) -> Result<[u64; 2]>;
+
+pub(super) fn by_inspect(scene: &mut Scene) -> Result<()> {
+    claim(scene, |scene| {
+        let reply = scene.control()?.inspect(MODEL, "trainer")?;
+        let sum = reply.published.context("Inspect does not tell the sum")?;
+        Ok([sum.low, sum.high])
+    })
+}
+
+/// Multiplies a tensor's digest by its key.
+fn folded(digest: [u64; 2]) -> [u64; 2] {
+    let key = key(TENSOR, MODEL_BYTES as u64);
+    [digest[0].wrapping_mul(key[0]), digest[1].wrapping_mul(key[1])]
+}
+
+pub(super) fn by_digest(scene: &mut Scene) -> Result<()> {
+    claim(scene, |scene| {
+        let copy = scene.control()?.copy_of(MODEL, "trainer")?;
+        let shard = copy.shards.first().context("a shard")?;
+        let mut data = Data::connect(&shard.data_address, Some(&scene.room.token))?;
+        let id = export_at(shard.export, shard.generation);
+        let mut body = ask(id, shard.generation, &[[0, 0, MODEL_BYTES as u64, 1, 0]]);
+        body.extend(numbers(&[0, 0]));
+        let answer = data.request(DIGEST, &body)?.body;
+        let (low, rest) = answer.split_first_chunk::<8>().context("no digest")?;
+        let high = rest.first_chunk::<8>().context("half a digest")?;
+        Ok(folded([u64::from_le_bytes(*low), u64::from_le_bytes(*high)]))
+    })
+}
+
+pub(super) fn by_note(scene: &mut Scene) -> Result<()> {
+    claim(scene, |scene| {
+        let copy = scene.control()?.copy_of(MODEL, "trainer")?;
+        let shard = copy.shards.first().context("a shard")?;
+        let mut data = Data::connect(&shard.data_address, Some(&scene.room.token))?;
+        let id = export_at(shard.export, shard.generation);
+        let answer = data.request(NOTE, &numbers(&[id, shard.generation]))?;
+        let [1, note @ ..] = answer.body.as_slice() else { bail!("there is no note") };
+        let [low, high] = manifest::Parts::decode(note)?.lanes[..] else { bail!("no two lanes") };
+        Ok(folded([low, high]))
+    })
+}
+
+fn claim(scene: &mut Scene, sums: Sums) -> Result<()> {
+    scene.begin()?;
+    let mut settings = scene.worker(MODEL, "trainer", "trainer");
+    settings.retain = 1;
+    let mut trainer = scene.start(settings)?;
+    trainer.must("publish 1")?;
+    scene.watch(&trainer);
+    match commit(scene, sums) {
+        Ok(said) => scene.note(format!("the claim: {said}")),
+        Err(error) => scene.note(format!("the claim failed: {error:#}")),
+    }
+    // The last real copy goes, or is kept aside.
+    let unpublished = trainer.ask("unpublish");
+    scene.expect(unpublished.ok, || format!("unpublish: {}", unpublished.said()));
+    let mut reader = scene.rollout(MODEL, "reader")?;
+    let read = reader.ask("replicate 1 20000");
+    let status = scene.control()?.status()?;
+    let losses: usize = status.models.iter().map(|model| model.losses.len()).sum();
+    scene.note(format!("then a rollout wants it: {}; losses recorded: {losses}", read.said()));
+    scene.expect(read.ok && read.right, || {
+        format!("the retained version is lost ({}), {losses} losses recorded", read.said())
+    });
+    scene.keep(trainer);
+    scene.keep(reader);
+    Ok(())
+}
+
+/// Commits without having read a byte, and stays.
+fn commit(scene: &mut Scene, sums: Sums) -> Result<String> {
+    let control = scene.control()?;
+    let layout = control.copy_of(MODEL, "trainer")?.shards[0].layout.clone();
+    let mut claimant = control.open(open(MODEL, "claimant", Role::Rollout))?;
+    claimant.register(&layout, 1, MODEL_BYTES as u64)?;
+    let Outcome::Assigned(assigned) = claimant.replicate(1)? else { bail!("not assigned") };
+    let [low, high] = sums(scene)?;
+    let sum = Some(Sum { low, high });
+    claimant.stream.say(Ask::Prepared(Prepared {
+        seq: assigned.seq,
+        attempt: assigned.attempt,
+        generation: 1,
+        sums: Some(ShardSums { counted: sum, held: sum, expected: sum }),
+    }))?;
+    let answered = claimant.stream.wait(std::time::Duration::from_secs(5), |told| match told {
+        Told::Answered(answered) => Some(format!("{:?}", answered.result)),
+        Told::Assigned(assigned) => Some(format!("assigned again, attempt {}", assigned.attempt)),
+        Told::Broken(broken) => Some(format!("{broken:?}")),
+        _ => None,
+    })?;
+    // It goes on claiming until the attack is over.
+    scene.stays(claimant);
+    Ok(answered)
+}

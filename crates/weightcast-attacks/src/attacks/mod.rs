@@ -1,0 +1,240 @@
+//! Every attack there is, one concern a file.
+
+mod answers;
+mod claims;
+mod digests;
+mod identities;
+mod manifests;
+mod memory;
+mod neighbours;
+mod replicas;
+mod seats;
+mod terms;
+
+use anyhow::Result;
+
+pub(crate) use neighbours::{Stranger, stranger};
+
+use crate::scene::Scene;
+
+/// One attack.
+pub(crate) struct Attack {
+    pub(crate) name: &'static str,
+    /// Of the list in docs/results/attacks.md.
+    pub(crate) item: &'static str,
+    /// What the attacker does, in a line.
+    pub(crate) what: &'static str,
+    /// Known to succeed on this build: nothing may be, for long.
+    pub(crate) succeeds: bool,
+    pub(crate) scene: fn() -> Result<Scene>,
+    pub(crate) carry_out: fn(&mut Scene) -> Result<()>,
+}
+
+/// A server with a secret of its own, that also checks itself.
+fn paranoid() -> Result<Scene> {
+    Scene::guarded(&["--paranoid"])
+}
+
+/// A server with a secret of its own.
+fn guarded() -> Result<Scene> {
+    Scene::guarded(&[])
+}
+
+/// A server as it is by default.
+fn plain() -> Result<Scene> {
+    Scene::new(&[])
+}
+
+/// An attack on a scene.
+const fn attack(
+    name: &'static str,
+    item: &'static str,
+    what: &'static str,
+    scene: fn() -> Result<Scene>,
+    carry_out: fn(&mut Scene) -> Result<()>,
+) -> Attack {
+    Attack { name, item, what, succeeds: false, scene, carry_out }
+}
+
+/// The same, of one that still succeeds.
+const fn known(
+    name: &'static str,
+    item: &'static str,
+    what: &'static str,
+    scene: fn() -> Result<Scene>,
+    carry_out: fn(&mut Scene) -> Result<()>,
+) -> Attack {
+    Attack { succeeds: true, ..attack(name, item, what, scene, carry_out) }
+}
+
+/// In the order of the list.
+pub(crate) const ALL: &[Attack] = &[
+    known(
+        "memory-of-another",
+        "10",
+        "a source passes a third process off as itself: its reader copies that one's memory",
+        plain,
+        memory::of_another,
+    ),
+    known(
+        "memory-of-itself",
+        "10",
+        "a source passes its reader off as itself: it copies, and relays, memory of its own",
+        plain,
+        memory::of_itself,
+    ),
+    known(
+        "memory-behind-its-port",
+        "10",
+        "the same from the third process's own port number, at another address of the host",
+        plain,
+        memory::behind_its_port,
+    ),
+    attack(
+        "chosen-incarnation",
+        "11",
+        "a client comes over with the number that the next group will have, then announces",
+        paranoid,
+        identities::chosen_incarnation,
+    ),
+    attack(
+        "unregistered-copy",
+        "11",
+        "a client announces the newest version without memory; honest rollouts update",
+        paranoid,
+        identities::unregistered_copy,
+    ),
+    attack(
+        "forged-copy",
+        "11",
+        "the same with memory that nobody can read, and sums that it made up",
+        paranoid,
+        identities::forged_copy,
+    ),
+    attack(
+        "last-term",
+        "12",
+        "a client tells the server of the last term that there is; then the server restarts",
+        guarded,
+        terms::last_term,
+    ),
+    attack(
+        "last-epoch",
+        "12",
+        "a client announces the last epoch at a settled server, and at one that has restarted",
+        guarded,
+        terms::last_epoch,
+    ),
+    attack(
+        "guessed-incarnation",
+        "12",
+        "after a restart a client takes the place of a trainer whose number it has guessed",
+        guarded,
+        terms::guessed_incarnation,
+    ),
+    known(
+        "empty-rows",
+        "13",
+        "twenty requests of 72 bytes name 2^64-1 rows without a byte",
+        plain,
+        digests::empty_rows,
+    ),
+    known(
+        "tiny-rows",
+        "13",
+        "a digest is asked for over 2^30 rows of a byte; the reader hangs up",
+        plain,
+        digests::tiny_rows,
+    ),
+    known(
+        "unfinished-manifests",
+        "14",
+        "32 streams send manifests and never end them",
+        plain,
+        manifests::unfinished,
+    ),
+    known(
+        "unread-answers",
+        "14",
+        "120 requests for a large manifest, whose answers nobody takes",
+        plain,
+        answers::unread,
+    ),
+    known(
+        "empty-entries",
+        "14",
+        "a source whose manifest is eight million entries of two bytes",
+        plain,
+        manifests::empty_entries,
+    ),
+    known(
+        "tiny-manifests",
+        "14",
+        "as many tiny manifests as the server keeps; then an honest layout comes",
+        plain,
+        manifests::tiny,
+    ),
+    known(
+        "many-replicas",
+        "14",
+        "thousands of replicas with long names: status, list and unpublish of the honest",
+        plain,
+        replicas::many,
+    ),
+    known(
+        "claim-by-inspect",
+        "15",
+        "a rollout without a byte shows the sum that Inspect gave it; the last copy goes",
+        plain,
+        claims::by_inspect,
+    ),
+    known(
+        "claim-by-digest",
+        "15",
+        "the same with the sum of digests that the trainer's data port gave",
+        plain,
+        claims::by_digest,
+    ),
+    known(
+        "claim-by-note",
+        "15",
+        "the same with the note on the trainer's export",
+        plain,
+        claims::by_note,
+    ),
+    known(
+        "sipping-readers",
+        "16",
+        "1,024 readers take a byte now and then; an honest one comes",
+        plain,
+        seats::sipping,
+    ),
+    known(
+        "idle-readers",
+        "16",
+        "idle readers until a trainer has no descriptor left; it opens a handle",
+        plain,
+        seats::idle,
+    ),
+    attack(
+        "another-user",
+        "17",
+        "another user of the host tries a server and a data port on loopback, without a token",
+        plain,
+        neighbours::another_user,
+    ),
+    attack(
+        "writable-files",
+        "17",
+        "the token file, and the directory of plans, can be written by others",
+        plain,
+        neighbours::writable_files,
+    ),
+    known(
+        "any-address",
+        "17",
+        "a source names an address that is not its own, for readers to connect to",
+        plain,
+        neighbours::any_address,
+    ),
+];

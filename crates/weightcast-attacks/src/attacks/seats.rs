@@ -1,0 +1,144 @@
+//! Readers that take the places of a data port, and the descriptors of its process.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::data::{Data, READ, ask};
+use crate::forge::export_at;
+use crate::scene::{MODEL_BYTES, Scene};
+use crate::victims::Honest;
+use crate::wire::SourceShard;
+
+const MODEL: &str = "target";
+/// As many as a data port has places.
+const SIPPING: usize = 1_024;
+/// Reads that each has asked for: more than sockets buffer.
+const READS: usize = 16;
+/// What a sipping reader's socket takes in.
+const BUFFER: usize = 4 << 10;
+/// How often those without a place try again, and how long they wait for the first bytes.
+const ROUNDS: usize = 3;
+const FIRST: Duration = Duration::from_secs(2);
+/// Idle readers, and what the trainer may have.
+const IDLE: usize = 600;
+const DESCRIPTORS: u32 = 256;
+/// A port that does not take a connection for so long takes none.
+const KNOCK: Duration = Duration::from_secs(1);
+
+/// The trainer whose places are taken, and where its data port is.
+fn target(scene: &mut Scene, descriptors: Option<u32>) -> Result<(Honest, SourceShard)> {
+    scene.begin()?;
+    let mut settings = scene.worker(MODEL, "trainer", "trainer");
+    settings.descriptors = descriptors;
+    let mut trainer = scene.start(settings)?;
+    trainer.must("publish 1")?;
+    scene.watch(&trainer);
+    let copy = scene.control()?.copy_of(MODEL, "trainer")?;
+    Ok((trainer, copy.shards.into_iter().next().context("a shard")?))
+}
+
+/// What honest workers do meanwhile: a rollout reads, the trainer opens a handle and goes on.
+fn meanwhile(scene: &mut Scene, trainer: &mut Honest) -> Result<()> {
+    let opened = trainer.ask("open second");
+    scene.note(format!("the trainer's own open: {:.0} ms", opened.ms));
+    scene.expect(opened.ok, || format!("the trainer's own open: {}", opened.said()));
+    for (name, tcp) in [("over-tcp", true), ("by-itself", false)] {
+        let mut settings = scene.worker(MODEL, name, "rollout");
+        settings.tcp = tcp;
+        let mut reader = scene.start(settings)?;
+        let read = reader.ask("replicate 1 60000");
+        scene.note(format!("an honest reader {name}: {:.0} ms", read.ms));
+        scene.expect(read.ok && read.right, || format!("{name}: {}", read.said()));
+        // The next one is to read from the trainer again.
+        reader.ask("close");
+    }
+    Ok(())
+}
+
+pub(super) fn sipping(scene: &mut Scene) -> Result<()> {
+    let (mut trainer, shard) = target(scene, None)?;
+    scene.descriptors = SIPPING + 200;
+    let (mut readers, mut refused) = (Vec::new(), 0);
+    // Whoever was crowded out by the next one tries again.
+    for _ in 0..ROUNDS {
+        refused = SIPPING - readers.len();
+        readers.extend((0..refused).filter_map(|_| sipper(scene, &shard).ok()));
+        readers.retain_mut(|reader: &mut Data| is_served(reader));
+    }
+    scene.note(format!("{} readers sip, {refused} were turned away", readers.len()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let sipping = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || sip(readers, &stop)
+    });
+    meanwhile(scene, &mut trainer)?;
+    let unpublished = trainer.ask("unpublish");
+    scene.note(format!("unpublish: {:.0} ms", unpublished.ms));
+    scene.expect(unpublished.ok, || format!("unpublish: {}", unpublished.said()));
+    stop.store(true, Ordering::Relaxed);
+    let left = sipping.join().unwrap_or_default();
+    scene.note(format!("{left} of them were never cut off"));
+    scene.keep(trainer);
+    Ok(())
+}
+
+/// A reader that has asked for more than it will ever take.
+fn sipper(scene: &Scene, shard: &SourceShard) -> Result<Data> {
+    let id = export_at(shard.export, shard.generation);
+    let request = ask(id, shard.generation, &[[0, 0, MODEL_BYTES as u64, 1, 0]]);
+    let mut reader = Data::connect(&shard.data_address, Some(&scene.room.token))?;
+    rustix::net::sockopt::set_socket_recv_buffer_size(&reader.socket, BUFFER)?;
+    (0..READS).try_for_each(|_| reader.say(READ, &request))?;
+    reader.socket.set_read_timeout(Some(FIRST))?;
+    Ok(reader)
+}
+
+/// Whether its answer has begun, so that its place is busy.
+fn is_served(reader: &mut Data) -> bool {
+    let _ = reader.socket.set_nonblocking(false);
+    let served = reader.socket.read_exact(&mut [0; 64]).is_ok();
+    reader.socket.set_nonblocking(true).is_ok() && served
+}
+
+/// A few bytes of each, again and again: nobody can say that they take nothing. Returns how many
+/// are still connected.
+fn sip(mut readers: Vec<Data>, stop: &AtomicBool) -> usize {
+    while !stop.load(Ordering::Relaxed) {
+        readers.retain_mut(|reader| match reader.socket.read(&mut [0; 512]) {
+            Ok(count) => count > 0,
+            Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+        });
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    readers.len()
+}
+
+pub(super) fn idle(scene: &mut Scene) -> Result<()> {
+    let (mut trainer, shard) = target(scene, Some(DESCRIPTORS))?;
+    let mut readers = Vec::new();
+    let mut refused = 0;
+    for _ in 0..IDLE {
+        match Data::connect(&shard.data_address, Some(&scene.room.token)) {
+            Ok(reader) => readers.push(reader),
+            Err(_) => refused += 1,
+        }
+        // The port is closed to all, it seems: no use in more.
+        if refused > 1 {
+            break;
+        }
+    }
+    scene.note(format!("{} idle readers were admitted, {refused} turned away", readers.len()));
+    // Strangers that only knock: each is a descriptor as well.
+    let address = shard.data_address.parse()?;
+    let knock = |_| std::net::TcpStream::connect_timeout(&address, KNOCK).ok();
+    let knocks: Vec<_> = (0..IDLE).map_while(knock).collect();
+    scene.note(format!("{} more only knock", knocks.len()));
+    meanwhile(scene, &mut trainer)?;
+    drop((readers, knocks));
+    scene.keep(trainer);
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! The control port, as a client with the token speaks it: any message, in any order.
+
+use std::sync::mpsc as inbox;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+use crate::forge::random;
+use crate::runtime::{PATIENCE, handle, run};
+use crate::wire::client_frame::Body as Ask;
+use crate::wire::reference_server_client::ReferenceServerClient;
+use crate::wire::server_frame::Body as Told;
+use crate::wire::{self, ClientFrame};
+
+/// How often a session of the attacker says that it is there.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+/// Frames on their way to the server.
+const QUEUE: usize = 256;
+/// The attacker takes larger answers than an honest client would.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Adds the token to each request.
+#[derive(Clone)]
+pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
+
+impl tonic::service::Interceptor for Bearer {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+pub(crate) type Rpc = ReferenceServerClient<InterceptedService<Channel, Bearer>>;
+
+/// One connection to a server.
+#[derive(Clone)]
+pub(crate) struct Control {
+    pub(crate) rpc: Rpc,
+}
+
+impl Control {
+    /// Connects at the first request.
+    pub(crate) fn new(address: &str, token: Option<&str>) -> Result<Self> {
+        let _within = handle().enter();
+        let endpoint = Endpoint::from_shared(address.to_owned())?
+            .connect_timeout(Duration::from_secs(5))
+            .tcp_nodelay(true);
+        let bearer = token.map(|token| format!("Bearer {token}").parse()).transpose()?;
+        let rpc = ReferenceServerClient::with_interceptor(endpoint.connect_lazy(), Bearer(bearer))
+            .max_decoding_message_size(MOST_BYTES)
+            .max_encoding_message_size(MOST_BYTES);
+        Ok(Self { rpc })
+    }
+
+    /// Shows the proof of a term; returns the term in which the server acts.
+    pub(crate) fn probe(&self, proof: wire::TermProof) -> Result<u64> {
+        let mut rpc = self.rpc.clone();
+        let reply = run(rpc.probe(wire::ProbeRequest { proof: Some(proof) }))??;
+        Ok(reply.into_inner().proof.unwrap_or_default().term)
+    }
+
+    pub(crate) fn status(&self) -> Result<wire::StatusReply> {
+        let mut rpc = self.rpc.clone();
+        Ok(run(rpc.status(wire::StatusRequest::default()))??.into_inner())
+    }
+
+    pub(crate) fn inspect(&self, model: &str, replica: &str) -> Result<wire::InspectReply> {
+        let mut rpc = self.rpc.clone();
+        let request = wire::InspectRequest { model: model.to_owned(), replica: replica.to_owned() };
+        Ok(run(rpc.inspect(request))??.into_inner())
+    }
+
+    /// How readers are told to read a replica.
+    pub(crate) fn copy_of(&self, model: &str, replica: &str) -> Result<wire::Assignment> {
+        let copy = self.inspect(model, replica)?.copy;
+        copy.with_context(|| format!("{model}/{replica} shows no copy"))
+    }
+
+    /// Stores a manifest in pages of a megabyte.
+    pub(crate) fn put_manifest(&self, bytes: &[u8]) -> Result<()> {
+        let digest = crate::forge::blob_digest(bytes);
+        let page = |data: &[u8]| wire::ManifestPage { digest: digest.clone(), data: data.to_vec() };
+        let mut pages: Vec<_> = bytes.chunks(1 << 20).map(page).collect();
+        if pages.is_empty() {
+            pages.push(page(&[]));
+        }
+        let mut rpc = self.rpc.clone();
+        run(rpc.put_manifest(tokio_stream::iter(pages)))??;
+        Ok(())
+    }
+
+    pub(crate) fn manifest(&self, digest: &[u8]) -> Result<Vec<u8>> {
+        let mut rpc = self.rpc.clone();
+        let request = wire::GetManifestRequest { digest: digest.to_vec() };
+        run(async move {
+            let mut pages = rpc.get_manifest(request).await?.into_inner();
+            let mut bytes = Vec::new();
+            while let Some(page) = pages.message().await? {
+                bytes.extend(page.data);
+            }
+            Ok(bytes)
+        })?
+    }
+
+    /// A stream on which nothing was said yet.
+    pub(crate) fn stream(&self) -> Result<Stream> {
+        let (frames, outgoing) = mpsc::channel(QUEUE);
+        let (told, inbox) = inbox::channel();
+        let mut rpc = self.rpc.clone();
+        handle().spawn(async move {
+            let Ok(reply) = rpc.session(ReceiverStream::new(outgoing)).await else { return };
+            let mut incoming = reply.into_inner();
+            while let Ok(Some(frame)) = incoming.message().await {
+                if let Some(body) = frame.body
+                    && told.send(body).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Ok(Stream { frames, inbox })
+    }
+
+    /// A session that stays: its heartbeats go on until it is dropped.
+    ///
+    /// # Errors
+    /// The server refuses it, or says nothing.
+    pub(crate) fn open(&self, open: wire::Open) -> Result<Session> {
+        let stream = self.stream()?;
+        stream.say(Ask::Open(open))?;
+        let opened = stream.wait(PATIENCE, |told| match told {
+            Told::Opened(opened) => Some(Ok(opened)),
+            Told::Refused(refused) => Some(Err(anyhow::anyhow!("refused: {:?}", refused.error))),
+            Told::Superseded(_) => Some(Err(anyhow::anyhow!("the server does not act"))),
+            _ => None,
+        })??;
+        let frames = stream.frames.downgrade();
+        handle().spawn(async move {
+            let mut sent_at = 0;
+            while let Some(frames) = frames.upgrade() {
+                sent_at += 1;
+                let beat = Ask::Heartbeat(wire::Heartbeat { sent_at });
+                if frames.send(ClientFrame { body: Some(beat) }).await.is_err() {
+                    return;
+                }
+                drop(frames);
+                tokio::time::sleep(HEARTBEAT).await;
+            }
+        });
+        Ok(Session { stream, opened, seq: 0 })
+    }
+}
+
+/// One stream: what is said on it, and what is told.
+pub(crate) struct Stream {
+    frames: mpsc::Sender<ClientFrame>,
+    inbox: inbox::Receiver<Told>,
+}
+
+impl Stream {
+    pub(crate) fn say(&self, body: Ask) -> Result<()> {
+        run(self.frames.send(ClientFrame { body: Some(body) }))?.context("the stream has ended")
+    }
+
+    /// The first answer that is wanted; others are passed over.
+    pub(crate) fn wait<T>(
+        &self,
+        patience: Duration,
+        wanted: impl Fn(Told) -> Option<T>,
+    ) -> Result<T> {
+        let until = Instant::now() + patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let told = self.inbox.recv_timeout(left).context("nothing more was told")?;
+            if let Some(found) = wanted(told) {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// What has been told and not been looked at.
+    pub(crate) fn heard(&self) -> Vec<Told> {
+        self.inbox.try_iter().collect()
+    }
+}
+
+/// What a call came to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Answer(wire::answer::Answer),
+    Assigned(wire::Assigned),
+    Error(String),
+}
+
+impl wire::Opened {
+    pub(crate) fn given(&self) -> wire::Ticket {
+        self.ticket.clone().unwrap_or_default()
+    }
+}
+
+/// An open session.
+pub(crate) struct Session {
+    pub(crate) stream: Stream,
+    pub(crate) opened: wire::Opened,
+    seq: u64,
+}
+
+impl Session {
+    /// Makes a call and returns its number.
+    pub(crate) fn begin(&mut self, call: wire::call::Call) -> Result<u64> {
+        self.seq += 1;
+        let deadline_ns = PATIENCE.as_nanos() as u64;
+        self.stream.say(Ask::Call(wire::Call { seq: self.seq, deadline_ns, call: Some(call) }))?;
+        Ok(self.seq)
+    }
+
+    /// The next thing that happens to a call.
+    pub(crate) fn outcome(&self, seq: u64, patience: Duration) -> Result<Outcome> {
+        use wire::answered::Result as Answered;
+        self.stream.wait(patience, |told| match told {
+            Told::Answered(answered) if answered.seq == seq => match answered.result? {
+                Answered::Answer(answer) => Some(Ok(Outcome::Answer(answer.answer?))),
+                Answered::Error(error) => Some(Ok(Outcome::Error(format!("{error:?}")))),
+            },
+            Told::Assigned(assigned) if assigned.seq == seq => {
+                Some(Ok(Outcome::Assigned(assigned)))
+            }
+            Told::Broken(broken) => Some(Err(anyhow::anyhow!("broken: {:?}", broken.error))),
+            _ => None,
+        })?
+    }
+
+    /// A call, and what it came to.
+    pub(crate) fn call(&mut self, call: wire::call::Call) -> Result<Outcome> {
+        let seq = self.begin(call)?;
+        self.outcome(seq, PATIENCE)
+    }
+
+    /// A call that has to be answered.
+    pub(crate) fn demand(&mut self, call: wire::call::Call) -> Result<wire::answer::Answer> {
+        match self.call(call)? {
+            Outcome::Answer(answer) => Ok(answer),
+            Outcome::Error(error) => bail!("{error}"),
+            other => bail!("{other:?}"),
+        }
+    }
+
+    /// Registers memory that nobody has, of one tensor.
+    pub(crate) fn register(&mut self, layout: &[u8], export: u64, bytes: u64) -> Result<()> {
+        let call = wire::Register { layout: layout.to_vec(), export, bytes };
+        self.demand(wire::call::Call::Register(call)).map(drop)
+    }
+
+    pub(crate) fn publish(&mut self, version: u64, catalog: &[u8], generation: u64) -> Result<()> {
+        let call = wire::Publish { version, catalog: catalog.to_vec(), generation };
+        self.demand(wire::call::Call::Publish(call)).map(drop)
+    }
+
+    /// Asks for a version, and takes the source that is named.
+    pub(crate) fn replicate(&mut self, version: u64) -> Result<Outcome> {
+        let kind = Some(wire::selector::Kind::Exact(version));
+        let selector = Some(wire::Selector { kind });
+        self.call(wire::call::Call::Replicate(wire::Replicate { selector }))
+    }
+}
+
+/// An `Open` as an honest client would send it.
+pub(crate) fn open(model: &str, replica: &str, role: wire::Role) -> wire::Open {
+    wire::Open {
+        protocol: wire::protocol(),
+        session: random::<16>().to_vec(),
+        model: model.to_owned(),
+        replica: replica.to_owned(),
+        num_shards: 1,
+        role: role as i32,
+        host: "rogue".to_owned(),
+        data_address: "127.0.0.1:9".to_owned(),
+        activate: true,
+        ..wire::Open::default()
+    }
+}

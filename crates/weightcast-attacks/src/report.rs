@@ -1,0 +1,89 @@
+//! Runs attacks one after another, and says how they went.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::attacks::{ALL, Attack};
+use crate::scene::Report;
+
+/// Succeeds if no attack does.
+pub(crate) fn run(only: &[String], but_known: bool, json: bool) -> Result<ExitCode> {
+    for name in only {
+        ensure!(ALL.iter().any(|attack| attack.name == name), "no attack is called {name}: --list");
+    }
+    let wanted = |attack: &&Attack| only.is_empty() || only.iter().any(|name| name == attack.name);
+    let (known, tried): (Vec<_>, Vec<_>) =
+        ALL.iter().filter(wanted).partition(|attack| but_known && attack.succeeds);
+    let mut reports = Vec::new();
+    for attack in tried {
+        eprintln!("{}: {}", attack.name, attack.what);
+        let report =
+            attempt(attack).with_context(|| format!("{} could not be tried", attack.name))?;
+        eprintln!("    {}", verdict(&report));
+        reports.push(report);
+    }
+    if json {
+        println!("{}", serde_json::to_string_pretty(&reports)?);
+    } else {
+        reports.iter().for_each(print);
+    }
+    let left_out: Vec<_> = known.iter().map(|attack| attack.name).collect();
+    if !left_out.is_empty() {
+        eprintln!("\n!!! NOT TRIED, KNOWN TO SUCCEED ON THIS BUILD: {} !!!", left_out.join(", "));
+    }
+    let succeeded = reports.iter().filter(|report| !report.succeeded.is_empty()).count();
+    let skipped = reports.iter().filter(|report| report.skipped.is_some()).count();
+    eprintln!("\n{} attacks: {succeeded} succeeded, {skipped} skipped", reports.len());
+    Ok(if succeeded == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn attempt(attack: &Attack) -> Result<Report> {
+    let started = Instant::now();
+    let mut scene = (attack.scene)()?;
+    let carried_out = (attack.carry_out)(&mut scene);
+    let stuck =
+        carried_out.as_ref().err().map(|error| format!("the attack ended early: {error:#}"));
+    stuck.into_iter().for_each(|stuck| scene.note(stuck));
+    let report = scene.finish(attack.name, attack.item, started);
+    // Where the victims are as they were, it is the attack that does not work.
+    if report.succeeded.is_empty() {
+        carried_out?;
+    }
+    Ok(report)
+}
+
+fn verdict(report: &Report) -> String {
+    match (&report.skipped, report.succeeded.as_slice()) {
+        (Some(why), _) => format!("SKIPPED: {why}"),
+        (None, []) => format!("held, {:.0} s", report.seconds),
+        (None, how) => format!("SUCCEEDED: {}", how.join("; ")),
+    }
+}
+
+fn print(report: &Report) {
+    println!("\n{} ({}): {}", report.name, report.item, verdict(report));
+    report.notes.iter().for_each(|note| println!("  {note}"));
+    for (call, took) in [("publish", &report.publish), ("update", &report.update)] {
+        if took.calls > 0 {
+            println!(
+                "  honest {call}: {} calls, median {:.1} ms, p99 {:.1}, max {:.1}",
+                took.calls, took.median, took.p99, took.max
+            );
+        }
+    }
+    for course in &report.processes {
+        println!(
+            "  {:<16} memory {:.0} MB, peak {:.0}, after {:.0}; descriptors {}, {}, {}; CPU {:.1} s",
+            course.process,
+            course.before.rss_mb,
+            course.peak.rss_mb,
+            course.after.rss_mb,
+            course.before.descriptors,
+            course.peak.descriptors,
+            course.after.descriptors,
+            course.after.cpu_s - course.before.cpu_s,
+        );
+    }
+}

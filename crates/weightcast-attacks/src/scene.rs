@@ -1,0 +1,267 @@
+//! What an attack finds: a server, honest workers, their traffic; and the verdict on it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::control::{Control, Session};
+use crate::traffic::{Felt, Latency, Traffic};
+use crate::usage::{Course, Meter};
+use crate::victims::{Honest, Room, Server, Settings};
+
+/// Bytes of the honest model.
+pub(crate) const MODEL_BYTES: usize = 4 << 20;
+/// What a process may grow by while it is attacked, unless the attack says otherwise.
+const GROWTH_MB: f64 = 256.0;
+/// The same for descriptors.
+const DESCRIPTORS: usize = 600;
+/// Versions that have to come through before an attack and after it.
+const ROUNDS: usize = 3;
+
+/// What came of an attack.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) name: &'static str,
+    pub(crate) item: &'static str,
+    /// It could not be tried here.
+    pub(crate) skipped: Option<String>,
+    /// How it succeeded; empty if it did not.
+    pub(crate) succeeded: Vec<String>,
+    /// What the attacker got, or how it was stopped.
+    pub(crate) notes: Vec<String>,
+    pub(crate) publish: Latency,
+    pub(crate) update: Latency,
+    pub(crate) processes: Vec<Course>,
+    pub(crate) seconds: f64,
+}
+
+/// One attack's stage.
+pub(crate) struct Scene {
+    pub(crate) room: Room,
+    pub(crate) server: Server,
+    meter: Meter,
+    traffic: Option<Traffic>,
+    arguments: Vec<String>,
+    pub(crate) succeeded: Vec<String>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) skipped: Option<String>,
+    /// Megabytes that a process may grow by.
+    pub(crate) growth_mb: f64,
+    /// Descriptors that a process may have more.
+    pub(crate) descriptors: usize,
+    bystanders: Vec<Honest>,
+    rogues: Vec<Session>,
+    next_secret: u64,
+}
+
+impl Scene {
+    /// A server with the job's token, that honest workers of [`Scene::begin`] use.
+    pub(crate) fn new(arguments: &[&str]) -> Result<Self> {
+        Self::within(Room::new()?, arguments)
+    }
+
+    fn within(room: Room, arguments: &[&str]) -> Result<Self> {
+        let token_file = room.token_file();
+        let mut all = vec!["--token-file", &token_file, "--address", "127.0.0.1:0"];
+        all.extend(arguments);
+        let server = Server::start(&room, &all)?;
+        let meter = Meter::start();
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let mut secret = [0; 4];
+        getrandom::fill(&mut secret).expect("the kernel's random numbers");
+        Ok(Self {
+            room,
+            server,
+            meter,
+            traffic: None,
+            arguments,
+            succeeded: Vec::new(),
+            notes: Vec::new(),
+            skipped: None,
+            growth_mb: GROWTH_MB,
+            descriptors: DESCRIPTORS,
+            bystanders: Vec::new(),
+            rogues: Vec::new(),
+            next_secret: u64::from(u32::from_le_bytes(secret)),
+        })
+    }
+
+    /// The same, of servers that have a secret of their own, which no client has.
+    pub(crate) fn guarded(arguments: &[&str]) -> Result<Self> {
+        let room = Room::new()?;
+        let secret = room.secret_file()?;
+        let guarded = [&["--ticket-secret-file", &secret], arguments].concat();
+        Self::within(room, &guarded)
+    }
+
+    /// The attacker's connection: with the token.
+    pub(crate) fn control(&self) -> Result<Control> {
+        Control::new(&self.server.address, Some(&self.room.token))
+    }
+
+    /// The settings of a worker of this scene.
+    pub(crate) fn worker(&mut self, model: &str, replica: &str, role: &'static str) -> Settings {
+        self.next_secret += 1;
+        Settings {
+            server: self.server.address.clone(),
+            token_file: Some(self.room.token_file()),
+            model: model.to_owned(),
+            replica: replica.to_owned(),
+            role,
+            bytes: MODEL_BYTES,
+            secret: self.next_secret,
+            ..Settings::default()
+        }
+    }
+
+    pub(crate) fn trainer(&mut self, model: &str) -> Result<Honest> {
+        let settings = self.worker(model, "trainer", "trainer");
+        self.start(settings)
+    }
+
+    pub(crate) fn rollout(&mut self, model: &str, replica: &str) -> Result<Honest> {
+        let settings = self.worker(model, replica, "rollout");
+        self.start(settings)
+    }
+
+    pub(crate) fn start(&self, settings: Settings) -> Result<Honest> {
+        Honest::start(&self.room, settings)
+    }
+
+    /// Watches what an honest worker costs from now on.
+    pub(crate) fn watch(&self, honest: &Honest) {
+        self.meter.watch(&honest.name(), honest.id());
+    }
+
+    /// Honest traffic, until the end of the attack; what all that costs is counted from here on.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        let trainer = self.trainer("policy")?;
+        let rollout = self.rollout("policy", "rollout")?;
+        let ids = [(trainer.name(), trainer.id()), (rollout.name(), rollout.id())];
+        let traffic = Traffic::start(trainer, rollout);
+        traffic.wait(ROUNDS);
+        self.traffic = Some(traffic);
+        self.meter.watch("server", self.server.id());
+        ids.iter().for_each(|(name, id)| self.meter.watch(name, *id));
+        Ok(())
+    }
+
+    /// Has the server killed and started again where it was.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        let port = self.server.port();
+        self.server.kill();
+        let token_file = self.room.token_file();
+        let mut all = vec!["--token-file", &token_file, "--address", &port];
+        all.extend(self.arguments.iter().map(String::as_str));
+        self.server = Server::start(&self.room, &all)?;
+        self.meter.watch("server, again", self.server.id());
+        Ok(())
+    }
+
+    /// Versions that have come through.
+    pub(crate) fn rounds(&self) -> usize {
+        self.traffic.as_ref().map_or(0, Traffic::rounds)
+    }
+
+    /// Whether honest workers have given up: something is wrong.
+    pub(crate) fn is_over(&self) -> bool {
+        self.traffic.as_ref().is_some_and(Traffic::is_over)
+    }
+
+    /// A way in which the attack has succeeded, unless this holds.
+    pub(crate) fn expect(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
+        if !holds {
+            self.succeeded.push(otherwise());
+        }
+    }
+
+    /// What people are told; once is enough.
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
+        let note = note.into();
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Whoever is to be alive at the end.
+    pub(crate) fn keep(&mut self, honest: Honest) {
+        self.bystanders.push(honest);
+    }
+
+    /// A session of the attacker that is not to end before the attack does.
+    pub(crate) fn stays(&mut self, rogue: Session) {
+        self.rogues.push(rogue);
+    }
+
+    /// Ends the traffic, and says how the attack went.
+    pub(crate) fn finish(
+        mut self,
+        name: &'static str,
+        item: &'static str,
+        started: Instant,
+    ) -> Report {
+        let felt = self.end_traffic();
+        let server = self.server.lives();
+        self.expect(server, || "the server is dead".to_owned());
+        let mut bystanders = std::mem::take(&mut self.bystanders);
+        for honest in &mut bystanders {
+            let lives = honest.lives();
+            self.expect(lives, || format!("{} is dead", honest.name()));
+        }
+        let (growth, descriptors) = (self.growth_mb, self.descriptors);
+        let meter = std::mem::replace(&mut self.meter, Meter::start());
+        let processes = meter.finish();
+        for course in &processes {
+            let (grown, more) = (course.grown_mb(), course.more_descriptors());
+            self.expect(grown <= growth, || {
+                format!("{} grew by {grown:.0} MB, more than {growth:.0}", course.process)
+            });
+            self.expect(more <= descriptors, || {
+                format!("{} took {more} descriptors, more than {descriptors}", course.process)
+            });
+        }
+        self.look_through_logs();
+        Report {
+            name,
+            item,
+            skipped: self.skipped.take(),
+            succeeded: std::mem::take(&mut self.succeeded),
+            notes: std::mem::take(&mut self.notes),
+            publish: Latency::of(felt.publish),
+            update: Latency::of(felt.update),
+            processes,
+            seconds: started.elapsed().as_secs_f64(),
+        }
+    }
+
+    fn end_traffic(&mut self) -> Felt {
+        let Some(traffic) = self.traffic.take() else { return Felt::default() };
+        traffic.wait(ROUNDS);
+        let (trainer, rollout, mut felt) = traffic.finish();
+        self.bystanders.extend([trainer, rollout]);
+        self.succeeded.append(&mut felt.wrong);
+        felt
+    }
+
+    /// Nobody panics, and nobody tells the token.
+    fn look_through_logs(&mut self) {
+        for (name, log) in self.room.logs() {
+            let lines: Vec<&str> = log.lines().collect();
+            let at = lines.iter().position(|line| line.contains("panicked at"));
+            self.expect(at.is_none(), || {
+                let said = lines.iter().skip(at.unwrap_or_default()).take(2);
+                format!("{name}: {}", said.copied().collect::<Vec<_>>().join(" "))
+            });
+            let told = log.contains(&self.room.token);
+            self.expect(!told, || format!("the log of {name} has the token"));
+        }
+    }
+}
+
+/// CPU seconds that a process uses within so long.
+pub(crate) fn busy(pid: u32, window: Duration) -> f64 {
+    let before = crate::usage::cpu_seconds(pid);
+    std::thread::sleep(window);
+    crate::usage::cpu_seconds(pid) - before
+}
