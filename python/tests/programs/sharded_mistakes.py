@@ -60,9 +60,17 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     optimizer.zero_grad()
 
 
+def evaluate(model: nn.Module) -> None:
+    """What the root gathered for this still stands in its parameters afterwards."""
+    with torch.no_grad():
+        model(torch.ones(2, 7))
+    assert not hasattr(model[1].weight, "_local_tensor"), "it is no more as this test wants it"
+
+
 def publish(handle: wc.Handle, model: nn.Module, version: int, directory: str) -> None:
-    """Publishes until the rollout has it."""
+    """Publishes until the rollout has it; evaluates the model before, as trainers do."""
     save_full(model, version, directory)
+    evaluate(model)
     dist.barrier()
     handle.publish(version, seal=True, deadline=DEADLINE)
     handle.wait(
@@ -77,9 +85,7 @@ def fsdp2(world: int, server: str, directory: str) -> None:
     fully_shard(model[0], mesh=mesh)
     fully_shard(model, mesh=mesh)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with torch.no_grad():
-        model(torch.ones(2, 7))  # what the root gathered for this still stands in its parameters
-    assert not hasattr(model[1].weight, "_local_tensor"), "it is no more as this test wants it"
+    evaluate(model)
     me, layout = wct.replica("trainer", model), wct.layout(model)
     assert me.num_shards == world, me
     with wc.open("sharded", me, role="trainer", server=server, deadline=DEADLINE) as handle:
@@ -87,8 +93,6 @@ def fsdp2(world: int, server: str, directory: str) -> None:
         step(model, optimizer)
         publish(handle, model, 1, directory)
         step(model, optimizer)
-        with torch.no_grad():
-            model(torch.ones(2, 7))  # an evaluation before the next version
         publish(handle, model, 2, directory)
         state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         model.load_state_dict(state, assign=True)
