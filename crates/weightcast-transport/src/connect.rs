@@ -1,19 +1,44 @@
 //! Chooses the way to a peer: its memory directly where the kernel permits, else TCP.
+//!
+//! Whose memory is read is the kernel's word. The TCP port only names a Unix socket; the process
+//! that listens there is the one that `SO_PEERCRED` names, every byte from there must have been
+//! sent by that process (`SCM_CREDENTIALS`), and the addresses that come over such a connection are
+//! used against that process alone. The order is what makes a pid safe to use: first a pidfd of it,
+//! then a handshake with a fresh nonce whose answer it sends, then a look whether the pidfd's
+//! process still lives. If it does, the number was its all the while, so it is the sender; and as
+//! long as it lives, no other process gets the number. (`SO_PEERPIDFD` would name the listener's
+//! process even if it had died, which is of no use here.)
+//!
+//! The handshake's sums cover the sender's pid and its TCP port. So a process cannot pass on what
+//! another one answers, whose port is not the one that was dialled, nor one in another pid
+//! namespace, whose number for itself is not ours.
 
+use crate::credentials;
 use crate::error::TransportError;
-use crate::identity::{Identity, NONCE_BYTES};
-use crate::sys::{self, Ranges, Ready};
+use crate::exports::ExportId;
+use crate::handshake::Channel;
+use crate::limits::HANDSHAKE_DEADLINE;
+use crate::local;
+use crate::local_name::LocalName;
+use crate::patience::Patience;
+use crate::secret::MacKey;
+use crate::socket::Socket;
+use crate::stream::Stream;
+use crate::sys::{self, Ready};
+use crate::wire::{self, Description, Kind};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// How bytes come from a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
-    /// Direct where it works, else TCP.
+    /// Direct where it works, else TCP. This very process is read over TCP.
     #[default]
     Auto,
-    /// `process_vm_readv`: one copy, from the peer's memory into ours.
+    /// `process_vm_readv`: one copy, from the peer's memory into ours. Demanded so, for tests and
+    /// measurements, the peer may be this very process.
     Direct,
     /// The peer's data port.
     Tcp,
@@ -22,55 +47,88 @@ pub enum Way {
 /// A process of this host whose memory we may read.
 pub(crate) struct Direct {
     addr: SocketAddr,
-    identity: Identity,
+    name: LocalName,
+    key: MacKey,
     pid: i32,
-    pidfd: Option<OwnedFd>,
+    /// As long as it lives, the pid is its.
+    pidfd: OwnedFd,
 }
 
 impl Direct {
-    /// Tries it out: the nonce that the peer named over the authenticated connection must be
-    /// readable at its pid. That proves same host, same pid namespace and permission at once.
+    /// Finds out who listens at `name`, and whether its memory may be read. `own` permits this
+    /// very process.
     ///
     /// # Errors
-    /// [`TransportError::NoDirect`], which says why not.
-    pub(crate) fn probe(addr: SocketAddr, identity: Identity) -> Result<Self, TransportError> {
-        let no = |what: &str| TransportError::NoDirect { addr, what: what.to_owned() };
-        if !identity.is_local() {
-            return Err(no("it runs on another host or in another pid namespace"));
+    /// [`TransportError::NoDirect`], which says why not; or what ended the patience.
+    pub(crate) fn reach(
+        addr: SocketAddr,
+        name: Option<LocalName>,
+        key: &MacKey,
+        own: bool,
+        patience: &Patience<'_>,
+    ) -> Result<Self, TransportError> {
+        let no = |what: String| TransportError::NoDirect { addr, what };
+        let name = name.ok_or_else(|| no("it has no Unix socket".to_owned()))?;
+        let socket = local::connect(name, patience)?.map_err(|error| {
+            no(format!("no Unix socket of it here, so it is on another host or network: {error}"))
+        })?;
+        let pid = listener(&socket, own).map_err(no)?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())
+            .map_err(|error| no(format!("no hold on its process: {error}")))?;
+        let pid = pid.as_raw_nonzero().get();
+        let direct = Self { addr, name, key: key.clone(), pid, pidfd };
+        match direct.converse(socket, patience).and_then(|_| direct.verify()) {
+            Ok(()) => {}
+            Err(error) => {
+                patience.check("shaking hands")?;
+                return Err(no(format!("its Unix socket is not its own: {error}")));
+            }
         }
-        let pid = i32::try_from(identity.pid).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or(no("it named no process"))?;
-        let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
-        let direct = Self { addr, identity, pid: pid.as_raw_nonzero().get(), pidfd };
-        match direct.read_nonce() {
-            Ok(nonce) if nonce == identity.nonce => Ok(direct),
-            Ok(_) => Err(no("another process lives at its pid")),
-            Err(error) => Err(no(&error.to_string())),
-        }
+        sys::may_read(pid).map_err(|error| no(format!("its memory may not be read: {error}")))?;
+        Ok(direct)
     }
 
-    fn read_nonce(&self) -> std::io::Result<[u8; NONCE_BYTES]> {
-        let mut nonce = [0; NONCE_BYTES];
-        let (mut local, mut remote) = (Ranges::default(), Ranges::default());
-        local.push(nonce.as_mut_ptr().expose_provenance() as u64, NONCE_BYTES);
-        remote.push(self.identity.nonce_address, NONCE_BYTES);
-        // SAFETY: the nonce is ours, and looked at only afterwards.
-        unsafe { sys::read_process(self.pid, &local, &remote) }?;
-        Ok(nonce)
+    /// Where an export lies, by the word of the process that lends it.
+    ///
+    /// # Errors
+    /// What a question may end with, and [`TransportError::SourceGone`] if another process answers.
+    pub(crate) fn describe(
+        &self,
+        export: ExportId,
+        generation: u64,
+        patience: &Patience<'_>,
+    ) -> Result<Description, TransportError> {
+        let socket = local::connect(self.name, patience)?.map_err(|error| self.gone(error))?;
+        let who = credentials::of_peer(socket.as_fd()).map_err(|error| self.gone(error))?;
+        if who.pid != self.pid {
+            return Err(self.gone("another process listens in its place"));
+        }
+        let mut stream = self.converse(socket, patience)?;
+        let request = wire::named(Kind::Describe, export, generation);
+        let body = stream.ask(&request, Kind::Description, patience)?;
+        let description = stream.decoded(wire::decode_description(&body))?;
+        self.verify()?;
+        Ok(description)
+    }
+
+    /// Shakes hands over a connection on which only the process may speak.
+    fn converse(
+        &self,
+        socket: std::os::unix::net::UnixStream,
+        patience: &Patience<'_>,
+    ) -> Result<Stream, TransportError> {
+        let channel = Channel::Local { pid: self.pid, port: self.addr.port() };
+        let patience = patience.at_most(HANDSHAKE_DEADLINE);
+        Stream::shaken(self.addr, &self.key, Socket::Local(socket), channel, &patience)
     }
 
     /// # Errors
-    /// [`TransportError::SourceGone`] unless the process of the first probe still lives: its pid
-    /// may have been given to another.
+    /// [`TransportError::SourceGone`] unless the process of the first connection still lives: its
+    /// pid may have been given to another.
     pub(crate) fn verify(&self) -> Result<(), TransportError> {
-        let ended = |fd: &OwnedFd| sys::poll(fd.as_fd(), Ready::Readable, 0).unwrap_or(true);
-        if self.pidfd.as_ref().is_some_and(ended) {
-            return Err(self.gone("its process has ended"));
-        }
-        match self.read_nonce() {
-            Ok(nonce) if nonce == self.identity.nonce => Ok(()),
-            Ok(_) => Err(self.gone("another process lives at its pid")),
-            Err(error) => Err(self.gone(error)),
+        match sys::poll(self.pidfd.as_fd(), Ready::Readable, 0) {
+            Ok(false) => Ok(()),
+            _ => Err(self.gone("its process has ended")),
         }
     }
 
@@ -81,4 +139,17 @@ impl Direct {
     fn gone(&self, what: impl ToString) -> TransportError {
         TransportError::SourceGone { addr: self.addr, what: what.to_string() }
     }
+}
+
+/// The process that listens at the other end, if it is one whose memory should be read.
+fn listener(socket: &std::os::unix::net::UnixStream, own: bool) -> Result<Pid, String> {
+    let who = credentials::of_peer(socket.as_fd()).map_err(|e: io::Error| e.to_string())?;
+    let pid = Pid::from_raw(who.pid).ok_or("it runs in another pid namespace")?;
+    if who.uid != rustix::process::geteuid().as_raw() {
+        return Err(format!("it belongs to another user ({})", who.uid));
+    }
+    if who.pid as u32 == std::process::id() && !own {
+        return Err("it is this very process".to_owned());
+    }
+    Ok(pid)
 }

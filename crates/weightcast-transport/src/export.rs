@@ -10,7 +10,7 @@ use crate::fence_word::FenceWord;
 use crate::filling::Filling;
 use crate::limits::TICK;
 use crate::region::Region;
-use std::net::{Shutdown, TcpStream};
+use crate::socket::Socket;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub(crate) struct Export {
     pub(crate) note: OnceLock<Arc<[u8]>>,
     /// Which parts may be read already, if the memory is still being filled.
     filling: Option<Arc<Filling>>,
-    serving: Mutex<Vec<Arc<TcpStream>>>,
+    serving: Mutex<Vec<Arc<Socket>>>,
     idle: Condvar,
 }
 
@@ -96,7 +96,7 @@ impl Export {
     }
 
     /// Notes that `socket` sends from the regions until the guard is dropped.
-    pub(crate) fn serve<'a>(&'a self, socket: &'a Arc<TcpStream>) -> Serving<'a> {
+    pub(crate) fn serve<'a>(&'a self, socket: &'a Arc<Socket>) -> Serving<'a> {
         lock(&self.serving).push(Arc::clone(socket));
         Serving { export: self, socket }
     }
@@ -121,16 +121,14 @@ impl Export {
 
     /// Ends the connections that still serve from the export.
     pub(crate) fn cut(&self) {
-        for socket in lock(&self.serving).iter() {
-            let _already_gone = socket.shutdown(Shutdown::Both);
-        }
+        lock(&self.serving).iter().for_each(|socket| socket.shut_down());
     }
 }
 
 /// While it lives, a connection may be sending from the export's regions.
 pub(crate) struct Serving<'a> {
     export: &'a Export,
-    socket: &'a Arc<TcpStream>,
+    socket: &'a Arc<Socket>,
 }
 
 impl Drop for Serving<'_> {

@@ -4,7 +4,6 @@ use crate::error::Refusal;
 use crate::export::Export;
 use crate::fence_word::FENCED;
 use crate::filling::Filling;
-use crate::identity::{Identity, NONCE_BYTES};
 use crate::limits::MAX_REGIONS;
 use crate::region::Region;
 use std::collections::HashMap;
@@ -55,21 +54,15 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
 const CUT_GRACE: Duration = Duration::from_millis(200);
 
 /// The exports of one process.
+#[derive(Default)]
 pub struct ExportTable {
     exports: Mutex<HashMap<ExportId, Arc<Export>>>,
-    nonce: Box<[u8; NONCE_BYTES]>,
-}
-
-impl Default for ExportTable {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl ExportTable {
     /// A table that serves nothing yet.
     pub fn new() -> Self {
-        Self { exports: Mutex::default(), nonce: Box::new(random()) }
+        Self::default()
     }
 
     /// Serves `regions` under a fresh id. `generation` is the caller's counter, which a reader
@@ -157,10 +150,6 @@ impl ExportTable {
     pub(crate) fn get(&self, id: ExportId) -> Result<Arc<Export>, Refusal> {
         lock(&self.exports).get(&id).cloned().ok_or(Refusal::UnknownExport)
     }
-
-    pub(crate) fn identity(&self) -> Identity {
-        Identity::of_this_process(&self.nonce)
-    }
 }
 
 impl Drop for ExportTable {
@@ -186,6 +175,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket::Socket;
     use std::net::{TcpListener, TcpStream};
 
     #[test]
@@ -213,7 +203,7 @@ mod tests {
     fn a_withdrawal_cuts_connections_that_do_not_let_go() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let socket = Arc::new(listener.accept().unwrap().0);
+        let socket = Arc::new(Socket::Tcp(listener.accept().unwrap().0));
         let table = ExportTable::new();
         let id = table.expose(1, Vec::new());
         let export = table.get(id).unwrap();

@@ -1,6 +1,6 @@
 //! The data port's decoders, for the fuzzer alone.
 
-use crate::handshake::{HELLO_BYTES, PROOF_BYTES, ReaderSide, SourceSide, VERDICT_BYTES};
+use crate::handshake::{Channel, HELLO_BYTES, PROOF_BYTES, ReaderSide, SourceSide, VERDICT_BYTES};
 use crate::secret::{Auth, Secret};
 use crate::wire::{self, HEADER_BYTES, Header, Kind};
 
@@ -48,9 +48,9 @@ fn placed(body: &[u8]) {
 pub fn handshake(bytes: &[u8]) {
     let key = Auth::with_token(Secret::new("the token")).mac_key();
     let Some((hello, rest)) = bytes.split_first_chunk::<HELLO_BYTES>() else { return };
-    let reader = ReaderSide::new(hello);
+    let reader = ReaderSide::new(Channel::Tcp, hello);
     let Some((proof, rest)) = rest.split_first_chunk::<PROOF_BYTES>() else { return };
-    assert!(SourceSide::new().judge(&key, proof).1.is_err());
+    assert!(SourceSide::new(Channel::Tcp).judge(&key, proof).1.is_err());
     if let (Ok(reader), Some((verdict, _))) = (reader, rest.split_first_chunk::<VERDICT_BYTES>()) {
         assert!(reader.check(&key, verdict).is_err());
     }
@@ -70,12 +70,13 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let named = |out: &mut Vec<u8>| wire::put(out, &[7, 1]);
     let placed = PlacedExtent { extent, position: 4096, position_pitch: 512 };
     let key = Auth::default().mac_key();
-    let source = SourceSide::new();
-    let proof = ReaderSide::new(&source.hello()).map(|reader| reader.proof(&key));
+    let source = SourceSide::new(Channel::Tcp);
+    let proof = ReaderSide::new(Channel::Tcp, &source.hello()).map(|reader| reader.proof(&key));
     let proof = proof.expect("a hello of ours");
     let shaken = [&source.hello()[..], &proof, &source.judge(&key, &proof).0].concat();
     vec![
         ("frame", request(Kind::Identify, &|_| {})),
+        ("frame", request(Kind::Identity, &|out| out.extend_from_slice(&[5; 16]))),
         ("frame", request(Kind::Describe, &named)),
         ("frame", request(Kind::Note, &named)),
         (

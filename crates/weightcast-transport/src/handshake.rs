@@ -2,7 +2,7 @@
 //!
 //! source -> reader: magic, source nonce. reader -> source: magic, reader nonce, MAC as reader.
 //! source -> reader: verdict, MAC as source. A wrong token is told, then the connection closed. A
-//! source without a place left says so instead of its hello.
+//! source without a place left says so instead of its hello, or of its welcome.
 //! It authenticates the peers, not the bytes after: on untrusted networks the port needs a tunnel.
 
 use crate::exports::random;
@@ -17,6 +17,16 @@ pub(crate) const HELLO_BYTES: usize = 8 + 32;
 pub(crate) const PROOF_BYTES: usize = 8 + 32 + 32;
 pub(crate) const VERDICT_BYTES: usize = 8 + 32;
 
+/// What a handshake happens over. Neither side's sums are of use on another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Channel {
+    /// The data port.
+    Tcp,
+    /// The Unix socket of the source with this pid, as itself and the kernel name it, and this TCP
+    /// port.
+    Local { pid: i32, port: u16 },
+}
+
 /// Why a handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
@@ -28,19 +38,20 @@ pub(crate) enum Failed {
     Full,
 }
 
-/// What a source says instead of its hello when it has no place left.
-pub(crate) fn full() -> [u8; HELLO_BYTES] {
+/// What a source says instead of its hello, or of its verdict, when it has no place left.
+pub(crate) fn full() -> [u8; VERDICT_BYTES] {
     join(FULL, [0; 32])
 }
 
 /// The source's side: makes the hello, judges the proof.
 pub(crate) struct SourceSide {
+    channel: Channel,
     nonce: [u8; 32],
 }
 
 impl SourceSide {
-    pub(crate) fn new() -> Self {
-        Self { nonce: random() }
+    pub(crate) fn new(channel: Channel) -> Self {
+        Self { channel, nonce: random() }
     }
 
     pub(crate) fn hello(&self) -> [u8; HELLO_BYTES] {
@@ -60,33 +71,36 @@ impl SourceSide {
             return (join(DENIED, [0; 32]), Err(Failed::NotTheProtocol));
         }
         // Comparing hashes takes constant time.
-        if key.mac(Role::Reader, &self.nonce, &reader) != blake3::Hash::from_bytes(mac) {
+        if key.mac(Role::Reader, self.channel, &self.nonce, &reader)
+            != blake3::Hash::from_bytes(mac)
+        {
             return (join(DENIED, [0; 32]), Err(Failed::Unauthorized));
         }
-        let ours = key.mac(Role::Source, &self.nonce, &reader);
+        let ours = key.mac(Role::Source, self.channel, &self.nonce, &reader);
         (join(WELCOME, *ours.as_bytes()), Ok(()))
     }
 }
 
 /// The reader's side: answers the hello, checks the verdict.
 pub(crate) struct ReaderSide {
+    channel: Channel,
     source: [u8; 32],
     nonce: [u8; 32],
 }
 
 impl ReaderSide {
-    pub(crate) fn new(hello: &[u8; HELLO_BYTES]) -> Result<Self, Failed> {
+    pub(crate) fn new(channel: Channel, hello: &[u8; HELLO_BYTES]) -> Result<Self, Failed> {
         let (magic, rest): ([u8; 8], _) = split(hello);
         let (source, _): ([u8; 32], _) = split(rest);
         match magic {
-            MAGIC => Ok(Self { source, nonce: random() }),
+            MAGIC => Ok(Self { channel, source, nonce: random() }),
             FULL => Err(Failed::Full),
             _ => Err(Failed::NotTheProtocol),
         }
     }
 
     pub(crate) fn proof(&self, key: &MacKey) -> [u8; PROOF_BYTES] {
-        let mac = key.mac(Role::Reader, &self.source, &self.nonce);
+        let mac = key.mac(Role::Reader, self.channel, &self.source, &self.nonce);
         let mut proof = [0; PROOF_BYTES];
         proof[..8].copy_from_slice(&MAGIC);
         proof[8..40].copy_from_slice(&self.nonce);
@@ -99,11 +113,12 @@ impl ReaderSide {
         let (mac, _): ([u8; 32], _) = split(rest);
         match word {
             WELCOME => {
-                let expected = key.mac(Role::Source, &self.source, &self.nonce);
+                let expected = key.mac(Role::Source, self.channel, &self.source, &self.nonce);
                 let equal = expected == blake3::Hash::from_bytes(mac);
                 if equal { Ok(()) } else { Err(Failed::Unauthorized) }
             }
             DENIED => Err(Failed::Unauthorized),
+            FULL => Err(Failed::Full),
             _ => Err(Failed::NotTheProtocol),
         }
     }
@@ -127,9 +142,15 @@ mod tests {
     use super::*;
     use crate::secret::{Auth, Secret};
 
+    const LOCAL: Channel = Channel::Local { pid: 7, port: 9 };
+
     fn shake(source: &MacKey, reader: &MacKey) -> [Result<(), Failed>; 2] {
-        let s = SourceSide::new();
-        let r = ReaderSide::new(&s.hello()).unwrap();
+        shake_over([Channel::Tcp; 2], source, reader)
+    }
+
+    fn shake_over(over: [Channel; 2], source: &MacKey, reader: &MacKey) -> [Result<(), Failed>; 2] {
+        let s = SourceSide::new(over[0]);
+        let r = ReaderSide::new(over[1], &s.hello()).unwrap();
         let (verdict, judged) = s.judge(source, &r.proof(reader));
         [judged, r.check(reader, &verdict)]
     }
@@ -146,21 +167,40 @@ mod tests {
     }
 
     #[test]
+    fn what_was_said_elsewhere_is_worth_nothing() {
+        let key = Auth::with_token(Secret::new("a")).mac_key();
+        assert_eq!(shake_over([LOCAL; 2], &key, &key), [Ok(()), Ok(())]);
+        let others =
+            [Channel::Tcp, Channel::Local { pid: 8, port: 9 }, Channel::Local { pid: 7, port: 8 }];
+        for other in others {
+            for over in [[LOCAL, other], [other, LOCAL]] {
+                assert_eq!(shake_over(over, &key, &key), [Err(Failed::Unauthorized); 2]);
+            }
+        }
+    }
+
+    #[test]
     fn a_source_without_the_token_is_found_out() {
         let [a, b] = ["a", "b"].map(|token| Auth::with_token(Secret::new(token)).mac_key());
-        let source = SourceSide::new();
-        let reader = ReaderSide::new(&source.hello()).unwrap();
-        let lie = join(WELCOME, *b.mac(Role::Source, &source.nonce, &reader.nonce).as_bytes());
+        let source = SourceSide::new(Channel::Tcp);
+        let reader = ReaderSide::new(Channel::Tcp, &source.hello()).unwrap();
+        let lie = join(
+            WELCOME,
+            *b.mac(Role::Source, Channel::Tcp, &source.nonce, &reader.nonce).as_bytes(),
+        );
         assert_eq!(reader.check(&a, &lie), Err(Failed::Unauthorized));
-        let mirrored = join(WELCOME, *a.mac(Role::Reader, &source.nonce, &reader.nonce).as_bytes());
+        let mirrored = join(
+            WELCOME,
+            *a.mac(Role::Reader, Channel::Tcp, &source.nonce, &reader.nonce).as_bytes(),
+        );
         assert_eq!(reader.check(&a, &mirrored), Err(Failed::Unauthorized));
     }
 
     #[test]
     fn other_protocols_are_told_apart() {
-        assert!(ReaderSide::new(&[b'S'; HELLO_BYTES]).is_err());
+        assert!(ReaderSide::new(Channel::Tcp, &[b'S'; HELLO_BYTES]).is_err());
         let key = Auth::default().mac_key();
-        let judged = SourceSide::new().judge(&key, &[b'G'; PROOF_BYTES]).1;
+        let judged = SourceSide::new(Channel::Tcp).judge(&key, &[b'G'; PROOF_BYTES]).1;
         assert_eq!(judged, Err(Failed::NotTheProtocol));
     }
 }

@@ -1,9 +1,9 @@
 //! The server's side of a connection's bytes: whole frames out of a stream that may be hostile.
 
 use crate::limits::{FRAME_GRACE, MIN_FRAME_RATE};
+use crate::socket::Socket;
 use crate::wire::{HEADER_BYTES, Header};
 use std::io::{self, ErrorKind, Read};
-use std::net::TcpStream;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ impl Input {
     ///
     /// # Errors
     /// Whatever means that the connection must be closed.
-    pub(crate) fn wait(&mut self, socket: &TcpStream) -> io::Result<bool> {
+    pub(crate) fn wait(&mut self, socket: &Socket) -> io::Result<bool> {
         self.set_timed(socket, false)?;
         Ok(self.read(socket)? > 0)
     }
@@ -36,7 +36,7 @@ impl Input {
     ///
     /// # Errors
     /// Whatever means that the connection must be closed.
-    pub(crate) fn frame(&mut self, socket: &TcpStream) -> io::Result<(Header, &[u8])> {
+    pub(crate) fn frame(&mut self, socket: &Socket) -> io::Result<(Header, &[u8])> {
         let begun = Instant::now();
         self.at_least(socket, HEADER_BYTES, begun)?;
         let header = self.buffer[self.unread.clone()].first_chunk().expect("a header's bytes");
@@ -57,7 +57,7 @@ impl Input {
     }
 
     /// Reads until `count` unread bytes are there.
-    fn at_least(&mut self, socket: &TcpStream, count: usize, begun: Instant) -> io::Result<()> {
+    fn at_least(&mut self, socket: &Socket, count: usize, begun: Instant) -> io::Result<()> {
         while self.unread.len() < count {
             self.set_timed(socket, true)?;
             match self.read(socket) {
@@ -75,7 +75,7 @@ impl Input {
     }
 
     /// Reads once, behind the unread bytes.
-    fn read(&mut self, mut socket: &TcpStream) -> io::Result<usize> {
+    fn read(&mut self, mut socket: &Socket) -> io::Result<usize> {
         if self.unread.start > 0 {
             self.buffer.copy_within(self.unread.clone(), 0);
             self.unread = 0..self.unread.len();
@@ -93,7 +93,7 @@ impl Input {
         }
     }
 
-    fn set_timed(&mut self, socket: &TcpStream, timed: bool) -> io::Result<()> {
+    fn set_timed(&mut self, socket: &Socket, timed: bool) -> io::Result<()> {
         if self.timed != timed {
             socket.set_read_timeout(timed.then_some(FRAME_GRACE))?;
             self.timed = timed;

@@ -8,7 +8,8 @@
 //! [`Peer::note`]).
 //!
 //! Reading order: [`Region`], [`ExportTable`], [`Copy`](struct@Copy), [`read`] are what a user
-//! holds. Below them: `pieces` cuts copies; `direct` and `tcp` move a piece; `serve` answers at the other end;
+//! holds. Below them: `pieces` cuts copies; `direct` and `tcp` move a piece; `serve` answers at the other end, on sockets of a `listener`;
+//! `connect` says whose memory `direct` may read;
 //! `wire` and `handshake` are the data port's bytes; [`digest_at`] is the digest. Every bound is
 //! in [`limits`].
 //!
@@ -34,9 +35,11 @@
 
 mod allocation;
 pub mod bench;
+mod bounds;
 mod computed;
 mod connect;
 mod copy;
+mod credentials;
 mod dial;
 mod digest;
 mod direct;
@@ -50,9 +53,11 @@ mod filling;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handshake;
-mod identity;
 mod input;
 pub mod limits;
+mod listener;
+mod local;
+mod local_name;
 mod note;
 mod output;
 mod patience;
@@ -67,6 +72,8 @@ mod seats;
 mod secret;
 mod serve;
 mod server;
+mod slices;
+mod socket;
 mod stream;
 mod stream_copy;
 mod sys;

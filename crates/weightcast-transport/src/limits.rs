@@ -14,8 +14,26 @@ pub const MAX_EXTENTS: usize = 64 << 10;
 /// fence, when only zeros are sent to finish the frame.
 pub const MAX_READ_BYTES: u64 = 64 << 20;
 
+/// Runs of one read, or of what is waited for: each costs the source some ten nanoseconds beside
+/// its bytes. Readers ask for [`MAX_PIECE_ROWS`] at most.
+pub const MAX_READ_ROWS: u64 = 64 << 10;
+
 /// Bytes of one digest request: well under a second of one core of the source.
 pub const MAX_DIGEST_BYTES: u64 = 1 << 30;
+
+/// Runs of one digest request: as long as the bytes take.
+pub const MAX_DIGEST_ROWS: u64 = 4 << 20;
+
+/// Work between two looks whether a digest is still wanted, in bytes: a millisecond or so, which is
+/// what fencing or closing may wait.
+pub const SLICE_COST: u64 = 4 << 20;
+
+/// What a run costs beside its bytes, in bytes.
+pub const ROW_COST: u64 = 256;
+
+/// Threads of one data port that digest at once, however many readers ask: the process that serves
+/// has its own work.
+pub const DIGESTING: usize = 2;
 
 /// Regions of one export: the tensors of a shard at most, and a description fits in a frame.
 pub const MAX_REGIONS: usize = 200_000;
@@ -28,8 +46,24 @@ pub const MAX_NOTE_BYTES: usize = 8 << 20;
 pub const MAX_UNAUTHENTICATED: usize = 256;
 
 /// Connections of one data port, each with a thread of [`CONNECTION_STACK_BYTES`]. A newcomer takes
-/// the place of the one that has been idle longest; only if all are busy is it turned away.
+/// the place of one that is idle, or sips; only if all are busy is it turned away.
 pub const MAX_CONNECTIONS: usize = 1_024;
+
+/// Connections of one process of this host, as the kernel names it: it needs one at a time. Over
+/// TCP all processes of a host look alike, so there the one that holds more gives way first.
+pub const MAX_PROCESS_CONNECTIONS: usize = 64;
+
+/// How long a busy connection is left alone, however slow: an answer begins with a round trip, and
+/// a relay's reader waits for what is not there yet.
+pub const BUSY_GRACE: Duration = Duration::from_secs(5);
+
+/// Bytes a second below which a busy connection gives its place to a newcomer, if no other does. A
+/// port that is full of those that take less serves fewer than it could.
+pub const MIN_BUSY_RATE: u64 = 1 << 20;
+
+/// Descriptors that a data port leaves to its process, or a quarter of what that may have, if that
+/// is less: files, sockets and other ports must open whoever connects here.
+pub const RESERVED_DESCRIPTORS: u64 = 256;
 
 /// Stack of a connection's thread: its buffers are on the heap.
 pub const CONNECTION_STACK_BYTES: usize = 256 << 10;
@@ -37,15 +71,15 @@ pub const CONNECTION_STACK_BYTES: usize = 256 << 10;
 /// A handshake is two short messages; whoever needs longer is not a reader.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Slowest delivery of a frame once it has begun, in bytes a second: slower is an attack or a
-/// dead link. Between frames a connection may idle for ever.
+/// Slowest delivery of a frame once it has begun, either way, in bytes a second: slower is an attack
+/// or a dead link. Between frames a connection may idle for ever.
 pub const MIN_FRAME_RATE: u64 = 1 << 10;
 
 /// What a frame may take beyond [`MIN_FRAME_RATE`]: retransmissions happen.
 pub const FRAME_GRACE: Duration = Duration::from_secs(2);
 
 /// A reader that takes no byte of its answer for this long loses the connection: it would hold
-/// the source's memory.
+/// the source's memory. So does one that falls this far behind [`MIN_FRAME_RATE`].
 pub const SEND_STALL: Duration = Duration::from_secs(10);
 
 /// How often a blocked socket call looks at cancellation and deadline. A blocked thread wakes at

@@ -63,10 +63,7 @@ impl Peer {
         generation: u64,
         deadline: Instant,
     ) -> Result<Option<Vec<u8>>, TransportError> {
-        let mut request = Vec::new();
-        let start = wire::begin(&mut request, Kind::Note);
-        wire::put(&mut request, &[export.0, generation]);
-        wire::finish(&mut request, start);
+        let request = wire::named(Kind::Note, export, generation);
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };
         self.ask(&request, Kind::Noted, &patience, wire::decode_noted)
     }

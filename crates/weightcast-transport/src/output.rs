@@ -1,11 +1,12 @@
 //! The server's side of sending: many ranges of memory, few system calls, a fence between them.
 
 use crate::export::Export;
-use crate::limits::{MAX_RANGES, SEND_BYTES, SEND_STALL};
+use crate::limits::{MAX_RANGES, MIN_FRAME_RATE, SEND_BYTES, SEND_STALL};
+use crate::seats::Seat;
 use crate::sys::{self, Ranges};
 use std::io::{self, ErrorKind};
-use std::net::TcpStream;
-use std::time::Instant;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 /// What a fenced export's bytes are replaced with, so that the frame still ends where it said.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -24,14 +25,14 @@ pub(crate) struct Output {
 
 impl Output {
     /// Sends what is pending.
-    pub(crate) fn flush(&mut self, socket: &TcpStream) -> io::Result<()> {
-        self.send_batch(socket, None)
+    pub(crate) fn flush(&mut self, seat: &Seat) -> io::Result<()> {
+        self.send_batch(seat, None)
     }
 
     /// Sends what is pending, and then `bytes`.
-    pub(crate) fn send(&mut self, socket: &TcpStream, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, seat: &Seat, bytes: &[u8]) -> io::Result<()> {
         self.ranges.push(bytes.as_ptr().expose_provenance() as u64, bytes.len());
-        self.send_batch(socket, None)
+        self.send_batch(seat, None)
     }
 
     /// Appends a range of a served export, and sends once enough is together.
@@ -40,7 +41,7 @@ impl Output {
     /// Every range added since the last flush stays readable until the next returns.
     pub(crate) unsafe fn add(
         &mut self,
-        socket: &TcpStream,
+        seat: &Seat,
         export: &Export,
         mut address: u64,
         mut len: usize,
@@ -50,7 +51,7 @@ impl Output {
             self.ranges.push(address, step);
             (address, len) = (address + step as u64, len - step);
             if self.ranges.bytes() == SEND_BYTES || self.ranges.count() == MAX_RANGES - 1 {
-                self.send_batch(socket, Some(export))?;
+                self.send_batch(seat, Some(export))?;
             }
         }
         Ok(())
@@ -60,7 +61,7 @@ impl Output {
     /// together, so that no more than [`SEND_BYTES`] of them exist at a time.
     pub(crate) fn make(
         &mut self,
-        socket: &TcpStream,
+        seat: &Seat,
         export: &Export,
         len: usize,
         mut make: impl FnMut(usize, &mut [u8]),
@@ -73,12 +74,15 @@ impl Output {
             // What is made is among the ranges, so there is room; and the range is added whole.
             let step = (len - done).min(SEND_BYTES - self.ranges.bytes());
             let bytes = &mut self.made[self.made_len..self.made_len + step];
-            make(done, bytes);
+            // What is not served any more is sent as zeros: nobody needs it made.
+            if export.is_served() {
+                make(done, bytes);
+            }
             let address = bytes.as_ptr().expose_provenance() as u64;
             self.made_len += step;
             // SAFETY: the vector is never resized again, and its bytes in use are not written
             // before the batch that sends them.
-            unsafe { self.add(socket, export, address, step) }?;
+            unsafe { self.add(seat, export, address, step) }?;
             done += step;
         }
         Ok(())
@@ -88,25 +92,27 @@ impl Output {
     ///
     /// # Safety
     /// As [`Output::add`].
-    pub(crate) unsafe fn finish(&mut self, socket: &TcpStream, export: &Export) -> io::Result<()> {
-        if self.ranges.bytes() > 0 { self.send_batch(socket, Some(export)) } else { Ok(()) }
+    pub(crate) unsafe fn finish(&mut self, seat: &Seat, export: &Export) -> io::Result<()> {
+        if self.ranges.bytes() > 0 { self.send_batch(seat, Some(export)) } else { Ok(()) }
     }
 
-    fn send_batch(&mut self, socket: &TcpStream, export: Option<&Export>) -> io::Result<()> {
+    fn send_batch(&mut self, seat: &Seat, export: Option<&Export>) -> io::Result<()> {
         if export.is_some_and(|export| !export.is_served()) {
             self.blank();
         }
         self.batch.clear();
         self.batch.push(self.pending.as_ptr().expose_provenance() as u64, self.pending.len());
         self.batch.append(&mut self.ranges);
-        let mut progress = Instant::now();
+        let begun = Instant::now();
+        let (mut sent, mut progress) = (0, begun);
         while self.batch.bytes() > 0 {
             // SAFETY: pending bytes are ours and untouched; the ranges are borrowed through this
             // call, or the caller's promise.
-            match unsafe { sys::send(socket, &self.batch) } {
+            match unsafe { sys::send(seat.socket.as_fd(), &self.batch) } {
                 Ok(count) => {
                     self.batch.advance(count);
-                    progress = Instant::now();
+                    seat.moved(count);
+                    (sent, progress) = (sent + count as u64, Instant::now());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -115,6 +121,9 @@ impl Output {
                     }
                 }
                 Err(error) => return Err(error),
+            }
+            if begun.elapsed() > SEND_STALL + Duration::from_secs(sent / MIN_FRAME_RATE) {
+                return Err(ErrorKind::TimedOut.into());
             }
         }
         self.pending.clear();

@@ -7,7 +7,7 @@ use crate::exports::{ExportId, lock};
 use crate::limits::MAX_DESCRIPTIONS;
 use crate::patience::Patience;
 use crate::pool::Pool;
-use crate::secret::Auth;
+use crate::secret::{Auth, MacKey};
 use crate::stream::Stream;
 use crate::wire::{self, Description, Extent, Kind, PlacedExtent};
 use std::collections::HashMap;
@@ -19,7 +19,8 @@ use std::time::Instant;
 /// A connected peer. Shared by any number of transfers; connections are kept for the next.
 pub struct Peer {
     addr: SocketAddr,
-    direct: Option<Direct>,
+    /// Or why it is not read directly.
+    direct: Result<Direct, String>,
     pool: Pool,
     described: Mutex<HashMap<(ExportId, u64), Arc<Description>>>,
 }
@@ -52,17 +53,17 @@ impl Peer {
         let key = auth.mac_key();
         let mut stream = Stream::open(addr, &key, &patience)?;
         let direct = match way {
-            Way::Tcp => None,
-            Way::Direct => Some(probe(&mut stream, &patience)?),
-            Way::Auto => match probe(&mut stream, &patience) {
-                Ok(direct) => Some(direct),
-                Err(TransportError::NoDirect { what, .. }) => {
-                    tracing::debug!(%addr, what, "reading over TCP");
-                    None
-                }
-                Err(error) => return Err(error),
+            Way::Tcp => Err("TCP was demanded".to_owned()),
+            Way::Direct => Ok(reach(&mut stream, &key, true, &patience)?),
+            Way::Auto => match reach(&mut stream, &key, false, &patience) {
+                Err(TransportError::NoDirect { what, .. }) => Err(what),
+                reached => Ok(reached?),
             },
         };
+        match &direct {
+            Ok(direct) => tracing::info!(%addr, pid = direct.pid(), "reading memory directly"),
+            Err(why) => tracing::info!(%addr, why, "reading over TCP"),
+        }
         Ok(Self { addr, direct, pool: Pool::new(key, stream), described: Mutex::default() })
     }
 
@@ -73,17 +74,27 @@ impl Peer {
 
     /// The way that was chosen: direct or TCP.
     pub fn way(&self) -> Way {
-        if self.direct.is_some() { Way::Direct } else { Way::Tcp }
+        if self.direct.is_ok() { Way::Direct } else { Way::Tcp }
     }
 
     /// The way that bytes of an export come, once it has been read: those that are made when they
     /// are read come over TCP.
     pub fn way_to(&self, export: ExportId, generation: u64) -> Way {
-        let computed = |description: &Arc<Description>| description.is_computed();
-        match lock(&self.described).get(&(export, generation)).is_some_and(computed) {
-            true => Way::Tcp,
-            false => self.way(),
+        if self.is_computed(export, generation) { Way::Tcp } else { self.way() }
+    }
+
+    /// Why bytes of an export come the way that [`Peer::way_to`] says.
+    pub fn why(&self, export: ExportId, generation: u64) -> &str {
+        match &self.direct {
+            Err(why) => why,
+            Ok(_) if self.is_computed(export, generation) => "made when it is read",
+            Ok(_) => "another process of this host and user",
         }
+    }
+
+    fn is_computed(&self, export: ExportId, generation: u64) -> bool {
+        let computed = |description: &Arc<Description>| description.is_computed();
+        lock(&self.described).get(&(export, generation)).is_some_and(computed)
     }
 
     /// The digests of extents as the source sees them: where a sum differs, this finds the place.
@@ -123,12 +134,15 @@ impl Peer {
         if let Some(known) = lock(&self.described).get(&(export, generation)) {
             return Ok(Arc::clone(known));
         }
-        let mut request = Vec::new();
-        let start = wire::begin(&mut request, Kind::Describe);
-        wire::put(&mut request, &[export.0, generation]);
-        wire::finish(&mut request, start);
-        let decode = wire::decode_description;
-        let description = Arc::new(self.ask(&request, Kind::Description, patience, decode)?);
+        let description = match &self.direct {
+            Ok(direct) => direct.describe(export, generation, patience)?,
+            Err(_) => {
+                let request = wire::named(Kind::Describe, export, generation);
+                let decode = |body: &[u8]| wire::decode_description(body);
+                self.ask(&request, Kind::Description, patience, decode)?.without_addresses()
+            }
+        };
+        let description = Arc::new(description);
         let mut described = lock(&self.described);
         if described.len() >= MAX_DESCRIPTIONS {
             described.clear();
@@ -155,7 +169,7 @@ impl Peer {
     }
 
     pub(crate) fn direct(&self) -> Option<&Direct> {
-        self.direct.as_ref()
+        self.direct.as_ref().ok()
     }
 
     /// Its connections.
@@ -187,10 +201,16 @@ impl fmt::Debug for Peer {
     }
 }
 
-fn probe(stream: &mut Stream, patience: &Patience<'_>) -> Result<Direct, TransportError> {
+/// Asks the data port for its Unix socket, and connects there.
+fn reach(
+    stream: &mut Stream,
+    key: &MacKey,
+    own: bool,
+    patience: &Patience<'_>,
+) -> Result<Direct, TransportError> {
     let mut request = Vec::new();
     wire::begin(&mut request, Kind::Identify);
     let body = stream.ask(&request, Kind::Identity, patience)?;
-    let identity = stream.decoded(wire::decode_identity(&body))?;
-    Direct::probe(stream.addr, identity)
+    let name = stream.decoded(wire::decode_identity(&body))?;
+    Direct::reach(stream.addr, name, key, own, patience)
 }

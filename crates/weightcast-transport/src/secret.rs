@@ -1,5 +1,6 @@
 //! The token of a job, and what both ends derive from it.
 
+use crate::handshake::Channel;
 use std::fmt;
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -71,13 +72,25 @@ pub(crate) enum Role {
 pub(crate) struct MacKey([u8; 32]);
 
 impl MacKey {
-    /// The MAC over both nonces and the role. Comparing two `Hash`es takes constant time.
-    pub(crate) fn mac(&self, role: Role, source: &[u8; 32], reader: &[u8; 32]) -> blake3::Hash {
+    /// The MAC over both nonces, the role and the channel. Comparing two `Hash`es takes constant
+    /// time.
+    pub(crate) fn mac(
+        &self,
+        role: Role,
+        channel: Channel,
+        source: &[u8; 32],
+        reader: &[u8; 32],
+    ) -> blake3::Hash {
         let role: &[u8] = match role {
             Role::Reader => b"reader",
             Role::Source => b"source",
         };
-        let message = [source.as_slice(), reader.as_slice(), role].concat();
+        let mut message = [source.as_slice(), reader.as_slice(), role].concat();
+        if let Channel::Local { pid, port } = channel {
+            message.extend_from_slice(b" of this host");
+            message.extend_from_slice(&pid.to_le_bytes());
+            message.extend_from_slice(&port.to_le_bytes());
+        }
         blake3::keyed_hash(&self.0, &message)
     }
 }
@@ -107,10 +120,11 @@ mod tests {
         let key = Auth::with_token(Secret::new("a")).mac_key();
         let other = Auth::with_token(Secret::new("b")).mac_key();
         let (one, two) = ([1; 32], [2; 32]);
-        let mac = key.mac(Role::Reader, &one, &two);
-        assert_eq!(mac, key.mac(Role::Reader, &one, &two));
-        assert_ne!(mac, key.mac(Role::Source, &one, &two));
-        assert_ne!(mac, key.mac(Role::Reader, &two, &one));
-        assert_ne!(mac, other.mac(Role::Reader, &one, &two));
+        let tcp = Channel::Tcp;
+        let mac = key.mac(Role::Reader, tcp, &one, &two);
+        assert_eq!(mac, key.mac(Role::Reader, tcp, &one, &two));
+        assert_ne!(mac, key.mac(Role::Source, tcp, &one, &two));
+        assert_ne!(mac, key.mac(Role::Reader, tcp, &two, &one));
+        assert_ne!(mac, other.mac(Role::Reader, tcp, &one, &two));
     }
 }

@@ -1,31 +1,37 @@
 //! One connection of the data port: a handshake, then requests answered in order.
 
-use crate::copy::end;
-use crate::digest::Digest;
+use crate::bounds;
 use crate::error::Refusal;
 use crate::export::Export;
 use crate::exports::{ExportId, ExportTable};
 use crate::filling::Filling;
-use crate::handshake::{PROOF_BYTES, SourceSide};
+use crate::handshake::{Channel, PROOF_BYTES, SourceSide, full};
 use crate::input::Input;
-use crate::limits::{HANDSHAKE_DEADLINE, MAX_DIGEST_BYTES, MAX_READ_BYTES, SEND_BYTES};
+use crate::limits::{HANDSHAKE_DEADLINE, SEND_BYTES};
+use crate::local_name::LocalName;
 use crate::output::Output;
 use crate::region::Region;
 use crate::seats::Seat;
 use crate::secret::MacKey;
+use crate::slices::{self, Turns};
+use crate::socket::Socket;
 use crate::wire::{self, Extent, Header, Kind, Malformed, PlacedExtent};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Lets the peer in, or says why not.
+/// Lets the peer in if it proves the token and there is room, or says why not.
 ///
 /// # Errors
 /// Whatever means that the connection must be closed.
-pub(crate) fn admit(mut socket: &TcpStream, key: &MacKey) -> io::Result<()> {
+pub(crate) fn admit(
+    mut socket: &Socket,
+    key: &MacKey,
+    channel: Channel,
+    has_room: impl FnOnce() -> bool,
+) -> io::Result<()> {
     let until = Instant::now() + HANDSHAKE_DEADLINE;
-    let side = SourceSide::new();
+    let side = SourceSide::new(channel);
     socket.write_all(&side.hello())?;
     let mut proof = [0; PROOF_BYTES];
     let mut filled = 0;
@@ -41,23 +47,35 @@ pub(crate) fn admit(mut socket: &TcpStream, key: &MacKey) -> io::Result<()> {
         }
     }
     let (verdict, judged) = side.judge(key, &proof);
+    if judged.is_ok() && !has_room() {
+        socket.write_all(&full())?;
+        return Err(ErrorKind::QuotaExceeded.into());
+    }
     socket.write_all(&verdict)?;
     judged.map_err(|_| ErrorKind::PermissionDenied.into())
+}
+
+/// What all connections of a port share.
+pub(crate) struct Desk {
+    pub(crate) exports: Arc<ExportTable>,
+    /// The Unix socket beside the port.
+    pub(crate) name: Option<LocalName>,
+    pub(crate) turns: Turns,
 }
 
 /// An admitted connection.
 pub(crate) struct Connection<'a> {
     seat: &'a Seat,
-    socket: &'a Arc<TcpStream>,
-    exports: &'a ExportTable,
+    socket: &'a Arc<Socket>,
+    desk: &'a Desk,
     input: Input,
     output: Output,
 }
 
 impl<'a> Connection<'a> {
-    pub(crate) fn new(seat: &'a Seat, exports: &'a ExportTable) -> Self {
+    pub(crate) fn new(seat: &'a Seat, desk: &'a Desk) -> Self {
         let (input, output) = (Input::new(), Output::default());
-        Self { seat, socket: &seat.socket, exports, input, output }
+        Self { seat, socket: &seat.socket, desk, input, output }
     }
 
     /// Answers requests until the peer closes, or a newcomer gets the place of an idle one.
@@ -68,11 +86,11 @@ impl<'a> Connection<'a> {
         loop {
             // Answers wait only for requests that are already here, and while they are few.
             if !self.input.has_more() || self.output.pending.len() > SEND_BYTES {
-                self.output.flush(self.socket)?;
+                self.output.flush(self.seat)?;
             }
             if !self.input.has_more() {
-                self.seat.rest();
-                if !self.input.wait(self.socket)? || !self.seat.work() {
+                self.seat.rest(Instant::now());
+                if !self.input.wait(self.socket)? || !self.seat.work(Instant::now()) {
                     return Ok(());
                 }
             }
@@ -99,12 +117,13 @@ impl<'a> Connection<'a> {
                 Ok((export, _)) => self.progress(&export),
                 Err(refusal) => Err(refusal),
             },
-            Request::Digest(ask) => self
-                .open(ask.export, ask.generation, |export| {
-                    let extents = ask.extents.iter().map(|placed| &placed.extent);
-                    check(export, extents, MAX_DIGEST_BYTES)
-                })
-                .and_then(|(export, _)| self.digest(&export, &ask.extents)),
+            Request::Digest(ask) => {
+                let check = |export: &Export| bounds::of_digest(export.regions(), &ask.extents);
+                match self.open(ask.export, ask.generation, check) {
+                    Ok((export, _)) => self.digest(&export, &ask.extents)?,
+                    Err(refusal) => Err(refusal),
+                }
+            }
         };
         if let Err(refusal) = answered {
             self.output.pending.extend_from_slice(&Header::refusal(refusal).encode());
@@ -115,19 +134,22 @@ impl<'a> Connection<'a> {
     fn identify(&mut self) -> Result<(), Refusal> {
         let out = &mut self.output.pending;
         let start = wire::begin(out, Kind::Identity);
-        wire::put_identity(out, &self.exports.identity());
+        wire::put_identity(out, self.desk.name);
         wire::finish(out, start);
         Ok(())
     }
 
-    /// The owner hands out its own addresses; it never takes one from a peer.
+    /// The owner hands out its own addresses, to those of its host and user to whom the kernel says
+    /// whose they are; it never takes one from a peer.
     fn describe(&mut self, id: ExportId, generation: u64) -> Result<(), Refusal> {
         let (export, ()) = self.open(id, generation, |_| Ok(()))?;
         let out = &mut self.output.pending;
         let start = wire::begin(out, Kind::Description);
-        wire::put(out, &[export.word_address(), u64::from(export.progress().is_some())]);
+        let address = |address: u64| if self.socket.is_local() { address } else { 0 };
+        let filling = u64::from(export.progress().is_some());
+        wire::put(out, &[address(export.word_address()), filling]);
         for region in export.regions() {
-            wire::put(out, &[region.address(), region.len() as u64]);
+            wire::put(out, &[address(region.address()), region.len() as u64]);
         }
         wire::finish(out, start);
         Ok(())
@@ -140,7 +162,7 @@ impl<'a> Connection<'a> {
         generation: u64,
         check: impl FnOnce(&Export) -> Result<T, Refusal>,
     ) -> Result<(Arc<Export>, T), Refusal> {
-        let export = self.exports.get(id)?;
+        let export = self.desk.exports.get(id)?;
         if export.generation() != generation || !export.is_served() {
             return Err(Refusal::StaleGeneration);
         }
@@ -154,7 +176,7 @@ impl<'a> Connection<'a> {
         ask: &wire::Ask<Extent>,
     ) -> io::Result<Result<(Arc<Export>, u64), Refusal>> {
         let opened = self.open(ask.export, ask.generation, |export| {
-            check(export, ask.extents.iter(), MAX_READ_BYTES)
+            bounds::of_read(export.regions(), &ask.extents)
         });
         match opened {
             Ok((export, bytes)) => {
@@ -178,16 +200,16 @@ impl<'a> Connection<'a> {
         if export.progress().is_none() {
             return Ok(Ok(()));
         }
-        let rows = |e: &Extent| {
-            let (region, offset, len, pitch) = (e.region, e.offset, e.row_bytes, e.pitch);
-            (0..e.rows).map(move |row| (region, offset + row * pitch, len))
+        let runs = |e: &Extent| {
+            let (region, len) = (e.region, e.row_bytes);
+            e.runs().map(move |offset| (region, offset, len))
         };
-        let ranges = extents.iter().flat_map(rows);
+        let ranges = extents.iter().flat_map(runs);
         if export.wait_final(ranges.clone(), || false) {
             return Ok(Ok(()));
         }
-        self.output.flush(self.socket)?;
-        if export.wait_final(ranges, || is_connected(self.socket)) {
+        self.output.flush(self.seat)?;
+        if export.wait_final(ranges, || self.socket.is_connected()) {
             Ok(Ok(()))
         } else if export.is_served() {
             Err(ErrorKind::ConnectionAborted.into())
@@ -211,24 +233,21 @@ impl<'a> Connection<'a> {
         let _serving = export.serve(self.socket);
         let header = Header::new(Kind::Data, bytes as usize);
         self.output.pending.extend_from_slice(&header.encode());
-        for extent in extents.iter().filter(|extent| extent.row_bytes > 0) {
+        for extent in extents {
             let region = &export.regions()[extent.region as usize];
             if region.is_computed() {
                 self.send_computed(export, region, extent)?;
                 continue;
             }
-            let base = region.address() + extent.offset;
-            for row in 0..extent.rows {
-                let address = base + row * extent.pitch;
+            for offset in extent.runs() {
+                let address = region.address() + offset;
                 // SAFETY: the extent is checked to lie in the region, which the export keeps
                 // alive beyond this function, and `finish` leaves nothing unsent.
-                unsafe {
-                    self.output.add(self.socket, export, address, extent.row_bytes as usize)
-                }?;
+                unsafe { self.output.add(self.seat, export, address, extent.row_bytes as usize) }?;
             }
         }
         // SAFETY: as above.
-        unsafe { self.output.finish(self.socket, export) }?;
+        unsafe { self.output.finish(self.seat, export) }?;
         let end = Header::end(export.is_served());
         self.output.pending.extend_from_slice(&end.encode());
         Ok(())
@@ -241,12 +260,12 @@ impl<'a> Connection<'a> {
         region: &Region,
         extent: &Extent,
     ) -> io::Result<()> {
-        for row in 0..extent.rows {
-            let start = (extent.offset + row * extent.pitch) as usize;
+        for offset in extent.runs() {
+            let start = offset as usize;
             let make = |at: usize, bytes: &mut [u8]| {
                 region.read_at(start + at, bytes).expect("checked");
             };
-            self.output.make(self.socket, export, extent.row_bytes as usize, make)?;
+            self.output.make(self.seat, export, extent.row_bytes as usize, make)?;
         }
         Ok(())
     }
@@ -259,21 +278,30 @@ impl<'a> Connection<'a> {
         let out = &mut self.output.pending;
         out.extend_from_slice(&Header::new(Kind::Noted, body).encode());
         out.push(u8::from(note.is_some()));
-        note.map_or(Ok(()), |note| self.output.send(self.socket, &note))
+        note.map_or(Ok(()), |note| self.output.send(self.seat, &note))
     }
 
-    fn digest(&mut self, export: &Export, extents: &[PlacedExtent]) -> Result<(), Refusal> {
+    /// # Errors
+    /// If the connection broke; a refusal if the export was fenced.
+    fn digest(
+        &mut self,
+        export: &Export,
+        extents: &[PlacedExtent],
+    ) -> io::Result<Result<(), Refusal>> {
+        // What was answered before does not wait for it.
+        self.output.flush(self.seat)?;
         let _serving = export.serve(self.socket);
-        let digests = extents.iter().map(|placed| digest_extent(export, placed));
-        let digests = digests.collect::<Result<Vec<_>, _>>()?;
+        let wanted = || export.is_served() && self.socket.is_connected();
+        let digests = slices::digests(export, extents, &self.desk.turns, wanted);
         if !export.is_served() {
-            return Err(Refusal::StaleGeneration);
+            return Ok(Err(Refusal::StaleGeneration));
         }
+        let digests = digests.ok_or(ErrorKind::ConnectionAborted)?;
         let out = &mut self.output.pending;
         let start = wire::begin(out, Kind::Digests);
         digests.iter().for_each(|digest| out.extend_from_slice(&digest.to_bytes()));
         wire::finish(out, start);
-        Ok(())
+        Ok(Ok(()))
     }
 }
 
@@ -299,47 +327,4 @@ impl Request {
             _ => Err(Malformed("not a request")),
         }
     }
-}
-
-/// Whether the peer has not closed its end, as far as the kernel knows.
-fn is_connected(socket: &TcpStream) -> bool {
-    use rustix::net::{RecvFlags, recv};
-    let peeked = recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-    !matches!(peeked, Ok((0, _)))
-}
-
-/// Checks that the extents lie in their regions and hold at most `limit` bytes; returns how many.
-fn check<'a>(
-    export: &Export,
-    extents: impl Iterator<Item = &'a Extent>,
-    limit: u64,
-) -> Result<u64, Refusal> {
-    let mut bytes = 0_u64;
-    for extent in extents {
-        let region = export.regions().get(extent.region as usize).ok_or(Refusal::OutOfRange)?;
-        let end = end(extent.offset, extent.row_bytes, extent.rows, extent.pitch);
-        if end.is_none_or(|end| end > region.len() as u64) {
-            return Err(Refusal::OutOfRange);
-        }
-        let more = extent.row_bytes.checked_mul(extent.rows).ok_or(Refusal::TooMuch)?;
-        bytes = bytes.checked_add(more).filter(|sum| *sum <= limit).ok_or(Refusal::TooMuch)?;
-    }
-    Ok(bytes)
-}
-
-/// The digest of a checked extent.
-fn digest_extent(export: &Export, placed: &PlacedExtent) -> Result<Digest, Refusal> {
-    let extent = placed.extent;
-    let end = end(placed.position, extent.row_bytes, extent.rows, placed.position_pitch);
-    end.ok_or(Refusal::OutOfRange)?;
-    if extent.row_bytes == 0 {
-        return Ok(Digest::ZERO);
-    }
-    let region = &export.regions()[extent.region as usize];
-    let rows = (0..extent.rows).map(|row| {
-        let offset = (extent.offset + row * extent.pitch) as usize;
-        let position = placed.position + row * placed.position_pitch;
-        region.digest(offset, extent.row_bytes as usize, position)
-    });
-    rows.sum::<Result<Digest, _>>().map_err(|_| Refusal::OutOfRange)
 }

@@ -1,17 +1,20 @@
 //! The data port of a process: accepts readers, one thread each.
 
 use crate::exports::{ExportTable, lock};
-use crate::handshake;
-use crate::limits::{CONNECTION_STACK_BYTES, MAX_CONNECTIONS};
+use crate::handshake::{self, Channel};
+use crate::limits::{CONNECTION_STACK_BYTES, MAX_CONNECTIONS, RESERVED_DESCRIPTORS};
+use crate::listener::Listener;
 use crate::seats::{Seat, Seats};
 use crate::secret::{Auth, MacKey};
-use crate::serve::{Connection, admit};
-use rustix::net::Shutdown;
+use crate::serve::{Connection, Desk, admit};
+use crate::slices::Turns;
+use crate::socket::Socket;
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// How long a closing server waits for its connections to notice.
@@ -51,7 +54,7 @@ pub enum BindError {
 /// dropping it leaves the parent's as they are.
 pub struct DataServer {
     addr: SocketAddr,
-    listener: Arc<TcpListener>,
+    listener: Arc<Listener>,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
     /// The process that its threads run in.
@@ -60,8 +63,10 @@ pub struct DataServer {
 
 /// What the threads of a data port share.
 struct Shared {
-    exports: Arc<ExportTable>,
+    desk: Desk,
     key: MacKey,
+    /// Of its TCP listener.
+    port: u16,
     seats: Mutex<Seats>,
     ended: Condvar,
 }
@@ -76,8 +81,8 @@ impl DataServer {
         Self::bind_for(addr, auth, MAX_CONNECTIONS)
     }
 
-    /// The same for `connections` readers at once, one at least. Beyond them the longest idle
-    /// connection is closed for a newcomer, which is turned away only if all are busy.
+    /// The same for `connections` readers at once, one at least. Beyond them a connection that is
+    /// idle or sips is closed for a newcomer, which is turned away only if all are busy.
     ///
     /// # Errors
     /// As [`DataServer::bind`].
@@ -87,15 +92,16 @@ impl DataServer {
             return Err(BindError::Exposed { addr });
         }
         let system = |error| BindError::System { addr, error };
-        let listener = TcpListener::bind(addr).map_err(system)?;
-        let addr = listener.local_addr().map_err(system)?;
+        let listener = Listener::bind(addr).map_err(system)?;
+        let addr = listener.addr().map_err(system)?;
         if open {
             tracing::warn!(%addr, "INSECURE data port: everybody who reaches it can read weights");
         }
         let listener = Arc::new(listener);
         let shared = Arc::new(Shared {
-            exports: Arc::default(),
+            desk: Desk { exports: Arc::default(), name: listener.name(), turns: Turns::new() },
             key: auth.mac_key(),
+            port: addr.port(),
             seats: Mutex::new(Seats::new(connections)),
             ended: Condvar::new(),
         });
@@ -114,7 +120,7 @@ impl DataServer {
 
     /// What it serves.
     pub fn exports(&self) -> &Arc<ExportTable> {
-        &self.shared.exports
+        &self.shared.desk.exports
     }
 
     /// Open connections.
@@ -131,10 +137,10 @@ impl Drop for DataServer {
             std::mem::forget(self.acceptor.take());
             return;
         }
-        self.shared.exports.fence_all();
+        self.shared.desk.exports.fence_all();
         lock(&self.shared.seats).closing = true;
         // Wakes the acceptor out of its blocking call.
-        let _already_down = rustix::net::shutdown(&self.listener, Shutdown::Both);
+        self.listener.close();
         if let Some(acceptor) = self.acceptor.take() {
             let _panicked = acceptor.join();
         }
@@ -146,24 +152,33 @@ impl Drop for DataServer {
 }
 
 /// Accepts until the server closes.
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+fn accept(listener: &Listener, shared: &Arc<Shared>) {
     loop {
         let accepted = listener.accept();
         if lock(&shared.seats).closing {
             return;
         }
-        let started = accepted.and_then(|(socket, _)| start(socket, shared));
+        let started = accepted
+            .and_then(|sockets| sockets.into_iter().try_for_each(|socket| start(socket, shared)));
         if let Err(error) = started {
-            tracing::warn!(%error, "data port could not take a connection");
+            // The process may need descriptors as much as the port does.
+            let gave_way = lock(&shared.seats).give_way(Instant::now());
+            tracing::warn!(%error, gave_way, "data port could not take a connection");
             thread::sleep(EXHAUSTED_REST);
         }
     }
 }
 
 /// Gives a connection its thread, or turns it away when all others are busy.
-fn start(socket: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
+fn start(socket: Socket, shared: &Arc<Shared>) -> io::Result<()> {
+    let holder = socket.holder()?;
+    socket.set_write_timeout(Some(SEND_TICK))?;
     let socket = Arc::new(socket);
-    let Some((number, seat)) = lock(&shared.seats).enter(&socket) else {
+    let place = match spare_descriptors(&socket, &shared.seats) {
+        true => lock(&shared.seats).enter(&socket, holder, Instant::now()),
+        false => None,
+    };
+    let Some((number, seat)) = place else {
         // A fresh socket takes so few bytes without blocking.
         return (&*socket).write_all(&handshake::full());
     };
@@ -184,19 +199,33 @@ fn start(socket: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
     Ok(())
 }
 
-fn converse(seat: &Seat, number: u64, shared: &Shared) -> io::Result<()> {
-    prepare(&seat.socket)?;
-    admit(&seat.socket, &shared.key)?;
-    lock(&shared.seats).admit(number);
-    Connection::new(seat, &shared.exports).run()
+/// Whether a new connection leaves descriptors to the process. The kernel gives out the lowest
+/// number that is free, so a high one says that few are left: then others give way, and if none
+/// may, the newcomer is not let in.
+fn spare_descriptors(socket: &Socket, seats: &Mutex<Seats>) -> bool {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let Some(limit) = limit else { return true };
+    let reserved = RESERVED_DESCRIPTORS.min(limit / 4);
+    let left = limit.saturating_sub(1 + socket.as_fd().as_raw_fd() as u64);
+    let missing = reserved.saturating_sub(left);
+    if missing == 0 {
+        return true;
+    }
+    let mut seats = lock(seats);
+    let gave_way = (0..missing).take_while(|_| seats.give_way(Instant::now())).count();
+    tracing::warn!(left, gave_way, "few descriptors are left: data connections make room");
+    gave_way > 0
 }
 
-fn prepare(socket: &TcpStream) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    socket.set_write_timeout(Some(SEND_TICK))?;
-    // An idle connection may stay, but not beyond its peer's death.
-    rustix::net::sockopt::set_socket_keepalive(socket, true)?;
-    Ok(())
+fn converse(seat: &Seat, number: u64, shared: &Shared) -> io::Result<()> {
+    seat.socket.prepare()?;
+    let channel = match seat.socket.is_local() {
+        true => Channel::Local { pid: std::process::id() as i32, port: shared.port },
+        false => Channel::Tcp,
+    };
+    let has_room = || lock(&shared.seats).admit(number, Instant::now());
+    admit(&seat.socket, &shared.key, channel, has_room)?;
+    Connection::new(seat, &shared.desk).run()
 }
 
 /// Takes a connection off the list however its thread ends.

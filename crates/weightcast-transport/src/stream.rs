@@ -1,22 +1,26 @@
 //! A reader's connection to a data port: blocking calls that wake up to look at their patience.
 
+use crate::credentials;
 use crate::dial::dial;
 use crate::error::{Refusal, TransportError};
-use crate::handshake::{Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
+use crate::handshake::{Channel, Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
 use crate::limits::{HANDSHAKE_DEADLINE, STREAM_REST, TICK};
 use crate::patience::Patience;
 use crate::secret::MacKey;
+use crate::socket::Socket;
 use crate::sys::{self, Ranges};
 use crate::wire::{HEADER_BYTES, Header, Kind, Malformed};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// An authenticated connection. After an error it must be dropped.
 pub(crate) struct Stream {
     pub(crate) addr: SocketAddr,
     key: MacKey,
-    socket: TcpStream,
+    socket: Socket,
+    channel: Channel,
     /// What connecting took: one way there and back, with only kernels involved.
     round_trip: Duration,
     /// When it was last laid to rest, until an answer begins.
@@ -32,16 +36,29 @@ impl Stream {
         key: &MacKey,
         patience: &Patience<'_>,
     ) -> Result<Self, TransportError> {
-        let unreachable = |e: io::Error| TransportError::Unreachable { addr, what: e.to_string() };
         let started = Instant::now();
-        let socket = dial(addr, patience)?;
+        let socket = Socket::Tcp(dial(addr, patience)?);
         let round_trip = started.elapsed();
-        socket.set_nodelay(true).map_err(unreachable)?;
+        let patience = patience.at_most(HANDSHAKE_DEADLINE);
+        let stream = Self::shaken(addr, key, socket, Channel::Tcp, &patience)?;
+        Ok(Self { round_trip, ..stream })
+    }
+
+    /// Shakes hands over a connection. Over a local one, only the process that it names may speak.
+    pub(crate) fn shaken(
+        addr: SocketAddr,
+        key: &MacKey,
+        socket: Socket,
+        channel: Channel,
+        patience: &Patience<'_>,
+    ) -> Result<Self, TransportError> {
+        let unreachable = |e: io::Error| TransportError::Unreachable { addr, what: e.to_string() };
+        socket.prepare().map_err(unreachable)?;
         socket.set_read_timeout(Some(TICK)).map_err(unreachable)?;
         socket.set_write_timeout(Some(TICK)).map_err(unreachable)?;
-        let (key, process) = (key.clone(), std::process::id());
-        let mut stream = Self { addr, key, socket, round_trip, rested: None, process };
-        stream.shake_hands(&patience.at_most(HANDSHAKE_DEADLINE))?;
+        let (key, process, round_trip) = (key.clone(), std::process::id(), Duration::ZERO);
+        let mut stream = Self { addr, key, socket, channel, round_trip, rested: None, process };
+        stream.shake_hands(patience)?;
         Ok(stream)
     }
 
@@ -78,7 +95,7 @@ impl Stream {
         };
         let mut hello = [0; HELLO_BYTES];
         self.receive(&mut hello, patience)?;
-        let side = ReaderSide::new(&hello).map_err(failed)?;
+        let side = ReaderSide::new(self.channel, &hello).map_err(failed)?;
         self.send(&side.proof(&self.key), patience)?;
         let mut verdict = [0; VERDICT_BYTES];
         self.receive(&mut verdict, patience)?;
@@ -97,7 +114,7 @@ impl Stream {
     ) -> Result<(), TransportError> {
         while !bytes.is_empty() {
             patience.check("sending a request")?;
-            match self.socket.write(bytes) {
+            match (&self.socket).write(bytes) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) => self.tolerate(error)?,
             }
@@ -112,7 +129,7 @@ impl Stream {
     ) -> Result<(), TransportError> {
         while !bytes.is_empty() {
             patience.check("waiting for an answer")?;
-            match self.socket.read(bytes) {
+            match self.read(bytes) {
                 Ok(0) => return Err(self.gone("connection closed")),
                 Ok(count) => {
                     bytes = &mut bytes[count..];
@@ -124,7 +141,17 @@ impl Stream {
         Ok(())
     }
 
-    /// Fills the ranges.
+    /// Bytes from the process that may speak here.
+    fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        let Channel::Local { pid, .. } = self.channel else { return (&self.socket).read(bytes) };
+        match credentials::receive(self.socket.as_fd(), bytes)? {
+            (0, _) => Ok(0),
+            (count, Some(sender)) if sender.pid == pid => Ok(count),
+            _ => Err(io::Error::new(ErrorKind::PermissionDenied, "another process has answered")),
+        }
+    }
+
+    /// Fills the ranges. Of a TCP connection only: nobody is told who sent the bytes.
     ///
     /// # Safety
     /// They are writable, and nobody relies on their content until the call returns.
@@ -136,7 +163,7 @@ impl Stream {
         while ranges.bytes() > 0 {
             patience.check("waiting for bytes")?;
             // SAFETY: the caller's promise.
-            match unsafe { sys::receive(&self.socket, ranges) } {
+            match unsafe { sys::receive(self.socket.as_fd(), ranges) } {
                 Ok(0) => return Err(self.gone("connection closed")),
                 Ok(count) => ranges.advance(count),
                 // The kernel has the bytes but nowhere to put them.

@@ -5,7 +5,6 @@
 
 use libc::iovec;
 use std::io;
-use std::net::TcpStream;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// No page is smaller.
@@ -138,11 +137,25 @@ unsafe fn is_writable(address: u64) -> bool {
     written.is_ok_and(|count| count == 1)
 }
 
+/// Whether this process may read the memory of `pid`. The first page is mapped nowhere, so nothing
+/// is read: the kernel looks at the permission first, and then finds no memory.
+pub(crate) fn may_read(pid: i32) -> io::Result<()> {
+    let mut byte = 0_u8;
+    let (mut local, mut remote) = (Ranges::default(), Ranges::default());
+    local.push((&raw mut byte).expose_provenance() as u64, 1);
+    remote.push(0, 1);
+    // SAFETY: the byte is ours.
+    match unsafe { read_process(pid, &local, &remote) } {
+        Err(error) if error.raw_os_error() != Some(libc::EFAULT) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Receives into the ranges, as many bytes as they hold if the socket's timeout allows.
 ///
 /// # Safety
 /// The ranges are writable, and nobody relies on their content until the call returns.
-pub(crate) unsafe fn receive(socket: &TcpStream, ranges: &Ranges) -> io::Result<usize> {
+pub(crate) unsafe fn receive(socket: BorrowedFd<'_>, ranges: &Ranges) -> io::Result<usize> {
     let left = ranges.left();
     let message = message_of(left);
     // SAFETY: the message names `left`, which lives through the call; the caller's promise.
@@ -156,7 +169,7 @@ pub(crate) unsafe fn receive(socket: &TcpStream, ranges: &Ranges) -> io::Result<
 ///
 /// # Safety
 /// The ranges are readable until the call returns.
-pub(crate) unsafe fn send(socket: &TcpStream, ranges: &Ranges) -> io::Result<usize> {
+pub(crate) unsafe fn send(socket: BorrowedFd<'_>, ranges: &Ranges) -> io::Result<usize> {
     let left = ranges.left();
     let message = message_of(left);
     // SAFETY: the message names `left`, which lives through the call; the caller's promise.
@@ -191,5 +204,30 @@ pub(crate) fn poll(fd: BorrowedFd<'_>, ready: Ready, milliseconds: i32) -> io::R
     match usize::try_from(count) {
         Ok(count) => Ok(count > 0),
         Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether a connection has been closed or shut down by either end.
+pub(crate) fn is_hung_up(fd: BorrowedFd<'_>) -> bool {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
+    // SAFETY: one entry, exclusively borrowed through the call.
+    let count = unsafe { libc::poll(&mut entry, 1, 0) };
+    count > 0 && entry.revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
+}
+
+/// Waits until one of these can be read, for ever if need be.
+pub(crate) fn wait_any(fds: &[Option<BorrowedFd<'_>>]) -> io::Result<()> {
+    let entry = |fd: &Option<BorrowedFd<'_>>| libc::pollfd {
+        // The kernel skips negative ones.
+        fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut entries: Vec<_> = fds.iter().map(entry).collect();
+    // SAFETY: as many entries as the vector has, exclusively borrowed through the call.
+    let count = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, -1) };
+    match io::Error::last_os_error() {
+        error if count < 0 && error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
     }
 }

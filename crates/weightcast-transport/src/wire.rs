@@ -13,6 +13,7 @@
 //! A length is checked before anything is allocated for it.
 
 use crate::error::Refusal;
+use crate::exports::ExportId;
 use crate::limits::{MAX_FRAME_BYTES, MAX_NOTE_BYTES, MAX_READ_BYTES};
 
 mod bodies;
@@ -35,9 +36,9 @@ type Decoded<T> = Result<T, Malformed>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Request: who are you?
+    /// Request: which Unix socket is yours?
     Identify = 1,
-    /// Request: where does this export lie?
+    /// Request: how large is this export, and, over the Unix socket, where does it lie?
     Describe = 2,
     /// Request: the bytes of these extents.
     Read = 3,
@@ -141,6 +142,15 @@ pub(crate) fn begin(out: &mut Vec<u8>, kind: Kind) -> usize {
 pub(crate) fn finish(out: &mut [u8], start: usize) {
     let body = (out.len() - start - HEADER_BYTES) as u64;
     out[start + 8..start + HEADER_BYTES].copy_from_slice(&body.to_le_bytes());
+}
+
+/// A request that names an export and nothing else.
+pub(crate) fn named(kind: Kind, export: ExportId, generation: u64) -> Vec<u8> {
+    let mut request = Vec::new();
+    let start = begin(&mut request, kind);
+    put(&mut request, &[export.0, generation]);
+    finish(&mut request, start);
+    request
 }
 
 #[cfg(test)]

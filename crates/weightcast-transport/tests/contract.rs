@@ -17,6 +17,12 @@ mod faults;
 #[path = "contract/fork.rs"]
 mod fork;
 
+#[path = "contract/impostor.rs"]
+mod impostor;
+
+#[path = "contract/crowd.rs"]
+mod crowd;
+
 #[path = "contract/notes.rs"]
 mod notes;
 
@@ -37,3 +43,6 @@ mod relay;
 
 #[path = "contract/computed.rs"]
 mod computed;
+
+#[path = "contract/work.rs"]
+mod work;

@@ -3,13 +3,14 @@
 use super::{Decoded, Malformed};
 use crate::digest::Digest;
 use crate::exports::ExportId;
-use crate::identity::Identity;
 use crate::limits::{MAX_EXTENTS, MAX_REGIONS};
+use crate::local_name::LocalName;
 
 pub(super) const EXTENT_BYTES: usize = 40;
 pub(super) const PLACED_BYTES: usize = EXTENT_BYTES + 16;
 
 /// A rectangle of bytes of one region of the source: `rows` runs of `row_bytes`, `pitch` apart.
+/// Without bytes it has no runs, whatever it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Index of the region in the export.
@@ -22,6 +23,19 @@ pub struct Extent {
     pub rows: u64,
     /// Bytes from the start of one run to the start of the next.
     pub pitch: u64,
+}
+
+impl Extent {
+    /// Where each of its runs begins. Only of use once checked.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = u64> + Clone + use<> {
+        let (offset, pitch) = (self.offset, self.pitch);
+        (0..self.count()).map(move |row| offset + row * pitch)
+    }
+
+    /// How many runs it has.
+    pub(crate) fn count(&self) -> u64 {
+        if self.row_bytes == 0 { 0 } else { self.rows }
+    }
 }
 
 /// An extent whose bytes lie at known positions of their logical tensor.
@@ -43,14 +57,15 @@ pub(crate) struct Ask<E> {
     pub(crate) extents: Vec<E>,
 }
 
-/// Where an export lies in its process.
+/// How large an export is, and where it lies in its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Description {
-    /// Address of the fence word.
+    /// Address of the fence word; 0 over TCP, as are those of the regions.
     pub(crate) word: u64,
     /// Whether it was still being filled when it was exposed.
     pub(crate) filling: bool,
-    /// Address and length of each region; the address is 0 if its bytes are made when they are read.
+    /// Address and length of each region; the address is 0 if its bytes are made when they are
+    /// read.
     pub(crate) regions: Vec<(u64, u64)>,
 }
 
@@ -58,6 +73,13 @@ impl Description {
     /// Whether bytes of it can only be had over the data port.
     pub(crate) fn is_computed(&self) -> bool {
         self.regions.iter().any(|(address, _)| *address == 0)
+    }
+
+    /// What is left of it where nobody vouches for addresses.
+    pub(crate) fn without_addresses(mut self) -> Self {
+        self.word = 0;
+        self.regions.iter_mut().for_each(|(address, _)| *address = 0);
+        self
     }
 }
 
@@ -76,10 +98,8 @@ pub(crate) fn put_placed(out: &mut Vec<u8>, e: &PlacedExtent) {
     put(out, &[e.position, e.position_pitch]);
 }
 
-pub(crate) fn put_identity(out: &mut Vec<u8>, identity: &Identity) {
-    put(out, &[u64::from(identity.pid), identity.start_time, identity.nonce_address]);
-    out.extend_from_slice(&identity.boot);
-    out.extend_from_slice(&identity.nonce);
+pub(crate) fn put_identity(out: &mut Vec<u8>, name: Option<LocalName>) {
+    out.extend_from_slice(name.as_ref().map_or(&[], |name| &name.0));
 }
 
 /// Reads fields off the front of a body.
@@ -164,6 +184,11 @@ pub(crate) fn decode_description(body: &[u8]) -> Decoded<Description> {
         _ => return Err(Malformed("neither whole nor filling")),
     };
     let regions = fields.records(16, MAX_REGIONS, |f| Ok((f.u64()?, f.u64()?)))?;
+    // No memory is larger; sums over it are then safe.
+    let all = regions.iter().try_fold(0_u64, |all, (address, len)| {
+        address.checked_add(*len).and(all.checked_add(*len))
+    });
+    all.filter(|all| i64::try_from(*all).is_ok()).ok_or(Malformed("regions beyond memory"))?;
     Ok(Description { word, filling, regions })
 }
 
@@ -179,15 +204,9 @@ pub(crate) fn decode_noted(body: &[u8]) -> Decoded<Option<Vec<u8>>> {
     }
 }
 
-pub(crate) fn decode_identity(body: &[u8]) -> Decoded<Identity> {
-    let mut fields = Fields(body);
-    let identity = Identity {
-        pid: fields.u32()?,
-        start_time: fields.u64()?,
-        nonce_address: fields.u64()?,
-        boot: fields.bytes()?,
-        nonce: fields.bytes()?,
-    };
-    fields.end()?;
-    Ok(identity)
+pub(crate) fn decode_identity(body: &[u8]) -> Decoded<Option<LocalName>> {
+    match body {
+        [] => Ok(None),
+        name => Ok(Some(LocalName(name.try_into().map_err(|_| Malformed("name of a socket"))?))),
+    }
 }

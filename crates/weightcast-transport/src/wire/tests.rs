@@ -2,7 +2,6 @@
 
 use super::bodies::{EXTENT_BYTES, PLACED_BYTES};
 use super::*;
-use crate::exports::ExportId;
 use crate::limits::{MAX_EXTENTS, MAX_REGIONS};
 use proptest::prelude::*;
 

@@ -47,10 +47,14 @@ fn a_wrong_token_is_told_apart_from_a_dead_port() {
 }
 
 #[test]
-fn a_same_host_peer_is_read_directly() {
+fn this_very_process_is_read_over_tcp_unless_demanded() {
     let server = server();
     let peer = Peer::connect_by(Auto, server.addr(), &token(), soon()).unwrap();
-    assert_eq!(peer.way(), weightcast_transport::Way::Direct);
+    assert_eq!(peer.way(), Tcp);
+    assert_eq!(peer.why(ExportId(1), 1), "it is this very process");
+    let direct = weightcast_transport::Way::Direct;
+    let peer = Peer::connect_by(direct, server.addr(), &token(), soon()).unwrap();
+    assert_eq!(peer.way(), direct);
 }
 
 #[test]

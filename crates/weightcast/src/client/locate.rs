@@ -145,7 +145,7 @@ impl Search<'_> {
     }
 
     fn compare(&self, source: &Source, ranges: &[Copy]) -> Result<Option<Copy>, String> {
-        for batch in batches(ranges, Copy::bytes) {
+        for batch in batches(ranges, |range| (range.bytes(), range.rows)) {
             self.check()?;
             let batch = &ranges[batch];
             let extents: Vec<_> = batch.iter().map(at_the_source).collect();
@@ -203,7 +203,7 @@ impl Search<'_> {
             .flat_map(|run| split(&as_copy(run), COARSE_BYTES).collect::<Vec<_>>())
             .map(|copy| at_the_target(&copy))
             .collect();
-        for batch in batches(&runs, Run::bytes) {
+        for batch in batches(&runs, |run| (run.bytes(), run.rows)) {
             self.check()?;
             let extents: Vec<_> = runs[batch.clone()].iter().map(placed).collect();
             for (run, digest) in runs[batch].iter().zip(self.ask(source, &extents)?) {

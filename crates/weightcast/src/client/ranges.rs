@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use weightcast_plan::{Copy, Run, Slice, Tensor};
+use weightcast_transport::limits::MAX_DIGEST_ROWS;
 use weightcast_transport::{Extent, PlacedExtent};
 
 /// Bytes of one question to a source: a fraction of a second of its time.
@@ -10,11 +11,12 @@ pub(crate) const ASKED_BYTES: u64 = 256 << 20;
 /// Ranges of one question.
 const ASKED_RANGES: usize = 16 << 10;
 
-/// The same bytes in pieces of at most `limit` bytes each: whole rows, or parts of one.
+/// The same bytes in pieces of at most `limit` bytes each, and of as many rows as a source takes
+/// in one question: whole rows, or parts of one.
 pub(crate) fn split(copy: &Copy, limit: u64) -> impl Iterator<Item = Copy> + use<> {
     let copy = *copy;
     let width = copy.row_bytes.min(limit);
-    let rows = (limit / copy.row_bytes).max(1);
+    let rows = (limit / copy.row_bytes).clamp(1, MAX_DIGEST_ROWS);
     (0..copy.rows).step_by(rows as usize).flat_map(move |row| {
         (0..copy.row_bytes).step_by(width as usize).map(move |byte| Copy {
             source_offset: copy.source_offset + row * copy.source_pitch + byte,
@@ -41,15 +43,17 @@ pub(crate) fn slice_of(tensor: &Tensor, range: &Copy) -> Slice {
     slice
 }
 
-/// Cuts a list into questions that a source answers in a moment.
-pub(crate) fn batches<T>(ranges: &[T], bytes: impl Fn(&T) -> u64) -> Vec<Range<usize>> {
-    let (mut batches, mut start, mut asked) = (Vec::new(), 0, 0);
+/// Cuts a list into questions that a source answers in a moment; `size` is a range's bytes and rows.
+pub(crate) fn batches<T>(ranges: &[T], size: impl Fn(&T) -> (u64, u64)) -> Vec<Range<usize>> {
+    let (mut batches, mut start, mut asked) = (Vec::new(), 0, (0, 0));
     for (at, range) in ranges.iter().enumerate() {
-        if at - start == ASKED_RANGES || (at > start && asked + bytes(range) > ASKED_BYTES) {
+        let (bytes, rows) = size(range);
+        let beyond = asked.0 + bytes > ASKED_BYTES || asked.1 + rows > MAX_DIGEST_ROWS;
+        if at - start == ASKED_RANGES || (at > start && beyond) {
             batches.push(start..at);
-            (start, asked) = (at, 0);
+            (start, asked) = (at, (0, 0));
         }
-        asked += bytes(range);
+        asked = (asked.0 + bytes, asked.1 + rows);
     }
     if start < ranges.len() {
         batches.push(start..ranges.len());
@@ -148,6 +152,18 @@ mod tests {
             assert!(pieces.iter().all(|piece| piece.bytes() <= limit));
             assert_eq!(pieces.iter().flat_map(bytes).collect::<Vec<_>>(), bytes(&whole));
         }
+    }
+
+    #[test]
+    fn thin_rows_are_asked_for_in_several_questions() {
+        let whole = copy(3 * MAX_DIGEST_ROWS + 5, 1, 32);
+        let pieces: Vec<Copy> = split(&whole, u64::MAX).collect();
+        assert_eq!(pieces.iter().map(|piece| piece.rows).sum::<u64>(), whole.rows);
+        let batches = batches(&pieces, |piece| (piece.bytes(), piece.rows));
+        assert_eq!(batches, [0..1, 1..2, 2..3, 3..4]);
+        let halves = vec![copy(MAX_DIGEST_ROWS / 2, 1, 32); 5];
+        let size = |piece: &Copy| (piece.bytes(), piece.rows);
+        assert_eq!(super::batches(&halves, size), [0..2, 2..4, 4..5]);
     }
 
     #[test]

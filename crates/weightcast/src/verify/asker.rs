@@ -84,7 +84,7 @@ impl<'a> Asker<'a> {
             .map(|copy| at_the_target(&copy))
             .collect();
         let mut digests = vec![Digest::ZERO; cells.len()];
-        for batch in batches(&runs, Run::bytes) {
+        for batch in batches(&runs, |run| (run.bytes(), run.rows)) {
             let batch = &runs[batch];
             let extents: Vec<_> = batch.iter().map(placed).collect();
             let (peer, export) = self.reach(shard)?;

@@ -1,0 +1,46 @@
+//! Connects to the Unix socket of a data port of this host.
+
+use crate::error::TransportError;
+use crate::limits::TICK;
+use crate::local_name::LocalName;
+use crate::patience::Patience;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_passcred, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::io;
+use std::os::unix::net::UnixStream;
+
+/// A connection on which the kernel says of all that comes who sent it; or why there is none.
+///
+/// # Errors
+/// What ended the patience.
+pub(crate) fn connect(
+    name: LocalName,
+    patience: &Patience<'_>,
+) -> Result<io::Result<UnixStream>, TransportError> {
+    let (socket, addr) = match prepared(name) {
+        Ok(prepared) => prepared,
+        Err(error) => return Ok(Err(error.into())),
+    };
+    loop {
+        patience.check("connecting")?;
+        match rustix::net::connect(&socket, &addr) {
+            Ok(()) => return Ok(Ok(UnixStream::from(socket))),
+            // Its backlog was full for a tick.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => return Ok(Err(error.into())),
+        }
+    }
+}
+
+/// A socket that asks for credentials before there is anybody who could send without.
+fn prepared(
+    name: LocalName,
+) -> rustix::io::Result<(std::os::fd::OwnedFd, rustix::net::SocketAddrUnix)> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    set_socket_passcred(&socket, true)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(TICK))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(TICK))?;
+    Ok((socket, name.peer()?))
+}

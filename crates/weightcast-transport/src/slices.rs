@@ -1,0 +1,144 @@
+//! Digests for readers, a slice at a time: between two slices it is looked whether anybody still
+//! wants them, and others have their turn.
+
+use crate::digest::Digest;
+use crate::export::Export;
+use crate::exports::lock;
+use crate::limits::{DIGESTING, ROW_COST, SLICE_COST, TICK};
+use crate::wire::PlacedExtent;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// How many threads of a port digest at once: the process has other things to do.
+pub(crate) struct Turns {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Turns {
+    pub(crate) fn new() -> Self {
+        Self { free: Mutex::new(DIGESTING), freed: Condvar::new() }
+    }
+
+    /// Waits for a turn, as long as it is wanted.
+    fn take(&self, wanted: &impl Fn() -> bool) -> Option<Turn<'_>> {
+        let mut free = lock(&self.free);
+        while *free == 0 {
+            free = self.freed.wait_timeout(free, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            if *free == 0 && !wanted() {
+                return None;
+            }
+        }
+        *free -= 1;
+        Some(Turn(self))
+    }
+}
+
+struct Turn<'a>(&'a Turns);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.free) += 1;
+        self.0.freed.notify_one();
+    }
+}
+
+/// The digests of checked extents; `None` once they are not wanted any more.
+pub(crate) fn digests(
+    export: &Export,
+    extents: &[PlacedExtent],
+    turns: &Turns,
+    wanted: impl Fn() -> bool,
+) -> Option<Vec<Digest>> {
+    let mut slices = Slices { turns, wanted, turn: None, left: 0 };
+    extents.iter().map(|placed| slices.digest(export, placed)).collect()
+}
+
+struct Slices<'a, W> {
+    turns: &'a Turns,
+    wanted: W,
+    turn: Option<Turn<'a>>,
+    /// What is left of the slice.
+    left: u64,
+}
+
+impl<W: Fn() -> bool> Slices<'_, W> {
+    fn digest(&mut self, export: &Export, placed: &PlacedExtent) -> Option<Digest> {
+        let region = &export.regions()[placed.extent.region as usize];
+        let mut sum = Digest::ZERO;
+        for (row, offset) in (0_u64..).zip(placed.extent.runs()) {
+            let position = placed.position + row * placed.position_pitch;
+            for from in (0..placed.extent.row_bytes).step_by(SLICE_COST as usize) {
+                let len = SLICE_COST.min(placed.extent.row_bytes - from);
+                self.spend(len + ROW_COST)?;
+                let digest = region.digest((offset + from) as usize, len as usize, position + from);
+                sum += digest.expect("checked");
+            }
+        }
+        Some(sum)
+    }
+
+    /// Takes so much of the slice, or begins another. `None` if that is not wanted.
+    fn spend(&mut self, cost: u64) -> Option<()> {
+        if self.left < cost {
+            self.turn = None;
+            if !(self.wanted)() {
+                return None;
+            }
+            self.turn = Some(self.turns.take(&self.wanted)?);
+            self.left = SLICE_COST + ROW_COST;
+        }
+        self.left -= cost;
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exports::{ExportId, ExportTable};
+    use crate::region::Region;
+    use crate::wire::Extent;
+    use std::cell::Cell;
+
+    fn placed(row_bytes: u64, rows: u64) -> PlacedExtent {
+        let extent = Extent { region: 0, offset: 0, row_bytes, rows, pitch: 0 };
+        PlacedExtent { extent, position: 0, position_pitch: 0 }
+    }
+
+    fn looks(placed: PlacedExtent, until: u64) -> (u64, bool) {
+        let table = ExportTable::new();
+        let region = Region::allocate(4 * SLICE_COST as usize).unwrap();
+        let export: ExportId = table.expose(1, vec![region]);
+        let (export, looks) = (table.get(export).unwrap(), Cell::new(0));
+        let wanted = || {
+            looks.set(looks.get() + 1);
+            looks.get() <= until
+        };
+        let digests = digests(&export, &[placed], &Turns::new(), wanted);
+        (looks.get(), digests.is_some())
+    }
+
+    #[test]
+    fn nobody_digests_for_long_without_a_look() {
+        assert_eq!(looks(placed(4 * SLICE_COST, 1), u64::MAX), (4, true));
+        let rows = 8 * SLICE_COST / ROW_COST;
+        let (count, done) = looks(placed(1, rows), u64::MAX);
+        assert!(done && (8..=10).contains(&count), "{count} looks");
+        assert_eq!(looks(placed(0, u64::MAX), u64::MAX), (0, true));
+    }
+
+    #[test]
+    fn what_is_not_wanted_any_more_ends() {
+        assert_eq!(looks(placed(4 * SLICE_COST, 1 << 30), 2), (3, false));
+        assert_eq!(looks(placed(1, 1 << 30), 0), (1, false));
+    }
+
+    #[test]
+    fn a_turn_comes_back_and_nobody_waits_for_one_in_vain() {
+        let turns = Turns::new();
+        let held: Vec<_> = (0..DIGESTING).map(|_| turns.take(&|| true).unwrap()).collect();
+        assert!(turns.take(&|| false).is_none());
+        drop(held);
+        assert!(turns.take(&|| false).is_some());
+    }
+}
