@@ -100,7 +100,7 @@ class Layout:
 
 _Version = tuple[int, int]
 _Updated = tuple[
-    bool, _Version | None, str | None, int, int, float, float, str, int, float, list[str], str
+    bool, _Version | None, str | None, int, int, float, float, str, int, float, list[str], str, str
 ]
 _Listing = tuple[int, list[tuple[_Version, list[str]]]]
 
@@ -125,6 +125,7 @@ class Handle:
         token_file: str | None,
         data_bind: str | None,
         data_advertise: str | None,
+        data_networks: str | None,
         insecure: bool,
         job: str | None,
         lazy_server: list[str],

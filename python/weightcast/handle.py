@@ -49,6 +49,8 @@ class Updated:
     helpers: tuple[str, ...] = ()
     #: Where the plan came from: `planner`, `memory` or `file` (of `open(plan_cache=)`).
     plan_from: str = ""
+    #: Why bytes moved that way: another host, user or pid namespace, computed bytes, or as demanded.
+    way_reason: str = ""
 
     def __bool__(self) -> bool:
         return self.changed
@@ -260,6 +262,7 @@ def open(
     token_file: str | os.PathLike[str] | None = None,
     data_bind: str | None = None,
     data_advertise: str | None = None,
+    data_networks: str | Sequence[str] | None = None,
     insecure: bool = False,
     job: str | None = None,
     way: str = "auto",
@@ -294,7 +297,9 @@ def open(
     with 0 it ends with its server. Without any server, the processes of one `job`
     (`WEIGHTCAST_JOB`) on one host share a server that the first of them starts. The data port binds
     loopback unless `data_bind` (`WEIGHTCAST_DATA_BIND`) says otherwise; `data_advertise` is the
-    address that peers use for it. `way` forces how bytes move: `direct` or `tcp`. `deadline` is for
+    address that peers use for it. Of sources, only ports in `data_networks`
+    (`WEIGHTCAST_DATA_NETWORKS`, such as `10.0.0.0/8`) are connected to; by default those of any host but
+    link-local ones, and loopback if the server or the own data port is there. `way` forces how bytes move: `direct` or `tcp`. `deadline` is for
     reaching the server, and for a shard whose last process still has its lease.
     """
     if epoch not in ("current", "new"):
@@ -314,10 +319,11 @@ def open(
         offload_bytes,
         staging_bytes,
         None if plan_cache is None else os.fspath(plan_cache),
-        server if server is None or isinstance(server, str) else ",".join(server),
+        _joined(server),
         None if token_file is None else os.fspath(token_file),
         data_bind,
         data_advertise,
+        _joined(data_networks),
         insecure,
         job,
         [sys.executable, "-m", "weightcast"],
@@ -328,6 +334,12 @@ def open(
     return Handle(core, model, replica)
 
 
+def _joined(one_or_more: str | Sequence[str] | None) -> str | None:
+    if one_or_more is None or isinstance(one_or_more, str):
+        return one_or_more
+    return ",".join(one_or_more)
+
+
 def _over_arrays(exchange: Exchange | None) -> Callable[[bytearray], None] | None:
     if exchange is None:
         return None
@@ -335,9 +347,9 @@ def _over_arrays(exchange: Exchange | None) -> Callable[[bytearray], None] | Non
 
 
 def _updated(core: tuple) -> Updated:
-    changed, held, *rest, helpers, plan_from = core
+    changed, held, *rest, helpers, plan_from, reason = core
     version, epoch = held if held else (None, None)
-    return Updated(changed, version, epoch, *rest, tuple(helpers), plan_from)
+    return Updated(changed, version, epoch, *rest, tuple(helpers), plan_from, reason)
 
 
 def _versions(listing: tuple) -> Versions:

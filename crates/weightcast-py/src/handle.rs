@@ -34,7 +34,7 @@ type TensorTuple = (String, &'static str, Vec<u64>);
 /// version, epoch
 type VersionTuple = (u64, u64);
 /// changed, version, source, bytes, verified, seconds, plan_seconds, way, staged, install_seconds,
-/// helpers, plan_from
+/// helpers, plan_from, way_reason
 type UpdatedTuple = (
     bool,
     Option<VersionTuple>,
@@ -48,6 +48,7 @@ type UpdatedTuple = (
     f64,
     Vec<String>,
     &'static str,
+    String,
 );
 /// revision, (version, replicas)
 type ListingTuple = (u64, Vec<(VersionTuple, Vec<String>)>);
@@ -57,7 +58,7 @@ impl Handle {
     #[staticmethod]
     #[pyo3(signature = (model, name, shard, num_shards, datacentre, host, spot, role, new_epoch,
         retain, offload_seeding, offload_bytes, staging_bytes, plan_cache, server, token_file,
-        data_bind, data_advertise, insecure, job, lazy_server, way, deadline, reconnect))]
+        data_bind, data_advertise, data_networks, insecure, job, lazy_server, way, deadline, reconnect))]
     #[allow(clippy::too_many_arguments)]
     fn open(
         py: Python<'_>,
@@ -79,6 +80,7 @@ impl Handle {
         token_file: Option<PathBuf>,
         data_bind: Option<String>,
         data_advertise: Option<String>,
+        data_networks: Option<String>,
         insecure: bool,
         job: Option<String>,
         lazy_server: Vec<String>,
@@ -100,6 +102,7 @@ impl Handle {
             token_file,
             data_bind,
             data_advertise,
+            data_networks,
             insecure,
             lazy_server,
             job,
@@ -387,6 +390,7 @@ fn updated(updated: Updated) -> UpdatedTuple {
         transfer.install_seconds,
         transfer.helpers,
         transfer.plan_from.name(),
+        transfer.way_reason,
     )
 }
 

@@ -74,6 +74,10 @@ pub struct Options {
     pub data_bind: Option<String>,
     /// Address that peers use for it, if it is another; `WEIGHTCAST_DATA_ADVERTISE`.
     pub data_advertise: Option<String>,
+    /// Networks whose data ports this handle connects to, `ADDRESS/BITS` with commas between them;
+    /// `WEIGHTCAST_DATA_NETWORKS`. By default any host's but link-local ones, and those of loopback
+    /// if the server or this handle's own data port is there.
+    pub data_networks: Option<String>,
     /// Goes without a token where none is configured: anyone who reaches the data port is served.
     pub insecure: bool,
     /// Command that starts a server when none is configured. Empty: fail instead.
@@ -104,6 +108,7 @@ impl Options {
             token_file: None,
             data_bind: None,
             data_advertise: None,
+            data_networks: None,
             insecure: false,
             lazy_server: Vec::new(),
             job: None,
@@ -139,6 +144,10 @@ impl Options {
         self.data_advertise.clone().or_else(|| environment("WEIGHTCAST_DATA_ADVERTISE"))
     }
 
+    pub(crate) fn data_networks(&self) -> Option<String> {
+        self.data_networks.clone().or_else(|| environment("WEIGHTCAST_DATA_NETWORKS"))
+    }
+
     /// Name of the job whose processes share a lazily started server.
     pub(crate) fn job(&self) -> String {
         let given = self.job.clone().or_else(|| environment("WEIGHTCAST_JOB"));
@@ -152,7 +161,7 @@ fn environment(name: &str) -> Option<String> {
 }
 
 /// Whether nobody beyond this host can answer at a server's address.
-fn is_of_this_host(server: &str) -> bool {
+pub(crate) fn is_of_this_host(server: &str) -> bool {
     let server = server.trim();
     let rest = server.strip_prefix("http://").unwrap_or(server);
     let host = rest.trim_end_matches('/').rsplit_once(':').map_or(rest, |(host, _)| host);

@@ -5,7 +5,7 @@
 //! fill the same memory. [`control`] drives the session machine, and [`memory`] does what it
 //! wants of the registered memory. [`registration`] is that memory in the light of its group;
 //! [`plans`] makes plans once, and [`plan_files`] keeps them from one process to the next;
-//! [`route`] binds a plan to a source and reads, [`striping`] spreads it over several; [`reading`] does
+//! [`route`] binds a plan to a source and reads, where [`networks`] allows to connect to it, [`striping`] spreads it over several; [`reading`] does
 //! so off the control thread;
 //! [`staging`] is where a staged update reads, [`offload`] makes copies that outlive the handle, by
 //! [`copy_aside`], and [`seed`] brings versions near, both in the [`room`] that they have;
@@ -19,6 +19,7 @@ mod digesting;
 mod handle;
 mod locate;
 mod memory;
+pub(crate) mod networks;
 mod offload;
 mod open;
 mod plan_files;
@@ -64,6 +65,8 @@ pub struct Transfer {
     pub plan_from: PlanFrom,
     /// `direct` or `tcp`.
     pub way: String,
+    /// Why that way.
+    pub way_reason: String,
     /// Replicas that it was drawn from beside the source, each for other ranges.
     pub helpers: Vec<String>,
     /// Bytes that a staged update copied into place once all had arrived; else zero.

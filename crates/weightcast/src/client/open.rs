@@ -14,6 +14,7 @@ use weightcast_transport::{Auth, DataServer};
 use super::connection::Connection;
 use super::control::{Control, Event};
 use super::handle::{Interrupted, Own, ShardHandle};
+use super::networks::Networks;
 use super::offload::Offloader;
 use super::plan_files::PlanFiles;
 use super::process::Owned;
@@ -78,10 +79,11 @@ impl ShardHandle {
             });
         }
         let data_address = options.data_advertise().unwrap_or_else(|| exports.addr().to_string());
+        let networks = Networks::new(options, &server, Some(exports.addr()))?;
         let plan_files = options.plan_cache.as_deref().map(PlanFiles::within).transpose()?;
         let shared = Arc::new(Shared {
             exports,
-            routes: Routes::new(auth, options.way, plan_files),
+            routes: Routes::new(auth, options.way, networks, plan_files),
             registration: Mutex::new(None),
             layouts: Mutex::default(),
             memory: Mutex::new(()),

@@ -15,6 +15,7 @@ use weightcast_transport::{
 
 use super::Transfer;
 use super::locate::Evidence;
+use super::networks::Networks;
 use super::plan_files::PlanFiles;
 use super::plans::Plans;
 use super::registration::{Registration, union};
@@ -30,6 +31,7 @@ const CONNECT: Duration = Duration::from_secs(3);
 pub(crate) struct Routes {
     auth: Auth,
     way: Way,
+    networks: Networks,
     plans: Plans,
     peers: Mutex<BTreeMap<String, Arc<Peer>>>,
 }
@@ -51,8 +53,13 @@ pub(crate) struct Read<'a> {
 }
 
 impl Routes {
-    pub(crate) fn new(auth: Auth, way: Way, plan_files: Option<PlanFiles>) -> Self {
-        Self { auth, way, plans: Plans::new(plan_files), peers: Mutex::default() }
+    pub(crate) fn new(
+        auth: Auth,
+        way: Way,
+        networks: Networks,
+        plan_files: Option<PlanFiles>,
+    ) -> Self {
+        Self { auth, way, networks, plans: Plans::new(plan_files), peers: Mutex::default() }
     }
 
     /// Fills the registered memory from the assigned source and digests what arrived.
@@ -87,8 +94,11 @@ impl Routes {
             read.registration.digest(&plan.echoes, &mut digests);
         }
         let bytes = read.registration.bytes();
-        let way = |job: &SourceJob<'_>| job.peer.way_to(job.export, job.generation);
-        let way = jobs.first().map_or(self.way, way);
+        let way = |job: &SourceJob<'_>| {
+            let (export, generation) = (job.export, job.generation);
+            (job.peer.way_to(export, generation), job.peer.why(export, generation).to_owned())
+        };
+        let (way, way_reason) = jobs.first().map_or((self.way, String::new()), way);
         let transfer = Transfer {
             bytes,
             verified: bytes,
@@ -96,6 +106,7 @@ impl Routes {
             plan_seconds: planned.as_secs_f64(),
             plan_from,
             way: format!("{way:?}").to_lowercase(),
+            way_reason,
             helpers: read.assignment.helpers.clone(),
             ..Transfer::default()
         };
@@ -153,7 +164,9 @@ impl Routes {
             return Ok(Arc::clone(peer));
         }
         let deadline = deadline.min(Instant::now() + CONNECT);
-        let peer = Peer::connect_by(self.way, resolve(address)?, &self.auth, deadline);
+        let port = resolve(address)?;
+        self.networks.check(port)?;
+        let peer = Peer::connect_by(self.way, port, &self.auth, deadline);
         let peer = Arc::new(peer.map_err(|e| e.to_string())?);
         let mut peers = self.peers.lock().expect("no panic while held");
         if peers.len() >= CACHED_PEERS {

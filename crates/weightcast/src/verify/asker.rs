@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use weightcast_plan::{Cell, Layout, Run, runs};
 use weightcast_protocol::message::SourceShard;
-use weightcast_transport::{Auth, Digest, ExportId, Peer, Refusal, TransportError, Way};
+use weightcast_transport::{Digest, ExportId, Peer, Refusal, TransportError};
 
 use super::Watch;
 use super::search::Question;
@@ -54,14 +54,14 @@ impl<'a> Asker<'a> {
     /// `moved` bytes were fetched before.
     pub(super) fn new(
         shards: Vec<Shard>,
-        auth: Auth,
+        routes: Routes,
         deadline: Instant,
         moved: u64,
         watch: Watch<'a>,
     ) -> Self {
         Self {
             shards,
-            routes: Routes::new(auth, Way::Tcp, None),
+            routes,
             deadline,
             watch,
             stop: AtomicBool::new(false),

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use weightcast_plan::{Layout, Slice, Tensor, cells};
 use weightcast_protocol::message::SourceShard;
 use weightcast_protocol::{CallError, Selector};
-use weightcast_transport::Auth;
+use weightcast_transport::{Auth, Way};
 
 use self::asker::{Asker, Shard};
 use self::atoms::{Atom, Held, atoms};
@@ -35,6 +35,8 @@ use self::search::{Found, Search};
 use self::summary::{Summary, partial, suspects};
 use crate::Error;
 use crate::client::connection::Connection;
+use crate::client::networks::Networks;
+use crate::client::route::Routes;
 use crate::client::status;
 use crate::config::Options;
 
@@ -95,7 +97,7 @@ pub fn verify(what: &Comparison, options: &Options, watch: Watch<'_>) -> Result<
         let status = status::of_list(&connection, &server).await?;
         if status.term == 0 {
             let reason = "no server acts: no worker has come to one yet".to_owned();
-            return Err(Error::Call(CallError::ServerUnreachable { server, reason }));
+            return Err(Error::Call(CallError::ServerUnreachable { server: server.clone(), reason }));
         }
         let met = meet::replicas(&connection, &status, what);
         let late = || CallError::Timeout {
@@ -106,7 +108,8 @@ pub fn verify(what: &Comparison, options: &Options, watch: Watch<'_>) -> Result<
     });
     let (replicas, moved) = met?;
     let auth = Auth { token, insecure: options.insecure };
-    let asker = Asker::new(shards(&replicas), auth, started + what.deadline, moved, watch);
+    let routes = Routes::new(auth, Way::Tcp, Networks::new(options, &server, None)?, None);
+    let asker = Asker::new(shards(&replicas), routes, started + what.deadline, moved, watch);
     let mut verdict = compare(&replicas, &asker)?;
     verdict.model.clone_from(&what.model);
     (verdict.digested, verdict.moved) = asker.cost();

@@ -9,10 +9,12 @@ use weightcast_transport::{Auth, DataServer, Peer, Region, Way};
 
 use super::super::Transfer;
 use super::super::locate::Evidence;
+use super::super::networks::Networks;
 use super::super::registration::Registration;
 use super::super::route::Routes;
 use super::super::shared::View;
 use super::*;
+use crate::config::{Options, Role};
 
 const OLD: &[u8] = b"digests of the old version";
 const NEW: &[u8] = b"digests of the new version";
@@ -28,9 +30,11 @@ fn holding() -> Memory {
     layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
     let (layout, region) = (Arc::new(layout.build().unwrap()), Region::from_bytes(&[1; 8]));
     let registration = Registration::new(&[layout], 0, vec![region.unwrap()]).unwrap();
+    let options = Options::new(Role::Rollout);
+    let networks = Networks::new(&options, "localhost:1", None).unwrap();
     let shared = Arc::new(Shared {
         exports: DataServer::bind("127.0.0.1:0".parse().unwrap(), auth()).unwrap(),
-        routes: Routes::new(auth(), Way::Auto, None),
+        routes: Routes::new(auth(), Way::Auto, networks, None),
         registration: Mutex::new(Some((Arc::new(registration), EXPORT))),
         layouts: Mutex::default(),
         memory: Mutex::new(()),
