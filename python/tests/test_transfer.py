@@ -215,3 +215,43 @@ def test_a_source_that_swallows_packets_is_passed_over(group, hole):
     moved = rollout[0].update("latest", deadline=SOON)
     assert moved.source == "b" and np.array_equal(copy, weight)
     assert rollout[0].list(), "its session is alive: heartbeats went on meanwhile"
+
+
+def test_a_source_at_an_address_outside_the_job_is_passed_over(group):
+    """Nobody is asked there, so it is told at once, and another source is found."""
+    weight, copy = np.arange(1000, dtype="f4"), np.zeros(1000, "f4")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        listener.setblocking(False)
+        port = listener.getsockname()[1]
+        for name, address in [("a", "169.254.169.254:80"), ("b", f"0.0.0.0:{port}")]:
+            lost = group(name, [wc.Layout().add(weight, "w")], role="trainer", data_advertise=address)
+            lost[0].publish(1, deadline=SOON, seal=True)
+        good = group("c", [wc.Layout().add(weight.copy(), "w")], role="trainer")
+        good[0].publish(1, deadline=SOON, seal=True)
+        rollout = group("rollout", [wc.Layout().add(copy, "w")])
+        moved = rollout[0].update("latest", deadline=SOON)
+        assert moved.source == "c" and np.array_equal(copy, weight)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+def test_nonsense_for_networks_is_told(server):
+    with pytest.raises(wc.WeightcastError, match="10.0.0.0/8"):
+        wc.open("policy", wc.Replica("a"), server=server.address, data_networks=["10.0.0.0/99"])
+
+
+def test_the_way_says_why(group):
+    weight = np.arange(1000, dtype="f4")
+    trainer = group("trainer", [wc.Layout().add(weight, "w")], role="trainer")
+    trainer[0].publish(1, deadline=SOON, seal=True)
+    for way, came, why in [
+        ("auto", "tcp", "this very process"),
+        ("tcp", "tcp", "demanded"),
+        ("direct", "direct", "this host"),
+    ]:
+        copy = [wc.Layout().add(np.zeros(1000, "f4"), "w")]
+        reader = group(f"by-{way}", copy, way=way)
+        moved = reader[0].replicate("latest", deadline=SOON)
+        assert moved.way == came and why in moved.way_reason

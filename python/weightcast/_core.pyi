@@ -100,7 +100,18 @@ class Layout:
 
 _Version = tuple[int, int]
 _Updated = tuple[
-    bool, _Version | None, str | None, int, int, float, float, str, int, float, list[str], str, str
+    bool,
+    _Version | None,
+    str | None,
+    int,
+    int,
+    float,
+    float,
+    tuple[str, str],
+    int,
+    float,
+    list[str],
+    str,
 ]
 _Listing = tuple[int, list[tuple[_Version, list[str]]]]
 

@@ -10,7 +10,7 @@ from types import TracebackType
 
 import numpy as np
 
-from . import _core, selector
+from . import _core, mappings, selector
 from .adapters.catalog import Catalog, Entry
 from .condition import Condition
 from .layout import Exchange, Layout
@@ -89,6 +89,7 @@ class Handle:
         `weightcast.torch` made of DTensors have one, over their device mesh.
         """
         self._refuse_moved(layout, deadline)
+        mappings.warn(layout._places, level=2)
         self._core.register(layout._core, deadline, _over_arrays(layout.exchange))
         self._layout = layout
 
@@ -347,9 +348,10 @@ def _over_arrays(exchange: Exchange | None) -> Callable[[bytearray], None] | Non
 
 
 def _updated(core: tuple) -> Updated:
-    changed, held, *rest, helpers, plan_from, reason = core
+    changed, held, *moved, (way, reason), staged, seconds, helpers, plan_from = core
     version, epoch = held if held else (None, None)
-    return Updated(changed, version, epoch, *rest, tuple(helpers), plan_from, reason)
+    aside = (staged, seconds, tuple(helpers), plan_from)
+    return Updated(changed, version, epoch, *moved, way, *aside, reason)
 
 
 def _versions(listing: tuple) -> Versions:

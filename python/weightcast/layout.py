@@ -62,6 +62,8 @@ class Layout:
 
     def __init__(self) -> None:
         self._core = _core.Layout()
+        #: Name, address and length of each tensor's bytes.
+        self._places: list[tuple[str, int, int]] = []
         #: Takes the largest of each number over all shards, in place: see `Handle.register`.
         self.exchange: Exchange | None = None
         #: Whose memory it is; asked again when the layout is registered and used.
@@ -92,6 +94,7 @@ class Layout:
         cores = [p._core for p in listed]
         self._core.add(name, memory.bytes, memory.dtype, memory.shape, cores, along, pad)
         self.origins.tensor(name, tensor)
+        self._places.append((name, memory.bytes.ctypes.data, memory.bytes.nbytes))
         return self
 
     def also(self, parts: Part | Iterable[Part], *, along: int = 0) -> "Layout":

@@ -33,8 +33,8 @@ pub(crate) struct Handle {
 type TensorTuple = (String, &'static str, Vec<u64>);
 /// version, epoch
 type VersionTuple = (u64, u64);
-/// changed, version, source, bytes, verified, seconds, plan_seconds, way, staged, install_seconds,
-/// helpers, plan_from, way_reason
+/// changed, version, source, bytes, verified, seconds, plan_seconds, way and why, staged,
+/// install_seconds, helpers, plan_from
 type UpdatedTuple = (
     bool,
     Option<VersionTuple>,
@@ -43,12 +43,11 @@ type UpdatedTuple = (
     u64,
     f64,
     f64,
-    String,
+    (String, String),
     u64,
     f64,
     Vec<String>,
     &'static str,
-    String,
 );
 /// revision, (version, replicas)
 type ListingTuple = (u64, Vec<(VersionTuple, Vec<String>)>);
@@ -385,12 +384,11 @@ fn updated(updated: Updated) -> UpdatedTuple {
         transfer.verified,
         transfer.seconds,
         transfer.plan_seconds,
-        transfer.way,
+        (transfer.way, transfer.way_reason),
         transfer.staged,
         transfer.install_seconds,
         transfer.helpers,
         transfer.plan_from.name(),
-        transfer.way_reason,
     )
 }
 

@@ -81,6 +81,12 @@ impl Direct {
             Ok(()) => {}
             Err(error) => {
                 patience.check("shaking hands")?;
+                let error = match error {
+                    TransportError::Unauthorized { .. } => {
+                        "of another process, port, pid namespace or token".to_owned()
+                    }
+                    error => error.to_string(),
+                };
                 return Err(no(format!("its Unix socket is not its own: {error}")));
             }
         }
@@ -136,7 +142,7 @@ impl Direct {
         self.pid
     }
 
-    fn gone(&self, what: impl ToString) -> TransportError {
+    pub(crate) fn gone(&self, what: impl ToString) -> TransportError {
         TransportError::SourceGone { addr: self.addr, what: what.to_string() }
     }
 }

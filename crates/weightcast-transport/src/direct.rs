@@ -133,6 +133,10 @@ impl<'a> DirectReader<'a> {
             return gone;
         }
         match outcome {
+            // Its memory goes before its pidfd tells; and one that runs another program may forbid it.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EPERM)) => {
+                self.direct.gone(error)
+            }
             Err(error) if arrived.is_none() => {
                 TransportError::System { call: "process_vm_readv", what: error.to_string() }
             }

@@ -76,7 +76,6 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let shaken = [&source.hello()[..], &proof, &source.judge(&key, &proof).0].concat();
     vec![
         ("frame", request(Kind::Identify, &|_| {})),
-        ("frame", request(Kind::Identity, &|out| out.extend_from_slice(&[5; 16]))),
         ("frame", request(Kind::Describe, &named)),
         ("frame", request(Kind::Note, &named)),
         (
@@ -96,6 +95,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("frame", request(Kind::Description, &|out| wire::put(out, &[8, 4096, 512, 8192, 64]))),
         ("frame", request(Kind::Digests, &|out| wire::put(out, &[1, 2, 3, 4]))),
         ("frame", request(Kind::Noted, &|out| out.extend_from_slice(b"\x01a note"))),
+        ("frame", request(Kind::Identity, &|out| out.extend_from_slice(&[5; 16]))),
         ("handshake", shaken),
     ]
 }

@@ -174,6 +174,10 @@ impl Seats {
 
     /// A place for a stranger that has proved himself. False if all are worth more.
     pub(crate) fn admit(&mut self, number: u64, now: Instant) -> bool {
+        // One that a newer stranger drove out takes nobody's place.
+        if !self.strangers.contains(&number) {
+            return false;
+        }
         let Some(seat) = self.open.get(&number) else { return false };
         let holder = seat.holder;
         let of_holder = |seat: &Seat| seat.holder == holder;

@@ -46,3 +46,6 @@ mod computed;
 
 #[path = "contract/work.rs"]
 mod work;
+
+#[path = "contract/truncated.rs"]
+mod truncated;

@@ -97,7 +97,10 @@ pub fn verify(what: &Comparison, options: &Options, watch: Watch<'_>) -> Result<
         let status = status::of_list(&connection, &server).await?;
         if status.term == 0 {
             let reason = "no server acts: no worker has come to one yet".to_owned();
-            return Err(Error::Call(CallError::ServerUnreachable { server: server.clone(), reason }));
+            return Err(Error::Call(CallError::ServerUnreachable {
+                server: server.clone(),
+                reason,
+            }));
         }
         let met = meet::replicas(&connection, &status, what);
         let late = || CallError::Timeout {
