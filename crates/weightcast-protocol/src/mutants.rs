@@ -86,6 +86,8 @@ pub struct Mutants {
     pub offloads_kept: bool,
     /// A session that an acting server has refused for now may make the next one act (L5).
     pub refused_may_activate: bool,
+    /// What was read when a call ran out of time is not kept for the next one (L4).
+    pub reads_from_zero: bool,
     /// A server that was told of another one that acts takes over from it at once (L5).
     pub no_deference: bool,
     /// A server believes tickets and terms that no server has given (T6).

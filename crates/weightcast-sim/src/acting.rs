@@ -78,6 +78,18 @@ impl World {
         }
     }
 
+    /// After a call that failed the memory is the program's: some write to it.
+    pub(crate) fn scribble(&mut self, life: Life) {
+        let process = &self.processes[life.process];
+        let dice = mix(&[self.seed, life.process as u64, process.program.position.into()]);
+        let rollout = process.role == Role::Rollout && process.version().is_none();
+        if rollout && dice.is_multiple_of(4) && !self.leaves(life) {
+            let range = process.memory.range();
+            let own = range.filter(|chunk| (dice >> 8).wrapping_add(u64::from(*chunk)) % 3 == 0);
+            own.for_each(|chunk| self.write(life.process, chunk, dice));
+        }
+    }
+
     /// Whether the process's session is closing, or over: until then its memory is not its own.
     pub(crate) fn leaves(&self, life: Life) -> bool {
         let session = self.processes[life.process].session.as_ref();

@@ -312,6 +312,13 @@ pub const MUTANTS: &[Mutant] = &[
         scenario: long_line,
     },
     Mutant {
+        name: "reads_from_zero",
+        what: "what was read when a call ran out of time is not kept for the next one",
+        found_by: &["L1"],
+        switch: |off| off.reads_from_zero = true,
+        scenario: long_reads,
+    },
+    Mutant {
         name: "endless_drain",
         what: "readers of a copy that is being given up are never cut off",
         found_by: &["L3"],
@@ -446,6 +453,26 @@ fn long_line(options: Options) -> Options {
         fanout: 1,
         depth_limit: 1,
         datacentres: 1,
+        ..options
+    }
+}
+
+/// One version crosses at a time, and takes most of a call's deadline: who waits for it first is cut off
+/// while it reads.
+fn long_reads(options: Options) -> Options {
+    let (trainers, rollouts, max_shards, datacentres) = (1, 2, 1, 1);
+    let (chunks, chunk_time) = (24, Span::from_millis(170));
+    let (fanout, stripes, depth_limit) = (1, 1, 1);
+    Options {
+        trainers,
+        rollouts,
+        max_shards,
+        datacentres,
+        chunks,
+        chunk_time,
+        fanout,
+        stripes,
+        depth_limit,
         ..options
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Process {
     pub(crate) progress: Progress,
     pub(crate) export: ExportId,
     pub(crate) read: Option<Read>,
+    /// How many chunks of an unfinished read were there when they were fenced.
+    pub(crate) left: u32,
     /// What a staged update reads into.
     pub(crate) beside: Option<Beside>,
     /// What it copies aside.

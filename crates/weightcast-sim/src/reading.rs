@@ -38,7 +38,9 @@ impl World {
         let kept = if assignment.staged {
             process.stage(keep)
         } else {
-            process.exposed.filter(|_| keep).map_or(0, |e| e.filled.unwrap_or(all))
+            let left = process.left;
+            let served = process.exposed.map_or(left, |e| e.filled.unwrap_or(all));
+            if keep { served } else { 0 }
         };
         let chunks = if assignment.in_flight {
             let generation = assignment.shards[process.shard as usize].generation;
@@ -216,6 +218,8 @@ impl World {
             if count == process.memory.len() || self.rng.chance(500) {
                 process.progress = Progress { generation: exposed.generation, count };
             }
+        } else {
+            process.left = count;
         }
     }
 

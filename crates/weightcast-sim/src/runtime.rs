@@ -141,6 +141,8 @@ impl World {
                 process.exposed = Some(Exposed { generation, filled: Some(0) });
             }
             Output::Fence(generation) => {
+                let all = process.memory.len();
+                process.left = process.exposed.map_or(0, |e| e.filled.unwrap_or(all));
                 process.exposed = None;
                 self.observe(Fact::Fenced { who: self.who(life), generation });
             }
@@ -234,6 +236,7 @@ impl World {
         self.observe(Fact::Done { who, seq, result, foreign, due, term, leaves });
         if let Err(error) = result {
             self.give_up_copy(life, &error.to_string());
+            self.scribble(life);
         }
         self.plan_act(life);
     }

@@ -72,6 +72,7 @@ impl World {
     pub(crate) fn recorded(seed: u64, options: Options, recorded: &Recorded) -> Self {
         let mut world = Self::empty(seed, options);
         world.people(Some(recorded.groups));
+        world.crossing_cost = recorded.crossing_cost;
         world.plan_strikes(&recorded.strikes());
         world
     }
@@ -169,6 +170,7 @@ impl World {
             progress: Progress::default(),
             export: ExportId(0),
             read: None,
+            left: 0,
             beside: None,
             copying: None,
             seeding: BTreeMap::new(),

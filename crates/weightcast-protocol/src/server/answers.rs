@@ -91,6 +91,7 @@ impl Server {
         let error = self.timeout_error(incarnation);
         self.counters.timeouts += 1;
         self.keep_place(incarnation);
+        self.keep_read(incarnation);
         self.abandon_transfer(incarnation);
         self.finish(incarnation, Err(error));
     }
@@ -118,7 +119,7 @@ impl Server {
             (None, Call::Replicate { .. } | Call::Update { .. }) => {
                 self.transfer_waits_for(incarnation)
             }
-            (None, Call::Unpublish) => "the digests of what was published".to_owned(),
+            (None, Call::Unpublish) => self.unpublish_waits_for(incarnation),
             (None, Call::Wait { until }) => self.wait_waits_for(incarnation, *until),
             (None, _) => format!("replica {}", group.replica),
         };

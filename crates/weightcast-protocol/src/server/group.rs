@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::kept::Kept;
 use super::transaction::{Phase, Transaction, Transfer};
 use crate::message::{Announcement, Location, Registration, Role};
 use crate::{
@@ -37,6 +38,8 @@ pub(super) struct Group {
     /// Its place among those that wait, left by a transfer that ran out of time: the next one takes
     /// it. Else short deadlines pass a turn on for ever: each has it when it is too late (L4).
     pub(super) place: Option<u64>,
+    /// What its last transfer had read when it ran out of time.
+    pub(super) kept: Option<Kept>,
     /// When its readers are cut off, if it is being drained.
     pub(super) drain_until: Option<Time>,
     /// How long its copy may be held back for an offload, if it is being given up.

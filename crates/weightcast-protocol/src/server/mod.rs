@@ -12,7 +12,7 @@
 //! `listing` and `waiting` are the calls; `seal` decides what content a version has; `commit` and
 //! `source_loss` end a transfer, `staging` puts in place what one read beside the old copy; `drain` takes copies out of sight and readers off them;
 //! `edges` is the book of who reads from whom and `choose` adds to it, `striping` several at once; `filling` lets replicas be
-//! read while they are being filled; `accusation` weighs what readers say of sources; `term` says
+//! read while they are being filled, `kept` has the next call go on after what was read; `accusation` weighs what readers say of sources; `term` says
 //! when this server acts at all, and `recovery` brings groups over from an earlier term;
 //! `retention` says which copies must not be given up yet, and `offload` has them copied aside;
 //! `seeding` leaves crossings to `seed_replicas`; `snapshot` and `inspect` are for whoever only looks;
@@ -32,6 +32,7 @@ mod filling;
 mod group;
 mod inspect;
 mod invariants;
+mod kept;
 mod lease;
 mod listing;
 mod model;

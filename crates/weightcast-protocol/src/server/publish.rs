@@ -129,6 +129,7 @@ impl Server {
         generations: Vec<Generation>,
     ) {
         let group = self.groups.get_mut(&incarnation).expect("checked");
+        group.kept = None;
         group.held = Some(Held {
             version,
             catalog,

@@ -216,7 +216,9 @@ impl Server {
         let staged = transfer.staged;
         let assignment = self.assignment(sources, transfer.version.expect("resolved"));
         let assignment = Assignment { staged, ..assignment };
+        let kept = self.groups.get_mut(&incarnation).and_then(|group| group.kept.take());
         let transfer = self.transfer(incarnation).expect("checked");
+        transfer.go_on_after(kept);
         transfer.phase = Phase::Reading;
         transfer.attempt = transfer.attempt.next();
         if transfer.since == Attempt(0) || std::mem::take(&mut transfer.void) {

@@ -3,8 +3,12 @@
 
 use super::Server;
 use super::group::Held;
+use super::transaction::name_shards;
 use crate::message::{Answer, Call};
 use crate::{CallError, Incarnation, Time};
+
+/// Readers named to a person who waited for them in vain.
+const NAMED: usize = 4;
 
 impl Server {
     pub(super) fn start_unpublish(
@@ -54,6 +58,26 @@ impl Server {
             group.held = None;
             self.end_drain(incarnation);
             self.finish(incarnation, Ok(Answer::Unpublished));
+        }
+    }
+
+    /// What an `unpublish` that all shards have called was waiting for when its deadline passed.
+    pub(super) fn unpublish_waits_for(&self, incarnation: Incarnation) -> String {
+        let group = &self.groups[&incarnation];
+        let held = group.held.as_ref().expect("it is answered once there is none");
+        let undigested: Vec<u32> =
+            (0..group.num_shards).filter(|shard| !held.sums.contains_key(shard)).collect();
+        let readers = self.edges.readers_of(incarnation).map(|r| self.groups[&r].replica.as_str());
+        let readers: Vec<&str> = readers.take(NAMED).collect();
+        if let Some(shards) = name_shards(&undigested).filter(|_| !held.settled()) {
+            format!("the digests of {shards} of what replica {} has published", group.replica)
+        } else if self.is_held_back(incarnation) {
+            format!("an offload of what replica {} holds", group.replica)
+        } else if !readers.is_empty() {
+            format!("{} to finish reading from replica {}", readers.join(", "), group.replica)
+        } else {
+            "the clients of the last reference server, of which one may hold the only other copy"
+                .to_owned()
         }
     }
 

@@ -125,6 +125,10 @@ impl Session {
         let sums = self.prepared_sums();
         let pending = self.pending.take().expect("checked");
         self.answered = seq;
+        if matches!(pending.call, Call::Register { .. } | Call::Unregister) {
+            let left = self.left.take();
+            self.discard(left);
+        }
         match (&result, &pending.call) {
             (Ok(Answer::Registered { .. }), Call::Register { layout, export, bytes }) => {
                 let (layout, export, bytes) = (*layout, *export, *bytes);
@@ -141,6 +145,7 @@ impl Session {
             Ok(Answer::Unpublished) => self.make_mutable(),
             Ok(Answer::Committed { version, .. }) => self.committed(*version, sums),
             Err(_) if pending.fresh => self.make_mutable(),
+            Err(CallError::Timeout { .. }) => self.leave(pending.transfer),
             // A staged one may have lost its source and be left with what it had.
             Ok(Answer::Unchanged { .. }) | Err(_) => self.abandon(pending.transfer),
             Ok(_) => {}

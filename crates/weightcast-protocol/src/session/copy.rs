@@ -102,6 +102,8 @@ impl Session {
 
     /// The memory may change from now on: it holds nothing and nobody can read it (S3).
     pub(super) fn make_mutable(&mut self) {
+        let left = self.left.take();
+        self.discard(left);
         self.stop_serving();
         self.copy.held = None;
         self.copy.seal = Seal::None;

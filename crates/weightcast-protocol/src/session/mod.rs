@@ -11,7 +11,8 @@
 //!
 //! This file holds the state and the dispatcher. `link` keeps a stream to the server, `lease`
 //! knows how long the session may act (T1), `calls` runs one call at a time, `copy` decides
-//! when the memory is served and when it may change (S3), `transfer` reads, `staging` puts in place
+//! when the memory is served and when it may change (S3), `transfer` reads, `left` is what a
+//! call that ran out of time had read, `staging` puts in place
 //! what was read beside the memory, `suspension` bridges the time between two servers, `offload` has
 //! the memory copied aside, `seed` has a version brought near in the background, `ending` is every
 //! way out.
@@ -21,6 +22,7 @@ mod config;
 mod copy;
 mod ending;
 mod lease;
+mod left;
 mod link;
 mod offload;
 mod seed;
@@ -41,6 +43,7 @@ use crate::{
 use calls::Pending;
 use copy::Copy;
 use ending::{Closing, Ended};
+use left::Left;
 use link::Link;
 use offload::Offload;
 use seed::Seed;
@@ -88,7 +91,8 @@ pub enum Output {
         /// The source.
         assignment: Assignment,
         /// Go on after the chunks that the progress word counts; else read all. The memory is
-        /// served meanwhile, so what is there must not be written again.
+        /// served meanwhile, so what is there must not be written again. If it is not served, this
+        /// goes on after what a call before this one had read when it was fenced.
         keep: bool,
         /// When to give up.
         deadline: Time,
@@ -180,6 +184,7 @@ pub struct Session {
     rivals: Rivals,
     copy: Copy,
     pending: Option<Pending>,
+    left: Option<Left>,
     offload: Option<Offload>,
     seed: Option<Seed>,
     last_seq: OpSeq,
@@ -210,6 +215,7 @@ impl Session {
             rivals: Rivals::default(),
             copy: Copy::new(),
             pending: None,
+            left: None,
             offload: None,
             seed: None,
             last_seq: OpSeq(0),

@@ -29,6 +29,8 @@ impl Session {
     /// The server's word counts no more: what it offered is withdrawn, what it assigned is dropped.
     pub(super) fn suspend(&mut self, now: Time) {
         let doubt = self.in_doubt();
+        let left = self.left.take();
+        self.discard(left);
         match self.pending.as_mut().and_then(|pending| pending.transfer.take()) {
             Some(transfer) => {
                 if let (Some(pending), Some(doubt)) = (self.pending.as_mut(), doubt) {

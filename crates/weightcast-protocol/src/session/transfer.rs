@@ -12,6 +12,9 @@ pub(super) struct Transfer {
     /// The assignment with which the memory began anew.
     since: Attempt,
     version: Version,
+    /// Some of it was read in a call before this one, and the memory was the user's since: nobody is
+    /// served before all of it is digested.
+    carried: bool,
     /// Logical tensors of the version.
     catalog: ContentDigest,
     /// Whether it is read beside the memory, and if so whether it is on its way into it.
@@ -37,6 +40,16 @@ impl Transfer {
     pub(super) fn catalog(&self) -> ContentDigest {
         self.catalog
     }
+
+    /// Whether the runtime is reading.
+    pub(super) fn runs(&self) -> bool {
+        self.report.is_none()
+    }
+
+    /// What is read: the assignment, that with which the memory began anew, the version.
+    pub(super) fn read(&self) -> (Attempt, Attempt, Version) {
+        (self.attempt, self.since, self.version)
+    }
 }
 
 impl Session {
@@ -58,10 +71,23 @@ impl Session {
         let Assignment { version, catalog, staged, .. } = assignment;
         let staging = if staged { Staging::Beside } else { Staging::InPlace };
         let same = |old: &Transfer| old.since == since || self.config.mutants.keep_suspect;
-        let keep = self.config.relays && old.is_some_and(|old| same(old) && old.staging == staging);
-        pending.transfer =
-            Some(Transfer { attempt, since, version, catalog, staging, sums: None, report: None });
+        let left = self.left.take();
+        let resumes =
+            left.as_ref().is_some_and(|left| left.goes_on(since, attempt, version, staging));
+        let keep = match old {
+            Some(old) => same(old) && old.staging == staging,
+            None => resumes,
+        };
+        let keep = keep && self.config.relays;
+        let carried = keep && old.map_or(resumes, |old| old.carried);
+        let (sums, report) = (None, None);
+        let transfer =
+            Transfer { attempt, since, version, carried, catalog, staging, sums, report };
+        pending.transfer = Some(transfer);
         let deadline = pending.deadline();
+        if !resumes {
+            self.discard(left);
+        }
         if !staged {
             self.catalog = catalog;
         }
@@ -91,8 +117,8 @@ impl Session {
     pub(super) fn send_filling(&mut self) {
         let Some(pending) = self.pending.as_ref().filter(|_| self.config.relays) else { return };
         let Some(transfer) = &pending.transfer else { return };
-        if transfer.staging != Staging::InPlace {
-            return; // nobody reads what is beside the memory
+        if transfer.staging != Staging::InPlace || transfer.carried {
+            return; // nobody reads what is beside the memory, or what the user may have written to
         }
         let (seq, since, generation) = (pending.seq, transfer.since, self.copy.generation());
         self.send(ClientMessage::Filling { seq, since, generation });

@@ -13,6 +13,7 @@ pub(super) const DUEL: Recorded = Recorded {
     about: "servers take over from each other for ever",
     options,
     groups: &[(4, 0), (4, 0), (4, 0), (4, 1)],
+    crossing_cost: 1,
     strikes: STRIKES,
 };
 

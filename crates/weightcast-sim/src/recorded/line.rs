@@ -12,6 +12,7 @@ pub(super) const LINE: Recorded = Recorded {
     about: "reads that are cut at the deadline begin at zero with the next call",
     options,
     groups: &[(2, 0), (2, 0), (2, 1), (1, 1)],
+    crossing_cost: 8,
     strikes: STRIKES,
 };
 

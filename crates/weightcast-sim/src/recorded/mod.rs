@@ -29,6 +29,8 @@ pub struct Recorded {
     options: fn() -> Options,
     /// Shards and datacentre of each group: trainers first, then rollouts.
     pub(crate) groups: &'static [(u32, u64)],
+    /// How many times longer a chunk takes from another datacentre.
+    pub(crate) crossing_cost: u64,
     strikes: &'static [Row],
 }
 

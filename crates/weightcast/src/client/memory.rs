@@ -25,6 +25,8 @@ pub(super) struct Memory {
     exposed: Vec<ExportId>,
     /// Progress of the memory that is being filled.
     filling: Option<Arc<Filling>>,
+    /// Progress of what was being filled when it was fenced, for a call that goes on after it.
+    left: Option<Target>,
     /// What a staged update fills.
     staged: Option<Target>,
     /// Raised to end the running read, or the copying of what was read into place.
@@ -49,6 +51,7 @@ impl Memory {
             events,
             exposed: Vec::new(),
             filling: None,
+            left: None,
             staged: None,
             read: None,
             arrived: None,
@@ -79,6 +82,7 @@ impl Memory {
         let Some((registration, export)) = self.shared.current() else { return };
         let (id, regions) = (export.at(generation.0), registration.regions.clone());
         let filling = Arc::new(Filling::new(&regions));
+        self.left = None;
         self.filling = Some(Arc::clone(&filling));
         self.shared.exports.exports().expose_filling(id, generation.0, regions, filling);
         self.exposed.push(id);
@@ -86,7 +90,11 @@ impl Memory {
 
     /// Nothing may be served any more that is served now: generations only grow.
     pub(super) fn fence(&mut self) {
-        self.filling = None;
+        if let (Some(filling), Some((registration, _))) =
+            (self.filling.take(), self.shared.current())
+        {
+            self.left = Some(Target { registration, filling: Some(filling) });
+        }
         for id in self.exposed.drain(..) {
             // Readers that are still there were told to read elsewhere: cut them off.
             self.shared.exports.exports().withdraw(id, Duration::ZERO);
@@ -165,7 +173,10 @@ impl Memory {
     fn target(&mut self, staged: bool, keep: bool) -> Result<Target, String> {
         let (registration, _) = self.shared.current().ok_or("nothing is registered")?;
         if !staged {
-            return Ok(Target { registration, filling: self.filling.clone() });
+            let same = |left: &&Target| Arc::ptr_eq(&left.registration, &registration);
+            let left = self.left.as_ref().filter(|_| keep).filter(same);
+            let left = left.and_then(|left| left.filling.clone());
+            return Ok(Target { filling: self.filling.clone().or(left), registration });
         }
         self.staged = self.staged.take().filter(|_| keep);
         if self.staged.is_none() {

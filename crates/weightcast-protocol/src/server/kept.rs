@@ -1,0 +1,50 @@
+//! What a transfer that ran out of time has read: the group's next one to the same version goes on
+//! after it. Else who has to wait for most of a short deadline is cut off while it reads, and begins at
+//! zero for ever (L4).
+//!
+//! Between the two calls the memory is the user's, who may write to it. So what is kept is not served to
+//! others, the whole is digested at the end as after any loss of a source, and if that is not what was
+//! published nobody is accused: all is read again.
+
+use super::Server;
+use super::transaction::{Phase, Transfer};
+use crate::{Attempt, Incarnation, Version};
+
+/// How far the shards of a group were.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    version: Version,
+    staged: bool,
+    /// The last assignment; the next one is numbered after it.
+    attempt: Attempt,
+    since: Attempt,
+}
+
+impl Server {
+    /// The group's transfer runs out of time: its next one may go on where this one was.
+    pub(super) fn keep_read(&mut self, incarnation: Incarnation) {
+        let keeps = !self.config.mutants.reads_from_zero;
+        let group = self.groups.get_mut(&incarnation).expect("checked by the caller");
+        let Some(transfer) = group.transfer().filter(|t| t.attempt > Attempt(0)) else {
+            return; // it was given no source: what was kept before still is
+        };
+        group.kept = transfer.kept().filter(|_| keeps);
+    }
+}
+
+impl Transfer {
+    fn kept(&self) -> Option<Kept> {
+        let reads = matches!(self.phase, Phase::Waiting | Phase::Reading);
+        let begun = reads && !self.void;
+        let Transfer { staged, attempt, since, .. } = *self;
+        self.version.filter(|_| begun).map(|version| Kept { version, staged, attempt, since })
+    }
+
+    /// Goes on after what was kept of the same version, before its first assignment.
+    pub(super) fn go_on_after(&mut self, kept: Option<Kept>) {
+        let same = |kept: &Kept| (Some(kept.version), kept.staged) == (self.version, self.staged);
+        if let Some(kept) = kept.filter(same).filter(|_| self.attempt == Attempt(0)) {
+            (self.attempt, self.since) = (kept.attempt, kept.since);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What was read when a call ran out of time is worth something to the next one (L4).
+
+mod cluster;
+
+use cluster::*;
+use weightcast_protocol::message::{ClientMessage, Role};
+use weightcast_protocol::session::Output;
+use weightcast_protocol::{CallError, Span};
+
+const SHORT: Span = Span::from_secs(2);
+
+/// A trainer that has published version 1, and a rollout of two shards whose `update` has run out of
+/// time while it read that.
+fn cut_off() -> (Cluster, Vec<usize>, Vec<usize>) {
+    let mut cluster = Cluster::new();
+    cluster.relays = true;
+    cluster.auto_read = false;
+    let trainer = cluster.trainer("trainer", 2);
+    cluster.publish(&trainer, 1, 11);
+    let rollout = cluster.rollout("rollout", 2);
+    run_out(&mut cluster, &rollout);
+    (cluster, trainer, rollout)
+}
+
+fn run_out(cluster: &mut Cluster, rollout: &[usize]) {
+    for client in rollout {
+        cluster.call_within(*client, update(), SHORT);
+    }
+    cluster.advance(SHORT);
+    for client in rollout {
+        assert!(matches!(cluster.outcome(*client), Some(Err(CallError::Timeout { .. }))));
+        assert_eq!(cluster.clients[*client].session.version(), None);
+        assert_eq!(cluster.clients[*client].exposed, None, "the memory is the user's");
+    }
+}
+
+/// Whether the shards go on with what they had, of those reads that run.
+fn keeps(cluster: &Cluster, rollout: &[usize]) -> Vec<bool> {
+    rollout.iter().map(|client| cluster.clients[*client].keep).collect()
+}
+
+#[test]
+fn the_next_call_goes_on_where_the_one_before_was() {
+    let (mut cluster, _, rollout) = cut_off();
+    let before: Vec<usize> = rollout.iter().map(|c| cluster.clients[*c].log.len()).collect();
+    cluster.begin_all(&rollout, |_| update());
+    assert_eq!(keeps(&cluster, &rollout), [true, true]);
+    // Nobody is served what the user may have written to.
+    for (client, before) in rollout.iter().zip(before) {
+        let said = &cluster.clients[*client].log[before..];
+        let serves = |output: &Output| {
+            let told = matches!(output, Output::Send(ClientMessage::Filling { .. }));
+            told || matches!(output, Output::ExposeFilling(_))
+        };
+        assert!(!said.iter().any(serves), "{said:?}");
+    }
+    cluster.finish_reads(&rollout);
+    assert_eq!(committed(&cluster.outcome(rollout[0]).unwrap()), Some(1));
+    assert_eq!(cluster.content(&rollout), 11);
+}
+
+#[test]
+fn call_after_call_goes_on() {
+    let (mut cluster, _, rollout) = cut_off();
+    for _ in 0..3 {
+        run_out(&mut cluster, &rollout);
+        assert_eq!(keeps(&cluster, &rollout), [true, true]);
+    }
+    // Also one that only waited.
+    let other = cluster.rollout("other", 1);
+    cluster.begin_all(&other, |_| update());
+    run_out(&mut cluster, &rollout);
+    cluster.finish_reads(&other);
+    cluster.begin_all(&rollout, |_| update());
+    assert_eq!(keeps(&cluster, &rollout), [true, true]);
+}
+
+#[test]
+fn what_the_user_wrote_to_meanwhile_is_read_again_and_nobody_is_blamed() {
+    let (mut cluster, trainer, rollout) = cut_off();
+    cluster.begin_all(&rollout, |_| update());
+    // The digests are of the whole memory, of which the user has changed a part.
+    let published = cluster.clients[trainer[0]].memory;
+    cluster.clients[trainer[0]].memory ^= 1;
+    cluster.finish_reads(&rollout);
+    cluster.clients[trainer[0]].memory = published;
+    assert_eq!(keeps(&cluster, &rollout), [false, false], "all is read again");
+    let counters = cluster.server.snapshot(cluster.now).counters;
+    assert_eq!((counters.digest_mismatches, counters.accusations), (1, 0));
+    cluster.finish_reads(&rollout);
+    assert_eq!(committed(&cluster.outcome(rollout[0]).unwrap()), Some(1));
+    assert_eq!(cluster.content(&rollout), 11);
+}
+
+#[test]
+fn another_version_or_memory_begins_anew() {
+    let (mut cluster, trainer, rollout) = cut_off();
+    cluster.call_all(&trainer, |_| weightcast_protocol::message::Call::Unpublish);
+    cluster.publish(&trainer, 2, 22);
+    run_out(&mut cluster, &rollout);
+    assert_eq!(keeps(&cluster, &rollout), [false, false]);
+    cluster.call_all(&rollout, |_| weightcast_protocol::message::Call::Unregister);
+    cluster.call_all(&rollout, register);
+    cluster.begin_all(&rollout, |_| update());
+    assert_eq!(keeps(&cluster, &rollout), [false, false]);
+}
+
+#[test]
+fn a_staged_update_keeps_what_lies_beside_the_memory_until_it_is_not_gone_on_with() {
+    let mut cluster = Cluster::new();
+    cluster.relays = true;
+    let trainer = cluster.trainer("trainer", 1);
+    cluster.publish(&trainer, 1, 11);
+    let rollout = cluster.group("rollout", 1, Role::Rollout);
+    cluster.call_all(&rollout, |_| update());
+    cluster.auto_read = false;
+    cluster.call_all(&trainer, |_| weightcast_protocol::message::Call::Unpublish);
+    cluster.publish(&trainer, 2, 22);
+    let unstaged = |cluster: &Cluster| {
+        let log = &cluster.clients[rollout[0]].log;
+        log.iter().filter(|output| **output == Output::Unstage).count()
+    };
+    for keep in [false, true] {
+        cluster.call_within(rollout[0], staged_update(), SHORT);
+        assert_eq!(keeps(&cluster, &rollout), [keep]);
+        cluster.advance(SHORT);
+        assert!(matches!(cluster.outcome(rollout[0]), Some(Err(CallError::Timeout { .. }))));
+        assert_eq!(cluster.clients[rollout[0]].session.version(), Some(version(0, 1)));
+        assert_eq!(unstaged(&cluster), 0);
+    }
+    cluster.call_all(&rollout, |_| weightcast_protocol::message::Call::Unpublish);
+    assert_eq!(unstaged(&cluster), 1);
+}
