@@ -271,6 +271,8 @@ impl Worker {
                 Output::Offload { .. } | Output::StopOffload | Output::Seed { .. } => {}
                 // Nor without staged updates.
                 Output::Install { .. } | Output::Unstage => {}
+                // Nor does time pass.
+                Output::Measure { .. } => {}
                 Output::StopRead => self.read = None,
                 Output::Done { seq, result } => {
                     self.answered(&result);

@@ -1,12 +1,24 @@
 //! Every bound of the protocol, with its reason.
 
-use crate::CallError;
+use crate::{CallError, Span};
 
 /// Bytes of a model, replica, host or datacentre name.
 pub const NAME_BYTES: usize = 512;
 
 /// Characters of a reason that one shard gives to the others of its group: a page.
 pub const DETAIL_CHARS: usize = 4_096;
+
+/// How long a read is looked at before it is said how fast it is: a stall of a moment does not show.
+pub const PACE_WINDOW: Span = Span::from_secs(2);
+
+/// Bytes a second below which a read is slow: no link between hosts of a cluster gives less.
+pub const SLOW_PACE: u64 = 16 << 20;
+
+/// A slow read that would end within this goes on where it is: to change costs about as much.
+pub const SLOW_PATIENCE: Span = Span::from_secs(5);
+
+/// How often one transfer leaves a slow source for another, so that readers do not wander for ever.
+pub const MOVES: u32 = 8;
 
 /// Bounds that a server enforces. Each can be configured; the defaults serve 16,384 workers.
 #[derive(Clone, Debug, PartialEq, Eq)]

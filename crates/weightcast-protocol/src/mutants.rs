@@ -88,6 +88,8 @@ pub struct Mutants {
     pub refused_may_activate: bool,
     /// What was read when a call ran out of time is not kept for the next one (L4).
     pub reads_from_zero: bool,
+    /// A reader whose source is slow stays there (L2).
+    pub slow_source_kept: bool,
     /// A server that was told of another one that acts takes over from it at once (L5).
     pub no_deference: bool,
     /// A server believes tickets and terms that no server has given (T6).

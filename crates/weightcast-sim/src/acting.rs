@@ -9,6 +9,7 @@ use crate::chunk_loop::Progress;
 use crate::process::{PendingCall, Program};
 use crate::program::{Action, publish};
 use crate::queue::{Event, Life, Step};
+use crate::reading::CHUNK_BYTES;
 use crate::rng::mix;
 use crate::staging::INSTALL_DEADLINE;
 use crate::world::World;
@@ -40,6 +41,10 @@ impl World {
         config.servers = self.hosts.len();
         config.reconnect = self.options.reconnect;
         config.patience = Span(self.options.lease.0 / 2);
+        config.pace_window = Span::from_millis(300);
+        config.slow_patience = Span::from_millis(200);
+        // Far below what the slowest crossing gives, far above one source in a hundred.
+        config.slow_pace = CHUNK_BYTES * 1_000_000_000 / (12 * self.options.chunk_time.0);
         // Who goes through the list is through in less than a lease (L5).
         config.backoff_max = Span(self.options.lease.0 / (2 * self.hosts.len() as u64));
         config.mutants = self.options.mutants;

@@ -312,6 +312,13 @@ pub const MUTANTS: &[Mutant] = &[
         scenario: long_line,
     },
     Mutant {
+        name: "slow_source_kept",
+        what: "who reads from a slow source stays there though another one is free",
+        found_by: &["L2"],
+        switch: |off| off.slow_source_kept = true,
+        scenario: slow_sources,
+    },
+    Mutant {
         name: "reads_from_zero",
         what: "what was read when a call ran out of time is not kept for the next one",
         found_by: &["L1"],
@@ -455,6 +462,12 @@ fn long_line(options: Options) -> Options {
         datacentres: 1,
         ..options
     }
+}
+
+/// Sources give a hundredth of what they could, and others stand by.
+fn slow_sources(options: Options) -> Options {
+    let options = Options { trainers: 3, fanout: 1, ..crowd(options) };
+    Options { faults: options.faults.clone().with(FaultKind::Slow, 40), ..options }
 }
 
 /// One version crosses at a time, and takes most of a call's deadline: who waits for it first is cut off

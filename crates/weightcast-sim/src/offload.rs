@@ -84,6 +84,7 @@ impl World {
             progress: Default::default(),
             export: owner.export,
             read: None,
+            left: 0,
             beside: None,
             copying: None,
             seeding: Default::default(),

@@ -1,10 +1,11 @@
 //! The data plane: a read takes its chunks one by one from whatever the source's memory is then.
 
 use weightcast_protocol::message::{Assignment, ReadFailure, SourceShard};
+use weightcast_protocol::session::Progress;
 use weightcast_protocol::{Attempt, OpSeq, Span, Time};
 
 use crate::checkers::Fact;
-use crate::chunk_loop::{ChunkLoop, Next, Progress};
+use crate::chunk_loop::{self, ChunkLoop, Next};
 use crate::memory::chunks_of;
 use crate::process::{Process, Read};
 use crate::queue::{Event, Life, Step};
@@ -15,6 +16,9 @@ const PATIENCE: Span = Span::from_millis(700);
 
 /// How long a source that is being filled may have nothing new.
 const STALL: Span = Span::from_millis(2_000);
+
+/// Bytes of a chunk, as rates count them.
+pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Why a source does not give what it is asked for.
 enum Refusal {
@@ -94,12 +98,7 @@ impl World {
 
     fn ask_chunk(&mut self, life: Life, read: &Read, place: u32) {
         let chunk = self.processes[life.process].memory.range().start + place;
-        let stripes = read.assignment.stripes() as u32;
-        let shards = read.assignment.shards.len() as u32 / stripes;
-        let holds = |shard: &u32| chunks_of(*shard, shards, self.options.chunks).contains(&chunk);
-        let shard = (0..shards).find(holds).expect("shards hold all chunks");
-        // Different chunks from each of several sources.
-        let shard = place % stripes * shards + shard;
+        let shard = self.next_shard(life.process, read);
         let source = &read.assignment.shards[shard as usize];
         match self.source(source) {
             Ok(index) => self.store_chunk(life, read, index, chunk),
@@ -198,7 +197,7 @@ impl World {
         let [reader, source] = [&self.processes[reader], &self.processes[source]];
         let crosses = datacentre(reader) != datacentre(source);
         let slow = source.trouble.slow_until > self.now;
-        let times = if crosses { self.crossing_cost } else { 1 } * if slow { 20 } else { 1 };
+        let times = if crosses { self.crossing_cost } else { 1 } * if slow { 100 } else { 1 };
         Span(self.rng.between(500_000, self.options.chunk_time.0) * times)
     }
 
@@ -216,11 +215,43 @@ impl World {
         {
             exposed.filled = Some(count);
             if count == process.memory.len() || self.rng.chance(500) {
-                process.progress = Progress { generation: exposed.generation, count };
+                process.progress = chunk_loop::Progress { generation: exposed.generation, count };
             }
         } else {
             process.left = count;
         }
+    }
+
+    /// Says how far a read is.
+    pub(crate) fn measure(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
+        let process = &self.processes[life.process];
+        let Some(read) = &process.read else { return };
+        let (all, count) = (process.memory.len(), read.chunks.count());
+        if count == all {
+            return;
+        }
+        let shard = self.next_shard(life.process, read);
+        let bytes = |chunks: u32| u64::from(chunks) * CHUNK_BYTES;
+        let progress = Progress { arrived: bytes(count), left: bytes(all - count), shard };
+        let process = &mut self.processes[life.process];
+        let now = process.clock.local(self.now);
+        if let Some(session) = &mut process.session {
+            session.handle_progress(now, seq, attempt, progress);
+        }
+    }
+
+    /// Which shard of its sources the next chunk of a read comes from.
+    fn next_shard(&self, index: usize, read: &Read) -> u32 {
+        let (place, first) = (read.chunks.count(), self.processes[index].memory.range().start);
+        if read.assignment.in_flight {
+            return self.processes[index].shard;
+        }
+        let stripes = read.assignment.stripes() as u32;
+        let shards = read.assignment.shards.len() as u32 / stripes;
+        let holds =
+            |shard: &u32| chunks_of(*shard, shards, self.options.chunks).contains(&(first + place));
+        // Different chunks from each of several sources.
+        place % stripes * shards + (0..shards).find(holds).expect("shards hold all chunks")
     }
 
     fn fail_read(&mut self, life: Life, seq: OpSeq, attempt: Attempt, shard: u32, reason: String) {

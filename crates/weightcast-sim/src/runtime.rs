@@ -162,6 +162,7 @@ impl World {
             Output::StopOffload => process.copying = None,
             Output::Seed { version, ask, .. } => self.begin_seed(life, version, ask),
             Output::StopRead => process.stop_read(),
+            Output::Measure { seq, attempt } => self.measure(life, seq, attempt),
             Output::Install { seq, attempt } => self.begin_install(life, seq, attempt),
             Output::Unstage => process.beside = None,
             Output::Done { seq, result } => self.done(life, seq, result),

@@ -75,6 +75,9 @@ fn heard(message: &ClientMessage) -> Option<String> {
         ClientMessage::Sealed { generation, .. } => format!("sealed generation {generation}"),
         ClientMessage::Prepared { attempt, .. } => format!("prepared, attempt {attempt}"),
         ClientMessage::Installed { attempt, .. } => format!("has it in place, attempt {attempt}"),
+        ClientMessage::Slow { attempt, bytes_per_s, .. } => {
+            format!("finds its source slow, attempt {attempt}: {bytes_per_s} bytes a second")
+        }
         ClientMessage::ReadFailed { attempt, failure, .. } => {
             format!("accuses its source, attempt {attempt}: {failure:?}")
         }

@@ -33,3 +33,9 @@ fn servers_duel_if_those_who_were_refused_make_others_act() {
     let mutants = Mutants { refused_may_activate: true, no_deference: true, ..Mutants::default() };
     assert!(broken("duel", mutants, &["L5"]) > 0);
 }
+
+#[test]
+fn reads_never_end_if_what_was_cut_off_begins_at_zero() {
+    let mutants = Mutants { reads_from_zero: true, ..Mutants::default() };
+    assert!(broken("line", mutants, &["L1"]) > 0);
+}

@@ -7,6 +7,7 @@ use crate::direct::DirectReader;
 use crate::error::{ReadError, TransportError};
 use crate::exports::lock;
 use crate::filling::Filling;
+use crate::gauge::Gauge;
 use crate::limits::{MAX_THREADS, PIECE_BYTES};
 use crate::patience::Patience;
 use crate::peer::Peer;
@@ -33,6 +34,8 @@ pub struct ReadOptions {
     /// Grows by the bytes of every piece that arrived and was served. With `filling` it begins at
     /// the bytes that are kept.
     pub progress: Arc<AtomicU64>,
+    /// Tells how much is still to come from whom. One for each read.
+    pub gauge: Arc<Gauge>,
     /// Where progress is advertised while the targets are being filled. What is final there is not
     /// read again; the digests are then only of what was, so use those of the whole memory.
     pub filling: Option<Arc<Filling>>,
@@ -50,6 +53,7 @@ impl Default for ReadOptions {
             deadline: None,
             cancel: Arc::default(),
             progress: Arc::default(),
+            gauge: Arc::default(),
             filling: None,
             digests: true,
             slots: 1,
@@ -101,7 +105,7 @@ pub fn read(
 ) -> Result<Vec<Digest>, ReadError> {
     let mut routes = Vec::with_capacity(jobs.len());
     for (source, job) in jobs.iter().enumerate() {
-        let route = Route::check(job, targets, options);
+        let route = Route::check(source, job, targets, options);
         routes.push(route.map_err(|kind| ReadError { source, kind })?);
     }
     let copies = jobs.iter().map(|job| job.copies.as_slice());
@@ -114,6 +118,8 @@ pub fn read(
         let missing: u64 = copies.iter().flat_map(|copies| copies.iter()).map(Copy::bytes).sum();
         options.progress.store(planned - missing, Ordering::Relaxed);
     }
+    let missing = copies.iter().map(|copies| copies.iter().map(Copy::bytes).sum());
+    options.gauge.begin(missing);
     // Who reads from this reader waits for whole pieces.
     let size = options.filling.as_ref().map_or(PIECE_BYTES, |filling| filling.units().piece());
     let cut = |(route, copies): (&mut Route<'_>, &Cow<'_, [Copy]>)| {
@@ -127,6 +133,7 @@ pub fn read(
 
 /// One job, checked and cut.
 struct Route<'a> {
+    source: usize,
     job: &'a SourceJob<'a>,
     description: Arc<Description>,
     pieces: Pieces,
@@ -135,6 +142,7 @@ struct Route<'a> {
 impl<'a> Route<'a> {
     /// Checks a job's copies, before any of them is made.
     fn check(
+        source: usize,
         job: &'a SourceJob<'a>,
         targets: &[Region],
         options: &ReadOptions,
@@ -147,7 +155,7 @@ impl<'a> Route<'a> {
             copy.check(index, region, targets, options.slots)?;
         }
         job.peer.direct().map_or(Ok(()), Direct::verify)?;
-        Ok(Self { job, description, pieces: Pieces::cut(&[], PIECE_BYTES) })
+        Ok(Self { source, job, description, pieces: Pieces::cut(&[], PIECE_BYTES) })
     }
 }
 
@@ -243,7 +251,7 @@ impl Run<'_> {
         patience.check("reading")?;
         reader.wait(&route.pieces, piece, &patience)?;
         reader.read(&route.pieces, piece)?;
-        self.arrived(&route.pieces, piece, digests);
+        self.arrived(route, piece, digests);
         Ok(true)
     }
 
@@ -281,7 +289,7 @@ impl Run<'_> {
         let mut reader =
             TcpReader::new(route.job, &route.pieces, self.targets, stream, patience, filling);
         while let Some(piece) = reader.next()? {
-            self.arrived(&route.pieces, piece, digests);
+            self.arrived(route, piece, digests);
         }
         if let Some(stream) = reader.into_stream() {
             route.job.peer.pool().give_back(stream);
@@ -290,7 +298,8 @@ impl Run<'_> {
     }
 
     /// Digests a piece that was served, while it is still in the cache.
-    fn arrived(&self, pieces: &Pieces, piece: &Piece, digests: &mut [Digest]) {
+    fn arrived(&self, route: &Route<'_>, piece: &Piece, digests: &mut [Digest]) {
+        let pieces = &route.pieces;
         if !digests.is_empty() {
             pieces.rows(piece, |copy, row, len| {
                 let target = self.targets[copy.target_region as usize].address() + row.target;
@@ -306,6 +315,7 @@ impl Run<'_> {
             });
         }
         self.options.progress.fetch_add(piece.bytes as u64, Ordering::Relaxed);
+        self.options.gauge.arrived(route.source, piece.bytes as u64);
     }
 
     /// The processes read directly are still those that were probed.

@@ -52,6 +52,7 @@ mod filling;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod gauge;
 mod handshake;
 mod input;
 pub mod limits;
@@ -94,6 +95,7 @@ pub use engine::{ReadOptions, Transport, read};
 pub use error::{Advice, Bound, ReadError, Refusal, TransportError};
 pub use exports::{ExportId, ExportTable};
 pub use filling::Filling;
+pub use gauge::{Gauge, Reading};
 pub use note::NoteError;
 pub use peer::Peer;
 pub use region::{Region, RegionError};

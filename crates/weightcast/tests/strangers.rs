@@ -124,7 +124,7 @@ impl Session {
         let mut session = Self { sender, frames: frames.unwrap().into_inner(), beats: 0 };
         let opened = session
             .ask(client_frame::Body::Open(Open {
-                protocol: 1,
+                protocol: weightcast_protocol::PROTOCOL,
                 session: vec![7; 16],
                 model: "policy".to_owned(),
                 replica: "rollout".to_owned(),

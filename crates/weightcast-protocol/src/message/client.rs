@@ -66,6 +66,18 @@ pub enum ClientMessage {
         /// What was seen.
         failure: ReadFailure,
     },
+    /// The shard reads, but so slowly that it had better read elsewhere. No accusation: if there is
+    /// nothing better, it goes on.
+    Slow {
+        /// The `replicate` or `update`.
+        seq: OpSeq,
+        /// The assignment that is read.
+        attempt: Attempt,
+        /// The source's shard that has most left to give, by its place in the assignment.
+        shard: u32,
+        /// What has come lately.
+        bytes_per_s: u64,
+    },
     /// The shard can't offload its copy of this version as it was asked to.
     OffloadFailed {
         /// The version.

@@ -25,9 +25,10 @@ pub(super) enum Choice {
 
 /// What speaks against a source that has not failed, the weightiest first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank<'a> {
+pub(super) struct Rank<'a> {
     far: bool,
     accusers: usize,
+    slow: bool,
     depth: usize,
     load: usize,
     other_host: bool,
@@ -37,7 +38,7 @@ struct Rank<'a> {
 
 impl Server {
     /// Chooses a source of `version` for `reader`: those first that have not failed it, then the
-    /// same datacentre, those that nobody accuses, the shortest chain, the least loaded, the same
+    /// same datacentre, those that nobody accuses, those that were not slow, the shortest chain, the least loaded, the same
     /// host; ties go by name.
     pub(super) fn choose_source<'a>(
         &'a self,
@@ -84,11 +85,12 @@ impl Server {
         }
     }
 
-    fn rank<'a>(&self, source: &'a Group, reader: &Group, version: Version) -> Rank<'a> {
+    pub(super) fn rank<'a>(&self, source: &'a Group, reader: &Group, version: Version) -> Rank<'a> {
         let host = |group: &Group| group.location().map(|location| location.host.clone());
         Rank {
             far: source.datacentre() != reader.datacentre() && !self.config.mutants.far_as_near,
             accusers: source.held.as_ref().map_or(0, |held| held.accusers.len()),
+            slow: reader.slow.contains_key(&source.incarnation),
             depth: self.depth(source, version),
             load: self.edges.load(source.incarnation),
             other_host: host(source) != host(reader),
@@ -152,7 +154,7 @@ impl Server {
     }
 
     /// Whether one more reader fits, with all that hangs on it (D1, D6).
-    fn has_room(&self, source: &Group, reader: &Group, version: Version) -> bool {
+    pub(super) fn has_room(&self, source: &Group, reader: &Group, version: Version) -> bool {
         // Readers of an old copy will have left.
         let below = match reader.held {
             Some(_) => 0,
@@ -165,7 +167,7 @@ impl Server {
 
     /// Whether a source reads, over others or not, from the reader (D2). One that holds a version
     /// reads only if its update is staged, and it will have done so soon.
-    fn reads_from(&self, source: &Group, reader: &Group) -> bool {
+    pub(super) fn reads_from(&self, source: &Group, reader: &Group) -> bool {
         !self.config.mutants.naive_source_choice
             && self.edges.leads_to(source.incarnation, reader.incarnation)
     }

@@ -124,7 +124,8 @@ impl Server {
             return self.verified_beside(now, incarnation);
         }
         let generations = transfer.prepared.values().map(|(generation, _)| *generation).collect();
-        self.release_edge(incarnation);
+        let sources = self.release_edge(incarnation);
+        self.note_not_slow(incarnation, &sources);
         self.commit(incarnation, assignment, generations);
     }
 

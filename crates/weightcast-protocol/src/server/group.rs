@@ -38,6 +38,8 @@ pub(super) struct Group {
     /// Its place among those that wait, left by a transfer that ran out of time: the next one takes
     /// it. Else short deadlines pass a turn on for ever: each has it when it is too late (L4).
     pub(super) place: Option<u64>,
+    /// Sources that it has left because they were slow, and the bytes a second that it got there.
+    pub(super) slow: BTreeMap<Incarnation, u64>,
     /// What its last transfer had read when it ran out of time.
     pub(super) kept: Option<Kept>,
     /// When its readers are cut off, if it is being drained.

@@ -12,7 +12,7 @@
 //! `listing` and `waiting` are the calls; `seal` decides what content a version has; `commit` and
 //! `source_loss` end a transfer, `staging` puts in place what one read beside the old copy; `drain` takes copies out of sight and readers off them;
 //! `edges` is the book of who reads from whom and `choose` adds to it, `striping` several at once; `filling` lets replicas be
-//! read while they are being filled, `kept` has the next call go on after what was read; `accusation` weighs what readers say of sources; `term` says
+//! read while they are being filled, `kept` has the next call go on after what was read, `pace` has slow sources left; `accusation` weighs what readers say of sources; `term` says
 //! when this server acts at all, and `recovery` brings groups over from an earlier term;
 //! `retention` says which copies must not be given up yet, and `offload` has them copied aside;
 //! `seeding` leaves crossings to `seed_replicas`; `snapshot` and `inspect` are for whoever only looks;
@@ -38,6 +38,7 @@ mod listing;
 mod model;
 mod offload;
 mod open;
+mod pace;
 mod publish;
 mod recovery;
 mod register;
@@ -255,6 +256,9 @@ impl Server {
             }
             ClientMessage::ReadFailed { seq, attempt, failure } => {
                 self.read_failed(session, seq, attempt, failure);
+            }
+            ClientMessage::Slow { seq, attempt, shard, bytes_per_s } => {
+                self.slow(session, (seq, attempt), shard, bytes_per_s);
             }
             ClientMessage::OffloadFailed { version, generation, reason } => {
                 self.offload_failed(session, version, generation, reason);

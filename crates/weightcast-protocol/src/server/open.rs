@@ -242,6 +242,7 @@ impl Server {
             transactions: Default::default(),
             active: None,
             place: None,
+            slow: Default::default(),
             kept: None,
             drain_until: None,
             hold_until: None,

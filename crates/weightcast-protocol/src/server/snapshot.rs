@@ -33,6 +33,8 @@ pub struct Counters {
     pub striped: u64,
     /// Readers that went on with one of several sources, since somebody waited for another.
     pub unstriped: u64,
+    /// Readers that went on elsewhere, since a source was slow.
+    pub moved_on: u64,
     /// Assignments with which a transfer went on where it was.
     pub resumes: u64,
     /// Assignments of a source in another datacentre.

@@ -57,6 +57,8 @@ pub(super) struct Transfer {
     pub(super) gave_up: bool,
     /// Shards that have put it in place, and at which generation they serve it.
     pub(super) installed: BTreeMap<u32, Generation>,
+    /// How often it has left a slow source.
+    pub(super) moves: u32,
     /// How often each source has failed this transfer.
     pub(super) failures: BTreeMap<Incarnation, u32>,
     /// What the transfer fails with if no source is left.

@@ -27,6 +27,12 @@ pub struct SessionConfig {
     pub backoff: Span,
     /// The longest such pause.
     pub backoff_max: Span,
+    /// How long a read is looked at before it is said how fast it is.
+    pub pace_window: Span,
+    /// A read that gets less than this, in bytes a second, is slow, whatever the shard has had.
+    pub slow_pace: u64,
+    /// A slow read that would end within this goes on where it is.
+    pub slow_patience: Span,
     /// Whether the runtime can serve memory that is still being filled, and go on with a read at
     /// another source ([`super::Output::ExposeFilling`]). Without it every read begins anew.
     pub relays: bool,
@@ -53,6 +59,9 @@ impl SessionConfig {
             grace: Span::from_secs(1),
             backoff: Span::from_millis(50),
             backoff_max: Span::from_secs(1),
+            pace_window: crate::limits::PACE_WINDOW,
+            slow_pace: crate::limits::SLOW_PACE,
+            slow_patience: crate::limits::SLOW_PATIENCE,
             relays: false,
             mutants: Default::default(),
         }

@@ -3,7 +3,8 @@
 //! The runtime calls, in any order:
 //! - inputs: [`Session::call`], [`Session::close`], [`Session::handle_connected`],
 //!   [`Session::handle_disconnected`], [`Session::handle_message`], [`Session::handle_sealed`],
-//!   [`Session::handle_read`], [`Session::handle_installed`], [`Session::handle_timeout`];
+//!   [`Session::handle_read`], [`Session::handle_progress`], [`Session::handle_installed`],
+//!   [`Session::handle_timeout`];
 //! - then [`Session::poll_output`] until it is empty, doing what each output says;
 //! - and [`Session::next_timeout`] for when to call `handle_timeout`.
 //!
@@ -12,7 +13,7 @@
 //! This file holds the state and the dispatcher. `link` keeps a stream to the server, `lease`
 //! knows how long the session may act (T1), `calls` runs one call at a time, `copy` decides
 //! when the memory is served and when it may change (S3), `transfer` reads, `left` is what a
-//! call that ran out of time had read, `staging` puts in place
+//! call that ran out of time had read, `pace` looks how fast it is, `staging` puts in place
 //! what was read beside the memory, `suspension` bridges the time between two servers, `offload` has
 //! the memory copied aside, `seed` has a version brought near in the background, `ending` is every
 //! way out.
@@ -25,6 +26,7 @@ mod lease;
 mod left;
 mod link;
 mod offload;
+mod pace;
 mod seed;
 mod staging;
 mod suspension;
@@ -34,6 +36,7 @@ use std::collections::VecDeque;
 
 pub use config::SessionConfig;
 pub use lease::Lease;
+pub use pace::Progress;
 
 use crate::message::{Answer, Assignment, ClientMessage, Registration, ServerMessage};
 use crate::{
@@ -96,6 +99,13 @@ pub enum Output {
         keep: bool,
         /// When to give up.
         deadline: Time,
+    },
+    /// If this read runs and bytes have begun to move, call `handle_progress` now.
+    Measure {
+        /// The call.
+        seq: OpSeq,
+        /// Number of the assignment.
+        attempt: Attempt,
     },
     /// Stop the read or the copying into place, if one runs. `handle_read` and `handle_installed`
     /// are not called for it. Before the next output is taken it must have let go of the memory.
@@ -185,6 +195,8 @@ pub struct Session {
     copy: Copy,
     pending: Option<Pending>,
     left: Option<Left>,
+    /// The most bytes a second that a read has had, over a window.
+    best_pace: u64,
     offload: Option<Offload>,
     seed: Option<Seed>,
     last_seq: OpSeq,
@@ -216,6 +228,7 @@ impl Session {
             copy: Copy::new(),
             pending: None,
             left: None,
+            best_pace: 0,
             offload: None,
             seed: None,
             last_seq: OpSeq(0),
@@ -250,7 +263,7 @@ impl Session {
             ServerMessage::Closed => self.left(),
             _ if self.suspended.is_some() => {} // it is about what was given up
             ServerMessage::Assigned { seq, attempt, since, assignment } => {
-                self.assigned(seq, attempt, since, assignment);
+                self.assigned(now, seq, attempt, since, assignment);
             }
             ServerMessage::Install { seq, attempt, deadline } => {
                 self.install(now, seq, attempt, deadline);
@@ -285,6 +298,7 @@ impl Session {
             self.tells_at(),
             self.next_heartbeat(),
             self.call_ends_at(),
+            self.measures_at(),
             self.closing.as_ref().map(|closing| closing.until),
         ];
         times.into_iter().flatten().min()
@@ -305,6 +319,7 @@ impl Session {
         self.reconnect_if_due(now);
         self.heartbeat_if_due(now);
         self.tell_if_due(now);
+        self.measure_if_due(now);
     }
 
     /// What the session is doing.

@@ -1,5 +1,6 @@
 //! Reading from an assigned source, and telling the server what came of it.
 
+use super::pace::Pace;
 use super::staging::Staging;
 use super::{Output, Session};
 use crate::message::{Assignment, ClientMessage, ReadFailure};
@@ -15,6 +16,8 @@ pub(super) struct Transfer {
     /// Some of it was read in a call before this one, and the memory was the user's since: nobody is
     /// served before all of it is digested.
     carried: bool,
+    /// How fast it is.
+    pub(super) pace: Pace,
     /// Logical tensors of the version.
     catalog: ContentDigest,
     /// Whether it is read beside the memory, and if so whether it is on its way into it.
@@ -55,6 +58,7 @@ impl Transfer {
 impl Session {
     pub(super) fn assigned(
         &mut self,
+        now: Time,
         seq: OpSeq,
         attempt: Attempt,
         since: Attempt,
@@ -80,9 +84,18 @@ impl Session {
         };
         let keep = keep && self.config.relays;
         let carried = keep && old.map_or(resumes, |old| old.carried);
-        let (sums, report) = (None, None);
-        let transfer =
-            Transfer { attempt, since, version, carried, catalog, staging, sums, report };
+        let pace = Pace::new(now + self.config.pace_window);
+        let transfer = Transfer {
+            attempt,
+            since,
+            version,
+            carried,
+            pace,
+            catalog,
+            staging,
+            sums: None,
+            report: None,
+        };
         pending.transfer = Some(transfer);
         let deadline = pending.deadline();
         if !resumes {

@@ -17,7 +17,7 @@ use weightcast_protocol::message::{
 use weightcast_protocol::server::{
     ReplicaState, Server, ServerConfig, ServerOutput, offload_name, seed_name,
 };
-use weightcast_protocol::session::{Output, Session, SessionConfig};
+use weightcast_protocol::session::{Output, Progress, Session, SessionConfig};
 use weightcast_protocol::{
     Attempt, CallError, Condition, ConnectionId, ContentDigest, ExportId, Generation, OpSeq,
     PROTOCOL, Revision, Selector, SessionId, ShardSums, Span, Sum, Time, Version,
@@ -49,6 +49,8 @@ pub struct Client {
     pub reading: Option<(OpSeq, Attempt, Assignment)>,
     /// Whether that read goes on where the one before it was.
     pub keep: bool,
+    /// What it says of that read: bytes that have arrived, that are left, and by whom.
+    pub progress: Option<(u64, u64, u32)>,
     pub sealing: Option<Generation>,
     /// What a staged update has read.
     pub beside: Option<u64>,
@@ -195,6 +197,7 @@ impl Cluster {
             closed: None,
             reading: None,
             keep: false,
+            progress: None,
             sealing: None,
             beside: None,
             installing: None,
@@ -353,6 +356,13 @@ impl Cluster {
         }
     }
 
+    /// A client's stream carries what its session would not say.
+    pub fn tell(&mut self, client: usize, message: ClientMessage) {
+        let connection = self.clients[client].connection.expect("it has a stream");
+        self.to_server.push_back((connection, message));
+        self.run();
+    }
+
     /// Delivers messages and does outputs until nothing is left to do at this moment.
     pub fn run(&mut self) {
         loop {
@@ -502,6 +512,12 @@ impl Cluster {
                 }
             }
             Output::Unstage => client.beside = None,
+            Output::Measure { seq, attempt } => {
+                if let Some((arrived, left, shard)) = client.progress {
+                    let progress = Progress { arrived, left, shard };
+                    client.session.handle_progress(self.now, seq, attempt, progress);
+                }
+            }
             Output::Offload { version, generation } => {
                 client.offloading = Some((version, generation));
                 if self.auto_offload {

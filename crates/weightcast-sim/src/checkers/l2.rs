@@ -2,6 +2,8 @@
 //! beyond the time that it takes to notice and to read what is missing. So nobody starves while there
 //! is something to read (L4).
 
+mod pace;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState};
@@ -9,7 +11,9 @@ use weightcast_protocol::{Incarnation, Time, Version};
 
 use super::d3::datacentre;
 use super::{Checker, Fact};
+pub(super) use pace::LeavesSlow;
 
+#[derive(Clone, Copy)]
 pub(super) struct NoIdleSource {
     pub(super) fanout: u32,
     pub(super) depth_limit: u32,

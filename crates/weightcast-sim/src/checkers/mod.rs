@@ -184,6 +184,8 @@ fn of_world(options: &Options) -> Row {
 
 /// What a server does in its term.
 fn of_term(options: &Options) -> Row {
+    let (fanout, depth_limit) = (options.fanout, options.depth_limit);
+    let places = l2::NoIdleSource { fanout, depth_limit };
     vec![
         Box::new(s5::TransitiveCommit::default()),
         Box::new(s5::EveryHelper::default()),
@@ -203,7 +205,8 @@ fn of_term(options: &Options) -> Row {
         Box::new(a4::OneOffload),
         Box::new(a5::RecoveryWindow::new(options.lease)),
         Box::new(t4::TwoAccusers::default()),
-        Box::new(l2::NoIdleSource { fanout: options.fanout, depth_limit: options.depth_limit }),
+        Box::new(places),
+        Box::new(l2::LeavesSlow::new(places)),
         Box::new(l3::BoundedDrain::new(options.drain_deadline)),
         Box::new(w1::Conditions::default()),
         Box::new(o1::NoStall::new(options.seed_deadline)),

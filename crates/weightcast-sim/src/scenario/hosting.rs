@@ -61,6 +61,8 @@ impl Player<'_> {
             Output::Offload { .. } | Output::StopOffload => {}
             // No update is staged.
             Output::Install { .. } | Output::Unstage => {}
+            // Rates are those of the links: no source is slower than another for nothing.
+            Output::Measure { .. } => {}
             Output::Seed { version, ask, .. } => self.begin_seed(index, version, ask),
             Output::Send(message) => {
                 if let Some(stream) = worker.connection {

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use weightcast_protocol::message::{Assignment, ReadFailure};
+use weightcast_protocol::session::Progress;
 use weightcast_protocol::{Attempt, Generation, OpSeq, ShardSums};
 use weightcast_transport::{ExportId, Filling};
 
 use super::connection::Connection;
 use super::control::Event;
-use super::reading::{Target, read_assigned};
+use super::reading::{Running, Target, read_assigned};
 use super::route::Arrival;
 use super::shared::Shared;
 use super::staging::{self, Installed};
@@ -30,7 +31,7 @@ pub(super) struct Memory {
     /// What a staged update fills.
     staged: Option<Target>,
     /// Raised to end the running read, or the copying of what was read into place.
-    read: Option<Arc<AtomicBool>>,
+    read: Option<Running>,
     /// What the pending call has read.
     arrived: Option<Box<Arrival>>,
     /// The parts' digests of what is held, for readers that find something else there.
@@ -154,13 +155,13 @@ impl Memory {
                 return;
             }
         };
-        let cancel = Arc::new(AtomicBool::new(false));
-        self.read = Some(Arc::clone(&cancel));
+        let running = Running::default();
+        self.read = Some(running.clone());
         let shared = Arc::clone(&self.shared);
         let (connection, events) = (self.connection.clone(), self.events.clone());
         tokio::spawn(async move {
-            let cancelled = Arc::clone(&cancel);
-            let read = read_assigned(connection, shared, assignment, target, deadline, cancel);
+            let cancelled = Arc::clone(&running.cancel);
+            let read = read_assigned(connection, shared, assignment, target, deadline, running);
             let result = read.await.map(Box::new);
             if !cancelled.load(Ordering::Acquire) {
                 let _ = events.send(Event::ReadDone { seq, attempt, result });
@@ -192,8 +193,9 @@ impl Memory {
         else {
             return; // the session is told of no end, and gives up
         };
-        let cancel = Arc::new(AtomicBool::new(false));
-        self.read = Some(Arc::clone(&cancel));
+        let running = Running::default();
+        let cancel = Arc::clone(&running.cancel);
+        self.read = Some(running);
         let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
         tokio::task::spawn_blocking(move || {
             let installed = staging::install(&staged.registration, &registration, &shared, &cancel);
@@ -219,11 +221,16 @@ impl Memory {
         self.staged = None;
     }
 
+    /// How far the running read is, once bytes move.
+    pub(super) fn progress(&self) -> Option<Progress> {
+        self.read.as_ref()?.pace.look()
+    }
+
     /// After this, no read touches it.
     pub(super) fn stop_read(&mut self) {
         self.arrived = None;
-        if let Some(cancel) = self.read.take() {
-            cancel.store(true, Ordering::Release);
+        if let Some(running) = self.read.take() {
+            running.cancel.store(true, Ordering::Release);
             drop(self.shared.memory.lock());
         }
     }

@@ -22,6 +22,7 @@ mod memory;
 pub(crate) mod networks;
 mod offload;
 mod open;
+mod pace;
 mod plan_files;
 mod plans;
 mod process;

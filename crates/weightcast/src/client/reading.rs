@@ -10,6 +10,7 @@ use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_transport::Filling;
 
 use super::connection::Connection;
+use super::pace::Pace;
 use super::registration::Registration;
 use super::route::{Arrival, Read};
 use super::shared::Shared;
@@ -27,6 +28,14 @@ pub(super) struct Target {
     pub(super) filling: Option<Arc<Filling>>,
 }
 
+/// A read that runs, as others see it.
+#[derive(Clone, Default)]
+pub(super) struct Running {
+    /// Raised to end it.
+    pub(super) cancel: Arc<AtomicBool>,
+    pub(super) pace: Pace,
+}
+
 /// Reads an assigned source into the target, unless it is cancelled.
 pub(super) async fn read_assigned(
     connection: Connection,
@@ -34,12 +43,12 @@ pub(super) async fn read_assigned(
     assignment: Assignment,
     target: Target,
     deadline: Instant,
-    cancel: Arc<AtomicBool>,
+    running: Running,
 ) -> Result<Arrival, ReadFailure> {
     let names: Vec<_> = assignment.shards.iter().map(|shard| shard.layout).collect();
     let sources = fetch_layouts(&connection, &shared, &names).await;
     let sources = sources.map_err(unfetched)?;
-    let read = move || read(&shared, &assignment, &sources, target, deadline, cancel);
+    let read = move || read(&shared, &assignment, &sources, target, deadline, running);
     let failed = |e| ReadFailure::Layout { detail: format!("weightcast has a bug: {e}") };
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(failed(e)))
 }
@@ -74,7 +83,7 @@ fn read(
     sources: &[Arc<Layout>],
     target: Target,
     deadline: Instant,
-    cancel: Arc<AtomicBool>,
+    running: Running,
 ) -> Result<Arrival, ReadFailure> {
     let progress = Arc::clone(&shared.progress);
     // One that goes on begins with what is kept.
@@ -86,8 +95,9 @@ fn read(
         assignment,
         sources,
         deadline: deadline + GRACE,
-        cancel,
+        cancel: running.cancel,
         progress,
+        pace: running.pace,
         filling: target.filling,
         memory: &shared.memory,
     })

@@ -16,6 +16,7 @@ use weightcast_transport::{
 use super::Transfer;
 use super::locate::Evidence;
 use super::networks::Networks;
+use super::pace::Pace;
 use super::plan_files::PlanFiles;
 use super::plans::Plans;
 use super::registration::{Registration, union};
@@ -45,6 +46,7 @@ pub(crate) struct Read<'a> {
     pub(crate) deadline: Instant,
     pub(crate) cancel: Arc<AtomicBool>,
     pub(crate) progress: Arc<AtomicU64>,
+    pub(crate) pace: Pace,
     /// What is final already, and is served while the rest comes.
     pub(crate) filling: Option<Arc<Filling>>,
     /// Held while the registered memory is written: whoever stops a read waits for it, so nothing
@@ -69,12 +71,14 @@ impl Routes {
         let (plan, plan_from) = self.plans.get(read.registration, read.assignment, read.sources)?;
         let planned = started.elapsed();
         let bound = self.bind(&plan, read)?;
+        read.pace.of(bound.iter().map(|bound| bound.shard));
         let jobs: Vec<SourceJob<'_>> = bound.iter().map(Bound::job).collect();
         let options = ReadOptions {
             threads: THREADS,
             deadline: Some(read.deadline),
             cancel: Arc::clone(&read.cancel),
             progress: Arc::clone(&read.progress),
+            gauge: Arc::clone(&read.pace.gauge),
             filling: read.filling.clone(),
             digests: true,
             slots: read.registration.cells.len(),

@@ -53,6 +53,12 @@ pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, 
             reason: m.reason,
         },
         Body::SeedFailed(m) => ClientMessage::SeedFailed { ask: m.ask },
+        Body::Slow(m) => ClientMessage::Slow {
+            seq: OpSeq(m.seq),
+            attempt: Attempt(m.attempt),
+            shard: m.shard,
+            bytes_per_s: m.bytes_per_s,
+        },
         Body::Heartbeat(m) => ClientMessage::Heartbeat { sent_at: m.sent_at },
         Body::Close(m) => ClientMessage::Close { deadline: Span(m.deadline_ns) },
     })
@@ -100,6 +106,9 @@ pub(crate) fn client_frame(message: ClientMessage) -> wire::ClientFrame {
             })
         }
         ClientMessage::SeedFailed { ask } => Body::SeedFailed(wire::SeedFailed { ask }),
+        ClientMessage::Slow { seq, attempt, shard, bytes_per_s } => {
+            Body::Slow(wire::Slow { seq: seq.0, attempt: attempt.0, shard, bytes_per_s })
+        }
         ClientMessage::Heartbeat { sent_at } => Body::Heartbeat(wire::Heartbeat { sent_at }),
         ClientMessage::Close { deadline } => Body::Close(wire::Close { deadline_ns: deadline.0 }),
     };

@@ -99,6 +99,7 @@ fn counters(counters: &Counters) -> BTreeMap<String, u64> {
         ("relays", counters.relays),
         ("striped", counters.striped),
         ("unstriped", counters.unstriped),
+        ("moved_on", counters.moved_on),
         ("resumes", counters.resumes),
         ("crossings", counters.crossings),
         ("skips", counters.skips),

@@ -184,6 +184,12 @@ impl Control {
                 Output::Seed { version, ask, deadline } => {
                     self.seeder.start(version, ask, deadline);
                 }
+                Output::Measure { seq, attempt } => {
+                    if let Some(progress) = self.memory.progress() {
+                        let now = self.clock.now();
+                        self.session.handle_progress(now, seq, attempt, progress);
+                    }
+                }
                 Output::StopRead => self.memory.stop_read(),
                 Output::Install { seq, attempt } => self.memory.install(seq, attempt),
                 Output::Unstage => self.memory.unstage(),

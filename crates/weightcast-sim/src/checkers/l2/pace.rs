@@ -1,0 +1,114 @@
+//! L2 of slow sources: who says that its source is slow is given another one, if one is free that it has
+//! not found slow, in the same event; and nobody changes sources without end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weightcast_protocol::limits::MOVES;
+use weightcast_protocol::message::{ClientMessage, ServerMessage};
+use weightcast_protocol::server::{ModelSnapshot, ReplicaState, Snapshot};
+use weightcast_protocol::{Attempt, Incarnation, OpSeq, Time};
+
+use super::{NoIdleSource, datacentre, height, reads_from};
+use crate::checkers::{Checker, Fact};
+
+pub(in crate::checkers) struct LeavesSlow {
+    /// What is a free source.
+    places: NoIdleSource,
+    /// What each group was told to read last.
+    assigned: BTreeMap<Incarnation, (OpSeq, Attempt)>,
+    /// Sources that a group has called slow.
+    slow: BTreeMap<Incarnation, BTreeSet<Incarnation>>,
+    /// Who has just said so, and is still to be moved.
+    says: Option<Incarnation>,
+    moves: BTreeMap<(Incarnation, OpSeq), u32>,
+    edges: BTreeMap<Incarnation, Vec<Incarnation>>,
+}
+
+impl LeavesSlow {
+    pub(in crate::checkers) fn new(places: NoIdleSource) -> Self {
+        let (assigned, slow, moves) = Default::default();
+        Self { places, assigned, slow, says: None, moves, edges: BTreeMap::new() }
+    }
+
+    fn told(&mut self, group: Incarnation, place: (OpSeq, Attempt)) -> Option<String> {
+        if self.assigned.insert(group, place) == Some(place) || self.says != Some(group) {
+            return None; // another shard of it was told before
+        }
+        self.says = None;
+        let moves = self.moves.entry((group, place.0)).or_default();
+        *moves += 1;
+        (*moves > MOVES).then(|| format!("group {group} has changed sources {moves} times"))
+    }
+
+    fn says_slow(&mut self, group: Incarnation, place: (OpSeq, Attempt)) {
+        let sources = self.edges.get(&group).map_or(&[][..], Vec::as_slice);
+        let moves = self.moves.get(&(group, place.0)).copied().unwrap_or_default();
+        if let [source] = sources
+            && self.assigned.get(&group) == Some(&place)
+            && moves < MOVES
+        {
+            self.slow.entry(group).or_default().insert(*source);
+            self.says = Some(group);
+        }
+    }
+
+    fn books(&mut self, books: &Snapshot) -> Option<String> {
+        let before = std::mem::take(&mut self.edges);
+        for edge in books.models.values().flat_map(|model| &model.edges) {
+            self.edges.entry(edge.reader_life).or_default().push(edge.source_life);
+        }
+        let group = self.says.take()?;
+        if self.edges.get(&group) != before.get(&group) {
+            return None; // it has lost its source in the same event
+        }
+        let stands = |model: &ModelSnapshot| self.free(model, group).map(str::to_owned);
+        let free = books.models.values().find_map(stands)?;
+        Some(format!("group {group} reads from a slow source, and {free} is free"))
+    }
+
+    fn free<'a>(&self, model: &'a ModelSnapshot, group: Incarnation) -> Option<&'a str> {
+        let reader = model.replicas.iter().find(|replica| replica.incarnation == group)?;
+        let pending = reader.pending.as_ref()?;
+        let edge = model.edges.iter().find(|edge| edge.reader_life == group)?;
+        let here = datacentre(model, group)?;
+        let below = if reader.version.is_some() { 0 } else { height(model, group, edge.version) };
+        if below + 1 > self.places.depth_limit as usize {
+            return None;
+        }
+        let source = model.replicas.iter().find(|source| {
+            let near = |life| datacentre(model, life) == Some(here);
+            let readers = model.edges.iter();
+            let readers =
+                readers.filter(|e| e.source_life == source.incarnation && near(e.reader_life));
+            source.state == ReplicaState::Sealed
+                && source.version == Some(edge.version)
+                && source.incarnation != group
+                && near(source.incarnation)
+                && !reads_from(model, source.incarnation, group)
+                && readers.count() < self.places.fanout as usize
+                && !pending.failed.contains_key(&source.incarnation)
+                && !self.slow[&group].contains(&source.incarnation)
+        });
+        source.map(|source| source.name.as_str())
+    }
+}
+
+impl Checker for LeavesSlow {
+    fn name(&self) -> &'static str {
+        "L2"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        match fact {
+            Fact::Heard { who, message: ClientMessage::Slow { seq, attempt, .. }, .. } => {
+                self.says_slow(who.incarnation?, (*seq, *attempt));
+                None
+            }
+            Fact::Said { who, message: ServerMessage::Assigned { seq, attempt, .. }, .. } => {
+                self.told(who.incarnation?, (*seq, *attempt))
+            }
+            Fact::Books(books) => self.books(books),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! How far a running read is, source by source: for whoever looks whether one of them is slow.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of one read, by job. Empty until bytes begin to move.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    jobs: OnceLock<Jobs>,
+}
+
+#[derive(Debug)]
+struct Jobs {
+    planned: u64,
+    /// Bytes that are still to come.
+    left: Vec<AtomicU64>,
+}
+
+/// How far a read is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Bytes that have arrived.
+    pub arrived: u64,
+    /// Bytes that are still to come.
+    pub left: u64,
+    /// The job that has most of these.
+    pub job: usize,
+}
+
+impl Gauge {
+    /// How far the read is, once bytes move.
+    pub fn look(&self) -> Option<Reading> {
+        let jobs = self.jobs.get()?;
+        let each = jobs.left.iter().map(|left| left.load(Ordering::Relaxed));
+        let (left, most) = (each.clone().sum(), each.enumerate().max_by_key(|(_, left)| *left));
+        let arrived = jobs.planned.saturating_sub(left);
+        Some(Reading { arrived, left, job: most.map_or(0, |(job, _)| job) })
+    }
+
+    /// Bytes begin to move: so many for each job. Once per gauge.
+    pub(crate) fn begin(&self, bytes: impl Iterator<Item = u64>) {
+        let left: Vec<AtomicU64> = bytes.map(AtomicU64::new).collect();
+        let planned = left.iter().map(|left| left.load(Ordering::Relaxed)).sum();
+        let _ = self.jobs.set(Jobs { planned, left });
+    }
+
+    pub(crate) fn arrived(&self, job: usize, bytes: u64) {
+        if let Some(left) = self.jobs.get().and_then(|jobs| jobs.left.get(job)) {
+            // Whoever uses one gauge for two reads learns nothing of the second.
+            let less = |left: u64| Some(left.saturating_sub(bytes));
+            let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_how_far_a_read_is_and_who_is_behind() {
+        let gauge = Gauge::default();
+        assert_eq!(gauge.look(), None);
+        gauge.begin([100, 70].into_iter());
+        assert_eq!(gauge.look(), Some(Reading { arrived: 0, left: 170, job: 0 }));
+        gauge.arrived(0, 60);
+        assert_eq!(gauge.look(), Some(Reading { arrived: 60, left: 110, job: 1 }));
+    }
+}
