@@ -90,6 +90,8 @@ pub struct Mutants {
     pub reads_from_zero: bool,
     /// A reader whose source is slow stays there (L2).
     pub slow_source_kept: bool,
+    /// Digests that could not be sent when they came are not sent later (L7).
+    pub seal_said_once: bool,
     /// A server that was told of another one that acts takes over from it at once (L5).
     pub no_deference: bool,
     /// A server believes tickets and terms that no server has given (T6).

@@ -21,8 +21,8 @@ macro_rules! fault_kinds {
 
             /// Whether it strikes a server, not a process.
             pub(crate) fn is_of_servers(self) -> bool {
-                use FaultKind::{Pretend, Rift, ServerCrash, ServerPause};
-                matches!(self, ServerCrash | ServerPause | Rift | Pretend)
+                use FaultKind::{Pretend, Rift, SealCrash, ServerCrash, ServerPause};
+                matches!(self, ServerCrash | ServerPause | Rift | Pretend | SealCrash)
             }
 
             /// How often at most it happens in a usual world.
@@ -74,6 +74,8 @@ fault_kinds! {
     Lie: "reader lied", 4;
     /// Somebody with the job's token makes a past up, or shows what others were given.
     Pretend: "past made up", 2;
+    /// The server dies with or before a word of what is being published (F39).
+    SealCrash: "server crashed while a version was sealed", 3;
 }
 
 /// How often each kind of fault happens at most in one world.

@@ -1,5 +1,6 @@
 //! What goes wrong, and when. A seed leaves some kinds out, so that others show alone.
 
+use weightcast_protocol::message::{Call, ClientMessage};
 use weightcast_protocol::{Span, Time};
 
 use crate::checkers::Fact;
@@ -94,10 +95,7 @@ impl World {
             FaultKind::Spoil => self.spoil_published(victim),
             FaultKind::Forge => self.forgeries += 1,
             FaultKind::Lie => self.processes[victim].trouble.lies = true,
-            FaultKind::ServerCrash
-            | FaultKind::ServerPause
-            | FaultKind::Rift
-            | FaultKind::Pretend => {}
+            _ => {} // of servers
         }
     }
 
@@ -109,8 +107,29 @@ impl World {
                 *paused_until = until.max(*paused_until);
             }
             FaultKind::Pretend => self.pretend(host),
+            FaultKind::SealCrash => self.seal_crashes += 1,
             _ => self.rift(host, until),
         }
+    }
+
+    /// Whether the server that is told this dies of it.
+    pub(crate) fn dies_sealing(&mut self, message: &ClientMessage) -> bool {
+        let seals = match message {
+            ClientMessage::Sealed { .. } => true,
+            ClientMessage::Call { call, .. } => {
+                matches!(call, Call::Publish { .. } | Call::Unpublish)
+            }
+            _ => false,
+        };
+        let dies = seals && self.seal_crashes > 0 && self.rng.chance(300);
+        self.seal_crashes -= u64::from(dies);
+        dies
+    }
+
+    pub(crate) fn die_sealing(&mut self, host: usize) {
+        let until = self.now + a_while(&mut self.rng, self.options.lease);
+        self.observe(Fact::Struck { kind: FaultKind::SealCrash, process: None, until });
+        self.crash_server(host, until);
     }
 
     /// Whom a fault strikes. Half of the crashes are of sources that are being read: these are
@@ -205,6 +224,7 @@ impl World {
         self.flips = 0;
         self.network.late = 0;
         self.forgeries = 0;
+        self.seal_crashes = 0;
         let spoiled: Vec<String> = self
             .processes
             .iter()

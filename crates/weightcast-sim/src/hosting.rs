@@ -21,10 +21,21 @@ impl World {
         }
         let term = host.term();
         self.observe(Fact::Heard { who, term, message: &message });
+        let dies = self.dies_sealing(&message);
+        if dies && self.rng.chance(500) {
+            return self.die_sealing(index);
+        }
         let quiet = matches!(message, ClientMessage::Heartbeat { .. });
         let Some(server) = &mut self.hosts[index].server else { return };
         server.handle(now, stream, message);
-        if quiet { self.send_outputs(index) } else { self.after_server(index) }
+        if quiet {
+            self.send_outputs(index)
+        } else {
+            self.after_server(index)
+        }
+        if dies {
+            self.die_sealing(index);
+        }
     }
 
     /// The server has done something: its messages leave, its books are checked.

@@ -312,6 +312,13 @@ pub const MUTANTS: &[Mutant] = &[
         scenario: long_line,
     },
     Mutant {
+        name: "seal_said_once",
+        what: "digests that came while a session had no server are never told to one",
+        found_by: &["L7"],
+        switch: |off| off.seal_said_once = true,
+        scenario: sealing,
+    },
+    Mutant {
         name: "slow_source_kept",
         what: "who reads from a slow source stays there though another one is free",
         found_by: &["L2"],
@@ -462,6 +469,12 @@ fn long_line(options: Options) -> Options {
         datacentres: 1,
         ..options
     }
+}
+
+/// Servers die while versions are sealed.
+fn sealing(options: Options) -> Options {
+    let faults = FaultCounts::none().with(FaultKind::SealCrash, 12).with(FaultKind::Break, 40);
+    Options { servers: 2, reconnect: Span::from_secs(30), faults, ..options }
 }
 
 /// Sources give a hundredth of what they could, and others stand by.

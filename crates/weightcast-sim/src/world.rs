@@ -43,6 +43,8 @@ pub(crate) struct World {
     pub(crate) flips: u64,
     /// Publishes that are still to be of other content.
     pub(crate) forgeries: u64,
+    /// Servers that are still to die while a version is sealed.
+    pub(crate) seal_crashes: u64,
     /// Versions of which somebody had other content.
     pub(crate) forged: BTreeSet<Version>,
     /// Who makes pasts up.
@@ -93,6 +95,7 @@ impl World {
             crossing_cost: 1,
             flips: 0,
             forgeries: 0,
+            seal_crashes: 0,
             forged: BTreeSet::new(),
             pretender: Pretender::default(),
             came_over: false,

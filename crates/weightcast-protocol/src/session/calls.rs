@@ -91,7 +91,9 @@ impl Session {
 
     /// A stream is open again: says all that the server may have missed.
     pub(super) fn send_again(&mut self, now: Time) {
-        self.send_seal();
+        if !self.config.mutants.seal_said_once {
+            self.send_seal();
+        }
         self.renew_publish();
         self.send_call(now);
         self.send_filling();

@@ -19,6 +19,7 @@ mod l2;
 mod l3;
 mod l5;
 mod l6;
+mod l7;
 mod o1;
 mod o2;
 mod o3;
@@ -178,6 +179,7 @@ fn of_world(options: &Options) -> Row {
         Box::new(l1::InTime),
         Box::new(l5::SameTerm::new(options.servers)),
         Box::new(l6::Baseline),
+        Box::new(l7::Sealed::new(options.lease)),
         Box::new(d2::AcyclicReads),
     ]
 }
