@@ -1,7 +1,7 @@
 //! The registered memory as the session wants it: served, fenced, digested, filled.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -13,6 +13,7 @@ use weightcast_transport::{ExportId, Filling};
 use super::connection::Connection;
 use super::control::Event;
 use super::reading::{Running, Target, read_assigned};
+use super::registration::Registration;
 use super::route::Arrival;
 use super::shared::Shared;
 use super::staging::{self, Installed};
@@ -26,8 +27,9 @@ pub(super) struct Memory {
     exposed: Vec<ExportId>,
     /// Progress of the memory that is being filled.
     filling: Option<Arc<Filling>>,
-    /// Progress of what was being filled when it was fenced, for a call that goes on after it.
-    left: Option<Target>,
+    /// Progress of what was being filled when it was fenced, for a call that goes on after it: of this
+    /// memory, which it does not keep from being let go of.
+    left: Option<(Weak<Registration>, Arc<Filling>)>,
     /// What a staged update fills.
     staged: Option<Target>,
     /// Raised to end the running read, or the copying of what was read into place.
@@ -94,7 +96,7 @@ impl Memory {
         if let (Some(filling), Some((registration, _))) =
             (self.filling.take(), self.shared.current())
         {
-            self.left = Some(Target { registration, filling: Some(filling) });
+            self.left = Some((Arc::downgrade(&registration), filling));
         }
         for id in self.exposed.drain(..) {
             // Readers that are still there were told to read elsewhere: cut them off.
@@ -174,9 +176,9 @@ impl Memory {
     fn target(&mut self, staged: bool, keep: bool) -> Result<Target, String> {
         let (registration, _) = self.shared.current().ok_or("nothing is registered")?;
         if !staged {
-            let same = |left: &&Target| Arc::ptr_eq(&left.registration, &registration);
-            let left = self.left.as_ref().filter(|_| keep).filter(same);
-            let left = left.and_then(|left| left.filling.clone());
+            let left = self.left.as_ref().filter(|_| keep);
+            let left = left.filter(|(of, _)| of.as_ptr() == Arc::as_ptr(&registration));
+            let left = left.map(|(_, filling)| Arc::clone(filling));
             return Ok(Target { filling: self.filling.clone().or(left), registration });
         }
         self.staged = self.staged.take().filter(|_| keep);

@@ -4,9 +4,13 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::Duration;
 
 /// Bytes that pass at once.
 const STEP: usize = 16 << 10;
+
+/// How long each step takes at a gate that is slow.
+const SLOW: Duration = Duration::from_millis(100);
 
 /// Forwards connections to a data port, and meters what the port sends.
 pub(crate) struct Gate {
@@ -26,6 +30,7 @@ struct State {
     /// Bytes that may still pass; none: all.
     left: Option<u64>,
     held: bool,
+    slow: bool,
     cut: bool,
     sockets: Vec<TcpStream>,
 }
@@ -66,6 +71,11 @@ impl Gate {
     /// Lets so many bytes more pass, then none.
     pub(crate) fn hold_after(&self, bytes: u64) {
         self.meter.state.lock().unwrap().left = Some(bytes);
+    }
+
+    /// Lets everything pass, but a hundredth as fast as it could.
+    pub(crate) fn slow_down(&self) {
+        self.meter.state.lock().unwrap().slow = true;
     }
 
     /// Waits until somebody waits for bytes that may not pass.
@@ -116,7 +126,12 @@ impl Meter {
         }
         state.passed += bytes;
         state.left = state.left.map(|left| left - bytes.min(left));
-        !state.cut
+        let (slow, cut) = (state.slow, state.cut);
+        drop(state);
+        if slow {
+            thread::sleep(SLOW);
+        }
+        !cut
     }
 }
 
