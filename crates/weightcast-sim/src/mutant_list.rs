@@ -471,10 +471,11 @@ fn long_line(options: Options) -> Options {
     }
 }
 
-/// Servers die while versions are sealed.
+/// Servers die while versions are sealed, which takes longer than to find another one.
 fn sealing(options: Options) -> Options {
     let faults = FaultCounts::none().with(FaultKind::SealCrash, 12).with(FaultKind::Break, 40);
-    Options { servers: 2, reconnect: Span::from_secs(30), faults, ..options }
+    let digest_time = Span::from_millis(4_000);
+    Options { servers: 2, reconnect: Span::from_secs(30), digest_time, faults, ..options }
 }
 
 /// Sources give a hundredth of what they could, and others stand by.

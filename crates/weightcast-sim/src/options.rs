@@ -48,6 +48,8 @@ pub struct Options {
     pub seed_deadline: Span,
     /// How long a last copy is held back until it is offloaded.
     pub offload_deadline: Span,
+    /// The longest that digesting what was published takes.
+    pub digest_time: Span,
     /// The longest that a chunk takes to read.
     pub chunk_time: Span,
     /// How many of a thousand messages are late, until faults cease.
@@ -90,6 +92,7 @@ impl Default for Options {
             offload_seeding: 0,
             seed_deadline: Span::from_secs(3),
             offload_deadline: Span::from_millis(1_500),
+            digest_time: Span::from_millis(60),
             chunk_time: Span::from_millis(6),
             late: 20,
             late_by: Span::from_millis(150),

@@ -147,7 +147,8 @@ impl World {
                 self.observe(Fact::Fenced { who: self.who(life), generation });
             }
             Output::Seal(generation) => {
-                let pause = Span(self.rng.between(1, 60) * 1_000_000);
+                let pause =
+                    Span(self.rng.between(1, self.options.digest_time.0 / 1_000_000) * 1_000_000);
                 let step = Step::Digested(generation);
                 self.queue.plan(self.now + pause, Event::Process(life, step));
             }

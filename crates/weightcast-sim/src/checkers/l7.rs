@@ -8,8 +8,8 @@ use weightcast_protocol::{Incarnation, Span, Time};
 
 use super::{Checker, Fact};
 
-/// Longer than any digest takes, with its message.
-const DIGESTS: Span = Span::from_millis(500);
+/// Longer than any message takes.
+const ON_ITS_WAY: Span = Span::from_millis(500);
 
 pub(super) struct Sealed {
     /// How long it may take: who has died is found out after a lease, who has lost a server comes over
@@ -22,8 +22,8 @@ pub(super) struct Sealed {
 }
 
 impl Sealed {
-    pub(super) fn new(lease: Span) -> Self {
-        let within = Span(3 * lease.0 + DIGESTS.0);
+    pub(super) fn new(lease: Span, digest_time: Span) -> Self {
+        let within = Span(3 * lease.0 + digest_time.0 + ON_ITS_WAY.0);
         Self { within, calm_at: Time(0), since: BTreeMap::new() }
     }
 

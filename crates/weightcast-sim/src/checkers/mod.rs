@@ -179,7 +179,7 @@ fn of_world(options: &Options) -> Row {
         Box::new(l1::InTime),
         Box::new(l5::SameTerm::new(options.servers)),
         Box::new(l6::Baseline),
-        Box::new(l7::Sealed::new(options.lease)),
+        Box::new(l7::Sealed::new(options.lease, options.digest_time)),
         Box::new(d2::AcyclicReads),
     ]
 }

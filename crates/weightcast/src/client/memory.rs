@@ -1,6 +1,6 @@
 //! The registered memory as the session wants it: served, fenced, digested, filled.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
