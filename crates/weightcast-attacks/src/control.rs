@@ -1,5 +1,7 @@
 //! The control port, as a client with the token speaks it: any message, in any order.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc as inbox;
 use std::time::{Duration, Instant};
 
@@ -115,7 +117,10 @@ impl Control {
         let (frames, outgoing) = mpsc::channel(QUEUE);
         let (told, inbox) = inbox::channel();
         let mut rpc = self.rpc.clone();
+        let over = Arc::<AtomicBool>::default();
+        let ended = Ended(Arc::clone(&over));
         handle().spawn(async move {
+            let _ended = ended;
             let Ok(reply) = rpc.session(ReceiverStream::new(outgoing)).await else { return };
             let mut incoming = reply.into_inner();
             while let Ok(Some(frame)) = incoming.message().await {
@@ -126,7 +131,7 @@ impl Control {
                 }
             }
         });
-        Ok(Stream { frames, inbox })
+        Ok(Stream { frames, inbox, over })
     }
 
     /// A session that stays: its heartbeats go on until it is dropped.
@@ -163,6 +168,16 @@ impl Control {
 pub(crate) struct Stream {
     frames: mpsc::Sender<ClientFrame>,
     inbox: inbox::Receiver<Told>,
+    over: Arc<AtomicBool>,
+}
+
+/// Says, however it came about, that the server tells nothing more.
+struct Ended(Arc<AtomicBool>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Stream {
@@ -184,6 +199,11 @@ impl Stream {
                 return Ok(found);
             }
         }
+    }
+
+    /// Whether the server has ended it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
     }
 
     /// What has been told and not been looked at.

@@ -83,9 +83,10 @@ pub(crate) fn run(arguments: &Random) -> Result<ExitCode> {
     scene.expect(unpublished.ok, || format!("unpublish: {}", unpublished.said()));
     scene.keep(trainer);
     scene.keep(rollout);
+    let busy = Usage::of(scene.server.id()).cpu_s;
     let report = scene.finish("random-frames", "11", started);
     println!(
-        "{} frames, {} requests, {} data requests; honest update: median {:.1} ms, p99 {:.1}, \
+        "{} frames, {} requests, {} data requests, {busy:.0} CPU s of the server; honest update: median {:.1} ms, p99 {:.1}, \
          max {:.1} ({} calls)",
         spoken.frames.load(Ordering::Relaxed),
         spoken.requests.load(Ordering::Relaxed),

@@ -69,21 +69,21 @@ const fn known(
 
 /// In the order of the list.
 pub(crate) const ALL: &[Attack] = &[
-    known(
+    attack(
         "memory-of-another",
         "10",
         "a source passes a third process off as itself: its reader copies that one's memory",
         plain,
         memory::of_another,
     ),
-    known(
+    attack(
         "memory-of-itself",
         "10",
         "a source passes its reader off as itself: it copies, and relays, memory of its own",
         plain,
         memory::of_itself,
     ),
-    known(
+    attack(
         "memory-behind-its-port",
         "10",
         "the same from the third process's own port number, at another address of the host",
@@ -132,14 +132,14 @@ pub(crate) const ALL: &[Attack] = &[
         guarded,
         terms::guessed_incarnation,
     ),
-    known(
+    attack(
         "empty-rows",
         "13",
         "twenty requests of 72 bytes name 2^64-1 rows without a byte",
         plain,
         digests::empty_rows,
     ),
-    known(
+    attack(
         "tiny-rows",
         "13",
         "a digest is asked for over 2^30 rows of a byte; the reader hangs up",
@@ -202,14 +202,14 @@ pub(crate) const ALL: &[Attack] = &[
         plain,
         claims::by_note,
     ),
-    known(
+    attack(
         "sipping-readers",
         "16",
         "1,024 readers take a byte now and then; an honest one comes",
         plain,
         seats::sipping,
     ),
-    known(
+    attack(
         "idle-readers",
         "16",
         "idle readers until a trainer has no descriptor left; it opens a handle",
@@ -230,7 +230,7 @@ pub(crate) const ALL: &[Attack] = &[
         plain,
         neighbours::writable_files,
     ),
-    known(
+    attack(
         "any-address",
         "17",
         "a source names an address that is not its own, for readers to connect to",

@@ -1,5 +1,7 @@
 //! Frames at random: half of them such as a client in its place would send.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 use crate::control::{Control, Stream, open};
@@ -18,6 +20,8 @@ use crate::wire::{
     Version, Wait,
 };
 
+/// How long an open may take to be answered.
+const ANSWER: Duration = Duration::from_secs(1);
 const MODELS: [&str; 3] = ["r0", "r1", "r2"];
 const REPLICAS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
@@ -38,16 +42,36 @@ impl Speaker {
         Self { dice, stream: None, opened: None, mine: None, assigned: None, seq: 0, generation: 1 }
     }
 
-    /// One frame more; whether the stream has taken it.
+    /// One frame more; whether a stream that the server still listens to has taken it.
     pub(super) fn speak(&mut self, control: &Control) -> Result<bool> {
-        if self.stream.is_none() || self.dice.one_in(200) {
-            self.stream = Some(control.stream()?);
-            let open = self.open();
-            return Ok(self.say(Ask::Open(open)));
+        let over = self.stream.as_ref().is_none_or(Stream::is_over);
+        if over || self.dice.one_in(200) {
+            return self.begin(control);
         }
         self.listen();
         let frame = self.frame();
         Ok(self.say(frame))
+    }
+
+    /// A new stream, mostly with an open that is answered before anything else is said.
+    fn begin(&mut self, control: &Control) -> Result<bool> {
+        self.stream = Some(control.stream()?);
+        let open = self.open();
+        let taken = self.say(Ask::Open(open));
+        if !self.dice.one_in(10) {
+            let answered = |told| match told {
+                Told::Opened(opened) => Some(Some(opened)),
+                Told::Refused(_) | Told::Superseded(_) => Some(None),
+                _ => None,
+            };
+            let answer = self.stream.as_ref().and_then(|s| s.wait(ANSWER, answered).ok());
+            match answer.flatten() {
+                Some(opened) => self.opened = self.mine.clone().map(|open| (open, opened)),
+                // It does not get further on this one.
+                None => self.stream = None,
+            }
+        }
+        Ok(taken)
     }
 
     /// A stream that the server has ended is opened anew.
