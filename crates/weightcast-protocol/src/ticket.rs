@@ -108,7 +108,9 @@ impl TicketKey {
     }
 
     pub(crate) fn has_proved(&self, proof: &TermProof) -> bool {
-        self.term_hash(proof.term, proof.origin).is(proof.mac)
+        // After the last term of all nobody could act: whoever has the key must not end the job by it.
+        let has_successor = proof.term.after(0, 0).is_some();
+        has_successor && self.term_hash(proof.term, proof.origin).is(proof.mac)
     }
 
     /// Signs a ticket.
@@ -273,6 +275,7 @@ mod tests {
             TermProof { origin: Term(11), ..proof },
             TermProof { mac: ticket(&key).mac, ..proof },
             TermProof::default(),
+            key.prove(Term(u64::MAX), Term(10)),
         ] {
             assert!(!key.has_proved(&forged), "{forged:?}");
         }
