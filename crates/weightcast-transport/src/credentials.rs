@@ -73,8 +73,8 @@ unsafe fn sender(message: &libc::msghdr) -> Option<Credentials> {
     let (level, kind, len) =
         unsafe { ((*header).cmsg_level, (*header).cmsg_type, (*header).cmsg_len) };
     // SAFETY: the macro only computes.
-    let whole = unsafe { libc::CMSG_LEN(size_of::<libc::ucred>() as u32) } as usize;
-    if (level, kind) != (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) || (len as usize) < whole {
+    let whole = unsafe { libc::CMSG_LEN(size_of::<libc::ucred>() as u32) } as _;
+    if (level, kind) != (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) || len < whole {
         return None;
     }
     // SAFETY: as many bytes as a ucred has follow the header; they may lie unaligned.

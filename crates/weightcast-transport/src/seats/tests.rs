@@ -30,7 +30,11 @@ impl Port {
     /// One that has proved itself, and whether it got a place.
     fn member(&mut self, holder: Holder) -> Result<Arc<Seat>, ()> {
         let (number, seat) = self.stranger(holder);
-        if self.seats.admit(number, self.now) { Ok(seat) } else { Err(self.seats.leave(number)) }
+        if self.seats.admit(number, self.now) {
+            return Ok(seat);
+        }
+        self.seats.leave(number);
+        Err(())
     }
 
     fn busy(&mut self, holder: Holder) -> Arc<Seat> {
