@@ -129,8 +129,8 @@ impl ControlOf {
             let size = Size::of(self.sessions as usize, self.shards);
             let (server, crowd, _) = settled(size, self.lease).await?;
             let lease = self.lease.to_string();
-            let backup = ["--address", "127.0.0.1:0", "--index", "1", "--lease", &lease];
-            let backup = ServerProcess::start(None, &backup)?;
+            let backup = ["--index", "1", "--lease", &lease];
+            let backup = start(&backup)?;
             let lease = Duration::from_secs(self.lease.into());
             let measured = failover::measure(&crowd, server, &backup, lease, HELD).await?;
             report.failover = Some(measured);
@@ -151,11 +151,16 @@ impl ControlOf {
     }
 }
 
+/// A server that asks its crowd for no token.
+fn start(arguments: &[&str]) -> Result<ServerProcess> {
+    let open = ["--address", "127.0.0.1:0", "--insecure-no-auth"];
+    ServerProcess::start(None, &[&open[..], arguments].concat())
+}
+
 /// A server with a crowd that holds [`HELD`].
 async fn settled(size: Size, lease: u16) -> Result<(ServerProcess, Crowd, Connected)> {
     eprintln!("{} sessions", size.sessions());
-    let arguments = ["--address", "127.0.0.1:0", "--lease", &lease.to_string()];
-    let server = ServerProcess::start(None, &arguments)?;
+    let server = start(&["--lease", &lease.to_string()])?;
     let memory = server.memory()?;
     let (crowd, connect_s) = Crowd::connect(server.address(), size).await?;
     let bytes_per_session = server.memory()?.saturating_sub(memory) / size.sessions() as u64;
