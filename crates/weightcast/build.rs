@@ -20,7 +20,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         build = build.type_attribute(message, "#[derive(serde::Serialize)]");
     }
     // Clones share the bytes.
-    build = build.bytes(".weightcast.v1.Answer.listed");
+    for field in [
+        "Answer.listed",
+        "Assignment.shards",
+        "Layouts.layouts",
+        "Described.layouts",
+        "ServerFrame.page",
+        "Page.data",
+        "ManifestPage.data",
+    ] {
+        build = build.bytes(format!(".weightcast.v1.{field}"));
+    }
     build.btree_map(".").compile_fds(files)?;
     Ok(())
 }

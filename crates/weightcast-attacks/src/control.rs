@@ -71,26 +71,34 @@ impl Control {
 
     pub(crate) fn status(&self) -> Result<wire::StatusReply> {
         let mut rpc = self.rpc.clone();
-        Ok(run(rpc.status(wire::StatusRequest::default()))??.into_inner())
+        run(async move {
+            let pages = rpc.status(wire::StatusRequest::default()).await?.into_inner();
+            whole(pages).await
+        })?
     }
 
     pub(crate) fn inspect(&self, model: &str, replica: &str) -> Result<wire::InspectReply> {
         let mut rpc = self.rpc.clone();
         let request = wire::InspectRequest { model: model.to_owned(), replica: replica.to_owned() };
-        Ok(run(rpc.inspect(request))??.into_inner())
+        run(async move { whole(rpc.inspect(request).await?.into_inner()).await })?
     }
 
     /// How readers are told to read a replica.
-    pub(crate) fn copy_of(&self, model: &str, replica: &str) -> Result<wire::Assignment> {
+    pub(crate) fn copy_of(&self, model: &str, replica: &str) -> Result<Copy> {
         let copy = self.inspect(model, replica)?.copy;
-        copy.with_context(|| format!("{model}/{replica} shows no copy"))
+        let copy = copy.with_context(|| format!("{model}/{replica} shows no copy"))?;
+        Copy::of(&copy)
     }
 
-    /// Stores a manifest in pages of a megabyte.
+    /// Stores a manifest in pages.
     pub(crate) fn put_manifest(&self, bytes: &[u8]) -> Result<()> {
         let digest = crate::forge::blob_digest(bytes);
-        let page = |data: &[u8]| wire::ManifestPage { digest: digest.clone(), data: data.to_vec() };
-        let mut pages: Vec<_> = bytes.chunks(1 << 20).map(page).collect();
+        let size = bytes.len() as u64;
+        let page = |data: &[u8]| {
+            let digest = digest.clone();
+            wire::ManifestPage { digest, data: data.to_vec(), size }
+        };
+        let mut pages: Vec<_> = bytes.chunks(64 << 10).map(page).collect();
         if pages.is_empty() {
             pages.push(page(&[]));
         }
@@ -305,5 +313,28 @@ pub(crate) fn open(model: &str, replica: &str, role: wire::Role) -> wire::Open {
         data_address: "127.0.0.1:9".to_owned(),
         activate: true,
         ..wire::Open::default()
+    }
+}
+
+/// A reply that comes in pages.
+async fn whole<M: prost::Message + Default>(mut pages: tonic::Streaming<wire::Page>) -> Result<M> {
+    let mut bytes = Vec::new();
+    while let Some(page) = pages.message().await? {
+        bytes.extend(page.data);
+    }
+    Ok(M::decode(&*bytes)?)
+}
+
+/// Where a version can be read.
+pub(crate) struct Copy {
+    pub(crate) catalog: Vec<u8>,
+    pub(crate) shards: Vec<wire::SourceShard>,
+}
+
+impl Copy {
+    /// As readers are told.
+    pub(crate) fn of(assignment: &wire::Assignment) -> Result<Self> {
+        let shards = <wire::SourceShards as prost::Message>::decode(&*assignment.shards)?.shards;
+        Ok(Self { catalog: assignment.catalog.clone(), shards })
     }
 }

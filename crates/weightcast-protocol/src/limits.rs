@@ -34,9 +34,15 @@ pub struct Limits {
     /// Versions of a model whose content is remembered, so that none can be published twice with
     /// different content (S7). Older ones can't be published any more.
     pub versions: usize,
+    /// Shards of all sources that one reader draws from at once: each of its own shards is told of
+    /// all, so this bounds the largest message. One source always fits.
+    pub source_shards: u32,
+    /// Sources of one reader at once: their names are in each assignment.
+    pub sources: u32,
     /// Bytes of one manifest: 200,000 tensors of about 300 bytes.
     pub manifest_bytes: usize,
-    /// Manifests kept: one per different shard layout.
+    /// Manifests kept: one per different shard layout. Two for each session: of what it is
+    /// registered with, and of what it will be. Those that nobody refers to give way.
     pub manifests: usize,
     /// Bytes of all manifests together.
     pub manifests_bytes: usize,
@@ -49,6 +55,8 @@ impl Default for Limits {
             models: 1_024,
             shards_per_group: 4_096,
             calls_ahead: 1_024,
+            source_shards: 4_096,
+            sources: 64,
             versions: 65_536,
             manifest_bytes: 64 << 20,
             manifests: 32_768,

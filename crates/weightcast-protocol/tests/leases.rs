@@ -6,7 +6,7 @@ use cluster::*;
 use weightcast_protocol::message::{Answer, Call, Role};
 use weightcast_protocol::server::{ReplicaState, ServerConfig};
 use weightcast_protocol::session::{Output, SessionState};
-use weightcast_protocol::{CallError, Selector, Span};
+use weightcast_protocol::{CallError, ContentDigest, Selector, Span};
 
 #[test]
 fn shards_that_do_not_fit_are_refused_with_both_names() {
@@ -327,7 +327,7 @@ fn manifests_are_kept_while_somebody_refers_to_them() {
     cluster.advance(Span::from_secs(4_000));
     assert_eq!(cluster.server.manifest(&layout).as_deref(), Some(&content[..]));
     cluster.call_all(&trainer, |_| Call::Unregister);
-    cluster.advance(Span::from_secs(3_599));
+    cluster.advance(Span::from_secs(599));
     assert!(cluster.server.manifest(&layout).is_some());
     cluster.advance(Span::from_secs(2));
     assert!(cluster.server.manifest(&layout).is_none());
@@ -348,5 +348,75 @@ fn manifests_are_bounded() {
     assert!(matches!(put(2, 5), Err(CallError::Limit { limit: 4, got: 5, .. })));
     assert_eq!(put(2, 4), Ok(()));
     assert_eq!(put(2, 4), Ok(()));
-    assert!(matches!(put(3, 1), Err(CallError::Limit { limit: 2, got: 3, .. })));
+    assert_eq!(put(3, 4), Ok(()), "what nobody refers to gives way");
+}
+
+fn name(number: u8) -> ContentDigest {
+    ContentDigest([number; 16])
+}
+
+fn with_room_for(manifests: usize) -> Cluster {
+    let mut config = ServerConfig { paranoid: true, ..ServerConfig::default() };
+    config.limits.manifests = manifests;
+    config.limits.manifests_bytes = 10 * manifests;
+    Cluster::with(config)
+}
+
+/// Of the first twenty strangers' manifests.
+fn kept(cluster: &Cluster) -> Vec<u8> {
+    (1..=20).filter(|stranger| cluster.server.manifest(&name(*stranger)).is_some()).collect()
+}
+
+#[test]
+fn manifests_that_nobody_refers_to_keep_no_layout_out() {
+    let mut cluster = with_room_for(3);
+    let now = cluster.now;
+    let trainer = cluster.trainer("trainer", 1); // registers the layout of this name
+    cluster.server.put_manifest(now, name(0), vec![0; 10]).unwrap();
+    for stranger in 1..=20 {
+        cluster.server.put_manifest(now, name(stranger), vec![0; 10]).unwrap();
+    }
+    assert!(cluster.server.manifest(&name(0)).is_some(), "a shard is registered with it");
+    assert_eq!(kept(&cluster), [19, 20], "the newest of the others");
+    // One that is stored already is as good as new.
+    assert!(cluster.server.has_manifest(now, name(19)));
+    cluster.server.put_manifest(now, name(21), vec![0; 10]).unwrap();
+    assert_eq!(kept(&cluster), [19]);
+    cluster.call_all(&trainer, |_| Call::Unregister);
+    for stranger in 1..=3 {
+        cluster.server.put_manifest(now, name(stranger), vec![0; 10]).unwrap();
+    }
+    assert!(cluster.server.manifest(&name(0)).is_none());
+    cluster.server.validate().unwrap();
+}
+
+#[test]
+fn manifests_that_are_referred_to_stay_at_the_limit() {
+    let mut cluster = with_room_for(1);
+    let now = cluster.now;
+    cluster.trainer("trainer", 1);
+    cluster.server.put_manifest(now, name(0), vec![0; 10]).unwrap();
+    let refused = cluster.server.put_manifest(now, name(1), vec![0; 10]);
+    assert!(matches!(refused, Err(CallError::Limit { limit: 1, got: 2, .. })), "{refused:?}");
+    assert!(cluster.server.manifest(&name(0)).is_some());
+}
+
+#[test]
+fn a_layout_stays_while_its_registration_waits_for_the_other_shards() {
+    let mut cluster = with_room_for(2);
+    let shards = [0, 1].map(|shard| cluster.start(open("trainer", shard, 2, Role::Trainer)));
+    cluster.server.put_manifest(cluster.now, name(0), vec![0; 10]).unwrap();
+    cluster.call(shards[0], register(0));
+    cluster.advance(Span::from_secs(1));
+    for stranger in 1..=9 {
+        cluster.server.put_manifest(cluster.now, name(stranger), vec![0; 10]).unwrap();
+    }
+    assert!(cluster.server.manifest(&name(0)).is_some());
+    // The call ends without the other shard: the layout is nobody's.
+    cluster.advance(DEADLINE);
+    for stranger in 1..=9 {
+        cluster.server.put_manifest(cluster.now, name(stranger), vec![0; 10]).unwrap();
+    }
+    assert!(cluster.server.manifest(&name(0)).is_none());
+    cluster.server.validate().unwrap();
 }

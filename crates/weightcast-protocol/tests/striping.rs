@@ -75,6 +75,22 @@ fn no_more_than_configured() {
 }
 
 #[test]
+fn no_more_than_one_assignment_has_room_for() {
+    for (source_shards, sources_most, count) in
+        [(1, 64, 1), (3, 64, 1), (4, 64, 2), (5, 64, 2), (6, 64, 3), (64, 2, 2), (64, 1, 1)]
+    {
+        let mut config = several();
+        config.limits.source_shards = source_shards;
+        config.limits.sources = sources_most;
+        let (mut cluster, _) = idle(config);
+        let reader = cluster.rollout("reader", 1);
+        cluster.call(reader[0], replicate(Selector::Latest));
+        let found = sources(&cluster, "reader").len();
+        assert_eq!(found, count, "{source_shards} shards, {sources_most} sources");
+    }
+}
+
+#[test]
 fn other_layouts_and_far_replicas_are_left_out() {
     let (mut cluster, _) = idle(several());
     cluster.auto_read = true;

@@ -138,7 +138,7 @@ impl World {
         let anybody = self.rng.below(self.processes.len() as u64) as usize;
         let to_source = kind == FaultKind::Crash && self.rng.chance(500);
         let reads = self.processes.iter().filter_map(|process| process.read.as_ref());
-        let shards = reads.flat_map(|read| &read.assignment.shards);
+        let shards = reads.flat_map(|read| read.assignment.shards.iter());
         let sources: Vec<usize> =
             shards.filter_map(|shard| shard.data_address.parse().ok()).collect();
         if !to_source || sources.is_empty() {

@@ -25,9 +25,14 @@ pub fn client_message(bytes: &[u8]) -> Option<ClientMessage> {
 /// # Panics
 /// If a message is another after another trip over the wire.
 pub fn server_message(bytes: &[u8]) -> Option<ServerMessage> {
-    let message = convert::server_message(wire::ServerFrame::decode(bytes).ok()?).ok()?;
-    let again = wire::ServerFrame::decode(&*server_frame(message.clone())).ok()?;
-    assert_eq!(convert::server_message(again).ok().as_ref(), Some(&message));
+    let frame = wire::ServerFrame::decode(bytes).ok()?;
+    let message = convert::Assembly::default().take(frame).ok()??;
+    let mut assembly = convert::Assembly::default();
+    let again = convert::Encoder::default().frames(message.clone()).into_iter().map(|frame| {
+        let again = wire::ServerFrame::decode(&*frame.encode_to_vec()).expect("our own decode");
+        assembly.take(again).expect("our own make sense")
+    });
+    assert_eq!(again.last().flatten().as_ref(), Some(&message));
     Some(message)
 }
 
@@ -66,9 +71,10 @@ pub fn client_frame(message: ClientMessage) -> Vec<u8> {
     convert::client_frame(message).encode_to_vec()
 }
 
-/// A server's message as bytes.
+/// A server's message as bytes: the last of its frames, the only one unless it is large.
 pub fn server_frame(message: ServerMessage) -> Vec<u8> {
-    convert::server_frame(message, &mut convert::ListingBytes::default()).encode_to_vec()
+    let frames = convert::Encoder::default().frames(message);
+    frames.last().expect("the message itself").encode_to_vec()
 }
 
 /// A layout's manifest.

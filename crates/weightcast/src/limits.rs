@@ -2,10 +2,44 @@
 
 use std::time::Duration;
 
-/// One control-plane message: a source with 4,096 shards fits many times over.
-pub(crate) const FRAME_BYTES: usize = 4 << 20;
-/// One page of a manifest: well under a frame.
-pub(crate) const PAGE_BYTES: usize = 1 << 20;
+/// One frame of the control plane: a page and what is around it. Each stream may have one under way in
+/// each direction, so it is what an idle peer costs.
+pub(crate) const FRAME_BYTES: usize = PAGE_BYTES + (16 << 10);
+/// One page of what can grow: manifests, replies, the large field of a message.
+pub(crate) const PAGE_BYTES: usize = 64 << 10;
+/// One frame of a session: five names of 512 bytes, or a reason of 4,096 characters.
+pub(crate) const CLIENT_FRAME_BYTES: usize = 24 << 10;
+/// One message of the server in pages. The largest that the protocol's limits allow is a listing of
+/// 16,384 replicas of one shard, each with a name of 512 bytes and a version of its own: 9 MB. A
+/// source of 4,096 shards with addresses of 512 bytes has 2.3 MB.
+pub(crate) const MESSAGE_BYTES: usize = 16 << 20;
+/// One status: of 16,384 sessions, each with the longest names, 64 MB.
+pub(crate) const STATUS_BYTES: usize = 128 << 20;
+/// What waits for one session to take it: one message of any size, or many of the usual 100 bytes. One
+/// that has not taken that much is cut off, and comes back on a new connection.
+pub(crate) const OUTBOX_BYTES: usize = MESSAGE_BYTES;
+/// What waits for all sessions together, fields that they share counted once: 16,384 sessions with 4 KB
+/// each (four groups of 4,096 shards that were just assigned a source have 10 MB), and a dozen of the
+/// largest messages. Beyond, whoever has taken least is cut off.
+pub(crate) const OUTBOXES_BYTES: usize = 256 << 20;
+/// Manifests on their way in, all together: counted before they are sent. Others wait for their turn:
+/// 4,096 shards that register at once with 300 KB each send 1.2 GB, 850 at a time.
+pub(crate) const UPLOADS_BYTES: usize = 256 << 20;
+/// Replies on their way out, all together; a manifest that many fetch counts once. Others wait.
+pub(crate) const REPLIES_BYTES: usize = 256 << 20;
+/// Manifests and replies on their way on one connection, each way; others wait. A client sends and
+/// fetches one after another.
+pub(crate) const TRANSFERS: usize = 2;
+/// How long a manifest or a reply may take: at any time this, and what has come so far at
+/// [`TRANSFER_RATE`], so that one that stands still is gone after this. Waiting for a turn does not
+/// count.
+pub(crate) const TRANSFER_PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes a second below which nobody waits for a peer: far below any network that moves weights.
+pub(crate) const TRANSFER_RATE: u64 = 1 << 20;
+/// HTTP/2 windows: what a peer may send before it is read, on one request and on a connection. At
+/// 50 ms a round trip 5 MB/s; two requests that wait for their turn leave room for the session.
+pub(crate) const STREAM_WINDOW: u32 = 256 << 10;
+pub(crate) const CONNECTION_WINDOW: u32 = 1 << 20;
 /// One manifest: 200,000 tensors at 300 bytes.
 pub(crate) const MANIFEST_BYTES: usize = 64 << 20;
 /// Plans kept by one handle: a trainer's layout, a few of its peers'.
@@ -29,8 +63,8 @@ pub(crate) const STRANGER_DEADLINE: Duration = Duration::from_secs(5);
 /// Connections to the control port that have shown the token: one for each of 16,384 sessions, and
 /// one more while a client that lost the first connects again.
 pub(crate) const CONNECTIONS: usize = 32_768;
-/// Requests under way on one connection: a session's stream, and manifests one after another.
-pub(crate) const REQUESTS: u32 = 64;
+/// Requests under way on one connection: a session's stream, a few that come and go.
+pub(crate) const REQUESTS: u32 = 16;
 /// Headers of one request: a token and what gRPC adds.
 pub(crate) const HEADER_BYTES: u32 = 8 << 10;
 /// Path of a Unix socket: `sun_path` has 108 bytes, the last one is zero.

@@ -2,11 +2,13 @@
 //! entries: what an export carries as its note.
 
 use prost::Message;
+use weightcast_plan::limits::{MAX_BUFFERS, MAX_DIMS, MAX_ENTRIES, MAX_NAME_BYTES, MAX_TENSORS};
 use weightcast_plan::{DType, Entry, Layout, LayoutError, Slice, Tensor};
 use weightcast_protocol::ContentDigest;
 use weightcast_transport::Digest;
 
 use crate::Error;
+use crate::convert::count::{Fields, Value, varint};
 
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 mod wire {
@@ -44,23 +46,132 @@ pub(crate) fn encode(layout: &Layout) -> Vec<u8> {
 }
 
 /// The layout in a manifest, checked as if a stranger had written it.
+///
+/// Everything is counted and looked at before anything is made of it: an entry of a few bytes takes a
+/// hundred in memory, so one that says less than an entry must is refused where it stands.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Layout, Error> {
-    let malformed = |problem: String| Error::Config { what: "manifest".to_owned(), problem };
-    let wire = wire::Layout::decode(bytes).map_err(|e| malformed(e.to_string()))?;
-    let mut tensors = Vec::with_capacity(wire.tensors.len());
-    for t in wire.tensors {
-        let dtype = u8::try_from(t.dtype).ok().and_then(DType::from_code);
-        let dtype = dtype.ok_or_else(|| malformed(format!("unknown dtype {}", t.dtype)))?;
-        tensors.push(Tensor::new(t.name, dtype, t.shape).map_err(LayoutError::from)?);
+    let parts = sketch(bytes).map_err(malformed)?;
+    let buffers = wire::Buffers::decode(bytes).map_err(|e| malformed(e.to_string()))?.buffers;
+    let mut tensors = Vec::with_capacity(parts.tensors);
+    let mut entries = Vec::with_capacity(parts.entries);
+    for (number, value) in Fields::of(bytes).flatten() {
+        match (number, value) {
+            (TENSOR, Value::Bytes(bytes)) => {
+                let t = wire::Tensor::decode(bytes).map_err(|e| malformed(e.to_string()))?;
+                let dtype = u8::try_from(t.dtype).ok().and_then(DType::from_code);
+                let dtype = dtype.ok_or_else(|| malformed(format!("unknown dtype {}", t.dtype)))?;
+                tensors.push(Tensor::new(t.name, dtype, t.shape).map_err(LayoutError::from)?);
+            }
+            (ENTRY, Value::Bytes(bytes)) => {
+                let e = wire::Entry::decode(bytes).map_err(|e| malformed(e.to_string()))?;
+                let fitted = |mut list: Vec<u64>| {
+                    list.shrink_to_fit();
+                    list
+                };
+                entries.push(Entry {
+                    tensor: e.tensor,
+                    slice: Slice { start: fitted(e.start), len: fitted(e.len) },
+                    buffer: e.buffer,
+                    offset: e.offset,
+                    strides: fitted(e.strides),
+                });
+            }
+            _ => {}
+        }
     }
-    let entry = |e: wire::Entry| Entry {
-        tensor: e.tensor,
-        slice: Slice { start: e.start, len: e.len },
-        buffer: e.buffer,
-        offset: e.offset,
-        strides: e.strides,
-    };
-    Ok(Layout::new(wire.buffers, tensors, wire.entries.into_iter().map(entry).collect())?)
+    Ok(Layout::new(buffers, tensors, entries)?)
+}
+
+fn malformed(problem: impl Into<String>) -> Error {
+    Error::Config { what: "manifest".to_owned(), problem: problem.into() }
+}
+
+/// The fields of a layout that repeat, and the numbers of an entry's lists.
+const BUFFERS: u64 = 1;
+const TENSOR: u64 = 2;
+const ENTRY: u64 = 3;
+const LISTS: [u64; 3] = [4, 5, 6];
+
+/// How many there are of what.
+struct Parts {
+    tensors: usize,
+    entries: usize,
+}
+
+/// Counts what a manifest has, and refuses what no layout is, without allocating anything.
+fn sketch(bytes: &[u8]) -> Result<Parts, String> {
+    let (mut buffers, mut tensors, mut entries, mut scalars) = (0, 0, 0, 0);
+    for field in Fields::of(bytes) {
+        match field.ok_or("it is cut short")? {
+            (BUFFERS, Value::Bytes(list)) => buffers += numbers(list)?,
+            (TENSOR, Value::Bytes(tensor)) => {
+                check_tensor(tensor)?;
+                tensors += 1;
+            }
+            (ENTRY, Value::Bytes(entry)) => {
+                scalars += usize::from(dimensions(entry)? == 0);
+                entries += 1;
+            }
+            (number, _) => return Err(format!("a layout has no field {number} of that kind")),
+        }
+    }
+    // Each element is held once, and a scalar has one.
+    for (what, got, most) in [
+        ("buffers", buffers, MAX_BUFFERS),
+        ("tensors", tensors, MAX_TENSORS),
+        ("entries", entries, MAX_ENTRIES),
+        ("entries without dimensions for so many tensors", scalars, tensors),
+    ] {
+        if got > most {
+            return Err(format!("{got} {what}: at most {most}"));
+        }
+    }
+    Ok(Parts { tensors, entries })
+}
+
+/// A tensor has a name and few dimensions.
+fn check_tensor(tensor: &[u8]) -> Result<(), String> {
+    let (mut named, mut dims) = (false, 0);
+    for field in Fields::of(tensor) {
+        match field.ok_or("a tensor is cut short")? {
+            (1, Value::Bytes(name)) => named = !name.is_empty() && name.len() <= MAX_NAME_BYTES,
+            (3, Value::Bytes(shape)) => dims += numbers(shape)?,
+            (2, Value::Varint(_)) => {}
+            (number, _) => return Err(format!("a tensor has no field {number} of that kind")),
+        }
+    }
+    match named && dims <= MAX_DIMS {
+        true => Ok(()),
+        false => Err(format!("a tensor has a name and at most {MAX_DIMS} dimensions")),
+    }
+}
+
+/// In how many dimensions an entry is a box: the same in all its lists.
+fn dimensions(entry: &[u8]) -> Result<usize, String> {
+    let mut counts = [0; 3];
+    for field in Fields::of(entry) {
+        match field.ok_or("an entry is cut short")? {
+            (number, Value::Bytes(list)) if LISTS.contains(&number) => {
+                counts[(number - LISTS[0]) as usize] += numbers(list)?;
+            }
+            (1..=3, Value::Varint(_)) => {}
+            (number, _) => return Err(format!("an entry has no field {number} of that kind")),
+        }
+    }
+    match counts {
+        [start, len, strides] if start == len && len == strides && start <= MAX_DIMS => Ok(start),
+        _ => Err(format!("an entry has start, len and strides in {counts:?} dimensions")),
+    }
+}
+
+/// How many numbers a packed list has.
+fn numbers(mut list: &[u8]) -> Result<usize, String> {
+    let mut count = 0;
+    while !list.is_empty() {
+        varint(&mut list).ok_or("a list is cut short")?;
+        count += 1;
+    }
+    Ok(count)
 }
 
 /// The digests of a layout's entries, in order.
@@ -88,5 +199,57 @@ mod tests {
         assert_eq!(decode_parts(&bytes[..bytes.len() - 1], 3), None);
         assert_eq!(decode_parts(b"", 0), Some(Vec::new()));
         assert!(bytes.len() <= 3 * 16 + 8);
+    }
+
+    fn layout() -> Layout {
+        let tensor = |name: &str, shape: &[u64]| Tensor::new(name, DType::BF16, shape).unwrap();
+        let entry = |tensor, buffer, offset, len: &[u64], strides: &[u64]| Entry {
+            tensor,
+            slice: Slice::new(vec![0; len.len()], len),
+            buffer,
+            offset,
+            strides: strides.to_vec(),
+        };
+        let tensors = vec![tensor("scalar", &[]), tensor("empty", &[0, 3]), tensor("w", &[4, 3])];
+        let entries = vec![
+            entry(0, 0, 0, &[], &[]),
+            entry(1, 0, 0, &[0, 3], &[6, 2]),
+            entry(2, 1, 2, &[4, 3], &[6, 2]),
+        ];
+        Layout::new(vec![2, 26], tensors, entries).unwrap()
+    }
+
+    #[test]
+    fn a_manifest_comes_back_and_no_part_of_it_does() {
+        let bytes = encode(&layout());
+        assert_eq!(decode(&bytes).unwrap(), layout());
+        for end in 0..bytes.len() {
+            assert_ne!(decode(&bytes[..end]).ok(), Some(layout()), "{end}");
+        }
+    }
+
+    /// Before anything is made of it: two bytes on the wire would be ninety in memory.
+    #[test]
+    fn what_says_less_than_it_takes_is_refused() {
+        let entry = |fields: &[u8]| [&[26, fields.len() as u8][..], fields].concat();
+        let tensor = [18, 3, 10, 1, b'a'];
+        for (bytes, said) in [
+            (entry(&[]), "without dimensions"),
+            ([&tensor[..], &entry(&[]), &entry(&[])].concat(), "without dimensions"),
+            ([18, 0].to_vec(), "a name"),
+            ([&[18, 14, 10, 1, b'a', 26, 9][..], &[1; 9]].concat(), "8 dimensions"),
+            (entry(&[34, 1, 0]), "[1, 0, 0] dimensions"),
+            (entry(&[34, 1, 0x80]), "list is cut short"),
+            (entry(&[34, 2, 0]), "entry is cut short"),
+            (entry(&[40, 0]), "no field 5"),
+            ([32, 0].to_vec(), "no field 4"),
+            ([10, 1].to_vec(), "cut short"),
+            ([&[10, 0x81, 0x80, 0x40][..], &vec![0; MAX_BUFFERS + 1]].concat(), "buffers: at most"),
+        ] {
+            let error = decode(&bytes).unwrap_err().to_string();
+            assert!(error.contains(said), "{said:?} in {error:?} of {bytes:?}");
+        }
+        // As many scalars as tensors are as they should be.
+        assert!(sketch(&[&tensor[..], &entry(&[])].concat()).is_ok());
     }
 }

@@ -13,11 +13,11 @@ use crate::scene::Scene;
 use crate::victims::TENSOR;
 use crate::wire::{ManifestPage, Role};
 
-const PAGE: usize = 1 << 20;
+const PAGE: usize = 64 << 10;
 const STREAMS: usize = 32;
 const STREAMS_PER_CONNECTION: usize = 8;
 /// Just short of the largest manifest.
-const PAGES: usize = 62;
+const PAGES: usize = 1_000;
 /// A page that the server does not take within this time is not taken.
 const STUCK: Duration = Duration::from_secs(2);
 
@@ -33,7 +33,8 @@ pub(super) fn unfinished(scene: &mut Scene) -> Result<()> {
         for stream in &mut streams {
             let Some(pages) = stream else { continue };
             let digest = if page == 0 { vec![1; 16] } else { Vec::new() };
-            let send = pages.send(ManifestPage { digest, data: vec![0; PAGE] });
+            let size = 64 << 20;
+            let send = pages.send(ManifestPage { digest, data: vec![0; PAGE], size });
             match run_for(STUCK, send) {
                 Ok(Ok(())) => sent += PAGE,
                 _ => *stream = None,

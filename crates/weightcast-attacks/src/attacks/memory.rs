@@ -137,7 +137,8 @@ fn leech(scene: &Scene, control: &Control, layout: &[u8], seed: u64) -> Result<u
     let outcome = leech.outcome(seq, Duration::from_secs(6))?;
     let Outcome::Assigned(assigned) = outcome else { anyhow::bail!("{outcome:?}") };
     let assignment = assigned.assignment.context("an assignment")?;
-    let shard = assignment.shards.first().context("a source")?;
+    let copy = crate::control::Copy::of(&assignment)?;
+    let shard = copy.shards.first().context("a source")?;
     let mut data = Data::connect(&shard.data_address, Some(&scene.room.token))?;
     let id = forge::export_at(shard.export, shard.generation);
     let extent = [0, 0, SECRET_BYTES as u64, 1, 0];

@@ -10,8 +10,8 @@ use crate::{ContentDigest, Revision, Version};
 pub enum Answer {
     /// All shards are registered.
     Registered {
-        /// Their layouts, in order of shard.
-        layouts: Vec<ContentDigest>,
+        /// Their layouts, in order of shard. All shards are told the same list.
+        layouts: Arc<[ContentDigest]>,
     },
     /// Nothing is registered any more.
     Unregistered,
@@ -39,7 +39,7 @@ pub enum Answer {
         /// The version.
         version: Version,
         /// Layouts of its shards.
-        layouts: Vec<ContentDigest>,
+        layouts: Arc<[ContentDigest]>,
     },
     /// What there is. One listing of a revision is shared by all answers.
     Listed(Arc<Listing>),

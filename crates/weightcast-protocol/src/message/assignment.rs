@@ -1,5 +1,7 @@
 //! Where a reader's bytes come from, and how that can fail.
 
+use std::sync::Arc;
+
 use crate::{ContentDigest, ExportId, Generation, Version};
 
 /// A route's source: a replica, and how to reach its shards.
@@ -20,8 +22,9 @@ pub struct Assignment {
     /// Further sources of the same layout, all of which hold the version: the reader draws different
     /// ranges from each.
     pub helpers: Vec<String>,
-    /// Their shards, in order: all of `replica`, then all of each helper.
-    pub shards: Vec<SourceShard>,
+    /// Their shards, in order: all of `replica`, then all of each helper. All shards of the reader
+    /// are told the same list.
+    pub shards: Arc<[SourceShard]>,
 }
 
 impl Assignment {

@@ -24,6 +24,7 @@ impl Server {
         let seq = transaction.seq;
         // What was kept back for the last shard does not count any more if the call has failed.
         transaction.decided = None;
+        let pinned: Vec<_> = transaction.pinned().collect();
         transaction.result = Some(result.clone());
         transaction.transfer = transaction.transfer.take().filter(|t| t.assignment.is_some());
         let ticket = transaction.ticket.take();
@@ -36,6 +37,7 @@ impl Server {
             self.models.get_mut(&group.model).expect("exists").waiting.remove(&ticket);
         }
         self.timers.cancel(deadline, Timer::Call(incarnation, seq));
+        pinned.into_iter().for_each(|layout| self.blobs.release(layout));
         for session in sessions {
             self.answer(session, seq, result.clone());
         }

@@ -161,6 +161,12 @@ impl Server {
             transfer: None,
         });
         let declines = matches!(call, Call::Decline { .. }) && transaction.result.is_none();
+        if let Call::Register { layout, .. } = &call
+            && transaction.result.is_none()
+        {
+            // It stays while the call waits for the other shards, whose models may take long to load.
+            self.blobs.retain(*layout);
+        }
         transaction.arrived.insert(shard, call);
         let session = group.members[&shard].session;
         let whole = transaction.arrived.len() == group.num_shards as usize;

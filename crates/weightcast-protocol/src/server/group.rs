@@ -1,6 +1,7 @@
 //! A group: the shards that opened one replica together, in one life.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::kept::Kept;
 use super::transaction::{Phase, Transaction, Transfer};
@@ -120,8 +121,15 @@ impl Group {
         self.members.values().next().map(|member| &member.location)
     }
 
+    /// All layouts that its shards are registered with, or are about to be.
+    pub(super) fn named_layouts(&self) -> impl Iterator<Item = ContentDigest> {
+        let registered = self.members.values().filter_map(|m| m.registration.map(|r| r.layout));
+        let active = self.active.and_then(|seq| self.transactions.get(&seq));
+        registered.chain(active.into_iter().flat_map(Transaction::pinned))
+    }
+
     /// Layouts of its shards, in order; empty if they are not registered.
-    pub(super) fn layouts(&self) -> Vec<ContentDigest> {
+    pub(super) fn layouts(&self) -> Arc<[ContentDigest]> {
         self.members.values().filter_map(|m| m.registration.map(|r| r.layout)).collect()
     }
 

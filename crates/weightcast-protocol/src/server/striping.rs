@@ -20,8 +20,10 @@ impl Server {
         first: Incarnation,
     ) -> Vec<Incarnation> {
         let mut from = vec![first];
-        let most = self.config.stripes.max(1) as usize;
         let source = &self.groups[&first];
+        let limits = &self.config.limits;
+        let fit = limits.sources.min(limits.source_shards / source.num_shards.max(1));
+        let most = self.config.stripes.min(fit).max(1) as usize;
         // After a failure there is one, so that it is known whose it was.
         let plain = most < 2 || !transfer.failures.is_empty() || transfer.resumed();
         if plain || !self.is_idle(source, reader, version) || self.somebody_waits(reader, version) {

@@ -42,7 +42,7 @@ impl Server {
         // word.
         let asked = matches!(open.role, Role::Offload(_) | Role::Seed(_));
         let may_act = open.activate && !self.defers(now);
-        if !self.active && may_act && !(asked && !open.rejoins) {
+        if !self.active && may_act && (open.rejoins || !asked) {
             self.activate(now);
         }
         self.active
@@ -121,8 +121,7 @@ impl Server {
         self.fresh_until = None;
         self.models.clear();
         for group in std::mem::take(&mut self.groups).into_values() {
-            let registered = group.members.values().filter_map(|member| member.registration);
-            registered.for_each(|registration| self.blobs.release(registration.layout));
+            group.named_layouts().for_each(|layout| self.blobs.release(layout));
         }
         self.sessions.clear();
         self.edges = Edges::default();

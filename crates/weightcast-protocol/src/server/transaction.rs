@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::message::{Answer, Assignment, Call};
 use crate::{
-    Attempt, CallError, Condition, Generation, Incarnation, OpSeq, Selector, ShardSums, Time,
-    Version,
+    Attempt, CallError, Condition, ContentDigest, Generation, Incarnation, OpSeq, Selector,
+    ShardSums, Time, Version,
 };
 
 /// One call of a group: what arrived, and what came of it.
@@ -108,6 +108,15 @@ impl Transaction {
     pub(super) fn wants(&self, num_shards: u32) -> Option<Version> {
         let transfer = self.transfer.as_ref().filter(|t| t.phase == Phase::Waiting)?;
         transfer.version.filter(|_| self.arrived.len() == num_shards as usize)
+    }
+
+    /// The layouts that a pending call of `register` names.
+    pub(super) fn pinned(&self) -> impl Iterator<Item = ContentDigest> {
+        let pending = self.result.is_none();
+        self.arrived.values().filter_map(move |call| match call {
+            Call::Register { layout, .. } if pending => Some(*layout),
+            _ => None,
+        })
     }
 
     /// The shards that have not made the call, for people: `shards 1, 3`.

@@ -53,6 +53,8 @@ use seed::Seed;
 use suspension::{Rivals, Suspended};
 
 /// What the runtime owes the session.
+// One at a time is on its way to the runtime.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Open a stream to this server of the list, and forget an older one, also one that is still

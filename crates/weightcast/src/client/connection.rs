@@ -1,12 +1,15 @@
 //! The gRPC side of a handle: one channel for the session's stream and for manifests.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use prost::Message;
+use prost::bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
@@ -15,10 +18,10 @@ use weightcast_protocol::{CallError, ContentDigest, TermProof};
 use weightcast_transport::Secret;
 
 use crate::convert::{Inspected, inspection, term_proof, term_proof_frame};
-use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES};
+use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES, STATUS_BYTES};
 use crate::wire::reference_server_client::ReferenceServerClient;
 use crate::wire::{
-    ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, ProbeRequest, ServerFrame,
+    ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, Page, ProbeRequest, ServerFrame,
     StatusRequest,
 };
 use crate::{Error, auth, manifest};
@@ -158,13 +161,14 @@ impl Connection {
                 got: bytes.len() as u64,
             }));
         }
-        let mut pages: Vec<_> = bytes
-            .chunks(PAGE_BYTES)
-            .map(|data| ManifestPage { digest: digest.0.to_vec(), data: data.to_vec() })
-            .collect();
-        if pages.is_empty() {
-            pages.push(ManifestPage { digest: digest.0.to_vec(), data: Vec::new() });
-        }
+        let bytes = Bytes::from(bytes);
+        let mut first = Some((digest.0.to_vec(), bytes.len() as u64));
+        // One page of a manifest that has no bytes as well.
+        let pages = (0..bytes.len().max(1)).step_by(PAGE_BYTES).map(move |at| {
+            let (digest, size) = first.take().unwrap_or_default();
+            let data = bytes.slice(at..bytes.len().min(at + PAGE_BYTES));
+            ManifestPage { digest, size, data }
+        });
         let mut client = self.at(server).1.clone();
         let stored = client.put_manifest(tokio_stream::iter(pages)).await;
         stored.map(|_| digest).map_err(|status| self.unreachable(&status))
@@ -175,15 +179,9 @@ impl Connection {
         let mut client = self.current().1.clone();
         let request = GetManifestRequest { digest: digest.0.to_vec() };
         let pages = client.get_manifest(request).await;
-        let mut pages = pages.map_err(|status| self.unreachable(&status))?.into_inner();
-        let mut bytes = Vec::new();
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(|status| self.unreachable(&status))?;
-            bytes.extend_from_slice(&page.data);
-            if bytes.len() > MANIFEST_BYTES {
-                break;
-            }
-        }
+        let pages = pages.map_err(|status| self.unreachable(&status))?.into_inner();
+        let pages = pages.map(|page| page.map(|page| (page.size, page.data)));
+        let bytes = self.whole(pages, MANIFEST_BYTES).await?;
         if manifest::blob_digest(&bytes) != digest {
             return Err(Error::Bug(format!("the server sent another manifest than {digest}")));
         }
@@ -193,7 +191,43 @@ impl Connection {
     pub(crate) async fn status(&self) -> Result<crate::wire::StatusReply, Error> {
         let mut client = self.current().1.clone();
         let reply = client.status(StatusRequest {}).await;
-        reply.map(tonic::Response::into_inner).map_err(|status| self.unreachable(&status))
+        self.reply(reply.map(tonic::Response::into_inner)).await
+    }
+
+    /// A reply that came in pages.
+    async fn reply<M: Message + Default>(
+        &self,
+        pages: Result<Streaming<Page>, Status>,
+    ) -> Result<M, Error> {
+        let pages = pages.map_err(|status| self.unreachable(&status))?;
+        let pages = pages.map(|page| page.map(|page| (page.size, page.data)));
+        let bytes = self.whole(pages, STATUS_BYTES).await?;
+        M::decode(&*bytes).map_err(|problem| Error::Bug(problem.to_string()))
+    }
+
+    /// All pages, of which the first says how many bytes they have.
+    async fn whole(
+        &self,
+        pages: impl Stream<Item = Result<(u64, Bytes), Status>>,
+        most: usize,
+    ) -> Result<Vec<u8>, Error> {
+        let mut pages = pin!(pages);
+        let (mut size, mut bytes) = (0, Vec::new());
+        while let Some(page) = pages.next().await {
+            let (whole, data) = page.map_err(|status| self.unreachable(&status))?;
+            size = whole.max(size);
+            if size > most as u64 || bytes.len() + data.len() > most {
+                return Err(Error::Bug(format!("the server sent more than {most} bytes")));
+            }
+            bytes.extend_from_slice(&data);
+        }
+        match bytes.len() as u64 == size {
+            true => Ok(bytes),
+            false => {
+                let slow = "it took too long to be read, and was cut off";
+                Err(self.unreachable(&Status::deadline_exceeded(slow)))
+            }
+        }
     }
 
     /// A replica as the server tells of it.
@@ -201,7 +235,7 @@ impl Connection {
         let mut client = self.current().1.clone();
         let request = InspectRequest { model: model.to_owned(), replica: replica.to_owned() };
         let reply = client.inspect(request).await;
-        let reply = reply.map_err(|status| self.unreachable(&status))?.into_inner();
+        let reply = self.reply(reply.map(tonic::Response::into_inner)).await?;
         inspection(reply).map_err(|malformed| Error::Bug(malformed.to_string()))
     }
 

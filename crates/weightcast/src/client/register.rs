@@ -97,7 +97,7 @@ impl ShardHandle {
     fn describe(&self, until: Instant) -> Result<Vec<ContentDigest>, Error> {
         let call = Call::Describe { selector: Selector::Latest };
         match self.call(call, left(until))?.0 {
-            Answer::Described { layouts, .. } => Ok(layouts),
+            Answer::Described { layouts, .. } => Ok(layouts.to_vec()),
             other => Err(unexpected(&other)),
         }
     }

@@ -1,5 +1,6 @@
 //! Frames from a session to the server.
 
+use weightcast_protocol::limits::DETAIL_CHARS;
 use weightcast_protocol::message::{
     Announcement, Call, ClientMessage, EpochPolicy, Holding, Location, Open, ReadFailure,
     Registration, Role,
@@ -102,7 +103,7 @@ pub(crate) fn client_frame(message: ClientMessage) -> wire::ClientFrame {
             Body::OffloadFailed(wire::OffloadFailed {
                 version: Some(version_frame(version)),
                 generation: generation.0,
-                reason,
+                reason: said(reason),
             })
         }
         ClientMessage::SeedFailed { ask } => Body::SeedFailed(wire::SeedFailed { ask }),
@@ -271,7 +272,15 @@ fn call_frame(call: Call) -> wire::call::Call {
         }
         Call::List => W::List(wire::List {}),
         Call::Wait { until } => W::Wait(wire::Wait { until: Some(condition_frame(until)) }),
-        Call::Decline { detail } => W::Decline(wire::Decline { detail }),
+        Call::Decline { detail } => W::Decline(wire::Decline { detail: said(detail) }),
+    }
+}
+
+/// What a frame has room for of a reason.
+fn said(reason: String) -> String {
+    match reason.char_indices().nth(DETAIL_CHARS) {
+        Some((end, _)) => reason[..end].to_owned(),
+        None => reason,
     }
 }
 
@@ -286,7 +295,9 @@ fn failure(failure: wire::read_failed::Failure) -> ReadFailure {
 fn failure_frame(failure: ReadFailure) -> wire::read_failed::Failure {
     use wire::read_failed::Failure as W;
     match failure {
-        ReadFailure::Source { shard, reason } => W::Source(wire::SourceFailure { shard, reason }),
-        ReadFailure::Layout { detail } => W::Layout(wire::LayoutFailure { detail }),
+        ReadFailure::Source { shard, reason } => {
+            W::Source(wire::SourceFailure { shard, reason: said(reason) })
+        }
+        ReadFailure::Layout { detail } => W::Layout(wire::LayoutFailure { detail: said(detail) }),
     }
 }

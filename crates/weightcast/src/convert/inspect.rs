@@ -1,9 +1,12 @@
 //! What whoever only looks is told of a replica.
 
+use std::sync::Arc;
+
 use weightcast_protocol::message::Assignment;
 use weightcast_protocol::server::Inspection;
 use weightcast_protocol::{Sum, Term};
 
+use super::large::{Encoder, Field};
 use super::server::{assignment, assignment_frame};
 use super::values::{sum, sum_frame};
 use super::{Malformed, state_name};
@@ -35,7 +38,10 @@ pub(crate) fn inspect_reply(of: Inspected) -> wire::InspectReply {
     wire::InspectReply {
         term: of.term.0,
         state: of.state,
-        copy: of.copy.map(assignment_frame),
+        copy: of.copy.map(|copy| {
+            let shards = Encoder::default().shards(Arc::clone(&copy.shards));
+            wire::Assignment { shards, ..assignment_frame(copy) }
+        }),
         published: of.published.map(sum_frame),
     }
 }
@@ -45,7 +51,7 @@ pub(crate) fn inspection(reply: wire::InspectReply) -> Result<Inspected, Malform
     Ok(Inspected {
         term: Term(reply.term),
         state: reply.state,
-        copy: reply.copy.map(assignment).transpose()?,
+        copy: reply.copy.map(|copy| assignment(copy, &mut Field::default())).transpose()?,
         published: reply.published.map(sum),
     })
 }

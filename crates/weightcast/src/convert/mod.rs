@@ -3,15 +3,17 @@
 
 mod client;
 mod condition;
+pub(crate) mod count;
 mod error;
 mod inspect;
+mod large;
 mod server;
 mod ticket;
 mod values;
 
 pub(crate) use client::{client_frame, client_message};
 pub(crate) use inspect::{Inspected, inspect_reply, inspected, inspection};
-pub(crate) use server::{ListingBytes, server_frame, server_message};
+pub(crate) use large::{Assembly, Encoder, Hold, Meter};
 pub(crate) use ticket::{term_proof, term_proof_frame};
 pub(crate) use values::{content_digest, state_name};
 

@@ -8,15 +8,20 @@ use weightcast_protocol::message::{Answer, Assignment, Listing, ServerMessage, S
 use weightcast_protocol::{Attempt, ContentDigest, ExportId, Generation, OpSeq, Revision, Span};
 
 use super::error::{error, error_frame};
+use super::large::{Encoder, Field};
 use super::ticket::{ticket, ticket_frame};
 use super::values::{version, version_frame};
-use super::{Malformed, content_digest, need};
+use super::{Malformed, content_digest, count, need};
 use crate::wire;
 use crate::wire::server_frame::Body;
 
+/// The fewest bytes of a source's shard: the name of its layout, and the tags around it.
+const SHARD_BYTES: usize = 20;
+
 /// Frame to message.
-pub(crate) fn server_message(frame: wire::ServerFrame) -> Result<ServerMessage, Malformed> {
-    Ok(match need(frame.body, "empty frame")? {
+pub(super) fn message(body: Body, field: &mut Field) -> Result<ServerMessage, Malformed> {
+    Ok(match body {
+        Body::Page(_) => return Err(Malformed("a page is no message")),
         Body::Opened(m) => ServerMessage::Opened {
             ticket: ticket(need(m.ticket, "ticket")?)?,
             lease: Span(m.lease_ns),
@@ -27,7 +32,7 @@ pub(crate) fn server_message(frame: wire::ServerFrame) -> Result<ServerMessage, 
             seq: OpSeq(m.seq),
             attempt: Attempt(m.attempt),
             since: Attempt(m.since),
-            assignment: assignment(need(m.assignment, "assignment")?)?,
+            assignment: assignment(need(m.assignment, "assignment")?, field)?,
         },
         Body::Install(m) => ServerMessage::Install {
             seq: OpSeq(m.seq),
@@ -37,7 +42,7 @@ pub(crate) fn server_message(frame: wire::ServerFrame) -> Result<ServerMessage, 
         Body::Answered(m) => ServerMessage::Answered {
             seq: OpSeq(m.seq),
             result: match need(m.result, "result")? {
-                wire::answered::Result::Answer(a) => Ok(answer(need(a.answer, "answer")?)?),
+                wire::answered::Result::Answer(a) => Ok(answer(need(a.answer, "answer")?, field)?),
                 wire::answered::Result::Error(e) => Err(error(Some(e))?),
             },
         },
@@ -62,11 +67,15 @@ pub(crate) fn server_message(frame: wire::ServerFrame) -> Result<ServerMessage, 
     })
 }
 
-/// Message to frame.
-pub(crate) fn server_frame(
+/// Puts a large field in its place.
+pub(super) type Set = fn(&mut Body, Bytes);
+
+/// Message to frame, without its large field, and that field with how to put it in.
+pub(super) fn message_frame(
     message: ServerMessage,
-    listings: &mut ListingBytes,
-) -> wire::ServerFrame {
+    encoder: &mut Encoder,
+) -> (Body, Option<(Set, Bytes)>) {
+    let mut field: Option<(Set, Bytes)> = None;
     let body = match message {
         ServerMessage::Opened { ticket, lease } => {
             Body::Opened(wire::Opened { ticket: Some(ticket_frame(ticket)), lease_ns: lease.0 })
@@ -78,6 +87,7 @@ pub(crate) fn server_frame(
             Body::Refused(wire::Refused { error: error_frame(error), retry })
         }
         ServerMessage::Assigned { seq, attempt, since, assignment } => {
+            field = Some((set_shards, encoder.shards(Arc::clone(&assignment.shards))));
             Body::Assigned(wire::Assigned {
                 seq: seq.0,
                 attempt: attempt.0,
@@ -91,9 +101,11 @@ pub(crate) fn server_frame(
         ServerMessage::Answered { seq, result } => Body::Answered(wire::Answered {
             seq: seq.0,
             result: match result {
-                Ok(a) => Some(wire::answered::Result::Answer(wire::Answer {
-                    answer: Some(answer_frame(a, listings)),
-                })),
+                Ok(a) => {
+                    let (answer, large) = answer_frame(a, encoder);
+                    field = large.map(|bytes| (set_answer as Set, bytes));
+                    Some(wire::answered::Result::Answer(wire::Answer { answer: Some(answer) }))
+                }
                 Err(e) => error_frame(e).map(wire::answered::Result::Error),
             },
         }),
@@ -120,28 +132,28 @@ pub(crate) fn server_frame(
         }),
         ServerMessage::Closed => Body::Closed(wire::Closed {}),
     };
-    wire::ServerFrame { body: Some(body) }
+    (body, field)
 }
 
-/// The bytes of the last listing: the shards of a group, and groups that ask before anything has
-/// changed, share one answer.
-#[derive(Default)]
-pub(crate) struct ListingBytes(Option<(Arc<Listing>, Bytes)>);
-
-impl ListingBytes {
-    fn of(&mut self, listing: Arc<Listing>) -> Bytes {
-        if let Some((same, bytes)) = &self.0
-            && Arc::ptr_eq(same, &listing)
-        {
-            return bytes.clone();
-        }
-        let bytes = Bytes::from(listing_frame(&listing).encode_to_vec());
-        self.0 = Some((listing, bytes.clone()));
-        bytes
+fn set_shards(body: &mut Body, bytes: Bytes) {
+    if let Body::Assigned(wire::Assigned { assignment: Some(assignment), .. }) = body {
+        assignment.shards = bytes;
     }
 }
 
-pub(super) fn assignment(m: wire::Assignment) -> Result<Assignment, Malformed> {
+fn set_answer(body: &mut Body, bytes: Bytes) {
+    use wire::answer::Answer as W;
+    let Body::Answered(answered) = body else { return };
+    let Some(wire::answered::Result::Answer(answer)) = &mut answered.result else { return };
+    match &mut answer.answer {
+        Some(W::Registered(layouts)) => layouts.layouts = bytes,
+        Some(W::Described(described)) => described.layouts = bytes,
+        Some(W::Listed(listed)) => *listed = bytes,
+        _ => {}
+    }
+}
+
+pub(super) fn assignment(m: wire::Assignment, field: &mut Field) -> Result<Assignment, Malformed> {
     let shard = |m: wire::SourceShard| {
         Ok::<_, Malformed>(SourceShard {
             data_address: m.data_address,
@@ -150,61 +162,60 @@ pub(super) fn assignment(m: wire::Assignment) -> Result<Assignment, Malformed> {
             layout: content_digest(&m.layout)?,
         })
     };
-    let each = m.shards.len();
-    if m.helpers.iter().any(|helper| helper.shards.len() != each) {
+    let bytes = field.or(m.shards)?;
+    let few = count::fields(&bytes, 1).is_some_and(|count| count <= bytes.len() / SHARD_BYTES);
+    if !few {
+        return Err(Malformed("more source shards than there is room for"));
+    }
+    let shards = wire::SourceShards::decode(bytes).map_err(|_| Malformed("source shards"))?.shards;
+    if !shards.len().is_multiple_of(1 + m.helpers.len()) {
         return Err(Malformed("helpers have as many shards as the source"));
     }
-    let (helpers, further): (Vec<_>, Vec<_>) =
-        m.helpers.into_iter().map(|helper| (helper.replica, helper.shards)).unzip();
-    let shards = m.shards.into_iter().chain(further.into_iter().flatten());
     Ok(Assignment {
         version: version(m.version)?,
         catalog: content_digest(&m.catalog)?,
         replica: m.replica,
         in_flight: m.in_flight,
         staged: m.staged,
-        helpers,
-        shards: shards.map(shard).collect::<Result<_, _>>()?,
+        helpers: m.helpers,
+        shards: shards.into_iter().map(shard).collect::<Result<_, _>>()?,
     })
 }
 
+/// Without its shards.
 pub(super) fn assignment_frame(m: Assignment) -> wire::Assignment {
-    let shard = |m: SourceShard| wire::SourceShard {
-        data_address: m.data_address,
-        export: m.export.0,
-        generation: m.generation.0,
-        layout: m.layout.0.to_vec(),
-    };
-    let each = m.shards_each();
-    let mut shards = m.shards.into_iter().map(shard);
-    let first = shards.by_ref().take(each).collect();
-    let helpers = m
-        .helpers
-        .into_iter()
-        .map(|replica| wire::Helper { replica, shards: shards.by_ref().take(each).collect() });
     wire::Assignment {
         version: Some(version_frame(m.version)),
         catalog: m.catalog.0.to_vec(),
         replica: m.replica,
         in_flight: m.in_flight,
         staged: m.staged,
-        helpers: helpers.collect(),
-        shards: first,
+        helpers: m.helpers,
+        shards: Bytes::new(),
     }
 }
 
-fn layouts(layouts: &[Vec<u8>]) -> Result<Vec<ContentDigest>, Malformed> {
-    layouts.iter().map(|bytes| content_digest(bytes)).collect()
+pub(super) fn source_shard_frame(m: &SourceShard) -> wire::SourceShard {
+    wire::SourceShard {
+        data_address: m.data_address.clone(),
+        export: m.export.0,
+        generation: m.generation.0,
+        layout: m.layout.0.to_vec(),
+    }
 }
 
-fn layouts_frame(layouts: &[ContentDigest]) -> Vec<Vec<u8>> {
-    layouts.iter().map(|digest| digest.0.to_vec()).collect()
+fn layouts(bytes: &[u8]) -> Result<Arc<[ContentDigest]>, Malformed> {
+    let (digests, rest) = bytes.as_chunks::<16>();
+    match rest {
+        [] => Ok(digests.iter().copied().map(ContentDigest).collect()),
+        _ => Err(Malformed("a digest is not 16 bytes")),
+    }
 }
 
-fn answer(answer: wire::answer::Answer) -> Result<Answer, Malformed> {
+fn answer(answer: wire::answer::Answer, field: &mut Field) -> Result<Answer, Malformed> {
     use wire::answer::Answer as W;
     Ok(match answer {
-        W::Registered(m) => Answer::Registered { layouts: layouts(&m.layouts)? },
+        W::Registered(m) => Answer::Registered { layouts: layouts(&field.or(m.layouts)?)? },
         W::Unregistered(_) => Answer::Unregistered,
         W::Published(m) => Answer::Published { version: version(Some(m))? },
         W::Unpublished(_) => Answer::Unpublished,
@@ -212,18 +223,28 @@ fn answer(answer: wire::answer::Answer) -> Result<Answer, Malformed> {
         W::Unchanged(m) => {
             Answer::Unchanged { held: m.held.map(|v| version(Some(v))).transpose()? }
         }
-        W::Described(m) => {
-            Answer::Described { version: version(m.version)?, layouts: layouts(&m.layouts)? }
-        }
-        W::Listed(bytes) => Answer::Listed(Arc::new(listing(&bytes)?)),
+        W::Described(m) => Answer::Described {
+            version: version(m.version)?,
+            layouts: layouts(&field.or(m.layouts)?)?,
+        },
+        W::Listed(bytes) => Answer::Listed(Arc::new(listing(&field.or(bytes)?)?)),
     })
 }
 
-fn answer_frame(answer: Answer, listings: &mut ListingBytes) -> wire::answer::Answer {
+/// Without its large field, and that.
+fn answer_frame(answer: Answer, encoder: &mut Encoder) -> (wire::answer::Answer, Option<Bytes>) {
     use wire::answer::Answer as W;
-    match answer {
+    let frame = match answer {
         Answer::Registered { layouts } => {
-            W::Registered(wire::Layouts { layouts: layouts_frame(&layouts) })
+            return (W::Registered(wire::Layouts::default()), Some(encoder.layouts(layouts)));
+        }
+        Answer::Described { version, layouts } => {
+            let version = Some(version_frame(version));
+            let frame = wire::Described { version, layouts: Bytes::new() };
+            return (W::Described(frame), Some(encoder.layouts(layouts)));
+        }
+        Answer::Listed(listing) => {
+            return (W::Listed(Bytes::new()), Some(encoder.listing(listing)));
         }
         Answer::Unregistered => W::Unregistered(wire::Unregister {}),
         Answer::Published { version } => W::Published(version_frame(version)),
@@ -234,12 +255,8 @@ fn answer_frame(answer: Answer, listings: &mut ListingBytes) -> wire::answer::An
         Answer::Unchanged { held } => {
             W::Unchanged(wire::Unchanged { held: held.map(version_frame) })
         }
-        Answer::Described { version, layouts } => W::Described(wire::Described {
-            version: Some(version_frame(version)),
-            layouts: layouts_frame(&layouts),
-        }),
-        Answer::Listed(listing) => W::Listed(listings.of(listing)),
-    }
+    };
+    (frame, None)
 }
 
 fn listing(bytes: &[u8]) -> Result<Listing, Malformed> {
@@ -252,7 +269,7 @@ fn listing(bytes: &[u8]) -> Result<Listing, Malformed> {
     Ok(listing)
 }
 
-fn listing_frame(listing: &Listing) -> wire::Listing {
+pub(super) fn listing_frame(listing: &Listing) -> wire::Listing {
     let versions = listing.versions.iter().map(|(version, replicas)| wire::Listed {
         version: Some(version_frame(*version)),
         replicas: replicas.iter().cloned().collect(),

@@ -2,31 +2,33 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use weightcast_protocol::message::ClientMessage;
+use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::server::{Inspection, Server, ServerOutput, Snapshot};
 use weightcast_protocol::{CallError, ConnectionId, ContentDigest, Term, TermProof};
 
+use super::admission::Pass;
+use super::outbox::Outbox;
 use crate::clock::Clock;
-use crate::convert::{ListingBytes, server_frame};
-use crate::wire::ServerFrame;
+use crate::convert::{Encoder, Meter};
+use crate::limits::OUTBOXES_BYTES;
 
-/// Events waiting for the machine, over all streams.
+/// Events waiting for the machine, over all streams: with the largest messages 100 MB.
 pub(super) const QUEUE: usize = 4_096;
-/// Messages waiting for one stream; a client that does not take them is cut off.
-pub(super) const STREAM_QUEUE: usize = 1_024;
 
 /// What happens to the server.
 pub(super) enum Input {
-    Connected(ConnectionId, Outbox),
-    Message(ConnectionId, ClientMessage),
+    Connected(ConnectionId, Line),
+    Message(ConnectionId, Box<ClientMessage>),
     Disconnected(ConnectionId),
     PutManifest(ContentDigest, Vec<u8>, oneshot::Sender<Result<(), CallError>>),
-    GetManifest(ContentDigest, oneshot::Sender<Option<Vec<u8>>>),
+    /// Whether it is stored; it is kept as if it had just been.
+    HasManifest(ContentDigest, oneshot::Sender<bool>),
+    GetManifest(ContentDigest, oneshot::Sender<Option<Arc<[u8]>>>),
     /// The term that a session of another server proves; which one this server acts in.
     Probe(TermProof, oneshot::Sender<Option<TermProof>>),
     Snapshot(oneshot::Sender<Snapshot>),
@@ -35,17 +37,69 @@ pub(super) enum Input {
 }
 
 /// The actor's end of one stream. Dropping it ends the stream.
-pub(super) struct Outbox {
-    pub(super) frames: mpsc::Sender<Result<ServerFrame, tonic::Status>>,
+pub(super) struct Line {
+    pub(super) outbox: Outbox,
+    /// The connection that the stream is on.
+    pub(super) pass: Pass,
     /// Never sent on: its drop tells the other half.
     pub(super) _alive: oneshot::Sender<()>,
 }
 
-/// The streams that are open, and how what they are sent is encoded.
-#[derive(Default)]
+/// The streams that are open, and what waits in them.
 struct Streams {
-    open: BTreeMap<ConnectionId, Outbox>,
-    listings: ListingBytes,
+    open: BTreeMap<ConnectionId, Line>,
+    /// Over for the machine; what waits in them is still to be taken.
+    ending: BTreeMap<ConnectionId, (Outbox, Pass)>,
+    encoder: Encoder,
+    waiting: Meter,
+    /// Of all streams together.
+    most: usize,
+}
+
+impl Streams {
+    fn new(most: usize) -> Self {
+        let waiting = Meter::default();
+        let encoder = Encoder::new(waiting.clone());
+        Self { open: BTreeMap::new(), ending: BTreeMap::new(), encoder, waiting, most }
+    }
+
+    /// Lets a message wait for its client; the clients that are cut off for it.
+    fn send(&mut self, to: ConnectionId, message: ServerMessage) -> Vec<ConnectionId> {
+        let mut cut = Vec::new();
+        let Some(line) = self.open.get(&to) else { return cut };
+        let frames = self.encoder.frames(message);
+        if !line.outbox.push(frames, &self.waiting) {
+            cut.extend(self.cut(to, "it does not take what it is sent"));
+        }
+        while self.waiting.alive() > self.most {
+            let open = self.open.iter().map(|(to, line)| (line.outbox.waiting(), *to));
+            let ending = self.ending.iter().map(|(to, (outbox, _))| (outbox.waiting(), *to));
+            let most = open.chain(ending).max().filter(|(bytes, _)| *bytes > 0);
+            let Some((_, slowest)) = most else { break };
+            cut.extend(self.cut(slowest, "too much waits for all, and the most for it"));
+        }
+        cut
+    }
+
+    /// Closes a client's connection, with all that waits in it. The session can come back.
+    fn cut(&mut self, client: ConnectionId, why: &str) -> Option<ConnectionId> {
+        let open = self.open.remove(&client).map(|line| (line.outbox, line.pass));
+        let known = open.is_some();
+        let (outbox, pass) = open.or_else(|| self.ending.remove(&client))?;
+        let bytes = outbox.waiting();
+        tracing::warn!(connection = client.0, bytes, "client cut off: {why}");
+        outbox.cut();
+        pass.close();
+        known.then_some(client)
+    }
+
+    /// Nothing more is sent on a stream.
+    fn end(&mut self, connection: ConnectionId) {
+        let Some(Line { outbox, pass, .. }) = self.open.remove(&connection) else { return };
+        outbox.end();
+        self.ending.retain(|_, (outbox, _)| outbox.waiting() > 0);
+        self.ending.insert(connection, (outbox, pass));
+    }
 }
 
 /// Runs until the queue closes, or nobody was connected for `idle_exit`.
@@ -56,7 +110,7 @@ pub(super) async fn run(
     gives_up_at: Option<PathBuf>,
 ) {
     let clock = Clock::start();
-    let mut streams = Streams::default();
+    let mut streams = Streams::new(OUTBOXES_BYTES);
     let mut idle_since = Instant::now();
     loop {
         let wake = machine.next_timeout().map(|time| clock.instant(time));
@@ -72,7 +126,7 @@ pub(super) async fn run(
         if gives_up_at.as_deref().is_some_and(Path::exists) {
             panic!("it was told to, by a test");
         }
-        dispatch(&mut machine, &mut streams);
+        dispatch(&mut machine, &mut streams, &clock);
         if !streams.open.is_empty() {
             idle_since = Instant::now();
         }
@@ -90,13 +144,13 @@ pub(super) async fn sleep_until(when: Option<Instant>) {
 fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Input) {
     let now = clock.now();
     match input {
-        Input::Connected(connection, outbox) => {
-            streams.open.insert(connection, outbox);
+        Input::Connected(connection, line) => {
+            streams.open.insert(connection, line);
         }
         Input::Message(connection, message) => {
             // A stream that was cut off may still have messages in the queue.
             if streams.open.contains_key(&connection) {
-                machine.handle(now, connection, message);
+                machine.handle(now, connection, *message);
             }
         }
         Input::Disconnected(connection) => {
@@ -107,8 +161,11 @@ fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Inp
         Input::PutManifest(digest, bytes, reply) => {
             let _ = reply.send(machine.put_manifest(now, digest, bytes));
         }
+        Input::HasManifest(digest, reply) => {
+            let _ = reply.send(machine.has_manifest(now, digest));
+        }
         Input::GetManifest(digest, reply) => {
-            let _ = reply.send(machine.manifest(&digest).map(|bytes| bytes.to_vec()));
+            let _ = reply.send(machine.manifest(&digest));
         }
         Input::Probe(told, reply) => {
             let _ = reply.send(machine.handle_probe(now, told));
@@ -122,28 +179,76 @@ fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Inp
     }
 }
 
-fn dispatch(machine: &mut Server, streams: &mut Streams) {
+fn dispatch(machine: &mut Server, streams: &mut Streams, clock: &Clock) {
     while let Some(output) = machine.poll_output() {
         match output {
             ServerOutput::Send { to, message } => {
-                let Some(stream) = streams.open.get(&to) else { continue };
-                let frame = server_frame(message, &mut streams.listings);
-                match stream.frames.try_send(Ok(frame)) {
-                    Ok(()) => continue,
-                    // The machine learns it from the stream's other half.
-                    Err(TrySendError::Closed(_)) => continue,
-                    Err(TrySendError::Full(_)) => {
-                        tracing::warn!(
-                            connection = to.0,
-                            "client has not taken its last {STREAM_QUEUE} messages; cut off"
-                        );
-                        streams.open.remove(&to);
-                    }
+                for client in streams.send(to, message) {
+                    machine.handle_disconnect(clock.now(), client);
                 }
             }
             ServerOutput::Disconnect { connection } => {
-                streams.open.remove(&connection);
+                streams.end(connection);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::admission::{Admission, Place};
+    use super::super::outbox::{Frames, outbox};
+    use super::*;
+
+    /// A client's stream, as the server has it and as it is seen from outside.
+    fn line(admission: &Admission) -> (Line, (Place, oneshot::Receiver<()>, Frames)) {
+        let (place, cut_off) = admission.enter(Instant::now());
+        place.pass().show().unwrap();
+        let (outbox, frames) = outbox();
+        let line = Line { outbox, pass: place.pass(), _alive: oneshot::channel().0 };
+        (line, (place, cut_off, frames))
+    }
+
+    fn message() -> ServerMessage {
+        ServerMessage::HeartbeatAck { sent_at: 1 }
+    }
+
+    #[test]
+    fn whoever_has_the_most_waiting_is_cut_off_when_all_together_have_too_much() {
+        let admission = Admission::new();
+        let mut streams = Streams::new(100_000);
+        let (greedy, modest) = (ConnectionId(1), ConnectionId(2));
+        let mut seen = BTreeMap::new();
+        for client in [greedy, modest] {
+            let (line, outside) = line(&admission);
+            streams.open.insert(client, line);
+            seen.insert(client, outside);
+        }
+        assert!(streams.send(modest, message()).is_empty());
+        let cut = (0..10_000).find_map(|_| streams.send(greedy, message()).pop());
+        assert_eq!(cut, Some(greedy));
+        assert_eq!(seen.get_mut(&greedy).unwrap().1.try_recv(), Ok(()), "its connection closes");
+        assert!(seen.get_mut(&modest).unwrap().1.try_recv().is_err());
+        assert!(streams.waiting.alive() < 1_000, "and what waited for it is gone");
+        assert!(streams.send(greedy, message()).is_empty());
+    }
+
+    #[test]
+    fn what_waits_in_a_stream_that_is_over_counts_as_well() {
+        let admission = Admission::new();
+        let mut streams = Streams::new(100_000);
+        let (over, modest) = (ConnectionId(1), ConnectionId(2));
+        let ((first, mut greedy), (second, mut other)) = (line(&admission), line(&admission));
+        streams.open.insert(over, first);
+        streams.open.insert(modest, second);
+        while streams.waiting.alive() < 90_000 {
+            assert!(streams.send(over, message()).is_empty());
+        }
+        streams.end(over);
+        while greedy.1.try_recv().is_err() {
+            // The machine has forgotten it: there is nobody to tell.
+            assert!(streams.send(modest, message()).is_empty());
+        }
+        assert!(other.1.try_recv().is_err());
     }
 }

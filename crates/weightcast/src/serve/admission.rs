@@ -3,7 +3,7 @@
 //! A stranger has little time, and its place only until newer ones need it: garbage, slow drips
 //! and floods cost a few sockets and keep nobody out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tonic::Status;
 
+use super::transfers::Turns;
 use crate::limits::{CONNECTIONS, STRANGER_DEADLINE, STRANGERS};
 
 /// How often the log may say that strangers were turned away: a flood must not fill it.
@@ -23,7 +24,7 @@ pub(super) struct Admission(Arc<Mutex<Book>>);
 struct Book {
     /// In the order in which they came.
     strangers: BTreeMap<u64, Stranger>,
-    clients: BTreeSet<u64>,
+    clients: BTreeMap<u64, Client>,
     most_strangers: usize,
     most_clients: usize,
     next: u64,
@@ -33,9 +34,12 @@ struct Book {
 
 struct Stranger {
     until: Instant,
-    /// Sent on: the connection is closed. Dropped: it is a client's from now on.
+    /// Sent on: the connection is closed.
     cut: oneshot::Sender<()>,
 }
+
+/// What tells its connection to close.
+type Client = oneshot::Sender<()>;
 
 /// One connection's line in the book; struck out when it is dropped.
 pub(super) struct Place(Pass);
@@ -45,6 +49,7 @@ pub(super) struct Place(Pass);
 pub(super) struct Pass {
     id: u64,
     admission: Admission,
+    turns: Turns,
 }
 
 impl Admission {
@@ -55,7 +60,7 @@ impl Admission {
     fn with_limits(most_strangers: usize, most_clients: usize) -> Self {
         Self(Arc::new(Mutex::new(Book {
             strangers: BTreeMap::new(),
-            clients: BTreeSet::new(),
+            clients: BTreeMap::new(),
             most_strangers,
             most_clients,
             next: 0,
@@ -78,7 +83,7 @@ impl Admission {
         book.next += 1;
         let (cut, cut_off) = oneshot::channel();
         book.strangers.insert(id, Stranger { until: now + STRANGER_DEADLINE, cut });
-        (Place(Pass { id, admission: self.clone() }), cut_off)
+        (Place(Pass { id, admission: self.clone(), turns: Turns::new() }), cut_off)
     }
 
     /// Closes the stranger that has been here longest: there is no room for another connection.
@@ -125,7 +130,7 @@ impl Pass {
     /// There are too many clients, or the connection is being closed.
     pub(super) fn show(&self) -> Result<(), Status> {
         let mut book = self.admission.book();
-        if book.clients.contains(&self.id) {
+        if book.clients.contains_key(&self.id) {
             return Ok(());
         }
         if book.clients.len() >= book.most_clients {
@@ -135,10 +140,22 @@ impl Pass {
             )));
         }
         match book.strangers.remove(&self.id) {
-            Some(_) => drop(book.clients.insert(self.id)),
+            Some(stranger) => drop(book.clients.insert(self.id, stranger.cut)),
             None => return Err(Status::unavailable("the token came too late: try again")),
         }
         Ok(())
+    }
+
+    /// The connection's turns to send and to be sent what is large.
+    pub(super) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Closes the connection, and with it all that waits in it.
+    pub(super) fn close(&self) {
+        if let Some(cut) = self.admission.book().clients.remove(&self.id) {
+            let _ = cut.send(());
+        }
     }
 }
 
@@ -192,8 +209,11 @@ mod tests {
         client.pass().show().unwrap();
         let _flood = enter(&admission, 100, now);
         admission.close_late(now + STRANGER_DEADLINE);
-        assert_eq!(cut_off.try_recv(), Err(TryRecvError::Closed));
+        assert_eq!(cut_off.try_recv(), Err(TryRecvError::Empty));
         client.pass().show().unwrap();
+        client.pass().close();
+        assert_eq!(cut_off.try_recv(), Ok(()), "only the server itself closes a client");
+        assert!(client.pass().show().is_err());
     }
 
     #[test]

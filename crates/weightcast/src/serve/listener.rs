@@ -11,7 +11,7 @@ use tonic::service::Routes;
 use super::BindAddress;
 use super::incoming::{Door, incoming};
 use crate::Error;
-use crate::limits::{HEADER_BYTES, REQUESTS, SOCKET_PATH_BYTES};
+use crate::limits::{CONNECTION_WINDOW, HEADER_BYTES, REQUESTS, SOCKET_PATH_BYTES, STREAM_WINDOW};
 
 /// A silent peer is asked for a sign of life this often.
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -69,6 +69,8 @@ impl Listener {
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(SILENCE))
             .max_concurrent_streams(REQUESTS)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .http2_max_header_list_size(HEADER_BYTES)
             .add_routes(service);
         let (door, path) = match self {

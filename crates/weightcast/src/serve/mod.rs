@@ -6,8 +6,10 @@ mod actor;
 mod admission;
 mod incoming;
 mod listener;
+mod outbox;
 mod service;
 mod status;
+mod transfers;
 mod visitor;
 
 use std::fmt;

@@ -1,31 +1,35 @@
 //! The gRPC service: checks the token, turns frames into the actor's inputs.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use prost::Message;
+use prost::bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_stream::{Stream, StreamExt};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming};
 use weightcast_protocol::ConnectionId;
 use weightcast_transport::Secret;
 
-use super::actor::{Input, Outbox, STREAM_QUEUE};
+use super::actor::{Input, Line};
 use super::admission::Pass;
+use super::outbox::{Frames, outbox};
 use super::status;
+use super::transfers::{self, Lent, Transfers};
 use crate::convert::{
     client_message, content_digest, inspect_reply, inspected, term_proof, term_proof_frame,
 };
-use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES};
+use crate::limits::{CLIENT_FRAME_BYTES, FRAME_BYTES, TRANSFER_PATIENCE};
 use crate::manifest;
 use crate::wire;
 use crate::wire::reference_server_server::{ReferenceServer, ReferenceServerServer};
 
 /// The routes of one server.
 pub(super) fn service(inputs: mpsc::Sender<Input>, token: Option<&Secret>) -> Routes {
-    let service = Service { inputs, connections: Arc::new(AtomicU64::new(0)) };
+    let connections = Arc::new(AtomicU64::new(0));
+    let service = Service { inputs, connections, transfers: Transfers::new() };
     let service = ReferenceServerServer::new(service)
         .max_decoding_message_size(FRAME_BYTES)
         .max_encoding_message_size(FRAME_BYTES);
@@ -37,8 +41,7 @@ pub(super) fn service(inputs: mpsc::Sender<Input>, token: Option<&Secret>) -> Ro
             let problem = "missing or wrong token: set WEIGHTCAST_TOKEN_FILE";
             return Err(Status::unauthenticated(problem));
         }
-        let pass = request.extensions().get::<Pass>().expect("every connection has one");
-        pass.show()?;
+        pass(&request).show()?;
         Ok(request)
     };
     Routes::new(tonic::service::interceptor::InterceptedService::new(service, check))
@@ -47,6 +50,19 @@ pub(super) fn service(inputs: mpsc::Sender<Input>, token: Option<&Secret>) -> Ro
 struct Service {
     inputs: mpsc::Sender<Input>,
     connections: Arc<AtomicU64>,
+    transfers: Transfers,
+}
+
+/// Of the connection that a request came on.
+fn pass<T>(request: &Request<T>) -> &Pass {
+    request.extensions().get::<Pass>().expect("every connection has one")
+}
+
+/// The pages of a reply.
+type Pages = ReceiverStream<Result<wire::Page, Status>>;
+
+fn page(size: u64, data: Bytes) -> wire::Page {
+    wire::Page { size, data }
 }
 
 impl Service {
@@ -57,49 +73,54 @@ impl Service {
         self.inputs.send(input(reply)).await.map_err(|_| stopping(()))?;
         answer.await.map_err(|_| stopping(()))
     }
-}
 
-type Frames<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+    /// Sends a reply that may be large: first there must be room for one.
+    async fn reply<M: Message>(
+        &self,
+        pass: &Pass,
+        ask: impl Future<Output = Result<M, Status>>,
+    ) -> Result<Response<Pages>, Status> {
+        let turn = pass.turns().to_be_sent().await?;
+        let room = self.transfers.reserve().await?;
+        let reply = Lent::reply(ask.await?.encode_to_vec(), room);
+        Ok(Response::new(transfers::send(turn, reply, page)))
+    }
+}
 
 #[tonic::async_trait]
 impl ReferenceServer for Service {
-    type SessionStream = ReceiverStream<Result<wire::ServerFrame, Status>>;
+    type SessionStream = Frames;
 
     async fn session(
         &self,
         request: Request<Streaming<wire::ClientFrame>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let connection = ConnectionId(self.connections.fetch_add(1, Ordering::Relaxed));
-        let (frames, receiver) = mpsc::channel(STREAM_QUEUE);
+        let (outbox, frames) = outbox();
         let (alive, cut_off) = oneshot::channel();
+        let line = Line { outbox, pass: pass(&request).clone(), _alive: alive };
         self.inputs
-            .send(Input::Connected(connection, Outbox { frames, _alive: alive }))
+            .send(Input::Connected(connection, line))
             .await
             .map_err(|_| Status::unavailable("the server is stopping"))?;
         tokio::spawn(forward(connection, request.into_inner(), self.inputs.clone(), cut_off));
-        Ok(Response::new(ReceiverStream::new(receiver)))
+        Ok(Response::new(frames))
     }
 
     async fn put_manifest(
         &self,
         request: Request<Streaming<wire::ManifestPage>>,
     ) -> Result<Response<wire::PutManifestReply>, Status> {
+        let pass = pass(&request).clone();
         let mut pages = request.into_inner();
-        let mut digest = None;
-        let mut bytes = Vec::new();
-        while let Some(page) = pages.next().await {
-            let page = page?;
-            if digest.is_none() {
-                digest = Some(content_digest(&page.digest).map_err(invalid)?);
-            }
-            if page.data.len() > PAGE_BYTES || bytes.len() + page.data.len() > MANIFEST_BYTES {
-                return Err(Status::resource_exhausted(format!(
-                    "a manifest has at most {MANIFEST_BYTES} bytes in pages of {PAGE_BYTES}"
-                )));
-            }
-            bytes.extend_from_slice(&page.data);
+        let first = tokio::time::timeout(TRANSFER_PATIENCE, pages.next()).await;
+        let first = first.map_err(|_| Status::deadline_exceeded("no page"))?;
+        let first = first.ok_or_else(|| Status::invalid_argument("no page"))??;
+        let digest = content_digest(&first.digest).map_err(invalid)?;
+        if self.ask(|reply| Input::HasManifest(digest, reply)).await? {
+            return Ok(Response::new(wire::PutManifestReply {}));
         }
-        let digest = digest.ok_or_else(|| Status::invalid_argument("no page"))?;
+        let (bytes, _turn) = self.transfers.receive(pass.turns(), first, &mut pages).await?;
         if manifest::blob_digest(&bytes) != digest {
             return Err(Status::invalid_argument("the manifest's digest is not that of its bytes"));
         }
@@ -109,22 +130,22 @@ impl ReferenceServer for Service {
         Ok(Response::new(wire::PutManifestReply {}))
     }
 
-    type GetManifestStream = Frames<wire::ManifestPage>;
+    type GetManifestStream = ReceiverStream<Result<wire::ManifestPage, Status>>;
 
     async fn get_manifest(
         &self,
         request: Request<wire::GetManifestRequest>,
     ) -> Result<Response<Self::GetManifestStream>, Status> {
+        let pass = pass(&request).clone();
         let digest = content_digest(&request.into_inner().digest).map_err(invalid)?;
+        let turn = pass.turns().to_be_sent().await?;
         let bytes = self
             .ask(|reply| Input::GetManifest(digest, reply))
             .await?
             .ok_or_else(|| Status::not_found(format!("no manifest {digest}")))?;
-        let pages: Vec<_> = bytes
-            .chunks(PAGE_BYTES)
-            .map(|data| Ok(wire::ManifestPage { digest: Vec::new(), data: data.to_vec() }))
-            .collect();
-        Ok(Response::new(Box::pin(tokio_stream::iter(pages))))
+        let lent = self.transfers.lend(digest, bytes).await?;
+        let page = |size, data| wire::ManifestPage { digest: Vec::new(), size, data };
+        Ok(Response::new(transfers::send(turn, lent, page)))
     }
 
     async fn probe(
@@ -138,21 +159,29 @@ impl ReferenceServer for Service {
         Ok(Response::new(wire::ProbeReply { proof: acts.map(term_proof_frame) }))
     }
 
+    type StatusStream = Pages;
+
     async fn status(
         &self,
-        _request: Request<wire::StatusRequest>,
-    ) -> Result<Response<wire::StatusReply>, Status> {
-        let snapshot = self.ask(Input::Snapshot).await?;
-        Ok(Response::new(status::status_frame(snapshot)))
+        request: Request<wire::StatusRequest>,
+    ) -> Result<Response<Pages>, Status> {
+        let ask = async { self.ask(Input::Snapshot).await.map(status::status_frame) };
+        self.reply(pass(&request), ask).await
     }
+
+    type InspectStream = Pages;
 
     async fn inspect(
         &self,
         request: Request<wire::InspectRequest>,
-    ) -> Result<Response<wire::InspectReply>, Status> {
+    ) -> Result<Response<Pages>, Status> {
+        let pass = pass(&request).clone();
         let wire::InspectRequest { model, replica } = request.into_inner();
-        let (term, of) = self.ask(|reply| Input::Inspect(model, replica, reply)).await?;
-        Ok(Response::new(inspect_reply(inspected(term, of))))
+        let ask = async {
+            let (term, of) = self.ask(|reply| Input::Inspect(model, replica, reply)).await?;
+            Ok(inspect_reply(inspected(term, of)))
+        };
+        self.reply(&pass, ask).await
     }
 }
 
@@ -173,9 +202,13 @@ async fn forward(
             _ = &mut cut_off => None,
         };
         let Some(Ok(frame)) = frame else { break };
+        if frame.encoded_len() > CLIENT_FRAME_BYTES {
+            tracing::warn!(connection = connection.0, "stream closed: no frame is that large");
+            break;
+        }
         match client_message(frame) {
             Ok(message) => {
-                if inputs.send(Input::Message(connection, message)).await.is_err() {
+                if inputs.send(Input::Message(connection, Box::new(message))).await.is_err() {
                     break;
                 }
             }

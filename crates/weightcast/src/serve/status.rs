@@ -124,3 +124,78 @@ fn counters(counters: &Counters) -> BTreeMap<String, u64> {
     ];
     named.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+    use weightcast_protocol::limits::{Limits, NAME_BYTES};
+    use weightcast_protocol::message::Location;
+    use weightcast_protocol::server::{PendingCall, ReadEdge, ReplicaState};
+    use weightcast_protocol::{
+        Epoch, Generation, Incarnation, OpSeq, Revision, Span, Term, Version,
+    };
+
+    use super::*;
+    use crate::limits::STATUS_BYTES;
+
+    #[test]
+    fn the_largest_status_is_bounded() {
+        let most = Limits::default().sessions;
+        let name = || "n".repeat(NAME_BYTES);
+        let version = |at: usize| Version { epoch: Epoch(u64::MAX), number: u64::MAX - at as u64 };
+        let replica = |at: usize| ReplicaSnapshot {
+            name: name(),
+            incarnation: Incarnation { term: Term(u64::MAX), number: u64::MAX },
+            num_shards: 1,
+            role: Role::Offload(version(at)),
+            offload_seeding: true,
+            state: ReplicaState::Recovering,
+            version: Some(version(at)),
+            shards: vec![ShardSnapshot {
+                shard: 0,
+                location: Location { datacentre: name(), host: name(), spot: true },
+                data_address: name(),
+                connected: true,
+                lease_left: Span(u64::MAX),
+                bytes: Some(u64::MAX),
+                generation: Some(Generation(u64::MAX)),
+            }],
+            pending: Some(PendingCall {
+                seq: OpSeq(u64::MAX),
+                call: format!("update(latest-{}, allow_rollback, staged)", u64::MAX),
+                arrived: 1,
+                age: Span(u64::MAX),
+                left: Span(u64::MAX),
+                wants: None,
+                failed: BTreeMap::new(),
+            }),
+        };
+        let edge = |at: usize| ReadEdge {
+            reader: name(),
+            reader_life: Incarnation { term: Term(0), number: 0 },
+            source: name(),
+            source_life: Incarnation { term: Term(0), number: 0 },
+            version: version(at),
+        };
+        let model = ModelSnapshot {
+            revision: Revision(u64::MAX),
+            epoch: Epoch(u64::MAX),
+            retain: u32::MAX,
+            losses: Vec::new(),
+            versions: (0..most).map(|at| (version(at), vec![name()])).collect(),
+            replicas: (0..most).map(replica).collect(),
+            edges: (0..most).map(edge).collect(),
+        };
+        let status = status_frame(Snapshot {
+            term: Term(u64::MAX),
+            recovers: true,
+            sessions: most,
+            manifests: most,
+            manifests_bytes: usize::MAX,
+            models: BTreeMap::from([(name(), model)]),
+            counters: Counters::default(),
+        });
+        let bytes = status.encoded_len();
+        assert!(bytes > STATUS_BYTES / 4 && bytes <= STATUS_BYTES, "{bytes}");
+    }
+}

@@ -20,13 +20,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
 pub(super) struct Visitor {
     socket: Box<dyn Socket>,
     place: Place,
-    standing: Standing,
-}
-
-enum Standing {
-    Stranger(oneshot::Receiver<()>),
-    Client,
-    Cut,
+    cut_off: oneshot::Receiver<()>,
+    cut: bool,
 }
 
 impl Visitor {
@@ -34,21 +29,16 @@ impl Visitor {
         socket: Box<dyn Socket>,
         (place, cut_off): (Place, oneshot::Receiver<()>),
     ) -> Self {
-        Self { socket, place, standing: Standing::Stranger(cut_off) }
+        Self { socket, place, cut_off, cut: false }
     }
 
     /// The socket, unless it is to be closed. Wakes the task when that changes.
     fn socket(&mut self, cx: &mut Context<'_>) -> Result<Pin<&mut dyn Socket>> {
-        if let Standing::Stranger(cut_off) = &mut self.standing {
-            match Pin::new(cut_off).poll(cx) {
-                Poll::Pending => {}
-                Poll::Ready(Ok(())) => self.standing = Standing::Cut,
-                Poll::Ready(Err(_)) => self.standing = Standing::Client,
-            }
-        }
-        match self.standing {
-            Standing::Cut => Err(Error::new(ErrorKind::ConnectionAborted, "no token in time")),
-            _ => Ok(Pin::new(&mut *self.socket)),
+        // Its other end lives as long as the place in the book.
+        self.cut = self.cut || Pin::new(&mut self.cut_off).poll(cx).is_ready();
+        match self.cut {
+            true => Err(Error::new(ErrorKind::ConnectionAborted, "closed by the server")),
+            false => Ok(Pin::new(&mut *self.socket)),
         }
     }
 }

@@ -58,7 +58,7 @@ pub(super) async fn replicas(
     let mut replicas = Vec::new();
     for (source, published) in found {
         let mut of = Vec::with_capacity(source.shards.len());
-        for shard in &source.shards {
+        for shard in source.shards.iter() {
             of.push(layouts.get(shard.layout).await?);
         }
         let tensors = union(&of)?;

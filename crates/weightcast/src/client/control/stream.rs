@@ -10,7 +10,7 @@ use weightcast_protocol::{CallError, TermProof, Time};
 
 use super::super::connection;
 use super::{Control, Event};
-use crate::convert::{client_frame, server_message};
+use crate::convert::{Assembly, client_frame};
 use crate::{Error, manifest};
 
 impl Control {
@@ -90,10 +90,12 @@ async fn forward(
     mut frames: tonic::Streaming<crate::wire::ServerFrame>,
     events: mpsc::UnboundedSender<Event>,
 ) {
+    let mut assembly = Assembly::default();
     let reason = loop {
         match frames.next().await {
-            Some(Ok(frame)) => match server_message(frame) {
-                Ok(message) => {
+            Some(Ok(frame)) => match assembly.take(frame) {
+                Ok(None) => {}
+                Ok(Some(message)) => {
                     if events.send(Event::Frame { stream, message }).is_err() {
                         return;
                     }

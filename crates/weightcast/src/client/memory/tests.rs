@@ -63,7 +63,7 @@ fn beside(memory: &Memory) -> Box<Arrival> {
         in_flight: false,
         staged: true,
         helpers: Vec::new(),
-        shards: Vec::new(),
+        shards: [].into(),
     };
     Box::new(Arrival {
         sums: ShardSums::default(),

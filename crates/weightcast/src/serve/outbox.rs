@@ -1,0 +1,206 @@
+//! What waits for one session to take it: bounded in bytes, shared fields and all.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use prost::Message;
+use tokio_stream::Stream;
+use tonic::Status;
+
+use crate::convert::{Hold, Meter};
+use crate::limits::OUTBOX_BYTES;
+use crate::wire::ServerFrame;
+
+/// The server's end of a stream. When it is dropped, the stream ends after what waits.
+pub(super) struct Outbox(Arc<Mutex<Queue>>);
+
+/// The client's end: what tonic sends on.
+pub(super) struct Frames(Arc<Mutex<Queue>>);
+
+#[derive(Default)]
+struct Queue {
+    frames: VecDeque<Waiting>,
+    /// Of all that waits, with what it shares.
+    bytes: usize,
+    over: bool,
+    waker: Option<Waker>,
+}
+
+struct Waiting {
+    frame: ServerFrame,
+    bytes: usize,
+    /// Of its own: what it shares is counted where it was made.
+    _hold: Hold,
+}
+
+/// Both ends of a stream.
+pub(super) fn outbox() -> (Outbox, Frames) {
+    let queue = Arc::new(Mutex::new(Queue::default()));
+    (Outbox(Arc::clone(&queue)), Frames(queue))
+}
+
+impl Outbox {
+    /// Lets frames wait. False if too much would: then none of them does.
+    pub(super) fn push(&self, frames: Vec<ServerFrame>, meter: &Meter) -> bool {
+        let sizes: Vec<usize> = frames.iter().map(size).collect();
+        let mut queue = lock(&self.0);
+        let bytes = queue.bytes + sizes.iter().sum::<usize>();
+        if bytes > OUTBOX_BYTES && !queue.frames.is_empty() {
+            return false;
+        }
+        queue.bytes = bytes;
+        for (frame, bytes) in frames.into_iter().zip(sizes) {
+            let own = bytes.saturating_sub(shared(&frame));
+            queue.frames.push_back(Waiting { frame, bytes, _hold: meter.hold(own) });
+        }
+        queue.wake();
+        true
+    }
+
+    /// Bytes that wait, with what they share.
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.0).bytes
+    }
+
+    /// Ends the stream after what waits.
+    pub(super) fn end(&self) {
+        let mut queue = lock(&self.0);
+        queue.over = true;
+        queue.wake();
+    }
+
+    /// Ends the stream without what waits.
+    pub(super) fn cut(self) {
+        lock(&self.0).clear();
+    }
+}
+
+/// Of a frame, in memory as on the wire.
+fn size(frame: &ServerFrame) -> usize {
+    frame.encoded_len() + size_of::<Waiting>()
+}
+
+/// Bytes of a frame that others share.
+fn shared(frame: &ServerFrame) -> usize {
+    use crate::wire::answer::Answer;
+    use crate::wire::answered::Result;
+    use crate::wire::server_frame::Body;
+    let Some(body) = &frame.body else { return 0 };
+    match body {
+        Body::Page(page) => page.len(),
+        Body::Assigned(assigned) => assigned.assignment.as_ref().map_or(0, |a| a.shards.len()),
+        Body::Answered(answered) => match &answered.result {
+            Some(Result::Answer(answer)) => match &answer.answer {
+                Some(Answer::Listed(listing)) => listing.len(),
+                Some(Answer::Registered(layouts)) => layouts.layouts.len(),
+                Some(Answer::Described(described)) => described.layouts.len(),
+                _ => 0,
+            },
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().expect("no panic while held")
+}
+
+impl Queue {
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.frames = VecDeque::new();
+        self.bytes = 0;
+        self.over = true;
+        self.wake();
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        lock(&self.0).clear();
+    }
+}
+
+impl Stream for Frames {
+    type Item = Result<ServerFrame, Status>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut queue = lock(&self.0);
+        if let Some(next) = queue.frames.pop_front() {
+            queue.bytes -= next.bytes;
+            return Poll::Ready(Some(Ok(next.frame)));
+        }
+        if queue.over {
+            return Poll::Ready(None);
+        }
+        queue.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::bytes::Bytes;
+    use tokio_stream::StreamExt;
+
+    use super::*;
+    use crate::limits::PAGE_BYTES;
+    use crate::wire::server_frame::Body;
+
+    fn page(bytes: usize) -> ServerFrame {
+        ServerFrame { body: Some(Body::Page(Bytes::from(vec![0; bytes]))) }
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_counted_until_it_is_taken() {
+        let (meter, (outbox, mut frames)) = (Meter::default(), outbox());
+        let one = size(&page(PAGE_BYTES));
+        let fit = OUTBOX_BYTES / one;
+        for _ in 0..fit {
+            assert!(outbox.push(vec![page(PAGE_BYTES)], &meter));
+        }
+        assert!(!outbox.push(vec![page(PAGE_BYTES)], &meter));
+        assert_eq!(outbox.waiting(), fit * one);
+        assert!(meter.alive() < OUTBOX_BYTES / 100, "shared bytes count where they were made");
+        let mut next = || {
+            let mut cx = Context::from_waker(Waker::noop());
+            Pin::new(&mut frames).poll_next(&mut cx)
+        };
+        assert!(matches!(next(), Poll::Ready(Some(Ok(_)))));
+        assert!(outbox.push(vec![page(PAGE_BYTES)], &meter));
+        outbox.cut();
+        assert!(matches!(next(), Poll::Ready(None)));
+        assert_eq!(meter.alive(), 0);
+    }
+
+    #[test]
+    fn one_message_of_any_size_fits() {
+        let (meter, (outbox, frames)) = (Meter::default(), outbox());
+        assert!(outbox.push(vec![page(OUTBOX_BYTES)], &meter));
+        assert!(!outbox.push(vec![page(1)], &meter));
+        drop(frames);
+        assert_eq!((outbox.waiting(), meter.alive()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_still_sent_when_the_server_is_done() {
+        let (meter, (outbox, frames)) = (Meter::default(), outbox());
+        assert!(outbox.push(vec![page(1), page(2)], &meter));
+        drop(outbox);
+        assert_eq!(frames.collect::<Vec<_>>().await.len(), 2);
+    }
+}
