@@ -62,8 +62,9 @@ def home(tmp_path_factory):
 @pytest.fixture
 def job(home, monkeypatch):
     """The directory of a job that has no server yet."""
-    for name in ("WEIGHTCAST_SERVER", "WEIGHTCAST_TOKEN_FILE", "WEIGHTCAST_DATA_BIND"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("SERVER", "TOKEN_FILE", "DATA_BIND"):
+        monkeypatch.delenv(f"WEIGHTCAST_{name}", raising=False)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home))
     monkeypatch.setenv("WEIGHTCAST_JOB", "lazy-test")
     yield home / "weightcast" / "lazy-test"
@@ -207,6 +208,121 @@ def test_a_link_instead_of_the_directory_is_refused(job, home):
     with pytest.raises(wc.Misuse, match="0700"):
         wc.open("policy", wc.Replica("one"))
     assert list(elsewhere.iterdir()) == []
+
+
+def files_of(process: int) -> set[str]:
+    """What a process has open, by what it is."""
+    return {os.readlink(file) for file in Path(f"/proc/{process}/fd").iterdir()}
+
+
+def test_it_keeps_nothing_of_the_process_that_starts_it(job):
+    end, other = os.pipe()
+    os.set_inheritable(other, True)
+    mine = os.readlink(f"/proc/self/fd/{other}")
+    with wc.open("policy", wc.Replica("one"), deadline=SOON):
+        (server,) = servers_of(job)
+        kept = mine in files_of(server)
+        os.close(other)
+        assert not kept
+        assert os.read(end, 1) == b"", "nobody else has the pipe's other end"
+        assert os.getsid(server) == server
+        assert os.readlink(f"/proc/{server}/cwd") == "/"
+        standard = [os.readlink(f"/proc/{server}/fd/{n}") for n in range(3)]
+        assert standard == ["/dev/null", "/dev/null", str(job / "server.log")]
+    os.close(end)
+
+
+#: Its ranks open the lazy server and end; so does it, once they have.
+RANKS = """
+import multiprocessing, sys, weightcast as wc
+
+def rank(index):
+    with wc.open("policy", wc.Replica(f"rank-{index}")):
+        pass
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    ranks = [context.Process(target=rank, args=(index,)) for index in range(2)]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join()
+    print("joined", [process.exitcode for process in ranks])
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+def test_ranks_that_start_it_can_be_joined_while_it_lives(job, tmp_path, method):
+    program = tmp_path / "ranks.py"
+    program.write_text(RANKS)
+    command = [sys.executable, str(program), method]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SOON)
+    assert done.stdout == "joined [0, 0]\n", done.stderr
+    assert len(servers_of(job)) == 1, "it lives on"
+
+
+def test_its_status_is_found_without_an_address(job):
+    with wc.open("policy", wc.Replica("one"), role="trainer", deadline=SOON) as trainer:
+        trainer.register(wc.Layout().add(np.ones(4, "f4"), "w"), deadline=SOON)
+        trainer.publish(1, deadline=SOON, seal=True)
+        (model,) = wc.status()["models"]
+        assert [replica["name"] for replica in model["replicas"]] == ["one"]
+        assert wc.status(job="lazy-test")["models"][0]["name"] == "policy"
+        assert wc.verify("policy", "one", sealed=True)
+        command = [sys.executable, "-m", "weightcast", "status"]
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=SOON)
+        assert "replica one" in shown.stdout, shown.stderr
+        # One that has none is told which have.
+        with pytest.raises(wc.Misuse, match="job other.*lazy-test.*WEIGHTCAST_JOB"):
+            wc.status(job="other")
+    assert not (job.parent / "other").exists()
+
+
+def test_without_any_server_status_says_so(job, home):
+    with pytest.raises(wc.Misuse, match="lazy-test.*WEIGHTCAST_SERVER"):
+        wc.status()
+    assert list(home.iterdir()) == []
+
+
+def test_a_job_without_a_name_is_a_directory(job, home, tmp_path, monkeypatch):
+    monkeypatch.delenv("WEIGHTCAST_JOB")
+    here, there = tmp_path / "here", tmp_path / "there"
+    for directory in (here, there):
+        directory.mkdir()
+    monkeypatch.chdir(here)
+    trainer, rollout = start("trainer"), start("rollout")
+    monkeypatch.chdir(there)
+    elsewhere = start("trainer")
+    for program in (trainer, rollout, elsewhere):
+        assert program.stdout.readline() == "open\n"
+    assert len(servers_of(home)) == 2
+
+    def replicas() -> set[str]:
+        return {r["name"] for model in wc.status()["models"] for r in model["replicas"]}
+
+    assert replicas() == {"trainer"}
+    monkeypatch.chdir(here)
+    assert replicas() == {"trainer", "rollout"}
+    # Who waits for a trainer of another directory in vain is told that it is one.
+    with wc.open("policy", wc.Replica("alone"), deadline=SOON) as alone:
+        alone.register(wc.Layout().add(np.zeros(4, "f4"), "w"), deadline=SOON)
+        with pytest.raises(wc.VersionUnavailable, match="job in-here-.*WEIGHTCAST_JOB"):
+            alone.update("latest", deadline=0.2)
+    for program in (trainer, rollout, elsewhere):
+        finish(program)
+
+
+def test_a_batch_job_is_one_job_in_every_directory(job, home, tmp_path, monkeypatch):
+    monkeypatch.delenv("WEIGHTCAST_JOB")
+    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    one = start("one")
+    monkeypatch.chdir(tmp_path)
+    two = start("two")
+    for program in (one, two):
+        assert program.stdout.readline() == "open\n"
+    assert len(servers_of(home)) == 1
+    for program in (one, two):
+        finish(program)
 
 
 @pytest.mark.parametrize("name", [" ", "../up", "a/b", ".hidden", "ü", "a" * 65])

@@ -185,7 +185,9 @@ def serve(
     stripes: int,
     index: int,
 ) -> Server: ...
-def status_json(server: str | None = None, token_file: str | None = None) -> str: ...
+def status_json(
+    server: str | None = None, token_file: str | None = None, job: str | None = None
+) -> str: ...
 def verify_json(
     model: str,
     replica: str,
@@ -194,6 +196,7 @@ def verify_json(
     version: tuple[str, int] | None,
     server: str | None,
     token_file: str | None,
+    job: str | None,
     deadline: float,
 ) -> str: ...
 def command_line(arguments: list[str]) -> int: ...

@@ -76,8 +76,14 @@ def serve(
 
 
 def status(
-    server: str | None = None, *, token_file: str | os.PathLike[str] | None = None
+    server: str | None = None,
+    *,
+    token_file: str | os.PathLike[str] | None = None,
+    job: str | None = None,
 ) -> dict[str, Any]:
-    """Models, versions, replicas, shards, who reads from whom: what `weightcast status` prints."""
+    """Models, versions, replicas, shards, who reads from whom: what `weightcast status` prints.
+
+    Without a server, here and in `WEIGHTCAST_SERVER`, it is the one that the processes of the job
+    have started on this host; `job` is found as in `open`."""
     token = None if token_file is None else os.fspath(token_file)
-    return json.loads(_core.status_json(server, token))
+    return json.loads(_core.status_json(server, token, job))

@@ -99,6 +99,7 @@ def verify(
     version: "selector.Selector | int | str | None" = None,
     server: str | Sequence[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
+    job: str | None = None,
     deadline: float = 600.0,
 ) -> Verdict:
     """Compares what two live replicas of a version hold now, without moving it.
@@ -117,7 +118,7 @@ def verify(
     servers = server if server is None or isinstance(server, str) else ",".join(server)
     token = None if token_file is None else os.fspath(token_file)
     verdict = json.loads(
-        _core.verify_json(model, replica, other, sealed, wanted, servers, token, deadline)
+        _core.verify_json(model, replica, other, sealed, wanted, servers, token, job, deadline)
     )
     verdict["replicas"] = tuple(Verified(**of) for of in verdict["replicas"])
     verdict["different"] = tuple(verdict["different"])

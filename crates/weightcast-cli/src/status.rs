@@ -16,6 +16,10 @@ pub(crate) struct StatusOf {
     /// File with the token
     #[arg(long, env = "WEIGHTCAST_TOKEN_FILE")]
     token_file: Option<PathBuf>,
+    /// Without a server: the job whose processes have started one on this host; WEIGHTCAST_JOB, the
+    /// Slurm job or this directory's by default
+    #[arg(long)]
+    job: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -25,6 +29,7 @@ pub(crate) fn run(arguments: StatusOf) -> anyhow::Result<()> {
     let options = Options {
         server: arguments.server,
         token_file: arguments.token_file,
+        job: arguments.job,
         ..Options::new(Role::Rollout)
     };
     let status = weightcast::status(&options)?;

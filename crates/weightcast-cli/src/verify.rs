@@ -50,6 +50,10 @@ pub(crate) struct Verify {
     /// File with the token
     #[arg(long, env = "WEIGHTCAST_TOKEN_FILE")]
     token_file: Option<PathBuf>,
+    /// Without a server: the job whose processes have started one on this host; WEIGHTCAST_JOB, the
+    /// Slurm job or this directory's by default
+    #[arg(long)]
+    job: Option<String>,
     /// Seconds that it may take
     #[arg(long, default_value_t = 600.0, value_parser = crate::serve::positive)]
     timeout: f64,
@@ -71,6 +75,7 @@ pub(crate) fn run(arguments: Verify) -> i32 {
     let options = Options {
         server: arguments.server,
         token_file: arguments.token_file,
+        job: arguments.job,
         ..Options::new(Role::Rollout)
     };
     let what = Comparison {

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use weightcast::{Options, Owned, Role, ServeConfig};
 
 use crate::errors::exception;
+use crate::exit::detached;
 use crate::handle::seconds;
 
 /// Below this, a scheduler's hiccup evicts a healthy client.
@@ -39,7 +40,7 @@ impl Server {
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let Ok(inner) = self.inner.get() else { return Ok(()) };
         let server = inner.lock().expect("no panic while held").take();
-        let stopped = py.detach(|| server.map_or(Ok(()), weightcast::Server::stop));
+        let stopped = detached(py, || server.map_or(Ok(()), weightcast::Server::stop));
         stopped.map_err(|e| exception(py, e))
     }
 }
@@ -61,7 +62,7 @@ pub(crate) fn serve(
 ) -> PyResult<Server> {
     let (lease, drain_deadline) = (seconds(lease)?, seconds(drain_deadline)?);
     let given = token_file.clone();
-    let started = py.detach(|| {
+    let started = detached(py, || {
         let token = token_file.as_deref().map(weightcast::read_token).transpose()?;
         weightcast::serve(ServeConfig {
             address,
@@ -83,14 +84,15 @@ pub(crate) fn serve(
 
 /// A server's status as JSON.
 #[pyfunction]
-#[pyo3(signature = (server = None, token_file = None))]
+#[pyo3(signature = (server = None, token_file = None, job = None))]
 pub(crate) fn status_json(
     py: Python<'_>,
     server: Option<String>,
     token_file: Option<PathBuf>,
+    job: Option<String>,
 ) -> PyResult<String> {
-    let options = Options { server, token_file, ..Options::new(Role::Rollout) };
-    let status = py.detach(|| weightcast::status(&options)).map_err(|e| exception(py, e))?;
+    let options = Options { server, token_file, job, ..Options::new(Role::Rollout) };
+    let status = detached(py, || weightcast::status(&options)).map_err(|e| exception(py, e))?;
     Ok(weightcast_cli::status_json(&status))
 }
 

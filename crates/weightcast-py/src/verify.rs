@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 use pyo3::prelude::*;
 use weightcast::{Comparison, Options, Other, Role};
 
+use crate::exit::detached;
 use crate::handle::{interrupted, parse_selector, raise, seconds};
 
 /// Compares two replicas, or one with what it was sealed as; the verdict as JSON.
 #[pyfunction]
-#[pyo3(signature = (model, replica, other, sealed, version, server, token_file, deadline))]
+#[pyo3(signature = (model, replica, other, sealed, version, server, token_file, job,
+    deadline))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn verify_json(
     py: Python<'_>,
@@ -21,6 +23,7 @@ pub(crate) fn verify_json(
     version: Option<(String, u64)>,
     server: Option<String>,
     token_file: Option<PathBuf>,
+    job: Option<String>,
     deadline: f64,
 ) -> PyResult<String> {
     let other = match other {
@@ -30,10 +33,10 @@ pub(crate) fn verify_json(
     };
     let version = version.as_ref().map(parse_selector).transpose()?;
     let what = Comparison { model, replica, other, version, deadline: seconds(deadline)? };
-    let options = Options { server, token_file, ..Options::new(Role::Rollout) };
+    let options = Options { server, token_file, job, ..Options::new(Role::Rollout) };
     let raised = Arc::new(Mutex::new(None));
     let stop = interrupted(Arc::clone(&raised));
-    let verdict = py.detach(|| weightcast::verify(&what, &options, &|_| !stop()));
+    let verdict = detached(py, || weightcast::verify(&what, &options, &|_| !stop()));
     let verdict = verdict.map_err(|error| raise(py, error, &raised))?;
     Ok(weightcast_cli::verdict_json(&verdict))
 }

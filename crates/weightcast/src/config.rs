@@ -6,7 +6,7 @@ use std::time::Duration;
 use weightcast_protocol::message::Location;
 use weightcast_transport::Secret;
 
-use crate::{Error, auth};
+use crate::{Error, auth, lazy};
 
 pub use weightcast_protocol::message::{EpochPolicy, Role};
 
@@ -82,7 +82,8 @@ pub struct Options {
     pub insecure: bool,
     /// Command that starts a server when none is configured. Empty: fail instead.
     pub lazy_server: Vec<String>,
-    /// Names the server that is shared by the processes of one job on one host.
+    /// Names the server that is shared by the processes of one job on one host; `WEIGHTCAST_JOB`,
+    /// else the Slurm job, else the directory that the process is in.
     pub job: Option<String>,
     /// How long to try to reach the server, or to wait for a shard that is still taken.
     pub deadline: Duration,
@@ -149,14 +150,38 @@ impl Options {
     }
 
     /// Name of the job whose processes share a lazily started server.
-    pub(crate) fn job(&self) -> String {
+    pub(crate) fn job(&self) -> Result<String, Error> {
         let given = self.job.clone().or_else(|| environment("WEIGHTCAST_JOB"));
-        given.unwrap_or_else(|| "default".to_owned())
+        given.map_or_else(lazy::of_this_process, Ok)
+    }
+
+    /// The server that there is, and its token: the configured one, or the one that the job's
+    /// processes on this host have started.
+    pub(crate) fn running_server(&self) -> Result<(String, Option<Secret>), Error> {
+        if let Some(server) = self.configured_server() {
+            let token = self.token(&server)?;
+            return Ok((server, token));
+        }
+        let job = self.job()?;
+        if let Some((server, token)) = lazy::find(&job)? {
+            return Ok((server, Some(token)));
+        }
+        let others = match lazy::served_jobs()?.join(", ") {
+            none if none.is_empty() => "no job of this user has one here".to_owned(),
+            others => format!("these jobs of this user have one here: {others}"),
+        };
+        Err(Error::Config {
+            what: "server".to_owned(),
+            problem: format!(
+                "none given and none started by job {job}; {others}: name the job \
+                 (WEIGHTCAST_JOB), or give the server's address (WEIGHTCAST_SERVER)"
+            ),
+        })
     }
 }
 
 /// A variable that is set and not empty.
-fn environment(name: &str) -> Option<String> {
+pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 

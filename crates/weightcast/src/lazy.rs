@@ -1,18 +1,19 @@
 //! The server that starts itself: one per job name and host, found by a lock file and a Unix
 //! socket, detached, gone when idle.
 
+mod job;
 mod place;
 mod start;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use weightcast_protocol::CallError;
 use weightcast_transport::Secret;
 
+pub(crate) use self::job::of_this_process;
 use self::place::Place;
 use crate::{Error, auth};
 
@@ -28,12 +29,25 @@ pub(crate) fn find_or_start(
     let give_up = Instant::now() + deadline;
     let place = Place::of(job)?;
     let _lock = lock(&place, give_up)?;
-    if UnixStream::connect(&place.socket).is_err() {
+    if !place.is_served() {
         let _ = std::fs::remove_file(&place.token_file);
         auth::write_token(&place.token_file, &auth::new_token()?)?;
         start::start(command, &place, give_up)?;
     }
     Ok((place.address(), auth::read_token(&place.token_file)?))
+}
+
+/// Address and token of the job's server, if it runs. Starts nothing and makes nothing.
+pub(crate) fn find(job: &str) -> Result<Option<(String, Secret)>, Error> {
+    let Some(place) = Place::existing(job)?.filter(Place::is_served) else { return Ok(None) };
+    Ok(Some((place.address(), auth::read_token(&place.token_file)?)))
+}
+
+/// The user's jobs on this host that have a server.
+pub(crate) fn served_jobs() -> Result<Vec<String>, Error> {
+    let is_served =
+        |job: &String| Place::existing(job).ok().flatten().is_some_and(|place| place.is_served());
+    Ok(Place::jobs()?.into_iter().filter(is_served).collect())
 }
 
 /// Waits for the lock: whoever holds it is starting the server.

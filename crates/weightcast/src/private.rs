@@ -22,13 +22,18 @@ pub(crate) enum Keep {
 
 /// This user's directory for what lives as long as the machine is up; made if it is not there.
 pub(crate) fn own_directory() -> Result<PathBuf, Error> {
+    let own = named_directory()?;
+    make_private(&own)?;
+    Ok(own)
+}
+
+/// The same, as a name: it may not be there, and nobody has looked at it.
+pub(crate) fn named_directory() -> Result<PathBuf, Error> {
     let own = match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
         Some(runtime) => PathBuf::from(runtime).join("weightcast"),
         None => of_this_user(&std::env::temp_dir()),
     };
-    let own = std::path::absolute(own).map_err(|e| Error::io("find this directory", e))?;
-    make_private(&own)?;
-    Ok(own)
+    std::path::absolute(own).map_err(|e| Error::io("find this directory", e))
 }
 
 /// The name of this user's directory within one that users share.

@@ -16,25 +16,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// servers each is asked in turn; the last answer is returned if none acts.
 ///
 /// # Errors
-/// None is configured, or none answers within 10 s; then the last one's error.
+/// None is configured and none runs for the job, or none answers within 10 s; then the last one's
+/// error.
 pub fn status(options: &Options) -> Result<Status, Error> {
-    let server = configured(options)?;
+    let (server, token) = options.running_server()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| Error::io("start a runtime", e))?;
-    let token = options.token(&server)?;
     runtime.block_on(async {
         let connection = Connection::new(&server, token.as_ref())?;
         of_list(&connection, &server).await
-    })
-}
-
-/// The servers to ask.
-pub(crate) fn configured(options: &Options) -> Result<String, Error> {
-    options.configured_server().ok_or_else(|| Error::Config {
-        what: "server".to_owned(),
-        problem: "none given: pass its address or set WEIGHTCAST_SERVER".to_owned(),
     })
 }
 

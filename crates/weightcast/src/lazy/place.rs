@@ -1,11 +1,13 @@
 //! Where a job's server is found: files in directories that only this user can enter.
 
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::limits::SOCKET_PATH_BYTES;
-use crate::private::{make_private, of_this_user, own_directory};
+use crate::private::{make_private, named_directory, of_this_user, own_directory};
 
 /// Where sockets go whose path would be too long. Short everywhere, whatever `TMPDIR` is.
 const SHORT: &str = "/tmp";
@@ -30,6 +32,28 @@ impl Place {
             });
         }
         Self::within(&own_directory()?.join(job), Path::new(SHORT))
+    }
+
+    /// Its files, if there ever was such a job. Makes nothing.
+    pub(super) fn existing(job: &str) -> Result<Option<Self>, Error> {
+        match fs::symlink_metadata(named_directory()?.join(job)) {
+            Ok(_) => Self::of(job).map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The names of the user's jobs that have such files.
+    pub(super) fn jobs() -> Result<Vec<String>, Error> {
+        let Ok(listed) = fs::read_dir(named_directory()?) else { return Ok(Vec::new()) };
+        let mut jobs: Vec<String> =
+            listed.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        jobs.sort_unstable();
+        Ok(jobs)
+    }
+
+    /// Whether a server listens there.
+    pub(super) fn is_served(&self) -> bool {
+        UnixStream::connect(&self.socket).is_ok()
     }
 
     fn within(directory: &Path, short: &Path) -> Result<Self, Error> {
@@ -68,7 +92,6 @@ fn socket(directory: &Path, short: &Path) -> Result<PathBuf, Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::MetadataExt;
 
     use super::*;

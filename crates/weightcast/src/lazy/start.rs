@@ -4,7 +4,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,9 +36,10 @@ pub(super) fn start(command: &[String], place: &Place, give_up: Instant) -> Resu
     let log = log.map_err(failed)?;
     // What lies before this was written by others.
     let logged = log.metadata().map_err(failed)?.len();
-    let mut child = Command::new(program)
+    let mut server = Command::new(program);
+    server
         .args(arguments)
-        .args(["serve", "--address"])
+        .args(["serve", "--detached", "--address"])
         .arg(place.address())
         .arg("--token-file")
         .arg(&place.token_file)
@@ -47,11 +47,10 @@ pub(super) fn start(command: &[String], place: &Place, give_up: Instant) -> Resu
         .env("NO_COLOR", "1")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(log)
-        // A group of its own: Ctrl-C in the job's terminal does not reach it.
-        .process_group(0)
-        .spawn()
-        .map_err(failed)?;
+        .stderr(log);
+    // Ctrl-C in the job's terminal does not reach it, and it holds no pipe by which the job's
+    // processes wait for each other's end.
+    let mut child = weightcast_transport::detach(&mut server).spawn().map_err(failed)?;
     if let Err(problem) = await_socket(&mut child, &place.socket, give_up) {
         let said = match last_line(&place.log, logged) {
             Some(line) => format!("and last said {line:?}"),

@@ -86,8 +86,7 @@ pub enum Other {
 /// [`status`](crate::status()) may return; [`Error::Interrupted`] if `watch` said so.
 pub fn verify(what: &Comparison, options: &Options, watch: Watch<'_>) -> Result<Verdict, Error> {
     let started = Instant::now();
-    let server = status::configured(options)?;
-    let token = options.token(&server)?;
+    let (server, token) = options.running_server()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
