@@ -20,6 +20,9 @@ pub const SLOW_PATIENCE: Span = Span::from_secs(5);
 /// How often one transfer leaves a slow source for another, so that readers do not wander for ever.
 pub const MOVES: u32 = 8;
 
+/// How many rollouts that have left are named to whoever waits for them: more fill no message.
+pub const DEPARTED: usize = 4;
+
 /// Bounds that a server enforces. Each can be configured; the defaults serve 16,384 workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -133,19 +133,92 @@ fn finish_programs(cluster: &mut Cluster, rollout: &[usize], trainer: usize, pub
 fn what_the_first_shard_saw_is_what_all_are_told() {
     let mut cluster = Cluster::new();
     let trainer = cluster.trainer("trainer", 1);
+    let other = cluster.trainer("other", 1);
     let rollout = cluster.rollout("rollout", 2);
+    cluster.publish(&other, 0, 5);
+    cluster.call_all(&rollout, |_| update());
+    cluster.call_all(&other, |_| Call::Unpublish);
     cluster.call(rollout[0], update());
     cluster.publish(&trainer, 1, 11);
     cluster.call(rollout[1], update());
+    let held = Some(version(0, 0));
     for client in &rollout {
-        assert_eq!(cluster.outcome(*client), Some(Ok(Answer::Unchanged { held: None })));
+        assert_eq!(cluster.outcome(*client), Some(Ok(Answer::Unchanged { held })));
     }
+    cluster.call_all(&rollout, |_| Call::Unpublish);
     cluster.call(rollout[0], Call::List);
     cluster.call_all(&trainer, |_| Call::Unpublish);
     cluster.call(rollout[1], Call::List);
     assert_eq!(cluster.outcome(rollout[0]), cluster.outcome(rollout[1]));
     let Some(Ok(Answer::Listed(listing))) = cluster.outcome(rollout[0]) else { panic!() };
     assert_eq!(listing.versions.len(), 1, "seen before the version went");
+}
+
+#[test]
+fn shards_that_know_their_shapes_register_with_those_that_look_them_up() {
+    let look_up = || Call::Describe { selector: Selector::Latest };
+    for first in [0, 1, 2] {
+        let mut cluster = Cluster::new();
+        let trainer = cluster.trainer("trainer", 1);
+        let rollout: Vec<usize> =
+            (0..3).map(|shard| cluster.start(open("rollout", shard, 3, Role::Rollout))).collect();
+        for shard in [first, (first + 1) % 3, (first + 2) % 3] {
+            // Only shard 1 has to look.
+            let call = if shard == 1 { look_up() } else { register(shard as u32) };
+            cluster.call(rollout[shard], call);
+            assert!(rollout.iter().all(|client| cluster.ended(*client) == 0));
+        }
+        cluster.publish(&trainer, 1, 11);
+        for client in &rollout {
+            let outcome = cluster.outcome(*client);
+            assert!(matches!(outcome, Some(Ok(Answer::Described { .. }))), "{outcome:?}");
+        }
+        for outcome in cluster.call_all(&rollout, register) {
+            assert!(matches!(outcome, Ok(Answer::Registered { .. })), "{outcome:?}");
+        }
+        let outcomes = cluster.call_all(&rollout, |_| update());
+        assert_eq!(committed(&outcomes[0]), Some(1));
+    }
+}
+
+#[test]
+fn who_looks_shapes_up_in_vain_fails_those_that_registered_meanwhile() {
+    let mut cluster = Cluster::new();
+    let rollout: Vec<usize> =
+        (0..2).map(|shard| cluster.start(open("rollout", shard, 2, Role::Rollout))).collect();
+    cluster.call(rollout[0], register(0));
+    cluster.call(rollout[1], Call::Describe { selector: Selector::Latest });
+    cluster.advance(DEADLINE);
+    for client in &rollout {
+        let outcome = cluster.outcome(*client);
+        assert!(matches!(outcome, Some(Err(CallError::VersionUnavailable { .. }))), "{outcome:?}");
+    }
+    // Nothing is registered, and the group goes on.
+    for outcome in cluster.call_all(&rollout, register) {
+        assert!(matches!(outcome, Ok(Answer::Registered { .. })), "{outcome:?}");
+    }
+}
+
+#[test]
+fn shards_that_were_never_opened_are_told_from_those_that_do_not_call() {
+    let mut cluster = Cluster::new();
+    let alone = cluster.start(open("alone", 0, 3, Role::Rollout));
+    let both: Vec<usize> =
+        (0..2).map(|shard| cluster.start(open("both", shard, 2, Role::Rollout))).collect();
+    for client in [alone, both[0]] {
+        cluster.call(client, register(0));
+    }
+    cluster.advance(DEADLINE);
+    let waited = |client: usize| match cluster.outcome(client) {
+        Some(Err(CallError::Timeout { waiting_for, .. })) => waiting_for,
+        other => panic!("{other:?}"),
+    };
+    for part in ["shards 1, 2", "alone", "open", "num_shards is 3"] {
+        assert!(waited(alone).contains(part), "{part} in {}", waited(alone));
+    }
+    for part in ["shard 1", "both", "call"] {
+        assert!(waited(both[0]).contains(part), "{part} in {}", waited(both[0]));
+    }
 }
 
 #[test]

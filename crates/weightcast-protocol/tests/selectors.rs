@@ -135,3 +135,60 @@ fn a_lower_number_of_a_newer_run_is_newer() {
     assert_eq!(committed(&outcomes[0]), Some(2));
     assert_eq!(cluster.content(&rollout), 222);
 }
+
+/// What a shard's publish is refused with.
+fn refused(outcomes: &[Outcome]) -> String {
+    match &outcomes[0] {
+        Err(CallError::Misuse { detail }) => detail.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_number_below_the_newest_is_refused_with_what_to_do() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.trainer("trainer", 1);
+    let other = cluster.trainer("other", 1);
+    for number in [5, 6] {
+        cluster.publish(&trainer, number, number * 11);
+        cluster.call_all(&trainer, |_| Call::Unpublish);
+    }
+    let detail = refused(&cluster.publish(&trainer, 3, 33));
+    for part in ["3 (epoch 0)", "6 (epoch 0)", "above 6", "epoch=\"new\""] {
+        assert!(detail.contains(part), "{part} in {detail}");
+    }
+    // Others may be late with what was published before, and the trainer goes on as it should have.
+    assert_eq!(cluster.publish(&other, 5, 55), [Ok(Answer::Published { version: version(0, 5) })]);
+    assert_eq!(
+        cluster.publish(&trainer, 7, 77),
+        [Ok(Answer::Published { version: version(0, 7) })]
+    );
+}
+
+/// A trainer that starts a run, or joins one that has just been started.
+fn starts_run(cluster: &mut Cluster, replica: &str) -> Vec<usize> {
+    let open = Open { epoch: EpochPolicy::New, ..open(replica, 0, 1, Role::Trainer) };
+    let trainer = vec![cluster.start(open)];
+    cluster.call_all(&trainer, register);
+    trainer
+}
+
+#[test]
+fn a_trainer_whose_run_was_superseded_is_told_once_rollouts_have_gone() {
+    let mut cluster = Cluster::new();
+    let first = starts_run(&mut cluster, "first");
+    let twin = starts_run(&mut cluster, "twin");
+    cluster.publish(&first, 1, 11);
+    let second = starts_run(&mut cluster, "second");
+    cluster.call_all(&first, |_| Call::Unpublish);
+    // Until the second has published, the first is the one that rollouts follow.
+    assert_eq!(cluster.publish(&first, 2, 22), [Ok(Answer::Published { version: version(1, 2) })]);
+    assert_eq!(cluster.publish(&second, 1, 91), [Ok(Answer::Published { version: version(2, 1) })]);
+    cluster.call_all(&first, |_| Call::Unpublish);
+    for (trainer, name) in [(&first, "first"), (&twin, "twin")] {
+        let detail = refused(&cluster.publish(trainer, 3, 33));
+        for part in [name, "run 1", "run 2", "epoch=\"new\""] {
+            assert!(detail.contains(part), "{part} in {detail}");
+        }
+    }
+}

@@ -98,7 +98,6 @@ fn update_goes_over_to_newer_versions_only() {
     let trainer = cluster.trainer("trainer", 1);
     let other = cluster.trainer("other", 1);
     let rollout = cluster.rollout("rollout", 2);
-    assert!(cluster.call_all(&rollout, |_| update()).iter().all(unchanged));
     cluster.publish(&trainer, 1, 11);
     cluster.publish(&other, 2, 22);
     let outcomes = cluster.call_all(&rollout, |_| update());
@@ -480,5 +479,67 @@ fn who_runs_out_of_time_keeps_the_place_in_the_line() {
     for reader in [first, second, fourth] {
         cluster.finish_reads(&[reader]);
         assert_eq!(committed(&cluster.outcome(reader).expect("ended")), Some(1));
+    }
+}
+
+#[test]
+fn an_update_of_a_group_that_holds_nothing_waits_for_a_version() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.trainer("trainer", 1);
+    for staged in [false, true] {
+        let rollout = cluster.rollout(&format!("rollout-{staged}"), 2);
+        let selector = Selector::AtLeast(if staged { 2 } else { 1 });
+        let update = Call::Update { selector, allow_rollback: false, staged };
+        cluster.begin_all(&rollout, |_| update.clone());
+        assert!(rollout.iter().all(|client| cluster.ended(*client) == 1), "it waits");
+        cluster.publish(&trainer, if staged { 2 } else { 1 }, 11);
+        for client in &rollout {
+            let outcome = cluster.outcome(*client).expect("it came");
+            assert_eq!(committed(&outcome), Some(if staged { 2 } else { 1 }), "{outcome:?}");
+        }
+        // With something to go on with, it does not wait.
+        for outcome in cluster.call_all(&rollout, |_| update.clone()) {
+            assert!(matches!(outcome, Ok(Answer::Unchanged { held: Some(_) })), "{outcome:?}");
+        }
+        cluster.call_all(&trainer, |_| Call::Unpublish);
+        cluster.call_all(&rollout, |_| Call::Unpublish);
+    }
+}
+
+#[test]
+fn an_update_of_a_group_that_holds_nothing_fails_if_nothing_comes() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.trainer("trainer", 1);
+    let rollout = cluster.rollout("rollout", 1);
+    cluster.call(rollout[0], update());
+    cluster.advance(DEADLINE);
+    let Some(Err(CallError::VersionUnavailable { latest: None, .. })) = cluster.outcome(rollout[0])
+    else {
+        panic!("{:?}", cluster.outcome(rollout[0]))
+    };
+    // One that is gone for good is not waited for.
+    cluster.publish(&trainer, 2, 22);
+    let gone = Call::Update { selector: Selector::Exact(1), allow_rollback: false, staged: false };
+    cluster.call(rollout[0], gone);
+    let outcome = cluster.outcome(rollout[0]);
+    assert!(matches!(outcome, Some(Err(CallError::VersionUnavailable { .. }))), "{outcome:?}");
+}
+
+#[test]
+fn a_version_that_goes_before_its_turn_is_made_up_for_by_the_next() {
+    for call in [update(), replicate(Selector::Latest)] {
+        let mut cluster = Cluster::new();
+        let trainer = cluster.trainer("trainer", 1);
+        let rollout = cluster.rollout("rollout", 2);
+        cluster.publish(&trainer, 1, 11);
+        cluster.call(rollout[0], call.clone());
+        cluster.call_all(&trainer, |_| Call::Unpublish);
+        cluster.call(rollout[1], call.clone());
+        assert!(rollout.iter().all(|client| cluster.ended(*client) == 1), "{call:?}");
+        cluster.publish(&trainer, 2, 22);
+        for client in &rollout {
+            let outcome = cluster.outcome(*client).expect("the next came");
+            assert_eq!(committed(&outcome), Some(2), "{call:?}: {outcome:?}");
+        }
     }
 }

@@ -117,7 +117,10 @@ impl Server {
             return error;
         }
         let waiting_for = match (missing, &transaction.call) {
-            (Some(missing), _) => format!("{missing} of replica {} to call", group.replica),
+            (Some(missing), _) if group.complete() => {
+                format!("{missing} of replica {} to call", group.replica)
+            }
+            (Some(_), _) => group.waits_to_open(),
             (None, Call::Replicate { .. } | Call::Update { .. }) => {
                 self.transfer_waits_for(incarnation)
             }

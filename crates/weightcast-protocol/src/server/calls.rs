@@ -51,6 +51,7 @@ impl Server {
             return self.answer(session, seq, Err(error));
         }
         self.pass_earlier(incarnation, shard, seq);
+        self.look_up_first(incarnation, seq, &call);
         self.arrive(now, incarnation, shard, seq, now + allowed, call);
         self.agenda.insert(incarnation);
     }
@@ -205,7 +206,10 @@ impl Server {
             Call::Update { selector, allow_rollback, staged } => {
                 self.start_update(incarnation, selector, allow_rollback, staged)
             }
-            Call::Describe { .. } | Call::Wait { .. } => self.start_waiting(incarnation),
+            Call::Describe { .. } | Call::Wait { .. } => {
+                self.start_waiting(incarnation);
+                Ok(())
+            }
             Call::List => self.start_list(incarnation),
             Call::Decline { .. } => {
                 let shard = group.active_transaction().expect("just set").first_shard;

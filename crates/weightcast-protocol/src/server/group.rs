@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::kept::Kept;
-use super::transaction::{Phase, Transaction, Transfer};
+use super::transaction::{Phase, Transaction, Transfer, name_shards};
 use crate::message::{Announcement, Location, Registration, Role};
 use crate::{
     CallError, ContentDigest, Epoch, Generation, Incarnation, OpSeq, Proved, SessionId, ShardSums,
@@ -114,6 +114,15 @@ impl Group {
     /// Whether all shards have joined.
     pub(super) fn complete(&self) -> bool {
         self.members.len() == self.num_shards as usize
+    }
+
+    /// The shards that have not joined, for whoever waits for them.
+    pub(super) fn waits_to_open(&self) -> String {
+        let absent: Vec<u32> =
+            (0..self.num_shards).filter(|shard| !self.members.contains_key(shard)).collect();
+        let absent = name_shards(&absent).unwrap_or_default();
+        let (replica, of) = (&self.replica, self.num_shards);
+        format!("{absent} of replica {replica} to open: the others say that num_shards is {of}")
     }
 
     /// Where it runs: where its first shard does.

@@ -3,7 +3,7 @@
 use super::group::Over;
 use super::timers::Timer;
 use super::{Server, ServerOutput};
-use crate::message::ServerMessage;
+use crate::message::{Role, ServerMessage};
 use crate::{CallError, ConnectionId, Incarnation, SessionId, Span, Time};
 
 /// A session and its lease.
@@ -95,6 +95,10 @@ impl Server {
         let model = self.models.get_mut(&name).expect("groups have a model");
         if model.replicas.get(&replica) == Some(&incarnation) {
             model.replicas.remove(&replica);
+        }
+        let held = group.held.as_ref().filter(|held| held.visible && group.role == Role::Rollout);
+        if let Some(held) = held {
+            model.depart(&replica, held.version);
         }
         self.hide_copy(incarnation);
         // One rollout less to wait for, even if it held nothing.

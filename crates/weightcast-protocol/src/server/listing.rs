@@ -2,7 +2,7 @@
 
 use super::Server;
 use super::model::Resolution;
-use crate::message::{Answer, Call};
+use crate::message::Answer;
 use crate::{CallError, Condition, Incarnation, Revision, Selector, Time, Version};
 
 impl Server {
@@ -12,7 +12,7 @@ impl Server {
     }
 
     /// Gives the group's call its place among those that wait for the model to change.
-    pub(super) fn start_waiting(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
+    pub(super) fn start_waiting(&mut self, incarnation: Incarnation) {
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let is_transfer = group.transfer().is_some();
         let ticket = group.place.take_if(|_| is_transfer).unwrap_or_else(|| {
@@ -22,7 +22,6 @@ impl Server {
         group.active_transaction().expect("checked").ticket = Some(ticket);
         let model = self.models.get_mut(&group.model).expect("groups have a model");
         model.waiting.insert(ticket, incarnation);
-        Ok(())
     }
 
     /// Something has changed in a model: those that wait look again, first come first served.
@@ -109,8 +108,6 @@ impl Server {
         let transaction = &group.transactions[&group.active?];
         let resolved = transaction.transfer.as_ref().is_some_and(|t| t.version.is_some());
         let selector = transaction.selector().filter(|_| !resolved)?;
-        // An update that is not resolved at once is answered at once, so this is a wait.
-        debug_assert!(!matches!(transaction.call, Call::Update { .. }));
         Some(self.unavailable(incarnation, selector))
     }
 }

@@ -1,10 +1,11 @@
 //! A model: its versions, who holds them, and who waits for them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::retention::Retention;
 use super::seeding::Seeding;
+use crate::limits::DEPARTED;
 use crate::message::Listing;
 use crate::{ContentDigest, Epoch, Incarnation, Revision, Selector, Sum, Version};
 
@@ -28,6 +29,8 @@ pub(super) struct Model {
     pub(super) landing: BTreeSet<Incarnation>,
     /// Clients may still come over from an earlier term, with versions that are not known here.
     pub(super) recovers: bool,
+    /// Rollouts that have left, the last few, with what they held.
+    pub(super) departed: VecDeque<(String, Version)>,
     /// What is to survive.
     pub(super) retention: Retention,
     /// What crosses to which datacentre in the background.
@@ -125,6 +128,14 @@ impl Model {
             let Some(oldest) = oldest else { break };
             self.known.remove(&oldest);
             self.forgotten = self.forgotten.max(Some(oldest));
+        }
+    }
+
+    /// A rollout has left that held this.
+    pub(super) fn depart(&mut self, replica: &str, version: Version) {
+        self.departed.push_back((replica.to_owned(), version));
+        if self.departed.len() > DEPARTED {
+            self.departed.pop_front();
         }
     }
 

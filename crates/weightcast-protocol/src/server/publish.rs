@@ -53,6 +53,7 @@ impl Server {
             });
         }
         let version = Version { epoch: group.epoch, number };
+        check_newest(model, group, version)?;
         if model.forgotten.is_some_and(|forgotten| version <= forgotten)
             && !model.known.contains_key(&version)
         {
@@ -145,6 +146,32 @@ impl Server {
             member.proved = Some(Proved { version, catalog, sum: None });
         }
         self.show_copy(incarnation);
+    }
+}
+
+/// A trainer's new version is one that rollouts will take for the newest: else they would go on with
+/// what they have, and nobody would notice.
+fn check_newest(model: &Model, group: &Group, version: Version) -> Result<(), CallError> {
+    if group.epoch < model.epoch && model.run_has_begun() {
+        return Err(misuse(format!(
+            "trainer {} publishes into run {}, but run {} has begun since, which another trainer \
+             opened with epoch=\"new\": rollouts follow that one. Open all trainers of a run before \
+             its first publish, give only one of them epoch=\"new\", or give another experiment a \
+             model or job name of its own",
+            group.replica, group.epoch, model.epoch
+        )));
+    }
+    let newest = model.known.range(..=Version { epoch: group.epoch, number: u64::MAX }).next_back();
+    match newest {
+        Some((newest, _)) if *newest > version && !model.known.contains_key(&version) => {
+            Err(misuse(format!(
+                "version {version} is older than {newest}, which was published before: rollouts \
+                 that hold {newest} would never take it. Publish a number above {}, or open the \
+                 trainer with epoch=\"new\" to start a run whose versions are newer than all before",
+                newest.number
+            )))
+        }
+        _ => Ok(()),
     }
 }
 

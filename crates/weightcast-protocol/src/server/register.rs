@@ -1,8 +1,9 @@
 //! `register` and `unregister`: a group's memory.
 
 use super::Server;
+use super::transaction::looks_up;
 use crate::message::{Answer, Call, Registration};
-use crate::{CallError, Incarnation};
+use crate::{CallError, Incarnation, OpSeq};
 
 impl Server {
     pub(super) fn start_register(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
@@ -11,6 +12,17 @@ impl Server {
             return Err(CallError::Misuse { detail });
         }
         Ok(())
+    }
+
+    /// A shard looks shapes up where others have registered already: all are told what it is told, and
+    /// those register again with it.
+    pub(super) fn look_up_first(&mut self, incarnation: Incarnation, seq: OpSeq, call: &Call) {
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let Some(transaction) = group.active_transaction().filter(|t| t.seq == seq) else { return };
+        if matches!(transaction.call, Call::Register { .. }) && looks_up(call) {
+            transaction.call = call.clone();
+            self.start_waiting(incarnation);
+        }
     }
 
     pub(super) fn advance_register(&mut self, incarnation: Incarnation) {

@@ -38,7 +38,8 @@ impl Server {
         self.start_transfer(incarnation, version, false)
     }
 
-    /// Tests and decides in one step, for all shards: skip, or go over to this version.
+    /// Tests and decides in one step, for all shards: skip, or go over to this version. A group that
+    /// holds nothing has nothing to skip with, and waits.
     pub(super) fn start_update(
         &mut self,
         incarnation: Incarnation,
@@ -62,6 +63,10 @@ impl Server {
                 let version = self.nearby_instead(group, selector, version);
                 self.start_transfer(incarnation, Some(version), staged)
             }
+            // With nothing to go on with, it waits for a version or fails, as `replicate` does: who
+            // takes "unchanged" for "go on" would work with memory that holds nothing.
+            Resolution::NotYet if held.is_none() => self.start_transfer(incarnation, None, false),
+            Resolution::Gone if held.is_none() => Err(self.unavailable(incarnation, selector)),
             _ => {
                 self.finish(incarnation, Ok(Answer::Unchanged { held }));
                 Ok(())
@@ -91,7 +96,8 @@ impl Server {
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let transfer = Transfer { version, staged, ..Transfer::default() };
         group.active_transaction().expect("checked").transfer = Some(transfer);
-        self.start_waiting(incarnation)
+        self.start_waiting(incarnation);
+        Ok(())
     }
 
     /// The group's transfer, if its pending call is one.
@@ -136,13 +142,17 @@ impl Server {
                 self.unstripe_for(incarnation, version);
             }
             Choice::Granted(_) | Choice::Busy => {}
+            Choice::Nobody if self.is_void(incarnation, selector, version) => {
+                self.transfer(incarnation).expect("checked").version = None;
+                self.resolve_late(now, incarnation, selector);
+            }
             Choice::Nobody => {
                 let error = transfer.last_error.clone();
                 let held = group.held.as_ref().map(|held| held.version);
-                let result = match error {
-                    Some(error) => Err(error),
-                    None if transaction.is_update() => Ok(Answer::Unchanged { held }),
-                    None => Err(self.unavailable(incarnation, selector)),
+                let result = match (error, held) {
+                    (Some(error), _) => Err(error),
+                    (None, Some(_)) => Ok(Answer::Unchanged { held }),
+                    (None, None) => Err(self.unavailable(incarnation, selector)),
                 };
                 if result.is_err() {
                     self.abandon_transfer(incarnation);
@@ -150,6 +160,16 @@ impl Server {
                 self.finish(incarnation, result);
             }
         }
+    }
+
+    /// Whether what a selector meant has gone before any shard was told of it, and it means something
+    /// else now: a group that holds nothing waits on for that, rather than fail because the trainer
+    /// was quicker than its turn.
+    fn is_void(&self, incarnation: Incarnation, selector: Selector, version: Version) -> bool {
+        let group = &self.groups[&incarnation];
+        let untold = group.transfer().is_some_and(|t| t.attempt == Attempt(0));
+        let other = self.resolve(incarnation, selector) != Resolution::Available(version);
+        untold && group.held.is_none() && group.seeds().is_none() && other
     }
 
     fn resolve_late(&mut self, now: Time, incarnation: Incarnation, selector: Selector) {

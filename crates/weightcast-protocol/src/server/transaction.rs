@@ -144,10 +144,17 @@ pub(super) fn same_call(a: &Call, b: &Call) -> bool {
     match (a, b) {
         (Call::Register { .. }, Call::Register { .. }) => true,
         (Call::Decline { .. }, _) | (_, Call::Decline { .. }) => true,
+        // One knows its shapes, the other looks them up first: they register together afterwards.
+        (Call::Register { .. }, other) | (other, Call::Register { .. }) => looks_up(other),
         // Different catalogs get an error of their own, which says more.
         (Call::Publish { version: a, .. }, Call::Publish { version: b, .. }) => a == b,
         _ => a == b,
     }
+}
+
+/// Whether a call looks up what the newest version holds.
+pub(super) fn looks_up(call: &Call) -> bool {
+    matches!(call, Call::Describe { selector: Selector::Latest })
 }
 
 /// A call as a person would write it.
@@ -162,7 +169,7 @@ pub(super) fn call_name(call: &Call) -> String {
             let rollback = if *allow_rollback { ", allow_rollback" } else { "" };
             format!("update({selector}{rollback}{})", if *staged { ", staged" } else { "" })
         }
-        Call::Describe { selector } => format!("describe({selector})"),
+        Call::Describe { .. } => "register or catalog".to_owned(),
         Call::List => "list".to_owned(),
         Call::Wait { until } => format!("wait({until})"),
         Call::Decline { .. } => "decline".to_owned(),

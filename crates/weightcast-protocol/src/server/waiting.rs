@@ -43,12 +43,18 @@ impl Server {
     pub(super) fn wait_waits_for(&self, incarnation: Incarnation, until: Condition) -> String {
         let Condition::Held(held) = until else { return until.to_string() };
         let model = self.model_of(incarnation);
-        let Some(latest) = model.latest() else { return format!("{held}: nothing is available") };
+        let Some(latest) = model.latest() else {
+            return format!("{held}: nothing is available{}", left(model, None));
+        };
         let oldest = held.oldest(latest);
         let lagging = self.rollouts(model).filter(|rollout| listed(rollout) < Some(oldest));
         let named: Vec<String> = lagging.take(NAMED).map(name_lagging).collect();
-        let named = if named.is_empty() { "no other rollout".into() } else { named.join(", ") };
-        format!("{held} (latest is {latest}): {named}")
+        let named = match (named.is_empty(), self.rollouts(model).next()) {
+            (false, _) => named.join(", "),
+            (true, None) => "no rollout is registered".to_owned(),
+            (true, Some(_)) => "no other rollout is registered".to_owned(),
+        };
+        format!("{held} (latest is {latest}): {named}{}", left(model, Some(oldest)))
     }
 
     fn model_of(&self, incarnation: Incarnation) -> &Model {
@@ -68,6 +74,12 @@ impl Server {
         let groups = model.replicas.values().map(|incarnation| &self.groups[incarnation]);
         groups.filter(|group| group.role == Role::Rollout && group.registered)
     }
+}
+
+/// Rollouts that held what is waited for, and have left: they count no more.
+fn left(model: &Model, oldest: Option<Version>) -> String {
+    let late = model.departed.iter().filter(|(_, held)| Some(*held) >= oldest);
+    late.map(|(replica, held)| format!(", {replica} held {held} and has left")).collect()
 }
 
 /// The version with which a group is listed.
