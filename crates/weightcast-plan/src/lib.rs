@@ -39,11 +39,13 @@ mod error;
 mod extent;
 mod fold;
 mod group;
+pub mod hint;
 mod index;
 mod layout;
 pub mod limits;
 mod memory_check;
 mod mesh;
+
 mod nearest;
 mod part;
 mod placed;

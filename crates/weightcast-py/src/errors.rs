@@ -112,7 +112,9 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
 pub(crate) fn exception(py: Python<'_>, error: Error) -> PyErr {
     let message = error.to_string();
     match error {
-        Error::Call(call) => call_exception(py, call, message),
+        Error::Call(call) | Error::NobodyHere { error: call, .. } => {
+            call_exception(py, call, message)
+        }
         Error::Layout(_) | Error::Transform(_) | Error::Plan(_) => LayoutMismatch::new_err(message),
         Error::NoRoom { bytes, limit } => {
             let error = NoRoom::new_err(message);

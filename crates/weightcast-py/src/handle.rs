@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 use weightcast::{
@@ -14,6 +14,7 @@ use weightcast::{
 };
 
 use crate::errors::{exception, locate};
+use crate::exit::{close_at_exit, detached, is_left};
 use crate::layout::Layout;
 
 /// How long a handle that was dropped without `close` takes to leave.
@@ -22,7 +23,7 @@ const LEAVE: Duration = Duration::from_secs(5);
 /// One shard's session. `weightcast.Handle` wraps it.
 #[pyclass(frozen, module = "weightcast._core")]
 pub(crate) struct Handle {
-    inner: ShardHandle,
+    inner: Arc<ShardHandle>,
     /// What the signal handler, or the exchange, raised while a call waited.
     raised: Arc<Mutex<Option<PyErr>>>,
     /// Called with an int32 array of the largest magnitudes of shared FP8 blocks.
@@ -112,11 +113,16 @@ impl Handle {
         };
         let raised = Arc::new(Mutex::new(None));
         let interrupted = interrupted(Arc::clone(&raised));
-        let opened = py.detach(|| {
+        let opened = detached(py, || {
             ShardHandle::open_interruptible(model, replica, &options, Some(interrupted))
         });
         match opened {
-            Ok(inner) => Ok(Self { inner, raised, exchange: Mutex::default() }),
+            Ok(inner) => {
+                let inner = Arc::new(inner);
+                close_at_exit(&inner);
+                warn(py, inner.warning())?;
+                Ok(Self { inner, raised, exchange: Mutex::default() })
+            }
             Err(error) => Err(raise(py, error, &raised)),
         }
     }
@@ -253,7 +259,7 @@ impl Handle {
 
     fn close(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {
         let deadline = seconds(deadline)?;
-        py.detach(|| self.inner.close(deadline));
+        detached(py, || self.inner.close(deadline));
         Ok(())
     }
 }
@@ -288,7 +294,7 @@ impl Handle {
         call: impl FnOnce(&ShardHandle) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         let inner = &self.inner;
-        py.detach(|| call(inner)).map_err(|error| {
+        detached(py, || call(inner)).map_err(|error| {
             let error = raise(py, error, &self.raised);
             locate(py, &error, inner.mismatch());
             error
@@ -300,20 +306,30 @@ impl Drop for Handle {
     /// Leaves without the GIL: other threads of the handle may need it to let go of a buffer.
     fn drop(&mut self) {
         let inner = &self.inner;
-        Python::try_attach(|py| py.detach(|| inner.close(LEAVE)));
+        Python::try_attach(|py| detached(py, || inner.close(LEAVE)));
     }
+}
+
+/// Tells the caller of `weightcast.open`.
+fn warn(py: Python<'_>, warning: Option<&str>) -> PyResult<()> {
+    /// Of the two functions between: `Handle.open` and `weightcast.open`.
+    const CALLER: i32 = 2;
+    let Some(warning) = warning else { return Ok(()) };
+    let category = py.get_type::<PyRuntimeWarning>();
+    PyErr::warn(py, &category, &std::ffi::CString::new(warning)?, CALLER)
 }
 
 /// Looks for Ctrl-C; keeps what its handler raised.
 pub(crate) fn interrupted(raised: Arc<Mutex<Option<PyErr>>>) -> Interrupted {
     Box::new(move || {
-        Python::attach(|py| match py.check_signals() {
-            Ok(()) => false,
-            Err(error) => {
-                *raised.lock().expect("no panic while held") = Some(error);
-                true
-            }
-        })
+        is_left()
+            || Python::attach(|py| match py.check_signals() {
+                Ok(()) => false,
+                Err(error) => {
+                    *raised.lock().expect("no panic while held") = Some(error);
+                    true
+                }
+            })
     })
 }
 

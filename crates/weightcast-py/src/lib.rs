@@ -1,6 +1,7 @@
 //! weightcast: the Python binding. Converts, releases the GIL, calls one Rust function.
 
 mod errors;
+mod exit;
 mod handle;
 mod layout;
 mod server;
@@ -21,5 +22,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(server::status_json, module)?)?;
     module.add_function(wrap_pyfunction!(verify::verify_json, module)?)?;
     module.add_function(wrap_pyfunction!(server::command_line, module)?)?;
+    exit::register(module)?;
     errors::add(module)
 }

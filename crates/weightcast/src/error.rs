@@ -11,6 +11,17 @@ pub enum Error {
     /// A call of the protocol failed.
     #[error(transparent)]
     Call(#[from] CallError),
+    /// Nothing was published, in the job whose server was found without an address.
+    #[error(
+        "{error}; it was looked for in job {job} of this host: programs that are started in another \
+         directory are of another job, unless WEIGHTCAST_JOB is the same for all"
+    )]
+    NobodyHere {
+        /// The version that is not there.
+        error: CallError,
+        /// The job.
+        job: String,
+    },
     /// A layout is not well formed, or does not fit the version.
     #[error(transparent)]
     Layout(#[from] LayoutError),

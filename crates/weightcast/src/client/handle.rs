@@ -42,6 +42,9 @@ pub struct ShardHandle {
     pub(super) server: String,
     pub(super) own: Owned<Own>,
     pub(super) interrupted: Option<Interrupted>,
+    pub(super) warning: Option<String>,
+    /// Whose server was found by itself.
+    pub(super) job: Option<String>,
 }
 
 /// What a fork does not take along.
@@ -89,10 +92,20 @@ impl ShardHandle {
         let result = self.receive(&answer, None)?;
         match result.ok_or_else(|| Error::misuse("the handle is closed"))? {
             Ok(answer) => Ok(answer),
-            Err(Failed { error, evidence: None }) => Err(error.into()),
+            Err(Failed { error, evidence: None }) => Err(self.in_its_job(error)),
             Err(Failed { error, evidence: Some(evidence) }) => {
                 Err(self.located(error, &evidence, left(until))?.into())
             }
+        }
+    }
+
+    /// Where nothing was ever published, the trainer may be one of another job.
+    fn in_its_job(&self, error: CallError) -> Error {
+        match (&error, &self.job) {
+            (CallError::VersionUnavailable { latest: None, .. }, Some(job)) => {
+                Error::NobodyHere { error, job: job.clone() }
+            }
+            _ => error.into(),
         }
     }
 
@@ -297,6 +310,12 @@ impl ShardHandle {
     /// The model's name.
     pub fn model(&self) -> &str {
         &self.model
+    }
+
+    /// What will go wrong with this handle, as far as can be seen when it is opened. It is logged as
+    /// well.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// Who this is.

@@ -15,6 +15,7 @@
 pub(crate) mod connection;
 mod control;
 mod copy_aside;
+mod difference;
 mod digesting;
 mod handle;
 mod locate;
@@ -28,6 +29,7 @@ mod plans;
 mod process;
 mod publish;
 pub(crate) mod ranges;
+mod reach;
 mod reading;
 mod register;
 pub(crate) mod registration;

@@ -18,6 +18,7 @@ use super::networks::Networks;
 use super::offload::Offloader;
 use super::plan_files::PlanFiles;
 use super::process::Owned;
+use super::reach;
 use super::reservations::Holder;
 use super::room::Room;
 use super::route::{Routes, THREADS};
@@ -45,15 +46,16 @@ impl ShardHandle {
         options: &Options,
         interrupted: Option<Interrupted>,
     ) -> Result<Self, Error> {
-        let (server, token) = match options.configured_server() {
+        let (server, token, job) = match options.configured_server() {
             Some(server) => {
                 let token = options.token(&server)?;
-                (server, token)
+                (server, token, None)
             }
             None => {
+                let job = options.job()?;
                 let (server, token) =
-                    lazy::find_or_start(&options.job(), &options.lazy_server, options.deadline)?;
-                (server, Some(token))
+                    lazy::find_or_start(&job, &options.lazy_server, options.deadline)?;
+                (server, Some(token), Some(job))
             }
         };
         if token.is_none() && !options.insecure {
@@ -80,6 +82,10 @@ impl ShardHandle {
         }
         let data_address = options.data_advertise().unwrap_or_else(|| exports.addr().to_string());
         let networks = Networks::new(options, &server, Some(exports.addr()))?;
+        let warning = reach::warning(&server, &data_address);
+        if let Some(warning) = &warning {
+            tracing::warn!("{warning}");
+        }
         let plan_files = options.plan_cache.as_deref().map(PlanFiles::within).transpose()?;
         let shared = Arc::new(Shared {
             exports,
@@ -116,6 +122,7 @@ impl ShardHandle {
         config.reconnect = span(options.reconnect);
         let mut handle = Self::start(model, replica, options, config, token.as_ref(), shared)?;
         handle.interrupted = interrupted;
+        (handle.warning, handle.job) = (warning, job);
         handle.await_open(&server, options.deadline)?;
         Ok(handle)
     }
@@ -187,6 +194,8 @@ impl ShardHandle {
                 mismatch: Mutex::new(None),
             }),
             interrupted: None,
+            warning: None,
+            job: None,
         })
     }
 

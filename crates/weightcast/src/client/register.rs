@@ -18,6 +18,7 @@ use super::handle::{LEAVE, ShardHandle, left, unexpected};
 use super::reading::fetch_layouts;
 use super::registration::{Registration, union};
 use super::reservations::{Reservation, ReservedMemory};
+use crate::config::Replica;
 use crate::transform::Transformed;
 use crate::{Error, manifest};
 
@@ -57,17 +58,11 @@ impl ShardHandle {
             false => None,
         };
         let source = transformed.as_ref().map(Transformed::source);
-        let prepared = self.prepare(layout, described, (&regions, source), until);
-        let (layout, bytes, reservation) = prepared.map_err(|error| self.decline(error, until))?;
+        let resolved = self.resolve(layout, described, (&regions, source), until);
+        let (layout, reservation) = resolved.map_err(|error| self.decline(error, until))?;
         let export = ExportId::random();
-        let call =
-            Call::Register { layout, export: weightcast_protocol::ExportId(export.0), bytes };
-        let registered = match self.call(call, left(until))?.0 {
-            Answer::Registered { layouts } => {
-                self.registration(&layouts, regions, transformed, until)?
-            }
-            other => return Err(unexpected(&other)),
-        };
+        let layouts = self.agree(&layout, export, until)?;
+        let registered = self.registration(&layouts, regions, transformed, until)?;
         let own = self.own()?;
         own.shared.routes.forget_plans();
         *own.shared.registration.lock().expect("no panic while held") =
@@ -102,15 +97,37 @@ impl ShardHandle {
         }
     }
 
-    /// All that this shard does by itself: checks its layout and the memory, of which it may be a
-    /// representation, and stores it with the server.
-    fn prepare(
+    /// Makes the call. Where other shards look shapes up first, all are told what there is, and it is
+    /// made again; the layout is stored again with it, since that may have taken long.
+    fn agree(
+        &self,
+        layout: &Layout,
+        export: ExportId,
+        until: Instant,
+    ) -> Result<Vec<ContentDigest>, Error> {
+        let (encoded, bytes) = (manifest::encode(layout), layout.bytes());
+        let export = weightcast_protocol::ExportId(export.0);
+        loop {
+            let stored = self.own()?.connection.put_manifest(encoded.clone());
+            let layout = self.online(until, stored).map_err(|error| self.decline(error, until))?;
+            let call = Call::Register { layout, export, bytes };
+            match self.call(call, left(until))?.0 {
+                Answer::Registered { layouts } => return Ok(layouts),
+                Answer::Described { .. } => {}
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// All that this shard does by itself: makes its layout, and checks it and the memory, of which it
+    /// may be a representation.
+    fn resolve(
         &self,
         layout: LayoutSource,
         described: Option<Vec<ContentDigest>>,
         (regions, source): (&[Region], Option<(&Layout, &[Region])>),
         until: Instant,
-    ) -> Result<(ContentDigest, u64, Reservation), Error> {
+    ) -> Result<(Layout, Reservation), Error> {
         let layout = match (layout, described) {
             (LayoutSource::Known(layout), _) => layout,
             (LayoutSource::Open(builder), None) => builder.build()?,
@@ -120,8 +137,7 @@ impl ShardHandle {
         };
         check_regions(&layout, regions)?;
         let reservation = self.reserve(source.unwrap_or((&layout, regions)))?;
-        let stored = self.own()?.connection.put_manifest(manifest::encode(&layout));
-        Ok((self.online(until, stored)?, layout.bytes(), reservation))
+        Ok((layout, reservation))
     }
 
     /// Has the other handles of this process know of the memory.
@@ -153,11 +169,28 @@ impl ShardHandle {
         let shard = self.replica.shard as usize;
         let joined = transformed.as_ref().map_or(Ok(()), |t| t.join(&layouts));
         let made = joined.and_then(|()| Registration::new(&layouts, shard, regions));
+        let made = made.and_then(|made| match made.lacking(&layouts) {
+            None => Ok(made),
+            Some(what) => Err(self.incomplete(&what)),
+        });
         made.map(|made| made.transformed(transformed)).inspect_err(|_| {
             // Every shard has found the same, from the same layouts.
             if self.call(Call::Unregister, left(until).max(LEAVE)).is_err() {
                 self.close(LEAVE);
             }
+        })
+    }
+
+    /// The shards do not make a whole replica together.
+    fn incomplete(&self, what: &str) -> Error {
+        let Replica { name, num_shards, .. } = &self.replica;
+        Error::Call(CallError::LayoutMismatch {
+            replica: name.clone(),
+            detail: format!(
+                "none of its {num_shards} shards holds {what}: if more ranks hold the model together, \
+                 num_shards of weightcast.Replica is their number, with one name for all of them; else \
+                 register what is missing, or leave the tensor out on all shards"
+            ),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weightcast_plan::{Cell, Layout, Run, Tensor, catalog_digest, cells, runs};
+use weightcast_plan::{Cell, Layout, Run, Tensor, catalog_digest, cells, missing, runs};
 use weightcast_protocol::{ContentDigest, ShardSums, Sum};
 use weightcast_transport::{Digest, Region};
 
@@ -122,6 +122,20 @@ impl Registration {
         let fixed = |buffer: u32| !self.regions[buffer as usize].is_writable();
         let run = self.runs.iter().find(|run| fixed(run.buffer))?;
         Some(tensor_of(&self.layout, &self.cells[run.cell as usize]).name())
+    }
+
+    /// Elements that no shard of the group holds, of tensors that it holds in part, for people. `None`
+    /// if there are none.
+    pub(super) fn lacking(&self, layouts: &[Arc<Layout>]) -> Option<String> {
+        let layouts: Vec<&Layout> = layouts.iter().map(Arc::as_ref).collect();
+        let missing = missing(&layouts, &self.tensors);
+        let (tensor, slices) = missing.first()?;
+        let boxes = if slices.len() > 1 { " and more" } else { "" };
+        let others = match missing.len() - 1 {
+            0 => String::new(),
+            others => format!(", nor all of {others} other tensors"),
+        };
+        Some(format!("{}{boxes} of {tensor}{others}", slices[0]))
     }
 
     /// Bytes that the cells cover: what a read moves and verifies.

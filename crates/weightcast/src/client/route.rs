@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use weightcast_plan::{Layout, Plan, Tensor};
+use weightcast_plan::{Layout, Plan};
 use weightcast_protocol::ShardSums;
 use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_transport::{
@@ -14,11 +14,13 @@ use weightcast_transport::{
 };
 
 use super::Transfer;
+use super::difference::difference;
 use super::locate::Evidence;
 use super::networks::Networks;
 use super::pace::Pace;
 use super::plan_files::PlanFiles;
 use super::plans::Plans;
+use super::reach;
 use super::registration::{Registration, union};
 use crate::limits::CACHED_PEERS;
 
@@ -168,10 +170,11 @@ impl Routes {
             return Ok(Arc::clone(peer));
         }
         let deadline = deadline.min(Instant::now() + CONNECT);
+        let explained = |error: String| reach::explained(address, error);
         let port = resolve(address)?;
-        self.networks.check(port)?;
+        self.networks.check(port).map_err(|e| explained(e.to_string()))?;
         let peer = Peer::connect_by(self.way, port, &self.auth, deadline);
-        let peer = Arc::new(peer.map_err(|e| e.to_string())?);
+        let peer = Arc::new(peer.map_err(|e| explained(e.to_string()))?);
         let mut peers = self.peers.lock().expect("no panic while held");
         if peers.len() >= CACHED_PEERS {
             peers.clear();
@@ -243,36 +246,4 @@ fn check_catalog(read: &Read<'_>) -> Result<(), ReadFailure> {
     }
     let theirs = union(read.sources).map_err(|e| ReadFailure::Layout { detail: e.to_string() })?;
     Err(ReadFailure::Layout { detail: difference(&read.registration.tensors, &theirs) })
-}
-
-/// Names that differ, at most eight of each kind.
-fn difference(ours: &BTreeMap<String, Tensor>, theirs: &BTreeMap<String, Tensor>) -> String {
-    const SHOWN: usize = 8;
-    let list = |title: &str, names: Vec<String>| {
-        let more = names.len().saturating_sub(SHOWN);
-        let mut shown = names.into_iter().take(SHOWN).collect::<Vec<_>>().join(", ");
-        if more > 0 {
-            shown.push_str(&format!(" and {more} more"));
-        }
-        (!shown.is_empty()).then(|| format!("{title}: {shown}"))
-    };
-    let missing = theirs.keys().filter(|name| !ours.contains_key(*name)).cloned().collect();
-    let unknown = ours.keys().filter(|name| !theirs.contains_key(*name)).cloned().collect();
-    let other = ours.values().filter_map(|our| {
-        let their = theirs.get(our.name()).filter(|their| *their != our)?;
-        Some(format!(
-            "{} is {} {:?} here and {} {:?} there",
-            our.name(),
-            our.dtype().name(),
-            our.shape(),
-            their.dtype().name(),
-            their.shape()
-        ))
-    });
-    let parts = [
-        list("the version has tensors that no shard here registers", missing),
-        list("registered here but not in the version", unknown),
-        list("different", other.collect()),
-    ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
