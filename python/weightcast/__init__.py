@@ -7,7 +7,7 @@ publishes, replicates or updates versions. Weights stay in place; any replica ca
     with wc.open("policy", me) as handle:
         handle.register(layout)
         while running:
-            if handle.update(wc.latest(), deadline=30).changed:
+            if handle.update(wc.latest(), deadline=300).changed:  # waits for the first version
                 engine.reset_cache()
             samples.put(engine.generate(), version=handle.version)
 """

@@ -114,6 +114,9 @@ class Handle:
     def publish(self, version: int, *, deadline: float = DEADLINE, seal: bool = False) -> None:
         """Makes the memory visible as `version`; a promise not to change it until `unpublish`.
 
+        A new version has a higher number than those before it: one that rollouts would never take
+        for the latest is refused. `epoch="new"` of `open` starts a run that counts anew.
+
         Takes the same time for any number of bytes: they are digested in the background. A change
         before that is done cannot be noticed by anyone; with `seal`, it is waited for. With FP8, the
         weights are looked at once for their scales before that: neither that look nor the exchange
@@ -168,8 +171,10 @@ class Handle:
         staged: bool = False,
     ) -> Updated:
         """Goes over to a version if it is available and newer than the one held; else returns at
-        once. The copy held is given up in the same step: if the new one is lost on the way, the
-        memory holds nothing, and the error says so.
+        once. While the memory holds nothing it waits for one, as `replicate` does: when it returns,
+        there are weights to work with, or it has raised (`VersionUnavailable` if none came). The copy
+        held is given up in the same step: if the new one is lost on the way, the memory holds nothing,
+        and the error says so.
 
         With `staged`, the old version stays until the new one is here on all shards and verified:
         it may be used meanwhile, and others go on reading it. The new one is read into CPU memory
@@ -273,7 +278,9 @@ def open(
     """Opens a handle for one shard of a replica of a model.
 
     A `role="trainer"` publishes new versions; with `epoch="new"` it starts a new training run,
-    whose versions are newer than all before. With `retain=n` the newest n versions are retained:
+    whose versions are newer than all before. The replicas of a data-parallel trainer all open before
+    the first of them publishes: one that opens with `epoch="new"` after that starts yet another run,
+    and those of the run before are refused at their next `publish`. With `retain=n` the newest n versions are retained:
     whoever would give up the last copy of one copies it to CPU memory first, which takes at most
     `offload_bytes` for this handle (any number by default) and is freed when another replica holds
     the version or it is not retained any more. The copy lives in the process that made it.
@@ -296,7 +303,10 @@ def open(
     backups, in the same order for all processes: when the one that acts is lost, the handle brings what it holds to the next, or to the
     same one started again, and its calls go on there. It looks for one for `reconnect` seconds;
     with 0 it ends with its server. Without any server, the processes of one `job`
-    (`WEIGHTCAST_JOB`) on one host share a server that the first of them starts. The data port binds
+    on one host share a server that the first of them starts, and that ends a minute after the last. A
+    job is named by `job` or `WEIGHTCAST_JOB`; else it is the Slurm job, or else the directory in which
+    the process was started: programs that are started in one directory find each other, those of
+    another do not. The data port binds
     loopback unless `data_bind` (`WEIGHTCAST_DATA_BIND`) says otherwise; `data_advertise` is the
     address that peers use for it. Of sources, only ports in `data_networks`
     (`WEIGHTCAST_DATA_NETWORKS`, such as `10.0.0.0/8`) are connected to; by default those of any host but

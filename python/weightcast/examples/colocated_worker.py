@@ -32,7 +32,7 @@ def main() -> None:
                 inputs = torch.randn(64, 16)
                 with torch.no_grad():
                     sampled = model(inputs)  # the worker's own rollout, on the published tensors
-                moved = rollout.replicate(step, deadline=30) if step == 0 else rollout.update(step)
+                moved = rollout.update(step, deadline=30)
                 assert moved.version == step and moved.verified == moved.bytes > 0
                 assert torch.equal(other(inputs), model(inputs)), "the copy computes otherwise"
                 assert torch.equal(model(inputs), sampled), "published weights changed"

@@ -40,8 +40,7 @@ def main() -> None:
                     loss.backward()
                     optimizer.step()  # allowed: the published tensors are the copy's
                     optimizer.zero_grad()
-                take = rollout.update if version else rollout.replicate
-                moved = take(version, deadline=30)
+                moved = rollout.update(version, deadline=30)
             assert moved.verified == moved.bytes > 0
             assert torch.equal(other.weight, at_publish), "the rollout got other weights"
             assert not torch.equal(model.weight, at_publish), "the trainer did not train on"

@@ -5,7 +5,6 @@ import sys
 
 import weightcast as wc
 
-from .processes import ChildFailed, Children, new_token
 from .report import Report
 from .samples import SampleHub
 from .settings import Settings, parse
@@ -16,6 +15,8 @@ INTERRUPTED = 128 + signal.SIGINT
 
 def run(settings: Settings) -> int:
     """Runs the loop to its end. The exit code."""
+    from .processes import Children, new_token  # with torch
+
     report, token = Report(settings), new_token()
     with (
         wc.serve() as server,
@@ -41,6 +42,8 @@ def run(settings: Settings) -> int:
 def main() -> int:
     """The program."""
     settings = parse()
+    from .processes import ChildFailed
+
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as Ctrl-C does
     try:
         return run(settings)

@@ -2,15 +2,20 @@
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import os
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from .allocation import ambiguous_rows
 from .config import ModelConfig
-from .task import SortTask
 
+if TYPE_CHECKING:
+    from .task import SortTask
+
+NEEDED = "torch", "transformers"
+"""What the demo runs on, and the rest of the package does not."""
 WORKER_ENV = "RL_LOOP_WORKER"
 """The environment variable in which a child finds its `Worker`."""
 
@@ -55,8 +60,10 @@ class Settings:
         return [int(size) for size in self.rollouts.split(",")]
 
     @property
-    def task(self) -> SortTask:
+    def task(self) -> "SortTask":
         """What is to be learnt."""
+        from .task import SortTask  # with torch: the options are shown without
+
         return SortTask(self.base, self.length)
 
     @property
@@ -82,6 +89,8 @@ class Settings:
             raise ValueError(f"--vocab {self.vocab} must be above --base {self.base}")
         if self.hidden % (2 * self.heads):
             raise ValueError(f"--hidden {self.hidden} must be a multiple of twice --heads")
+        from .allocation import ambiguous_rows
+
         rows = self.prompts * self.answers
         for count in (rows, rows * self.task.prompt_tokens):
             if max(self.rollout_sizes) > 1 and count in ambiguous_rows(self.model):
@@ -128,6 +137,9 @@ def parse(arguments: list[str] | None = None) -> Settings:
         else:
             parser.add_argument(name, help=text, type=f.type, default=f.default)
     settings = Settings(**vars(parser.parse_args(arguments)))
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        needs = f"the demo needs {' and '.join(missing)}: pip install 'weightcast[examples]'"
+        parser.exit(1, needs + "\n")
     try:
         settings.check()
     except ValueError as error:
