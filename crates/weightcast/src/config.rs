@@ -185,7 +185,7 @@ pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Whether nobody beyond this host can answer at a server's address.
+/// Whether nobody beyond this host can answer at an address, as far as its text says.
 pub(crate) fn is_of_this_host(server: &str) -> bool {
     let server = server.trim();
     let rest = server.strip_prefix("http://").unwrap_or(server);

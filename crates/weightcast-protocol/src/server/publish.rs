@@ -152,6 +152,9 @@ impl Server {
 /// A trainer's new version is one that rollouts will take for the newest: else they would go on with
 /// what they have, and nobody would notice.
 fn check_newest(model: &Model, group: &Group, version: Version) -> Result<(), CallError> {
+    if model.known.contains_key(&version) {
+        return Ok(());
+    }
     if group.epoch < model.epoch && model.run_has_begun() {
         return Err(misuse(format!(
             "trainer {} publishes into run {}, but run {} has begun since, which another trainer \
@@ -161,17 +164,15 @@ fn check_newest(model: &Model, group: &Group, version: Version) -> Result<(), Ca
             group.replica, group.epoch, model.epoch
         )));
     }
-    let newest = model.known.range(..=Version { epoch: group.epoch, number: u64::MAX }).next_back();
-    match newest {
-        Some((newest, _)) if *newest > version && !model.known.contains_key(&version) => {
-            Err(misuse(format!(
-                "version {version} is older than {newest}, which was published before: rollouts \
-                 that hold {newest} would never take it. Publish a number above {}, or open the \
-                 trainer with epoch=\"new\" to start a run whose versions are newer than all before",
-                newest.number
-            )))
-        }
-        _ => Ok(()),
+    let last = Version { epoch: group.epoch, number: u64::MAX };
+    match model.known.range(version..=last).next_back() {
+        Some((newest, _)) => Err(misuse(format!(
+            "version {version} is older than {newest}, which was published before: rollouts that hold \
+             {newest} would never take it. Publish a number above {}, or open the trainer with \
+             epoch=\"new\" to start a run whose versions are newer than all before",
+            newest.number
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -204,7 +204,8 @@ impl ShardHandle {
         self.updated(Call::Replicate { selector }, deadline)
     }
 
-    /// Goes over to a version if it is available and newer than the one held.
+    /// Goes over to a version if it is available and newer than the one held; else returns at once.
+    /// With nothing held it waits for one, as [`ShardHandle::replicate`] does.
     pub fn update(
         &self,
         selector: Selector,

@@ -1,28 +1,15 @@
 //! Who can reach an address, as far as its text says.
 
+use crate::config::is_of_this_host;
+
 /// What to set where a data port has the wrong address.
 const REMEDY: &str = "set WEIGHTCAST_DATA_BIND (or data_bind of open) there to an address that the \
                       other hosts reach, such as 10.0.0.2:0";
 
-/// Whether only processes of the same host reach `host:port`.
-fn is_local(address: &str) -> bool {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
-/// Whether a server of the list is one of other hosts as well.
-fn is_shared(servers: &str) -> bool {
-    servers.split(',').map(str::trim).any(|server| {
-        let address = server.rsplit_once("://").map_or(server, |(_, address)| address);
-        let address = address.split('/').next().unwrap_or_default();
-        !server.starts_with("unix:") && !is_local(address)
-    })
-}
-
 /// Said by `open`, where a worker will not be found.
 pub(super) fn warning(servers: &str, data_address: &str) -> Option<String> {
-    (is_shared(servers) && is_local(data_address)).then(|| {
+    let shared = !servers.split(',').all(is_of_this_host);
+    (shared && is_of_this_host(data_address)).then(|| {
         format!(
             "the server {servers} can be reached from other hosts, this worker's data port \
              {data_address} cannot: nobody there can read from it; {REMEDY}"
@@ -32,7 +19,7 @@ pub(super) fn warning(servers: &str, data_address: &str) -> Option<String> {
 
 /// Added to the error of a reader that does not reach a source.
 pub(super) fn explained(address: &str, error: String) -> String {
-    match is_local(address) {
+    match is_of_this_host(address) {
         true => format!(
             "{error}; {address} is loopback, which is another one on every host: if the source runs on \
              another host, {REMEDY}"
