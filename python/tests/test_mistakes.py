@@ -186,7 +186,7 @@ def test_a_master_copy_in_another_type(group, given):
     half_precision = np.zeros((ROWS, COLUMNS), "u2")
     part = wc.part("w", shape=(ROWS, COLUMNS) if given else None)
     error = refused(group, wc.Layout().add(half_precision, part, dtype="BF16"))
-    assert says(error, "w", "F32", "BF16", 'cast("*", "BF16")')
+    assert says(error, "w", "F32", "BF16", "cast")
 
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -196,7 +196,7 @@ EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 def test_tied_here_and_not_there(group, given):
     published(group, EMBEDDING)
     error = refused(group, engine(EMBEDDING, HEAD, given=given))
-    assert says(error, HEAD, EMBEDDING, f'also(weightcast.part("{HEAD}"))')
+    assert says(error, HEAD, "also")
 
 
 def test_tied_there_and_not_here(group):
