@@ -1,6 +1,7 @@
 //! Replicas that are read while they are being filled, through real sessions and sockets.
 
 #[path = "support/gate.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
 mod gate;
 
 use std::thread;

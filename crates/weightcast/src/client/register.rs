@@ -112,7 +112,7 @@ impl ShardHandle {
             let layout = self.online(until, stored).map_err(|error| self.decline(error, until))?;
             let call = Call::Register { layout, export, bytes };
             match self.call(call, left(until))?.0 {
-                Answer::Registered { layouts } => return Ok(layouts),
+                Answer::Registered { layouts } => return Ok(layouts.to_vec()),
                 Answer::Described { .. } => {}
                 other => return Err(unexpected(&other)),
             }
