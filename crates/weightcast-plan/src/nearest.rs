@@ -29,8 +29,14 @@ pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Vec
     best.into_iter().map(|(_, candidate)| candidate.to_owned()).collect()
 }
 
-/// Whether one name is the other behind a dotted prefix.
+/// What PEFT puts into the name of a weight that it wraps.
+const WRAPPED: &str = ".base_layer.";
+
+/// Whether one name is the other behind a dotted prefix, wrapped by an adapter or not.
 fn prefixed(a: &str, b: &str) -> bool {
+    if a.contains(WRAPPED) != b.contains(WRAPPED) {
+        return prefixed(&a.replace(WRAPPED, "."), &b.replace(WRAPPED, "."));
+    }
     let (long, short) = if a.len() > b.len() { (a, b) } else { (b, a) };
     long.strip_suffix(short).is_some_and(|prefix| prefix.ends_with('.'))
 }

@@ -113,7 +113,7 @@ pub const MUTANTS: &[Mutant] = &[
         what: "wrong bytes drawn from several sources are said to be the first one's",
         found_by: &["T4"],
         switch: |off| off.accuse_first_stripe = true,
-        scenario: |options| Options { stripes: 4, ..crowd(flipping(options)) },
+        scenario: flipped_stripes,
     },
     Mutant {
         name: "blind_wait",
@@ -305,10 +305,13 @@ pub const MUTANTS: &[Mutant] = &[
         scenario: crowd,
     },
     Mutant {
-        name: "no_place_kept",
-        what: "a group whose call has run out of time goes to the end of the line with its next one",
+        name: "no_place_kept+reads_from_zero",
+        what: "a group whose call has run out of time goes to the end of the line with its next one, and reads from zero",
         found_by: &["L1"],
-        switch: |off| off.no_place_kept = true,
+        switch: |off| {
+            off.no_place_kept = true;
+            off.reads_from_zero = true;
+        },
         scenario: long_line,
     },
     Mutant {
@@ -434,6 +437,12 @@ fn crowd(options: Options) -> Options {
 /// Reports are later than a drain takes.
 fn late_reports(options: Options) -> Options {
     Options { late: 300, late_by: Span::from_millis(1_500), ..crowd(busy(options)) }
+}
+
+/// Idle replicas enough to draw from several, and many bits that flip.
+fn flipped_stripes(options: Options) -> Options {
+    let faults = FaultCounts::none().with(FaultKind::Flip, 120);
+    Options { trainers: 3, fanout: 1, stripes: 4, staged: 0, faults, ..crowd(options) }
 }
 
 /// Many replicas that hold a version and have nothing to do, and that leave soon after one has read

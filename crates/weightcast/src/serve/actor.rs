@@ -117,14 +117,14 @@ pub(super) async fn run(
         let leave = idle_exit.filter(|_| streams.open.is_empty()).map(|after| idle_since + after);
         tokio::select! {
             input = queue.recv() => match input {
+                Some(_) if gives_up_at.as_deref().is_some_and(Path::exists) => {
+                    panic!("it was told to, by a test")
+                }
                 Some(input) => handle(&mut machine, &mut streams, &clock, input),
                 None => return,
             },
             () = sleep_until(wake) => machine.handle_timeout(clock.now()),
             () = sleep_until(leave) => return,
-        }
-        if gives_up_at.as_deref().is_some_and(Path::exists) {
-            panic!("it was told to, by a test");
         }
         dispatch(&mut machine, &mut streams, &clock);
         if !streams.open.is_empty() {

@@ -85,7 +85,7 @@ impl Crowd {
     pub(crate) async fn settle(&self, version: u64) -> Result<f64> {
         let all = self.trainers.iter().chain(&self.rollouts);
         each(all, |group| async move { group.all(Kind::Register, register()).await }).await?;
-        self.trainers[0].publish(version).await?;
+        self.trainers[0].publish(version, version).await?;
         let start = Instant::now();
         each(&self.rollouts, |group| async move {
             let replicate = wire::Replicate { selector: latest() };
@@ -188,12 +188,12 @@ impl Group {
         }
     }
 
-    /// Publishes a version and seals it.
-    pub(crate) async fn publish(&self, version: u64) -> Result<()> {
-        let publish = wire::Publish { version, catalog: CATALOG.to_vec(), generation: version };
+    /// Publishes a version, in memory of this generation, and seals it.
+    pub(crate) async fn publish(&self, version: u64, generation: u64) -> Result<()> {
+        let publish = wire::Publish { version, catalog: CATALOG.to_vec(), generation };
         self.all(Kind::Publish, call::Call::Publish(publish)).await?;
         for session in &self.sessions {
-            session.seal(version).await;
+            session.seal(generation).await;
         }
         Ok(())
     }

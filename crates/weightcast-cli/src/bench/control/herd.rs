@@ -46,7 +46,8 @@ pub(crate) async fn measure(crowd: &Crowd, kind: Kind, above: u64) -> Result<Her
         let trainer = Arc::clone(trainer);
         tasks.spawn(async move {
             tokio::time::sleep_until((start + WITHIN * (index + 1) / publishers).into()).await;
-            trainer.publish(above + 1 + u64::from(index)).await.map(|()| Vec::new())
+            let version = above + 1 + u64::from(index);
+            trainer.publish(version, version).await.map(|()| Vec::new())
         });
     }
     let (mut split, mut versions) = (0, BTreeSet::new());

@@ -11,6 +11,7 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 use weightcast::wire::{self, call};
 
+use super::HELD;
 use super::crowd::{Crowd, Group, latest};
 use super::record::{Kind, Latency};
 use super::session::HEARTBEATS_PER_LEASE;
@@ -139,10 +140,10 @@ impl Load {
         let Some(group) = lock(idle).pop_front() else { return };
         let back = Arc::clone(idle);
         self.published += u64::from(kind == Kind::Publish);
-        let version = self.published;
+        let generation = self.published;
         tokio::spawn(async move {
             match kind {
-                Kind::Publish => come_and_go(&group, version).await,
+                Kind::Publish => come_and_go(&group, generation).await,
                 _ => drop(group.call(kind, call_of(kind)).await),
             }
             lock(&back).push_back(group);
@@ -177,8 +178,8 @@ fn call_of(kind: Kind) -> call::Call {
 }
 
 /// A version older than what everybody holds is seen for a moment.
-async fn come_and_go(group: &Group, version: u64) {
-    if group.publish(version).await.is_ok() {
+async fn come_and_go(group: &Group, generation: u64) {
+    if group.publish(HELD, generation).await.is_ok() {
         group.call(Kind::Unpublish, call::Call::Unpublish(wire::Unpublish {})).await;
     }
 }

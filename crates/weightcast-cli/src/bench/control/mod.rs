@@ -69,7 +69,8 @@ enum Part {
     Failover,
 }
 
-/// What the rollouts hold: versions that trainers come and go with are older.
+/// What the rollouts hold, and what trainers come and go with: an older one would be refused, and a
+/// newer one be read.
 const HELD: u64 = 1 << 40;
 const SWEEP: [usize; 5] = [64, 256, 1_024, 4_096, 16_384];
 /// Operations a second of every step of the sweep, and its seconds.
