@@ -72,8 +72,6 @@ pub struct Mutants {
     pub one_accuser: bool,
     /// A source that is free again is offered to nobody who waits (L2).
     pub missed_wakeup: bool,
-    /// Whose call has run out of time goes to the end of the line (L4).
-    pub no_place_kept: bool,
     /// Readers of a copy that is being given up have as long as they like (L3).
     pub endless_drain: bool,
     /// Who finds every source of a version busy is told that there is none (A1).

@@ -305,16 +305,6 @@ pub const MUTANTS: &[Mutant] = &[
         scenario: crowd,
     },
     Mutant {
-        name: "no_place_kept+reads_from_zero",
-        what: "a group whose call has run out of time goes to the end of the line with its next one, and reads from zero",
-        found_by: &["L1"],
-        switch: |off| {
-            off.no_place_kept = true;
-            off.reads_from_zero = true;
-        },
-        scenario: long_line,
-    },
-    Mutant {
         name: "seal_said_once",
         what: "digests that came while a session had no server are never told to one",
         found_by: &["L7"],
@@ -462,21 +452,6 @@ fn leaving_helpers(options: Options) -> Options {
         staged: 0,
         faults: FaultCounts::none().with(FaultKind::Close, 200).with(FaultKind::Pause, 12),
         ..crowd(options)
-    }
-}
-
-/// One source at a time, and more readers than it can serve within a call's deadline.
-fn long_line(options: Options) -> Options {
-    Options {
-        trainers: 1,
-        rollouts: 8,
-        chunks: 24,
-        chunk_time: Span::from_millis(50),
-        stripes: 1,
-        fanout: 1,
-        depth_limit: 1,
-        datacentres: 1,
-        ..options
     }
 }
 

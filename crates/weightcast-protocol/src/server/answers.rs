@@ -100,10 +100,9 @@ impl Server {
 
     /// The group's next transfer takes the place in the line of the one that runs out of time.
     fn keep_place(&mut self, incarnation: Incarnation) {
-        let kept = !self.config.mutants.no_place_kept;
         let group = self.groups.get_mut(&incarnation).expect("checked by the caller");
         let transaction = group.active_transaction().expect("checked by the caller");
-        group.place = transaction.ticket.filter(|_| kept && transaction.transfer.is_some());
+        group.place = transaction.ticket.filter(|_| transaction.transfer.is_some());
     }
 
     /// What a call was waiting for when its deadline passed.
