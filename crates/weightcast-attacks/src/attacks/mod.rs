@@ -146,7 +146,7 @@ pub(crate) const ALL: &[Attack] = &[
         plain,
         digests::tiny_rows,
     ),
-    known(
+    attack(
         "unfinished-manifests",
         "14",
         "32 streams send manifests and never end them",
@@ -160,14 +160,14 @@ pub(crate) const ALL: &[Attack] = &[
         plain,
         answers::unread,
     ),
-    known(
+    attack(
         "empty-entries",
         "14",
         "a source whose manifest is eight million entries of two bytes",
         plain,
         manifests::empty_entries,
     ),
-    known(
+    attack(
         "tiny-manifests",
         "14",
         "as many tiny manifests as the server keeps; then an honest layout comes",
