@@ -24,6 +24,8 @@ pub(crate) fn run(only: &[String], but_known: bool, json: bool) -> Result<ExitCo
         eprintln!("    {}", verdict(&report));
         reports.push(report);
     }
+    // Last come those that succeeded, since the end of a log is what is kept of it.
+    reports.sort_by_key(|report| !report.succeeded.is_empty());
     if json {
         println!("{}", serde_json::to_string_pretty(&reports)?);
     } else {
@@ -33,10 +35,11 @@ pub(crate) fn run(only: &[String], but_known: bool, json: bool) -> Result<ExitCo
     if !left_out.is_empty() {
         eprintln!("\n!!! NOT TRIED, KNOWN TO SUCCEED ON THIS BUILD: {} !!!", left_out.join(", "));
     }
-    let succeeded = reports.iter().filter(|report| !report.succeeded.is_empty()).count();
+    let succeeded: Vec<_> = reports.iter().filter(|report| !report.succeeded.is_empty()).collect();
     let skipped = reports.iter().filter(|report| report.skipped.is_some()).count();
-    eprintln!("\n{} attacks: {succeeded} succeeded, {skipped} skipped", reports.len());
-    Ok(if succeeded == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    eprintln!("\n{} attacks: {} succeeded, {skipped} skipped", reports.len(), succeeded.len());
+    succeeded.iter().for_each(|report| eprintln!("{} {}", report.name, verdict(report)));
+    Ok(if succeeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn attempt(attack: &Attack) -> Result<Report> {
@@ -55,10 +58,10 @@ fn attempt(attack: &Attack) -> Result<Report> {
 }
 
 fn verdict(report: &Report) -> String {
-    match (&report.skipped, report.succeeded.as_slice()) {
-        (Some(why), _) => format!("SKIPPED: {why}"),
-        (None, []) => format!("held, {:.0} s", report.seconds),
-        (None, how) => format!("SUCCEEDED: {}", how.join("; ")),
+    match (report.succeeded.as_slice(), &report.skipped) {
+        ([], Some(why)) => format!("SKIPPED: {why}"),
+        ([], None) => format!("held, {:.0} s", report.seconds),
+        (how, _) => format!("SUCCEEDED: {}", how.join("; ")),
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) const MODEL_BYTES: usize = 4 << 20;
 const GROWTH_MB: f64 = 256.0;
 /// The same for descriptors.
 const DESCRIPTORS: usize = 600;
+/// Of each log these are shown where an attack has succeeded.
+const LOG_LINES: usize = 3;
 /// Versions that have to come through before an attack and after it.
 const ROUNDS: usize = 3;
 
@@ -255,6 +257,20 @@ impl Scene {
             });
             let told = log.contains(&self.room.token);
             self.expect(!told, || format!("the log of {name} has the token"));
+        }
+        if !self.succeeded.is_empty() {
+            self.quote_logs();
+        }
+    }
+
+    /// What processes said last: the logs themselves are removed.
+    fn quote_logs(&mut self) {
+        for (name, log) in self.room.logs() {
+            let log = log.replace(&self.room.token, "(the token)");
+            let lines: Vec<&str> = log.lines().collect();
+            for line in &lines[lines.len().saturating_sub(LOG_LINES)..] {
+                self.notes.push(format!("log of {name}: {line}"));
+            }
         }
     }
 }

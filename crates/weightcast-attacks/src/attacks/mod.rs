@@ -56,15 +56,11 @@ const fn attack(
     Attack { name, item, what, succeeds: false, scene, carry_out }
 }
 
-/// The same, of one that still succeeds.
-const fn known(
-    name: &'static str,
-    item: &'static str,
-    what: &'static str,
-    scene: fn() -> Result<Scene>,
-    carry_out: fn(&mut Scene) -> Result<()>,
-) -> Attack {
-    Attack { succeeds: true, ..attack(name, item, what, scene, carry_out) }
+impl Attack {
+    /// The same, of one that still succeeds.
+    const fn known(self) -> Self {
+        Self { succeeds: true, ..self }
+    }
 }
 
 /// In the order of the list.
@@ -153,13 +149,14 @@ pub(crate) const ALL: &[Attack] = &[
         plain,
         manifests::unfinished,
     ),
-    known(
+    attack(
         "unread-answers",
         "14",
         "120 requests for a large manifest, whose answers nobody takes",
         plain,
         answers::unread,
-    ),
+    )
+    .known(),
     attack(
         "empty-entries",
         "14",
@@ -174,34 +171,38 @@ pub(crate) const ALL: &[Attack] = &[
         plain,
         manifests::tiny,
     ),
-    known(
+    attack(
         "many-replicas",
         "14",
         "thousands of replicas with long names: status, list and unpublish of the honest",
         plain,
         replicas::many,
-    ),
-    known(
+    )
+    .known(),
+    attack(
         "claim-by-inspect",
         "15",
         "a rollout without a byte shows the sum that Inspect gave it; the last copy goes",
         plain,
         claims::by_inspect,
-    ),
-    known(
+    )
+    .known(),
+    attack(
         "claim-by-digest",
         "15",
         "the same with the sum of digests that the trainer's data port gave",
         plain,
         claims::by_digest,
-    ),
-    known(
+    )
+    .known(),
+    attack(
         "claim-by-note",
         "15",
         "the same with the note on the trainer's export",
         plain,
         claims::by_note,
-    ),
+    )
+    .known(),
     attack(
         "sipping-readers",
         "16",
