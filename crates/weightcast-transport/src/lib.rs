@@ -40,6 +40,7 @@ mod computed;
 mod connect;
 mod copy;
 mod credentials;
+mod descriptors;
 mod detach;
 mod dial;
 mod digest;

@@ -46,7 +46,8 @@ pub const MAX_NOTE_BYTES: usize = 8 << 20;
 pub const MAX_UNAUTHENTICATED: usize = 256;
 
 /// Connections of one data port, each with a thread of [`CONNECTION_STACK_BYTES`]. A newcomer takes
-/// the place of one that is idle, or sips; only if all are busy is it turned away.
+/// the place of one that is idle, or sips, or of whoever holds more than he does; only if there is
+/// none such is it turned away.
 pub const MAX_CONNECTIONS: usize = 1_024;
 
 /// Connections of one process of this host, as the kernel names it: it needs one at a time. Over
@@ -54,15 +55,17 @@ pub const MAX_CONNECTIONS: usize = 1_024;
 pub const MAX_PROCESS_CONNECTIONS: usize = 64;
 
 /// How long a busy connection is left alone, however slow: an answer begins with a round trip, and
-/// a relay's reader waits for what is not there yet.
+/// a relay's reader waits for what is not there yet. To rest for less ends nothing: who asks for
+/// little again and again would always have only begun.
 pub const BUSY_GRACE: Duration = Duration::from_secs(5);
 
 /// Bytes a second below which a busy connection gives its place to a newcomer, if no other does. A
 /// port that is full of those that take less serves fewer than it could.
 pub const MIN_BUSY_RATE: u64 = 1 << 20;
 
-/// Descriptors that a data port leaves to its process, or a quarter of what that may have, if that
-/// is less: files, sockets and other ports must open whoever connects here.
+/// Descriptors that a data port leaves to its process, or a quarter of what that may have, or half of
+/// what it has not used itself, if that is less: files, sockets and other ports must open whoever
+/// connects here.
 pub const RESERVED_DESCRIPTORS: u64 = 256;
 
 /// Stack of a connection's thread: its buffers are on the heap.

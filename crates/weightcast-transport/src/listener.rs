@@ -2,13 +2,31 @@
 
 use crate::credentials;
 use crate::local_name::LocalName;
+use crate::seats::Holder;
 use crate::socket::Socket;
 use crate::sys;
+use rustix::io::Errno;
 use rustix::net::Shutdown;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
+
+/// Troubles of one connection that Linux tells to whoever accepts it: nobody is there any more.
+const PASSING: [Errno; 12] = [
+    Errno::AGAIN,
+    Errno::INTR,
+    Errno::CONNABORTED,
+    Errno::PROTO,
+    Errno::PERM,
+    Errno::OPNOTSUPP,
+    Errno::NOPROTOOPT,
+    Errno::NETDOWN,
+    Errno::NETUNREACH,
+    Errno::HOSTDOWN,
+    Errno::HOSTUNREACH,
+    Errno::NONET,
+];
 
 /// The listening sockets of one data port.
 pub(crate) struct Listener {
@@ -36,23 +54,25 @@ impl Listener {
         self.local.as_ref().map(|(name, _)| *name)
     }
 
-    /// Waits for newcomers: one of each kind at most, so that neither keeps the other out.
+    /// Waits for newcomers: one of each kind at most, so that neither keeps the other out. Each comes
+    /// with its address, which a connection that was reset meanwhile would not tell any more.
     ///
     /// # Errors
-    /// What the system said, if nobody came.
-    pub(crate) fn accept(&self) -> io::Result<Vec<Socket>> {
+    /// Each on its own: what the system said, if that is not the newcomer's trouble alone.
+    pub(crate) fn accept(&self) -> Vec<io::Result<(Socket, Holder)>> {
         let local = self.local.as_ref().map(|(_, listener)| listener);
-        sys::wait_any(&[Some(self.tcp.as_fd()), local.map(AsFd::as_fd)])?;
-        let tcp = ready(self.tcp.accept()).map(|come| come.map(|(socket, _)| Socket::Tcp(socket)));
-        let local = local.map_or(Ok(None), |listener| ready(listener.accept()));
-        let local = local.map(|come| come.map(|(socket, _)| Socket::Local(socket)));
-        match [tcp, local] {
-            [Err(error), Ok(None) | Err(_)] | [Ok(None), Err(error)] => Err(error),
-            come => {
-                let come = come.into_iter().filter_map(Result::ok).flatten();
-                Ok(come.filter(is_own_user).collect())
-            }
+        if let Err(error) = sys::wait_any(&[Some(self.tcp.as_fd()), local.map(AsFd::as_fd)]) {
+            return vec![Err(error)];
         }
+        let tcp = ready(self.tcp.accept()).map(|come| {
+            come.map(|(socket, from)| (Socket::Tcp(socket), Holder::of_address(from.ip())))
+        });
+        let local = local.map_or(Ok(None), |listener| ready(listener.accept()));
+        let local = local.map(|come| {
+            let socket = Socket::Local(come?.0);
+            own_process(&socket).map(|holder| (socket, holder))
+        });
+        [tcp, local].into_iter().filter_map(Result::transpose).collect()
     }
 
     /// Lets nobody in any more, and wakes whoever waits.
@@ -71,18 +91,19 @@ fn bind_local() -> io::Result<(LocalName, UnixListener)> {
     Ok((name, listener))
 }
 
-/// Nobody is there any more, or not yet: no error.
 fn ready<T>(accepted: io::Result<T>) -> io::Result<Option<T>> {
-    let passing = [ErrorKind::WouldBlock, ErrorKind::Interrupted, ErrorKind::ConnectionAborted];
     match accepted {
         Ok(accepted) => Ok(Some(accepted)),
-        Err(error) if passing.contains(&error.kind()) => Ok(None),
+        Err(error) if Errno::from_io_error(&error).is_some_and(|e| PASSING.contains(&e)) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
 
 /// Only processes of the same user may ask for addresses: others could not use them.
-fn is_own_user(socket: &Socket) -> bool {
+fn own_process(socket: &Socket) -> Option<Holder> {
+    let peer = credentials::of_peer(socket.as_fd()).ok()?;
     let own = rustix::process::geteuid().as_raw();
-    !socket.is_local() || credentials::of_peer(socket.as_fd()).is_ok_and(|who| who.uid == own)
+    (peer.uid == own).then_some(Holder::Process(peer.pid))
 }

@@ -3,16 +3,20 @@
 //! A stranger has a place of another kind, of which there are few, and cannot drive anybody out but
 //! another stranger. Who has proved the token gets a place; where there is none left, he gets that
 //! of whoever needs it least: a connection that is idle, or one that has been busy for long with
-//! little. Whose peer holds more places gives one up first.
+//! little, but not of one who holds fewer places than he does. Where all are busy, who holds fewest
+//! gets one of whoever holds most. Whose peer holds more places gives one up first.
 
-use crate::exports::lock;
-use crate::limits::{BUSY_GRACE, MAX_PROCESS_CONNECTIONS, MAX_UNAUTHENTICATED, MIN_BUSY_RATE};
+mod seat;
+
+use crate::descriptors::Descriptors;
+use crate::limits::{BUSY_GRACE, MAX_PROCESS_CONNECTIONS, MAX_UNAUTHENTICATED};
 use crate::socket::Socket;
+pub(crate) use seat::Seat;
+use seat::Worth;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Who holds a place, as far as that is not his to choose.
@@ -34,88 +38,6 @@ impl Holder {
     }
 }
 
-/// One connection's place.
-pub(crate) struct Seat {
-    pub(crate) socket: Arc<Socket>,
-    holder: Holder,
-    state: Mutex<State>,
-    /// Bytes that the peer has taken since it became busy.
-    taken: AtomicU64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Nothing is under way since then.
-    Idle(Instant),
-    /// Since then requests arrive or are being answered.
-    Busy(Instant),
-    /// A newcomer has the place; the connection is shut down.
-    Lost,
-}
-
-/// How readily a place is given up: the least first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Worth {
-    Idle(Instant),
-    /// Bytes a second.
-    Slow(u64),
-}
-
-impl Seat {
-    fn new(socket: Arc<Socket>, holder: Holder, now: Instant) -> Self {
-        let (state, taken) = (Mutex::new(State::Idle(now)), AtomicU64::new(0));
-        Self { socket, holder, state, taken }
-    }
-
-    /// Notes that nothing is under way.
-    pub(crate) fn rest(&self, now: Instant) {
-        let mut state = lock(&self.state);
-        if matches!(*state, State::Busy(_)) {
-            *state = State::Idle(now);
-        }
-    }
-
-    /// Notes that a request has begun. False if the place was lost before.
-    pub(crate) fn work(&self, now: Instant) -> bool {
-        let mut state = lock(&self.state);
-        if *state == State::Lost {
-            return false;
-        }
-        self.taken.store(0, Ordering::Relaxed);
-        *state = State::Busy(now);
-        true
-    }
-
-    /// Notes that the peer has taken so many bytes.
-    pub(crate) fn moved(&self, bytes: usize) {
-        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// What the place is worth, if it may be given up at all.
-    fn worth(&self, state: State, now: Instant) -> Option<Worth> {
-        match state {
-            State::Idle(since) => Some(Worth::Idle(since)),
-            State::Lost => None,
-            State::Busy(since) => {
-                let busy = now.saturating_duration_since(since);
-                let rate = self.taken.load(Ordering::Relaxed) / busy.as_secs().max(1);
-                (busy >= BUSY_GRACE && rate < MIN_BUSY_RATE).then_some(Worth::Slow(rate))
-            }
-        }
-    }
-
-    /// Ends the connection, unless it has become worth its place, or was ended before.
-    fn lose(&self, now: Instant) -> bool {
-        let mut state = lock(&self.state);
-        let lost = self.worth(*state, now).is_some();
-        if lost {
-            *state = State::Lost;
-            self.socket.shut_down();
-        }
-        lost
-    }
-}
-
 /// All places of a port.
 pub(crate) struct Seats {
     limit: usize,
@@ -125,6 +47,8 @@ pub(crate) struct Seats {
     /// How many of the open lost their place; their threads are about to notice.
     lost: usize,
     next: u64,
+    /// As far as was seen when the last one came.
+    pub(crate) descriptors: Descriptors,
     /// Whether nobody is let in any more.
     pub(crate) closing: bool,
 }
@@ -138,11 +62,13 @@ impl Seats {
             strangers: BTreeSet::new(),
             lost: 0,
             next: 0,
+            descriptors: Descriptors::PLENTY,
             closing: false,
         }
     }
 
-    /// A stranger's place for a newcomer: the oldest of too many leaves.
+    /// A stranger's place for a newcomer: the oldest of too many leaves. `None` if there is none,
+    /// for a moment.
     pub(crate) fn enter(
         &mut self,
         socket: &Arc<Socket>,
@@ -153,8 +79,10 @@ impl Seats {
         if self.closing || self.open.len() >= 2 * (self.limit + MAX_UNAUTHENTICATED) {
             return None;
         }
-        if self.strangers.len() >= MAX_UNAUTHENTICATED {
-            self.dismiss_stranger(now);
+        self.spare_descriptors(now);
+        while self.strangers.len() >= self.door() && self.dismiss_stranger(now) {}
+        if !self.descriptors.can_spare(self.open.len() + 1) {
+            return None;
         }
         self.next += 1;
         let seat = Arc::new(Seat::new(Arc::clone(socket), holder, now));
@@ -163,10 +91,26 @@ impl Seats {
         Some((self.next, seat))
     }
 
+    /// Closes as many connections as the process needs back, if they may be closed: it has opened
+    /// more of its own. What is being closed already counts as closed.
+    fn spare_descriptors(&mut self, now: Instant) {
+        let excess = self.members().count().saturating_sub(self.descriptors.places());
+        let gave_way = (0..excess).take_while(|_| self.make_room(None, now, |_| true)).count();
+        if excess > 0 {
+            tracing::warn!(excess, gave_way, "few descriptors are left: data connections close");
+        }
+    }
+
+    /// Strangers that there may be, one at least.
+    fn door(&self) -> usize {
+        let free = self.descriptors.places().saturating_sub(self.members().count());
+        free.max(self.descriptors.at_the_door()).clamp(1, MAX_UNAUTHENTICATED)
+    }
+
     pub(crate) fn leave(&mut self, number: u64) {
         self.strangers.remove(&number);
         if let Some(seat) = self.open.remove(&number)
-            && *lock(&seat.state) == State::Lost
+            && seat.is_lost()
         {
             self.lost -= 1;
         }
@@ -183,11 +127,12 @@ impl Seats {
         let of_holder = |seat: &Seat| seat.holder == holder;
         if matches!(holder, Holder::Process(_))
             && self.members().filter(|(_, seat)| of_holder(seat)).count() >= MAX_PROCESS_CONNECTIONS
-            && !self.make_room(now, of_holder)
+            && !self.make_room(Some(holder), now, of_holder)
         {
             return false;
         }
-        if self.members().count() >= self.limit && !self.make_room(now, |_| true) {
+        let places = self.limit.min(self.descriptors.places());
+        if self.members().count() >= places && !self.make_room(Some(holder), now, |_| true) {
             return false;
         }
         self.strangers.remove(&number)
@@ -196,6 +141,11 @@ impl Seats {
     /// Places in use.
     pub(crate) fn taken(&self) -> usize {
         self.open.len() - self.lost
+    }
+
+    /// Connections whose threads run.
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
     }
 
     /// True if no connection's thread runs.
@@ -208,46 +158,65 @@ impl Seats {
         self.open.values().for_each(|seat| seat.socket.shut_down());
     }
 
-    /// Gives a descriptor back that somebody needs more: a stranger's, or the least worth's. False
-    /// if there is none.
+    /// Gives back what the system has no more of: a stranger's place, or the least worth's. False
+    /// if there is none, or one is being given back already.
     pub(crate) fn give_way(&mut self, now: Instant) -> bool {
-        self.dismiss_stranger(now) || self.make_room(now, |_| true)
+        self.lost == 0 && (self.dismiss_stranger(now) || self.make_room(None, now, |_| true))
     }
 
     /// Those that have proved themselves and hold a place.
     fn members(&self) -> impl Iterator<Item = (u64, &Arc<Seat>)> {
         let seats = self.open.iter().filter(|(number, _)| !self.strangers.contains(number));
-        seats.map(|(n, seat)| (*n, seat)).filter(|(_, seat)| *lock(&seat.state) != State::Lost)
+        seats.map(|(n, seat)| (*n, seat)).filter(|(_, seat)| !seat.is_lost())
     }
 
     fn dismiss_stranger(&mut self, now: Instant) -> bool {
-        self.strangers.first().copied().is_some_and(|oldest| self.dismiss(oldest, now))
+        let oldest = self.strangers.first().copied();
+        // A stranger's place is never worth more.
+        oldest.is_some_and(|oldest| self.dismiss(oldest, Worth::Idle(now), now))
     }
 
-    /// Ends the connection that is worth the least, of those that may. False if none may.
-    fn make_room(&mut self, now: Instant, may: impl Fn(&Seat) -> bool) -> bool {
+    /// Ends the connection that is worth the least, of those that may, for a newcomer or for the
+    /// process. False if none may.
+    fn make_room(
+        &mut self,
+        newcomer: Option<Holder>,
+        now: Instant,
+        may: impl Fn(&Seat) -> bool,
+    ) -> bool {
         // Each time that one became busy meanwhile, another is looked for.
         (0..=self.open.len()).any(|_| {
             let mut held: HashMap<Holder, usize> = HashMap::new();
             self.members().for_each(|(_, seat)| *held.entry(seat.holder).or_default() += 1);
-            let candidates =
-                self.members().filter(|(_, seat)| may(seat)).filter_map(|(n, seat)| {
-                    let worth = seat.worth(*lock(&seat.state), now)?;
-                    let is_slow = matches!(worth, Worth::Slow(_));
-                    Some((is_slow, Reverse(held[&seat.holder]), worth, n))
-                });
-            let least = candidates.min().map(|(_, _, _, number)| number);
-            least.is_some_and(|number| self.dismiss(number, now))
+            let claim = newcomer.map(|holder| held.get(&holder).copied().unwrap_or_default());
+            let candidates = self.members().filter_map(|(number, seat)| {
+                let (worth, held) = (seat.worth(now)?, held[&seat.holder]);
+                let gives = may(seat) && gives_way(worth, held, claim, now);
+                gives.then_some((worth.rank(), Reverse(held), worth, number))
+            });
+            let least = candidates.min();
+            least.is_some_and(|(_, _, worth, number)| self.dismiss(number, worth, now))
         })
     }
 
-    fn dismiss(&mut self, number: u64, now: Instant) -> bool {
-        let dismissed = self.open.get(&number).is_some_and(|seat| seat.lose(now));
+    fn dismiss(&mut self, number: u64, seen: Worth, now: Instant) -> bool {
+        let dismissed = self.open.get(&number).is_some_and(|seat| seat.lose(seen, now));
         if dismissed {
             self.strangers.remove(&number);
             self.lost += 1;
         }
         dismissed
+    }
+}
+
+/// Whether a place is given up by one who holds so many, for a newcomer who holds `claim`, or for
+/// the process. To have rested for long costs nobody anything. Else whoever has more places already
+/// takes none of one who has fewer, and a busy one's only goes where it makes shares more equal.
+fn gives_way(worth: Worth, held: usize, claim: Option<usize>, now: Instant) -> bool {
+    match worth {
+        Worth::Idle(since) if now.saturating_duration_since(since) >= BUSY_GRACE => true,
+        Worth::Idle(_) | Worth::Slow(_) => claim.is_none_or(|claim| claim <= held),
+        Worth::Busy(_) => claim.is_some_and(|claim| claim + 2 <= held),
     }
 }
 

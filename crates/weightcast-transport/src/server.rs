@@ -1,14 +1,16 @@
 //! The data port of a process: accepts readers, one thread each.
 
+use crate::descriptors::Descriptors;
 use crate::exports::{ExportTable, lock};
 use crate::handshake::{self, Channel};
-use crate::limits::{CONNECTION_STACK_BYTES, MAX_CONNECTIONS, RESERVED_DESCRIPTORS};
+use crate::limits::{CONNECTION_STACK_BYTES, MAX_CONNECTIONS};
 use crate::listener::Listener;
-use crate::seats::{Seat, Seats};
+use crate::seats::{Holder, Seat, Seats};
 use crate::secret::{Auth, MacKey};
 use crate::serve::{Connection, Desk, admit};
 use crate::slices::Turns;
 use crate::socket::Socket;
+use rustix::io::Errno;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -82,7 +84,7 @@ impl DataServer {
     }
 
     /// The same for `connections` readers at once, one at least. Beyond them a connection that is
-    /// idle or sips is closed for a newcomer, which is turned away only if all are busy.
+    /// idle or sips is closed for a newcomer, or one of whoever has most.
     ///
     /// # Errors
     /// As [`DataServer::bind`].
@@ -154,33 +156,43 @@ impl Drop for DataServer {
 /// Accepts until the server closes.
 fn accept(listener: &Listener, shared: &Arc<Shared>) {
     loop {
-        let accepted = listener.accept();
+        let come = listener.accept();
         if lock(&shared.seats).closing {
             return;
         }
-        let started = accepted
-            .and_then(|sockets| sockets.into_iter().try_for_each(|socket| start(socket, shared)));
-        if let Err(error) = started {
-            // The process may need descriptors as much as the port does.
-            let gave_way = lock(&shared.seats).give_way(Instant::now());
-            tracing::warn!(%error, gave_way, "data port could not take a connection");
-            thread::sleep(EXHAUSTED_REST);
+        for newcomer in come {
+            if let Err(error) = newcomer.and_then(|(socket, holder)| start(socket, holder, shared))
+            {
+                rest(&error, shared);
+            }
         }
     }
 }
 
-/// Gives a connection its thread, or turns it away when all others are busy.
-fn start(socket: Socket, shared: &Arc<Shared>) -> io::Result<()> {
-    let holder = socket.holder()?;
-    socket.set_write_timeout(Some(SEND_TICK))?;
+/// The process may need what the system has no more of as much as the port does. What is one
+/// connection's own trouble does not lead here.
+fn rest(error: &io::Error, shared: &Shared) {
+    let gave_way = is_exhausted(error) && lock(&shared.seats).give_way(Instant::now());
+    tracing::warn!(%error, gave_way, "data port could not take a connection");
+    thread::sleep(EXHAUSTED_REST);
+}
+
+/// Whether the system has no more of what a connection takes: descriptors, memory, threads.
+fn is_exhausted(error: &io::Error) -> bool {
+    let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN];
+    Errno::from_io_error(error).is_some_and(|error| exhausted.contains(&error))
+}
+
+/// Gives a connection its thread, or turns it away when there is no place.
+///
+/// # Errors
+/// There is no thread to be had.
+fn start(socket: Socket, holder: Holder, shared: &Arc<Shared>) -> io::Result<()> {
     let socket = Arc::new(socket);
-    let place = match spare_descriptors(&socket, &shared.seats) {
-        true => lock(&shared.seats).enter(&socket, holder, Instant::now()),
-        false => None,
-    };
-    let Some((number, seat)) = place else {
-        // A fresh socket takes so few bytes without blocking.
-        return (&*socket).write_all(&handshake::full());
+    let Some((number, seat)) = enter(&socket, holder, shared) else {
+        // A fresh socket takes so few bytes without blocking, if anybody is there.
+        let _gone = (&*socket).write_all(&handshake::full());
+        return Ok(());
     };
     let worker = Arc::clone(shared);
     let thread = thread::Builder::new()
@@ -188,6 +200,8 @@ fn start(socket: Socket, shared: &Arc<Shared>) -> io::Result<()> {
         .stack_size(CONNECTION_STACK_BYTES)
         .spawn(move || {
             let _leave = Leave { shared: &worker, number };
+            // Gone before the place is, so that nobody else's descriptor is taken for it.
+            let seat = seat;
             if let Err(error) = converse(&seat, number, &worker) {
                 tracing::debug!(%error, "data connection closed");
             }
@@ -199,26 +213,19 @@ fn start(socket: Socket, shared: &Arc<Shared>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a new connection leaves descriptors to the process. The kernel gives out the lowest
-/// number that is free, so a high one says that few are left: then others give way, and if none
-/// may, the newcomer is not let in.
-fn spare_descriptors(socket: &Socket, seats: &Mutex<Seats>) -> bool {
+fn enter(socket: &Arc<Socket>, holder: Holder, shared: &Shared) -> Option<(u64, Arc<Seat>)> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let Some(limit) = limit else { return true };
-    let reserved = RESERVED_DESCRIPTORS.min(limit / 4);
-    let left = limit.saturating_sub(1 + socket.as_fd().as_raw_fd() as u64);
-    let missing = reserved.saturating_sub(left);
-    if missing == 0 {
-        return true;
-    }
-    let mut seats = lock(seats);
-    let gave_way = (0..missing).take_while(|_| seats.give_way(Instant::now())).count();
-    tracing::warn!(left, gave_way, "few descriptors are left: data connections make room");
-    gave_way > 0
+    let mut seats = lock(&shared.seats);
+    seats.descriptors = limit.map_or(Descriptors::PLENTY, |limit| {
+        let newest = socket.as_fd().as_raw_fd() as u64;
+        Descriptors::seen(limit, newest, seats.len() + 1)
+    });
+    seats.enter(socket, holder, Instant::now())
 }
 
 fn converse(seat: &Seat, number: u64, shared: &Shared) -> io::Result<()> {
     seat.socket.prepare()?;
+    seat.socket.set_write_timeout(Some(SEND_TICK))?;
     let channel = match seat.socket.is_local() {
         true => Channel::Local { pid: std::process::id() as i32, port: shared.port },
         false => Channel::Tcp,

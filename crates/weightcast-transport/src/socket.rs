@@ -1,7 +1,5 @@
 //! A connection of the data port: TCP, or a Unix socket of this host.
 
-use crate::credentials;
-use crate::seats::Holder;
 use crate::sys;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -58,14 +56,6 @@ impl Socket {
     /// still waits to be read.
     pub(crate) fn is_connected(&self) -> bool {
         !sys::is_hung_up(self.as_fd())
-    }
-
-    /// Who is at the other end, as far as that is not the peer's to choose.
-    pub(crate) fn holder(&self) -> io::Result<Holder> {
-        Ok(match self {
-            Self::Tcp(socket) => Holder::of_address(socket.peer_addr()?.ip()),
-            Self::Local(socket) => Holder::Process(credentials::of_peer(socket.as_fd())?.pid),
-        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who gives up a place, on a clock of our own.
 
 use super::*;
+use crate::limits::MIN_BUSY_RATE;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ impl Port {
 }
 
 fn is_lost(seat: &Seat) -> bool {
-    *lock(&seat.state) == State::Lost
+    seat.is_lost()
 }
 
 #[test]
@@ -84,7 +85,7 @@ fn strangers_drive_out_strangers_only() {
 fn busy_ones_keep_their_places_while_they_take_what_they_asked_for() {
     let mut port = Port::new(2);
     let (sipping, swift) = (port.busy(A), port.busy(A));
-    assert!(port.member(B).is_err(), "both have only begun");
+    assert!(port.member(A).is_err(), "both have only begun");
     port.now += BUSY_GRACE;
     let seconds = port.now.elapsed().as_secs() + 1_000;
     sipping.moved(10_000);
@@ -95,6 +96,25 @@ fn busy_ones_keep_their_places_while_they_take_what_they_asked_for() {
     third.rest(port.now);
     port.member(A).expect("an idle one makes room");
     assert!(is_lost(&third));
+}
+
+#[test]
+fn short_rests_do_not_make_sipping_ones_new() {
+    let mut port = Port::new(2);
+    let (churning, swift) = (port.busy(A), port.busy(A));
+    for _ in 0..BUSY_GRACE.as_secs() {
+        churning.moved(100);
+        swift.moved(10 * MIN_BUSY_RATE as usize);
+        port.now += SECOND / 2;
+        [&churning, &swift].into_iter().for_each(|seat| seat.rest(port.now));
+        port.now += SECOND / 2;
+        assert!(churning.work(port.now) && swift.work(port.now));
+    }
+    port.member(A).expect("who takes so little gives way, however often it asks");
+    assert!(is_lost(&churning) && !is_lost(&swift));
+    swift.rest(port.now);
+    assert!(swift.work(port.now + BUSY_GRACE));
+    assert_eq!(swift.taken(), 0, "after a long rest it begins anew");
 }
 
 #[test]
@@ -130,12 +150,90 @@ fn a_process_has_places_of_its_own_number() {
 fn descriptors_come_back_from_strangers_first() {
     let mut port = Port::new(4);
     let member = port.member(A).unwrap();
-    let stranger = port.stranger(A).1;
+    let (number, stranger) = port.stranger(A);
     assert!(port.seats.give_way(port.now) && is_lost(&stranger) && !is_lost(&member));
+    port.seats.leave(number);
     assert!(port.seats.give_way(port.now) && is_lost(&member));
     assert!(!port.seats.give_way(port.now));
     let busy = port.busy(A);
     assert!(!port.seats.give_way(port.now) && !is_lost(&busy));
+}
+
+#[test]
+fn who_holds_fewest_gets_a_busy_place_of_whoever_holds_most() {
+    let mut port = Port::new(4);
+    let many: Vec<_> = (0..4).map(|_| port.busy(A)).collect();
+    [5, 3, 2, 4].into_iter().zip(&many).for_each(|(more, seat)| seat.moved((1 << 40) + more));
+    assert!(port.member(A).is_err(), "it has all that there are");
+    let first = port.busy(B);
+    let lost = |many: &[Arc<Seat>]| many.iter().map(|seat| is_lost(seat)).collect::<Vec<_>>();
+    assert_eq!(lost(&many), [false, false, true, false], "the one that loses least");
+    let second = port.busy(B);
+    assert_eq!(lost(&many), [false, true, true, false]);
+    assert!(port.member(B).is_err() && port.member(A).is_err(), "shares are equal");
+    assert!(!is_lost(&first) && !is_lost(&second));
+}
+
+#[test]
+fn who_holds_more_takes_no_place_of_who_holds_fewer_unless_it_rests_for_long() {
+    let mut port = Port::new(4);
+    let honest = port.member(B).unwrap();
+    let many: Vec<_> = (0..3).map(|_| port.busy(A)).collect();
+    let fast = |many: &[Arc<Seat>]| many.iter().for_each(|seat| seat.moved(1 << 40));
+    fast(&many);
+    honest.work(port.now);
+    honest.rest(port.now);
+    assert!(port.member(A).is_err() && !is_lost(&honest), "it has only just rested");
+    honest.work(port.now);
+    port.now += 2 * BUSY_GRACE;
+    fast(&many);
+    assert!(port.member(A).is_err() && !is_lost(&honest), "it is slow, but has one place");
+    honest.rest(port.now);
+    port.now += BUSY_GRACE;
+    fast(&many);
+    port.member(A).expect("nobody loses by it");
+    assert!(is_lost(&honest) && !many.iter().any(|seat| is_lost(seat)));
+}
+
+#[test]
+fn a_process_that_has_opened_more_itself_gets_descriptors_back_once() {
+    let mut port = Port::new(100);
+    let left = |left: u64| Descriptors::seen(1_024, 1_024 - left - 1, 0);
+    port.seats.descriptors = left(80);
+    let members: Vec<_> = (0..41).map(|_| port.member(A).unwrap()).collect();
+    let lost = |seats: &[Arc<Seat>]| seats.iter().filter(|seat| is_lost(seat)).count();
+    assert_eq!(lost(&members), 1, "half of what is left is the port's");
+    port.seats.descriptors = left(70);
+    let (_, stranger) = port.stranger(A);
+    assert_eq!(lost(&members), 6);
+    (0..8).for_each(|_| drop(port.stranger(A)));
+    assert_eq!(lost(&members), 6, "what is being closed is not asked for again");
+    assert!(is_lost(&stranger), "few wait at the door");
+}
+
+#[test]
+fn a_port_without_descriptors_turns_strangers_away_before_the_process_feels_it() {
+    let mut port = Port::new(100);
+    port.seats.descriptors = Descriptors::seen(1_024, 1_024 - 10 - 1, 0);
+    // Threads that do not notice that their places are lost.
+    let come = |port: &mut Port| {
+        let (here, there) = UnixStream::pair().unwrap();
+        port.peers.push(there);
+        port.seats.enter(&Arc::new(Socket::Local(here)), A, port.now).is_some()
+    };
+    assert_eq!((0..20).take_while(|_| come(&mut port)).count(), 8);
+    port.seats.leave(1);
+    assert!(come(&mut port), "one has closed");
+}
+
+#[test]
+fn nothing_more_gives_way_while_something_is_being_closed() {
+    let mut port = Port::new(4);
+    let members = [port.member(A).unwrap(), port.member(A).unwrap()];
+    assert!(port.seats.give_way(port.now) && !port.seats.give_way(port.now));
+    assert_eq!([0, 1].map(|at| is_lost(&members[at])), [true, false]);
+    port.seats.leave(1);
+    assert!(port.seats.give_way(port.now) && is_lost(&members[1]));
 }
 
 #[test]

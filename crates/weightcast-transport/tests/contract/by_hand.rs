@@ -52,6 +52,15 @@ pub(crate) fn welcome<S: Read + Write>(mut socket: S, tail: &[u8]) -> std::io::R
     Ok(socket)
 }
 
+/// Connects from that address of this host, and carries out the reader's handshake by hand.
+pub(crate) fn shake_from(own: [u8; 4], addr: SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let from = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&from, &SocketAddr::from((own, 0))).unwrap();
+    connect(&from, &addr).unwrap();
+    prove(from.into(), &[]).unwrap()
+}
+
 /// Connects, and carries out the reader's handshake by hand.
 pub(crate) fn shake_as_reader(addr: SocketAddr) -> TcpStream {
     prove(TcpStream::connect(addr).unwrap(), &[]).unwrap()

@@ -2,9 +2,9 @@
 
 use crate::by_hand::{frame, loopback, prove, shake_as_reader};
 use crate::ways::soon;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 use weightcast_transport::Way::Tcp;
@@ -52,52 +52,116 @@ fn readers_that_sip_their_answers_do_not_keep_others_out() {
     read_abc(&peer, small);
 }
 
-/// Not a test of its own: a process of few descriptors that serves, and opens files when it is told
-/// to.
+/// Not a test of its own: a process of few descriptors that serves, with so many files of its own,
+/// and opens more when it is told to.
 #[test]
 fn crowded_process() {
-    if std::env::var_os(ROLE).is_none() {
-        return;
-    }
+    let Ok(own) = std::env::var(ROLE) else { return };
     let few = rustix::process::Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
+    let open = |_| std::fs::File::open("/dev/null");
+    let _own: Vec<_> = (0..own.parse().unwrap()).map(open).collect();
     let server = DataServer::bind(loopback(), Auth::default()).unwrap();
     let export = server.exports().expose(1, vec![Region::from_bytes(b"abc").unwrap()]);
     println!("\nserving {} {}", server.addr(), export.0);
-    let _told = std::io::stdin().read(&mut [0]);
-    let opened = || std::fs::File::open("/dev/null").and(std::net::TcpListener::bind(loopback()));
-    let files: Vec<_> = (0..DESCRIPTORS / 10).map(|_| opened()).collect();
-    let failed = files.iter().filter(|file| file.is_err()).count();
-    println!("failed {failed}");
-    let _ended = std::io::stdin().read(&mut [0]);
+    for more in std::io::stdin().lines().map_while(Result::ok) {
+        let files: Vec<_> = (0..more.parse().unwrap()).map(open).collect();
+        println!("failed {}", files.iter().filter(|file| file.is_err()).count());
+    }
+}
+
+/// That process.
+struct Crowded {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    addr: SocketAddr,
+    export: ExportId,
+}
+
+impl Crowded {
+    fn start(own_files: u64) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["crowd::crowded_process", "--exact", "--nocapture", "--test-threads=1"])
+            .env(ROLE, own_files.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = said(&mut lines, "serving ");
+        let words: Vec<&str> = line.split(' ').collect();
+        let (addr, export) = (words[1].parse().unwrap(), ExportId(words[2].parse().unwrap()));
+        Self { child, lines, addr, export }
+    }
+
+    /// Has it open so many files, and says how many it could not.
+    fn open_files(&mut self, count: u64) -> String {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{count}").unwrap();
+        said(&mut self.lines, "failed ")
+    }
+}
+
+fn said(lines: &mut Lines<BufReader<ChildStdout>>, what: &str) -> String {
+    lines.map_while(Result::ok).find(|line| line.starts_with(what)).expect("the child lives")
+}
+
+impl Drop for Crowded {
+    fn drop(&mut self) {
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+#[test]
+fn connections_that_are_reset_cost_nobody_a_place() {
+    const RESETS: usize = 300;
+    let server = DataServer::bind(loopback(), Auth::default()).unwrap();
+    let mut honest: Vec<_> = (0..4).map(|_| shake_as_reader(server.addr())).collect();
+    for _ in 0..RESETS {
+        let socket = TcpStream::connect(server.addr()).unwrap();
+        let at_once = Some(std::time::Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&socket, at_once).unwrap();
+    }
+    // Who comes last is served last.
+    honest.push(shake_as_reader(server.addr()));
+    for mut socket in honest {
+        socket.write_all(&frame(1, &[])).unwrap();
+        socket.read_exact(&mut [0; 16]).expect("it was only idle");
+    }
+}
+
+/// A process of few descriptors, most of which are its own.
+#[test]
+fn a_process_with_many_files_of_its_own_is_read_all_the_same() {
+    let mut child = Crowded::start(DESCRIPTORS * 4 / 5);
+    for _ in 0..DESCRIPTORS {
+        let peer = Peer::connect_by(Tcp, child.addr, &Auth::default(), soon()).expect("a place");
+        read_abc(&peer, child.export);
+    }
+    let mut sitting: Vec<_> =
+        (0..DESCRIPTORS).map(|_| prove(TcpStream::connect(child.addr).unwrap(), &[])).collect();
+    let peer = Peer::connect_by(Tcp, child.addr, &Auth::default(), soon()).expect("a place");
+    read_abc(&peer, child.export);
+    sitting.retain_mut(|reader| reader.as_mut().is_ok_and(is_served));
+    assert!(sitting.len() > 5, "{} of them have a place", sitting.len());
+    assert_eq!(child.open_files(DESCRIPTORS / 50), "failed 0", "the process's own files open");
+}
+
+/// Whether it has its place.
+fn is_served(reader: &mut TcpStream) -> bool {
+    reader.write_all(&frame(1, &[])).is_ok() && reader.read_exact(&mut [0; 16]).is_ok()
 }
 
 #[test]
 fn readers_that_sit_there_leave_descriptors_to_the_process() {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["crowd::crowded_process", "--exact", "--nocapture", "--test-threads=1"])
-        .env(ROLE, "1")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut said = |what: &str| lines.find(|line| line.starts_with(what)).expect("the child lives");
-    let line = said("serving ");
-    let words: Vec<&str> = line.split(' ').collect();
-    let addr: SocketAddr = words[1].parse().unwrap();
-    let export = ExportId(words[2].parse().unwrap());
+    let mut child = Crowded::start(0);
     let sitting: Vec<_> = (0..DESCRIPTORS + 50)
         // Some are turned away, some make room for others.
-        .map(|_| prove(TcpStream::connect(addr).unwrap(), &[]))
+        .map(|_| prove(TcpStream::connect(child.addr).unwrap(), &[]))
         .collect();
-    child.stdin.as_mut().unwrap().write_all(b".").unwrap();
-    assert_eq!(said("failed "), "failed 0", "the process's own files open");
+    assert_eq!(child.open_files(DESCRIPTORS / 5), "failed 0", "the process's own files open");
     for way in [Tcp, weightcast_transport::Way::Direct] {
-        let peer = Peer::connect_by(way, addr, &Auth::default(), soon()).expect("a place");
-        read_abc(&peer, export);
+        let peer = Peer::connect_by(way, child.addr, &Auth::default(), soon()).expect("a place");
+        read_abc(&peer, child.export);
     }
     drop(sitting);
-    child.kill().unwrap();
-    child.wait().unwrap();
 }

@@ -1,7 +1,7 @@
 //! The places of a data port: idle connections make room, busy ones do not, and a reader whose
 //! connection made room does not notice.
 
-use crate::by_hand::{frame, loopback, shake_as_reader, shake_as_source, take_frame};
+use crate::by_hand::{frame, loopback, shake_as_reader, shake_as_source, shake_from, take_frame};
 use crate::ways::{noise, soon};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -100,6 +100,26 @@ fn busy_readers_keep_their_places() {
         assert!(Instant::now() < patience, "an idle reader makes room");
         thread::yield_now();
     }
+}
+
+#[test]
+fn a_host_without_a_place_gets_one_of_whoever_has_most() {
+    let server = server();
+    let len = limits::MAX_READ_BYTES;
+    let large = server.exports().expose(1, vec![Region::allocate(len as usize).unwrap()]);
+    let small = server.exports().expose(1, vec![Region::from_bytes(b"abc").unwrap()]);
+    let numbers = [large.0, 1, 0, 0, len, 1, len];
+    let request = frame(3, &numbers.map(u64::to_le_bytes).concat());
+    let _busy: Vec<TcpStream> = (0..PLACES)
+        .map(|_| {
+            let mut socket = shake_from([127, 0, 0, 2], server.addr());
+            socket.write_all(&request).unwrap();
+            socket.read_exact(&mut [0; 16]).expect("the answer has begun");
+            socket
+        })
+        .collect();
+    let peer = connect(server.addr()).expect("one host does not keep all others out");
+    read_all(&peer, small, b"abc").unwrap();
 }
 
 /// A source that follows a script, connection by connection.
