@@ -97,11 +97,14 @@ fn cells_make_entries(target: &Layout, cells: &[Cell]) -> Result<(), CoverageErr
             .push(&cell.slice);
     }
     for (entry, parts) in by_entry.iter().enumerate() {
-        let slice = &target.entries()[entry].slice;
+        let slice = target.entry(entry as u32).slice;
         let tensor = target.tensor_of(entry as u32);
         let inside = parts.iter().all(|p| p.fits(tensor.shape()) && slice.contains(p));
         let volume = parts.iter().map(|p| p.volume()).fold(0, u64::saturating_add);
-        if !inside || volume != slice.volume() || first_overlap(parts).is_some() {
+        if !inside
+            || volume != slice.volume()
+            || first_overlap(parts.len(), |at| parts[at]).is_some()
+        {
             let tensor = tensor.name().to_owned();
             return Err(CoverageError::Cells { entry: entry as u32, tensor });
         }
@@ -168,8 +171,7 @@ fn written_once(target: &Layout, copies: &[Copy], most: u64) -> Result<(), Cover
     }
     let mut held = Vec::new();
     for entry in (0..target.entries().len() as u32).filter(|&e| !target.is_alias(e)) {
-        let slice = &target.entries()[entry as usize].slice;
-        let window = Window::new(target, entry, slice);
+        let window = Window::new(target, entry, &target.entry(entry).slice);
         window.pieces(|start, len| held.push((window.buffer, start, start + len)));
     }
     let overlap = |at: Piece| CoverageError::WrittenTwice { buffer: at.0, offset: at.1 };

@@ -3,6 +3,7 @@
 use crate::entry::Entry;
 use crate::error::LayoutError;
 use crate::index::first_overlap;
+use crate::packed::Packed;
 use crate::slice::Slice;
 use crate::tensor::Tensor;
 
@@ -46,17 +47,17 @@ pub(crate) fn check(
 /// Refuses an element that two entries of one tensor hold.
 pub(crate) fn held_once(
     tensors: &[Tensor],
-    entries: &[Entry],
+    entries: &Packed,
     first: &[u32],
 ) -> Result<(), LayoutError> {
     for (at, tensor) in tensors.iter().enumerate() {
-        let held = &entries[first[at] as usize..first[at + 1] as usize];
-        let slices: Vec<&Slice> = held.iter().map(|e| &e.slice).collect();
-        if let Some((a, b)) = first_overlap(&slices) {
+        let held = first[at]..first[at + 1];
+        let slice = |number: usize| entries.get(held.start + number as u32).slice;
+        if let Some((a, b)) = first_overlap(held.len(), slice) {
             return Err(LayoutError::HeldTwice {
                 tensor: tensor.name().to_owned(),
-                first: slices[a].clone(),
-                second: slices[b].clone(),
+                first: slice(a),
+                second: slice(b),
             });
         }
     }
@@ -118,7 +119,7 @@ fn spread(entry: &Entry, tensor: &Tensor) -> bool {
 }
 
 /// One past the last byte; `None` if that is no number.
-fn end(entry: &Entry, tensor: &Tensor) -> Option<u64> {
+pub(crate) fn end(entry: &Entry, tensor: &Tensor) -> Option<u64> {
     let mut end = entry.offset;
     if entry.slice.is_empty() {
         return Some(end);

@@ -29,6 +29,9 @@ pub enum LayoutError {
     /// An entry refers to a tensor that is not listed.
     #[error("an entry refers to tensor number {tensor} of {tensors}")]
     NoTensor { tensor: u32, tensors: usize },
+    /// Something that is not where, or not as, a layout has it.
+    #[error("{what} number {number} is not in canonical order or form, as a layout gives it")]
+    OutOfOrder { what: &'static str, number: usize },
     /// An entry refers to a buffer that is not listed.
     #[error("tensor {tensor} refers to buffer number {buffer} of {buffers}")]
     NoBuffer { tensor: String, buffer: u32, buffers: usize },

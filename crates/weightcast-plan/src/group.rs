@@ -33,7 +33,7 @@ pub fn cells(layouts: &[&Layout], shard: usize) -> Vec<Cell> {
     let twins: Vec<_> = layouts.iter().map(|other| mine.numbers_in(other)).collect();
     let mut cells = Vec::with_capacity(mine.entries().len());
     for tensor in 0..mine.tensors().len() as u32 {
-        let peers: Vec<Peer<'_>> = (0..layouts.len())
+        let peers: Vec<Peer> = (0..layouts.len())
             .filter(|&other| other != shard)
             .filter_map(|other| {
                 let twin = twins[other][tensor as usize]?;
@@ -43,8 +43,8 @@ pub fn cells(layouts: &[&Layout], shard: usize) -> Vec<Cell> {
             })
             .collect();
         for entry in mine.entries_of(tensor) {
-            let slice = &mine.entries()[entry as usize].slice;
-            for piece in pieces(slice, shard as u32, &peers) {
+            let slice = mine.entry(entry).slice;
+            for piece in pieces(&slice, shard as u32, &peers) {
                 let (slice, copies) = (piece.slice, piece.copies);
                 cells.push(Cell { entry, slice, copies, counted: piece.lowest == shard as u32 });
             }
@@ -55,12 +55,12 @@ pub fn cells(layouts: &[&Layout], shard: usize) -> Vec<Cell> {
 
 /// Elements of the catalog's tensors that no shard of the group holds, tensor by tensor.
 pub fn missing(layouts: &[&Layout], catalog: &Catalog) -> Vec<(Tensor, Vec<Slice>)> {
-    let mut held = BTreeMap::<&str, Vec<&Slice>>::new();
+    let mut held = BTreeMap::<&str, Vec<Slice>>::new();
     for layout in layouts {
-        for (number, entry) in layout.entries().iter().enumerate() {
+        for (number, entry) in layout.entries().enumerate() {
             let tensor = layout.tensor_of(number as u32);
             if catalog.get(tensor.name()) == Some(tensor) {
-                held.entry(tensor.name()).or_default().push(&entry.slice);
+                held.entry(tensor.name()).or_default().push(entry.slice);
             }
         }
     }
@@ -70,7 +70,7 @@ pub fn missing(layouts: &[&Layout], catalog: &Catalog) -> Vec<(Tensor, Vec<Slice
         let mut held = held.remove(tensor.name()).unwrap_or_default();
         held.sort_unstable();
         held.dedup();
-        let rest = Slice::full(tensor.shape()).subtract_all(held);
+        let rest = Slice::full(tensor.shape()).subtract_all(&held);
         if !rest.is_empty() {
             missing.push((tensor.clone(), rest));
         }
@@ -94,17 +94,17 @@ pub fn disagreement(layouts: &[&Layout]) -> Option<(Tensor, Tensor)> {
 }
 
 /// Another shard's boxes of one tensor.
-struct Peer<'a> {
+struct Peer {
     shard: u32,
-    slices: Vec<&'a Slice>,
+    slices: Vec<Slice>,
     index: BoxIndex,
 }
 
-impl<'a> Peer<'a> {
-    fn new(shard: u32, layout: &'a Layout, tensor: u32) -> Peer<'a> {
-        let slices: Vec<&Slice> =
-            layout.entries_of(tensor).map(|e| &layout.entries()[e as usize].slice).collect();
-        let index = BoxIndex::new(slices.iter().copied());
+impl Peer {
+    fn new(shard: u32, layout: &Layout, tensor: u32) -> Peer {
+        let slices: Vec<Slice> =
+            layout.entries_of(tensor).map(|entry| layout.entry(entry).slice).collect();
+        let index = BoxIndex::new(slices.iter());
         Peer { shard, slices, index }
     }
 
@@ -138,7 +138,7 @@ struct Piece {
 }
 
 /// Splits `slice` where the set of its holders changes.
-fn pieces(slice: &Slice, shard: u32, peers: &[Peer<'_>]) -> Vec<Piece> {
+fn pieces(slice: &Slice, shard: u32, peers: &[Peer]) -> Vec<Piece> {
     if slice.is_empty() {
         return Vec::new();
     }

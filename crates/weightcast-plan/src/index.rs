@@ -1,5 +1,7 @@
 //! Finding the boxes that meet a box, without looking at all of them.
 
+use std::borrow::Borrow;
+
 use crate::slice::Slice;
 
 /// Boxes of one tensor, sorted along the dimension that tells them apart best.
@@ -14,15 +16,15 @@ pub(crate) struct BoxIndex {
 
 impl BoxIndex {
     /// Indexes boxes with the same number of dimensions; a box's number is its place.
-    pub(crate) fn new<'a>(boxes: impl Iterator<Item = &'a Slice> + Clone) -> BoxIndex {
-        let ndim = boxes.clone().next().map_or(0, Slice::ndim);
+    pub(crate) fn new<S: Borrow<Slice>>(boxes: impl Iterator<Item = S> + Clone) -> BoxIndex {
+        let ndim = boxes.clone().next().map_or(0, |b| b.borrow().ndim());
         let dim = if ndim < 2 { 0 } else { telling_dim(ndim, boxes.clone()) };
         let range = |b: &Slice| if ndim == 0 { (0, 1) } else { (b.start[dim], b.end(dim)) };
-        let mut rows: Vec<_> = boxes
-            .enumerate()
-            .filter(|(_, b)| !b.is_empty())
-            .map(|(id, b)| (range(b).0, range(b).1, 0, id as u32))
-            .collect();
+        let mut rows = Vec::with_capacity(boxes.clone().filter(|b| !b.borrow().is_empty()).count());
+        for (id, b) in boxes.enumerate().filter(|(_, b)| !b.borrow().is_empty()) {
+            let (start, end) = range(b.borrow());
+            rows.push((start, end, 0, id as u32));
+        }
         rows.sort_unstable();
         let mut furthest = 0;
         for row in &mut rows {
@@ -50,9 +52,9 @@ impl BoxIndex {
 }
 
 /// The dimension with the most distinct starts.
-fn telling_dim<'a>(ndim: usize, boxes: impl Iterator<Item = &'a Slice> + Clone) -> usize {
+fn telling_dim<S: Borrow<Slice>>(ndim: usize, boxes: impl Iterator<Item = S> + Clone) -> usize {
     let distinct = |dim: usize| {
-        let mut starts: Vec<u64> = boxes.clone().map(|b| b.start[dim]).collect();
+        let mut starts: Vec<u64> = boxes.clone().map(|b| b.borrow().start[dim]).collect();
         starts.sort_unstable();
         starts.dedup();
         starts.len()
@@ -63,15 +65,21 @@ fn telling_dim<'a>(ndim: usize, boxes: impl Iterator<Item = &'a Slice> + Clone) 
     (0..ndim).rev().max_by_key(|&dim| distinct(dim)).unwrap_or(0)
 }
 
-/// The first two boxes, by number, that share an element.
-pub(crate) fn first_overlap(boxes: &[&Slice]) -> Option<(usize, usize)> {
-    if boxes.len() < 2 {
+/// The first two of so many boxes, by number, that share an element.
+pub(crate) fn first_overlap<S: Borrow<Slice>>(
+    count: usize,
+    slice: impl Fn(usize) -> S,
+) -> Option<(usize, usize)> {
+    if count < 2 {
         return None;
     }
-    let index = BoxIndex::new(boxes.iter().copied());
-    boxes.iter().enumerate().find_map(|(at, b)| {
-        let meets =
-            |&other: &u32| other as usize > at && boxes[other as usize].intersect(b).is_some();
-        index.near(b).filter(meets).min().map(|other| (at, other as usize))
+    let index = BoxIndex::new((0..count).map(&slice));
+    (0..count).find_map(|at| {
+        let this = slice(at);
+        let meets = |other: &u32| {
+            let other = *other as usize;
+            other > at && slice(other).borrow().intersect(this.borrow()).is_some()
+        };
+        index.near(this.borrow()).filter(meets).min().map(|other| (at, other as usize))
     })
 }

@@ -7,6 +7,7 @@ use crate::entry_check;
 use crate::error::LayoutError;
 use crate::limits::{MAX_BUFFERS, MAX_BYTES, MAX_ENTRIES, MAX_TENSORS};
 use crate::memory_check;
+use crate::packed::Packed;
 use crate::tensor::{Tensor, first_half};
 
 pub use crate::entry::Entry;
@@ -20,10 +21,11 @@ pub use crate::entry::Entry;
 pub struct Layout {
     buffers: Vec<u64>,
     tensors: Vec<Tensor>,
-    entries: Vec<Entry>,
+    entries: Packed,
     /// The entries of tensor `t` are `first[t]..first[t + 1]`.
     first: Vec<u32>,
-    /// For each entry the one whose bytes it shares: itself, or for tied weights the first.
+    /// For each entry the one whose bytes it shares: itself, or for tied weights the first. Empty
+    /// where no weights are tied.
     primary: Vec<u32>,
     bytes: u64,
 }
@@ -43,7 +45,6 @@ impl Layout {
         tensors: Vec<Tensor>,
         entries: Vec<Entry>,
     ) -> Result<Layout, LayoutError> {
-        within("buffers", buffers.len(), MAX_BUFFERS)?;
         within("tensors", tensors.len(), MAX_TENSORS)?;
         within("entries", entries.len(), MAX_ENTRIES)?;
         bounded(&buffers)?;
@@ -56,6 +57,58 @@ impl Layout {
             entry_check::check(entry, &tensors[entry.tensor as usize], &buffers)?;
         }
         entries.sort_unstable();
+        let mut packed = Packed::default();
+        entries.iter().for_each(|entry| packed.push(entry));
+        drop(entries);
+        Layout::checked(buffers, tensors, packed)
+    }
+
+    /// A layout of what is in canonical order already, as one gives it: tensors by name, entries as
+    /// they sort, strides as they are made canonical. Entries are taken one by one, and nothing is
+    /// made of them but the layout; `room` is what they take at most: their number, and the bytes of
+    /// their numbers at seven bits a byte.
+    ///
+    /// # Errors
+    /// Those of [`Layout::new`]; what is not in order; what an entry is instead of one.
+    pub fn in_order<E: From<LayoutError>>(
+        buffers: Vec<u64>,
+        tensors: Vec<Tensor>,
+        entries: impl IntoIterator<Item = Result<Entry, E>>,
+        room: (usize, usize),
+    ) -> Result<Layout, E> {
+        within("tensors", tensors.len(), MAX_TENSORS)?;
+        bounded(&buffers)?;
+        if let Some(at) = tensors.windows(2).position(|pair| pair[0].name() >= pair[1].name()) {
+            return Err(LayoutError::OutOfOrder { what: "tensor", number: at + 1 }.into());
+        }
+        let mut packed = Packed::with_room(room.0, room.1);
+        let mut last: Option<Entry> = None;
+        for entry in entries {
+            let given = entry?;
+            within("entries", packed.len() + 1, MAX_ENTRIES)?;
+            let tensor = tensors.get(given.tensor as usize);
+            let tensor = tensor
+                .ok_or(LayoutError::NoTensor { tensor: given.tensor, tensors: tensors.len() })?;
+            let mut entry = given.clone();
+            entry_check::check(&mut entry, tensor, &buffers)?;
+            if entry != given || last.is_some_and(|last| last > entry) {
+                return Err(LayoutError::OutOfOrder { what: "entry", number: packed.len() }.into());
+            }
+            packed.push(&entry);
+            last = Some(entry);
+        }
+        Ok(Layout::checked(buffers, tensors, packed)?)
+    }
+
+    /// Checks what concerns several entries, which are in order and each right by itself.
+    fn checked(
+        buffers: Vec<u64>,
+        tensors: Vec<Tensor>,
+        entries: Packed,
+    ) -> Result<Layout, LayoutError> {
+        let (mut buffers, mut tensors, entries) = (buffers, tensors, entries.fitted());
+        buffers.shrink_to_fit();
+        tensors.shrink_to_fit();
         let first = firsts(&entries, tensors.len());
         entry_check::held_once(&tensors, &entries, &first)?;
         let primary = memory_check::primaries(&tensors, &entries)?;
@@ -76,14 +129,29 @@ impl Layout {
         &self.tensors
     }
 
-    /// The entries, sorted by tensor and slice.
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
+    /// The entries, sorted by tensor and slice. Each is made as it is asked for.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry> + Clone + '_ {
+        self.entries.iter()
+    }
+
+    /// Entry number `number`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn entry(&self, number: u32) -> Entry {
+        self.entries.get(number)
     }
 
     /// Bytes held: every byte once, padding and empty slices not at all.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes that it takes in memory, beside its own fields.
+    pub fn footprint(&self) -> usize {
+        let tensors: usize = self.tensors.iter().map(Tensor::footprint).sum();
+        let numbers = 2 * self.buffers.len() + self.first.len() + self.primary.len();
+        self.entries.footprint() + tensors + 4 * numbers
     }
 
     /// The number of the tensor with this name.
@@ -109,7 +177,7 @@ impl Layout {
     /// The entry whose bytes entry number `entry` shares: itself, unless it is a tied weight's
     /// further name.
     pub fn primary(&self, entry: u32) -> u32 {
-        self.primary[entry as usize]
+        self.primary.get(entry as usize).copied().unwrap_or(entry)
     }
 
     /// Whether entry number `entry` is a further name for bytes that another entry has.
@@ -119,13 +187,13 @@ impl Layout {
 
     /// The tensor of entry number `entry`.
     pub fn tensor_of(&self, entry: u32) -> &Tensor {
-        &self.tensors[self.entries[entry as usize].tensor as usize]
+        &self.tensors[self.entries.tensor(entry) as usize]
     }
 
     /// Bytes of entry number `entry`.
     pub fn entry_bytes(&self, entry: u32) -> u64 {
-        let dtype = self.tensor_of(entry).dtype();
-        self.entries[entry as usize].slice.volume() * dtype.bits() / 8
+        let Entry { tensor, slice, .. } = self.entry(entry);
+        slice.volume() * self.tensors[tensor as usize].dtype().bits() / 8
     }
 
     /// The layout's name, over every field in canonical order.
@@ -138,7 +206,7 @@ impl Layout {
         self.buffers.iter().for_each(|&bytes| number(bytes));
         number(self.tensors.len() as u64);
         number(self.entries.len() as u64);
-        for entry in &self.entries {
+        for entry in self.entries() {
             number(entry.tensor.into());
             number(entry.slice.ndim() as u64);
             let slice = entry.slice.start.iter().chain(&entry.slice.len);
@@ -170,6 +238,7 @@ fn within(what: &'static str, count: usize, most: usize) -> Result<(), LayoutErr
 }
 
 fn bounded(buffers: &[u64]) -> Result<(), LayoutError> {
+    within("buffers", buffers.len(), MAX_BUFFERS)?;
     let mut total = 0u64;
     for (buffer, &bytes) in buffers.iter().enumerate() {
         total = total.saturating_add(bytes);
@@ -200,7 +269,12 @@ fn sorted(tensors: Vec<Tensor>) -> Result<(Vec<Tensor>, Vec<u32>), LayoutError> 
     }
 }
 
-fn firsts(entries: &[Entry], tensors: usize) -> Vec<u32> {
-    let below = |t: usize| entries.partition_point(|e| (e.tensor as usize) < t) as u32;
-    (0..=tensors).map(below).collect()
+/// Where the entries of each tensor begin, and where the last one's end.
+fn firsts(entries: &Packed, tensors: usize) -> Vec<u32> {
+    let mut first = vec![0; tensors + 1];
+    (0..entries.len() as u32).for_each(|entry| first[entries.tensor(entry) as usize + 1] += 1);
+    for tensor in 0..tensors {
+        first[tensor + 1] += first[tensor];
+    }
+    first
 }

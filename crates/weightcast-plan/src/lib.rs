@@ -45,8 +45,8 @@ mod layout;
 pub mod limits;
 mod memory_check;
 mod mesh;
-
 mod nearest;
+mod packed;
 mod part;
 mod placed;
 mod placement;

@@ -29,7 +29,7 @@ pub const MAX_RANKS: u64 = 1 << 20;
 /// Most pieces one dimension may fall into under interleaved strided shards.
 pub const MAX_PIECES: usize = 1 << 12;
 
-/// Most contiguous pieces that a check of interleaved memory expands at once (about 100 MB).
+/// Most contiguous pieces that a check of interleaved memory looks at: a second of work.
 pub const MAX_FRAGMENTS: u64 = 1 << 22;
 
 /// Most copies in one plan (about 2 GB of plan).

@@ -84,23 +84,23 @@ pub fn overlap(placed: &[Placed<'_>]) -> Option<Overlap> {
     let mut prints = Vec::new();
     let mut owners: Vec<(usize, u32)> = Vec::new();
     for (at, Placed { layout, starts }) in placed.iter().enumerate() {
-        for (number, entry) in layout.entries().iter().enumerate() {
+        for (number, entry) in layout.entries().enumerate() {
             let (number, buffer) = (number as u32, entry.buffer as usize);
             let counts = met[at].get(buffer).is_some_and(|met| *met)
                 && !layout.is_alias(number)
                 && !entry.slice.is_empty();
             if let Some(start) = starts.get(buffer).copied().flatten().filter(|_| counts) {
-                let print = Footprint::new(owners.len() as u32, entry, layout.tensor_of(number));
+                let print = Footprint::new(owners.len() as u32, &entry, layout.tensor_of(number));
                 prints.push(print.moved(start));
                 owners.push((at, number));
             }
         }
     }
-    let clash = apart(prints).err()?;
+    let clash = apart(&mut prints).err()?;
     let share = |which: u32, address: Option<u64>| {
         let (at, entry) = owners[which as usize];
         let Placed { layout, starts } = placed[at];
-        let described = &layout.entries()[entry as usize];
+        let described = layout.entry(entry);
         let start = starts[described.buffer as usize].unwrap_or_default();
         Share {
             layout: at,

@@ -3,8 +3,9 @@
 use crate::extent::{distance, in_bytes, packed, shape_in_bytes, strides_in_bytes};
 use crate::fold::{Block, fold, join_all};
 use crate::group::Cell;
-use crate::layout::Layout;
+use crate::layout::{Entry, Layout};
 use crate::slice::Slice;
+use crate::tensor::Tensor;
 
 /// Rows of bytes to copy from one buffer of one source shard to one buffer of the target.
 ///
@@ -142,12 +143,12 @@ pub fn runs(layout: &Layout, cells: &[Cell]) -> Vec<Run> {
 /// The runs of one cell.
 pub(crate) fn runs_of(layout: &Layout, cells: &[Cell], cell: usize) -> Vec<Run> {
     let Cell { entry: number, slice, .. } = &cells[cell];
-    let entry = &layout.entries()[*number as usize];
+    let entry = layout.entry(*number);
     let tensor = layout.tensor_of(*number);
     let part = in_bytes(tensor.dtype(), slice);
     let global = packed(&shape_in_bytes(tensor));
-    let strides = strides_in_bytes(entry);
-    let offset = entry.offset + inside(layout, *number, &part, &strides);
+    let strides = strides_in_bytes(&entry);
+    let offset = entry.offset + inside(tensor, &entry, &part, &strides);
     let position = distance(&vec![0; part.ndim()], &part.start, &global);
     let blocks = fold(&part.len, [&strides, &global]).blocks([offset, position]);
     let run = |block: &Block<2>| Run {
@@ -164,8 +165,7 @@ pub(crate) fn runs_of(layout: &Layout, cells: &[Cell], cell: usize) -> Vec<Run> 
 }
 
 /// Bytes from the beginning of an entry to the beginning of a part of it.
-pub(crate) fn inside(layout: &Layout, entry: u32, part: &Slice, strides: &[u64]) -> u64 {
-    let slice = &layout.entries()[entry as usize].slice;
-    let slice = in_bytes(layout.tensor_of(entry).dtype(), slice);
+pub(crate) fn inside(tensor: &Tensor, entry: &Entry, part: &Slice, strides: &[u64]) -> u64 {
+    let slice = in_bytes(tensor.dtype(), &entry.slice);
     distance(&slice.start, &part.start, strides)
 }

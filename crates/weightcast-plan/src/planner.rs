@@ -7,7 +7,7 @@ use crate::extent::{distance, in_bytes, packed, shape_in_bytes, strides_in_bytes
 use crate::fold::{Block, fold, join_all};
 use crate::group::Cell;
 use crate::index::{BoxIndex, first_overlap};
-use crate::layout::Layout;
+use crate::layout::{Entry, Layout};
 use crate::limits::MAX_COPIES;
 use crate::plan::{Copy, Plan, inside, runs_of};
 use crate::slice::Slice;
@@ -62,17 +62,18 @@ struct Planner<'a> {
 type Held = (u32, u32);
 
 /// All source entries of one tensor.
-struct Offers<'a> {
-    held: Vec<(Held, &'a Slice)>,
+struct Offers {
+    held: Vec<(Held, Slice)>,
     index: BoxIndex,
 }
 
-impl<'a> Planner<'a> {
+impl Planner<'_> {
     fn run(&mut self) -> Result<(), PlanError> {
-        let mut offers: Option<(u32, Offers<'a>)> = None;
+        let mut offers: Option<(u32, Offers)> = None;
         for (number, cell) in self.cells.iter().enumerate() {
-            let entry = self.target.entries().get(cell.entry as usize);
-            let entry = entry
+            let known = self.target.entries().len() > cell.entry as usize;
+            let entry = known
+                .then(|| self.target.entry(cell.entry))
                 .filter(|e| cell.slice.fits(self.target.tensors()[e.tensor as usize].shape()))
                 .filter(|e| e.slice.contains(&cell.slice))
                 .ok_or(PlanError::ForeignCell { cell: number as u32 })?;
@@ -89,7 +90,7 @@ impl<'a> Planner<'a> {
     }
 
     /// What the sources hold of a tensor of the target.
-    fn offers(&self, tensor: u32) -> Result<Offers<'a>, PlanError> {
+    fn offers(&self, tensor: u32) -> Result<Offers, PlanError> {
         let wanted = &self.target.tensors()[tensor as usize];
         let mut held = Vec::new();
         for (source, layout) in self.sources.iter().enumerate() {
@@ -103,21 +104,21 @@ impl<'a> Planner<'a> {
                 });
             }
             let entries = layout.entries_of(number);
-            held.extend(entries.map(|e| ((source as u32, e), &layout.entries()[e as usize].slice)));
+            held.extend(entries.map(|e| ((source as u32, e), layout.entry(e).slice)));
         }
-        let index = BoxIndex::new(held.iter().map(|(_, slice)| *slice));
+        let index = BoxIndex::new(held.iter().map(|(_, slice)| slice));
         Ok(Offers { held, index })
     }
 
     /// Covers one cell, or notes what is missing of it.
-    fn fill(&mut self, number: usize, offers: &Offers<'a>) -> Result<(), PlanError> {
+    fn fill(&mut self, number: usize, offers: &Offers) -> Result<(), PlanError> {
         let cell = &self.cells[number];
         // The same elements from several shards are one choice.
         let mut choices = BTreeMap::<Slice, Vec<Held>>::new();
         for near in offers.index.near(&cell.slice) {
-            let (held, slice) = offers.held[near as usize];
+            let (held, slice) = &offers.held[near as usize];
             if let Some(both) = slice.intersect(&cell.slice) {
-                choices.entry(both).or_default().push(held);
+                choices.entry(both).or_default().push(*held);
             }
         }
         let missing = if choices.contains_key(&cell.slice) {
@@ -153,7 +154,7 @@ impl<'a> Planner<'a> {
             return vec![(cell.slice.clone(), self.lightest(cell, &cell.slice, held))];
         }
         let boxes: Vec<&Slice> = choices.keys().collect();
-        if first_overlap(&boxes).is_none() {
+        if first_overlap(boxes.len(), |at| boxes[at]).is_none() {
             let give = |(slice, held): (&Slice, &Vec<Held>)| {
                 (slice.clone(), self.lightest(cell, slice, held))
             };
@@ -189,12 +190,12 @@ impl<'a> Planner<'a> {
     /// Emits the copies of one cell, joined as far as they go.
     fn copy(&mut self, number: usize, parts: &[(Slice, Held)]) -> Result<(), PlanError> {
         let cell = &self.cells[number];
-        let entry = &self.target.entries()[cell.entry as usize];
+        let entry = self.target.entry(cell.entry);
         let mut by_buffer = BTreeMap::<(u32, u32), Vec<Block<3>>>::new();
         for (slice, held) in parts {
-            let buffer = self.sources[held.0 as usize].entries()[held.1 as usize].buffer;
-            let blocks = self.blocks(cell, slice, *held)?;
-            by_buffer.entry((held.0, buffer)).or_default().extend(blocks);
+            let from = self.sources[held.0 as usize].entry(held.1);
+            let blocks = self.blocks(&from, &entry, slice)?;
+            by_buffer.entry((held.0, from.buffer)).or_default().extend(blocks);
         }
         for ((source, source_buffer), mut blocks) in by_buffer {
             blocks.sort_unstable_by_key(|b| b.offset[POSITION]);
@@ -218,17 +219,14 @@ impl<'a> Planner<'a> {
     }
 
     /// One box seen in source memory, target memory and global order.
-    fn blocks(&self, cell: &Cell, slice: &Slice, held: Held) -> Result<Vec<Block<3>>, PlanError> {
-        let source = self.sources[held.0 as usize];
-        let from = &source.entries()[held.1 as usize];
-        let to = &self.target.entries()[cell.entry as usize];
-        let tensor = self.target.tensor_of(cell.entry);
+    fn blocks(&self, from: &Entry, to: &Entry, slice: &Slice) -> Result<Vec<Block<3>>, PlanError> {
+        let tensor = &self.target.tensors()[to.tensor as usize];
         let part = in_bytes(tensor.dtype(), slice);
         let strides =
             [strides_in_bytes(from), strides_in_bytes(to), packed(&shape_in_bytes(tensor))];
         let offset = [
-            from.offset + inside(source, held.1, &part, &strides[SOURCE]),
-            to.offset + inside(self.target, cell.entry, &part, &strides[TARGET]),
+            from.offset + inside(tensor, from, &part, &strides[SOURCE]),
+            to.offset + inside(tensor, to, &part, &strides[TARGET]),
             distance(&vec![0; part.ndim()], &part.start, &strides[POSITION]),
         ];
         let folded = fold(&part.len, strides.each_ref().map(Vec::as_slice));

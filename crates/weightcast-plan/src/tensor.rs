@@ -14,9 +14,9 @@ pub type Catalog = BTreeMap<String, Tensor>;
 /// A logical tensor: name, element type and global shape. Only checked ones exist.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tensor {
-    name: String,
+    name: Box<str>,
     dtype: DType,
-    shape: Vec<u64>,
+    shape: Box<[u64]>,
 }
 
 /// Why a tensor cannot be.
@@ -66,7 +66,7 @@ impl Tensor {
         if shape.last().copied().unwrap_or(1) % dtype.step_elements() != 0 {
             return Err(TensorError::SubByte { name, dtype, shape });
         }
-        Ok(Tensor { name, dtype, shape })
+        Ok(Tensor { name: name.into(), dtype, shape: shape.into() })
     }
 
     /// What the published checkpoint calls it.
@@ -87,6 +87,11 @@ impl Tensor {
     /// Bytes of the whole tensor.
     pub fn nbytes(&self) -> u64 {
         self.shape.iter().product::<u64>() * self.dtype.bits() / 8
+    }
+
+    /// Bytes that it takes in memory.
+    pub(crate) fn footprint(&self) -> usize {
+        size_of::<Tensor>() + self.name.len() + 8 * self.shape.len()
     }
 
     /// Two odd numbers, one per digest lane, drawn from name, type and shape. A tensor's digest
@@ -110,7 +115,7 @@ impl Tensor {
         hasher.update(self.name.as_bytes());
         hasher.update(&[self.dtype.code()]);
         hasher.update(&(self.shape.len() as u64).to_le_bytes());
-        for size in &self.shape {
+        for size in &*self.shape {
             hasher.update(&size.to_le_bytes());
         }
     }

@@ -27,11 +27,11 @@ impl Window {
     /// The part `slice` of entry number `entry`.
     pub(crate) fn new(layout: &Layout, entry: u32, slice: &Slice) -> Window {
         let tensor = layout.tensor_of(entry);
-        let held = &layout.entries()[entry as usize];
+        let held = layout.entry(entry);
         let whole = in_bytes(tensor.dtype(), &held.slice);
         let bounds = in_bytes(tensor.dtype(), slice);
         let shape = shape_in_bytes(tensor);
-        let strides = strides_in_bytes(held);
+        let strides = strides_in_bytes(&held);
         let shift = |d: usize| (bounds.start[d] - whole.start[d]) * strides[d];
         let base = held.offset + (0..strides.len()).map(shift).sum::<u64>();
         let mut tail = shape.len() - 1;
@@ -176,7 +176,7 @@ impl<'a> Held<'a> {
             self.known.clear();
         }
         Some(self.known.entry((source, number)).or_insert_with(|| {
-            let window = |e| Window::new(layout, e, &layout.entries()[e as usize].slice);
+            let window = |e| Window::new(layout, e, &layout.entry(e).slice);
             let windows: Vec<Window> = layout.entries_of(number).map(window).collect();
             let index = match windows.len() {
                 1 => None,

@@ -65,10 +65,10 @@ fn engines_fuse_stack_pad_and_tie() {
     let group = [&ranks[0], &ranks[1]];
     assert!(missing(&group, &catalog()).is_empty());
     let qkv = group[1].entries_of(group[1].find("layers.0.v_proj.weight").unwrap());
-    let v = &group[1].entries()[qkv.start as usize];
+    let v = group[1].entry(qkv.start);
     assert_eq!((v.buffer, v.offset, v.slice.to_string()), (1, 6 * 8, "[2:4, 0:4]".to_owned()));
     let w2 = group[0].find("layers.0.experts.1.down.weight").unwrap();
-    let w2 = &group[0].entries()[group[0].entries_of(w2).start as usize];
+    let w2 = group[0].entry(group[0].entries_of(w2).start);
     assert_eq!((w2.buffer, w2.offset, w2.slice.to_string()), (4, 24, "[0:4, 0:3]".to_owned()));
     let source = trainer();
     for (rank, layout) in group.iter().enumerate() {
@@ -91,8 +91,8 @@ fn columns_go_side_by_side() {
     let parts = ["a", "b"].map(|name| Part::new(name).shape([3, 4]));
     b.add("wide", DType::F32, &[3, 8], parts.into(), 1);
     let layout = b.build().unwrap();
-    assert_eq!(layout.entries()[1].offset, 16);
-    assert_eq!(layout.entries()[1].strides, [32, 4]);
+    assert_eq!(layout.entry(1).offset, 16);
+    assert_eq!(layout.entry(1).strides, [32, 4]);
 }
 
 #[test]

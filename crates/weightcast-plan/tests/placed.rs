@@ -67,7 +67,7 @@ proptest! {
         let Some(found) = found else { return Ok(()) };
         let place = |share: &weightcast_plan::Share| {
             let layout = placed[share.layout];
-            let buffer = layout.layout.entries()[share.entry as usize].buffer;
+            let buffer = layout.layout.entry(share.entry).buffer;
             (layout.starts[buffer as usize].unwrap() + share.offset, (share.layout, buffer))
         };
         let ((from, a), (also_from, b)) = (place(&found.first), place(&found.second));

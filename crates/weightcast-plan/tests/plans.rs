@@ -134,7 +134,7 @@ fn cells_know_who_holds_them() {
         let mut holders: Vec<Vec<u32>> =
             model.tensors.iter().map(|t| vec![0; t.nbytes() as usize]).collect();
         for (shard, layout) in all.iter().enumerate() {
-            for (number, entry) in layout.entries().iter().enumerate() {
+            for (number, entry) in layout.entries().enumerate() {
                 let tensor = model.find(layout.tensor_of(number as u32).name());
                 for (_, position) in bytes_of(&model.tensors[tensor], &entry.slice) {
                     holders[tensor][position as usize] |= 1 << shard;
@@ -142,7 +142,7 @@ fn cells_know_who_holds_them() {
             }
         }
         for (shard, layout) in all.iter().enumerate() {
-            let mut seen: Vec<Vec<u64>> = layout.entries().iter().map(|_| Vec::new()).collect();
+            let mut seen: Vec<Vec<u64>> = layout.entries().map(|_| Vec::new()).collect();
             for cell in cells(&all, shard) {
                 let tensor = model.find(layout.tensor_of(cell.entry).name());
                 let bytes = bytes_of(&model.tensors[tensor], &cell.slice);
@@ -155,7 +155,7 @@ fn cells_know_who_holds_them() {
                 assert_eq!(cell.copies, who.count_ones(), "seed {seed}");
                 assert_eq!(cell.counted, who.trailing_zeros() as usize == shard, "seed {seed}");
             }
-            for (number, entry) in layout.entries().iter().enumerate() {
+            for (number, entry) in layout.entries().enumerate() {
                 let tensor = layout.tensor_of(number as u32);
                 let mut expected: Vec<u64> =
                     bytes_of(tensor, &entry.slice).into_iter().map(|b| b.1).collect();
@@ -283,7 +283,7 @@ fn plans_are_functions_of_layouts() {
             // Described again in another order, a layout is the same layout.
             let mut tensors = layout.tensors().to_vec();
             tensors.reverse();
-            let mut entries = layout.entries().to_vec();
+            let mut entries = layout.entries().collect::<Vec<_>>();
             entries.reverse();
             for entry in &mut entries {
                 entry.tensor = tensors.len() as u32 - 1 - entry.tensor;

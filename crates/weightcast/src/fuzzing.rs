@@ -6,7 +6,7 @@ use weightcast_protocol::Term;
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::server::Inspection;
 
-use crate::{convert, manifest, wire};
+use crate::{Error, convert, manifest, wire};
 
 /// A frame of a session, as the server takes it from a stranger. What is a message is the same
 /// message after another trip over the wire.
@@ -64,6 +64,14 @@ pub fn manifest(bytes: &[u8]) -> Option<Layout> {
     let again = manifest::decode(&encoded).expect("our own manifests decode");
     assert_eq!((manifest::encode(&again), again.digest()), (encoded, layout.digest()));
     Some(layout)
+}
+
+/// The same without a second trip, and why it is refused.
+///
+/// # Errors
+/// The bytes are no layout's manifest.
+pub fn layout(bytes: &[u8]) -> Result<Layout, Error> {
+    manifest::decode(bytes)
 }
 
 /// A session's message as bytes.

@@ -54,6 +54,10 @@ pub(crate) const STORED_PLAN_BYTES: u64 = 128 << 20;
 pub(crate) const CACHED_PEERS: usize = 1_024;
 /// Layouts of other shards kept by one handle: those of two large sources.
 pub(crate) const CACHED_LAYOUTS: usize = 8_192;
+/// What they may take together. Of the largest models (139,583 tensors) one takes 21 MB, so 48 shards'
+/// stay; what does not fit is fetched again for the next read. A stranger's manifest of 64 MiB takes
+/// at most twice that.
+pub(crate) const CACHED_LAYOUT_BYTES: usize = 1 << 30;
 /// Connections to the control port that have not shown the token yet. Each costs a file descriptor
 /// and some 50 KB, in a process that may be a trainer's; one that means well needs its place for
 /// a round trip. The newest are kept.

@@ -1,6 +1,8 @@
 //! Layouts as bytes: what the server stores without looking inside. And the digests of a layout's
 //! entries: what an export carries as its note.
 
+use std::iter;
+
 use prost::Message;
 use weightcast_plan::limits::{MAX_BUFFERS, MAX_DIMS, MAX_ENTRIES, MAX_NAME_BYTES, MAX_TENSORS};
 use weightcast_plan::{DType, Entry, Layout, LayoutError, Slice, Tensor};
@@ -29,57 +31,63 @@ pub(crate) fn encode(layout: &Layout) -> Vec<u8> {
         dtype: u32::from(t.dtype().code()),
         shape: t.shape().to_vec(),
     };
-    let entry = |e: &Entry| wire::Entry {
+    let entry = |e: Entry| wire::Entry {
         tensor: e.tensor,
         buffer: e.buffer,
         offset: e.offset,
-        start: e.slice.start.clone(),
-        len: e.slice.len.clone(),
-        strides: e.strides.clone(),
+        start: e.slice.start,
+        len: e.slice.len,
+        strides: e.strides,
     };
     wire::Layout {
         buffers: layout.buffers().to_vec(),
         tensors: layout.tensors().iter().map(tensor).collect(),
-        entries: layout.entries().iter().map(entry).collect(),
+        entries: layout.entries().map(entry).collect(),
     }
     .encode_to_vec()
 }
 
 /// The layout in a manifest, checked as if a stranger had written it.
 ///
-/// Everything is counted and looked at before anything is made of it: an entry of a few bytes takes a
-/// hundred in memory, so one that says less than an entry must is refused where it stands.
+/// Everything is counted and looked at before anything is made of it, and entries go one by one into
+/// the form in which they stay, which is about as large: what a stranger sends takes a few times its
+/// size while it is looked at, and no more than twice afterwards (`weightcast-fuzz/tests/memory`).
 pub(crate) fn decode(bytes: &[u8]) -> Result<Layout, Error> {
     let parts = sketch(bytes).map_err(malformed)?;
-    let buffers = wire::Buffers::decode(bytes).map_err(|e| malformed(e.to_string()))?.buffers;
-    let mut tensors = Vec::with_capacity(parts.tensors);
-    let mut entries = Vec::with_capacity(parts.entries);
+    let (mut buffers, mut tensors) =
+        (Vec::with_capacity(parts.buffers), Vec::with_capacity(parts.tensors));
     for (number, value) in Fields::of(bytes).flatten() {
         match (number, value) {
-            (TENSOR, Value::Bytes(bytes)) => {
-                let t = wire::Tensor::decode(bytes).map_err(|e| malformed(e.to_string()))?;
-                let dtype = u8::try_from(t.dtype).ok().and_then(DType::from_code);
-                let dtype = dtype.ok_or_else(|| malformed(format!("unknown dtype {}", t.dtype)))?;
-                tensors.push(Tensor::new(t.name, dtype, t.shape).map_err(LayoutError::from)?);
+            (BUFFERS, Value::Bytes(mut list)) => {
+                buffers.extend(iter::from_fn(|| varint(&mut list)));
             }
-            (ENTRY, Value::Bytes(bytes)) => {
-                let e = wire::Entry::decode(bytes).map_err(|e| malformed(e.to_string()))?;
-                let fitted = |mut list: Vec<u64>| {
-                    list.shrink_to_fit();
-                    list
-                };
-                entries.push(Entry {
-                    tensor: e.tensor,
-                    slice: Slice { start: fitted(e.start), len: fitted(e.len) },
-                    buffer: e.buffer,
-                    offset: e.offset,
-                    strides: fitted(e.strides),
-                });
-            }
+            (TENSOR, Value::Bytes(bytes)) => tensors.push(tensor(bytes)?),
             _ => {}
         }
     }
-    Ok(Layout::new(buffers, tensors, entries)?)
+    let entries = Fields::of(bytes).flatten().filter_map(|(number, value)| match value {
+        Value::Bytes(bytes) if number == ENTRY => Some(entry(bytes)),
+        _ => None,
+    });
+    Layout::in_order(buffers, tensors, entries, (parts.entries, parts.entry_bytes))
+}
+
+fn tensor(bytes: &[u8]) -> Result<Tensor, Error> {
+    let t = wire::Tensor::decode(bytes).map_err(|e| malformed(e.to_string()))?;
+    let dtype = u8::try_from(t.dtype).ok().and_then(DType::from_code);
+    let dtype = dtype.ok_or_else(|| malformed(format!("unknown dtype {}", t.dtype)))?;
+    Ok(Tensor::new(t.name, dtype, t.shape).map_err(LayoutError::from)?)
+}
+
+fn entry(bytes: &[u8]) -> Result<Entry, Error> {
+    let e = wire::Entry::decode(bytes).map_err(|e| malformed(e.to_string()))?;
+    Ok(Entry {
+        tensor: e.tensor,
+        slice: Slice { start: e.start, len: e.len },
+        buffer: e.buffer,
+        offset: e.offset,
+        strides: e.strides,
+    })
 }
 
 fn malformed(problem: impl Into<String>) -> Error {
@@ -94,13 +102,18 @@ const LISTS: [u64; 3] = [4, 5, 6];
 
 /// How many there are of what.
 struct Parts {
+    buffers: usize,
     tensors: usize,
     entries: usize,
+    /// What entries take without the names of their fields, at the most: numbers that are zero and
+    /// left out are four.
+    entry_bytes: usize,
 }
 
 /// Counts what a manifest has, and refuses what no layout is, without allocating anything.
 fn sketch(bytes: &[u8]) -> Result<Parts, String> {
     let (mut buffers, mut tensors, mut entries, mut scalars) = (0, 0, 0, 0);
+    let mut entry_bytes = 0;
     for field in Fields::of(bytes) {
         match field.ok_or("it is cut short")? {
             (BUFFERS, Value::Bytes(list)) => buffers += numbers(list)?,
@@ -111,6 +124,7 @@ fn sketch(bytes: &[u8]) -> Result<Parts, String> {
             (ENTRY, Value::Bytes(entry)) => {
                 scalars += usize::from(dimensions(entry)? == 0);
                 entries += 1;
+                entry_bytes += entry.len() + 4;
             }
             (number, _) => return Err(format!("a layout has no field {number} of that kind")),
         }
@@ -126,7 +140,7 @@ fn sketch(bytes: &[u8]) -> Result<Parts, String> {
             return Err(format!("{got} {what}: at most {most}"));
         }
     }
-    Ok(Parts { tensors, entries })
+    Ok(Parts { buffers, tensors, entries, entry_bytes })
 }
 
 /// A tensor has a name and few dimensions.
@@ -226,6 +240,26 @@ mod tests {
         for end in 0..bytes.len() {
             assert_ne!(decode(&bytes[..end]).ok(), Some(layout()), "{end}");
         }
+    }
+
+    /// As it stays as it came, a stranger cannot have it sorted, or its strides made.
+    #[test]
+    fn what_is_not_as_a_layout_gives_it_is_refused() {
+        let bytes = encode(&layout());
+        let parts = wire::Layout::decode(&*bytes).unwrap();
+        let changed = |change: &dyn Fn(&mut wire::Layout)| {
+            let mut other = parts.clone();
+            change(&mut other);
+            decode(&other.encode_to_vec())
+        };
+        assert_eq!(changed(&|_| ()).unwrap(), layout());
+        let refused = |change: &dyn Fn(&mut wire::Layout)| changed(change).unwrap_err().to_string();
+        assert!(refused(&|l| l.tensors.swap(0, 1)).contains("tensor number 1 is not in canonical"));
+        assert!(refused(&|l| l.entries.swap(1, 2)).contains("entry number 2 is not in canonical"));
+        let twice = refused(&|l| l.tensors[1] = l.tensors[0].clone());
+        assert!(twice.contains("tensor number 1 is not in canonical"));
+        // Of the empty tensor, whose strides mean nothing.
+        assert!(refused(&|l| l.entries[0].strides[0] = 7).contains("entry number 0"));
     }
 
     /// Before anything is made of it: two bytes on the wire would be ninety in memory.

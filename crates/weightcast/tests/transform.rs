@@ -189,7 +189,7 @@ fn compare(one: &Transformed, name: &str, shape: &[u64], expected: &[u8]) -> u64
     let size = layout.tensors()[number as usize].dtype().step_bytes();
     let mut seen = 0;
     for at in layout.entries_of(number) {
-        let entry = &layout.entries()[at as usize];
+        let entry = layout.entry(at);
         let region = &one.regions()[entry.buffer as usize];
         for element in 0..entry.slice.volume() {
             let (mut left, mut global, mut pitch, mut offset) = (element, 0, 1, entry.offset);

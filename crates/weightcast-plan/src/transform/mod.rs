@@ -94,8 +94,8 @@ impl Representation {
     pub fn new(source: &Layout, rules: &Rules) -> Result<Self, TransformError> {
         let mut making = Making::default();
         for (number, tensor) in source.tensors().iter().enumerate() {
-            let entries = source.entries_of(number as u32);
-            let entries = &source.entries()[entries.start as usize..entries.end as usize];
+            let entries = source.entries_of(number as u32).map(|entry| source.entry(entry));
+            let entries = &entries.collect::<Vec<Entry>>();
             match rules.of(tensor.name()) {
                 None => making.keep(tensor, entries),
                 Some(Transform::Cast(to)) => making.cast(tensor, entries, *to)?,

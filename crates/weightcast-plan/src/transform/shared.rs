@@ -40,7 +40,7 @@ impl Shared {
         }
         let mut partial = BTreeMap::<&str, Vec<Slice>>::new();
         for layout in group {
-            for (number, entry) in layout.entries().iter().enumerate() {
+            for (number, entry) in layout.entries().enumerate() {
                 let tensor = layout.tensor_of(number as u32);
                 let Some(Transform::Fp8(fp8)) = rules.of(tensor.name()) else { continue };
                 if tensor.dtype() != DType::F8E4M3 || tensor.shape().len() < 2 {

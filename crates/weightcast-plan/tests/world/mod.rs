@@ -288,7 +288,7 @@ pub(crate) const PADDING: u64 = u64::MAX;
 /// A shard's buffers, each byte with its name: by the definition of an entry, element by element.
 pub(crate) fn memory(model: &Model, layout: &Layout) -> Vec<Vec<u64>> {
     let mut memory = blank(layout);
-    for (number, entry) in layout.entries().iter().enumerate() {
+    for (number, entry) in layout.entries().enumerate() {
         let tensor = model.find(layout.tensor_of(number as u32).name());
         for (index, position) in bytes_of(&model.tensors[tensor], &entry.slice) {
             let steps = index.iter().zip(&entry.strides);

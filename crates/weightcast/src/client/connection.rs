@@ -219,6 +219,8 @@ impl Connection {
             if size > most as u64 || bytes.len() + data.len() > most {
                 return Err(Error::Bug(format!("the server sent more than {most} bytes")));
             }
+            // All at once: what grows as it comes takes up to three times as much.
+            bytes.reserve_exact((size as usize).saturating_sub(bytes.len()));
             bytes.extend_from_slice(&data);
         }
         match bytes.len() as u64 == size {

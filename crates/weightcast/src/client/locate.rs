@@ -262,12 +262,12 @@ fn touched(source: &Layout, reader: &Layout, tensors: &[Tensor]) -> Vec<Cell> {
         else {
             continue;
         };
-        let ours: Vec<&Slice> =
-            reader.entries_of(ours).map(|entry| &reader.entries()[entry as usize].slice).collect();
+        let ours: Vec<Slice> =
+            reader.entries_of(ours).map(|entry| reader.entry(entry).slice).collect();
         for entry in source.entries_of(theirs) {
-            let slice = &source.entries()[entry as usize].slice;
-            if ours.iter().any(|our| our.intersect(slice).is_some()) {
-                cells.push(Cell { entry, slice: slice.clone(), copies: 1, counted: true });
+            let slice = source.entry(entry).slice;
+            if ours.iter().any(|our| our.intersect(&slice).is_some()) {
+                cells.push(Cell { entry, slice, copies: 1, counted: true });
             }
         }
     }

@@ -18,6 +18,7 @@ mod copy_aside;
 mod difference;
 mod digesting;
 mod handle;
+mod layouts;
 mod locate;
 mod memory;
 pub(crate) mod networks;

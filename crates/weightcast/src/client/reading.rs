@@ -14,7 +14,6 @@ use super::pace::Pace;
 use super::registration::Registration;
 use super::route::{Arrival, Read};
 use super::shared::Shared;
-use crate::limits::CACHED_LAYOUTS;
 use crate::{Error, manifest};
 
 /// How much longer than the call a read may take: the call's end stops it first.
@@ -61,16 +60,12 @@ pub(crate) async fn fetch_layouts(
 ) -> Result<Vec<Arc<Layout>>, Error> {
     let mut layouts = Vec::with_capacity(names.len());
     for name in names {
-        let known = shared.layouts.lock().expect("no panic while held").get(name).cloned();
+        let known = shared.layouts.lock().expect("no panic while held").get(*name);
         let layout = match known {
             Some(layout) => layout,
             None => Arc::new(manifest::decode(&connection.manifest(*name).await?)?),
         };
-        let mut known = shared.layouts.lock().expect("no panic while held");
-        if known.len() >= CACHED_LAYOUTS {
-            known.clear();
-        }
-        known.insert(*name, Arc::clone(&layout));
+        shared.layouts.lock().expect("no panic while held").keep(*name, &layout);
         layouts.push(layout);
     }
     Ok(layouts)

@@ -145,8 +145,7 @@ impl Registration {
 }
 
 fn tensor_of<'a>(layout: &'a Layout, cell: &Cell) -> &'a Tensor {
-    let entry = &layout.entries()[cell.entry as usize];
-    &layout.tensors()[entry.tensor as usize]
+    layout.tensor_of(cell.entry)
 }
 
 /// The logical tensors of a group; its shards must agree on every one.

@@ -1,13 +1,12 @@
 //! What the handle, the control thread and its reads share.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use weightcast_plan::Layout;
-use weightcast_protocol::{CallError, ContentDigest, Generation};
+use weightcast_protocol::{CallError, Generation};
 use weightcast_transport::{DataServer, ExportId};
 
+use super::layouts::KnownLayouts;
 use super::registration::Registration;
 use super::route::Routes;
 
@@ -18,7 +17,7 @@ pub(crate) struct Shared {
     /// Set by `register`, together with the name under which it is served.
     pub(crate) registration: Mutex<Option<(Arc<Registration>, ExportId)>>,
     /// Layouts of other shards, by the name of their manifest.
-    pub(crate) layouts: Mutex<BTreeMap<ContentDigest, Arc<Layout>>>,
+    pub(crate) layouts: Mutex<KnownLayouts>,
     /// Held by whoever writes or digests the registered memory.
     pub(crate) memory: Mutex<()>,
     /// Threads that digest what is published: one, so that the program keeps the others.

@@ -1,5 +1,7 @@
 //! A tensor cut where the set of its holders changes, over all replicas that are compared.
 
+use std::borrow::Borrow;
+
 use weightcast_plan::Slice;
 
 /// An entry of one shard's layout.
@@ -20,9 +22,10 @@ pub(super) struct Atom {
 
 /// Cuts what is held into disjoint boxes; within one the same holders hold it throughout. No holder
 /// holds an element twice.
-pub(super) fn atoms<'a>(boxes: impl IntoIterator<Item = (Held, &'a Slice)>) -> Vec<Atom> {
+pub(super) fn atoms<S: Borrow<Slice>>(boxes: impl IntoIterator<Item = (Held, S)>) -> Vec<Atom> {
     let mut atoms: Vec<Atom> = Vec::new();
-    for (held, slice) in boxes.into_iter().filter(|(_, slice)| !slice.is_empty()) {
+    for (held, slice) in boxes.into_iter().filter(|(_, slice)| !slice.borrow().is_empty()) {
+        let slice: &Slice = slice.borrow();
         let mut rest = vec![slice.clone()];
         let mut cut = Vec::with_capacity(atoms.len() + 1);
         for atom in atoms {

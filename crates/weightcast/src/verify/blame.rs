@@ -58,7 +58,7 @@ pub(super) fn unsealed(replicas: &[Replica], asker: &Asker<'_>) -> Result<Vec<Di
     let mut of: BTreeMap<&str, Vec<DifferentRange>> = BTreeMap::new();
     for held in sealed.iter().filter(|(_, as_it_was)| !**as_it_was).map(|(held, _)| held) {
         let layout = &asker.shards[held.holder].layout;
-        let slice = ends(&layout.entries()[held.entry as usize].slice);
+        let slice = ends(&layout.entry(held.entry).slice);
         let readings = vec![vec![held_by(asker, held, &sealed)]];
         let range = DifferentRange { slice, exact: false, moving: false, readings };
         of.entry(layout.tensor_of(held.entry).name()).or_default().push(range);
@@ -81,8 +81,8 @@ fn as_sealed(asker: &Asker<'_>, held: &BTreeSet<Held>) -> Result<AsSealed, Error
     for ((holder, held), note) in of.into_iter().zip(notes) {
         let Some(note) = note else { continue };
         for held in held {
-            let entry = &asker.shards[holder].layout.entries()[held.entry as usize];
-            questions.push(Question { held, slice: entry.slice.clone() });
+            let slice = asker.shards[holder].layout.entry(held.entry).slice;
+            questions.push(Question { held, slice });
             noted.push(note[held.entry as usize]);
         }
     }

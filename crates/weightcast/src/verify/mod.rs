@@ -219,15 +219,12 @@ fn find(replicas: &[Replica], asker: &Asker<'_>, suspects: &[Tensor]) -> Result<
 
 /// A tensor, cut where its holders change. All replicas must hold the same elements of it.
 fn atoms_of(replicas: &[Replica], asker: &Asker<'_>, tensor: &Tensor) -> Result<Vec<Atom>, Error> {
-    let mut boxes: Vec<(Held, &Slice)> = Vec::new();
+    let mut boxes: Vec<(Held, Slice)> = Vec::new();
     for (holder, shard) in asker.shards.iter().enumerate() {
         let Some(number) = shard.layout.find(tensor.name()) else { continue };
         let entries = shard.layout.entries_of(number);
-        boxes.extend(
-            entries.map(|entry| {
-                (Held { holder, entry }, &shard.layout.entries()[entry as usize].slice)
-            }),
-        );
+        boxes
+            .extend(entries.map(|entry| (Held { holder, entry }, shard.layout.entry(entry).slice)));
     }
     let atoms = atoms(boxes);
     let owner = |held: &Held| asker.shards[held.holder].replica.as_str();

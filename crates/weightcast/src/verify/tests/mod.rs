@@ -58,7 +58,7 @@ fn filled(
                 layout.buffers().iter().map(|bytes| vec![0xa5; *bytes as usize]).collect();
             for (entry, tensor, position, at) in places(&layout) {
                 let number = model.find(&tensor);
-                let buffer = layout.entries()[entry as usize].buffer as usize;
+                let buffer = layout.entry(entry).buffer as usize;
                 memory[buffer][at] = content(side, number, position);
             }
             shards.push(Shard { side, layout: Arc::new(layout), memory });
@@ -70,7 +70,7 @@ fn filled(
 /// Every byte of every entry: entry, tensor, position, place in its buffer; by the definition.
 fn places(layout: &Layout) -> Vec<(u32, String, u64, usize)> {
     let mut places = Vec::new();
-    for (number, entry) in layout.entries().iter().enumerate() {
+    for (number, entry) in layout.entries().enumerate() {
         let tensor = layout.tensor_of(number as u32);
         for (index, position) in bytes_of(tensor, &entry.slice) {
             let steps: u64 = index.iter().zip(&entry.strides).map(|(i, s)| i * s).sum();
@@ -129,12 +129,12 @@ fn answer(shards: &[Shard], question: &Question) -> Digest {
     digest(&shards[question.held.holder], Cell { entry, slice, copies: 1, counted: true })
 }
 
-fn held<'a>(shards: &'a [Shard], tensor: &Tensor) -> Vec<(Held, &'a Slice)> {
+fn held(shards: &[Shard], tensor: &Tensor) -> Vec<(Held, Slice)> {
     let mut boxes = Vec::new();
     for (holder, shard) in shards.iter().enumerate() {
         let Some(number) = shard.layout.find(tensor.name()) else { continue };
         for entry in shard.layout.entries_of(number) {
-            let slice = &shard.layout.entries()[entry as usize].slice;
+            let slice = shard.layout.entry(entry).slice;
             boxes.push((Held { holder, entry }, slice));
         }
     }
@@ -148,7 +148,7 @@ fn all_bytes(shards: &[Shard]) -> Bytes {
     let mut bytes = Bytes::new();
     for (holder, shard) in shards.iter().enumerate() {
         for (entry, tensor, position, at) in places(&shard.layout) {
-            let buffer = shard.layout.entries()[entry as usize].buffer as usize;
+            let buffer = shard.layout.entry(entry).buffer as usize;
             let byte = shard.memory[buffer][at];
             let there = bytes.entry(tensor).or_default().entry(position).or_default();
             there.push((Held { holder, entry }, byte));
@@ -254,7 +254,7 @@ fn every_flipped_bit_is_found_where_it_is() {
             continue; // it holds nothing
         }
         let (entry, _, _, at) = &places[rng.below(places.len() as u64) as usize];
-        let buffer = shards[which].layout.entries()[*entry as usize].buffer as usize;
+        let buffer = shards[which].layout.entry(*entry).buffer as usize;
         shards[which].memory[buffer][*at] ^= 1 << rng.below(8);
         assert!(check(&shards, &compare(&shards), seed) > 0, "seed {seed}");
         found += 1;
