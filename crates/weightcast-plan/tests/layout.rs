@@ -1,5 +1,6 @@
 //! What a layout accepts and what it refuses.
 
+use proptest::prelude::*;
 use weightcast_plan::{DType, Entry, Layout, LayoutError, Slice, Tensor, limits};
 
 fn tensor(name: &str, dtype: DType, shape: &[u64]) -> Tensor {
@@ -165,4 +166,50 @@ fn digests_name_every_field() {
     // A stride that no one steps along does not matter.
     let row = |pitch| vec![entry(0, &[0, 0], &[1, 4], 0, &[pitch, 2])];
     assert_eq!(of(buffers.clone(), row(8), DType::BF16), of(buffers, row(77), DType::BF16));
+}
+
+/// One byte each, by the definition of an entry.
+fn bytes_of(entry: &Entry) -> Vec<u64> {
+    let mut bytes = vec![entry.offset];
+    for (len, stride) in entry.slice.len.iter().zip(&entry.strides) {
+        bytes = bytes.iter().flat_map(|at| (0..*len).map(move |i| at + i * stride)).collect();
+    }
+    bytes
+}
+
+/// A box of three dimensions, whose pitches leave some room.
+fn boxes() -> impl Strategy<Value = (u64, [u64; 3], [u64; 2])> {
+    (0..60_u64, [1..4_u64, 1..4, 1..4], [0..6_u64, 0..6])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn what_shares_a_byte_is_found(boxes in proptest::collection::vec(boxes(), 2..5)) {
+        let (mut tensors, mut entries) = (Vec::new(), Vec::new());
+        for (number, (offset, len, slack)) in (0..).zip(boxes) {
+            let inner = len[2] + slack[0];
+            let strides = [inner * len[1] + slack[1], inner, 1];
+            // None alike, so that none are tied.
+            tensors.push(tensor(&format!("t{number}"), DType::U8, &[9, 9, 9 + u64::from(number)]));
+            entries.push(entry(number, &[0, 0, 0], &len, offset, &strides));
+        }
+        let mut held: Vec<u64> = entries.iter().flat_map(bytes_of).collect();
+        let all = held.len();
+        held.sort_unstable();
+        let twice = held.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
+        held.dedup();
+        match Layout::new(vec![500], tensors, entries.clone()) {
+            Ok(layout) => prop_assert_eq!((layout.bytes() as usize, twice), (all, None)),
+            Err(LayoutError::SharedMemory { from, to, .. }) => {
+                prop_assert!(from < to && held.len() < all);
+                for at in from..to {
+                    let holders = entries.iter().filter(|entry| bytes_of(entry).contains(&at));
+                    prop_assert!(holders.count() > 1, "byte {}", at);
+                }
+            }
+            Err(other) => prop_assert!(false, "{}", other),
+        }
+    }
 }
