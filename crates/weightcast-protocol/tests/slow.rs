@@ -2,7 +2,10 @@
 
 mod cluster;
 
+use std::collections::BTreeSet;
+
 use cluster::*;
+use weightcast_protocol::limits::MOVES;
 use weightcast_protocol::message::{Call, ClientMessage};
 use weightcast_protocol::server::{Counters, ServerConfig};
 use weightcast_protocol::session::Output;
@@ -17,11 +20,10 @@ const WINDOW: Span = Span::from_secs(2);
 fn holders(config: ServerConfig, count: usize) -> (Cluster, Vec<Vec<usize>>) {
     let mut cluster = Cluster::with(config);
     cluster.relays = true;
-    let names = ["a", "b", "c", "d"];
-    let mut holders = vec![cluster.trainer(names[0], 1)];
+    let mut holders = vec![cluster.trainer("a", 1)];
     cluster.publish(&holders[0], 1, 11);
-    for name in &names[1..count] {
-        let holder = cluster.rollout(name, 1);
+    for name in ('b'..).take(count - 1) {
+        let holder = cluster.rollout(&name.to_string(), 1);
         cluster.call_all(&holder, |_| replicate(Selector::Latest));
         holders.push(holder);
     }
@@ -122,6 +124,23 @@ fn sources_that_are_as_slow_are_tried_once_each() {
     }
     seen.dedup();
     assert_eq!((seen.len(), counters(&cluster).moved_on), (4, 3), "{seen:?}");
+}
+
+#[test]
+fn a_transfer_moves_a_few_times_and_not_once_more() {
+    let moves = MOVES as usize;
+    let (mut cluster, _) = holders(plain(), moves + 3);
+    let reader = cluster.rollout("reader", 1);
+    cluster.call_within(reader[0], replicate(Selector::Latest), Span::from_secs(600));
+    let mut seen = BTreeSet::from([source(&cluster, &reader)]);
+    for _ in 0..moves + 2 {
+        crawl(&mut cluster, &reader, 1_200, 0);
+        seen.insert(source(&cluster, &reader));
+    }
+    // Two were never tried, and stay free.
+    assert_eq!((seen.len(), counters(&cluster).moved_on), (moves + 1, moves as u64), "{seen:?}");
+    cluster.finish_reads(&reader);
+    assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(1));
 }
 
 #[test]

@@ -131,9 +131,11 @@ impl Server {
     /// The group's copy is shown again, if it may be.
     fn restore(&mut self, incarnation: Incarnation, held: &[(Generation, Holding)]) {
         let Holding { version, catalog, .. } = held[0].1;
-        // What an earlier server has sealed is not for its holders to define again.
-        let proved = self.groups[&incarnation].members.values().filter_map(|m| m.proved);
-        let sum = proved.filter(|proved| proved.version == version).find_map(|proved| proved.sum);
+        // What an earlier server has sealed is not for its holders to define again. All that the shards
+        // have in writing is of this version: each was held against what it says (`check_claims`), and
+        // they say the same (`difference`).
+        let mut members = self.groups[&incarnation].members.values();
+        let sum = members.find_map(|member| member.proved?.sum);
         let generations = held.iter().map(|(generation, _)| *generation).collect();
         self.hold(incarnation, version, catalog, generations);
         let group = self.groups.get_mut(&incarnation).expect("checked");
