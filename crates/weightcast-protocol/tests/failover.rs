@@ -144,6 +144,23 @@ fn a_stream_that_is_there_when_its_server_has_been_given_up_is_not_used() {
 }
 
 #[test]
+fn a_session_leaves_a_server_that_it_cannot_come_to() {
+    let now = Time(1_000_000);
+    let config = SessionConfig::new(open("r", 0, 1, Role::Rollout), "a:1,b:1");
+    let patience = config.connect_patience;
+    let mut session = Session::new(config, now);
+    assert_eq!(session.poll_output(), Some(Output::Connect { server: 0 }));
+    // Nothing ever comes of it.
+    assert_eq!(session.next_timeout(), Some(now + patience));
+    session.handle_timeout(now + patience);
+    let next = session.next_timeout().expect("it tries again");
+    session.handle_connected(next); // too late: it was given up
+    assert_eq!(session.poll_output(), Some(Output::Connect { server: 1 }));
+    session.handle_connected(next);
+    assert!(matches!(session.poll_output(), Some(Output::Send(ClientMessage::Open(_)))));
+}
+
+#[test]
 fn a_session_that_finds_no_server_gives_up() {
     let (mut cluster, trainer, _) = working(2);
     cluster.down.insert(1);

@@ -420,3 +420,28 @@ fn a_layout_stays_while_its_registration_waits_for_the_other_shards() {
     assert!(cluster.server.manifest(&name(0)).is_none());
     cluster.server.validate().unwrap();
 }
+
+#[test]
+fn what_clients_repeat_leaves_nothing_to_wait_for() {
+    let mut cluster = with_room_for(3);
+    let trainer = cluster.trainer("trainer", 1);
+    // Stored again and again, and pushed out by others.
+    for round in 0..40 {
+        cluster.now = cluster.now + Span::from_millis(10);
+        let now = cluster.now;
+        assert!(round == 0 || cluster.server.has_manifest(now, name(50)));
+        cluster.server.put_manifest(now, name(50), vec![0; 10]).unwrap();
+        cluster.server.put_manifest(now, name(round), vec![0; 10]).unwrap();
+    }
+    cluster.server.validate().unwrap();
+    // Sessions that come and go.
+    for _ in 0..20 {
+        let rollout = cluster.rollout("rollout", 1);
+        cluster.clients[rollout[0]].session.close(cluster.now, DEADLINE);
+        cluster.run();
+    }
+    cluster.server.validate().unwrap();
+    cluster.publish(&trainer, 1, 1);
+    cluster.call_all(&trainer, |_| Call::Unpublish);
+    cluster.server.validate().unwrap();
+}

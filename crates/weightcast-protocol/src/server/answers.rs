@@ -28,7 +28,6 @@ impl Server {
         transaction.result = Some(result.clone());
         transaction.transfer = transaction.transfer.take().filter(|t| t.assignment.is_some());
         let ticket = transaction.ticket.take();
-        let deadline = transaction.deadline;
         let shards: Vec<u32> = transaction.arrived.keys().copied().collect();
         group.active = None;
         let sessions: Vec<SessionId> =
@@ -36,7 +35,7 @@ impl Server {
         if let Some(ticket) = ticket {
             self.models.get_mut(&group.model).expect("exists").waiting.remove(&ticket);
         }
-        self.timers.cancel(deadline, Timer::Call(incarnation, seq));
+        self.timers.cancel(Timer::Call(incarnation, seq));
         pinned.into_iter().for_each(|layout| self.blobs.release(layout));
         for session in sessions {
             self.answer(session, seq, result.clone());

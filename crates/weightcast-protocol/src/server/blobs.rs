@@ -44,13 +44,14 @@ impl Blobs {
         limits: &Limits,
         digest: ContentDigest,
         content: Vec<u8>,
+        timers: &mut Timers,
     ) -> Result<(), CallError> {
         if self.touch(digest) {
             return Ok(());
         }
         let bytes = content.len();
         Limits::check("size of the manifest", bytes as u64, limits.manifest_bytes as u64)?;
-        self.make_room(limits, bytes)?;
+        self.make_room(limits, bytes, timers)?;
         self.orphans.insert(digest);
         self.bytes += bytes;
         let blob = Blob { content: content.into(), keep_until: Time(0), idle: None };
@@ -70,7 +71,12 @@ impl Blobs {
         stored
     }
 
-    fn make_room(&mut self, limits: &Limits, bytes: usize) -> Result<(), CallError> {
+    fn make_room(
+        &mut self,
+        limits: &Limits,
+        bytes: usize,
+        timers: &mut Timers,
+    ) -> Result<(), CallError> {
         loop {
             let count = self.blobs.len() as u64 + 1;
             let total = self.bytes.saturating_add(bytes) as u64;
@@ -82,7 +88,10 @@ impl Blobs {
             match (fits, self.idle.first_key_value()) {
                 (Ok(()), _) => return Ok(()),
                 (Err(error), None) => return Err(error),
-                (Err(_), Some((_, &longest))) => self.remove(longest),
+                (Err(_), Some((_, &longest))) => {
+                    self.remove(longest);
+                    timers.cancel(Timer::Blob(longest));
+                }
             }
         }
     }
@@ -171,6 +180,11 @@ impl Blobs {
         ensure(bytes == self.bytes, "T5", || format!("{bytes} bytes, counted {}", self.bytes))
     }
 
+    /// Whether it is stored.
+    pub(super) fn contains(&self, digest: &ContentDigest) -> bool {
+        self.blobs.contains_key(digest)
+    }
+
     /// Number of manifests, and their bytes.
     pub(super) fn usage(&self) -> (usize, usize) {
         (self.blobs.len(), self.bytes)
@@ -187,7 +201,7 @@ impl Server {
         digest: ContentDigest,
         content: Vec<u8>,
     ) -> Result<(), CallError> {
-        let result = self.blobs.put(&self.config.limits, digest, content);
+        let result = self.blobs.put(&self.config.limits, digest, content, &mut self.timers);
         self.blobs.schedule_grace(now, &mut self.timers);
         result
     }

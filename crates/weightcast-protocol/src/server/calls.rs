@@ -183,7 +183,6 @@ impl Server {
             let result = self.unless_mutant(incarnation, seq, result);
             self.answer(session, seq, result);
         } else if deadline < transaction.deadline {
-            self.timers.cancel(transaction.deadline, Timer::Call(incarnation, seq));
             transaction.deadline = deadline;
             self.timers.set(deadline, Timer::Call(incarnation, seq));
         }

@@ -49,8 +49,8 @@ impl Server {
     /// The drain is over, one way or the other.
     pub(super) fn end_drain(&mut self, incarnation: Incarnation) {
         let group = self.groups.get_mut(&incarnation).expect("checked");
-        if let Some(until) = group.drain_until.take() {
-            self.timers.cancel(until, Timer::Drain(incarnation));
+        if group.drain_until.take().is_some() {
+            self.timers.cancel(Timer::Drain(incarnation));
         }
     }
 

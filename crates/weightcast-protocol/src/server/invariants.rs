@@ -5,6 +5,7 @@ use thiserror::Error;
 use super::Server;
 use super::group::Group;
 use super::model::Model;
+use super::timers::Timer;
 use super::transaction::Transaction;
 
 /// An invariant that does not hold.
@@ -34,7 +35,8 @@ impl Server {
         self.models.iter().try_for_each(|(name, model)| self.validate_offloads(name, model))?;
         self.models.iter().try_for_each(|(name, model)| self.validate_seeds(name, model))?;
         self.blobs.validate(self.groups.values().flat_map(Group::named_layouts))?;
-        self.validate_sessions()
+        self.validate_sessions()?;
+        self.validate_timers()
     }
 
     /// S8, S7: what is listed is whole, live, and known.
@@ -97,6 +99,27 @@ impl Server {
         ensure(group.transactions.len() <= self.config.limits.calls_ahead + 1, "T5", || {
             format!("{name} has {} calls recorded", group.transactions.len())
         })
+    }
+
+    /// T5: what is waited for is there, and waited for once: clients cannot make the queue grow.
+    fn validate_timers(&self) -> Result<(), Violation> {
+        let mut seen = std::collections::BTreeSet::new();
+        for timer in self.timers.iter() {
+            let wanted = match timer {
+                Timer::Lease(session) => self.sessions.contains_key(session),
+                Timer::Drain(group) | Timer::Hold(group) | Timer::Recovery(group) => {
+                    self.groups.contains_key(group)
+                }
+                Timer::Call(group, seq) => {
+                    self.groups.get(group).is_some_and(|group| group.active == Some(*seq))
+                }
+                Timer::Blob(digest) => self.blobs.contains(digest),
+                Timer::Window => true,
+            };
+            ensure(wanted, "T5", || format!("waits for {timer:?}, which is gone"))?;
+            ensure(seen.insert(timer), "T5", || format!("waits for {timer:?} twice"))?;
+        }
+        Ok(())
     }
 
     fn validate_sessions(&self) -> Result<(), Violation> {

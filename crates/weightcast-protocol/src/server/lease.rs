@@ -115,6 +115,7 @@ impl Server {
     /// A member has left or was evicted; the last one takes the group with it.
     pub(super) fn remove_member(&mut self, session: SessionId) {
         let Some(entry) = self.sessions.remove(&session) else { return };
+        self.timers.cancel(Timer::Lease(session));
         if let Some(connection) = entry.connection {
             self.connections.remove(&connection);
             self.outputs.push_back(ServerOutput::Disconnect { connection });
@@ -128,6 +129,7 @@ impl Server {
         if group.members.is_empty() {
             self.end_hold(entry.group);
             self.forget_offloads(entry.group);
+            self.timers.forget_group(entry.group);
             self.groups.remove(&entry.group);
             self.agenda.remove(&entry.group);
         }

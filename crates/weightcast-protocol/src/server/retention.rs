@@ -155,8 +155,8 @@ impl Server {
     /// The group's copy need not be kept any longer.
     pub(super) fn end_hold(&mut self, incarnation: Incarnation) {
         let group = self.groups.get_mut(&incarnation).expect("checked");
-        if let Some(until) = group.hold_until.take() {
-            self.timers.cancel(until, Timer::Hold(incarnation));
+        if group.hold_until.take().is_some() {
+            self.timers.cancel(Timer::Hold(incarnation));
         }
         self.let_go(incarnation);
     }

@@ -30,14 +30,12 @@ impl Server {
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let transaction = group.active_transaction().expect("checked");
         let seq = transaction.seq;
-        let before = transaction.deadline;
-        let deadline = before.max(now + span);
+        let deadline = transaction.deadline.max(now + span);
         transaction.deadline = deadline;
         let transfer = transaction.transfer.as_mut().expect("checked");
         (transfer.phase, transfer.gave_up) = (Phase::Installing, true);
         let attempt = transfer.attempt;
         let sessions: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
-        self.timers.cancel(before, Timer::Call(incarnation, seq));
         self.timers.set(deadline, Timer::Call(incarnation, seq));
         for session in sessions {
             self.send(session, ServerMessage::Install { seq, attempt, deadline: span });

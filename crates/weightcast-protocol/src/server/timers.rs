@@ -1,6 +1,6 @@
 //! What the server waits for: one queue of times, each with what is due then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{ContentDigest, Incarnation, OpSeq, SessionId, Time};
 
@@ -24,32 +24,56 @@ pub(super) enum Timer {
     Window,
 }
 
-/// Times in order. Timers are not taken back: whoever one is for looks whether it still applies.
+/// Times in order, one for each timer: whoever one is for looks whether it still applies, so it may be
+/// set anew, but it never waits twice.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Timers(BTreeSet<(Time, Timer)>);
+pub(super) struct Timers {
+    queue: BTreeSet<(Time, Timer)>,
+    at: BTreeMap<Timer, Time>,
+}
 
 impl Timers {
+    /// Sets a timer, or moves it.
     pub(super) fn set(&mut self, at: Time, timer: Timer) {
-        self.0.insert((at, timer));
+        self.cancel(timer);
+        self.at.insert(timer, at);
+        self.queue.insert((at, timer));
     }
 
-    pub(super) fn cancel(&mut self, at: Time, timer: Timer) {
-        self.0.remove(&(at, timer));
+    pub(super) fn cancel(&mut self, timer: Timer) {
+        if let Some(at) = self.at.remove(&timer) {
+            self.queue.remove(&(at, timer));
+        }
+    }
+
+    /// A group is gone, and with it what it would wait for.
+    pub(super) fn forget_group(&mut self, group: Incarnation) {
+        [Timer::Drain(group), Timer::Hold(group), Timer::Recovery(group)]
+            .into_iter()
+            .for_each(|timer| self.cancel(timer));
     }
 
     /// Forgets all but the manifests.
     pub(super) fn keep_blobs(&mut self) {
-        self.0.retain(|(_, timer)| matches!(timer, Timer::Blob(_)));
+        let kept = |timer: &Timer| matches!(timer, Timer::Blob(_));
+        self.queue.retain(|(_, timer)| kept(timer));
+        self.at.retain(|timer, _| kept(timer));
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Timer> {
+        self.queue.iter().map(|(_, timer)| timer)
     }
 
     pub(super) fn next(&self) -> Option<Time> {
-        self.0.first().map(|(at, _)| *at)
+        self.queue.first().map(|(at, _)| *at)
     }
 
     pub(super) fn pop_due(&mut self, now: Time) -> Option<Timer> {
         if self.next()? > now {
             return None;
         }
-        self.0.pop_first().map(|(_, timer)| timer)
+        let (_, timer) = self.queue.pop_first()?;
+        self.at.remove(&timer);
+        Some(timer)
     }
 }

@@ -15,6 +15,8 @@ pub struct SessionConfig {
     /// How long the session looks for a server that takes its group over, and keeps what it holds.
     /// Zero: it ends when it loses its server.
     pub reconnect: Span,
+    /// How long the runtime may take to open a stream: longer than it takes to find that it cannot.
+    pub connect_patience: Span,
     /// How long a server may take to answer `Open`.
     pub patience: Span,
     /// By how many percent clocks may differ in rate (T1); as the server's.
@@ -44,8 +46,8 @@ pub struct SessionConfig {
 impl SessionConfig {
     /// `server`: one address, or several with commas between them.
     ///
-    /// The defaults: 60 s to find another server, 2 s for one to answer, 10 % margin, 3 heartbeats a
-    /// lease, 1 s grace, pauses of 50 ms to 1 s, no relays.
+    /// The defaults: 60 s to find another server, 10 s for a stream to one, 2 s for its answer, 10 %
+    /// margin, 3 heartbeats a lease, 1 s grace, pauses of 50 ms to 1 s, no relays.
     pub fn new(open: Open, server: impl Into<String>) -> Self {
         let server = server.into();
         Self {
@@ -53,6 +55,7 @@ impl SessionConfig {
             servers: server.split(',').count(),
             server,
             reconnect: Span::from_secs(60),
+            connect_patience: Span::from_secs(10),
             patience: Span::from_secs(2),
             margin_percent: 10,
             heartbeats_per_lease: 3,

@@ -22,8 +22,8 @@ pub(super) struct Link {
 enum LinkState {
     /// No stream; try then.
     Down { retry_at: Time },
-    /// The runtime is opening one.
-    Connecting,
+    /// The runtime is opening one; none by then is as good as none.
+    Connecting { until: Time },
     /// `Open` was sent; no answer by then is as good as none.
     Opening { sent_at: Time, until: Time },
     /// The server said to send `Open` again later.
@@ -43,7 +43,7 @@ impl Link {
 
     /// Whether the runtime is opening a stream.
     fn connects(&self) -> bool {
-        matches!(self.state, LinkState::Connecting)
+        matches!(self.state, LinkState::Connecting { .. })
     }
 
     pub(super) fn server(&self) -> usize {
@@ -58,8 +58,8 @@ impl Link {
     pub(super) fn next_timeout(&self) -> Option<Time> {
         match self.state {
             LinkState::Down { retry_at } | LinkState::Refused { retry_at } => Some(retry_at),
-            LinkState::Opening { until, .. } => Some(until),
-            LinkState::Connecting | LinkState::Open => None,
+            LinkState::Connecting { until } | LinkState::Opening { until, .. } => Some(until),
+            LinkState::Open => None,
         }
     }
 }
@@ -126,7 +126,7 @@ impl Session {
     }
 
     pub(super) fn superseded(&mut self, now: Time) {
-        if matches!(self.link.state, LinkState::Down { .. } | LinkState::Connecting) {
+        if matches!(self.link.state, LinkState::Down { .. } | LinkState::Connecting { .. }) {
             return; // a word of the last one
         }
         if self.closing.is_some() {
@@ -141,9 +141,10 @@ impl Session {
         }
         match self.link.state {
             LinkState::Refused { .. } => self.send_open(now),
-            LinkState::Opening { .. } => self.lose_stream(now),
+            LinkState::Connecting { .. } | LinkState::Opening { .. } => self.lose_stream(now),
             _ => {
-                self.link.state = LinkState::Connecting;
+                let until = now + self.config.connect_patience;
+                self.link.state = LinkState::Connecting { until };
                 self.outputs.push_back(Output::Connect { server: self.link.server });
             }
         }
