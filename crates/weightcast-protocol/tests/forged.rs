@@ -245,6 +245,34 @@ fn a_copy_in_memory_that_is_not_registered_is_none() {
 }
 
 #[test]
+fn who_comes_over_first_does_not_say_anew_what_a_version_is() {
+    let (mut cluster, trainer, rollout) = working(2);
+    let liar = cluster.rollout("liar", 1);
+    cluster.call_all(&liar, |_| update());
+    let ticket = cluster.clients[liar[0]].session.ticket().copied();
+    let held = ticket.unwrap().held.unwrap();
+    assert_eq!(held.sum, Some(sums(11).counted));
+    cluster.kill(liar[0]);
+    cluster.crash(0);
+    cluster.down.insert(1);
+    cluster.advance(Span::from_secs(5));
+    cluster.down.remove(&1);
+    // In the place of its own session, before anybody else is there.
+    let hostile = Hostile::at(1);
+    let session = SessionId(liar[0] as u128 + 1);
+    let asks = open("liar", 0, 1, Role::Rollout);
+    hostile.enter(&mut cluster, Open { session, ticket, rejoins: true, ..asks });
+    let other = Holding { sums: Some(sums(12)), ..holding(held.version).unwrap() };
+    let claims = Announcement { registration: registered(), held: Some(other), ..nothing() };
+    let said = hostile.say(&mut cluster, ClientMessage::Announce(claims));
+    let fenced = |message: &ServerMessage| matches!(message, ServerMessage::Fenced { .. });
+    assert!(said.iter().any(fenced), "{said:?}");
+    cluster.advance(FAILOVER);
+    assert_eq!(cluster.clients[trainer[0]].session.state(), SessionState::Holding);
+    goes_on(&mut cluster, &trainer, &rollout, 2);
+}
+
+#[test]
 fn a_number_of_calls_that_nobody_made_hurts_the_liar_alone() {
     let (mut cluster, trainer, rollout) = working(2);
     let (hostile, _) = member_that_comes_over(&mut cluster, Role::Rollout);
