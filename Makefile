@@ -48,7 +48,8 @@ scenarios: ## Simulate the paper's figures at its size: predicted beside reporte
 	  cargo run --locked --release --quiet -p weightcast-cli -- sim --scenario $$file || exit 1; echo; \
 	done
 
-verify: ## Check formatting, lints, purity, dependencies; writes nothing
+verify: ## Check formatting, lints, purity, names, dependencies; writes nothing
+	.ci/type-names
 	cargo fmt --all --check
 	cargo clippy --locked $(CRATES) --all-targets --quiet -- -D warnings
 	cargo clippy --locked -p weightcast-py --quiet -- -D warnings

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use serde::Serialize;
-use weightcast_sim::{Line, Options, replay};
+use weightcast_sim::{Options, StoryEvent, replay};
 
 use crate::sim::mutant_named;
 
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Replay) -> anyhow::Result<()> {
     };
     let (report, lines) = replay(arguments.seed, &options);
     let wanted = arguments.from..=arguments.to;
-    let lines: Vec<&Line> = lines.iter().filter(|line| wanted.contains(&line.step)).collect();
+    let lines: Vec<&StoryEvent> = lines.iter().filter(|line| wanted.contains(&line.step)).collect();
     // Whoever reads may stop at any line.
     let mut out = std::io::stdout().lock();
     let _ = if arguments.json {
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &Replay) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn story_line(line: &Line) -> StoryLine<'_> {
+fn story_line(line: &StoryEvent) -> StoryLine<'_> {
     StoryLine {
         step: line.step,
         seconds: line.at.0 as f64 / 1e9,

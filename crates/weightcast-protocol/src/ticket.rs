@@ -75,7 +75,7 @@ pub struct Proved {
 
 /// Whose a ticket is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bearer<'a> {
+pub(crate) struct TicketOwner<'a> {
     pub(crate) session: SessionId,
     pub(crate) model: &'a str,
     pub(crate) replica: &'a str,
@@ -84,7 +84,7 @@ pub(crate) struct Bearer<'a> {
     pub(crate) role: Role,
 }
 
-impl<'a> From<&'a Open> for Bearer<'a> {
+impl<'a> From<&'a Open> for TicketOwner<'a> {
     fn from(open: &'a Open) -> Self {
         Self {
             session: open.session,
@@ -114,20 +114,20 @@ impl TicketKey {
     }
 
     /// Signs a ticket.
-    pub(crate) fn grant(&self, ticket: Ticket, bearer: Bearer<'_>) -> Ticket {
-        Ticket { mac: self.ticket_hash(&ticket, bearer).mac(), ..ticket }
+    pub(crate) fn grant(&self, ticket: Ticket, owner: TicketOwner<'_>) -> Ticket {
+        Ticket { mac: self.ticket_hash(&ticket, owner).mac(), ..ticket }
     }
 
-    /// Whether a server with this key gave the ticket to this bearer.
-    pub(crate) fn has_granted(&self, ticket: &Ticket, bearer: Bearer<'_>) -> bool {
-        self.has_proved(&ticket.proof) && self.ticket_hash(ticket, bearer).is(ticket.mac)
+    /// Whether a server with this key gave the ticket to this owner.
+    pub(crate) fn has_granted(&self, ticket: &Ticket, owner: TicketOwner<'_>) -> bool {
+        self.has_proved(&ticket.proof) && self.ticket_hash(ticket, owner).is(ticket.mac)
     }
 
     fn term_hash(&self, term: Term, origin: Term) -> Hash {
         Hash::new(self, "term").number(term.0).number(origin.0)
     }
 
-    fn ticket_hash(&self, ticket: &Ticket, bearer: Bearer<'_>) -> Hash {
+    fn ticket_hash(&self, ticket: &Ticket, owner: TicketOwner<'_>) -> Hash {
         let hash = Hash::new(self, "ticket")
             .number(ticket.proof.term.0)
             .number(ticket.proof.origin.0)
@@ -135,12 +135,12 @@ impl TicketKey {
             .number(ticket.incarnation.number)
             .number(ticket.epoch.0)
             .proved(ticket.held)
-            .bytes(&bearer.session.0.to_le_bytes())
-            .bytes(bearer.model.as_bytes())
-            .bytes(bearer.replica.as_bytes())
-            .number(bearer.shard.into())
-            .number(bearer.num_shards.into());
-        match bearer.role {
+            .bytes(&owner.session.0.to_le_bytes())
+            .bytes(owner.model.as_bytes())
+            .bytes(owner.replica.as_bytes())
+            .number(owner.shard.into())
+            .number(owner.num_shards.into());
+        match owner.role {
             Role::Trainer => hash.number(0),
             Role::Rollout => hash.number(1),
             Role::Offload(version) => hash.number(2).version(version),
@@ -196,7 +196,7 @@ impl Hash {
 mod tests {
     use super::*;
 
-    const BEARER: Bearer<'_> = Bearer {
+    const OWNER: TicketOwner<'_> = TicketOwner {
         session: SessionId(7),
         model: "policy",
         replica: "trainer",
@@ -216,15 +216,15 @@ mod tests {
             held: Some(held),
             mac: Mac::default(),
         };
-        key.grant(ticket, BEARER)
+        key.grant(ticket, OWNER)
     }
 
     #[test]
     fn a_ticket_is_good_as_it_was_given_and_in_no_other_form() {
         let key = TicketKey::of_secret(b"job");
         let given = ticket(&key);
-        assert!(key.has_granted(&given, BEARER));
-        assert!(!TicketKey::of_secret(b"other job").has_granted(&given, BEARER));
+        assert!(key.has_granted(&given, OWNER));
+        assert!(!TicketKey::of_secret(b"other job").has_granted(&given, OWNER));
         let held = given.held.unwrap();
         let later = Version { number: u64::MAX, ..held.version };
         let forged = [
@@ -242,7 +242,7 @@ mod tests {
             Ticket { mac: Mac::default(), ..given },
         ];
         for ticket in forged {
-            assert!(!key.has_granted(&ticket, BEARER), "{ticket:?}");
+            assert!(!key.has_granted(&ticket, OWNER), "{ticket:?}");
         }
     }
 
@@ -252,16 +252,16 @@ mod tests {
         let given = ticket(&key);
         let version = Version { epoch: Epoch(0), number: 0 };
         let others = [
-            Bearer { session: SessionId(8), ..BEARER },
-            Bearer { model: "other", ..BEARER },
-            Bearer { model: "policyt", replica: "rainer", ..BEARER },
-            Bearer { shard: 0, ..BEARER },
-            Bearer { num_shards: 3, ..BEARER },
-            Bearer { role: Role::Rollout, ..BEARER },
-            Bearer { role: Role::Offload(version), ..BEARER },
+            TicketOwner { session: SessionId(8), ..OWNER },
+            TicketOwner { model: "other", ..OWNER },
+            TicketOwner { model: "policyt", replica: "rainer", ..OWNER },
+            TicketOwner { shard: 0, ..OWNER },
+            TicketOwner { num_shards: 3, ..OWNER },
+            TicketOwner { role: Role::Rollout, ..OWNER },
+            TicketOwner { role: Role::Offload(version), ..OWNER },
         ];
-        for bearer in others {
-            assert!(!key.has_granted(&given, bearer), "{bearer:?}");
+        for owner in others {
+            assert!(!key.has_granted(&given, owner), "{owner:?}");
         }
     }
 

@@ -64,7 +64,7 @@ pub use mutant_list::{MUTANTS, Mutant};
 pub use options::Options;
 pub use recorded::{RECORDED, Recorded};
 pub use report::{Report, Violation};
-pub use story::Line;
+pub use story::StoryEvent;
 
 /// Plays one world: the same seed and options give the same report, event for event.
 pub fn run(seed: u64, options: &Options) -> Report {
@@ -72,6 +72,6 @@ pub fn run(seed: u64, options: &Options) -> Report {
 }
 
 /// Plays one world and tells what happened in it.
-pub fn replay(seed: u64, options: &Options) -> (Report, Vec<Line>) {
+pub fn replay(seed: u64, options: &Options) -> (Report, Vec<StoryEvent>) {
     world::World::new(seed, options.clone()).tell()
 }

@@ -9,7 +9,7 @@ use crate::checkers::Fact;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct StoryEvent {
     /// Number of the event in which it did.
     pub step: u64,
     /// When, on the world's clock.
@@ -22,7 +22,7 @@ pub struct Line {
     pub invariant: Option<String>,
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for StoryEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = self.invariant.as_ref().map_or(String::new(), |name| format!("!! {name}: "));
         let seconds = self.at.0 as f64 / 1e9;

@@ -6,7 +6,7 @@ use weightcast_protocol::{CallError, Term};
 use crate::checkers::Fact;
 use crate::hosts::Host;
 use crate::process::Process;
-use crate::story::{self, Line};
+use crate::story::{self, StoryEvent};
 use crate::world::World;
 
 impl World {
@@ -35,7 +35,7 @@ impl World {
     fn write_down(&mut self, who: String, what: String, invariant: Option<String>) {
         let (step, at) = (self.report.events, self.now);
         if let Some(story) = &mut self.story {
-            story.push(Line { step, at, who, what, invariant });
+            story.push(StoryEvent { step, at, who, what, invariant });
         }
     }
 

@@ -22,7 +22,7 @@ use crate::report::{Report, Violation};
 use crate::rng::{Rng, mix};
 use crate::seed_sights::SeedSights;
 use crate::sights::Sights;
-use crate::story::Line;
+use crate::story::StoryEvent;
 
 pub(crate) struct World {
     pub(crate) seed: u64,
@@ -57,7 +57,7 @@ pub(crate) struct World {
     pub(crate) failover_sights: FailoverSights,
     pub(crate) seed_sights: SeedSights,
     /// What happened, if somebody wants to know.
-    pub(crate) story: Option<Vec<Line>>,
+    pub(crate) story: Option<Vec<StoryEvent>>,
     /// The group that each life joined.
     pub(crate) joined: BTreeMap<Life, Incarnation>,
 }
@@ -191,7 +191,7 @@ impl World {
     }
 
     /// Plays to the end, and tells what happened.
-    pub(crate) fn tell(mut self) -> (Report, Vec<Line>) {
+    pub(crate) fn tell(mut self) -> (Report, Vec<StoryEvent>) {
         self.story = Some(Vec::new());
         self.go_on(|_| false);
         (self.report, self.story.unwrap_or_default())

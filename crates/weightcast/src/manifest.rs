@@ -10,7 +10,7 @@ use weightcast_protocol::ContentDigest;
 use weightcast_transport::Digest;
 
 use crate::Error;
-use crate::convert::count::{Fields, Value, varint};
+use crate::convert::count::{ProtoFields, Value, varint};
 
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 mod wire {
@@ -56,7 +56,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Layout, Error> {
     let parts = sketch(bytes).map_err(malformed)?;
     let (mut buffers, mut tensors) =
         (Vec::with_capacity(parts.buffers), Vec::with_capacity(parts.tensors));
-    for (number, value) in Fields::of(bytes).flatten() {
+    for (number, value) in ProtoFields::of(bytes).flatten() {
         match (number, value) {
             (BUFFERS, Value::Bytes(mut list)) => {
                 buffers.extend(iter::from_fn(|| varint(&mut list)));
@@ -65,7 +65,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Layout, Error> {
             _ => {}
         }
     }
-    let entries = Fields::of(bytes).flatten().filter_map(|(number, value)| match value {
+    let entries = ProtoFields::of(bytes).flatten().filter_map(|(number, value)| match value {
         Value::Bytes(bytes) if number == ENTRY => Some(entry(bytes)),
         _ => None,
     });
@@ -114,7 +114,7 @@ struct Parts {
 fn sketch(bytes: &[u8]) -> Result<Parts, String> {
     let (mut buffers, mut tensors, mut entries, mut scalars) = (0, 0, 0, 0);
     let mut entry_bytes = 0;
-    for field in Fields::of(bytes) {
+    for field in ProtoFields::of(bytes) {
         match field.ok_or("it is cut short")? {
             (BUFFERS, Value::Bytes(list)) => buffers += numbers(list)?,
             (TENSOR, Value::Bytes(tensor)) => {
@@ -146,7 +146,7 @@ fn sketch(bytes: &[u8]) -> Result<Parts, String> {
 /// A tensor has a name and few dimensions.
 fn check_tensor(tensor: &[u8]) -> Result<(), String> {
     let (mut named, mut dims) = (false, 0);
-    for field in Fields::of(tensor) {
+    for field in ProtoFields::of(tensor) {
         match field.ok_or("a tensor is cut short")? {
             (1, Value::Bytes(name)) => named = !name.is_empty() && name.len() <= MAX_NAME_BYTES,
             (3, Value::Bytes(shape)) => dims += numbers(shape)?,
@@ -163,7 +163,7 @@ fn check_tensor(tensor: &[u8]) -> Result<(), String> {
 /// In how many dimensions an entry is a box: the same in all its lists.
 fn dimensions(entry: &[u8]) -> Result<usize, String> {
     let mut counts = [0; 3];
-    for field in Fields::of(entry) {
+    for field in ProtoFields::of(entry) {
         match field.ok_or("an entry is cut short")? {
             (number, Value::Bytes(list)) if LISTS.contains(&number) => {
                 counts[(number - LISTS[0]) as usize] += numbers(list)?;

@@ -28,7 +28,7 @@ pub use cast::cast;
 pub use grid::Grid;
 pub use piece::{How, Piece, Row};
 pub use rules::{Fp8, Rule, Rules, Transform};
-pub use shared::{Overlap, Shared};
+pub use shared::{Shared, SharedBlocks};
 
 /// Why a layout has no such representation.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -22,7 +22,7 @@ pub struct Shared {
 
 /// Blocks that are both exchanged and in a shard's own tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Overlap {
+pub struct SharedBlocks {
     /// First place in what is exchanged.
     pub at: usize,
     /// First entry in the tables.
@@ -73,7 +73,7 @@ impl Shared {
     }
 
     /// Which of them are in a shard's tables, and where.
-    pub fn overlaps(&self, grids: &[Grid]) -> Vec<Overlap> {
+    pub fn overlaps(&self, grids: &[Grid]) -> Vec<SharedBlocks> {
         let by_name: BTreeMap<&str, &Grid> =
             grids.iter().map(|grid| (grid.weight.as_str(), grid)).collect();
         let (mut overlaps, mut at) = (Vec::new(), 0);
@@ -102,7 +102,7 @@ fn disjoint(mut boxes: Vec<Slice>) -> Vec<Slice> {
 }
 
 /// The rows that an exchanged box, which begins at `at`, has in common with a grid's table.
-fn meet(exchanged: &Slice, at: usize, grid: &Grid) -> Vec<Overlap> {
+fn meet(exchanged: &Slice, at: usize, grid: &Grid) -> Vec<SharedBlocks> {
     let Some(both) = exchanged.intersect(&grid.within) else { return Vec::new() };
     let width = *both.len.last().expect("a grid has dimensions");
     (0..both.volume() / width)
@@ -113,7 +113,7 @@ fn meet(exchanged: &Slice, at: usize, grid: &Grid) -> Vec<Overlap> {
                 index[d] += left % both.len[d];
                 left /= both.len[d];
             }
-            Overlap {
+            SharedBlocks {
                 at: at + place(&index, exchanged) as usize,
                 table: grid.first + place(&index, &grid.within) as usize,
                 len: width as usize,
@@ -170,7 +170,7 @@ mod tests {
         let group = group(3);
         let shared = shared(&group);
         assert_eq!(shared.len(), 2);
-        let overlap = |at, table, len| Overlap { at, table, len };
+        let overlap = |at, table, len| SharedBlocks { at, table, len };
         assert_eq!(shared.overlaps(&group[0].grids), [overlap(0, 2, 2)]);
         assert_eq!(shared.overlaps(&group[1].grids), [overlap(0, 0, 2)]);
         assert_eq!(shared.overlaps(&group[2].grids), []);

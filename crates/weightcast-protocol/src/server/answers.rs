@@ -27,13 +27,13 @@ impl Server {
         let pinned: Vec<_> = transaction.pinned().collect();
         transaction.result = Some(result.clone());
         transaction.transfer = transaction.transfer.take().filter(|t| t.assignment.is_some());
-        let ticket = transaction.ticket.take();
+        let place = transaction.place.take();
         let shards: Vec<u32> = transaction.arrived.keys().copied().collect();
         group.active = None;
         let sessions: Vec<SessionId> =
             shards.iter().filter_map(|s| group.members.get(s)).map(|m| m.session).collect();
-        if let Some(ticket) = ticket {
-            self.models.get_mut(&group.model).expect("exists").waiting.remove(&ticket);
+        if let Some(place) = place {
+            self.models.get_mut(&group.model).expect("exists").waiting.remove(&place);
         }
         self.timers.cancel(Timer::Call(incarnation, seq));
         pinned.into_iter().for_each(|layout| self.blobs.release(layout));
@@ -101,7 +101,7 @@ impl Server {
     fn keep_place(&mut self, incarnation: Incarnation) {
         let group = self.groups.get_mut(&incarnation).expect("checked by the caller");
         let transaction = group.active_transaction().expect("checked by the caller");
-        group.place = transaction.ticket.filter(|_| transaction.transfer.is_some());
+        group.place = transaction.place.filter(|_| transaction.transfer.is_some());
     }
 
     /// What a call was waiting for when its deadline passed.

@@ -158,7 +158,7 @@ impl Server {
             passed: 0,
             decided: None,
             result: None,
-            ticket: None,
+            place: None,
             transfer: None,
         });
         let declines = matches!(call, Call::Decline { .. }) && transaction.result.is_none();

@@ -65,7 +65,7 @@ impl Server {
         }
         for incarnation in model.waiting.values() {
             let waits = self.groups.get(incarnation).is_some_and(|group| {
-                group.active.is_some_and(|seq| group.transactions[&seq].ticket.is_some())
+                group.active.is_some_and(|seq| group.transactions[&seq].place.is_some())
             });
             ensure(waits, "T5", || format!("group {incarnation} waits without a call"))?;
         }

@@ -15,13 +15,13 @@ impl Server {
     pub(super) fn start_waiting(&mut self, incarnation: Incarnation) {
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let is_transfer = group.transfer().is_some();
-        let ticket = group.place.take_if(|_| is_transfer).unwrap_or_else(|| {
-            self.last_ticket += 1;
-            self.last_ticket
+        let place = group.place.take_if(|_| is_transfer).unwrap_or_else(|| {
+            self.last_place += 1;
+            self.last_place
         });
-        group.active_transaction().expect("checked").ticket = Some(ticket);
+        group.active_transaction().expect("checked").place = Some(place);
         let model = self.models.get_mut(&group.model).expect("groups have a model");
-        model.waiting.insert(ticket, incarnation);
+        model.waiting.insert(place, incarnation);
     }
 
     /// Something has changed in a model: those that wait look again, first come first served.

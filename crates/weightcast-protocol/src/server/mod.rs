@@ -186,7 +186,7 @@ pub struct Server {
     timers: Timers,
     counters: Counters,
     last_incarnation: Incarnation,
-    last_ticket: u64,
+    last_place: u64,
     /// Groups whose pending call may be able to move on.
     agenda: BTreeSet<Incarnation>,
     /// Models in which something became available, visible or free.
@@ -214,7 +214,7 @@ impl Server {
             timers: Timers::default(),
             counters: Counters::default(),
             last_incarnation: Incarnation::default(),
-            last_ticket: 0,
+            last_place: 0,
             agenda: BTreeSet::new(),
             changed: BTreeSet::new(),
             outputs: VecDeque::new(),

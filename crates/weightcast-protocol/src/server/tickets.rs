@@ -4,7 +4,7 @@
 use super::Server;
 use super::group::{Group, Member};
 use crate::message::{Announcement, Answer, Open, ServerMessage};
-use crate::ticket::Bearer;
+use crate::ticket::TicketOwner;
 use crate::{CallError, Mac, Proved, SessionId, TermProof, Ticket};
 
 impl Server {
@@ -19,7 +19,7 @@ impl Server {
             held: self.proved(group, &group.members[&entry.shard]),
             mac: Mac::default(),
         };
-        let bearer = Bearer {
+        let owner = TicketOwner {
             session,
             model: &group.model,
             replica: &group.replica,
@@ -27,7 +27,7 @@ impl Server {
             num_shards: group.num_shards,
             role: group.role,
         };
-        self.config.ticket_key.grant(ticket, bearer)
+        self.config.ticket_key.grant(ticket, owner)
     }
 
     /// What its group has held last: the session may not know yet that this was given up.

@@ -29,7 +29,7 @@ pub(super) struct Transaction {
     /// The answer, the same for every shard whenever it asks (G1).
     pub(super) result: Option<Result<Answer, CallError>>,
     /// Its place among those that wait.
-    pub(super) ticket: Option<u64>,
+    pub(super) place: Option<u64>,
     /// Of `replicate` and `update`.
     pub(super) transfer: Option<Transfer>,
 }

@@ -33,7 +33,7 @@ pub use compare::{Comparison, Row};
 pub use file::{Case, Formula, Measure, Origin, Reported, Scenario};
 pub use outcome::{LinkBytes, Outcome, Stall};
 pub use setting::{
-    Between, Datacentre, Goodput, Group, GroupRole, Latency, Protocol, Setting, Step, Verb,
+    Between, Datacentre, Goodput, Group, GroupRole, LinkLatency, Protocol, Setting, Step, Verb,
 };
 
 /// Plays one case of a scenario to its end.

@@ -23,7 +23,7 @@ pub struct Setting {
     pub goodput: Goodput,
     /// Waiting times of the network and of the machines.
     #[serde(default)]
-    pub latency: Latency,
+    pub latency: LinkLatency,
     /// How the server and the sessions are configured.
     #[serde(default)]
     pub protocol: Protocol,
@@ -74,7 +74,7 @@ pub struct Goodput {
 /// Waiting times.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Latency {
+pub struct LinkLatency {
     /// One way between a session and the server, in milliseconds.
     pub control_ms: f64,
     /// One way between two hosts of a datacentre, in microseconds.
@@ -87,7 +87,7 @@ pub struct Latency {
     pub digest_gb_s: f64,
 }
 
-impl Default for Latency {
+impl Default for LinkLatency {
     fn default() -> Self {
         Self { control_ms: 0.5, inner_us: 20.0, outer_ms: 1.0, silence_s: 4.0, digest_gb_s: 200.0 }
     }

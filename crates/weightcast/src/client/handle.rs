@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::control::{Event, Failed, Reply};
 use super::locate::{Evidence, Place, Search};
 use super::process::Owned;
-use super::reservations::{Holder, Reservation};
+use super::reservations::{Registrant, Reservation};
 use super::shared::{Shared, View};
 use super::staging;
 use super::{Transfer, Updated};
@@ -55,7 +55,7 @@ pub(super) struct Own {
     pub(super) shared: Arc<Shared>,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
     /// Who this is, to the other handles of the process.
-    pub(super) holder: Holder,
+    pub(super) holder: Registrant,
     /// Whether it may fill its memory at any time: a rollout's.
     pub(super) fills: bool,
     /// What other handles of the process know of the registered memory.

@@ -19,7 +19,7 @@ use super::offload::Offloader;
 use super::plan_files::PlanFiles;
 use super::process::Owned;
 use super::reach;
-use super::reservations::Holder;
+use super::reservations::Registrant;
 use super::room::Room;
 use super::route::{Routes, THREADS};
 use super::second::Owner;
@@ -177,7 +177,7 @@ impl ShardHandle {
             })
             .map_err(|e| Error::io("start the control thread", e))?;
         let thread = Mutex::new(Some(thread));
-        let holder = Holder::new(model, &replica);
+        let holder = Registrant::new(model, &replica);
         Ok(Self {
             model: model.to_owned(),
             replica,

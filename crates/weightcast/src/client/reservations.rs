@@ -24,11 +24,11 @@ pub(super) struct Reservation {
 }
 
 /// The memory of a reservation is being filled, until this is dropped.
-pub(super) struct Filling(Arc<Reservation>);
+pub(super) struct FillGuard(Arc<Reservation>);
 
 /// Whose memory it is.
 #[derive(Clone, Debug)]
-pub(super) struct Holder {
+pub(super) struct Registrant {
     /// The handle, as no other in this process.
     pub(super) handle: u64,
     pub(super) model: String,
@@ -37,7 +37,7 @@ pub(super) struct Holder {
 
 /// One registration, as others see it.
 struct Held {
-    holder: Holder,
+    holder: Registrant,
     memory: ReservedMemory,
     /// Whether its handle writes to it now, or may at any time.
     filled: bool,
@@ -82,7 +82,7 @@ impl ReservedMemory {
     }
 }
 
-impl Holder {
+impl Registrant {
     /// A new handle of this process.
     pub(super) fn new(model: &str, replica: &Replica) -> Self {
         static HANDLES: AtomicU64 = AtomicU64::new(0);
@@ -125,7 +125,7 @@ impl Holder {
     }
 }
 
-impl std::fmt::Display for Holder {
+impl std::fmt::Display for Registrant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Replica { name, shard, num_shards, .. } = &self.replica;
         write!(f, "{name}[{shard}/{num_shards}] of model {}", self.model)
@@ -137,7 +137,7 @@ impl Reservation {
     ///
     /// # Errors
     /// Another handle has registered some of it.
-    pub(super) fn fill(self: Arc<Self>) -> Result<Filling, Error> {
+    pub(super) fn fill(self: Arc<Self>) -> Result<FillGuard, Error> {
         if !self.filled {
             let mut reservations = reservations();
             let own = reservations.get(&self.number).expect("listed until it is dropped");
@@ -149,11 +149,11 @@ impl Reservation {
             }
             reservations.entry(self.number).and_modify(|own| own.filled = true);
         }
-        Ok(Filling(self))
+        Ok(FillGuard(self))
     }
 }
 
-impl Drop for Filling {
+impl Drop for FillGuard {
     fn drop(&mut self) {
         reservations().entry(self.0.number).and_modify(|own| own.filled = self.0.filled);
     }

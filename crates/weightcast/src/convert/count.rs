@@ -13,9 +13,9 @@ pub(crate) enum Value<'a> {
 }
 
 /// The fields of a message, in order; `None` is where it is cut short or makes no sense.
-pub(crate) struct Fields<'a>(&'a [u8]);
+pub(crate) struct ProtoFields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> ProtoFields<'a> {
     pub(crate) fn of(message: &'a [u8]) -> Self {
         Self(message)
     }
@@ -43,7 +43,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
+impl<'a> Iterator for ProtoFields<'a> {
     type Item = Option<(u64, Value<'a>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -79,7 +79,7 @@ pub(crate) fn varint(bytes: &mut &[u8]) -> Option<u64> {
 /// How often a message has a field; `None` if it makes no sense.
 pub(crate) fn fields(message: &[u8], number: u64) -> Option<usize> {
     let mut count = 0;
-    for field in Fields::of(message) {
+    for field in ProtoFields::of(message) {
         count += usize::from(field?.0 == number);
     }
     Some(count)
@@ -96,7 +96,7 @@ mod tests {
             [8, 0xac, 2, 18, 2, b'a', b'b', 18, 0, 25, 1, 2, 3, 4, 5, 6, 7, 8, 37, 1, 2, 3, 4];
         let counts = [1, 2, 3, 4, 5].map(|number| fields(&message, number));
         assert_eq!(counts, [Some(1), Some(2), Some(1), Some(1), Some(0)]);
-        let first = Fields::of(&message).next();
+        let first = ProtoFields::of(&message).next();
         assert_eq!(first, Some(Some((1, Value::Varint(300)))));
         for end in [1, 2, 4, 5, 6, 8, 10, 17, 19, 22] {
             assert_eq!(fields(&message[..end], 1), None, "{end}");

@@ -18,9 +18,9 @@ use crate::wire::server_frame::Body;
 
 /// Counts the bytes that are alive, wherever they are.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Meter(Arc<AtomicUsize>);
+pub(crate) struct ByteMeter(Arc<AtomicUsize>);
 
-impl Meter {
+impl ByteMeter {
     pub(crate) fn alive(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
@@ -36,7 +36,7 @@ impl Meter {
 #[derive(Debug)]
 pub(crate) struct Hold {
     bytes: usize,
-    meter: Meter,
+    meter: ByteMeter,
 }
 
 impl Drop for Hold {
@@ -61,7 +61,7 @@ impl AsRef<[u8]> for Counted {
 /// same: the shards of a group, and groups that ask before anything has changed.
 #[derive(Default)]
 pub(crate) struct Encoder {
-    meter: Meter,
+    meter: ByteMeter,
     listing: Option<(Arc<Listing>, Bytes)>,
     shards: Option<(Arc<[SourceShard]>, Bytes)>,
     layouts: Option<(Arc<[ContentDigest]>, Bytes)>,
@@ -69,7 +69,7 @@ pub(crate) struct Encoder {
 
 impl Encoder {
     /// Its fields count here, each once.
-    pub(crate) fn new(meter: Meter) -> Self {
+    pub(crate) fn new(meter: ByteMeter) -> Self {
         Self { meter, ..Self::default() }
     }
 
@@ -112,7 +112,7 @@ impl Encoder {
 
 fn made_once<T: ?Sized>(
     last: &mut Option<(Arc<T>, Bytes)>,
-    meter: &Meter,
+    meter: &ByteMeter,
     what: Arc<T>,
     same: impl Fn(&Arc<T>, &Arc<T>) -> bool,
     make: impl FnOnce(&T) -> Vec<u8>,
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_many_are_told_is_made_and_counted_once() {
-        let meter = Meter::default();
+        let meter = ByteMeter::default();
         let mut encoder = Encoder::new(meter.clone());
         let told = answered(Answer::Listed(Arc::new(listing(1_000))));
         let frames: Vec<_> = (0..100).map(|_| encoder.frames(told.clone())).collect();

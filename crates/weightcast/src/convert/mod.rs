@@ -13,7 +13,7 @@ mod values;
 
 pub(crate) use client::{client_frame, client_message};
 pub(crate) use inspect::{Inspected, inspect_reply, inspected, inspection};
-pub(crate) use large::{Assembly, Encoder, Hold, Meter};
+pub(crate) use large::{Assembly, ByteMeter, Encoder, Hold};
 pub(crate) use ticket::{term_proof, term_proof_frame};
 pub(crate) use values::{content_digest, state_name};
 

@@ -14,7 +14,7 @@ use weightcast_protocol::{CallError, ConnectionId, ContentDigest, Term, TermProo
 use super::admission::Pass;
 use super::outbox::Outbox;
 use crate::clock::Clock;
-use crate::convert::{Encoder, Meter};
+use crate::convert::{ByteMeter, Encoder};
 use crate::limits::OUTBOXES_BYTES;
 
 /// Events waiting for the machine, over all streams: with the largest messages 100 MB.
@@ -22,7 +22,7 @@ pub(super) const QUEUE: usize = 4_096;
 
 /// What happens to the server.
 pub(super) enum Input {
-    Connected(ConnectionId, Line),
+    Connected(ConnectionId, StreamEnd),
     Message(ConnectionId, Box<ClientMessage>),
     Disconnected(ConnectionId),
     PutManifest(ContentDigest, Vec<u8>, oneshot::Sender<Result<(), CallError>>),
@@ -37,7 +37,7 @@ pub(super) enum Input {
 }
 
 /// The actor's end of one stream. Dropping it ends the stream.
-pub(super) struct Line {
+pub(super) struct StreamEnd {
     pub(super) outbox: Outbox,
     /// The connection that the stream is on.
     pub(super) pass: Pass,
@@ -47,18 +47,18 @@ pub(super) struct Line {
 
 /// The streams that are open, and what waits in them.
 struct Streams {
-    open: BTreeMap<ConnectionId, Line>,
+    open: BTreeMap<ConnectionId, StreamEnd>,
     /// Over for the machine; what waits in them is still to be taken.
     ending: BTreeMap<ConnectionId, (Outbox, Pass)>,
     encoder: Encoder,
-    waiting: Meter,
+    waiting: ByteMeter,
     /// Of all streams together.
     most: usize,
 }
 
 impl Streams {
     fn new(most: usize) -> Self {
-        let waiting = Meter::default();
+        let waiting = ByteMeter::default();
         let encoder = Encoder::new(waiting.clone());
         Self { open: BTreeMap::new(), ending: BTreeMap::new(), encoder, waiting, most }
     }
@@ -95,7 +95,7 @@ impl Streams {
 
     /// Nothing more is sent on a stream.
     fn end(&mut self, connection: ConnectionId) {
-        let Some(Line { outbox, pass, .. }) = self.open.remove(&connection) else { return };
+        let Some(StreamEnd { outbox, pass, .. }) = self.open.remove(&connection) else { return };
         outbox.end();
         self.ending.retain(|_, (outbox, _)| outbox.waiting() > 0);
         self.ending.insert(connection, (outbox, pass));
@@ -201,11 +201,11 @@ mod tests {
     use super::*;
 
     /// A client's stream, as the server has it and as it is seen from outside.
-    fn line(admission: &Admission) -> (Line, (Place, oneshot::Receiver<()>, Frames)) {
+    fn line(admission: &Admission) -> (StreamEnd, (Place, oneshot::Receiver<()>, Frames)) {
         let (place, cut_off) = admission.enter(Instant::now());
         place.pass().show().unwrap();
         let (outbox, frames) = outbox();
-        let line = Line { outbox, pass: place.pass(), _alive: oneshot::channel().0 };
+        let line = StreamEnd { outbox, pass: place.pass(), _alive: oneshot::channel().0 };
         (line, (place, cut_off, frames))
     }
 

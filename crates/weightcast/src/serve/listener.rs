@@ -20,12 +20,12 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// A bound socket, not yet served.
-pub(super) enum Listener {
+pub(super) enum ControlListener {
     Tcp(std::net::TcpListener, String),
     Unix(std::os::unix::net::UnixListener, PathBuf),
 }
 
-impl Listener {
+impl ControlListener {
     pub(super) fn bind(address: &BindAddress) -> Result<Self, Error> {
         match address {
             BindAddress::Tcp(address) => {

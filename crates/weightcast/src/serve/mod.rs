@@ -23,7 +23,7 @@ use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::{Span, Term, TicketKey};
 use weightcast_transport::Secret;
 
-use self::listener::Listener;
+use self::listener::ControlListener;
 use crate::{Error, auth};
 
 pub use crate::wire::StatusReply as Status;
@@ -151,7 +151,7 @@ pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
         let problem = format!("{} is none: a list has at most {}", config.index, Term::SERVERS);
         return Err(Error::Config { what: "server's index".to_owned(), problem });
     }
-    let listener = Listener::bind(&address)?;
+    let listener = ControlListener::bind(&address)?;
     let address = listener.address();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -167,7 +167,7 @@ pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
 }
 
 async fn run(
-    listener: Listener,
+    listener: ControlListener,
     config: ServeConfig,
     life: u64,
     stopped: oneshot::Receiver<()>,

@@ -9,7 +9,7 @@ use prost::Message;
 use tokio_stream::Stream;
 use tonic::Status;
 
-use crate::convert::{Hold, Meter};
+use crate::convert::{ByteMeter, Hold};
 use crate::limits::OUTBOX_BYTES;
 use crate::wire::ServerFrame;
 
@@ -43,7 +43,7 @@ pub(super) fn outbox() -> (Outbox, Frames) {
 
 impl Outbox {
     /// Lets frames wait. False if too much would: then none of them does.
-    pub(super) fn push(&self, frames: Vec<ServerFrame>, meter: &Meter) -> bool {
+    pub(super) fn push(&self, frames: Vec<ServerFrame>, meter: &ByteMeter) -> bool {
         let sizes: Vec<usize> = frames.iter().map(size).collect();
         let mut queue = lock(&self.0);
         let bytes = queue.bytes + sizes.iter().sum::<usize>();
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded_and_counted_until_it_is_taken() {
-        let (meter, (outbox, mut frames)) = (Meter::default(), outbox());
+        let (meter, (outbox, mut frames)) = (ByteMeter::default(), outbox());
         let one = size(&page(PAGE_BYTES));
         let fit = OUTBOX_BYTES / one;
         for _ in 0..fit {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn one_message_of_any_size_fits() {
-        let (meter, (outbox, frames)) = (Meter::default(), outbox());
+        let (meter, (outbox, frames)) = (ByteMeter::default(), outbox());
         assert!(outbox.push(vec![page(OUTBOX_BYTES)], &meter));
         assert!(!outbox.push(vec![page(1)], &meter));
         drop(frames);
@@ -198,7 +198,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_waits_is_still_sent_when_the_server_is_done() {
-        let (meter, (outbox, frames)) = (Meter::default(), outbox());
+        let (meter, (outbox, frames)) = (ByteMeter::default(), outbox());
         assert!(outbox.push(vec![page(1), page(2)], &meter));
         drop(outbox);
         assert_eq!(frames.collect::<Vec<_>>().await.len(), 2);

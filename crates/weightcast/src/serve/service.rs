@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status, Streaming};
 use weightcast_protocol::ConnectionId;
 use weightcast_transport::Secret;
 
-use super::actor::{Input, Line};
+use super::actor::{Input, StreamEnd};
 use super::admission::Pass;
 use super::outbox::{Frames, outbox};
 use super::status;
@@ -98,7 +98,7 @@ impl ReferenceServer for Service {
         let connection = ConnectionId(self.connections.fetch_add(1, Ordering::Relaxed));
         let (outbox, frames) = outbox();
         let (alive, cut_off) = oneshot::channel();
-        let line = Line { outbox, pass: pass(&request).clone(), _alive: alive };
+        let line = StreamEnd { outbox, pass: pass(&request).clone(), _alive: alive };
         self.inputs
             .send(Input::Connected(connection, line))
             .await

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use weightcast_plan::DType;
 use weightcast_plan::Layout;
 use weightcast_plan::quantise::Scale;
-use weightcast_plan::transform::{Grid, Memory, Overlap, Representation, Rules, Shared};
+use weightcast_plan::transform::{Grid, Memory, Representation, Rules, Shared, SharedBlocks};
 use weightcast_transport::Region;
 
 use crate::Error;
@@ -34,7 +34,7 @@ pub struct Transformed {
     rules: Rules,
     maker: Arc<Maker>,
     scales: Option<Region>,
-    shared: OnceLock<(usize, Vec<Overlap>)>,
+    shared: OnceLock<(usize, Vec<SharedBlocks>)>,
 }
 
 impl Transformed {
@@ -120,7 +120,7 @@ impl Transformed {
                 ))
             })?;
             let mut seen = vec![0; *len];
-            for Overlap { at, table: first, len } in overlaps {
+            for SharedBlocks { at, table: first, len } in overlaps {
                 for (number, amax) in seen[*at..at + len].iter_mut().zip(&table[*first..]) {
                     *number = amax.to_bits().cast_signed();
                 }
@@ -132,8 +132,13 @@ impl Transformed {
     }
 
     /// Takes over what the group has seen, and makes the scales.
-    fn set(&self, mut table: Vec<f32>, seen: &[i32], overlaps: &[Overlap]) -> Result<(), Error> {
-        for Overlap { at, table: first, len } in overlaps {
+    fn set(
+        &self,
+        mut table: Vec<f32>,
+        seen: &[i32],
+        overlaps: &[SharedBlocks],
+    ) -> Result<(), Error> {
+        for SharedBlocks { at, table: first, len } in overlaps {
             for (amax, number) in table[*first..].iter_mut().zip(&seen[*at..at + len]) {
                 *amax = f32::from_bits(number.cast_unsigned());
             }

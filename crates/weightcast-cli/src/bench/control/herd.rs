@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use weightcast::wire::{self, answer::Answer, call};
 
 use super::crowd::{Crowd, Group, latest};
-use super::record::{Kind, Latency};
+use super::record::{Kind, LatencyFigures};
 
 /// Within this time all shards ask, each by itself.
 const WITHIN: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ pub(crate) struct Herd {
     pub(crate) shards: usize,
     /// From the first question until the last answer.
     pub(crate) seconds: f64,
-    pub(crate) latency: Latency,
+    pub(crate) latency: LatencyFigures,
     /// Groups whose shards got different answers.
     pub(crate) split: usize,
     /// Different versions that groups got: more than one, or the test had no teeth.
@@ -63,7 +63,7 @@ pub(crate) async fn measure(crowd: &Crowd, kind: Kind, above: u64) -> Result<Her
         groups: crowd.rollouts.len(),
         shards: crowd.rollouts[0].sessions.len(),
         seconds,
-        latency: Latency::of(taken.latencies.remove(&kind).unwrap_or_default()),
+        latency: LatencyFigures::of(taken.latencies.remove(&kind).unwrap_or_default()),
         split,
         versions: versions.len(),
         failed: taken.failed,

@@ -13,7 +13,7 @@ use weightcast::wire::{self, call};
 
 use super::HELD;
 use super::crowd::{Crowd, Group, latest};
-use super::record::{Kind, Latency};
+use super::record::{Kind, LatencyFigures};
 use super::session::HEARTBEATS_PER_LEASE;
 use crate::bench::program::ServerProcess;
 
@@ -33,8 +33,8 @@ pub(crate) struct Mixed {
     pub(crate) asked_per_s: f64,
     /// Operations answered per second.
     pub(crate) reached_per_s: f64,
-    pub(crate) all: Latency,
-    pub(crate) kinds: BTreeMap<Kind, Latency>,
+    pub(crate) all: LatencyFigures,
+    pub(crate) kinds: BTreeMap<Kind, LatencyFigures>,
     /// How late the load generator itself was, at the 99th percentile.
     pub(crate) generator_late_p99_ms: f64,
     /// Share of one core that the server used.
@@ -99,9 +99,13 @@ pub(crate) async fn measure(
     Ok(Mixed {
         asked_per_s: rate,
         reached_per_s: operations / elapsed,
-        all: Latency::of(all),
-        kinds: taken.latencies.into_iter().map(|(kind, all)| (kind, Latency::of(all))).collect(),
-        generator_late_p99_ms: Latency::of(late).p99_ms,
+        all: LatencyFigures::of(all),
+        kinds: taken
+            .latencies
+            .into_iter()
+            .map(|(kind, all)| (kind, LatencyFigures::of(all)))
+            .collect(),
+        generator_late_p99_ms: LatencyFigures::of(late).p99_ms,
         server_cpu: cpu.0 / elapsed,
         server_us_per_op: cpu.0 * 1e6 / operations,
         load_cpu: cpu.1 / elapsed,

@@ -81,14 +81,14 @@ impl Record {
 
 /// Latencies of one kind, or of all.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Latency {
+pub(crate) struct LatencyFigures {
     pub(crate) count: usize,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) max_ms: f64,
 }
 
-impl Latency {
+impl LatencyFigures {
     pub(crate) fn of(mut nanos: Vec<u64>) -> Self {
         nanos.sort_unstable();
         let at = |share: f64| match nanos.len() {
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn percentiles() {
-        let latency = Latency::of((1..=1000).rev().map(|ms| ms * 1_000_000).collect());
+        let latency = LatencyFigures::of((1..=1000).rev().map(|ms| ms * 1_000_000).collect());
         assert_eq!((latency.p50_ms, latency.p99_ms, latency.max_ms), (501.0, 991.0, 1000.0));
-        assert_eq!(Latency::of(Vec::new()).p99_ms, 0.0);
+        assert_eq!(LatencyFigures::of(Vec::new()).p99_ms, 0.0);
     }
 }

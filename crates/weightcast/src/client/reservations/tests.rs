@@ -13,8 +13,8 @@ fn memory(name: &str, region: &Region) -> ReservedMemory {
     ReservedMemory::new(&builder.build().unwrap(), std::slice::from_ref(region))
 }
 
-fn handle(name: &str) -> Holder {
-    Holder::new("policy", &Replica::new(name, 0, 1))
+fn handle(name: &str) -> Registrant {
+    Registrant::new("policy", &Replica::new(name, 0, 1))
 }
 
 fn fresh() -> Region {
