@@ -48,7 +48,7 @@ pub(crate) struct Seats {
     lost: usize,
     next: u64,
     /// As far as was seen when the last one came.
-    pub(crate) descriptors: Descriptors,
+    descriptors: Descriptors,
     /// Whether nobody is let in any more.
     pub(crate) closing: bool,
 }
@@ -67,8 +67,24 @@ impl Seats {
         }
     }
 
-    /// A stranger's place for a newcomer: the oldest of too many leaves. `None` if there is none,
-    /// for a moment.
+    /// Closes as many connections as the process needs back, if they may be closed: it has opened
+    /// more of its own. What is being closed already counts as closed.
+    pub(crate) fn look(&mut self, descriptors: Descriptors, now: Instant) {
+        self.descriptors = descriptors;
+        let excess = self.members().count().saturating_sub(descriptors.places());
+        let gave_way = (0..excess).take_while(|_| self.make_room(None, now, |_| true)).count();
+        if excess > 0 {
+            tracing::warn!(excess, gave_way, "few descriptors are left: data connections close");
+        }
+    }
+
+    /// Whether a newcomer had better wait for what is being closed: until then the process would
+    /// miss the descriptor.
+    pub(crate) fn is_short(&self) -> bool {
+        self.lost > 0 && !self.descriptors.can_spare(self.open.len() + 1)
+    }
+
+    /// A stranger's place for a newcomer: the oldest of too many leaves. `None` if there is none.
     pub(crate) fn enter(
         &mut self,
         socket: &Arc<Socket>,
@@ -76,29 +92,17 @@ impl Seats {
         now: Instant,
     ) -> Option<(u64, Arc<Seat>)> {
         // Threads of lost places end soon, but they are threads.
-        if self.closing || self.open.len() >= 2 * (self.limit + MAX_UNAUTHENTICATED) {
+        let threads = 2 * (self.limit + MAX_UNAUTHENTICATED);
+        let room = self.open.len() < threads && self.descriptors.can_spare(self.open.len() + 1);
+        if self.closing || !room {
             return None;
         }
-        self.spare_descriptors(now);
         while self.strangers.len() >= self.door() && self.dismiss_stranger(now) {}
-        if !self.descriptors.can_spare(self.open.len() + 1) {
-            return None;
-        }
         self.next += 1;
         let seat = Arc::new(Seat::new(Arc::clone(socket), holder, now));
         self.open.insert(self.next, Arc::clone(&seat));
         self.strangers.insert(self.next);
         Some((self.next, seat))
-    }
-
-    /// Closes as many connections as the process needs back, if they may be closed: it has opened
-    /// more of its own. What is being closed already counts as closed.
-    fn spare_descriptors(&mut self, now: Instant) {
-        let excess = self.members().count().saturating_sub(self.descriptors.places());
-        let gave_way = (0..excess).take_while(|_| self.make_room(None, now, |_| true)).count();
-        if excess > 0 {
-            tracing::warn!(excess, gave_way, "few descriptors are left: data connections close");
-        }
     }
 
     /// Strangers that there may be, one at least.

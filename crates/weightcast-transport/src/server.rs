@@ -22,7 +22,8 @@ use thiserror::Error;
 /// How long a closing server waits for its connections to notice.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
 
-/// How long the acceptor rests when the system has no descriptors or threads left.
+/// How long the acceptor rests when the system has no descriptors or threads left, or waits for those
+/// that are being given back.
 const EXHAUSTED_REST: Duration = Duration::from_millis(50);
 
 /// Sends may block this long before the connection looks at its deadline.
@@ -216,10 +217,14 @@ fn start(socket: Socket, holder: Holder, shared: &Arc<Shared>) -> io::Result<()>
 fn enter(socket: &Arc<Socket>, holder: Holder, shared: &Shared) -> Option<(u64, Arc<Seat>)> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let mut seats = lock(&shared.seats);
-    seats.descriptors = limit.map_or(Descriptors::PLENTY, |limit| {
+    if let Some(limit) = limit {
         let newest = socket.as_fd().as_raw_fd() as u64;
-        Descriptors::seen(limit, newest, seats.len() + 1)
-    });
+        let descriptors = Descriptors::seen(limit, newest, seats.len() + 1);
+        seats.look(descriptors, Instant::now());
+    }
+    let is_short = |seats: &mut Seats| seats.is_short();
+    let waited = shared.ended.wait_timeout_while(seats, EXHAUSTED_REST, is_short);
+    let mut seats = waited.unwrap_or_else(PoisonError::into_inner).0;
     seats.enter(socket, holder, Instant::now())
 }
 

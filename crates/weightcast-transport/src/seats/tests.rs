@@ -199,13 +199,14 @@ fn who_holds_more_takes_no_place_of_who_holds_fewer_unless_it_rests_for_long() {
 fn a_process_that_has_opened_more_itself_gets_descriptors_back_once() {
     let mut port = Port::new(100);
     let left = |left: u64| Descriptors::seen(1_024, 1_024 - left - 1, 0);
-    port.seats.descriptors = left(80);
+    port.seats.look(left(80), port.now);
     let members: Vec<_> = (0..41).map(|_| port.member(A).unwrap()).collect();
     let lost = |seats: &[Arc<Seat>]| seats.iter().filter(|seat| is_lost(seat)).count();
     assert_eq!(lost(&members), 1, "half of what is left is the port's");
-    port.seats.descriptors = left(70);
-    let (_, stranger) = port.stranger(A);
+    port.seats.look(left(70), port.now);
     assert_eq!(lost(&members), 6);
+    let (_, stranger) = port.stranger(A);
+    port.seats.look(left(70), port.now);
     (0..8).for_each(|_| drop(port.stranger(A)));
     assert_eq!(lost(&members), 6, "what is being closed is not asked for again");
     assert!(is_lost(&stranger), "few wait at the door");
@@ -214,7 +215,7 @@ fn a_process_that_has_opened_more_itself_gets_descriptors_back_once() {
 #[test]
 fn a_port_without_descriptors_turns_strangers_away_before_the_process_feels_it() {
     let mut port = Port::new(100);
-    port.seats.descriptors = Descriptors::seen(1_024, 1_024 - 10 - 1, 0);
+    port.seats.look(Descriptors::seen(1_024, 1_024 - 10 - 1, 0), port.now);
     // Threads that do not notice that their places are lost.
     let come = |port: &mut Port| {
         let (here, there) = UnixStream::pair().unwrap();
@@ -222,7 +223,9 @@ fn a_port_without_descriptors_turns_strangers_away_before_the_process_feels_it()
         port.seats.enter(&Arc::new(Socket::Local(here)), A, port.now).is_some()
     };
     assert_eq!((0..20).take_while(|_| come(&mut port)).count(), 8);
+    assert!(port.seats.is_short());
     port.seats.leave(1);
+    assert!(!port.seats.is_short());
     assert!(come(&mut port), "one has closed");
 }
 
