@@ -1,6 +1,6 @@
 //! The server's side of a connection's bytes: whole frames out of a stream that may be hostile.
 
-use crate::limits::{FRAME_GRACE, MIN_FRAME_RATE};
+use crate::limits::{FRAME_GRACE, IDLE_BYTES, MIN_FRAME_RATE};
 use crate::socket::Socket;
 use crate::wire::{HEADER_BYTES, Header};
 use std::io::{self, ErrorKind, Read};
@@ -23,12 +23,15 @@ impl Input {
         Self { buffer: Vec::new(), unread: 0..0, timed: true }
     }
 
-    /// Waits for the first bytes of a frame. False when the peer has closed between frames.
+    /// Waits for the first bytes of a frame, with no more room than that takes. False when the peer has closed between frames.
     ///
     /// # Errors
     /// Whatever means that the connection must be closed.
     pub(crate) fn wait(&mut self, socket: &Socket) -> io::Result<bool> {
         self.set_timed(socket, false)?;
+        if self.buffer.capacity() > IDLE_BYTES {
+            (self.buffer, self.unread) = (Vec::new(), 0..0);
+        }
         Ok(self.read(socket)? > 0)
     }
 
@@ -99,5 +102,38 @@ impl Input {
             self.timed = timed;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::MAX_REQUEST_BYTES;
+    use crate::wire::Kind;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_large_request_leaves_nothing_behind() {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        let (socket, mut input) = (Socket::Local(here), Input::new());
+        let frame = |len: usize| {
+            let header = Header::new(Kind::Read, len).encode();
+            [&header[..], &vec![7; len]].concat()
+        };
+        let sent = std::thread::spawn(move || {
+            there.write_all(&frame(MAX_REQUEST_BYTES)).unwrap();
+            there.write_all(&frame(5)).unwrap();
+        });
+        assert!(input.wait(&socket).unwrap());
+        assert_eq!(input.frame(&socket).unwrap().1.len(), MAX_REQUEST_BYTES);
+        assert!(input.buffer.capacity() > IDLE_BYTES);
+        if !input.has_more() {
+            input.wait(&socket).unwrap();
+        }
+        assert_eq!(input.frame(&socket).unwrap().1, [7; 5]);
+        assert!(!input.wait(&socket).unwrap(), "closed");
+        assert!(input.buffer.capacity() <= IDLE_BYTES, "{}", input.buffer.capacity());
+        sent.join().unwrap();
     }
 }

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-/// Largest body of a request or a control answer: 64 Ki extents fit, and a peer that lies about
-/// a length costs at most this.
-pub const MAX_FRAME_BYTES: usize = 4 << 20;
+/// Largest body of a request: [`MAX_EXTENTS`] fit. Each connection may have one in memory, whole or
+/// in part and as it was decoded.
+pub const MAX_REQUEST_BYTES: usize = 256 << 10;
+
+/// Largest body of an answer, but for bytes of regions and notes: a description of [`MAX_REGIONS`]
+/// fits.
+pub const MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// Extents in one request. 5,000 tiny tensors need a handful of requests; more than this would
-/// only make one answer long.
-pub const MAX_EXTENTS: usize = 64 << 10;
+/// only make one answer long, and what all connections hold of requests large.
+pub const MAX_EXTENTS: usize = 4 << 10;
 
 /// Payload of one answered read. It bounds how long an answer keeps its source busy after a
 /// fence, when only zeros are sent to finish the frame.
@@ -127,6 +131,10 @@ pub const PIPELINE_BYTES: usize = 32 << 10;
 
 /// Bytes that the server hands to the kernel at once, between two looks at the fence word.
 pub const SEND_BYTES: usize = 1 << 20;
+
+/// Bytes of requests and answers that an idle connection keeps room for, each way: those under way
+/// in a transfer fit. One large request would else take its size for as long as the reader stays.
+pub const IDLE_BYTES: usize = 128 << 10;
 
 /// Bytes that are copied, transformed or digested together while they are in the first cache; a
 /// multiple of every element's size.

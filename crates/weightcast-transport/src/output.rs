@@ -1,7 +1,7 @@
 //! The server's side of sending: many ranges of memory, few system calls, a fence between them.
 
 use crate::export::Export;
-use crate::limits::{MAX_RANGES, MIN_FRAME_RATE, SEND_BYTES, SEND_STALL};
+use crate::limits::{IDLE_BYTES, MAX_RANGES, MIN_FRAME_RATE, SEND_BYTES, SEND_STALL};
 use crate::seats::Seat;
 use crate::sys::{self, Ranges};
 use std::io::{self, ErrorKind};
@@ -27,6 +27,14 @@ impl Output {
     /// Sends what is pending.
     pub(crate) fn flush(&mut self, seat: &Seat) -> io::Result<()> {
         self.send_batch(seat, None)
+    }
+
+    /// Lets go of what a connection without work has no use for. Nothing is pending.
+    pub(crate) fn rest(&mut self) {
+        if self.pending.capacity() > IDLE_BYTES {
+            self.pending = Vec::new();
+        }
+        self.made = Vec::new();
     }
 
     /// Sends what is pending, and then `bytes`.
@@ -80,8 +88,8 @@ impl Output {
             }
             let address = bytes.as_ptr().expose_provenance() as u64;
             self.made_len += step;
-            // SAFETY: the vector is never resized again, and its bytes in use are not written
-            // before the batch that sends them.
+            // SAFETY: the vector is not resized, and its bytes in use are not written, before the
+            // batch that sends them.
             unsafe { self.add(seat, export, address, step) }?;
             done += step;
         }
@@ -140,5 +148,21 @@ impl Output {
             self.ranges.push(ZEROS.as_ptr().expose_provenance() as u64, step);
             left -= step;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_rests_keeps_no_large_buffer() {
+        let pending = Vec::with_capacity(IDLE_BYTES + 1);
+        let mut output = Output { pending, made: vec![0; SEND_BYTES], ..Output::default() };
+        output.rest();
+        assert_eq!((output.pending.capacity(), output.made.capacity()), (0, 0));
+        output.pending.reserve_exact(IDLE_BYTES);
+        output.rest();
+        assert_eq!(output.pending.capacity(), IDLE_BYTES, "what every transfer needs stays");
     }
 }

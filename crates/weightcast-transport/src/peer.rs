@@ -113,7 +113,7 @@ impl Peer {
         wire::put(&mut request, &[export.0, generation]);
         extents.iter().for_each(|placed| wire::put_placed(&mut request, placed));
         wire::finish(&mut request, start);
-        if request.len() > crate::limits::MAX_FRAME_BYTES {
+        if extents.len() > crate::limits::MAX_EXTENTS {
             return Err(crate::error::Refusal::TooMuch.into());
         }
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };

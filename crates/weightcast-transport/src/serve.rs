@@ -90,6 +90,7 @@ impl<'a> Connection<'a> {
             }
             if !self.input.has_more() {
                 self.seat.rest(Instant::now());
+                self.output.rest();
                 if !self.input.wait(self.socket)? || !self.seat.work(Instant::now()) {
                     return Ok(());
                 }

@@ -14,7 +14,7 @@
 
 use crate::error::Refusal;
 use crate::exports::ExportId;
-use crate::limits::{MAX_FRAME_BYTES, MAX_NOTE_BYTES, MAX_READ_BYTES};
+use crate::limits::{MAX_ANSWER_BYTES, MAX_NOTE_BYTES, MAX_READ_BYTES, MAX_REQUEST_BYTES};
 
 mod bodies;
 
@@ -122,7 +122,8 @@ impl Header {
         let limit = match kind {
             Kind::Data => MAX_READ_BYTES,
             Kind::Noted => NOTED_BYTES as u64,
-            _ => MAX_FRAME_BYTES as u64,
+            kind if kind.is_request() => MAX_REQUEST_BYTES as u64,
+            _ => MAX_ANSWER_BYTES as u64,
         };
         if body > limit {
             return Err(Malformed("frame beyond its limit"));

@@ -45,7 +45,8 @@ proptest! {
 #[test]
 fn headers_are_bounded() {
     let limits = [
-        (Kind::Read, MAX_FRAME_BYTES),
+        (Kind::Read, MAX_REQUEST_BYTES),
+        (Kind::Description, MAX_ANSWER_BYTES),
         (Kind::Data, MAX_READ_BYTES as usize),
         (Kind::Noted, MAX_NOTE_BYTES + 1),
     ];
@@ -79,8 +80,8 @@ fn a_note_is_absent_empty_or_full() {
 
 #[test]
 fn as_many_extents_as_allowed_fit_into_a_frame() {
-    const { assert!(MAX_EXTENTS * PLACED_BYTES + 16 <= MAX_FRAME_BYTES) };
-    const { assert!(MAX_REGIONS * 16 + 8 <= MAX_FRAME_BYTES) };
+    const { assert!(MAX_EXTENTS * PLACED_BYTES + 16 <= MAX_REQUEST_BYTES) };
+    const { assert!(MAX_REGIONS * 16 + 8 <= MAX_ANSWER_BYTES) };
     let body = |count: usize| vec![0; 16 + count * EXTENT_BYTES];
     assert_eq!(decode_read(&body(MAX_EXTENTS)).unwrap().extents.len(), MAX_EXTENTS);
     assert!(decode_read(&body(MAX_EXTENTS + 1)).is_err());

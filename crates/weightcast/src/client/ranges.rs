@@ -3,13 +3,11 @@
 use std::ops::Range;
 
 use weightcast_plan::{Copy, Run, Slice, Tensor};
-use weightcast_transport::limits::MAX_DIGEST_ROWS;
+use weightcast_transport::limits::{MAX_DIGEST_ROWS, MAX_EXTENTS};
 use weightcast_transport::{Extent, PlacedExtent};
 
 /// Bytes of one question to a source: a fraction of a second of its time.
 pub(crate) const ASKED_BYTES: u64 = 256 << 20;
-/// Ranges of one question.
-const ASKED_RANGES: usize = 16 << 10;
 
 /// The same bytes in pieces of at most `limit` bytes each, and of as many rows as a source takes
 /// in one question: whole rows, or parts of one.
@@ -49,7 +47,7 @@ pub(crate) fn batches<T>(ranges: &[T], size: impl Fn(&T) -> (u64, u64)) -> Vec<R
     for (at, range) in ranges.iter().enumerate() {
         let (bytes, rows) = size(range);
         let beyond = asked.0 + bytes > ASKED_BYTES || asked.1 + rows > MAX_DIGEST_ROWS;
-        if at - start == ASKED_RANGES || (at > start && beyond) {
+        if at - start == MAX_EXTENTS || (at > start && beyond) {
             batches.push(start..at);
             (start, asked) = (at, (0, 0));
         }
