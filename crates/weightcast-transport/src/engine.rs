@@ -16,7 +16,7 @@ use crate::region::Region;
 use crate::tcp::TcpReader;
 use crate::wire::Description;
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
@@ -137,6 +137,8 @@ struct Route<'a> {
     job: &'a SourceJob<'a>,
     description: Arc<Description>,
     pieces: Pieces,
+    /// Workers that have had a connection to it: they read until nothing is left, or all fails.
+    streams: AtomicUsize,
 }
 
 impl<'a> Route<'a> {
@@ -155,7 +157,8 @@ impl<'a> Route<'a> {
             copy.check(index, region, targets, options.slots)?;
         }
         job.peer.direct().map_or(Ok(()), Direct::verify)?;
-        Ok(Self { source, job, description, pieces: Pieces::cut(&[], PIECE_BYTES) })
+        let pieces = Pieces::cut(&[], PIECE_BYTES);
+        Ok(Self { source, job, description, pieces, streams: AtomicUsize::new(0) })
     }
 }
 
@@ -284,7 +287,13 @@ impl Run<'_> {
         if route.pieces.is_drawn() {
             return Ok(());
         }
-        let stream = route.job.peer.pool().take(&patience)?;
+        // Where the source has no place left, whoever has one reads all there is.
+        let alone = || route.streams.load(Ordering::Acquire) == 0 && !route.pieces.is_drawn();
+        let stream = match route.job.peer.pool().take(&patience, alone) {
+            Err(TransportError::Full { .. }) if !alone() => return Ok(()),
+            taken => taken?,
+        };
+        route.streams.fetch_add(1, Ordering::AcqRel);
         let filling = route.description.filling;
         let mut reader =
             TcpReader::new(route.job, &route.pieces, self.targets, stream, patience, filling);

@@ -63,6 +63,14 @@ pub const MAX_PROCESS_CONNECTIONS: usize = 64;
 /// little again and again would always have only begun.
 pub const BUSY_GRACE: Duration = Duration::from_secs(5);
 
+/// How long who was just let in keeps the place before its first question: the first question's way
+/// here. Else connections that one reader opens together drive each other out.
+pub const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
+
+/// How long a reader waits for a place at a port that is full: those who sip keep theirs for
+/// [`BUSY_GRACE`].
+pub const FULL_PATIENCE: Duration = Duration::from_secs(8);
+
 /// Bytes a second below which a busy connection gives its place to a newcomer, if no other does. A
 /// port that is full of those that take less serves fewer than it could.
 pub const MIN_BUSY_RATE: u64 = 1 << 20;

@@ -51,7 +51,7 @@ impl Peer {
     ) -> Result<Self, TransportError> {
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };
         let key = auth.mac_key();
-        let mut stream = Stream::open(addr, &key, &patience)?;
+        let mut stream = Stream::open(addr, &key, &patience, || true)?;
         let direct = match way {
             Way::Tcp => Err("TCP was demanded".to_owned()),
             Way::Direct => Ok(reach(&mut stream, &key, true, &patience)?),
@@ -185,7 +185,7 @@ impl Peer {
         patience: &Patience<'_>,
         decode: impl FnOnce(&[u8]) -> Result<T, wire::Malformed>,
     ) -> Result<T, TransportError> {
-        let mut stream = self.pool.take(patience)?;
+        let mut stream = self.pool.take(patience, || true)?;
         let answer = stream.ask(request, kind, patience);
         let answer = answer.and_then(|body| stream.decoded(decode(&body)));
         if let Ok(_) | Err(TransportError::Refused(_)) = &answer {

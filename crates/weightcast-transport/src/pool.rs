@@ -25,10 +25,15 @@ impl Pool {
         pool
     }
 
-    /// A resting connection, or a new one. Give it back only if nothing went wrong.
-    pub(crate) fn take(&self, patience: &Patience<'_>) -> Result<Stream, TransportError> {
+    /// A resting connection, or a new one, for which it waits while it is wanted if the port is full.
+    /// Give it back only if nothing went wrong.
+    pub(crate) fn take(
+        &self,
+        patience: &Patience<'_>,
+        wanted: impl Fn() -> bool,
+    ) -> Result<Stream, TransportError> {
         let idle = self.resting(Instant::now());
-        idle.map_or_else(|| Stream::reopen(self.addr, &self.key, patience), Ok)
+        idle.map_or_else(|| Stream::reopen(self.addr, &self.key, patience, wanted), Ok)
     }
 
     pub(crate) fn give_back(&self, mut stream: Stream) {
@@ -61,7 +66,7 @@ mod tests {
     fn streams_rest_for_a_limited_time_and_in_limited_number() {
         let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), Auth::default()).unwrap();
         let key = Auth::default().mac_key();
-        let open = || Stream::open(server.addr(), &key, &Patience::default()).unwrap();
+        let open = || Stream::open(server.addr(), &key, &Patience::default(), || true).unwrap();
         let pool = Pool::new(key.clone(), open());
         (0..MAX_IDLE_STREAMS).for_each(|_| pool.give_back(open()));
         let count = || lock(&pool.idle).len();
@@ -71,6 +76,6 @@ mod tests {
         assert_eq!(count(), MAX_IDLE_STREAMS - 1);
         assert!(pool.resting(now + STREAM_REST + Duration::from_secs(1)).is_none());
         assert_eq!(count(), 0, "what rested too long is closed");
-        assert!(pool.take(&Patience::default()).is_ok());
+        assert!(pool.take(&Patience::default(), || true).is_ok());
     }
 }

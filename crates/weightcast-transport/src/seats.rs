@@ -126,7 +126,7 @@ impl Seats {
         if !self.strangers.contains(&number) {
             return false;
         }
-        let Some(seat) = self.open.get(&number) else { return false };
+        let Some(seat) = self.open.get(&number).cloned() else { return false };
         let holder = seat.holder;
         let of_holder = |seat: &Seat| seat.holder == holder;
         if matches!(holder, Holder::Process(_))
@@ -139,6 +139,7 @@ impl Seats {
         if self.members().count() >= places && !self.make_room(Some(holder), now, |_| true) {
             return false;
         }
+        seat.begin(now);
         self.strangers.remove(&number)
     }
 

@@ -4,7 +4,7 @@ use crate::credentials;
 use crate::dial::dial;
 use crate::error::{Refusal, TransportError};
 use crate::handshake::{Channel, Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
-use crate::limits::{HANDSHAKE_DEADLINE, STREAM_REST, TICK};
+use crate::limits::{FULL_PATIENCE, HANDSHAKE_DEADLINE, STREAM_REST, TICK};
 use crate::patience::Patience;
 use crate::secret::MacKey;
 use crate::socket::Socket;
@@ -13,6 +13,7 @@ use crate::wire::{HEADER_BYTES, Header, Kind, Malformed};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// An authenticated connection. After an error it must be dropped.
@@ -23,15 +24,39 @@ pub(crate) struct Stream {
     channel: Channel,
     /// What connecting took: one way there and back, with only kernels involved.
     round_trip: Duration,
-    /// When it was last laid to rest, until an answer begins.
+    /// When it was opened or last laid to rest, until an answer begins.
     rested: Option<Instant>,
     /// The process that opened it. A forked child must not speak into its parent's connections.
     process: u32,
 }
 
 impl Stream {
-    /// Connects and shakes hands.
+    /// Connects and shakes hands. Where the port is full it is tried again for a while, as long as
+    /// the connection is wanted.
     pub(crate) fn open(
+        addr: SocketAddr,
+        key: &MacKey,
+        patience: &Patience<'_>,
+        wanted: impl Fn() -> bool,
+    ) -> Result<Self, TransportError> {
+        let until = Instant::now() + FULL_PATIENCE;
+        let mut was_full = false;
+        loop {
+            match Self::open_now(addr, key, patience) {
+                Err(TransportError::Full { .. }) if wanted() && Instant::now() < until => {
+                    was_full = true;
+                    thread::sleep(patience.tick());
+                }
+                // That is what the time went by with.
+                Err(TransportError::Timeout { .. }) if was_full => {
+                    return Err(TransportError::Full { addr });
+                }
+                opened => return opened,
+            }
+        }
+    }
+
+    fn open_now(
         addr: SocketAddr,
         key: &MacKey,
         patience: &Patience<'_>,
@@ -41,7 +66,7 @@ impl Stream {
         let round_trip = started.elapsed();
         let patience = patience.at_most(HANDSHAKE_DEADLINE);
         let stream = Self::shaken(addr, key, socket, Channel::Tcp, &patience)?;
-        Ok(Self { round_trip, ..stream })
+        Ok(Self { round_trip, rested: Some(Instant::now()), ..stream })
     }
 
     /// Shakes hands over a connection. Over a local one, only the process that it names may speak.
@@ -67,8 +92,9 @@ impl Stream {
         addr: SocketAddr,
         key: &MacKey,
         patience: &Patience<'_>,
+        wanted: impl Fn() -> bool,
     ) -> Result<Self, TransportError> {
-        Self::open(addr, key, patience).map_err(|error| match error {
+        Self::open(addr, key, patience, wanted).map_err(|error| match error {
             TransportError::Unreachable { addr, what } => TransportError::SourceGone { addr, what },
             other => other,
         })
@@ -187,7 +213,7 @@ impl Stream {
     }
 
     /// Sends requests and takes the header of the first answer. A source closes connections that
-    /// rest when it needs their places: then the requests are sent once more on a new one.
+    /// rest, or were not asked anything yet, when it needs their places: then the requests are sent once more on a new one.
     pub(crate) fn begin(
         &mut self,
         requests: &[u8],
@@ -195,11 +221,17 @@ impl Stream {
     ) -> Result<Header, TransportError> {
         match self.exchange(requests, patience) {
             Err(TransportError::SourceGone { .. }) if self.rested.is_some() => {
-                *self = Self::reopen(self.addr, &self.key, patience)?;
+                self.open_again(patience)?;
                 self.exchange(requests, patience)
             }
             outcome => outcome,
         }
+    }
+
+    /// Becomes a new connection to the same port.
+    pub(crate) fn open_again(&mut self, patience: &Patience<'_>) -> Result<(), TransportError> {
+        *self = Self::reopen(self.addr, &self.key, patience, || true)?;
+        Ok(())
     }
 
     fn exchange(
@@ -269,7 +301,7 @@ mod tests {
     fn a_fork_does_not_speak_into_its_parents_connections() {
         let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), Auth::default()).unwrap();
         let key = Auth::default().mac_key();
-        let mut stream = Stream::open(server.addr(), &key, &Patience::default()).unwrap();
+        let mut stream = Stream::open(server.addr(), &key, &Patience::default(), || true).unwrap();
         stream.rest(Instant::now());
         assert!(stream.is_fresh(Instant::now()));
         stream.process += 1;

@@ -30,6 +30,8 @@ pub(crate) struct TcpReader<'a> {
     ranges: Ranges,
     /// The next answer's header, if it came with the last answer's end.
     header: Option<Header>,
+    /// Whether a piece has come over this stream.
+    answered: bool,
 }
 
 impl<'a> TcpReader<'a> {
@@ -55,6 +57,7 @@ impl<'a> TcpReader<'a> {
             request: Vec::new(),
             ranges: Ranges::default(),
             header: None,
+            answered: false,
         }
     }
 
@@ -63,13 +66,41 @@ impl<'a> TcpReader<'a> {
         (self.asked.is_empty() && self.header.is_none()).then_some(self.stream)
     }
 
-    /// Asks for pieces ahead and receives one. `None` when there are no more.
+    /// Asks for pieces ahead and receives one. `None` when there are no more. A source closes
+    /// connections between two requests when it needs their places: then a new one goes on.
     ///
     /// # Errors
     /// Any; the stream must then be dropped.
     pub(crate) fn next(&mut self) -> Result<Option<&'a Piece>, TransportError> {
         self.draw_ahead();
-        let Some((piece, request)) = self.asked.pop_front() else { return Ok(None) };
+        let Some(&(piece, request)) = self.asked.front() else { return Ok(None) };
+        match self.answer(piece) {
+            Err(TransportError::SourceGone { .. }) if self.answered => {
+                self.go_on()?;
+                self.answer(piece)?;
+            }
+            answered => answered?,
+        }
+        self.asked.pop_front();
+        self.asked_bytes -= request;
+        self.answered = true;
+        self.window.answered(Instant::now());
+        Ok(Some(piece))
+    }
+
+    /// Asks on a new stream for all that was not answered on the last one.
+    fn go_on(&mut self) -> Result<(), TransportError> {
+        self.stream.open_again(&self.patience)?;
+        (self.header, self.answered) = (None, false);
+        self.request.clear();
+        for (piece, _) in &self.asked {
+            put_request(&mut self.request, self.job, self.pieces, piece);
+        }
+        Ok(())
+    }
+
+    /// Receives the answer for the piece that was asked for first.
+    fn answer(&mut self, piece: &'a Piece) -> Result<(), TransportError> {
         let header = match self.header.take() {
             Some(header) => {
                 self.stream.send(&self.request, &self.patience)?;
@@ -78,16 +109,13 @@ impl<'a> TcpReader<'a> {
             // Nothing else is under way.
             None => self.stream.begin(&self.request, &self.patience)?,
         };
-        self.asked_bytes -= request;
         self.stream
             .expect(header, Kind::Data)
             .map_err(|error| error.while_reading(self.job.export))?;
         if header.body != piece.bytes {
             return Err(self.stream.protocol("length of an answer"));
         }
-        self.receive(piece)?;
-        self.window.answered(Instant::now());
-        Ok(Some(piece))
+        self.receive(piece)
     }
 
     /// Draws pieces and writes requests for them, as many as the source surely takes. Several at
@@ -102,12 +130,8 @@ impl<'a> TcpReader<'a> {
             && (self.asked.is_empty() || self.asked_bytes < PIPELINE_BYTES)
         {
             let Some(piece) = self.pieces.draw() else { break };
-            let start = wire::begin(&mut self.request, Kind::Read);
-            wire::put(&mut self.request, &[self.job.export.0, self.job.generation]);
-            for span in self.pieces.spans(piece) {
-                wire::put_extent(&mut self.request, &span.extent(self.pieces.copies()));
-            }
-            wire::finish(&mut self.request, start);
+            let start = self.request.len();
+            put_request(&mut self.request, self.job, self.pieces, piece);
             self.asked.push_back((piece, self.request.len() - start));
             self.asked_bytes += self.request.len() - start;
         }
@@ -117,7 +141,7 @@ impl<'a> TcpReader<'a> {
     fn receive(&mut self, piece: &Piece) -> Result<(), TransportError> {
         let mut behind = [0_u8; 2 * HEADER_BYTES];
         // A source that is being filled may be long in coming to the next answer.
-        let more = !self.asked.is_empty() && !self.filling;
+        let more = self.asked.len() > 1 && !self.filling;
         let behind_bytes = if more { 2 * HEADER_BYTES } else { HEADER_BYTES };
         self.ranges.clear();
         self.pieces.rows(piece, |copy, row, len| {
@@ -140,4 +164,13 @@ impl<'a> TcpReader<'a> {
         }
         Ok(())
     }
+}
+
+fn put_request(request: &mut Vec<u8>, job: &SourceJob<'_>, pieces: &Pieces, piece: &Piece) {
+    let start = wire::begin(request, Kind::Read);
+    wire::put(request, &[job.export.0, job.generation]);
+    for span in pieces.spans(piece) {
+        wire::put_extent(request, &span.extent(pieces.copies()));
+    }
+    wire::finish(request, start);
 }

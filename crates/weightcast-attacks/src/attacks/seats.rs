@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -26,6 +26,8 @@ const FIRST: Duration = Duration::from_secs(2);
 /// Idle readers, and what the trainer may have.
 const IDLE: usize = 600;
 const DESCRIPTORS: u32 = 256;
+/// So many that are turned away say that all will be.
+const TURNED_AWAY: usize = 20;
 /// A port that does not take a connection for so long takes none.
 const KNOCK: Duration = Duration::from_secs(1);
 
@@ -63,13 +65,18 @@ pub(super) fn sipping(scene: &mut Scene) -> Result<()> {
     let (mut trainer, shard) = target(scene, None)?;
     scene.descriptors = SIPPING + 200;
     let (mut readers, mut refused) = (Vec::new(), 0);
+    let started = Instant::now();
     // Whoever was crowded out by the next one tries again.
     for _ in 0..ROUNDS {
         refused = SIPPING - readers.len();
         readers.extend((0..refused).filter_map(|_| sipper(scene, &shard).ok()));
         readers.retain_mut(|reader: &mut Data| is_served(reader));
     }
-    scene.note(format!("{} readers sip, {refused} were turned away", readers.len()));
+    scene.note(format!(
+        "{} readers sip, {refused} were turned away, within {:.1} s",
+        readers.len(),
+        started.elapsed().as_secs_f64()
+    ));
     let stop = Arc::new(AtomicBool::new(false));
     let sipping = std::thread::spawn({
         let stop = Arc::clone(&stop);
@@ -127,7 +134,7 @@ pub(super) fn idle(scene: &mut Scene) -> Result<()> {
             Err(_) => refused += 1,
         }
         // The port is closed to all, it seems: no use in more.
-        if refused > 1 {
+        if refused > TURNED_AWAY {
             break;
         }
     }

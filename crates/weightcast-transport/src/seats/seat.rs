@@ -2,7 +2,7 @@
 
 use super::Holder;
 use crate::exports::lock;
-use crate::limits::{BUSY_GRACE, MIN_BUSY_RATE};
+use crate::limits::{BUSY_GRACE, MIN_BUSY_RATE, NEWCOMER_GRACE};
 use crate::socket::Socket;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,8 @@ pub(crate) struct Seat {
 /// Busy is who asks again and again as well: only a long rest ends that.
 #[derive(Clone, Copy)]
 enum State {
-    /// Nothing is under way since then; before, it was busy since `begun`.
+    /// Nothing is under way since then, which lies ahead of who has just come; before, it was busy
+    /// since `begun`.
     Idle { since: Instant, begun: Option<Instant> },
     /// Requests arrive or are being answered.
     Busy { begun: Instant },
@@ -58,6 +59,14 @@ impl Seat {
     pub(super) fn new(socket: Arc<Socket>, holder: Holder, now: Instant) -> Self {
         let state = Mutex::new(State::Idle { since: now, begun: None });
         Self { socket, holder, state, taken: AtomicU64::new(0) }
+    }
+
+    /// Notes that it has been let in, and is about to ask.
+    pub(super) fn begin(&self, now: Instant) {
+        let mut state = lock(&self.state);
+        if let State::Idle { since, .. } = &mut *state {
+            *since = now + NEWCOMER_GRACE;
+        }
     }
 
     /// Notes that nothing is under way.
@@ -102,6 +111,7 @@ impl Seat {
     fn worth_in(&self, state: State, now: Instant) -> Option<Worth> {
         match state {
             State::Lost => None,
+            State::Idle { since, .. } if since > now => Some(Worth::Busy(0)),
             State::Idle { since, .. } => Some(Worth::Idle(since)),
             State::Busy { begun } => {
                 let (taken, busy) = (self.taken(), now.saturating_duration_since(begun));

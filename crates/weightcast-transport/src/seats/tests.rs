@@ -1,7 +1,7 @@
 //! Who gives up a place, on a clock of our own.
 
 use super::*;
-use crate::limits::MIN_BUSY_RATE;
+use crate::limits::{MIN_BUSY_RATE, NEWCOMER_GRACE};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -132,6 +132,22 @@ fn of_sipping_ones_the_slowest_goes_but_an_idle_one_before() {
 }
 
 #[test]
+fn who_has_just_come_and_is_about_to_ask_stays_before_one_that_sips() {
+    let mut port = Port::new(2);
+    let sipping = port.busy(A);
+    port.now += BUSY_GRACE;
+    let ((first, seat), (second, other)) = (port.stranger(B), port.stranger(B));
+    assert!(port.seats.admit(first, port.now) && port.seats.admit(second, port.now));
+    assert_eq!([&sipping, &seat, &other].map(|seat| is_lost(seat)), [true, false, false]);
+    let third = port.stranger(B).0;
+    port.now -= SECOND;
+    assert!(!port.seats.admit(third, port.now), "both have only come");
+    port.now += NEWCOMER_GRACE;
+    assert!(port.seats.admit(third, port.now));
+    assert_eq!([&seat, &other].map(|seat| is_lost(seat)), [true, false]);
+}
+
+#[test]
 fn a_process_has_places_of_its_own_number() {
     let mut port = Port::new(MAX_PROCESS_CONNECTIONS + 9);
     let other = port.member(A).unwrap();
@@ -233,6 +249,7 @@ fn a_port_without_descriptors_turns_strangers_away_before_the_process_feels_it()
 fn nothing_more_gives_way_while_something_is_being_closed() {
     let mut port = Port::new(4);
     let members = [port.member(A).unwrap(), port.member(A).unwrap()];
+    port.now += NEWCOMER_GRACE;
     assert!(port.seats.give_way(port.now) && !port.seats.give_way(port.now));
     assert_eq!([0, 1].map(|at| is_lost(&members[at])), [true, false]);
     port.seats.leave(1);

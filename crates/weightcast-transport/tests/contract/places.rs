@@ -6,7 +6,7 @@ use crate::ways::{noise, soon};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weightcast_transport::Way::Tcp;
 use weightcast_transport::*;
 
@@ -22,10 +22,14 @@ fn connect(addr: SocketAddr) -> Result<Peer, TransportError> {
 
 /// A read in several requests, checked.
 fn read_all(peer: &Peer, export: ExportId, bytes: &[u8]) -> Result<(), ReadError> {
+    read_on(1, peer, export, bytes)
+}
+
+fn read_on(threads: usize, peer: &Peer, export: ExportId, bytes: &[u8]) -> Result<(), ReadError> {
     let to = [Region::allocate(bytes.len()).unwrap()];
     let copies = vec![Copy::contiguous(0, 0, 0, 0, bytes.len() as u64)];
     let jobs = [SourceJob { peer, export, generation: 1, copies }];
-    let options = ReadOptions { threads: 1, deadline: Some(soon()), ..Default::default() };
+    let options = ReadOptions { threads, deadline: Some(soon()), ..Default::default() };
     read(&jobs, &to, &options)?;
     assert!(to[0].to_vec() == bytes);
     Ok(())
@@ -88,17 +92,26 @@ fn busy_readers_keep_their_places() {
             socket
         })
         .collect();
-    let error = connect(server.addr()).unwrap_err();
+    let in_haste = Instant::now() + Duration::from_millis(200);
+    let error = Peer::connect_by(Tcp, server.addr(), &Auth::default(), in_haste).unwrap_err();
     assert_eq!(error, TransportError::Full { addr: server.addr() });
     assert_eq!(error.advice(), Advice::RetrySame);
     // Once one of them has its answer, it makes room.
     let mut answer = std::io::Read::by_ref(&mut busy[1]).take(len + 16);
     assert_eq!(std::io::copy(&mut answer, &mut std::io::sink()).unwrap(), len + 16);
-    let patience = soon();
-    while let Err(error) = connect(server.addr()) {
-        assert_eq!(error, TransportError::Full { addr: server.addr() });
-        assert!(Instant::now() < patience, "an idle reader makes room");
-        thread::yield_now();
+    connect(server.addr()).expect("a place comes free while a reader waits for it");
+}
+
+#[test]
+fn the_connections_of_one_reader_do_not_drive_each_other_out() {
+    let bytes = noise(8_000_000, 5);
+    for places in [1, 2] {
+        let server = DataServer::bind_for(loopback(), Auth::default(), places).unwrap();
+        let export = server.exports().expose(1, vec![Region::from_bytes(&bytes).unwrap()]);
+        for _ in 0..20 {
+            let peer = connect(server.addr()).unwrap();
+            read_on(8, &peer, export, &bytes).expect("there is a place for one at least");
+        }
     }
 }
 

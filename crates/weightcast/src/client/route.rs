@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use weightcast_plan::{Layout, Plan};
 use weightcast_protocol::ShardSums;
 use weightcast_protocol::message::{Assignment, ReadFailure};
+use weightcast_transport::limits::FULL_PATIENCE;
 use weightcast_transport::{
     Auth, Copy, ExportId, Filling, Peer, ReadOptions, SourceJob, TransportError, Way,
 };
@@ -169,12 +170,19 @@ impl Routes {
         if let Some(peer) = self.peers.lock().expect("no panic while held").get(address) {
             return Ok(Arc::clone(peer));
         }
-        let deadline = deadline.min(Instant::now() + CONNECT);
         let explained = |error: String| reach::explained(address, error);
         let port = resolve(address)?;
         self.networks.check(port).map_err(|e| explained(e.to_string()))?;
-        let peer = Peer::connect_by(self.way, port, &self.auth, deadline);
-        let peer = Arc::new(peer.map_err(|e| explained(e.to_string()))?);
+        let full = Instant::now() + FULL_PATIENCE;
+        let peer = loop {
+            let soon = deadline.min(Instant::now() + CONNECT);
+            match Peer::connect_by(self.way, port, &self.auth, soon) {
+                // It lives, and will have a place.
+                Err(TransportError::Full { .. }) if Instant::now() < deadline.min(full) => {}
+                connected => break connected.map_err(|e| explained(e.to_string()))?,
+            }
+        };
+        let peer = Arc::new(peer);
         let mut peers = self.peers.lock().expect("no panic while held");
         if peers.len() >= CACHED_PEERS {
             peers.clear();
