@@ -137,7 +137,8 @@ def test_other_content_under_one_version(group):
     two = group("two", [wc.Layout().add(np.zeros(100, "f4"), "w")], role="trainer")
     one[0].publish(1, deadline=SOON, seal=True)
     one[0].list()  # the seal was handled before this
-    two[0].publish(1, deadline=SOON, seal=True)
+    with pytest.raises(wc.ContentMismatch):
+        two[0].publish(1, deadline=SOON, seal=True)
     with pytest.raises(wc.ContentMismatch) as refused:
         two[0].list()
     assert refused.value.version == 1
@@ -151,7 +152,9 @@ def test_a_shard_of_a_group_that_holds_another_copy(group):
         return wc.Layout().add(np.ones((4, 4), "f4"), [rows]).add(np.full(4, bias, "f4"), "bias")
 
     trainer = group("trainer", [layout(0.0, 0), layout(1.0, 1)], role="trainer")
-    trainer.all(lambda h: h.publish(1, deadline=SOON, seal=True))
+    trainer.all(lambda h: h.publish(1, deadline=SOON))
+    for error in trainer.each(lambda h: h.wait_sealed(deadline=SOON)):
+        assert isinstance(error, wc.ContentMismatch) and "bias" in str(error), error
     for error in trainer.each(lambda h: h.list(deadline=SOON)):
         assert isinstance(error, wc.ContentMismatch), error
 

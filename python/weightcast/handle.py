@@ -118,7 +118,8 @@ class Handle:
         for the latest is refused. `epoch="new"` of `open` starts a run that counts anew.
 
         Takes the same time for any number of bytes: they are digested in the background. A change
-        before that is done cannot be noticed by anyone; with `seal`, it is waited for. With FP8, the
+        before that is done cannot be noticed by anyone; with `seal`, it is waited for, and for the
+        server's word that all shards agree, as in `wait_sealed`. With FP8, the
         weights are looked at once for their scales before that: neither that look nor the exchange
         of block maxima between ranks heeds the deadline (the process group's timeout does).
         """
@@ -128,11 +129,18 @@ class Handle:
             self._layout.origins.publish()
 
     def wait_sealed(self, *, deadline: float = DEADLINE) -> None:
-        """Waits until the published memory is digested."""
+        """Waits until the published memory is digested, by all shards, and accepted.
+
+        Raises `ContentMismatch` if it was refused, because nobody can ever read it: the shards hold
+        different copies of a slice, or the version was published before with other bytes. The error
+        names the tensor, and shards or replica. `unpublish` raises it too, and frees the memory."""
         self._core.wait_sealed(deadline)
 
     def unpublish(self, *, deadline: float = DEADLINE) -> None:
-        """Revokes the publication. When it returns, the memory may be changed."""
+        """Revokes the publication. When it returns, the memory may be changed.
+
+        Raises `ContentMismatch` if what was published had been refused, so that no rollout could
+        read it. It is revoked all the same: the memory may be changed, and published anew."""
         self._core.unpublish(deadline)
 
     @contextmanager

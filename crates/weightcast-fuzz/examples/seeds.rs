@@ -94,7 +94,7 @@ impl Conversation {
         talk.call(0, 3, Call::Publish { version: 1, catalog, generation });
         talk.call(1, 1, Call::Replicate { selector: Selector::Latest });
         for replica in ["replica-0", "replica-1", "nobody"] {
-            let seen = talk.server.inspect("policy", replica);
+            let seen = talk.server.inspect("policy", replica, None);
             talk.inspected.push(inspection(talk.server.term(), seen));
         }
         talk.call(0, 4, Call::Unpublish);
@@ -145,6 +145,9 @@ impl Conversation {
                 self.to_rollout.push(Step::Other(3, 0));
                 self.sessions[index].handle_read(NOW, seq, attempt, Ok(sums));
             }
+            Output::Prove { generation, nonce } => {
+                self.sessions[index].handle_proved(NOW, generation, nonce, 0);
+            }
             Output::Install { seq, attempt } => {
                 self.to_rollout.push(Step::Other(3, 0));
                 self.sessions[index].handle_installed(NOW, seq, attempt);
@@ -166,7 +169,7 @@ fn open(index: u8, role: Role) -> Open {
         num_shards: 1,
         role,
         epoch: EpochPolicy::Current,
-        retain: 0,
+        retain: u32::from(role == Role::Trainer),
         offload_seeding: false,
         location: Default::default(),
         data_address: "host:1".into(),

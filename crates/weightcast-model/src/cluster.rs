@@ -185,10 +185,10 @@ impl Cluster {
         for output in outputs {
             match output {
                 ServerOutput::Send { to, message } => {
-                    use weightcast_protocol::message::ServerMessage::HeartbeatAck;
-                    let worker = self.worker_on(server, to);
-                    if let Some(worker) = worker.filter(|_| !matches!(message, HeartbeatAck { .. }))
-                    {
+                    use weightcast_protocol::message::ServerMessage::{HeartbeatAck, Sealed};
+                    // Nothing of what it does hangs on these.
+                    let idle = matches!(message, HeartbeatAck { .. } | Sealed { .. });
+                    if let Some(worker) = self.worker_on(server, to).filter(|_| !idle) {
                         self.check_given_up(worker, server, &message);
                         self.workers[worker].change(|worker| worker.down.push_back(message));
                     }

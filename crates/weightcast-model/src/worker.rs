@@ -269,8 +269,9 @@ impl Worker {
                 }
                 // Not asked for without retention.
                 Output::Offload { .. } | Output::StopOffload | Output::Seed { .. } => {}
+                Output::Prove { .. } => {}
                 // Nor without staged updates.
-                Output::Install { .. } | Output::Unstage => {}
+                Output::Install { .. } | Output::Unstage | Output::Refused { .. } => {}
                 // Nor does time pass.
                 Output::Measure { .. } => {}
                 Output::StopRead => self.read = None,

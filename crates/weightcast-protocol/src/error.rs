@@ -48,8 +48,11 @@ pub enum CallError {
         detail: String,
     },
     /// A version was published twice with different content, or the shards of one replica hold
-    /// different copies of the same slice (S7).
-    #[error("version {version} published by {replica} has other content than before: {detail}")]
+    /// different copies of the same slice (S7): nobody can read what this replica published. All
+    /// calls fail with this until `unpublish`, which says so once more and frees the memory.
+    #[error(
+        "version {version} published by {replica} was refused, and nobody can read it: {detail}"
+    )]
     ContentMismatch {
         /// The version.
         version: Version,

@@ -80,6 +80,10 @@ number!(
     Attempt
 );
 number!(
+    /// Names one challenge to show bytes, and keys what has to be shown: nobody knows it before.
+    Nonce
+);
+number!(
     /// Random name under which a shard's data port serves its registered regions.
     ExportId
 );

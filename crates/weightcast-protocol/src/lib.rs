@@ -25,7 +25,7 @@ mod time;
 pub use condition::{Condition, Held, Oldest, Quorum};
 pub use error::CallError;
 pub use ids::{
-    Attempt, ConnectionId, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq,
+    Attempt, ConnectionId, ContentDigest, Epoch, ExportId, Generation, Incarnation, Nonce, OpSeq,
     Revision, SessionId, Term, Version,
 };
 pub use selector::Selector;

@@ -28,7 +28,7 @@ pub const DEPARTED: usize = 4;
 pub struct Limits {
     /// Sessions open at once: one per worker of all jobs that use this server.
     pub sessions: usize,
-    /// Models: each costs a history of versions.
+    /// Models that somebody is in: each costs a history of versions.
     pub models: usize,
     /// Shards of one group: the largest model-parallel group that there is, with room.
     pub shards_per_group: u32,

@@ -9,6 +9,8 @@ pub struct Mutants {
     pub no_group_transaction: bool,
     /// Replicas commit without comparing their content with the publisher's (S6).
     pub no_digest_check: bool,
+    /// `unpublish` does not say that what was published had been refused (S7).
+    pub silent_refusal: bool,
     /// Replicas commit although their source went away meanwhile (S5).
     pub no_commit_fence: bool,
     /// Sessions go on serving a generation whose memory has become mutable (S3).
@@ -31,6 +33,8 @@ pub struct Mutants {
     pub no_recovery_window: bool,
     /// The last copy of a retained version is given up before it was offloaded (A2).
     pub no_offload_wait: bool,
+    /// A copy counts although its shards have not shown that they hold the bytes (A2).
+    pub claims_counted: bool,
     /// An offload replica is released although nobody else holds its version (A3).
     pub early_release: bool,
     /// An update reads from another datacentre although its group has offload seeding (O1).
@@ -80,6 +84,8 @@ pub struct Mutants {
     pub blind_to_offloads: bool,
     /// Calls that all shards have gone past are kept (T5).
     pub calls_kept: bool,
+    /// Models that nobody is in any more are kept (L6).
+    pub models_kept: bool,
     /// Offload replicas are never released (L6).
     pub offloads_kept: bool,
     /// A session that an acting server has refused for now may make the next one act (L5).

@@ -180,7 +180,7 @@ impl Four {
 fn inspected_as_listed(snapshot: &Snapshot, server: &Server) {
     for (name, model) in &snapshot.models {
         for replica in &model.replicas {
-            let copy = server.inspect(name, &replica.name).copy;
+            let copy = server.inspect(name, &replica.name, None).copy;
             let listed = model.versions.iter().find(|(_, names)| names.contains(&replica.name));
             assert_eq!(copy.as_ref().map(|copy| &copy.version), listed.map(|(version, _)| version));
             assert!(copy.is_none_or(|copy| !copy.in_flight && !copy.shards.is_empty()));

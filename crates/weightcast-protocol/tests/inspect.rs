@@ -8,7 +8,7 @@ use weightcast_protocol::server::{Inspection, ReplicaState};
 use weightcast_protocol::{Selector, Sum};
 
 fn inspect(cluster: &Cluster, replica: &str) -> Inspection {
-    cluster.server.inspect("policy", replica)
+    cluster.server.inspect("policy", replica, None)
 }
 
 #[test]
@@ -23,7 +23,11 @@ fn a_copy_is_told_as_a_reader_is_told_of_it() {
     let seen = inspect(&cluster, "trainer");
     assert_eq!(seen.copy.as_ref(), Some(&told));
     let content = cluster.content(&trainer);
-    assert_eq!((seen.state, seen.published), (Some(ReplicaState::Sealed), Some(Sum([content, 0]))));
+    assert_eq!((seen.state, seen.as_published), (Some(ReplicaState::Sealed), Some(false)));
+    // Who has digested it is told whether that is it; nobody is told what it should be.
+    let found = |sum| cluster.server.inspect("policy", "trainer", Some(sum)).as_published;
+    assert_eq!(found(Sum([content, 0])), Some(true));
+    assert_eq!(found(Sum([content, 1])), Some(false));
     // One that is being filled has nothing to show, whoever may read from it.
     let filled = inspect(&cluster, "rollout");
     assert_eq!((filled.state, filled.copy), (Some(ReplicaState::Reading), None));
@@ -39,14 +43,14 @@ fn what_is_not_sealed_has_no_digest_and_what_was_given_up_is_not_told() {
     cluster.auto_seal = false;
     let trainer = cluster.trainer("trainer", 1);
     assert_eq!(inspect(&cluster, "nobody"), Inspection::default());
-    assert_eq!(cluster.server.inspect("no such model", "trainer"), Inspection::default());
+    assert_eq!(cluster.server.inspect("no such model", "trainer", None), Inspection::default());
     assert_eq!(inspect(&cluster, "trainer").state, Some(ReplicaState::Empty));
     cluster.publish(&trainer, 1, 11);
     let seen = inspect(&cluster, "trainer");
-    assert!(seen.copy.is_some() && seen.published.is_none());
+    assert!(seen.copy.is_some() && seen.as_published.is_none());
     cluster.finish_seals(&trainer);
     let first = inspect(&cluster, "trainer");
-    assert!(first.published.is_some());
+    assert!(first.as_published.is_some());
     cluster.call_all(&trainer, |_| Call::Unpublish);
     assert_eq!(inspect(&cluster, "trainer").copy, None);
     // The same memory, shown again, is another exposure.

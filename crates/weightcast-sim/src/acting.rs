@@ -14,9 +14,22 @@ use crate::rng::mix;
 use crate::staging::INSTALL_DEADLINE;
 use crate::world::World;
 
+/// Tells the dice for a life that strays from all others.
+const STRAY: u64 = 0x0073_7472_6179;
+
 impl World {
+    /// Some lives of single rollouts are about other models, each of a name of its own, until the
+    /// faults are over.
+    fn strays(&self, index: usize) -> bool {
+        let process = &self.processes[index];
+        let alone = process.role == Role::Rollout && process.num_shards == 1;
+        let dice = mix(&[self.seed, index as u64, process.life.into(), STRAY]);
+        !self.quiet && alone && dice.is_multiple_of(12)
+    }
+
     /// A new life: new session, new export, memory that nobody has written yet.
     pub(crate) fn start(&mut self, index: usize) {
+        let stray = self.strays(index);
         let process = &mut self.processes[index];
         process.export = ExportId(mix(&[self.seed, index as u64, process.life.into()]));
         let open = Open {
@@ -24,7 +37,10 @@ impl World {
             session: SessionId(mix(&[self.seed, index as u64, process.life.into(), 7]).into()),
             ticket: None,
             rejoins: false,
-            model: "policy".into(),
+            model: match stray {
+                true => format!("stray-{index}-{}", process.life),
+                false => "policy".to_owned(),
+            },
             replica: process.replica.clone(),
             shard: process.shard,
             num_shards: process.num_shards,
@@ -49,7 +65,7 @@ impl World {
         config.backoff_max = Span(self.options.lease.0 / (2 * self.hosts.len() as u64));
         config.mutants = self.options.mutants;
         process.session = Some(Session::new(config, process.clock.local(self.now)));
-        process.program = Program::default();
+        process.program = Program { stray, ..Program::default() };
         process.exposed = None;
         process.progress = Progress::default();
         process.timer_at = None;

@@ -21,10 +21,17 @@ impl World {
         if books.sessions != sessions {
             left.push(format!("the server has {} sessions, there are {sessions}", books.sessions));
         }
+        left.extend(empty_models(&books));
         left.extend(of_books(&books, &live));
         left.extend(self.processes.iter().filter_map(of_process));
         left
     }
+}
+
+/// Names of models are given out for ever.
+fn empty_models(books: &Snapshot) -> impl Iterator<Item = String> + '_ {
+    let empty = books.models.iter().filter(|(_, model)| model.replicas.is_empty());
+    empty.map(|(name, _)| format!("nobody is in model {name} any more"))
 }
 
 fn of_books<'a>(

@@ -76,6 +76,8 @@ fault_kinds! {
     Pretend: "past made up", 2;
     /// The server dies with or before a word of what is being published (F39).
     SealCrash: "server crashed while a version was sealed", 3;
+    /// A reader shows the version's digests, and has not read a byte (F33).
+    Claim: "copy claimed", 3;
 }
 
 /// How often each kind of fault happens at most in one world.

@@ -94,6 +94,7 @@ impl World {
             }
             FaultKind::Spoil => self.spoil_published(victim),
             FaultKind::Forge => self.forgeries += 1,
+            FaultKind::Claim => self.processes[victim].trouble.claims = true,
             FaultKind::Lie => self.processes[victim].trouble.lies = true,
             _ => {} // of servers
         }

@@ -55,6 +55,7 @@ fn start(options: &Options, index: usize, life: u32) -> Server {
         install_deadline: INSTALL_DEADLINE,
         limits: Limits { calls_ahead: CALLS_AHEAD, ..Limits::default() },
         mutants: options.mutants,
+        secret: [index as u64, life.into()],
         ..ServerConfig::default()
     })
 }

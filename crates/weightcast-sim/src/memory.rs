@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use weightcast_protocol::{Generation, ShardSums, Sum, Version};
+use weightcast_protocol::{Generation, Nonce, ShardSums, Sum, Version};
 
 use crate::rng::mix;
 
@@ -84,6 +84,12 @@ impl Memory {
     /// The first chunk that is not of this version.
     pub fn foreign(&self, version: Version) -> Option<u32> {
         self.range().find(|chunk| self.get(*chunk) != tag(version, *chunk))
+    }
+
+    /// What is shown of it when that is asked for with this number.
+    pub(crate) fn proof(&self, nonce: Nonce) -> u64 {
+        let shown = |chunk: u32| mix(&[nonce.0, chunk.into(), self.get(chunk)]);
+        self.range().map(shown).fold(0, u64::wrapping_add)
     }
 
     /// Additive in the chunks, as the real digests are in the elements.

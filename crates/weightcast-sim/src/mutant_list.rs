@@ -193,6 +193,13 @@ pub const MUTANTS: &[Mutant] = &[
         scenario: retaining,
     },
     Mutant {
+        name: "claims_counted",
+        what: "a copy counts although its shards have not shown that they hold the bytes",
+        found_by: &["A2"],
+        switch: |off| off.claims_counted = true,
+        scenario: claiming,
+    },
+    Mutant {
         name: "early_release",
         what: "an offload replica is released though nobody else holds its version",
         found_by: &["A3"],
@@ -225,6 +232,13 @@ pub const MUTANTS: &[Mutant] = &[
         what: "a version's content is whatever was sealed last",
         found_by: &["S7"],
         switch: |off| off.any_content = true,
+        scenario: forging,
+    },
+    Mutant {
+        name: "silent_refusal",
+        what: "unpublish does not say that what was published had been refused",
+        found_by: &["S7"],
+        switch: |off| off.silent_refusal = true,
         scenario: forging,
     },
     Mutant {
@@ -354,6 +368,13 @@ pub const MUTANTS: &[Mutant] = &[
         scenario: as_drawn,
     },
     Mutant {
+        name: "models_kept",
+        what: "models that nobody is in any more are kept",
+        found_by: &["L6"],
+        switch: |off| off.models_kept = true,
+        scenario: as_drawn,
+    },
+    Mutant {
         name: "offloads_kept",
         what: "offload replicas are never released",
         found_by: &["L6"],
@@ -417,6 +438,13 @@ fn pretending(options: Options) -> Options {
 /// Versions are retained, and their offloads have room.
 fn retaining(options: Options) -> Options {
     Options { retain: options.retain.max(1), offload_trouble: 0, ..options }
+}
+
+/// Versions are retained, and readers say that they have read them.
+fn claiming(options: Options) -> Options {
+    let options = retaining(options);
+    let faults = options.faults.with(FaultKind::Claim, 30);
+    Options { faults, rollouts: options.rollouts.clamp(1, 3), ..options }
 }
 
 /// Many replicas of one size, in one place: long chains.

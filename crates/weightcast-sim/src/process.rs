@@ -74,6 +74,8 @@ pub(crate) struct Trouble {
     pub(crate) diverts: bool,
     /// It lies about its next read.
     pub(crate) lies: bool,
+    /// It shows the digests of what it is to read next, and reads nothing.
+    pub(crate) claims: bool,
     /// Its memory was changed under a version, on purpose: it is not to blame for its content.
     pub(crate) spoiled: bool,
 }
@@ -92,6 +94,8 @@ pub(crate) struct Read {
 /// Where a process is in its program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
+    /// This life is about another model than all others.
+    pub(crate) stray: bool,
     /// Whether the memory is registered.
     pub(crate) registered: bool,
     /// Calls made in this life.

@@ -123,6 +123,9 @@ impl World {
         if process.program.must_unpublish {
             return call(Call::Unpublish, dice);
         }
+        if self.quiet && process.program.stray {
+            return Action::Close;
+        }
         if self.quiet {
             return call(Call::Update { selector: latest, allow_rollback: false, staged }, 50);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
-use weightcast_protocol::{Attempt, ConnectionId, Generation, OpSeq, Term, TermProof, Time};
+use weightcast_protocol::{Attempt, ConnectionId, Generation, Nonce, OpSeq, Term, TermProof, Time};
 
 use crate::fault_kinds::FaultKind;
 use crate::faults::Strike;
@@ -75,6 +75,8 @@ pub(crate) enum Step {
     Written(u64),
     /// It has digested its memory.
     Digested(Generation),
+    /// It has summed what it is to show of the memory held at this generation.
+    Proved(Generation, Nonce),
     /// The next chunk of its read.
     Chunk(OpSeq, Attempt),
     /// It has copied the memory that it held at this generation.

@@ -6,7 +6,7 @@ use weightcast_protocol::{Attempt, OpSeq, Span, Time};
 
 use crate::checkers::Fact;
 use crate::chunk_loop::{self, ChunkLoop, Next};
-use crate::memory::chunks_of;
+use crate::memory::{Memory, chunks_of};
 use crate::process::{Process, Read};
 use crate::queue::{Event, Life, Step};
 use crate::world::World;
@@ -69,6 +69,9 @@ impl World {
         let process = &mut self.processes[life.process];
         let current = |read: &&mut Read| read.seq == seq && read.attempt == attempt;
         let Some(read) = process.read.as_mut().filter(current) else { return };
+        if process.trouble.claims && !read.assignment.staged {
+            return self.claim(life, seq, attempt);
+        }
         if std::mem::take(&mut process.trouble.lies) {
             return self.lie(life, seq, attempt);
         }
@@ -86,6 +89,26 @@ impl World {
             Next::Wait(until) => self.plan_chunk(life, seq, attempt, until),
             Next::Done => self.end_read(life, seq, attempt, None),
             Next::Stalled => self.fail_read(life, seq, attempt, own, "it has nothing new".into()),
+        }
+    }
+
+    /// Says that all was read, with the digests that the version has: they can be had without a byte.
+    fn claim(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
+        let who = self.who(life);
+        let process = &mut self.processes[life.process];
+        process.trouble.claims = false;
+        process.trouble.spoiled = true; // what it serves from now on is its own fault
+        let Some(read) = process.read.take() else { return };
+        let version = read.assignment.version;
+        let mut content = Memory::new(process.memory.range());
+        content.fill(version);
+        let now = process.clock.local(self.now);
+        let term = process.session.as_ref().and_then(|s| s.lease()).map(|lease| lease.term);
+        if let Some(session) = &mut process.session {
+            session.handle_read(now, seq, attempt, Ok(content.sums()));
+        }
+        if let Some(term) = term {
+            self.observe(Fact::Claimed { who, term, version });
         }
     }
 

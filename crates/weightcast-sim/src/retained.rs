@@ -15,8 +15,22 @@ pub(crate) fn whole_and_lasting(replica: &ReplicaSnapshot) -> bool {
 
 /// Versions of which somebody holds a committed copy, not draining and not on a spot instance.
 pub(crate) fn countable(model: &ModelSnapshot) -> BTreeSet<Version> {
+    countable_but(model, &BTreeSet::new())
+}
+
+/// The same, without copies that are not there.
+pub(crate) fn countable_but(
+    model: &ModelSnapshot,
+    empty: &BTreeSet<(Incarnation, Version)>,
+) -> BTreeSet<Version> {
+    let there = |replica: &ReplicaSnapshot| {
+        replica.version.is_some_and(|version| !empty.contains(&(replica.incarnation, version)))
+    };
     let counts = |replica: &&ReplicaSnapshot| {
-        replica.state == ReplicaState::Sealed && whole_and_lasting(replica) && !is_seed(replica)
+        replica.state == ReplicaState::Sealed
+            && whole_and_lasting(replica)
+            && !is_seed(replica)
+            && there(replica)
     };
     model.replicas.iter().filter(counts).filter_map(|replica| replica.version).collect()
 }

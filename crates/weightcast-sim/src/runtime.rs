@@ -40,6 +40,10 @@ impl World {
     fn tell_session(&mut self, index: usize, step: Step, now: Time) {
         let process = &mut self.processes[index];
         let (stream, memory) = (process.stream, process.memory.sums());
+        let shown = match step {
+            Step::Proved(_, nonce) => process.memory.proof(nonce),
+            _ => 0,
+        };
         let Some(session) = &mut process.session else { return };
         match step {
             Step::Timer => {
@@ -60,6 +64,7 @@ impl World {
                 process.stream = None;
                 session.handle_disconnected(now);
             }
+            Step::Proved(generation, nonce) => session.handle_proved(now, generation, nonce, shown),
             Step::Digested(generation) => session.handle_sealed(now, generation, memory),
             _ => {}
         }
@@ -162,6 +167,12 @@ impl World {
             }
             Output::StopOffload => process.copying = None,
             Output::Seed { version, ask, .. } => self.begin_seed(life, version, ask),
+            Output::Prove { generation, nonce } => {
+                let pause = Span(self.rng.between(1, 60) * 1_000_000);
+                let step = Step::Proved(generation, nonce);
+                self.queue.plan(self.now + pause, Event::Process(life, step));
+            }
+            Output::Refused { .. } => {} // the real one tells people in which tensor
             Output::StopRead => process.stop_read(),
             Output::Measure { seq, attempt } => self.measure(life, seq, attempt),
             Output::Install { seq, attempt } => self.begin_install(life, seq, attempt),
@@ -218,7 +229,8 @@ impl World {
             Ok(Answer::Listed(listing)) => program.revision = listing.revision.0,
             Ok(Answer::Committed { version, .. }) => program.kept = Some(*version),
             Ok(Answer::Unpublished) => program.must_unpublish = false,
-            Err(CallError::ContentMismatch { .. }) => program.must_unpublish = true,
+            // To `unpublish` as well, which gives it up all the same.
+            Err(CallError::ContentMismatch { .. }) => program.must_unpublish = !unpublishes,
             Err(CallError::Timeout { .. }) if unpublishes => program.must_unpublish = true,
             // A transfer may have written over some of the shards.
             Err(_) => program.kept = None,

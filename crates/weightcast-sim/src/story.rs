@@ -44,6 +44,9 @@ pub(crate) fn tell(fact: &Fact<'_>) -> Option<(Option<usize>, String)> {
         Fact::Exposed { who, generation } => {
             (who.process, format!("serves generation {generation}"))
         }
+        Fact::Claimed { who, version, .. } => {
+            (who.process, format!("says that it holds {version}, and has not read it"))
+        }
         Fact::Fenced { who, generation } => {
             (who.process, format!("no longer serves generation {generation}"))
         }
@@ -107,7 +110,8 @@ fn said(message: &ServerMessage) -> Option<String> {
         ServerMessage::Closed => "may leave".to_owned(),
         ServerMessage::Answered { .. }
         | ServerMessage::Vouched { .. }
-        | ServerMessage::HeartbeatAck { .. } => return None,
+        | ServerMessage::HeartbeatAck { .. }
+        | ServerMessage::Sealed { .. } => return None,
         #[allow(unreachable_patterns, reason = "messages to come")]
         other => format!("is told {other:?}"),
     })

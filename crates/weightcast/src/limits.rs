@@ -75,3 +75,9 @@ pub(crate) const HEADER_BYTES: u32 = 8 << 10;
 pub(crate) const SOCKET_PATH_BYTES: usize = 107;
 /// A token: 256 bits in hexadecimal have 64; it is one of the headers.
 pub(crate) const TOKEN_BYTES: u64 = 1 << 10;
+
+/// How many windows of its tensors a group is asked to show. Who lacks a tenth of the bytes passes
+/// with a chance of 1 in 800.
+pub(crate) const PROOF_WINDOWS: u64 = 64;
+/// Bytes of one: 4 MiB together, which a worker sums in some milliseconds beside its work.
+pub(crate) const PROOF_WINDOW: u64 = 64 << 10;

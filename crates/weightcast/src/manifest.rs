@@ -188,16 +188,27 @@ fn numbers(mut list: &[u8]) -> Result<usize, String> {
     Ok(count)
 }
 
-/// The digests of a layout's entries, in order.
-pub(crate) fn encode_parts(parts: &[Digest]) -> Vec<u8> {
-    wire::Parts { lanes: parts.iter().flat_map(|digest| digest.0).collect() }.encode_to_vec()
+/// The digests of a layout's entries, in order, and of its cells in its group.
+pub(crate) fn encode_parts(parts: &[Digest], cells: &[Digest]) -> Vec<u8> {
+    let lanes = |digests: &[Digest]| digests.iter().flat_map(|digest| digest.0).collect();
+    let cells = if parts == cells { Vec::new() } else { lanes(cells) };
+    wire::Parts { lanes: lanes(parts), cells }.encode_to_vec()
 }
 
 /// The same from a stranger; `None` unless there is one for each of so many entries.
 pub(crate) fn decode_parts(bytes: &[u8], entries: usize) -> Option<Vec<Digest>> {
-    let lanes = wire::Parts::decode(bytes).ok()?.lanes;
-    let parts = lanes.as_chunks::<2>().0.iter().copied().map(Digest);
-    (lanes.len() == 2 * entries).then(|| parts.collect())
+    digests(&wire::Parts::decode(bytes).ok()?.lanes, entries)
+}
+
+/// Those of the cells; `None` unless there are so many.
+pub(crate) fn decode_cells(bytes: &[u8], cells: usize) -> Option<Vec<Digest>> {
+    let parts = wire::Parts::decode(bytes).ok()?;
+    digests(if parts.cells.is_empty() { &parts.lanes } else { &parts.cells }, cells)
+}
+
+fn digests(lanes: &[u64], wanted: usize) -> Option<Vec<Digest>> {
+    let digests = lanes.as_chunks::<2>().0.iter().copied().map(Digest);
+    (lanes.len() == 2 * wanted).then(|| digests.collect())
 }
 
 #[cfg(test)]
@@ -207,7 +218,11 @@ mod tests {
     #[test]
     fn parts_come_back_and_their_number_is_checked() {
         let parts = [Digest([1, u64::MAX]), Digest::ZERO, Digest([3, 4])];
-        let bytes = encode_parts(&parts);
+        let bytes = encode_parts(&parts, &parts);
+        assert_eq!(decode_cells(&bytes, 3), Some(parts.to_vec()));
+        let finer = encode_parts(&parts, &parts[..1]);
+        assert_eq!(decode_cells(&finer, 1), Some(parts[..1].to_vec()));
+        assert_eq!((decode_parts(&finer, 3), decode_cells(&finer, 3)), (Some(parts.into()), None));
         assert_eq!(decode_parts(&bytes, 3), Some(parts.to_vec()));
         assert_eq!(decode_parts(&bytes, 2), None);
         assert_eq!(decode_parts(&bytes[..bytes.len() - 1], 3), None);

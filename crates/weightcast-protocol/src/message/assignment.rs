@@ -64,6 +64,16 @@ pub struct SourceShard {
     pub layout: ContentDigest,
 }
 
+/// Whose notes tell in which tensor a copy that was refused differs. The server, which sees only
+/// sums, can't.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Witnesses {
+    /// The copy itself, as readers were told of it.
+    pub copy: Option<Assignment>,
+    /// Another replica whose copy of the version is good.
+    pub holder: Option<Assignment>,
+}
+
 /// What a shard saw while it read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadFailure {

@@ -1,7 +1,7 @@
 //! What sessions say to the server.
 
 use super::{Announcement, Call, Open, ReadFailure};
-use crate::{Attempt, Generation, OpSeq, ShardSums, Span, Version};
+use crate::{Attempt, Generation, Nonce, OpSeq, ShardSums, Span, Version};
 
 /// From a session to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +91,15 @@ pub enum ClientMessage {
     SeedFailed {
         /// What it was asked.
         ask: u64,
+    },
+    /// What was asked for by [`Challenge`](super::ServerMessage::Challenge).
+    Proof {
+        /// Generation at which the shard held the bytes, before and after it summed them.
+        generation: Generation,
+        /// Of the challenge.
+        nonce: Nonce,
+        /// The sum, over the elements that this shard counts for its group.
+        sum: u64,
     },
     /// Renews the lease.
     Heartbeat {

@@ -13,7 +13,7 @@ mod server;
 
 pub use announcement::{Announcement, Holding, Registration};
 pub use answer::{Answer, Listing};
-pub use assignment::{Assignment, ReadFailure, SourceShard};
+pub use assignment::{Assignment, ReadFailure, SourceShard, Witnesses};
 pub use call::Call;
 pub use client::ClientMessage;
 pub use open::{EpochPolicy, Location, Open, Role};

@@ -1,7 +1,7 @@
 //! What the server says to sessions.
 
-use super::{Answer, Assignment};
-use crate::{Attempt, CallError, Generation, OpSeq, Span, Ticket, Version};
+use super::{Answer, Assignment, Witnesses};
+use crate::{Attempt, CallError, Generation, Nonce, OpSeq, Span, Ticket, Version};
 
 /// From the server to a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,13 +58,20 @@ pub enum ServerMessage {
         /// How.
         result: Result<Answer, CallError>,
     },
+    /// All shards of the group have sealed what this one published, and it is accepted.
+    Sealed {
+        /// The generation that was published.
+        generation: Generation,
+    },
     /// What this shard published is no longer served; its memory is still not to be changed
-    /// before `unpublish`. The next call fails with the error.
+    /// before `unpublish`. Calls fail with the error, `unpublish` too, which frees the memory.
     Fenced {
         /// The generation that was published.
         generation: Generation,
         /// Why.
         error: CallError,
+        /// Where to look for the difference.
+        witnesses: Witnesses,
     },
     /// The group holds the last copy of a retained version, and wants to give it up: copy the
     /// memory aside, and open an offload replica with it ([`crate::server::offload_name`]).
@@ -84,6 +91,14 @@ pub enum ServerMessage {
         ask: u64,
         /// How long it may take.
         deadline: Span,
+    },
+    /// Show that the memory holds the bytes that it is said to: sum a sample of them under keys, both
+    /// drawn from this number.
+    Challenge {
+        /// Generation at which the shard holds them.
+        generation: Generation,
+        /// What the sample and its keys are drawn from.
+        nonce: Nonce,
     },
     /// To an offload or seed replica: it is not needed any more. Close, and free the memory.
     Release {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::claims::Trust;
 use super::kept::Kept;
 use super::transaction::{Phase, Transaction, Transfer, name_shards};
 use crate::message::{Announcement, Location, Registration, Role};
@@ -93,6 +94,10 @@ pub(super) struct Held {
     pub(super) sums: BTreeMap<u32, ShardSums>,
     /// All shards have sealed, and the content is that of the version.
     pub(super) sealed: bool,
+    /// A trainer published it here, of its own: it is what defines the version, if it is the first.
+    pub(super) authored: bool,
+    /// Whether its shards have shown that they hold the bytes.
+    pub(super) trust: Trust,
     /// Replicas that have read other bytes from it than the publisher's (T4).
     pub(super) accusers: BTreeSet<String>,
     /// Its content is not that of the version, or its shards disagree.

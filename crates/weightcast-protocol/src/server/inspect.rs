@@ -13,14 +13,15 @@ pub struct Inspection {
     /// How to reach the copy that it holds, as a reader is told; nothing unless it is whole and
     /// readers may be sent to it.
     pub copy: Option<Assignment>,
-    /// The folded digest of that version, once a replica has sealed it.
-    pub published: Option<Sum>,
+    /// Whether what the asker found there is what the version was sealed with; nothing until it is
+    /// sealed. Never the digest itself: with it, anybody could say that it holds the version.
+    pub as_published: Option<bool>,
 }
 
 impl Server {
-    /// The live group of this name. Changes nothing, and assigns nobody to it: that its memory does
+    /// The live group of this name, by whoever has `found` something there. Changes nothing, and assigns nobody to it: that its memory does
     /// not change meanwhile is for the asker to see, by the generations.
-    pub fn inspect(&self, model: &str, replica: &str) -> Inspection {
+    pub fn inspect(&self, model: &str, replica: &str, found: Option<Sum>) -> Inspection {
         let Some(model) = self.models.get(model) else { return Inspection::default() };
         let Some(incarnation) = model.replicas.get(replica) else { return Inspection::default() };
         let group = &self.groups[incarnation];
@@ -33,7 +34,11 @@ impl Server {
             Some(version) if shown(version) => Inspection {
                 state,
                 copy: Some(self.assignment(&[*incarnation], version)),
-                published: model.known.get(&version).and_then(|content| content.sum),
+                as_published: model
+                    .known
+                    .get(&version)
+                    .and_then(|content| content.sum)
+                    .map(|sealed| Some(sealed) == found),
             },
             _ => Inspection { state, ..Inspection::default() },
         }

@@ -32,6 +32,7 @@ impl Server {
         self.models.iter().try_for_each(|(name, model)| self.validate_model(name, model))?;
         self.groups.values().try_for_each(|group| self.validate_group(group))?;
         self.validate_edges()?;
+        self.models.iter().try_for_each(|(name, model)| self.validate_vacancy(name, model))?;
         self.models.iter().try_for_each(|(name, model)| self.validate_offloads(name, model))?;
         self.models.iter().try_for_each(|(name, model)| self.validate_seeds(name, model))?;
         self.blobs.validate(self.groups.values().flat_map(Group::named_layouts))?;

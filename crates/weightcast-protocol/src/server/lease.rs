@@ -130,8 +130,13 @@ impl Server {
             self.end_hold(entry.group);
             self.forget_offloads(entry.group);
             self.timers.forget_group(entry.group);
-            self.groups.remove(&entry.group);
             self.agenda.remove(&entry.group);
+            let Some(group) = self.groups.remove(&entry.group) else { return };
+            let model = self.models.get_mut(&group.model).expect("groups have a model");
+            model.groups -= 1;
+            if model.groups == 0 {
+                self.vacant.insert(group.model);
+            }
         }
     }
 }

@@ -9,13 +9,14 @@
 //! This file holds the state and the dispatcher, no logic. One file per concern:
 //! `open` and `lease` say who is a member of which group, `tickets` what each is given in writing; `calls` runs the group transactions
 //! (G1 to G5) and `answers` ends them; `register`, `publish`, `unpublish`, `replicate`,
-//! `listing` and `waiting` are the calls; `seal` decides what content a version has; `commit` and
+//! `listing` and `waiting` are the calls; `seal` decides what content a version has, and `verdict` says so; `commit` and
 //! `source_loss` end a transfer, `staging` puts in place what one read beside the old copy; `drain` takes copies out of sight and readers off them;
 //! `edges` is the book of who reads from whom and `choose` adds to it, `striping` several at once; `filling` lets replicas be
 //! read while they are being filled, `kept` has the next call go on after what was read, `pace` has slow sources left; `accusation` weighs what readers say of sources; `term` says
 //! when this server acts at all, and `recovery` brings groups over from an earlier term;
-//! `retention` says which copies must not be given up yet, and `offload` has them copied aside;
-//! `seeding` leaves crossings to `seed_replicas`; `snapshot` and `inspect` are for whoever only looks;
+//! `retention` says which copies must not be given up yet, `claims` which of them can be relied on,
+//! and `offload` has them copied aside;
+//! `freed` forgets models that nobody is in; `seeding` leaves crossings to `seed_replicas`; `snapshot` and `inspect` are for whoever only looks;
 //! `invariants` and `edge_invariants` state what must always hold.
 
 mod accusation;
@@ -23,12 +24,14 @@ mod answers;
 mod blobs;
 mod calls;
 mod choose;
+mod claims;
 mod close;
 mod commit;
 mod drain;
 mod edge_invariants;
 mod edges;
 mod filling;
+mod freed;
 mod group;
 mod inspect;
 mod invariants;
@@ -56,6 +59,7 @@ mod tickets;
 mod timers;
 mod transaction;
 mod unpublish;
+mod verdict;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -72,9 +76,12 @@ pub use snapshot::{
 
 use crate::limits::Limits;
 use crate::message::{ClientMessage, ServerMessage};
-use crate::{ConnectionId, Incarnation, SessionId, Span, Term, TermProof, TicketKey, Time};
+use crate::{ConnectionId, Incarnation, Nonce, SessionId, Span, Term, TermProof, TicketKey, Time};
 use blobs::Blobs;
+use claims::Challenge;
+pub use claims::Trust;
 use edges::Edges;
+use freed::HighWater;
 use group::Group;
 use lease::SessionEntry;
 use model::Model;
@@ -114,6 +121,8 @@ pub struct ServerConfig {
     pub depth_limit: u32,
     /// Bounds.
     pub limits: Limits,
+    /// What the numbers of challenges are drawn with: random, and known to nobody else.
+    pub secret: [u64; 2],
     /// Check the invariants after every event, and panic if one is broken. For tests.
     pub paranoid: bool,
     /// Safeguards switched off, so that a test rig can show that it notices.
@@ -137,6 +146,7 @@ impl Default for ServerConfig {
             stripes: 1,
             depth_limit: 64,
             limits: Limits::default(),
+            secret: [0; 2],
             paranoid: false,
             mutants: Default::default(),
         }
@@ -177,6 +187,10 @@ pub struct Server {
     /// Until when clients may come over from an earlier term.
     window_until: Option<Time>,
     models: BTreeMap<String, Model>,
+    /// Models whose last group has left.
+    vacant: BTreeSet<String>,
+    /// What models that were forgotten in this term had given out.
+    high_water: Option<HighWater>,
     groups: BTreeMap<Incarnation, Group>,
     sessions: BTreeMap<SessionId, SessionEntry>,
     /// Streams on which a session was opened.
@@ -185,6 +199,10 @@ pub struct Server {
     blobs: Blobs,
     timers: Timers,
     counters: Counters,
+    /// Comparisons that run.
+    challenges: BTreeMap<Nonce, Challenge>,
+    /// How many numbers were drawn.
+    nonces: u64,
     last_incarnation: Incarnation,
     last_place: u64,
     /// Groups whose pending call may be able to move on.
@@ -206,6 +224,8 @@ impl Server {
             fresh_until: None,
             window_until: None,
             models: BTreeMap::new(),
+            vacant: BTreeSet::new(),
+            high_water: None,
             groups: BTreeMap::new(),
             sessions: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -213,6 +233,8 @@ impl Server {
             blobs: Blobs::default(),
             timers: Timers::default(),
             counters: Counters::default(),
+            challenges: BTreeMap::new(),
+            nonces: 0,
             last_incarnation: Incarnation::default(),
             last_place: 0,
             agenda: BTreeSet::new(),
@@ -264,6 +286,9 @@ impl Server {
                 self.offload_failed(session, version, generation, reason);
             }
             ClientMessage::SeedFailed { ask } => self.seed_failed(session, ask),
+            ClientMessage::Proof { generation, nonce, sum } => {
+                self.proof(now, session, generation, nonce, sum);
+            }
         }
     }
 
@@ -295,6 +320,7 @@ impl Server {
                 Timer::Lease(session) => self.lease_timer(now, session),
                 Timer::Drain(group) => self.drain_timer(now, group),
                 Timer::Recovery(group) => self.recovery_timer(group),
+                Timer::Proof(nonce) => self.proof_timer(now, nonce),
                 Timer::Window => self.window_timer(),
                 Timer::Hold(group) => self.hold_timer(now, group),
                 Timer::Call(group, seq) => self.call_timer(now, group, seq),
@@ -310,6 +336,7 @@ impl Server {
             if let Some(group) = self.agenda.pop_first() {
                 self.advance(now, group);
             } else if let Some(model) = self.changed.pop_first() {
+                self.review_claims(now, &model);
                 self.review_offloads(&model);
                 self.review_seeds(&model);
                 self.serve_waiting(now, &model);
@@ -317,6 +344,7 @@ impl Server {
                 break;
             }
         }
+        self.free_models();
         self.blobs.schedule_grace(now, &mut self.timers);
         if self.config.paranoid
             && let Err(violation) = self.validate()

@@ -13,6 +13,8 @@ use crate::{ContentDigest, Epoch, Incarnation, Revision, Selector, Sum, Version}
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) revision: Revision,
+    /// How many groups it has, also at their end.
+    pub(super) groups: usize,
     /// The newest run.
     pub(super) epoch: Epoch,
     /// The live group of each replica name.
@@ -33,6 +35,8 @@ pub(super) struct Model {
     pub(super) departed: VecDeque<(String, Version)>,
     /// What is to survive.
     pub(super) retention: Retention,
+    /// Copies that could not be compared: who was to show the bytes, and beside whom.
+    pub(super) unshown: BTreeSet<(Version, Incarnation, Incarnation)>,
     /// What crosses to which datacentre in the background.
     pub(super) seeding: Seeding,
     /// What there was when a listing was last asked for.

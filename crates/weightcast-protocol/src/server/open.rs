@@ -2,7 +2,6 @@
 
 use super::group::{Group, Member};
 use super::lease::SessionEntry;
-use super::model::Model;
 use super::offload::owner_name;
 use super::timers::Timer;
 use super::{Server, ServerOutput};
@@ -70,6 +69,7 @@ impl Server {
         self.send(session, message);
         self.remind_offload(session);
         self.remind_seed(session);
+        self.remind_challenges(session);
     }
 
     /// A known session on a new stream: its state is kept.
@@ -202,12 +202,9 @@ impl Server {
             let models = self.models.len() as u64 + 1;
             Limits::check("number of models", models, self.config.limits.models as u64)?;
         }
-        let (recovers, revision) = (self.recovers(), self.first_revision());
-        let model = self.models.entry(open.model.clone()).or_insert_with(|| Model {
-            recovers,
-            revision,
-            ..Model::default()
-        });
+        let new = self.new_model();
+        let model = self.models.entry(open.model.clone()).or_insert(new);
+        model.groups += 1;
         let starts = open.epoch == EpochPolicy::New && !open.rejoins;
         if open.role == Role::Trainer && starts && model.run_has_begun() {
             model.epoch = model.epoch.next();

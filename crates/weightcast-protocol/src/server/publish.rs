@@ -1,6 +1,7 @@
 //! `publish`: a group's memory becomes visible as a version, once all shards have called (S8).
 
 use super::Server;
+use super::claims::Trust;
 use super::group::{Group, Held};
 use super::model::{Content, Model};
 use crate::message::{Answer, Call, Role};
@@ -117,6 +118,9 @@ impl Server {
         // Nobody is missing but with the mutant.
         generations.resize(self.groups[&incarnation].num_shards as usize, Generation(0));
         self.hold(incarnation, version, catalog, generations);
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let held = group.held.as_mut().expect("just set");
+        held.authored = group.role == Role::Trainer;
         self.counters.publishes += 1;
         Ok(version)
     }
@@ -137,6 +141,8 @@ impl Server {
             generations,
             sums: Default::default(),
             sealed: false,
+            authored: false,
+            trust: Trust::Claimed,
             accusers: Default::default(),
             fenced: None,
             offload_failed: None,

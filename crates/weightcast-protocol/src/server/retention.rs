@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Server;
+use super::claims::Trust;
 use super::group::Group;
 use super::model::Model;
 use super::timers::Timer;
@@ -45,8 +46,8 @@ pub struct RetentionLoss {
 }
 
 impl Group {
-    /// Whether what it holds now satisfies retention.
-    fn counts(&self) -> bool {
+    /// Whether what it holds now satisfies retention, once it is proved that it does hold it.
+    pub(super) fn counts(&self) -> bool {
         let copy = self
             .held
             .as_ref()
@@ -78,7 +79,14 @@ impl Server {
     ) -> bool {
         let holders = model.visible.get(&version).into_iter().flatten();
         let blind = self.config.mutants.blind_to_offloads;
-        let counts = |group: &Group| group.counts() && !(blind && group.offloads().is_some());
+        let believed = |group: &Group| {
+            let held = group.held.as_ref();
+            held.is_some_and(|held| held.trust == Trust::Proved)
+                || self.config.mutants.claims_counted
+        };
+        let counts = |group: &Group| {
+            group.counts() && believed(group) && !(blind && group.offloads().is_some())
+        };
         holders.into_iter().any(|(_, group)| Some(*group) != but && counts(&self.groups[group]))
     }
 
@@ -134,6 +142,9 @@ impl Server {
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let overdue = group.hold_until.is_none_or(|until| until <= now);
         let held = group.held.as_mut().expect("it is the last copy");
+        if held.trust == Trust::Refuted {
+            held.offload_failed = Some("it was found not to hold the version's bytes".to_owned());
+        }
         if overdue && held.offload_failed.is_none() {
             held.offload_failed = Some("it was not offloaded in time".to_owned());
         }
@@ -147,9 +158,28 @@ impl Server {
         let model = self.models.get_mut(&model).expect("groups have a model");
         model.retention.held_back.insert(incarnation);
         if !model.retention.asked.contains_key(&version) {
-            self.ask_offload(incarnation, version);
+            self.secure(now, incarnation, version);
         }
         self.config.mutants.no_offload_wait
+    }
+
+    /// The last copy that is proved wants to go: another one is to be proved first, or made.
+    fn secure(&mut self, now: Time, incarnation: Incarnation, version: Version) {
+        let awaits_proof = self.awaits_proof(now, incarnation, version);
+        let model = &self.models[&self.groups[&incarnation].model];
+        let copies = model.retention.replicas.iter().map(|replica| &self.groups[replica]);
+        let made = copies.clone().any(|copy| {
+            let blind = self.config.mutants.blind_to_offloads;
+            copy.offloads() == Some(version) && copy.counts() && !blind
+        });
+        if !made && !awaits_proof {
+            self.ask_offload(incarnation, version);
+        } else if made && !self.is_compared(incarnation, version) {
+            let held = self.groups.get_mut(&incarnation).and_then(|group| group.held.as_mut());
+            let reason = "the copy that was made did not show that it holds the bytes".to_owned();
+            held.expect("it is the last copy").offload_failed = Some(reason);
+            self.agenda.insert(incarnation);
+        }
     }
 
     /// The group's copy need not be kept any longer.

@@ -1,8 +1,15 @@
 //! Seals: a published copy's digests are in, and say whether it is what it claims (S6, S7).
 
 use super::Server;
-use crate::message::ServerMessage;
+use super::claims::Trust;
 use crate::{CallError, Generation, Incarnation, SessionId, ShardSums, Version};
+
+/// What is wrong with a copy whose shards disagree, and what to do.
+const COPIES_DIFFER: &str = "its shards hold different copies of the same slice; make them equal \
+    (broadcast from one of them), then publish it again";
+/// What is wrong with a copy that is not what its number stands for.
+const OTHER_BYTES: &str = "its bytes differ from those that the version was sealed with; publish \
+    them under another number, or in a new run (epoch=\"new\")";
 
 impl Server {
     pub(super) fn sealed(&mut self, session: SessionId, generation: Generation, sums: ShardSums) {
@@ -11,8 +18,11 @@ impl Server {
         let group = self.groups.get_mut(&incarnation).expect("sessions have a group");
         let num_shards = group.num_shards as usize;
         let Some(held) = &mut group.held else { return };
-        if held.generations.get(shard as usize) != Some(&generation) || held.settled() {
+        if held.generations.get(shard as usize) != Some(&generation) {
             return;
+        }
+        if held.settled() {
+            return self.tell_verdict(incarnation, shard); // it may have missed it
         }
         held.sums.insert(shard, sums);
         if held.sums.len() == num_shards {
@@ -31,9 +41,9 @@ impl Server {
         let known = model.known.get_mut(&version);
         let other = |sum| sum != total.counted && !self.config.mutants.any_content;
         let wrong = if !total.copies_agree() {
-            Some("shards of the group hold different copies of the same slice")
+            Some(COPIES_DIFFER)
         } else if known.as_ref().is_none_or(|known| known.sum.is_some_and(other)) {
-            Some("its bytes differ")
+            Some(OTHER_BYTES)
         } else {
             None
         };
@@ -44,11 +54,15 @@ impl Server {
         self.counters.seals += 1;
         let known = known.expect("checked just now");
         if known.sum.replace(total.counted).is_none() {
+            if held.authored {
+                held.trust = Trust::Proved; // whatever it holds is the version
+            }
             // Whoever has read it already can commit now.
             self.agenda.extend(self.edges.filling(&group.model, version));
         }
         self.agenda.insert(incarnation);
         self.note_seal(incarnation);
+        self.tell_all(incarnation);
     }
 
     /// Takes a copy out of use for good: it stays where it is until its owner unpublishes it.
@@ -61,15 +75,11 @@ impl Server {
             detail: detail.to_owned(),
         };
         let held = group.held.as_mut().expect("checked by the caller");
-        held.fenced = Some(error.clone());
+        held.fenced = Some(error);
         let reason = format!("replica {} turned out to hold other content", group.replica);
-        let members: Vec<(SessionId, Generation)> =
-            group.members.iter().map(|(s, m)| (m.session, held.generations[*s as usize])).collect();
         self.counters.fenced += 1;
         self.spoil_readers(incarnation, &reason);
-        for (session, generation) in members {
-            self.send(session, ServerMessage::Fenced { generation, error: error.clone() });
-        }
+        self.tell_all(incarnation);
         self.note_end(incarnation);
         self.agenda.insert(incarnation);
     }

@@ -57,6 +57,12 @@ pub struct Counters {
     pub offloads_released: u64,
     /// Retained versions whose last copy was given up, since it could not be offloaded.
     pub retention_lost: u64,
+    /// Pairs of copies whose shards were asked to show that they hold the bytes.
+    pub challenges: u64,
+    /// Of those, pairs that have.
+    pub proofs: u64,
+    /// Copies that turned out to be of other bytes.
+    pub refuted: u64,
     /// Seed replicas that groups were asked for.
     pub seeds_asked: u64,
     /// Seed replicas that came to hold a version.

@@ -120,6 +120,9 @@ impl Server {
         self.window_until = None;
         self.fresh_until = None;
         self.models.clear();
+        self.vacant.clear();
+        self.challenges.clear();
+        self.high_water = None;
         for group in std::mem::take(&mut self.groups).into_values() {
             group.named_layouts().for_each(|layout| self.blobs.release(layout));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{ContentDigest, Incarnation, OpSeq, SessionId, Time};
+use crate::{ContentDigest, Incarnation, Nonce, OpSeq, SessionId, Time};
 
 /// What is due. The order breaks ties: readers are cut, and offloads given up,
 /// before the call that waits for them ends.
@@ -12,6 +12,8 @@ pub(super) enum Timer {
     Lease(SessionId),
     /// The readers of a group have had their time.
     Drain(Incarnation),
+    /// Those who were asked for proofs have had their time.
+    Proof(Nonce),
     /// A group's last copy has had its time to be offloaded.
     Hold(Incarnation),
     /// A call's deadline.

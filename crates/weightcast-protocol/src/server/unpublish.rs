@@ -55,9 +55,12 @@ impl Server {
         let ready = arrived && settled && drained;
         if settled && self.may_give_up(now, incarnation, ready) && ready {
             let group = self.groups.get_mut(&incarnation).expect("checked");
-            group.held = None;
+            let refused = group.held.take().and_then(|held| held.fenced);
             self.end_drain(incarnation);
-            self.finish(incarnation, Ok(Answer::Unpublished));
+            self.note_gone(incarnation);
+            // Whoever never asked is told now at the latest; the copy is given up all the same.
+            let told = refused.filter(|_| !self.config.mutants.silent_refusal);
+            self.finish(incarnation, told.map_or(Ok(Answer::Unpublished), Err));
         }
     }
 

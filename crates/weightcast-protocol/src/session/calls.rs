@@ -145,6 +145,10 @@ impl Session {
         match &result {
             Ok(Answer::Published { version }) => self.published(*version, pending.fresh),
             Ok(Answer::Unpublished) => self.make_mutable(),
+            // Of what was refused before: it is given up, and said so.
+            Err(CallError::ContentMismatch { .. }) if pending.call == Call::Unpublish => {
+                self.make_mutable();
+            }
             Ok(Answer::Committed { version, .. }) => self.committed(*version, sums),
             Err(_) if pending.fresh => self.make_mutable(),
             Err(CallError::Timeout { .. }) => self.leave(pending.transfer),

@@ -4,8 +4,8 @@
 //! generation, so that no reader can take new bytes for old.
 
 use super::{Output, Session, SessionState};
-use crate::message::ClientMessage;
-use crate::{CallError, Generation, ShardSums, Time, Version};
+use crate::message::{ClientMessage, Witnesses};
+use crate::{CallError, Generation, ShardSums, Span, Time, Version};
 
 /// What the memory holds and how it is served.
 #[derive(Clone, Debug)]
@@ -14,8 +14,8 @@ pub(super) struct Copy {
     exposed: Exposed,
     held: Option<Version>,
     seal: Seal,
-    /// The server refused the content of what was published.
-    refused: bool,
+    /// The server has accepted the content, or refused it.
+    verdict: Option<Result<(), CallError>>,
 }
 
 /// How much of the memory is served.
@@ -46,7 +46,7 @@ impl Copy {
             exposed: Exposed::Nothing,
             held: None,
             seal: Seal::None,
-            refused: false,
+            verdict: None,
         }
     }
 
@@ -65,7 +65,7 @@ impl Copy {
 
     /// Whether a server has refused the content.
     pub(super) fn refused(&self) -> bool {
-        self.refused
+        matches!(self.verdict, Some(Err(_)))
     }
 
     /// Digests of what is held, once they are known.
@@ -78,7 +78,7 @@ impl Copy {
 
     pub(super) fn state(&self) -> SessionState {
         match self.held {
-            Some(_) if self.refused => SessionState::Fenced,
+            Some(_) if self.refused() => SessionState::Fenced,
             Some(_) => SessionState::Holding,
             None => SessionState::Empty,
         }
@@ -107,7 +107,7 @@ impl Session {
         self.stop_serving();
         self.copy.held = None;
         self.copy.seal = Seal::None;
-        self.copy.refused = false;
+        self.copy.verdict = None;
         self.withdrawn = false;
     }
 
@@ -136,6 +136,16 @@ impl Session {
     pub(super) fn committed(&mut self, version: Version, sums: Option<ShardSums>) {
         self.copy.held = Some(version);
         self.copy.seal = sums.map_or(Seal::None, Seal::Sent);
+        self.copy.verdict = Some(Ok(()));
+    }
+
+    /// Whether what is held is accepted, once that is decided: all shards have digested it, and it
+    /// is what the version stands for. Nothing to decide is as good.
+    pub fn verdict(&self) -> Option<Result<(), CallError>> {
+        match self.copy.held {
+            Some(_) => self.copy.verdict.clone(),
+            None => Some(Ok(())),
+        }
     }
 
     /// The published memory has been digested. Void if it was published anew meanwhile.
@@ -147,6 +157,19 @@ impl Session {
         }
     }
 
+    /// The published memory can't be digested, which is a bug of whoever does it: as nobody could
+    /// ever read it, nor give it up, the shard leaves its group.
+    pub fn handle_seal_failed(&mut self, now: Time, generation: Generation, reason: &str) {
+        self.tick(now);
+        if matches!(self.copy.seal, Seal::Running(running) if running == generation) {
+            let open = &self.config.open;
+            let reason = format!("shard {} can't digest what it published: {reason}", open.shard);
+            let error = CallError::GroupBroken { replica: open.replica.clone(), reason };
+            self.send(ClientMessage::Close { deadline: Span(0) });
+            self.fail(error);
+        }
+    }
+
     pub(super) fn send_seal(&mut self) {
         if let Seal::Sent(sums) = self.copy.seal {
             let generation = self.copy.generation;
@@ -154,12 +177,25 @@ impl Session {
         }
     }
 
+    /// The server has accepted what is held. It may say so again.
+    pub(super) fn accept_copy(&mut self, generation: Generation) {
+        if self.copy.held.is_some() && self.copy.generation == generation {
+            self.copy.verdict.get_or_insert(Ok(()));
+        }
+    }
+
     /// The server refused the content. The memory stays immutable until `unpublish` says so; the
     /// error comes back from the server with the next call, for all shards at the same place.
-    pub(super) fn refuse_copy(&mut self, generation: Generation, _error: CallError) {
+    pub(super) fn refuse_copy(
+        &mut self,
+        generation: Generation,
+        error: CallError,
+        witnesses: Witnesses,
+    ) {
         if self.copy.exposed == Exposed::All && self.copy.generation == generation {
             self.stop_serving();
-            self.copy.refused = true;
+            self.copy.verdict = Some(Err(error));
+            self.outputs.push_back(Output::Refused { witnesses: Box::new(witnesses) });
         }
     }
 }

@@ -3,19 +3,21 @@
 //! The runtime calls, in any order:
 //! - inputs: [`Session::call`], [`Session::close`], [`Session::handle_connected`],
 //!   [`Session::handle_disconnected`], [`Session::handle_message`], [`Session::handle_sealed`],
+//!   [`Session::handle_seal_failed`], [`Session::handle_proved`],
 //!   [`Session::handle_read`], [`Session::handle_progress`], [`Session::handle_installed`],
 //!   [`Session::handle_timeout`];
 //! - then [`Session::poll_output`] until it is empty, doing what each output says;
 //! - and [`Session::next_timeout`] for when to call `handle_timeout`.
 //!
-//! Getters: [`Session::state`], [`Session::version`], [`Session::generation`], [`Session::error`].
+//! Getters: [`Session::state`], [`Session::version`], [`Session::generation`], [`Session::verdict`],
+//! [`Session::error`].
 //!
 //! This file holds the state and the dispatcher. `link` keeps a stream to the server, `lease`
 //! knows how long the session may act (T1), `calls` runs one call at a time, `copy` decides
 //! when the memory is served and when it may change (S3), `transfer` reads, `left` is what a
 //! call that ran out of time had read, `pace` looks how fast it is, `staging` puts in place
 //! what was read beside the memory, `suspension` bridges the time between two servers, `offload` has
-//! the memory copied aside, `seed` has a version brought near in the background, `ending` is every
+//! the memory copied aside, `proof` shows that it holds what it is said to, `seed` has a version brought near in the background, `ending` is every
 //! way out.
 
 mod calls;
@@ -27,6 +29,7 @@ mod left;
 mod link;
 mod offload;
 mod pace;
+mod proof;
 mod seed;
 mod staging;
 mod suspension;
@@ -38,10 +41,10 @@ pub use config::SessionConfig;
 pub use lease::Lease;
 pub use pace::Progress;
 
-use crate::message::{Answer, Assignment, ClientMessage, Registration, ServerMessage};
+use crate::message::{Answer, Assignment, ClientMessage, Registration, ServerMessage, Witnesses};
 use crate::{
-    Attempt, CallError, ContentDigest, Generation, OpSeq, Span, Term, TermProof, Ticket, Time,
-    Version,
+    Attempt, CallError, ContentDigest, Generation, Nonce, OpSeq, Span, Term, TermProof, Ticket,
+    Time, Version,
 };
 use calls::Pending;
 use copy::Copy;
@@ -85,6 +88,21 @@ pub enum Output {
     Fence(Generation),
     /// Digest the published memory in the background, then call `handle_sealed`.
     Seal(Generation),
+    /// Sum the sample of the registered memory that is drawn from this number, in the background, and
+    /// call `handle_proved`. The same for all layouts; a few megabytes of a group.
+    Prove {
+        /// Generation at which it is held.
+        generation: Generation,
+        /// What sample and keys are drawn from.
+        nonce: Nonce,
+    },
+    /// What was published is refused, and fenced. Until the memory is given up, the digests of its
+    /// cells are kept where the witnesses' other shards can ask for them; this shard asks them, in
+    /// the background, to tell the user in which tensor the difference is.
+    Refused {
+        /// Whom to compare with.
+        witnesses: Box<Witnesses>,
+    },
     /// Read into the registered memory, then call `handle_read`. Replaces a read of a lower
     /// attempt, which must have let go of the memory before this one starts. A staged assignment is
     /// read into memory of the same layout beside it, which nobody else sees.
@@ -272,13 +290,17 @@ impl Session {
             }
             ServerMessage::Vouched { ticket } => self.ticket = Some(ticket),
             ServerMessage::Answered { seq, result } => self.answered(seq, result),
-            ServerMessage::Fenced { generation, error } => self.refuse_copy(generation, error),
+            ServerMessage::Sealed { generation } => self.accept_copy(generation),
+            ServerMessage::Fenced { generation, error, witnesses } => {
+                self.refuse_copy(generation, error, witnesses);
+            }
             ServerMessage::Offload { version, generation } => {
                 self.asked_to_offload(version, generation);
             }
             ServerMessage::Seed { version, ask, deadline } => {
                 self.asked_to_seed(version, ask, deadline);
             }
+            ServerMessage::Challenge { generation, nonce } => self.challenged(generation, nonce),
             ServerMessage::Release { deadline } => self.released(now, deadline),
         }
     }

@@ -19,7 +19,7 @@ use weightcast_protocol::server::{
 };
 use weightcast_protocol::session::{Output, Progress, Session, SessionConfig};
 use weightcast_protocol::{
-    Attempt, CallError, Condition, ConnectionId, ContentDigest, ExportId, Generation, OpSeq,
+    Attempt, CallError, Condition, ConnectionId, ContentDigest, ExportId, Generation, Nonce, OpSeq,
     PROTOCOL, Revision, Selector, SessionId, ShardSums, Span, Sum, Time, Version,
 };
 
@@ -52,6 +52,8 @@ pub struct Client {
     /// What it says of that read: bytes that have arrived, that are left, and by whom.
     pub progress: Option<(u64, u64, u32)>,
     pub sealing: Option<Generation>,
+    /// What it is to show the bytes for.
+    pub proving: Vec<(Generation, Nonce)>,
     /// What a staged update has read.
     pub beside: Option<u64>,
     /// The copying into place that runs.
@@ -86,6 +88,8 @@ pub struct Cluster {
     pub auto_install: bool,
     /// Seals end by themselves; else by `finish_seal`.
     pub auto_seal: bool,
+    /// Shards show their bytes by themselves; else by `finish_proofs`.
+    pub auto_prove: bool,
     /// Offloads end by themselves; else by `finish_offload`.
     pub auto_offload: bool,
     /// Seeds are opened by themselves; else by `open_seed`.
@@ -155,6 +159,7 @@ impl Cluster {
             auto_read: true,
             auto_install: true,
             auto_seal: true,
+            auto_prove: true,
             auto_offload: true,
             auto_seed: true,
             relays: false,
@@ -199,6 +204,7 @@ impl Cluster {
             keep: false,
             progress: None,
             sealing: None,
+            proving: Vec::new(),
             beside: None,
             installing: None,
             offloading: None,
@@ -518,6 +524,13 @@ impl Cluster {
                     client.session.handle_progress(self.now, seq, attempt, progress);
                 }
             }
+            Output::Refused { .. } => {}
+            Output::Prove { generation, nonce } => {
+                client.proving.push((generation, nonce));
+                if self.auto_prove {
+                    self.finish_proofs(index);
+                }
+            }
             Output::Offload { version, generation } => {
                 client.offloading = Some((version, generation));
                 if self.auto_offload {
@@ -647,6 +660,25 @@ impl Cluster {
         if let Some(generation) = client.sealing.take() {
             client.session.handle_sealed(self.now, generation, sums(client.memory));
         }
+    }
+
+    /// Shows what the memory holds, as the real sums do: additive, and of another value with every
+    /// number; call `run` after it.
+    pub fn finish_proofs(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        for (generation, nonce) in std::mem::take(&mut client.proving) {
+            let sum = client.memory.wrapping_mul(nonce.0 | 1);
+            client.session.handle_proved(self.now, generation, nonce, sum);
+        }
+    }
+
+    /// The read that runs is said to have ended, with the version's digests, and nothing was read.
+    pub fn claim(&mut self, index: usize, content: u64) {
+        let (seq, attempt, _) = self.clients[index].reading.take().expect("it was told to read");
+        let client = &mut self.clients[index];
+        let part = share(content, client.shard, client.num_shards);
+        client.session.handle_read(self.now, seq, attempt, Ok(sums(part)));
+        self.run();
     }
 
     pub fn finish_seals(&mut self, group: &[usize]) {

@@ -1,5 +1,5 @@
 //! A2: the last copy of a retained version is not given up before another one counts, or its loss
-//! is on record.
+//! is on record. A copy of which a shard has only said that it read it is none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -9,12 +9,14 @@ use weightcast_protocol::{Incarnation, Span, Time, Version};
 
 use super::{Checker, Fact};
 use crate::retained::{
-    countable, is_offload, is_seed, lost_with_its_group, retained, same_life, whole_and_lasting,
+    countable_but, is_offload, is_seed, lost_with_its_group, retained, same_life, whole_and_lasting,
 };
 
 #[derive(Default)]
 pub(super) struct LastCopy {
     before: Option<(Time, Rc<Snapshot>)>,
+    /// Copies that are not there: all sums were shown, and not all bytes were read.
+    empty: BTreeSet<(Incarnation, Version)>,
     /// Copies that have counted, by group.
     counted: BTreeMap<Incarnation, Version>,
 }
@@ -25,6 +27,9 @@ impl Checker for LastCopy {
     }
 
     fn observe(&mut self, now: Time, fact: &Fact<'_>) -> Option<String> {
+        if let Fact::Claimed { who, version, .. } = fact {
+            self.empty.extend(who.incarnation.map(|group| (group, *version)));
+        }
         let Fact::Books(after) = fact else { return None };
         let (then, before) = self.before.replace((now, Rc::clone(after)))?;
         let evictions = after.counters.evictions > before.counters.evictions;
@@ -72,7 +77,7 @@ impl Event {
 
 impl LastCopy {
     fn lost(&self, event: &Event, old: &ModelSnapshot, new: &ModelSnapshot) -> Option<String> {
-        let mut kept = countable(new);
+        let mut kept = countable_but(new, &self.empty);
         kept.extend(event.losses(new));
         kept.extend(lost_with_its_group(old, new));
         // Who is still being held back answers for it now.

@@ -56,9 +56,16 @@ impl Checker for AllOrNone {
                 before,
                 after,
                 ..
-            } if before.version != after.version && after.state != SessionState::Ended => Some(
-                format!("{:?} became {:?} by an error: {error}", before.version, after.version),
-            ),
+            } if before.version != after.version
+                && after.state != SessionState::Ended
+                // `unpublish` of what was refused, which says so.
+                && before.state != SessionState::Fenced =>
+            {
+                Some(format!(
+                    "{:?} became {:?} by an error: {error}",
+                    before.version, after.version
+                ))
+            }
             _ => None,
         }
     }

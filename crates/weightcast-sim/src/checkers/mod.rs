@@ -102,6 +102,8 @@ pub(crate) enum Fact<'a> {
     },
     /// A shard's read ended.
     ReadEnded { who: Who, failure: Option<&'a str> },
+    /// A shard has shown a version's digests and read nothing, to a server of this term.
+    Claimed { who: Who, term: Term, version: Version },
     /// A shard's memory is served from now on.
     Exposed { who: Who, generation: Generation },
     /// It is not served any more.
@@ -119,7 +121,9 @@ impl Fact<'_> {
     /// The server's term, if the fact is one of a server.
     fn term(&self) -> Option<Term> {
         match self {
-            Fact::Heard { term, .. } | Fact::Said { term, .. } => Some(*term),
+            Fact::Heard { term, .. } | Fact::Said { term, .. } | Fact::Claimed { term, .. } => {
+                Some(*term)
+            }
             Fact::Books(snapshot) => Some(snapshot.term),
             _ => None,
         }

@@ -1,8 +1,9 @@
-//! S7: a version has one content: whoever holds it sealed has it, in whatever layout.
+//! S7: a version has one content: whoever holds it sealed has it, in whatever layout. And whose
+//! publication was refused does not give it up without a word of that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weightcast_protocol::message::{ClientMessage, ServerMessage};
+use weightcast_protocol::message::{Answer, ClientMessage, ServerMessage};
 use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState, Snapshot};
 use weightcast_protocol::{Attempt, Generation, Incarnation, OpSeq, ShardSums, Sum, Time, Version};
 
@@ -21,6 +22,8 @@ pub(super) struct OneContent {
     contents: BTreeMap<Version, Sum>,
     /// Copies that have been compared.
     compared: BTreeSet<(Incarnation, Vec<Option<Generation>>)>,
+    /// Groups whose publication is refused.
+    refused: BTreeSet<Incarnation>,
 }
 
 impl Checker for OneContent {
@@ -37,6 +40,13 @@ impl Checker for OneContent {
             } if assignment.staged => {
                 self.staged.insert((who.incarnation?, *seq, *attempt));
                 None
+            }
+            Fact::Said {
+                who,
+                message: ServerMessage::Answered { result: Ok(Answer::Unpublished), .. },
+                ..
+            } if self.refused.contains(&who.incarnation?) => {
+                Some(format!("shard {} was not told that its publication was refused", who.shard))
             }
             Fact::Heard { who, message, .. } => {
                 self.heard(who.incarnation?, who.shard, message);
@@ -80,6 +90,8 @@ impl OneContent {
 
     fn books(&mut self, books: &Snapshot) -> Option<String> {
         let replicas = books.models.values().flat_map(|model| &model.replicas);
+        let fenced = replicas.clone().filter(|replica| replica.state == ReplicaState::Fenced);
+        self.refused = fenced.map(|replica| replica.incarnation).collect();
         let sealed = replicas.filter(|replica| replica.state == ReplicaState::Sealed);
         sealed.filter_map(|replica| self.compare(replica)).next()
     }

@@ -58,9 +58,9 @@ impl Player<'_> {
             }
             Output::Probe { .. } => {} // there is one server
             // Nothing is retained.
-            Output::Offload { .. } | Output::StopOffload => {}
+            Output::Offload { .. } | Output::StopOffload | Output::Prove { .. } => {}
             // No update is staged.
-            Output::Install { .. } | Output::Unstage => {}
+            Output::Install { .. } | Output::Unstage | Output::Refused { .. } => {}
             // Rates are those of the links: no source is slower than another for nothing.
             Output::Measure { .. } => {}
             Output::Seed { version, ask, .. } => self.begin_seed(index, version, ask),

@@ -14,10 +14,10 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
-use weightcast_protocol::{CallError, ContentDigest, TermProof};
+use weightcast_protocol::{CallError, ContentDigest, Sum, TermProof};
 use weightcast_transport::Secret;
 
-use crate::convert::{Inspected, inspection, term_proof, term_proof_frame};
+use crate::convert::{Inspected, inspection, sum_frame, term_proof, term_proof_frame};
 use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES, STATUS_BYTES};
 use crate::wire::reference_server_client::ReferenceServerClient;
 use crate::wire::{
@@ -232,10 +232,16 @@ impl Connection {
         }
     }
 
-    /// A replica as the server tells of it.
-    pub(crate) async fn inspect(&self, model: &str, replica: &str) -> Result<Inspected, Error> {
+    /// A replica as the server tells of it, to one who has `found` something there.
+    pub(crate) async fn inspect(
+        &self,
+        model: &str,
+        replica: &str,
+        found: Option<Sum>,
+    ) -> Result<Inspected, Error> {
         let mut client = self.current().1.clone();
-        let request = InspectRequest { model: model.to_owned(), replica: replica.to_owned() };
+        let (model, replica) = (model.to_owned(), replica.to_owned());
+        let request = InspectRequest { model, replica, found: found.map(sum_frame) };
         let reply = client.inspect(request).await;
         let reply = self.reply(reply.map(tonic::Response::into_inner)).await?;
         inspection(reply).map_err(|malformed| Error::Bug(malformed.to_string()))

@@ -92,10 +92,10 @@ impl ShardHandle {
         let result = self.receive(&answer, None)?;
         match result.ok_or_else(|| Error::misuse("the handle is closed"))? {
             Ok(answer) => Ok(answer),
-            Err(Failed { error, evidence: None }) => Err(self.in_its_job(error)),
-            Err(Failed { error, evidence: Some(evidence) }) => {
+            Err(Failed { error, evidence: Some(evidence), .. }) => {
                 Err(self.located(error, &evidence, left(until))?.into())
             }
+            Err(failed) => Err(self.in_its_job(self.explained(failed)?)),
         }
     }
 
@@ -107,6 +107,18 @@ impl ShardHandle {
             }
             _ => error.into(),
         }
+    }
+
+    /// Says why a publication was refused, if that is found out soon.
+    fn explained(&self, failed: Failed) -> Result<CallError, Error> {
+        let Failed { error, refusal: Some(refusal), .. } = failed else { return Ok(failed.error) };
+        let CallError::ContentMismatch { version, replica, detail } = error else {
+            return Ok(error);
+        };
+        let interrupted = || self.interrupted.as_ref().is_some_and(|interrupted| interrupted());
+        let found = refusal.wait(INTERRUPT, &interrupted)?;
+        let detail = found.map_or(detail.clone(), |found| format!("{found}: {detail}"));
+        Ok(CallError::ContentMismatch { version, replica, detail })
     }
 
     /// Says in a digest mismatch where it is, if that can be found out in time.
@@ -171,15 +183,19 @@ impl ShardHandle {
         own.shared.registration.lock().expect("no panic while held").take();
     }
 
-    /// Waits until what this shard published is digested.
+    /// Waits until what this replica published is digested by all its shards, and accepted.
+    ///
+    /// # Errors
+    /// [`CallError::ContentMismatch`] if it was refused, so that nobody can ever read it.
     pub fn wait_sealed(&self, deadline: Duration) -> Result<(), Error> {
         let (reply, answer) = reply::channel();
         self.send(Event::AwaitSeal { reply })?;
         match self.receive(&answer, Some(deadline))? {
-            Some(result) => Ok(result?),
+            Some(Ok(())) => Ok(()),
+            Some(Err(failed)) => Err(self.explained(failed)?.into()),
             None => Err(Error::Call(CallError::Timeout {
                 call: "wait_sealed".to_owned(),
-                waiting_for: "the digest of the published memory".to_owned(),
+                waiting_for: "the digests of all shards' published memory".to_owned(),
             })),
         }
     }
@@ -195,6 +211,10 @@ impl ShardHandle {
     }
 
     /// Revokes the publication. When it returns, nobody reads and the memory may be changed.
+    ///
+    /// # Errors
+    /// [`CallError::ContentMismatch`] if the publication had been refused: nobody could read it. It
+    /// is revoked all the same.
     pub fn unpublish(&self, deadline: Duration) -> Result<(), Error> {
         self.call(Call::Unpublish, deadline).map(drop)
     }

@@ -5,14 +5,15 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use weightcast_protocol::message::{Assignment, ReadFailure};
+use weightcast_protocol::message::{Assignment, ReadFailure, Witnesses};
 use weightcast_protocol::session::Progress;
-use weightcast_protocol::{Attempt, Generation, OpSeq, ShardSums};
+use weightcast_protocol::{Attempt, Generation, Nonce, OpSeq, ShardSums};
 use weightcast_transport::{ExportId, Filling};
 
 use super::connection::Connection;
 use super::control::Event;
 use super::reading::{Running, Target, read_assigned};
+use super::refusal::{Own, Refusal, look};
 use super::registration::Registration;
 use super::route::Arrival;
 use super::shared::Shared;
@@ -40,6 +41,10 @@ pub(super) struct Memory {
     note: Option<Vec<u8>>,
     /// What is being digested.
     sealing: Option<Generation>,
+    /// Where the note of what was refused can be had; no memory.
+    record: Option<ExportId>,
+    /// Why it was refused, as far as that is found out.
+    refusal: Option<Arc<Refusal>>,
 }
 
 impl Memory {
@@ -60,12 +65,15 @@ impl Memory {
             arrived: None,
             note: None,
             sealing: None,
+            record: None,
+            refusal: None,
         }
     }
 
     /// Serves all of it from now on.
     pub(super) fn expose(&mut self, generation: Generation) {
         let Some((registration, export)) = self.shared.current() else { return };
+        self.drop_record();
         let id = export.at(generation.0);
         // A relay's readers go on reading what they were told to read.
         if !self.exposed.contains(&id) {
@@ -83,6 +91,7 @@ impl Memory {
     /// Serves what is read from now on as it comes.
     pub(super) fn expose_filling(&mut self, generation: Generation) {
         let Some((registration, export)) = self.shared.current() else { return };
+        self.drop_record();
         let (id, regions) = (export.at(generation.0), registration.regions.clone());
         let filling = Arc::new(Filling::new(&regions));
         self.left = None;
@@ -98,6 +107,7 @@ impl Memory {
         {
             self.left = Some((Arc::downgrade(&registration), filling));
         }
+        self.drop_record();
         for id in self.exposed.drain(..) {
             // Readers that are still there were told to read elsewhere: cut them off.
             self.shared.exports.exports().withdraw(id, Duration::ZERO);
@@ -109,10 +119,27 @@ impl Memory {
         let Some((registration, _)) = self.shared.current() else { return };
         self.sealing = Some(generation);
         let (events, threads) = (self.events.clone(), self.shared.sealing_threads);
-        tokio::task::spawn_blocking(move || {
+        let work = tokio::task::spawn_blocking(move || {
             let digests = registration.digest_all_on(threads);
-            let (sums, note) = (registration.fold(&digests), registration.note(&digests));
-            let _ = events.send(Event::Sealed { generation, sums, note });
+            (registration.fold(&digests), registration.note(&digests))
+        });
+        tokio::spawn(async move {
+            let event = match work.await {
+                Ok((sums, note)) => Event::Sealed { generation, sums, note },
+                // Nobody could ever read it, nor give it up.
+                Err(error) => Event::SealFailed { generation, reason: error.to_string() },
+            };
+            let _ = events.send(event);
+        });
+    }
+
+    /// Sums a sample of it in the background.
+    pub(super) fn prove(&self, generation: Generation, nonce: Nonce) {
+        let Some((registration, _)) = self.shared.current() else { return };
+        let events = self.events.clone();
+        tokio::task::spawn_blocking(move || {
+            let sum = registration.prove(nonce);
+            let _ = events.send(Event::Proved { generation, nonce, sum });
         });
     }
 
@@ -127,8 +154,31 @@ impl Memory {
         }
     }
 
-    pub(super) fn is_sealing(&self) -> bool {
-        self.sealing.is_some()
+    /// What was published is refused: nothing of it is served any more, but its note is, for the
+    /// witnesses. Whom it differs from is looked for in the background.
+    pub(super) fn refused(&mut self, witnesses: Witnesses, generation: Generation) {
+        let Some((_, export)) = self.shared.current() else { return };
+        let Some(note) = self.note.clone() else { return };
+        let id = export.at(generation.0);
+        self.shared.exports.exports().expose_as(id, generation.0, Vec::new());
+        self.annotate(id, &note);
+        self.record = Some(id);
+        let own = Own { export, note };
+        let refusal = Arc::new(Refusal::default());
+        self.refusal = Some(Arc::clone(&refusal));
+        let (connection, shared) = (self.connection.clone(), Arc::clone(&self.shared));
+        tokio::spawn(look(connection, shared, own, witnesses, refusal));
+    }
+
+    /// What is known of why what was published is refused.
+    pub(super) fn refusal(&self) -> Option<Arc<Refusal>> {
+        self.refusal.clone()
+    }
+
+    fn drop_record(&mut self) {
+        if let Some(id) = self.record.take() {
+            self.shared.exports.exports().withdraw(id, Duration::ZERO);
+        }
     }
 
     /// Keeps what the memory holds beside it, for readers that find something else there.
@@ -262,6 +312,7 @@ impl Memory {
     /// It holds nothing any more.
     pub(super) fn forget(&mut self) {
         self.note = None;
+        self.refusal = None;
     }
 }
 

@@ -9,7 +9,8 @@
 //! so off the control thread;
 //! [`staging`] is where a staged update reads, [`offload`] makes copies that outlive the handle, by
 //! [`copy_aside`], and [`seed`] brings versions near, both in the [`room`] that they have;
-//! [`digesting`] shares the work among threads; [`locate`] finds where a read that was refused
+//! [`proof`] shows that memory holds
+//! what it is said to, [`refusal`] finds why a publication was refused; [`digesting`] shares the work among threads; [`locate`] finds where a read that was refused
 //! differs, in [`ranges`] of bytes; [`connection`] is the gRPC side.
 
 pub(crate) mod connection;
@@ -28,10 +29,12 @@ mod pace;
 mod plan_files;
 mod plans;
 mod process;
+mod proof;
 mod publish;
 pub(crate) mod ranges;
 mod reach;
 mod reading;
+mod refusal;
 mod register;
 pub(crate) mod registration;
 mod reservations;

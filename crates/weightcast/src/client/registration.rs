@@ -80,14 +80,14 @@ impl Registration {
         &self.runs
     }
 
-    /// Adds up the cells of each entry: what stays with the shard, should it ever be asked which
-    /// tensor is no longer what it was.
+    /// Adds up the cells of each entry, and keeps theirs: what stays with the shard, should it ever
+    /// be asked which tensor is no longer what it was, or not what others hold.
     pub(crate) fn note(&self, digests: &[Digest]) -> Vec<u8> {
         let mut parts = vec![Digest::default(); self.layout.entries().len()];
         for (cell, digest) in self.cells.iter().zip(digests) {
             parts[cell.entry as usize] += *digest;
         }
-        manifest::encode_parts(&parts)
+        manifest::encode_parts(&parts, digests)
     }
 
     /// Adds the digests of these runs to those of their cells.

@@ -5,7 +5,7 @@ use weightcast_protocol::message::{
     Announcement, Call, ClientMessage, EpochPolicy, Holding, Location, Open, ReadFailure,
     Registration, Role,
 };
-use weightcast_protocol::{Attempt, ExportId, Generation, OpSeq, SessionId, Span};
+use weightcast_protocol::{Attempt, ExportId, Generation, Nonce, OpSeq, SessionId, Span};
 
 use super::condition::{condition, condition_frame};
 use super::ticket::{ticket, ticket_frame};
@@ -60,6 +60,11 @@ pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, 
             shard: m.shard,
             bytes_per_s: m.bytes_per_s,
         },
+        Body::Proof(m) => ClientMessage::Proof {
+            generation: Generation(m.generation),
+            nonce: Nonce(m.nonce),
+            sum: m.sum,
+        },
         Body::Heartbeat(m) => ClientMessage::Heartbeat { sent_at: m.sent_at },
         Body::Close(m) => ClientMessage::Close { deadline: Span(m.deadline_ns) },
     })
@@ -109,6 +114,9 @@ pub(crate) fn client_frame(message: ClientMessage) -> wire::ClientFrame {
         ClientMessage::SeedFailed { ask } => Body::SeedFailed(wire::SeedFailed { ask }),
         ClientMessage::Slow { seq, attempt, shard, bytes_per_s } => {
             Body::Slow(wire::Slow { seq: seq.0, attempt: attempt.0, shard, bytes_per_s })
+        }
+        ClientMessage::Proof { generation, nonce, sum } => {
+            Body::Proof(wire::Proof { generation: generation.0, nonce: nonce.0, sum })
         }
         ClientMessage::Heartbeat { sent_at } => Body::Heartbeat(wire::Heartbeat { sent_at }),
         ClientMessage::Close { deadline } => Body::Close(wire::Close { deadline_ns: deadline.0 }),

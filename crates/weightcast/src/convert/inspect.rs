@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use weightcast_protocol::Term;
 use weightcast_protocol::message::Assignment;
 use weightcast_protocol::server::Inspection;
-use weightcast_protocol::{Sum, Term};
 
 use super::large::{Encoder, Field};
 use super::server::{assignment, assignment_frame};
-use super::values::{sum, sum_frame};
 use super::{Malformed, state_name};
 use crate::wire;
 
@@ -20,7 +19,7 @@ pub(crate) struct Inspected {
     /// What the replica is doing, empty if there is none; for people.
     pub(crate) state: String,
     pub(crate) copy: Option<Assignment>,
-    pub(crate) published: Option<Sum>,
+    pub(crate) as_published: Option<bool>,
 }
 
 /// From the server's machine.
@@ -29,7 +28,7 @@ pub(crate) fn inspected(term: Term, inspection: Inspection) -> Inspected {
         term,
         state: inspection.state.map(state_name).unwrap_or_default().to_owned(),
         copy: inspection.copy,
-        published: inspection.published,
+        as_published: inspection.as_published,
     }
 }
 
@@ -42,7 +41,7 @@ pub(crate) fn inspect_reply(of: Inspected) -> wire::InspectReply {
             let shards = Encoder::default().shards(Arc::clone(&copy.shards));
             wire::Assignment { shards, ..assignment_frame(copy) }
         }),
-        published: of.published.map(sum_frame),
+        as_published: of.as_published,
     }
 }
 
@@ -52,6 +51,6 @@ pub(crate) fn inspection(reply: wire::InspectReply) -> Result<Inspected, Malform
         term: Term(reply.term),
         state: reply.state,
         copy: reply.copy.map(|copy| assignment(copy, &mut Field::default())).transpose()?,
-        published: reply.published.map(sum),
+        as_published: reply.as_published,
     })
 }

@@ -15,7 +15,7 @@ pub(crate) use client::{client_frame, client_message};
 pub(crate) use inspect::{Inspected, inspect_reply, inspected, inspection};
 pub(crate) use large::{Assembly, ByteMeter, Encoder, Hold};
 pub(crate) use ticket::{term_proof, term_proof_frame};
-pub(crate) use values::{content_digest, state_name};
+pub(crate) use values::{content_digest, state_name, sum, sum_frame};
 
 /// A frame that decoded as protobuf but makes no message.
 #[derive(Debug, thiserror::Error)]

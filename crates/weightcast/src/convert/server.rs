@@ -4,8 +4,12 @@ use std::sync::Arc;
 
 use prost::Message;
 use prost::bytes::Bytes;
-use weightcast_protocol::message::{Answer, Assignment, Listing, ServerMessage, SourceShard};
-use weightcast_protocol::{Attempt, ContentDigest, ExportId, Generation, OpSeq, Revision, Span};
+use weightcast_protocol::message::{
+    Answer, Assignment, Listing, ServerMessage, SourceShard, Witnesses,
+};
+use weightcast_protocol::{
+    Attempt, ContentDigest, ExportId, Generation, Nonce, OpSeq, Revision, Span,
+};
 
 use super::error::{error, error_frame};
 use super::large::{Encoder, Field};
@@ -46,9 +50,18 @@ pub(super) fn message(body: Body, field: &mut Field) -> Result<ServerMessage, Ma
                 wire::answered::Result::Error(e) => Err(error(Some(e))?),
             },
         },
-        Body::Fenced(m) => {
-            ServerMessage::Fenced { generation: Generation(m.generation), error: error(m.error)? }
+        Body::Challenge(m) => {
+            ServerMessage::Challenge { generation: Generation(m.generation), nonce: Nonce(m.nonce) }
         }
+        Body::Accepted(m) => ServerMessage::Sealed { generation: Generation(m.generation) },
+        Body::Fenced(m) => ServerMessage::Fenced {
+            generation: Generation(m.generation),
+            error: error(m.error)?,
+            witnesses: Witnesses {
+                copy: m.copy.map(witness).transpose()?,
+                holder: m.holder.map(witness).transpose()?,
+            },
+        },
         Body::Broken(m) => ServerMessage::Broken { error: error(m.error)? },
         Body::HeartbeatAck(m) => ServerMessage::HeartbeatAck { sent_at: m.sent_at },
         Body::Superseded(_) => ServerMessage::Superseded,
@@ -109,9 +122,18 @@ pub(super) fn message_frame(
                 Err(e) => error_frame(e).map(wire::answered::Result::Error),
             },
         }),
-        ServerMessage::Fenced { generation, error } => {
-            Body::Fenced(wire::Fenced { generation: generation.0, error: error_frame(error) })
+        ServerMessage::Challenge { generation, nonce } => {
+            Body::Challenge(wire::Challenge { generation: generation.0, nonce: nonce.0 })
         }
+        ServerMessage::Sealed { generation } => {
+            Body::Accepted(wire::Accepted { generation: generation.0 })
+        }
+        ServerMessage::Fenced { generation, error, witnesses } => Body::Fenced(wire::Fenced {
+            generation: generation.0,
+            error: error_frame(error),
+            copy: witnesses.copy.map(witness_frame),
+            holder: witnesses.holder.map(witness_frame),
+        }),
         ServerMessage::Broken { error } => Body::Broken(wire::Broken { error: error_frame(error) }),
         ServerMessage::HeartbeatAck { sent_at } => {
             Body::HeartbeatAck(wire::HeartbeatAck { sent_at })
@@ -180,6 +202,16 @@ pub(super) fn assignment(m: wire::Assignment, field: &mut Field) -> Result<Assig
         helpers: m.helpers,
         shards: shards.into_iter().map(shard).collect::<Result<_, _>>()?,
     })
+}
+
+/// Whole: a group whose shards do not fit into one frame has few that are told of all.
+fn witness(m: wire::Assignment) -> Result<Assignment, Malformed> {
+    assignment(m, &mut Field::default())
+}
+
+fn witness_frame(m: Assignment) -> wire::Assignment {
+    let shards = Encoder::default().shards(Arc::clone(&m.shards));
+    wire::Assignment { shards, ..assignment_frame(m) }
 }
 
 /// Without its shards.

@@ -61,11 +61,11 @@ pub(super) fn sums_frame(sums: ShardSums) -> Option<wire::ShardSums> {
     })
 }
 
-pub(super) fn sum(sum: wire::Sum) -> Sum {
+pub(crate) fn sum(sum: wire::Sum) -> Sum {
     Sum([sum.low, sum.high])
 }
 
-pub(super) fn sum_frame(sum: Sum) -> wire::Sum {
+pub(crate) fn sum_frame(sum: Sum) -> wire::Sum {
     wire::Sum { low: sum.0[0], high: sum.0[1] }
 }
 

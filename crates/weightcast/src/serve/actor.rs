@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use weightcast_protocol::Sum;
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::server::{Inspection, Server, ServerOutput, Snapshot};
 use weightcast_protocol::{CallError, ConnectionId, ContentDigest, Term, TermProof};
@@ -33,7 +34,7 @@ pub(super) enum Input {
     Probe(TermProof, oneshot::Sender<Option<TermProof>>),
     Snapshot(oneshot::Sender<Snapshot>),
     /// Model and replica.
-    Inspect(String, String, oneshot::Sender<(Term, Inspection)>),
+    Inspect(String, String, Option<Sum>, oneshot::Sender<(Term, Inspection)>),
 }
 
 /// The actor's end of one stream. Dropping it ends the stream.
@@ -173,8 +174,8 @@ fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Inp
         Input::Snapshot(reply) => {
             let _ = reply.send(machine.snapshot(now));
         }
-        Input::Inspect(model, replica, reply) => {
-            let _ = reply.send((machine.term(), machine.inspect(&model, &replica)));
+        Input::Inspect(model, replica, found, reply) => {
+            let _ = reply.send((machine.term(), machine.inspect(&model, &replica, found)));
         }
     }
 }

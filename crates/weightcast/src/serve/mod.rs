@@ -172,7 +172,8 @@ async fn run(
     life: u64,
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), Error> {
-    let machine = weightcast_protocol::server::Server::new(machine_config(&config, life));
+    let machine =
+        weightcast_protocol::server::Server::new(machine_config(&config, life, random_secret()?));
     let (inputs, queue) = mpsc::channel(actor::QUEUE);
     let actor = actor::run(machine, queue, config.idle_exit, config.gives_up_at);
     let mut actor = tokio::spawn(actor);
@@ -201,13 +202,23 @@ fn reason(died: tokio::task::JoinError) -> String {
 
 /// A number that a restarted server does not repeat.
 fn random_life() -> Result<u64, Error> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes)
-        .map_err(|e| Error::io("draw a server's number", std::io::Error::other(e.to_string())))?;
-    Ok(u64::from_le_bytes(bytes))
+    random("draw a server's number").map(u64::from_le_bytes)
 }
 
-fn machine_config(config: &ServeConfig, life: u64) -> ServerConfig {
+/// With it, nobody can foresee what a server will ask for.
+fn random_secret() -> Result<[u64; 2], Error> {
+    let number = u128::from_le_bytes(random("draw a server's secret")?);
+    Ok([number as u64, (number >> 64) as u64])
+}
+
+fn random<const N: usize>(what: &'static str) -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::io(what, std::io::Error::other(e.to_string())))?;
+    Ok(bytes)
+}
+
+fn machine_config(config: &ServeConfig, life: u64, drawn_with: [u64; 2]) -> ServerConfig {
     let secret = config.ticket_secret.as_ref().or(config.token.as_ref());
     let span = |d: Duration| Span(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
     ServerConfig {
@@ -220,6 +231,7 @@ fn machine_config(config: &ServeConfig, life: u64) -> ServerConfig {
         fanout: config.fanout,
         stripes: config.stripes,
         paranoid: config.paranoid,
+        secret: drawn_with,
         ..ServerConfig::default()
     }
 }

@@ -19,7 +19,7 @@ use super::outbox::{Frames, outbox};
 use super::status;
 use super::transfers::{self, Lent, Transfers};
 use crate::convert::{
-    client_message, content_digest, inspect_reply, inspected, term_proof, term_proof_frame,
+    client_message, content_digest, inspect_reply, inspected, sum, term_proof, term_proof_frame,
 };
 use crate::limits::{CLIENT_FRAME_BYTES, FRAME_BYTES, TRANSFER_PATIENCE};
 use crate::manifest;
@@ -176,9 +176,10 @@ impl ReferenceServer for Service {
         request: Request<wire::InspectRequest>,
     ) -> Result<Response<Pages>, Status> {
         let pass = pass(&request).clone();
-        let wire::InspectRequest { model, replica } = request.into_inner();
+        let wire::InspectRequest { model, replica, found } = request.into_inner();
+        let found = found.map(sum);
         let ask = async {
-            let (term, of) = self.ask(|reply| Input::Inspect(model, replica, reply)).await?;
+            let (term, of) = self.ask(|reply| Input::Inspect(model, replica, found, reply)).await?;
             Ok(inspect_reply(inspected(term, of)))
         };
         self.reply(&pass, ask).await

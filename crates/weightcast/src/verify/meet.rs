@@ -16,8 +16,8 @@ use crate::{Error, manifest};
 /// A replica, and what its shards hold where.
 pub(super) struct Replica {
     pub(super) source: Assignment,
-    /// Of the version, once it is sealed.
-    pub(super) published: Option<Sum>,
+    /// Whether the version is sealed.
+    pub(super) sealed: bool,
     pub(super) layouts: Vec<Arc<Layout>>,
     pub(super) tensors: BTreeMap<String, Tensor>,
 }
@@ -56,13 +56,13 @@ pub(super) async fn replicas(
     }
     let mut layouts = Layouts { connection, known: BTreeMap::new(), moved: 0 };
     let mut replicas = Vec::new();
-    for (source, published) in found {
+    for (source, sealed) in found {
         let mut of = Vec::with_capacity(source.shards.len());
         for shard in source.shards.iter() {
             of.push(layouts.get(shard.layout).await?);
         }
         let tensors = union(&of)?;
-        replicas.push(Replica { source, published, layouts: of, tensors });
+        replicas.push(Replica { source, sealed, layouts: of, tensors });
     }
     same_tensors(&replicas)?;
     Ok((replicas, layouts.moved))
@@ -95,15 +95,31 @@ fn wanted(model: &ModelStatus, what: &Comparison, held: Version) -> Result<(), E
     Err(Error::Unverified { replica: what.replica.clone(), reason })
 }
 
-/// How to reach a replica's copy, and what the version was sealed as.
+/// Whether what a replica holds, as it was found, is what its version was sealed with; nothing if
+/// that is not sealed.
+pub(super) async fn as_published(
+    connection: &Connection,
+    model: &str,
+    source: &Assignment,
+    found: Sum,
+) -> Result<Option<bool>, Error> {
+    let seen = connection.inspect(model, &source.replica, Some(found)).await?;
+    if seen.copy.as_ref() == Some(source) {
+        return Ok(seen.as_published);
+    }
+    let reason = "it moved on while it was looked at".to_owned();
+    Err(Error::Unverified { replica: source.replica.clone(), reason })
+}
+
+/// How to reach a replica's copy, and whether the version is sealed.
 async fn inspect(
     connection: &Connection,
     model: &ModelStatus,
     replica: &str,
-) -> Result<(Assignment, Option<Sum>), Error> {
-    let seen = connection.inspect(&model.name, replica).await?;
+) -> Result<(Assignment, bool), Error> {
+    let seen = connection.inspect(&model.name, replica, None).await?;
     if let Some(copy) = seen.copy {
-        return Ok((copy, seen.published));
+        return Ok((copy, seen.as_published.is_some()));
     }
     let reason = match seen.state.as_str() {
         "" => {

@@ -15,7 +15,7 @@ mod atoms;
 mod blame;
 mod meet;
 mod search;
-mod summary;
+pub(crate) mod summary;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use weightcast_plan::{Layout, Slice, Tensor, cells};
 use weightcast_protocol::message::SourceShard;
-use weightcast_protocol::{CallError, Selector};
+use weightcast_protocol::{CallError, Selector, Sum};
 use weightcast_transport::{Auth, Way};
 
 use self::asker::{Asker, Shard};
@@ -101,18 +101,32 @@ pub fn verify(what: &Comparison, options: &Options, watch: Watch<'_>) -> Result<
                 reason,
             }));
         }
-        let met = meet::replicas(&connection, &status, what);
+        let met = async {
+            let met = meet::replicas(&connection, &status, what).await?;
+            Ok((met, connection.clone()))
+        };
         let late = || CallError::Timeout {
             call: "verify".to_owned(),
             waiting_for: "the server to say who holds what".to_owned(),
         };
         tokio::time::timeout(what.deadline, met).await.unwrap_or_else(|_| Err(late().into()))
     });
-    let (replicas, moved) = met?;
+    let ((replicas, moved), connection) = met?;
     let auth = Auth { token, insecure: options.insecure };
     let routes = Routes::new(auth, Way::Tcp, Networks::new(options, &server, None)?, None);
     let asker = Asker::new(shards(&replicas), routes, started + what.deadline, moved, watch);
-    let mut verdict = compare(&replicas, &asker)?;
+    let as_published = |of: &Replica, found: Sum| {
+        runtime.block_on(async {
+            let asked = meet::as_published(&connection, &what.model, &of.source, found);
+            let late = || CallError::Timeout {
+                call: "verify".to_owned(),
+                waiting_for: "the server to say whether that is what was sealed".to_owned(),
+            };
+            let left = (started + what.deadline).saturating_duration_since(Instant::now());
+            tokio::time::timeout(left, asked).await.unwrap_or_else(|_| Err(late().into()))
+        })
+    };
+    let mut verdict = compare(&replicas, &asker, &as_published)?;
     verdict.model.clone_from(&what.model);
     (verdict.digested, verdict.moved) = asker.cost();
     verdict.seconds = started.elapsed().as_secs_f64();
@@ -134,11 +148,16 @@ fn shards(replicas: &[Replica]) -> Vec<Shard> {
     replicas.iter().flat_map(of).collect()
 }
 
-fn compare(replicas: &[Replica], asker: &Asker<'_>) -> Result<Verdict, Error> {
+fn compare(
+    replicas: &[Replica],
+    asker: &Asker<'_>,
+    as_published: AsPublished<'_>,
+) -> Result<Verdict, Error> {
     let summaries = summarise(replicas, asker)?;
-    let verified: Vec<Verified> =
-        replicas.iter().zip(&summaries).map(|(of, summary)| verified(of, summary)).collect();
-    if let ([only], None) = (&verified[..], replicas[0].published) {
+    let each = replicas.iter().zip(&summaries);
+    let verified = each.map(|(of, summary)| verified(of, summary, as_published));
+    let verified = verified.collect::<Result<Vec<Verified>, Error>>()?;
+    if let ([only], false) = (&verified[..], replicas[0].sealed) {
         let reason = "the version is not sealed yet, and nobody else holds it: there is nothing to \
                       compare it with";
         return Err(Error::Unverified { replica: only.name.clone(), reason: reason.to_owned() });
@@ -191,16 +210,24 @@ fn summarise(replicas: &[Replica], asker: &Asker<'_>) -> Result<Vec<Summary>, Er
     Ok(summaries)
 }
 
-fn verified(of: &Replica, summary: &Summary) -> Verified {
+/// Asks the server whether a replica's content, as it was found, is what was sealed.
+type AsPublished<'a> = &'a dyn Fn(&Replica, Sum) -> Result<Option<bool>, Error>;
+
+fn verified(
+    of: &Replica,
+    summary: &Summary,
+    as_published: AsPublished<'_>,
+) -> Result<Verified, Error> {
     let sums = summary.folded(&of.tensors);
     let copies_agree = sums.copies_agree();
-    Verified {
+    let equal = as_published(of, sums.counted)?;
+    Ok(Verified {
         name: of.source.replica.clone(),
         shards: of.source.shards.len() as u32,
         bytes: of.layouts.iter().map(|layout| layout.bytes()).sum(),
         copies_agree,
-        as_published: of.published.map(|sum| sum == sums.counted && copies_agree),
-    }
+        as_published: equal.map(|equal| equal && copies_agree),
+    })
 }
 
 /// Where these tensors differ.

@@ -8,7 +8,7 @@ use weightcast_transport::Digest;
 
 /// One tensor in some shards of one replica. As [`ShardSums`], before it is folded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct TensorSums {
+pub(crate) struct TensorSums {
     /// Over the elements that these shards count: over a replica, all of them once.
     counted: Digest,
     /// Over all that they hold.
@@ -28,12 +28,12 @@ impl TensorSums {
 
 /// All tensors of some shards of one replica, by name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Summary(BTreeMap<String, TensorSums>);
+pub(crate) struct Summary(BTreeMap<String, TensorSums>);
 
 impl Summary {
     /// Of one shard; `cells` are its own, as [`weightcast_plan::cells`] made them, with their
     /// digests.
-    pub(super) fn of(layout: &Layout, cells: &[Cell], digests: &[Digest]) -> Self {
+    pub(crate) fn of(layout: &Layout, cells: &[Cell], digests: &[Digest]) -> Self {
         let mut tensors = BTreeMap::<String, TensorSums>::new();
         for (cell, digest) in cells.iter().zip(digests) {
             let name = layout.tensor_of(cell.entry).name();
@@ -52,7 +52,7 @@ impl Summary {
     }
 
     /// Takes another shard's in.
-    pub(super) fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         for (name, sums) in other.0 {
             let all = self.0.entry(name).or_default();
             all.counted += sums.counted;
@@ -63,7 +63,7 @@ impl Summary {
     }
 
     /// What the server would be told of the whole replica.
-    pub(super) fn folded(&self, tensors: &BTreeMap<String, Tensor>) -> ShardSums {
+    pub(crate) fn folded(&self, tensors: &BTreeMap<String, Tensor>) -> ShardSums {
         let mut all = ShardSums::default();
         for (name, sums) in &self.0 {
             let key = tensors[name].key();
@@ -84,7 +84,7 @@ impl Summary {
 }
 
 /// The tensors that are not the same everywhere: between replicas, or between the copies of one.
-pub(super) fn suspects(tensors: &BTreeMap<String, Tensor>, of: &[Summary]) -> Vec<Tensor> {
+pub(crate) fn suspects(tensors: &BTreeMap<String, Tensor>, of: &[Summary]) -> Vec<Tensor> {
     let differs = |sums: &[TensorSums]| {
         let other = |other: &TensorSums| !other.copies_agree() || other.counted != sums[0].counted;
         sums.iter().any(other)
@@ -94,7 +94,7 @@ pub(super) fn suspects(tensors: &BTreeMap<String, Tensor>, of: &[Summary]) -> Ve
 
 /// The tensors of which a replica holds not all. What nobody holds counts as zeros, so the sums say
 /// nothing of it.
-pub(super) fn partial(tensors: &BTreeMap<String, Tensor>, of: &[Summary]) -> Vec<Tensor> {
+pub(crate) fn partial(tensors: &BTreeMap<String, Tensor>, of: &[Summary]) -> Vec<Tensor> {
     let whole = |tensor: &Tensor| tensor.shape().iter().product::<u64>();
     chosen(tensors, of, |tensor, sums| sums.iter().any(|sums| sums.elements != whole(tensor)))
 }

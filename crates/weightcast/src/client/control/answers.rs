@@ -12,18 +12,36 @@ impl Control {
         let result = match result {
             Ok(answer) => Ok((answer, arrived.map(|a| a.transfer).unwrap_or_default())),
             Err(error @ CallError::DigestMismatch { .. }) => {
-                Err(Failed { error, evidence: arrived.map(|a| Box::new(a.evidence)) })
+                let evidence = arrived.map(|a| Box::new(a.evidence));
+                Err(Failed { error, evidence, refusal: None })
             }
+            Err(error @ CallError::ContentMismatch { .. }) => Err(self.refused(error)),
             Err(error) => Err(self.explain(error).into()),
         };
         let _ = reply.send(result);
     }
 
+    /// Tells whoever waits for it what became of what is published, once that is decided.
+    pub(super) fn tell_verdict(&mut self) {
+        let Some(verdict) = self.session.verdict() else { return };
+        for reply in std::mem::take(&mut self.awaiting_seal) {
+            let _ = reply.send(verdict.clone().map_err(|error| self.refused(error)));
+        }
+    }
+
+    /// With what tells in which tensor.
+    fn refused(&self, error: CallError) -> Failed {
+        Failed { error, evidence: None, refusal: self.memory.refusal() }
+    }
+
     pub(super) fn closed(&mut self) {
         self.memory.stop_read();
         let gone = self.gone();
-        for reply in self.awaiting_open.drain(..).chain(self.awaiting_seal.drain(..)) {
+        for reply in self.awaiting_open.drain(..) {
             let _ = reply.send(Err(gone.clone()));
+        }
+        for reply in self.awaiting_seal.drain(..) {
+            let _ = reply.send(Err(gone.clone().into()));
         }
         for (_, reply) in std::mem::take(&mut self.replies) {
             let _ = reply.send(Err(gone.clone().into()));

@@ -1,16 +1,17 @@
 //! Everything that happens to a session, and how its calls are answered.
 
-use std::sync::mpsc as reply;
+use std::sync::{Arc, mpsc as reply};
 
 use tonic::Status;
 use weightcast_protocol::message::{Answer, Call, ReadFailure, ServerMessage};
 use weightcast_protocol::{
-    Attempt, CallError, Generation, OpSeq, ShardSums, Span, Term, TermProof, Version,
+    Attempt, CallError, Generation, Nonce, OpSeq, ShardSums, Span, Term, TermProof, Version,
 };
 
 use super::super::Transfer;
 use super::super::connection;
 use super::super::locate::Evidence;
+use super::super::refusal::Refusal;
 use super::super::route::Arrival;
 use super::super::staging::Installed;
 
@@ -22,11 +23,13 @@ pub(crate) struct Failed {
     pub(crate) error: CallError,
     /// Of the read that the error is about, if it is about one.
     pub(crate) evidence: Option<Box<Evidence>>,
+    /// Of what was published, if that was refused.
+    pub(crate) refusal: Option<Arc<Refusal>>,
 }
 
 impl From<CallError> for Failed {
     fn from(error: CallError) -> Self {
-        Self { error, evidence: None }
+        Self { error, evidence: None, refusal: None }
     }
 }
 
@@ -41,9 +44,9 @@ pub(crate) enum Event {
     AwaitOpen {
         reply: reply::Sender<Result<(), CallError>>,
     },
-    /// Answered once what is published is sealed.
+    /// Answered once what is published is sealed by all shards and accepted, or refused.
     AwaitSeal {
-        reply: reply::Sender<Result<(), CallError>>,
+        reply: reply::Sender<Result<(), Failed>>,
     },
     Close {
         deadline: Span,
@@ -65,6 +68,17 @@ pub(crate) enum Event {
         generation: Generation,
         sums: ShardSums,
         note: Vec<u8>,
+    },
+    /// A sample of the memory was summed.
+    Proved {
+        generation: Generation,
+        nonce: Nonce,
+        sum: u64,
+    },
+    /// It was not digested: the code that does so has failed.
+    SealFailed {
+        generation: Generation,
+        reason: String,
     },
     Probed {
         server: usize,

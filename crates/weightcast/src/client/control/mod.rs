@@ -32,7 +32,7 @@ pub(crate) struct Control {
     streams: u64,
     replies: BTreeMap<OpSeq, reply::Sender<Reply>>,
     awaiting_open: Vec<reply::Sender<Result<(), CallError>>>,
-    awaiting_seal: Vec<reply::Sender<Result<(), CallError>>>,
+    awaiting_seal: Vec<reply::Sender<Result<(), Failed>>>,
     awaiting_close: Vec<reply::Sender<()>>,
     awaiting_end: Vec<reply::Sender<Option<CallError>>>,
     memory: Memory,
@@ -104,9 +104,8 @@ impl Control {
                 Ok(seq) => drop(self.replies.insert(seq, reply)),
                 Err(error) => drop(reply.send(Err(self.explain(error).into()))),
             },
-            Event::AwaitOpen { reply } | Event::AwaitSeal { reply } if self.over => {
-                let _ = reply.send(Err(self.gone()));
-            }
+            Event::AwaitOpen { reply } if self.over => drop(reply.send(Err(self.gone()))),
+            Event::AwaitSeal { reply } if self.over => drop(reply.send(Err(self.gone().into()))),
             Event::AwaitOpen { reply } => self.awaiting_open.push(reply),
             Event::AwaitSeal { reply } => self.awaiting_seal.push(reply),
             Event::Close { deadline, reply } => {
@@ -132,6 +131,12 @@ impl Control {
             Event::Sealed { generation, sums, note } => {
                 self.memory.sealed(generation, note);
                 self.session.handle_sealed(now, generation, sums);
+            }
+            Event::Proved { generation, nonce, sum } => {
+                self.session.handle_proved(now, generation, nonce, sum);
+            }
+            Event::SealFailed { generation, reason } => {
+                self.session.handle_seal_failed(now, generation, &reason);
             }
             Event::Probed { server, told, acts } => {
                 self.session.handle_probed(now, server, told, acts);
@@ -173,6 +178,11 @@ impl Control {
                 Output::ExposeFilling(generation) => self.memory.expose_filling(generation),
                 Output::Fence(_) => self.memory.fence(),
                 Output::Seal(generation) => self.memory.seal(generation),
+                Output::Prove { generation, nonce } => self.memory.prove(generation, nonce),
+                Output::Refused { witnesses } => {
+                    tracing::warn!("what was published is refused, and nobody can read it");
+                    self.memory.refused(*witnesses, self.session.generation());
+                }
                 Output::Read { seq, attempt, assignment, deadline, keep } => {
                     let deadline = self.clock.instant(deadline).into_std();
                     self.memory.start_read(seq, attempt, assignment, keep, deadline);
@@ -206,11 +216,7 @@ impl Control {
                 let _ = reply.send(Ok(()));
             }
         }
-        if !self.memory.is_sealing() {
-            for reply in self.awaiting_seal.drain(..) {
-                let _ = reply.send(Ok(()));
-            }
-        }
+        self.tell_verdict();
     }
 
     fn update_view(&self) {

@@ -1,0 +1,296 @@
+//! Claims: whoever commits or announces a copy says that it holds the bytes, and shows sums that can
+//! be had without them: from other shards' notes, or from another claimant. Retention relies on no
+//! copy that has not shown more (A1, A2).
+//!
+//! What a trainer publishes first *is* the version, so it is proved. Any other copy is a claim until
+//! its shards and those of a proved holder, asked at the same time, have summed the same sample of
+//! the tensors under the same keys, all drawn from a number that nobody knew before; the sums of two
+//! groups are equal in any layouts. That is asked for as soon as a retained version has fewer than
+//! two proved holders, so that who gives its copy up seldom has to wait for it; who does waits for
+//! one answer, and has its copy offloaded if that is not good enough. Where nobody is proved, as
+//! after a failover, two claimants are compared, and equal ones are both believed: to make up the
+//! same answer they would have to conspire.
+
+use std::hash::Hasher;
+
+use super::Server;
+use super::group::Group;
+use super::model::Model;
+use super::timers::Timer;
+use crate::message::ServerMessage;
+use crate::{Generation, Incarnation, Nonce, SessionId, Span, Time, Version};
+use std::collections::BTreeMap;
+
+/// How long shards have to answer: many times what reading a few megabytes takes, and a small part
+/// of the time in which a copy can be offloaded instead.
+const ANSWER: Span = Span::from_secs(5);
+
+/// Whether a group has shown that it holds what it says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// It says so.
+    #[default]
+    Claimed,
+    /// It has.
+    Proved,
+    /// It holds something else.
+    Refuted,
+}
+
+/// Two groups that were asked to show the bytes of a version.
+#[derive(Clone, Debug)]
+pub(super) struct Challenge {
+    model: String,
+    version: Version,
+    claimant: Side,
+    reference: Side,
+    until: Time,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+struct Side {
+    group: Incarnation,
+    /// At which it holds the version; else it has moved on.
+    generations: Vec<Generation>,
+    answers: BTreeMap<u32, u64>,
+}
+
+impl Side {
+    fn of(group: &Group) -> Option<Self> {
+        let generations = group.held.as_ref()?.generations.clone();
+        Some(Self { group: group.incarnation, generations, answers: BTreeMap::new() })
+    }
+
+    /// What all shards together have shown, once they have.
+    fn shown(&self) -> Option<u64> {
+        let whole = self.answers.len() == self.generations.len();
+        whole.then(|| self.answers.values().fold(0, |sum: u64, part| sum.wrapping_add(*part)))
+    }
+}
+
+impl Group {
+    /// What it is believed to hold of a version, while all its shards can be asked.
+    fn trust(&self, version: Version) -> Option<Trust> {
+        let held = self.held.as_ref().filter(|held| held.version == version && held.sealed)?;
+        let broken = self.over.as_ref().is_some_and(|over| !over.closing);
+        let asks = held.fenced.is_none() && self.complete() && !broken;
+        asks.then_some(held.trust)
+    }
+}
+
+impl Server {
+    /// A number that nobody can know before.
+    fn next_nonce(&mut self) -> Nonce {
+        self.nonces += 1;
+        let [one, other] = self.config.secret;
+        #[expect(deprecated, reason = "a keyed pseudorandom function, which is what it is for")]
+        let mut hasher = std::hash::SipHasher::new_with_keys(one, other);
+        hasher.write_u64(self.own.term.0);
+        hasher.write_u64(self.nonces);
+        Nonce(hasher.finish())
+    }
+
+    /// Something has changed in a model: asks for proofs that may be needed.
+    pub(super) fn review_claims(&mut self, now: Time, name: &str) {
+        let Some(model) = self.models.get_mut(name).filter(|m| m.retention.versions > 0) else {
+            return;
+        };
+        let visible = &model.visible;
+        model.unshown.retain(|(version, _, _)| visible.contains_key(version));
+        let versions: Vec<Version> = model.visible.keys().copied().collect();
+        for version in versions {
+            self.challenge(now, name, version);
+        }
+    }
+
+    /// Whether it is being found out if somebody else holds the bytes of a version whose holder
+    /// wants to go. Only one answer is waited for.
+    pub(super) fn awaits_proof(&mut self, now: Time, owner: Incarnation, version: Version) -> bool {
+        let name = self.groups[&owner].model.clone();
+        self.challenge(now, &name, version);
+        let model = &self.models[&name];
+        let in_vain = model
+            .unshown
+            .iter()
+            .any(|(of, _, beside)| (*of, *beside) == (version, owner))
+            || self.holders_of(model, version).any(|g| g.trust(version) == Some(Trust::Refuted));
+        !in_vain && self.is_compared(owner, version)
+    }
+
+    /// Whether copies of a version, which a group holds as well, are compared now.
+    pub(super) fn is_compared(&self, owner: Incarnation, version: Version) -> bool {
+        let name = &self.groups[&owner].model;
+        self.challenges.values().any(|c| c.model == *name && c.version == version)
+    }
+
+    /// Starts a comparison if one is due, and none runs.
+    fn challenge(&mut self, now: Time, name: &str, version: Version) {
+        let groups = &self.groups;
+        self.challenges.retain(|_, challenge| {
+            let stands = |side: &Side| {
+                let group =
+                    groups.get(&side.group).filter(|g| g.trust(challenge.version).is_some());
+                let held = group.and_then(|group| group.held.as_ref());
+                held.is_some_and(|held| held.generations == side.generations)
+            };
+            stands(&challenge.claimant) && stands(&challenge.reference)
+        });
+        if self.challenges.values().any(|c| c.model == name && c.version == version) {
+            return;
+        }
+        let Some((claimant, reference)) = self.to_compare(&self.models[name], version) else {
+            return;
+        };
+        let sides = [claimant, reference].map(|group| Side::of(&self.groups[&group]));
+        let [Some(claimant), Some(reference)] = sides else { return };
+        let (nonce, until) = (self.next_nonce(), now + ANSWER);
+        let model = name.to_owned();
+        let challenge = Challenge { model, version, claimant, reference, until };
+        self.timers.set(until, Timer::Proof(nonce));
+        self.counters.challenges += 1;
+        let asked: Vec<SessionId> = [&challenge.claimant, &challenge.reference]
+            .into_iter()
+            .flat_map(|side| self.groups[&side.group].members.values().map(|m| m.session))
+            .collect();
+        self.challenges.insert(nonce, challenge);
+        asked.into_iter().for_each(|session| self.remind_challenges(session));
+    }
+
+    fn holders_of<'a>(
+        &'a self,
+        model: &'a Model,
+        version: Version,
+    ) -> impl Iterator<Item = &'a Group> + 'a {
+        let holders = model.visible.get(&version).into_iter().flat_map(|of| of.values());
+        holders.map(|group| &self.groups[group])
+    }
+
+    /// Whom to compare with whom, if that is of use.
+    fn to_compare(&self, model: &Model, version: Version) -> Option<(Incarnation, Incarnation)> {
+        let counting = |trust| {
+            let of = self.holders_of(model, version).filter(|group| group.counts());
+            of.filter(move |group| group.trust(version) == Some(trust))
+        };
+        let mut claimants = counting(Trust::Claimed).map(|group| group.incarnation).peekable();
+        claimants.peek()?;
+        if counting(Trust::Proved).nth(1).is_some() || !self.is_retained(model, version) {
+            return None;
+        }
+        // Who gives its copy up is not listed any more, and is the one to ask.
+        let leaving = model.retention.held_back.iter().map(|group| &self.groups[group]);
+        let others: Vec<&Group> = leaving.chain(self.holders_of(model, version)).collect();
+        let beside = |trust| {
+            let of = others.iter().filter(move |group| group.trust(version) == Some(trust));
+            of.map(|group| group.incarnation)
+        };
+        let proved: Vec<Incarnation> = beside(Trust::Proved).collect();
+        let references = match proved.is_empty() {
+            true => beside(Trust::Claimed).collect(),
+            false => proved,
+        };
+        let due = |one: Incarnation, other: Incarnation| {
+            let seen = |a, b| model.unshown.contains(&(version, a, b));
+            one != other && !seen(one, other) && !seen(other, one)
+        };
+        claimants.find_map(|claimant| {
+            let beside = references.iter().find(|reference| due(claimant, **reference))?;
+            Some((claimant, *beside))
+        })
+    }
+
+    /// Asks a session for the proofs that it has not sent.
+    pub(super) fn remind_challenges(&mut self, session: SessionId) {
+        let Some(entry) = self.sessions.get(&session) else { return };
+        let (group, shard) = (entry.group, entry.shard);
+        let mut messages = Vec::new();
+        for (nonce, challenge) in &self.challenges {
+            for side in [&challenge.claimant, &challenge.reference] {
+                if side.group == group
+                    && !side.answers.contains_key(&shard)
+                    && let Some(generation) = side.generations.get(shard as usize).copied()
+                {
+                    messages.push(ServerMessage::Challenge { generation, nonce: *nonce });
+                }
+            }
+        }
+        messages.into_iter().for_each(|message| self.send(session, message));
+    }
+
+    /// A shard has shown its part.
+    pub(super) fn proof(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        generation: Generation,
+        nonce: Nonce,
+        sum: u64,
+    ) {
+        let entry = &self.sessions[&session];
+        let (group, shard) = (entry.group, entry.shard);
+        let Some(challenge) = self.challenges.get_mut(&nonce) else { return };
+        for side in [&mut challenge.claimant, &mut challenge.reference] {
+            if side.group == group && side.generations.get(shard as usize) == Some(&generation) {
+                side.answers.entry(shard).or_insert(sum);
+            }
+        }
+        if challenge.claimant.shown().is_some() && challenge.reference.shown().is_some() {
+            self.decide(now, nonce);
+        }
+    }
+
+    pub(super) fn proof_timer(&mut self, now: Time, nonce: Nonce) {
+        if self.challenges.get(&nonce).is_some_and(|challenge| challenge.until <= now) {
+            self.decide(now, nonce);
+        }
+    }
+
+    /// The group has given its copy up: whoever was compared with it is with another one.
+    pub(super) fn note_gone(&mut self, incarnation: Incarnation) {
+        let asked = |c: &Challenge| [c.claimant.group, c.reference.group].contains(&incarnation);
+        if self.challenges.values().any(asked) {
+            self.changed.insert(self.groups[&incarnation].model.clone());
+        }
+    }
+
+    /// Both have shown what they hold, or had their time.
+    fn decide(&mut self, now: Time, nonce: Nonce) {
+        let Some(challenge) = self.challenges.remove(&nonce) else { return };
+        let Challenge { model: name, version, claimant, reference, until } = challenge;
+        self.timers.cancel(until, Timer::Proof(nonce));
+        let equal = match (claimant.shown(), reference.shown()) {
+            (Some(one), Some(other)) => Some(one == other),
+            _ => None,
+        };
+        let known = |of: &Side| self.groups.get(&of.group).and_then(|group| group.trust(version));
+        let by_proof = known(&reference) == Some(Trust::Proved);
+        if let Some(model) = self.models.get_mut(&name)
+            && (equal.is_none() || (equal == Some(false) && !by_proof))
+        {
+            // Nobody knows who is wrong: another one may tell.
+            model.unshown.insert((version, claimant.group, reference.group));
+        }
+        match equal {
+            Some(true) => {
+                self.counters.proofs += 1;
+                self.believe(&claimant, Trust::Proved);
+                self.believe(&reference, Trust::Proved);
+            }
+            Some(false) if by_proof => {
+                self.counters.refuted += 1;
+                self.believe(&claimant, Trust::Refuted);
+            }
+            _ => {}
+        }
+        self.changed.insert(name.clone());
+        self.review_claims(now, &name);
+    }
+
+    /// Of the copy that was asked about, if it is still held.
+    fn believe(&mut self, side: &Side, trust: Trust) {
+        let held = self.groups.get_mut(&side.group).and_then(|group| group.held.as_mut());
+        if let Some(held) = held.filter(|held| held.generations == side.generations) {
+            held.trust = trust;
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The same bytes give the same proof in any layout, and other bytes another one.
+
+use std::sync::Arc;
+
+use weightcast_plan::{DType, Entry, Layout, Slice, Tensor};
+use weightcast_protocol::Nonce;
+use weightcast_transport::Region;
+
+use super::super::registration::Registration;
+use super::{rows, sample};
+use crate::limits::{PROOF_WINDOW, PROOF_WINDOWS};
+
+const ROWS: u64 = 3_000;
+const COLUMNS: u64 = 1_024;
+
+/// A group whose shards hold these boxes of one tensor of bytes, filled from `content`.
+fn group(boxes: &[Slice], content: impl Fn(u64, u64) -> u8) -> Vec<Registration> {
+    let tensor = Tensor::new("w".to_owned(), DType::U8, vec![ROWS, COLUMNS]).unwrap();
+    let layout = |slice: &Slice| {
+        let bytes: u64 = slice.len.iter().product();
+        let entry = Entry {
+            tensor: 0,
+            slice: slice.clone(),
+            buffer: 0,
+            offset: 0,
+            strides: vec![slice.len[1], 1],
+        };
+        Arc::new(Layout::new(vec![bytes], vec![tensor.clone()], vec![entry]).unwrap())
+    };
+    let layouts: Vec<Arc<Layout>> = boxes.iter().map(layout).collect();
+    let memory = |slice: &Slice| -> Vec<u8> {
+        let (rows, columns) = (slice.start[0]..slice.end(0), slice.start[1]..slice.end(1));
+        rows.flat_map(|row| columns.clone().map(move |column| (row, column)))
+            .map(|(row, column)| content(row, column))
+            .collect()
+    };
+    let shards = boxes.iter().enumerate();
+    shards
+        .map(|(shard, slice)| {
+            let region = Region::from_bytes(&memory(slice)).unwrap();
+            Registration::new(&layouts, shard, vec![region]).unwrap()
+        })
+        .collect()
+}
+
+fn slice(rows: (u64, u64), columns: (u64, u64)) -> Slice {
+    let len = vec![rows.1 - rows.0, columns.1 - columns.0];
+    Slice { start: vec![rows.0, columns.0], len }
+}
+
+fn proof(group: &[Registration], nonce: u64) -> u64 {
+    let parts = group.iter().map(|shard| shard.prove(Nonce(nonce)));
+    parts.fold(0, |sum: u64, part| sum.wrapping_add(part))
+}
+
+fn weights(row: u64, column: u64) -> u8 {
+    (row * 31 + column * 7 + row * column % 11) as u8
+}
+
+#[test]
+fn layouts_and_copies_make_no_difference_and_bytes_do() {
+    let whole = group(&[slice((0, ROWS), (0, COLUMNS))], weights);
+    // Columns, some of them twice; and rows.
+    let columns = [(0, 300), (200, 700), (700, COLUMNS)].map(|of| slice((0, ROWS), of));
+    let rows = [(0, 1_001), (1_001, ROWS)].map(|of| slice(of, (0, COLUMNS)));
+    let (columns, rows) = (group(&columns, weights), group(&rows, weights));
+    let empty = group(&[slice((0, ROWS), (0, COLUMNS))], |_, _| 0);
+    let shifted = group(&[slice((0, ROWS), (0, COLUMNS))], |r, c| weights(r, c).wrapping_add(1));
+    for nonce in [1, 7, u64::MAX] {
+        let shown = proof(&whole, nonce);
+        assert_eq!(proof(&columns, nonce), shown);
+        assert_eq!(proof(&rows, nonce), shown);
+        assert_ne!(proof(&empty, nonce), shown);
+        assert_ne!(proof(&shifted, nonce), shown);
+        assert_ne!(proof(&whole, nonce ^ 2), shown, "what is shown once is of no use later");
+    }
+}
+
+#[test]
+fn a_sample_is_bounded_and_of_a_small_group_whole() {
+    let large = [("a".to_owned(), 1 << 30), ("b".to_owned(), 3), ("c".to_owned(), 1 << 34)];
+    let bytes = |sample: super::Sample| -> u64 {
+        sample.values().flatten().map(|range| range.end - range.start).sum()
+    };
+    for nonce in 0..50 {
+        let of = sample(&large, Nonce(nonce));
+        assert!(of["c"].iter().all(|range| range.end <= 1 << 34));
+        assert!(bytes(of) <= PROOF_WINDOW * PROOF_WINDOWS);
+    }
+    assert_ne!(sample(&large, Nonce(1)), sample(&large, Nonce(2)));
+    let small = [("a".to_owned(), 1 << 20), ("b".to_owned(), 3)];
+    assert_eq!(bytes(sample(&small, Nonce(5))), (1 << 20) + 3);
+}
+
+#[test]
+fn no_row_with_bytes_in_a_range_is_passed_over() {
+    let whole = group(&[slice((5, 2_000), (100, 400))], weights);
+    let run = whole[0].runs()[0];
+    for start in [0, 5_219, 5_220, 5_519, 5_520, 6_244, 1_000_000, 2_047_000] {
+        let range = start..start + 777;
+        let has = |row: &u64| {
+            let position = run.position + row * run.position_pitch;
+            position < range.end && position + run.row_bytes > range.start
+        };
+        let looked_at = rows(&run, &range);
+        assert!((0..run.rows).filter(has).all(|row| looked_at.contains(&row)), "{range:?}");
+        assert!(looked_at.end - looked_at.start < 5);
+    }
+}
