@@ -289,6 +289,36 @@ fn numbers_are_not_foreseen_and_strange_answers_change_nothing() {
     assert_eq!(cluster.counters().refuted, 0);
 }
 
+#[test]
+fn who_did_not_answer_is_asked_again() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.retaining("trainer", 1);
+    cluster.publish(&trainer, 1, 100);
+    cluster.auto_prove = false;
+    let rollout = cluster.honest("rollout", 1);
+    // The trainer's copy is made aside, since nobody else has shown his in time.
+    cluster.begin_all(&trainer, |_| Call::Unpublish);
+    cluster.finish_proofs(trainer[0]);
+    cluster.advance(Span::from_secs(6));
+    let copy = cluster.clients.len() - 1;
+    assert_eq!(cluster.counters().offloads, 1);
+    for client in [trainer[0], copy, copy] {
+        cluster.finish_proofs(client);
+        cluster.run();
+    }
+    assert!(cluster.gone(&trainer));
+    // Nor does it beside that copy, which is kept.
+    cluster.advance(Span::from_secs(6));
+    assert!(cluster.holders().iter().any(|name| name.contains("~offload")));
+    assert_eq!(cluster.counters().challenges, 3);
+    // Now it can: what was made in its place goes.
+    cluster.clients[rollout[0]].proving.clear();
+    cluster.auto_prove = true;
+    cluster.advance(Span::from_secs(20));
+    assert_eq!(cluster.holders(), ["rollout"]);
+    assert_eq!((cluster.counters().refuted, cluster.counters().offloads_released), (0, 1));
+}
+
 impl Cluster {
     fn holders(&self) -> Vec<String> {
         let versions = &self.server.snapshot(self.now).models["policy"].versions;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use weightcast_protocol::Incarnation;
 use weightcast_protocol::message::Call;
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
+use weightcast_protocol::{Incarnation, Version};
 
 use crate::process::Process;
 use crate::retained::{is_offload, retained, whole_and_lasting};
@@ -22,9 +22,17 @@ impl World {
             left.push(format!("the server has {} sessions, there are {sessions}", books.sessions));
         }
         left.extend(empty_models(&books));
-        left.extend(of_books(&books, &live));
+        left.extend(of_books(&books, &live, &self.untrue()));
         left.extend(self.processes.iter().filter_map(of_process));
         left
+    }
+
+    /// Groups that hold other bytes than they say: nobody can rely on their copies.
+    fn untrue(&self) -> BTreeSet<Incarnation> {
+        let untrue = |process: &&Process| {
+            process.version().is_some_and(|version| process.memory.foreign(version).is_some())
+        };
+        self.processes.iter().filter(untrue).filter_map(Process::incarnation).collect()
     }
 }
 
@@ -37,12 +45,14 @@ fn empty_models(books: &Snapshot) -> impl Iterator<Item = String> + '_ {
 fn of_books<'a>(
     books: &'a Snapshot,
     live: &'a BTreeSet<Incarnation>,
+    untrue: &'a BTreeSet<Incarnation>,
 ) -> impl Iterator<Item = String> + 'a {
     books.models.values().flat_map(move |model| {
         let gone = |replica: &&ReplicaSnapshot| !live.contains(&replica.incarnation);
         let groups = model.replicas.iter().filter(gone);
         let groups = groups.map(|replica| format!("nobody is in group {} any more", replica.name));
-        let copies = model.replicas.iter().filter(move |replica| is_idle_copy(model, replica));
+        let copies =
+            model.replicas.iter().filter(move |replica| is_idle_copy(model, replica, untrue));
         let copies = copies.map(|replica| format!("nobody needs {} any more", replica.name));
         let edges = model.edges.iter();
         let edges = edges.map(|edge| format!("{} still reads from {}", edge.reader, edge.source));
@@ -51,17 +61,32 @@ fn of_books<'a>(
 }
 
 /// Whether an offload replica is kept though somebody else has its version, or nobody wants it.
-fn is_idle_copy(model: &ModelSnapshot, replica: &ReplicaSnapshot) -> bool {
+fn is_idle_copy(
+    model: &ModelSnapshot,
+    replica: &ReplicaSnapshot,
+    untrue: &BTreeSet<Incarnation>,
+) -> bool {
     let Some(version) = replica.version.filter(|_| is_offload(replica)) else {
         return is_offload(replica);
     };
-    let others = model.replicas.iter().filter(|other| other.incarnation != replica.incarnation);
+    let true_other = |other: &&ReplicaSnapshot| {
+        other.incarnation != replica.incarnation && !untrue.contains(&other.incarnation)
+    };
+    let others = model.replicas.iter().filter(true_other);
     let holders = model.versions.get(&version);
     let listed = |other: &&ReplicaSnapshot| holders.is_some_and(|h| h.contains(&other.name));
     let mut others = others.filter(listed).filter(|other| other.version == Some(version));
     // One that is not sealed yet may turn out to be of other content.
     let sealed = |other: &ReplicaSnapshot| other.state == ReplicaState::Sealed;
-    others.any(|other| sealed(other) && whole_and_lasting(other)) || !retained(model, version)
+    others.any(|other| sealed(other) && whole_and_lasting(other)) || !is_retained(model, version)
+}
+
+/// Whether a version is to survive. Newer ones that nobody has shown to hold don't count: after a
+/// failover a copy may be the only one, and nobody can tell if it is what it says (seed 1127).
+fn is_retained(model: &ModelSnapshot, version: Version) -> bool {
+    let mut relied_on = model.clone();
+    relied_on.replicas.retain(|replica| replica.proved);
+    retained(&relied_on, version)
 }
 
 fn of_process(process: &Process) -> Option<String> {

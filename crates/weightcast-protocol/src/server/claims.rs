@@ -7,7 +7,8 @@
 //! the tensors under the same keys, all drawn from a number that nobody knew before; the sums of two
 //! groups are equal in any layouts. That is asked for as soon as a retained version has fewer than
 //! two proved holders, so that who gives its copy up seldom has to wait for it; who does waits for
-//! one answer, and has its copy offloaded if that is not good enough. Where nobody is proved, as
+//! one answer, and has its copy offloaded if that is not good enough; who did not answer is asked
+//! again later. Where nobody is proved, as
 //! after a failover, two claimants are compared, and equal ones are both believed: to make up the
 //! same answer they would have to conspire.
 
@@ -17,6 +18,7 @@ use super::Server;
 use super::group::Group;
 use super::model::Model;
 use super::timers::Timer;
+use super::unshown::RETRY;
 use crate::message::ServerMessage;
 use crate::{Generation, Incarnation, Nonce, SessionId, Span, Time, Version};
 use std::collections::BTreeMap;
@@ -96,8 +98,11 @@ impl Server {
         let Some(model) = self.models.get_mut(name).filter(|m| m.retention.versions > 0) else {
             return;
         };
-        let visible = &model.visible;
-        model.unshown.retain(|(version, _, _)| visible.contains_key(version));
+        let (visible, groups) = (&model.visible, &self.groups);
+        model.unshown.retain(|(version, one, other)| {
+            let live = groups.contains_key(one) && groups.contains_key(other);
+            live && visible.contains_key(version)
+        });
         let versions: Vec<Version> = model.visible.keys().copied().collect();
         for version in versions {
             self.challenge(now, name, version);
@@ -110,10 +115,7 @@ impl Server {
         let name = self.groups[&owner].model.clone();
         self.challenge(now, &name, version);
         let model = &self.models[&name];
-        let in_vain = model
-            .unshown
-            .iter()
-            .any(|(of, _, beside)| (*of, *beside) == (version, owner))
+        let in_vain = model.unshown.beside(version, owner)
             || self.holders_of(model, version).any(|g| g.trust(version) == Some(Trust::Refuted));
         !in_vain && self.is_compared(owner, version)
     }
@@ -139,9 +141,8 @@ impl Server {
         if self.challenges.values().any(|c| c.model == name && c.version == version) {
             return;
         }
-        let Some((claimant, reference)) = self.to_compare(&self.models[name], version) else {
-            return;
-        };
+        let compared = self.to_compare(now, &self.models[name], version);
+        let Some((claimant, reference)) = compared else { return };
         let sides = [claimant, reference].map(|group| Side::of(&self.groups[&group]));
         let [Some(claimant), Some(reference)] = sides else { return };
         let (nonce, until) = (self.next_nonce(), now + ANSWER);
@@ -167,13 +168,21 @@ impl Server {
     }
 
     /// Whom to compare with whom, if that is of use.
-    fn to_compare(&self, model: &Model, version: Version) -> Option<(Incarnation, Incarnation)> {
+    fn to_compare(
+        &self,
+        now: Time,
+        model: &Model,
+        version: Version,
+    ) -> Option<(Incarnation, Incarnation)> {
         let counting = |trust| {
             let of = self.holders_of(model, version).filter(|group| group.counts());
             of.filter(move |group| group.trust(version) == Some(trust))
         };
-        let mut claimants = counting(Trust::Claimed).map(|group| group.incarnation).peekable();
-        claimants.peek()?;
+        let claimants: Vec<Incarnation> =
+            counting(Trust::Claimed).map(|group| group.incarnation).collect();
+        if claimants.is_empty() {
+            return None;
+        }
         if counting(Trust::Proved).nth(1).is_some() || !self.is_retained(model, version) {
             return None;
         }
@@ -189,13 +198,19 @@ impl Server {
             true => beside(Trust::Claimed).collect(),
             false => proved,
         };
-        let due = |one: Incarnation, other: Incarnation| {
-            let seen = |a, b| model.unshown.contains(&(version, a, b));
-            one != other && !seen(one, other) && !seen(other, one)
+        let new = |one: Incarnation, other: Incarnation| {
+            one != other && !model.unshown.contains(version, one, other)
         };
-        claimants.find_map(|claimant| {
-            let beside = references.iter().find(|reference| due(claimant, **reference))?;
-            Some((claimant, *beside))
+        let first = claimants.iter().find_map(|claimant| {
+            let beside = references.iter().find(|reference| new(*claimant, **reference))?;
+            Some((*claimant, *beside))
+        });
+        // Those who did not answer come after those who were not asked.
+        first.or_else(|| {
+            let again = model.unshown.due(now, |(of, one, other)| {
+                *of == version && claimants.contains(one) && references.contains(other)
+            });
+            again.map(|(_, one, other)| (one, other))
         })
     }
 
@@ -245,6 +260,13 @@ impl Server {
         }
     }
 
+    /// Copies that could not be compared may be now.
+    pub(super) fn retry_timer(&mut self, claimant: Incarnation) {
+        if let Some(group) = self.groups.get(&claimant) {
+            self.changed.insert(group.model.clone());
+        }
+    }
+
     /// The group has given its copy up: whoever was compared with it is with another one.
     pub(super) fn note_gone(&mut self, incarnation: Incarnation) {
         let asked = |c: &Challenge| [c.claimant.group, c.reference.group].contains(&incarnation);
@@ -264,11 +286,15 @@ impl Server {
         };
         let known = |of: &Side| self.groups.get(&of.group).and_then(|group| group.trust(version));
         let by_proof = known(&reference) == Some(Trust::Proved);
-        if let Some(model) = self.models.get_mut(&name)
-            && (equal.is_none() || (equal == Some(false) && !by_proof))
-        {
-            // Nobody knows who is wrong: another one may tell.
-            model.unshown.insert((version, claimant.group, reference.group));
+        let pair = (version, claimant.group, reference.group);
+        if let Some(model) = self.models.get_mut(&name) {
+            if equal.is_none() || (equal == Some(false) && !by_proof) {
+                // Nobody knows who is wrong: another one may tell, or the same ones later.
+                model.unshown.insert(pair, now + RETRY);
+                self.timers.set(now + RETRY, Timer::Retry(claimant.group));
+            } else {
+                model.unshown.remove(&pair);
+            }
         }
         match equal {
             Some(true) => {

@@ -14,8 +14,8 @@
 //! `edges` is the book of who reads from whom and `choose` adds to it, `striping` several at once; `filling` lets replicas be
 //! read while they are being filled, `kept` has the next call go on after what was read, `pace` has slow sources left; `accusation` weighs what readers say of sources; `term` says
 //! when this server acts at all, and `recovery` brings groups over from an earlier term;
-//! `retention` says which copies must not be given up yet, `claims` which of them can be relied on,
-//! and `offload` has them copied aside;
+//! `retention` says which copies must not be given up yet, `claims` which of them can be relied on
+//! (`unshown`: who could not be asked), and `offload` has them copied aside;
 //! `freed` forgets models that nobody is in; `seeding` leaves crossings to `seed_replicas`; `snapshot` and `inspect` are for whoever only looks;
 //! `invariants` and `edge_invariants` state what must always hold.
 
@@ -59,6 +59,7 @@ mod tickets;
 mod timers;
 mod transaction;
 mod unpublish;
+mod unshown;
 mod verdict;
 mod waiting;
 
@@ -321,6 +322,7 @@ impl Server {
                 Timer::Drain(group) => self.drain_timer(now, group),
                 Timer::Recovery(group) => self.recovery_timer(group),
                 Timer::Proof(nonce) => self.proof_timer(now, nonce),
+                Timer::Retry(group) => self.retry_timer(group),
                 Timer::Window => self.window_timer(),
                 Timer::Hold(group) => self.hold_timer(now, group),
                 Timer::Call(group, seq) => self.call_timer(now, group, seq),

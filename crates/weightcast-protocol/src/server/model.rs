@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::retention::Retention;
 use super::seeding::Seeding;
+use super::unshown::Unshown;
 use crate::limits::DEPARTED;
 use crate::message::Listing;
 use crate::{ContentDigest, Epoch, Incarnation, Revision, Selector, Sum, Version};
@@ -36,7 +37,7 @@ pub(super) struct Model {
     /// What is to survive.
     pub(super) retention: Retention,
     /// Copies that could not be compared: who was to show the bytes, and beside whom.
-    pub(super) unshown: BTreeSet<(Version, Incarnation, Incarnation)>,
+    pub(super) unshown: Unshown,
     /// What crosses to which datacentre in the background.
     pub(super) seeding: Seeding,
     /// What there was when a listing was last asked for.

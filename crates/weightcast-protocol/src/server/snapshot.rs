@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Server;
+use super::claims::Trust;
 use super::group::Group;
 use super::model::Model;
 use super::retention::RetentionLoss;
@@ -140,6 +141,8 @@ pub struct ReplicaSnapshot {
     pub state: ReplicaState,
     /// What it holds.
     pub version: Option<Version>,
+    /// Whether it has shown that it does, or defined the version: retention relies on its copy.
+    pub proved: bool,
     /// Shards that are open.
     pub shards: Vec<ShardSnapshot>,
     /// The call that has no result yet.
@@ -304,6 +307,7 @@ impl Server {
             offload_seeding: group.offload_seeding,
             state: self.replica_state(group),
             version: group.held.as_ref().map(|held| held.version),
+            proved: group.held.as_ref().is_some_and(|held| held.trust == Trust::Proved),
             shards: shards.collect(),
             pending: group.active.map(|seq| pending(&group.transactions[&seq])),
         }

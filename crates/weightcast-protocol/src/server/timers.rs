@@ -14,6 +14,8 @@ pub(super) enum Timer {
     Drain(Incarnation),
     /// Those who were asked for proofs have had their time.
     Proof(Nonce),
+    /// A group that did not show its copy, or not beside the right one, may do so now.
+    Retry(Incarnation),
     /// A group's last copy has had its time to be offloaded.
     Hold(Incarnation),
     /// A call's deadline.

@@ -154,6 +154,7 @@ mod tests {
             offload_seeding: true,
             state: ReplicaState::Recovering,
             version: Some(version(at)),
+            proved: true,
             shards: vec![ShardSnapshot {
                 shard: 0,
                 location: Location { datacentre: name(), host: name(), spot: true },
