@@ -12,8 +12,10 @@ use super::{Checker, Fact};
 
 #[derive(Default)]
 pub(super) struct Snapshots {
-    /// What was said of each revision, first by the server itself.
-    listings: BTreeMap<Revision, Arc<Listing>>,
+    /// What was said of each revision of each model, first by the server itself.
+    listings: BTreeMap<(String, Revision), Arc<Listing>>,
+    /// Which model a group is in. Revisions of several have nothing to do with each other.
+    models: BTreeMap<Incarnation, String>,
     seen: BTreeMap<Incarnation, BTreeMap<OpSeq, Revision>>,
     before: Option<Rc<Snapshot>>,
 }
@@ -31,9 +33,10 @@ impl Checker for Snapshots {
             }
             Fact::Books(books) => {
                 let before = self.before.replace(Rc::clone(books));
+                self.enter(books);
                 books.models.iter().find_map(|(name, model)| {
                     let before = before.as_ref().and_then(|before| before.models.get(name));
-                    self.books(before, model)
+                    self.books(name, before, model)
                 })
             }
             _ => None,
@@ -42,8 +45,18 @@ impl Checker for Snapshots {
 }
 
 impl Snapshots {
+    fn enter(&mut self, books: &Snapshot) {
+        for (name, model) in &books.models {
+            for replica in &model.replicas {
+                self.models.entry(replica.incarnation).or_insert_with(|| name.clone());
+            }
+        }
+    }
+
     fn listed(&mut self, group: Incarnation, seq: OpSeq, listing: &Arc<Listing>) -> Option<String> {
-        let known = self.listings.entry(listing.revision).or_insert_with(|| Arc::clone(listing));
+        // A group is in the books before it asks for anything.
+        let about = (self.models.get(&group)?.clone(), listing.revision);
+        let known = self.listings.entry(about).or_insert_with(|| Arc::clone(listing));
         if known != listing {
             return Some(format!("two listings at revision {}", listing.revision));
         }
@@ -57,7 +70,12 @@ impl Snapshots {
 
     /// What was said of the revision in these books is what is in them, and what has changed since
     /// the last ones has another revision.
-    fn books(&self, before: Option<&ModelSnapshot>, books: &ModelSnapshot) -> Option<String> {
+    fn books(
+        &self,
+        name: &str,
+        before: Option<&ModelSnapshot>,
+        books: &ModelSnapshot,
+    ) -> Option<String> {
         let revision = books.revision;
         if let Some(before) = before {
             if before.revision > revision {
@@ -67,7 +85,7 @@ impl Snapshots {
                 return Some(format!("two states at revision {revision}"));
             }
         }
-        let listing = self.listings.get(&revision)?;
+        let listing = self.listings.get(&(name.to_owned(), revision))?;
         let said = listing.versions.iter().map(|(v, names)| (v, names.iter().collect::<Vec<_>>()));
         let is = books.versions.iter().map(|(v, names)| (v, names.iter().collect::<Vec<_>>()));
         (!said.eq(is))

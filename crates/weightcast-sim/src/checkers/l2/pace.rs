@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weightcast_protocol::limits::MOVES;
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::server::{ModelSnapshot, ReplicaState, Snapshot};
-use weightcast_protocol::{Attempt, Incarnation, OpSeq, Time};
+use weightcast_protocol::{Attempt, Incarnation, OpSeq, Time, Version};
 
 use super::{NoIdleSource, datacentre, height, reads_from};
 use crate::checkers::{Checker, Fact};
@@ -21,13 +21,17 @@ pub(in crate::checkers) struct LeavesSlow {
     /// Who has just said so, and is still to be moved.
     says: Option<Incarnation>,
     moves: BTreeMap<(Incarnation, OpSeq), u32>,
-    edges: BTreeMap<Incarnation, Vec<Incarnation>>,
+    edges: BTreeMap<Incarnation, Vec<(Incarnation, Version)>>,
+    /// Copies that somebody says are of other bytes: nobody leaves another source for one (T4).
+    accused: BTreeSet<(Incarnation, Version)>,
+    accusations: u64,
 }
 
 impl LeavesSlow {
     pub(in crate::checkers) fn new(places: NoIdleSource) -> Self {
-        let (assigned, slow, moves) = Default::default();
-        Self { places, assigned, slow, says: None, moves, edges: BTreeMap::new() }
+        let (assigned, slow, moves, edges) = Default::default();
+        let (accused, accusations) = Default::default();
+        Self { places, assigned, slow, says: None, moves, edges, accused, accusations }
     }
 
     fn told(&mut self, group: Incarnation, place: (OpSeq, Attempt)) -> Option<String> {
@@ -43,7 +47,7 @@ impl LeavesSlow {
     fn says_slow(&mut self, group: Incarnation, place: (OpSeq, Attempt)) {
         let sources = self.edges.get(&group).map_or(&[][..], Vec::as_slice);
         let moves = self.moves.get(&(group, place.0)).copied().unwrap_or_default();
-        if let [source] = sources
+        if let [(source, _)] = sources
             && self.assigned.get(&group) == Some(&place)
             && moves < MOVES
         {
@@ -55,7 +59,12 @@ impl LeavesSlow {
     fn books(&mut self, books: &Snapshot) -> Option<String> {
         let before = std::mem::take(&mut self.edges);
         for edge in books.models.values().flat_map(|model| &model.edges) {
-            self.edges.entry(edge.reader_life).or_default().push(edge.source_life);
+            self.edges.entry(edge.reader_life).or_default().push((edge.source_life, edge.version));
+        }
+        if std::mem::replace(&mut self.accusations, books.counters.accusations)
+            < books.counters.accusations
+        {
+            self.note_accused(&before);
         }
         let group = self.says.take()?;
         if self.edges.get(&group) != before.get(&group) {
@@ -64,6 +73,17 @@ impl LeavesSlow {
         let stands = |model: &ModelSnapshot| self.free(model, group).map(str::to_owned);
         let free = books.models.values().find_map(stands)?;
         Some(format!("group {group} reads from a slow source, and {free} is free"))
+    }
+
+    /// Whoever lost its only source in this event may have accused it.
+    fn note_accused(&mut self, before: &BTreeMap<Incarnation, Vec<(Incarnation, Version)>>) {
+        for (reader, sources) in before {
+            if let [source] = sources[..]
+                && !self.edges.get(reader).is_some_and(|now| now.contains(&source))
+            {
+                self.accused.insert(source);
+            }
+        }
     }
 
     fn free<'a>(&self, model: &'a ModelSnapshot, group: Incarnation) -> Option<&'a str> {
@@ -87,6 +107,7 @@ impl LeavesSlow {
                 && !reads_from(model, source.incarnation, group)
                 && readers.count() < self.places.fanout as usize
                 && !pending.failed.contains_key(&source.incarnation)
+                && !self.accused.contains(&(source.incarnation, edge.version))
                 && !self.slow[&group].contains(&source.incarnation)
         });
         source.map(|source| source.name.as_str())
