@@ -236,6 +236,8 @@ impl World {
             Err(_) => program.kept = None,
             _ => {}
         }
+        // The memory is the program's again, and some shards write to it.
+        program.kept = program.kept.filter(|_| result.is_ok() || held.is_some());
         let who = self.who(life);
         let process = &self.processes[life.process];
         let honest = held.filter(|held| !process.trouble.spoiled && !self.disputed(*held));
