@@ -74,7 +74,7 @@ fn any_call() -> impl Strategy<Value = Call> {
 }
 
 fn message() -> impl Strategy<Value = ClientMessage> {
-    let seq = || prop_oneof![300 => Just(NEXT), 1 => (1..7u64).prop_map(OpSeq)];
+    let seq = || prop_oneof![300 => Just(NEXT), 1 => (0..7u64).prop_map(OpSeq)];
     let attempt = || prop_oneof![8 => Just(Attempt(1)), 2 => (0..4u64).prop_map(Attempt)];
     let deadline = || prop_oneof![1 => Just(Span(0)), 8 => Just(Span::from_secs(2)), 1 => Just(Span(u64::MAX))];
     let failure = prop_oneof![
@@ -257,4 +257,46 @@ fn trainers_that_start_a_run_together_share_its_epoch() {
     open.epoch = EpochPolicy::New;
     let c = cluster.start(open);
     assert_eq!(cluster.clients[c].session.lease().unwrap().epoch.0, 2);
+}
+
+/// A raw shard of group `a`, which says what no session says.
+fn raw_shard(server: &mut Server, shard: u32, num_shards: u32) -> ConnectionId {
+    let mut open = open("a", shard, num_shards, Role::Rollout);
+    (open.session, open.activate) = (SessionId(u128::from(shard) + 1), true);
+    let stream = ConnectionId(shard.into());
+    server.handle(Time(1), stream, ClientMessage::Open(open));
+    stream
+}
+
+fn waits_for_ever(seq: u64, deadline: Span) -> ClientMessage {
+    let until = Condition::Available(Selector::AtLeast(u64::MAX));
+    ClientMessage::Call { seq: OpSeq(seq), deadline, call: Call::Wait { until } }
+}
+
+/// Zero stands for "none yet": a shard that makes it call zero would go past a call that it joins,
+/// and take away the call under way.
+#[test]
+fn a_call_that_counts_as_past_is_not_joined() {
+    let mut server = Server::new(ServerConfig { paranoid: true, ..ServerConfig::default() });
+    let shards = [0, 1, 2].map(|shard| raw_shard(&mut server, shard, 3));
+    let long = Span::from_secs(30);
+    server.handle(Time(1), shards[0], waits_for_ever(0, Span(1)));
+    server.handle_timeout(Time(1_000_000_000));
+    for (shard, seq) in [(0, 1), (1, 0), (2, 0), (1, 0), (1, 1), (2, 1)] {
+        server.handle(Time(1_000_000_001), shards[shard], waits_for_ever(seq, long));
+    }
+    server.snapshot(Time(1_000_000_002));
+    server.handle_timeout(Time(60_000_000_000));
+}
+
+/// The same of a group that is over: the call would be started anew in it.
+#[test]
+fn a_call_that_counts_as_past_does_not_start_in_a_group_that_is_over() {
+    let mut server = Server::new(ServerConfig { paranoid: true, ..ServerConfig::default() });
+    let shards = [0, 1].map(|shard| raw_shard(&mut server, shard, 2));
+    server.handle(Time(1), shards[0], waits_for_ever(0, Span(1)));
+    server.handle_timeout(Time(1_000_000_000));
+    server.handle(Time(1_000_000_001), shards[0], waits_for_ever(1, Span::from_secs(30)));
+    server.handle(Time(1_000_000_002), shards[0], ClientMessage::Close { deadline: Span(1) });
+    server.handle(Time(1_000_000_003), shards[1], waits_for_ever(0, Span::from_secs(30)));
 }
