@@ -284,9 +284,34 @@ fn numbers_are_not_foreseen_and_strange_answers_change_nothing() {
     }
     assert_eq!(cluster.counters().refuted, 0);
     cluster.auto_prove = true;
+    cluster.finish_proofs(0); // the trainer's
     cluster.finish_proofs(rollout[0]);
     cluster.run();
-    assert_eq!(cluster.counters().refuted, 0);
+    assert_eq!((cluster.counters().refuted, cluster.counters().proofs), (0, 1));
+}
+
+#[test]
+fn whose_memory_changed_is_not_known_when_the_publisher_has_gone() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.retaining("trainer", 1);
+    cluster.publish(&trainer, 1, 100);
+    cluster.auto_prove = false;
+    let rollouts = ["a", "b"].map(|replica| cluster.honest(replica, 1)[0]);
+    // The optimiser steps too early: whoever is compared with the trainer looks wrong.
+    cluster.fill(&trainer, 7);
+    cluster.auto_prove = true;
+    for client in [trainer[0], rollouts[0], rollouts[1], trainer[0], rollouts[1]] {
+        cluster.finish_proofs(client);
+        cluster.run();
+    }
+    assert_eq!(cluster.counters().refuted, 2);
+    // Its own copy can't be made aside, since that has other digests, and it goes.
+    assert!(cluster.unpublished(&trainer));
+    assert_eq!(cluster.counters().retention_lost, 1);
+    // The others agree, so one of them lets the other go.
+    assert_eq!(cluster.counters().proofs, 1);
+    assert!(cluster.unpublished(&rollouts[..1]));
+    assert_eq!(cluster.counters().retention_lost, 1);
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 mod cluster;
 
-use cluster::{Cluster, publish, version};
+use cluster::{Cluster, publish, replicate, version};
 use weightcast_protocol::message::{Answer, Call};
 use weightcast_protocol::session::{Output, SessionState};
-use weightcast_protocol::{CallError, Generation, ShardSums, Sum};
+use weightcast_protocol::{CallError, Condition, Generation, Selector, ShardSums, Sum};
 
 /// Shard 1 holds another copy of what both hold.
 fn seals_with_other_copies(cluster: &mut Cluster, group: &[usize]) {
@@ -146,4 +146,41 @@ fn who_cannot_digest_what_it_published_leaves_and_says_why() {
     cluster.call(trainer[1], Call::Unpublish);
     let other = cluster.outcome(trainer[1]);
     assert!(matches!(other, Some(Err(CallError::GroupBroken { .. }))), "{other:?}");
+}
+
+/// The call fails for that reason, and `unpublish` says it once more.
+fn all_are_told(cluster: &mut Cluster, trainer: &[usize]) {
+    assert_eq!(cluster.ended(trainer[0]), 2, "the third call is under way");
+    seals_with_other_copies(cluster, trainer);
+    assert!(trainer.iter().all(|c| cluster.outcome(*c).as_ref().is_some_and(mismatch)));
+    let outcomes = cluster.call_all(trainer, |_| Call::Unpublish);
+    assert!(outcomes.iter().all(mismatch), "{outcomes:?}");
+}
+
+#[test]
+fn who_waits_for_others_is_told() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.trainer("trainer", 2);
+    cluster.auto_seal = false;
+    cluster.publish(&trainer, 1, 5);
+    let until = Condition::Available(Selector::AtLeast(9));
+    cluster.begin_all(&trainer, |_| Call::Wait { until });
+    all_are_told(&mut cluster, &trainer);
+}
+
+#[test]
+fn who_is_about_to_read_another_version_over_it_is_told() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.trainer("trainer", 2);
+    cluster.auto_seal = false;
+    cluster.publish(&trainer, 1, 5);
+    cluster.auto_seal = true;
+    let other = cluster.trainer("other", 1);
+    cluster.publish(&other, 2, 6);
+    cluster.auto_read = false;
+    let reader = cluster.rollout("reader", 1);
+    cluster.begin_all(&reader, |_| replicate(Selector::Exact(1)));
+    let (selector, allow_rollback, staged) = (Selector::Latest, false, false);
+    cluster.begin_all(&trainer, |_| Call::Update { selector, allow_rollback, staged });
+    all_are_told(&mut cluster, &trainer);
 }

@@ -71,7 +71,7 @@ pub enum ServerMessage {
         /// Why.
         error: CallError,
         /// Where to look for the difference.
-        witnesses: Witnesses,
+        witnesses: Box<Witnesses>,
     },
     /// The group holds the last copy of a retained version, and wants to give it up: copy the
     /// memory aside, and open an offload replica with it ([`crate::server::offload_name`]).

@@ -8,9 +8,8 @@
 //! groups are equal in any layouts. That is asked for as soon as a retained version has fewer than
 //! two proved holders, so that who gives its copy up seldom has to wait for it; who does waits for
 //! one answer, and has its copy offloaded if that is not good enough; who did not answer is asked
-//! again later. Where nobody is proved, as
-//! after a failover, two claimants are compared, and equal ones are both believed: to make up the
-//! same answer they would have to conspire.
+//! again later. Where nobody is proved, as after a failover, two claimants are compared, and equal
+//! ones are both believed: to make up the same answer they would have to conspire.
 
 use std::hash::Hasher;
 
@@ -105,7 +104,26 @@ impl Server {
         });
         let versions: Vec<Version> = model.visible.keys().copied().collect();
         for version in versions {
+            self.forgive(name, version);
             self.challenge(now, name, version);
+        }
+    }
+
+    /// Copies are refuted by one that is proved. Where none is left, whose memory changed is not
+    /// known any more: it may have been the publisher's. They are claims again, which can agree.
+    fn forgive(&mut self, name: &str, version: Version) {
+        let model = &self.models[name];
+        let leaving = model.retention.held_back.iter().map(|group| &self.groups[group]);
+        let proved = |group: &Group| group.trust(version) == Some(Trust::Proved);
+        if leaving.chain(self.holders_of(model, version)).any(proved) {
+            return;
+        }
+        let refuted = |group: &&Group| group.trust(version) == Some(Trust::Refuted);
+        let refuted = self.holders_of(model, version).filter(refuted);
+        let refuted: Vec<Incarnation> = refuted.map(|group| group.incarnation).collect();
+        for group in refuted {
+            let held = self.groups.get_mut(&group).and_then(|group| group.held.as_mut());
+            held.expect("it has refuted bytes").trust = Trust::Claimed;
         }
     }
 

@@ -2,6 +2,8 @@
 
 use super::Server;
 use super::claims::Trust;
+use super::transaction::Transaction;
+use crate::message::Call;
 use crate::{CallError, Generation, Incarnation, SessionId, ShardSums, Version};
 
 /// What is wrong with a copy whose shards disagree, and what to do.
@@ -65,7 +67,8 @@ impl Server {
         self.tell_all(incarnation);
     }
 
-    /// Takes a copy out of use for good: it stays where it is until its owner unpublishes it.
+    /// Takes a copy out of use for good: it stays where it is until its owner unpublishes it. A call
+    /// under way ends with the reason, as those after it will; `unpublish` goes on and says it.
     pub(super) fn fence(&mut self, incarnation: Incarnation, version: Version, detail: &str) {
         self.hide_copy(incarnation);
         let group = self.groups.get_mut(&incarnation).expect("checked");
@@ -75,12 +78,18 @@ impl Server {
             detail: detail.to_owned(),
         };
         let held = group.held.as_mut().expect("checked by the caller");
-        held.fenced = Some(error);
+        held.fenced = Some(error.clone());
         let reason = format!("replica {} turned out to hold other content", group.replica);
         self.counters.fenced += 1;
         self.spoil_readers(incarnation, &reason);
         self.tell_all(incarnation);
         self.note_end(incarnation);
         self.agenda.insert(incarnation);
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let ends = |call: &mut Transaction| call.call != Call::Unpublish;
+        if group.active_transaction().is_some_and(ends) {
+            self.abandon_transfer(incarnation);
+            self.finish(incarnation, Err(error));
+        }
     }
 }

@@ -45,7 +45,8 @@ impl Server {
         let session = member.session;
         let message = match held.fenced.clone() {
             Some(error) => {
-                ServerMessage::Fenced { generation, error, witnesses: witnesses.clone() }
+                let witnesses = Box::new(witnesses.clone());
+                ServerMessage::Fenced { generation, error, witnesses }
             }
             None => ServerMessage::Sealed { generation },
         };

@@ -190,12 +190,12 @@ impl Session {
         &mut self,
         generation: Generation,
         error: CallError,
-        witnesses: Witnesses,
+        witnesses: Box<Witnesses>,
     ) {
         if self.copy.exposed == Exposed::All && self.copy.generation == generation {
             self.stop_serving();
             self.copy.verdict = Some(Err(error));
-            self.outputs.push_back(Output::Refused { witnesses: Box::new(witnesses) });
+            self.outputs.push_back(Output::Refused { witnesses });
         }
     }
 }

@@ -57,10 +57,10 @@ pub(super) fn message(body: Body, field: &mut Field) -> Result<ServerMessage, Ma
         Body::Fenced(m) => ServerMessage::Fenced {
             generation: Generation(m.generation),
             error: error(m.error)?,
-            witnesses: Witnesses {
+            witnesses: Box::new(Witnesses {
                 copy: m.copy.map(witness).transpose()?,
                 holder: m.holder.map(witness).transpose()?,
-            },
+            }),
         },
         Body::Broken(m) => ServerMessage::Broken { error: error(m.error)? },
         Body::HeartbeatAck(m) => ServerMessage::HeartbeatAck { sent_at: m.sent_at },
