@@ -45,7 +45,6 @@ pub(super) struct Challenge {
     version: Version,
     claimant: Side,
     reference: Side,
-    until: Time,
 }
 
 /// One of them.
@@ -146,15 +145,19 @@ impl Server {
 
     /// Starts a comparison if one is due, and none runs.
     fn challenge(&mut self, now: Time, name: &str, version: Version) {
-        let groups = &self.groups;
-        self.challenges.retain(|_, challenge| {
+        let (groups, timers) = (&self.groups, &mut self.timers);
+        self.challenges.retain(|nonce, challenge| {
             let stands = |side: &Side| {
                 let group =
                     groups.get(&side.group).filter(|g| g.trust(challenge.version).is_some());
                 let held = group.and_then(|group| group.held.as_ref());
                 held.is_some_and(|held| held.generations == side.generations)
             };
-            stands(&challenge.claimant) && stands(&challenge.reference)
+            let stand = stands(&challenge.claimant) && stands(&challenge.reference);
+            if !stand {
+                timers.cancel(Timer::Proof(*nonce));
+            }
+            stand
         });
         if self.challenges.values().any(|c| c.model == name && c.version == version) {
             return;
@@ -163,10 +166,10 @@ impl Server {
         let Some((claimant, reference)) = compared else { return };
         let sides = [claimant, reference].map(|group| Side::of(&self.groups[&group]));
         let [Some(claimant), Some(reference)] = sides else { return };
-        let (nonce, until) = (self.next_nonce(), now + ANSWER);
+        let nonce = self.next_nonce();
         let model = name.to_owned();
-        let challenge = Challenge { model, version, claimant, reference, until };
-        self.timers.set(until, Timer::Proof(nonce));
+        let challenge = Challenge { model, version, claimant, reference };
+        self.timers.set(now + ANSWER, Timer::Proof(nonce));
         self.counters.challenges += 1;
         let asked: Vec<SessionId> = [&challenge.claimant, &challenge.reference]
             .into_iter()
@@ -272,12 +275,6 @@ impl Server {
         }
     }
 
-    pub(super) fn proof_timer(&mut self, now: Time, nonce: Nonce) {
-        if self.challenges.get(&nonce).is_some_and(|challenge| challenge.until <= now) {
-            self.decide(now, nonce);
-        }
-    }
-
     /// Copies that could not be compared may be now.
     pub(super) fn retry_timer(&mut self, claimant: Incarnation) {
         if let Some(group) = self.groups.get(&claimant) {
@@ -294,10 +291,10 @@ impl Server {
     }
 
     /// Both have shown what they hold, or had their time.
-    fn decide(&mut self, now: Time, nonce: Nonce) {
+    pub(super) fn decide(&mut self, now: Time, nonce: Nonce) {
         let Some(challenge) = self.challenges.remove(&nonce) else { return };
-        let Challenge { model: name, version, claimant, reference, until } = challenge;
-        self.timers.cancel(until, Timer::Proof(nonce));
+        let Challenge { model: name, version, claimant, reference } = challenge;
+        self.timers.cancel(Timer::Proof(nonce));
         let equal = match (claimant.shown(), reference.shown()) {
             (Some(one), Some(other)) => Some(one == other),
             _ => None,
@@ -309,7 +306,9 @@ impl Server {
             if equal.is_none() || (equal == Some(false) && !by_proof) {
                 // Nobody knows who is wrong: another one may tell, or the same ones later.
                 model.unshown.insert(pair, now + RETRY);
-                self.timers.set(now + RETRY, Timer::Retry(claimant.group));
+                if self.groups.contains_key(&claimant.group) {
+                    self.timers.set(now + RETRY, Timer::Retry(claimant.group));
+                }
             } else {
                 model.unshown.remove(&pair);
             }

@@ -108,9 +108,11 @@ impl Server {
         for timer in self.timers.iter() {
             let wanted = match timer {
                 Timer::Lease(session) => self.sessions.contains_key(session),
-                Timer::Drain(group) | Timer::Hold(group) | Timer::Recovery(group) => {
-                    self.groups.contains_key(group)
-                }
+                Timer::Drain(group)
+                | Timer::Retry(group)
+                | Timer::Hold(group)
+                | Timer::Recovery(group) => self.groups.contains_key(group),
+                Timer::Proof(nonce) => self.challenges.contains_key(nonce),
                 Timer::Call(group, seq) => {
                     self.groups.get(group).is_some_and(|group| group.active == Some(*seq))
                 }

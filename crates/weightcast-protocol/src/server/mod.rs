@@ -321,7 +321,7 @@ impl Server {
                 Timer::Lease(session) => self.lease_timer(now, session),
                 Timer::Drain(group) => self.drain_timer(now, group),
                 Timer::Recovery(group) => self.recovery_timer(group),
-                Timer::Proof(nonce) => self.proof_timer(now, nonce),
+                Timer::Proof(nonce) => self.decide(now, nonce),
                 Timer::Retry(group) => self.retry_timer(group),
                 Timer::Window => self.window_timer(),
                 Timer::Hold(group) => self.hold_timer(now, group),

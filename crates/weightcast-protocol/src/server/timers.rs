@@ -52,9 +52,9 @@ impl Timers {
 
     /// A group is gone, and with it what it would wait for.
     pub(super) fn forget_group(&mut self, group: Incarnation) {
-        [Timer::Drain(group), Timer::Hold(group), Timer::Recovery(group)]
+        [Timer::Drain, Timer::Retry, Timer::Hold, Timer::Recovery]
             .into_iter()
-            .for_each(|timer| self.cancel(timer));
+            .for_each(|timer| self.cancel(timer(group)));
     }
 
     /// Forgets all but the manifests.
