@@ -77,15 +77,22 @@ impl Control {
         })?
     }
 
-    pub(crate) fn inspect(&self, model: &str, replica: &str) -> Result<wire::InspectReply> {
+    /// What a replica holds, and whether that is what the asker says it has `found` there.
+    pub(crate) fn inspect(
+        &self,
+        model: &str,
+        replica: &str,
+        found: Option<wire::Sum>,
+    ) -> Result<wire::InspectReply> {
         let mut rpc = self.rpc.clone();
-        let request = wire::InspectRequest { model: model.to_owned(), replica: replica.to_owned() };
+        let (model, replica) = (model.to_owned(), replica.to_owned());
+        let request = wire::InspectRequest { model, replica, found };
         run(async move { whole(rpc.inspect(request).await?.into_inner()).await })?
     }
 
     /// How readers are told to read a replica.
     pub(crate) fn copy_of(&self, model: &str, replica: &str) -> Result<Copy> {
-        let copy = self.inspect(model, replica)?.copy;
+        let copy = self.inspect(model, replica, None)?.copy;
         let copy = copy.with_context(|| format!("{model}/{replica} shows no copy"))?;
         Copy::of(&copy)
     }

@@ -19,9 +19,11 @@ type Sums = fn(&Scene) -> Result<[u64; 2]>;
 
 pub(super) fn by_inspect(scene: &mut Scene) -> Result<()> {
     claim(scene, |scene| {
-        let reply = scene.control()?.inspect(MODEL, "trainer")?;
-        let sum = reply.published.context("Inspect does not tell the sum")?;
-        Ok([sum.low, sum.high])
+        // It says only whether a sum is right.
+        let guess = Sum { low: 0, high: 0 };
+        let reply = scene.control()?.inspect(MODEL, "trainer", Some(guess))?;
+        anyhow::ensure!(reply.as_published != Some(true), "zero is right");
+        Ok([guess.low, guess.high])
     })
 }
 

@@ -185,24 +185,21 @@ pub(crate) const ALL: &[Attack] = &[
         "a rollout without a byte shows the sum that Inspect gave it; the last copy goes",
         plain,
         claims::by_inspect,
-    )
-    .known(),
+    ),
     attack(
         "claim-by-digest",
         "15",
         "the same with the sum of digests that the trainer's data port gave",
         plain,
         claims::by_digest,
-    )
-    .known(),
+    ),
     attack(
         "claim-by-note",
         "15",
         "the same with the note on the trainer's export",
         plain,
         claims::by_note,
-    )
-    .known(),
+    ),
     attack(
         "sipping-readers",
         "16",

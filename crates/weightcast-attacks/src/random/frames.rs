@@ -353,7 +353,7 @@ pub(super) fn call_at_random(control: &Control, dice: &mut Dice) {
     let mut rpc = control.rpc.clone();
     match dice.below(6) {
         0 => drop(control.status()),
-        1 | 2 => drop(control.inspect(dice.pick(&MODELS), dice.pick(&REPLICAS))),
+        1 | 2 => drop(control.inspect(dice.pick(&MODELS), dice.pick(&REPLICAS), None)),
         3 => {
             // The same few again and again: what is stored is kept for an hour.
             let which = dice.below(50);

@@ -31,7 +31,7 @@ fn sample(tensors: &[(String, u64)], nonce: Nonce) -> Sample {
     let mut sample = Sample::new();
     if total <= PROOF_WINDOW * PROOF_WINDOWS {
         for (name, bytes) in tensors {
-            sample.insert(name.clone(), vec![0..*bytes]);
+            sample.entry(name.clone()).or_default().push(0..*bytes);
         }
         return sample;
     }
