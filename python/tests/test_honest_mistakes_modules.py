@@ -306,14 +306,32 @@ def test_megatron_is_refused_where_ranks_share_it(group, monkeypatch):
         wct.layout(model)
 
 
-def test_bitsandbytes_is_refused():
-    class Params4bit(nn.Parameter):
-        pass
+class Params4bit(nn.Parameter):
+    """As bitsandbytes names it."""
 
+
+def test_bitsandbytes_is_refused():
     model = Model()
     model.up.weight = Params4bit(torch.zeros(15, 1, dtype=torch.uint8), requires_grad=False)
     with pytest.raises(wc.Misuse, match="up.weight is packed by bitsandbytes"):
         wct.layout(model)
+
+
+def test_what_is_left_out_need_not_be_describable():
+    model = Model()
+    whole = len(wct.layout(model))
+    model.up.weight = Params4bit(torch.zeros(15, 1, dtype=torch.uint8), requires_grad=False)
+    listed = wct.layout(model, rename=lambda name: None if name == "up.weight" else name)
+    assert len(listed) == whole - 1
+
+
+def test_dtypes_that_no_checkpoint_has_are_named():
+    model = Model()
+    whole = len(wct.layout(model, buffers=False))
+    model.register_buffer("freqs_cis", torch.zeros(3, dtype=torch.complex64))
+    with pytest.raises(wc.Misuse, match="freqs_cis has dtype torch.complex64.*buffers=False"):
+        wct.layout(model)
+    assert len(wct.layout(model, buffers=False)) == whole
 
 
 class Codes(torch.Tensor):

@@ -35,6 +35,10 @@ PROGRAMS = {
         lambda h: h.publish(1, deadline=SOON),
         lambda h: h.unpublish(deadline=SOON),
     ],
+    "waiting for a rollout": [
+        lambda h: h.publish(1, deadline=SOON),
+        lambda h: h.wait(wc.held(1, by=1), deadline=SOON),
+    ],
 }
 
 

@@ -237,6 +237,7 @@ class Handle:
     def close(self, *, deadline: float = DEADLINE) -> None:
         """Unpublishes, waits until nobody reads, unregisters, leaves. Again: does nothing."""
         self._core.close(deadline)
+        self._layout = None  # it holds views of all tensors
 
     def __enter__(self) -> "Handle":
         return self

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from .. import _core
+from ..memory import TORCH
 
 
 def refuse(name: str, owner: nn.Module, tensor: torch.Tensor) -> None:
@@ -19,6 +20,11 @@ def refuse(name: str, owner: nn.Module, tensor: torch.Tensor) -> None:
     for found, what, advice in MARKS:
         if found(name, owner, tensor):
             raise _core.Misuse(f"{name} {what}; {advice}")
+    if str(tensor.dtype).removeprefix("torch.") not in TORCH:
+        raise _core.Misuse(
+            f"{name} has dtype {tensor.dtype}, which is none of those of a checkpoint; leave it out "
+            "by `rename`, or all buffers by `buffers=False`"
+        )
 
 
 def _flat(name: str, _: nn.Module, tensor: torch.Tensor) -> bool:

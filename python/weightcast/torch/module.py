@@ -37,7 +37,9 @@ def layout(
 
     Reads FSDP2, HSDP and tensor-parallel placements off DTensors; plain parameters are whole. Those
     of FSDP1, of DeepSpeed ZeRO-3, and of Megatron where several ranks share them, don't say which
-    slice they are, and raise `Misuse`. Tied
+    slice they are, and raise `Misuse`. Buffers that a forward pass changes (the statistics of batch
+    norms) are published memory too: run it in `eval` between `publish` and `unpublish`, and keep them
+    equal on all ranks, or leave them out. Tied
     weights are listed once, under their first name, as in published checkpoints. `names` says what the
     checkpoint calls a parameter, or what it keeps apart that the module stacks; without it, what
     transformers models need (`weightcast.names`). `rename` maps a published name to another, or to None
@@ -57,11 +59,11 @@ def layout(
     kept: list[Held] = []
     for one in held(module, buffers):
         name, _, _, tensor = one
-        refuse(name, one.owner, tensor)
         what = names.published(name)
         what = _renamed(what, rename, name, tensor)
         if what is None:
             continue
+        refuse(name, one.owner, tensor)
         _add(listed, what, name, tensor)
         kept.append(one)
         published |= _whole(what, name, tensor)
