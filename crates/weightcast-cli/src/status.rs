@@ -54,6 +54,13 @@ fn table(status: &Status) -> String {
     for model in &status.models {
         model_table(&mut text, model);
     }
+    for loss in &status.losses {
+        let _ = writeln!(
+            text,
+            "\nlost version {} of {} with {}: {}",
+            loss.version, loss.model, loss.replica, loss.reason
+        );
+    }
     let counted: Vec<_> = status.counters.iter().filter(|(_, count)| **count > 0).collect();
     if !counted.is_empty() {
         let counted: Vec<_> =
@@ -74,13 +81,6 @@ fn model_table(text: &mut String, model: &ModelStatus) {
     }
     for replica in &model.replicas {
         replica_table(text, replica);
-    }
-    for loss in &model.losses {
-        let _ = writeln!(
-            text,
-            "  lost version {} with {}: {}",
-            loss.version, loss.replica, loss.reason
-        );
     }
     for reader in &model.readers {
         let relay = model.replicas.iter().any(|r| r.name == reader.source && r.state == "reading");

@@ -234,10 +234,18 @@ fn out_of_memory_at_one_shard_is_recorded_and_holds_nobody_up() {
         assert_eq!(cluster.outcome(*client), Some(Ok(Answer::Unpublished)), "G4: all alike");
     }
     assert_eq!(cluster.offload_shards(), 0, "what the others copied is freed");
-    let losses = cluster.server.snapshot(cluster.now).models["policy"].losses.clone();
+    let losses = cluster.server.snapshot(cluster.now).losses;
     assert_eq!((losses.len(), losses[0].version), (1, version(0, 1)));
     assert_eq!(losses[0].reason, "shard 2: out of memory");
     assert_eq!(cluster.counters().retention_lost, 1);
+    // The record outlives the model.
+    for client in &trainer {
+        cluster.clients[*client].session.close(cluster.now, Span(0));
+    }
+    cluster.run();
+    let snapshot = cluster.server.snapshot(cluster.now);
+    assert!(snapshot.models.is_empty());
+    assert_eq!((&snapshot.losses, snapshot.losses[0].model.as_str()), (&losses, "policy"));
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn without_room_the_version_is_lost_and_nobody_waits() {
     trainer.unpublish(SOON).unwrap();
     let status = status(&server);
     assert_eq!(status.counters["retention_lost"], 1);
-    let loss = &status.models[0].losses[0];
+    let loss = &status.losses[0];
     assert!(loss.reason.contains("offload_bytes"), "{}", loss.reason);
     assert_eq!((loss.version, loss.replica.as_str()), (1, "trainer"));
 }

@@ -78,7 +78,7 @@ fn claim(scene: &mut Scene, sums: Sums) -> Result<()> {
     let mut reader = scene.rollout(MODEL, "reader")?;
     let read = reader.ask("replicate 1 20000");
     let status = scene.control()?.status()?;
-    let losses: usize = status.models.iter().map(|model| model.losses.len()).sum();
+    let losses: usize = status.losses.len();
     scene.note(format!("then a rollout wants it: {}; losses recorded: {losses}", read.said()));
     scene.expect(read.ok && read.right, || {
         format!("the retained version is lost ({}), {losses} losses recorded", read.said())

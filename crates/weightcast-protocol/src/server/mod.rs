@@ -200,6 +200,8 @@ pub struct Server {
     blobs: Blobs,
     timers: Timers,
     counters: Counters,
+    /// The last retained versions lost.
+    losses: VecDeque<RetentionLoss>,
     /// Comparisons that run.
     challenges: BTreeMap<Nonce, Challenge>,
     /// How many numbers were drawn.
@@ -234,6 +236,7 @@ impl Server {
             blobs: Blobs::default(),
             timers: Timers::default(),
             counters: Counters::default(),
+            losses: VecDeque::new(),
             challenges: BTreeMap::new(),
             nonces: 0,
             last_incarnation: Incarnation::default(),

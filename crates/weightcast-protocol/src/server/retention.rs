@@ -6,7 +6,7 @@
 //! countable copy of one of them keeps it until an offload replica has one, or until that has failed:
 //! then the loss is recorded, and the owner goes on.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Server;
 use super::claims::Trust;
@@ -16,8 +16,8 @@ use super::timers::Timer;
 use crate::message::Role;
 use crate::{Incarnation, Time, Version};
 
-/// Losses that a model remembers for people; the counter goes on.
-const LOSSES_SHOWN: usize = 32;
+/// Losses that a server remembers for people, after their models are gone too; the counter goes on.
+const LOSSES_SHOWN: usize = 256;
 
 /// What a model's trainer wants to survive, and what is done for it.
 #[derive(Clone, Debug, Default)]
@@ -30,13 +30,13 @@ pub(super) struct Retention {
     pub(super) held_back: BTreeSet<Incarnation>,
     /// Offload replicas, finished or not.
     pub(super) replicas: BTreeSet<Incarnation>,
-    /// The last versions lost.
-    pub(super) losses: VecDeque<RetentionLoss>,
 }
 
 /// A retained version whose last countable copy was given up, since it could not be offloaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetentionLoss {
+    /// Of which model.
+    pub model: String,
     /// The version.
     pub version: Version,
     /// Who held it last.
@@ -234,14 +234,14 @@ impl Server {
         let group = &self.groups[&incarnation];
         let held = group.held.as_ref().expect("checked by the caller");
         let loss = RetentionLoss {
+            model: group.model.clone(),
             version: held.version,
             replica: group.replica.clone(),
             reason: held.offload_failed.clone().unwrap_or_default(),
         };
-        let model = self.models.get_mut(&group.model).expect("groups have a model");
-        model.retention.losses.push_back(loss);
-        if model.retention.losses.len() > LOSSES_SHOWN {
-            model.retention.losses.pop_front();
+        self.losses.push_back(loss);
+        if self.losses.len() > LOSSES_SHOWN {
+            self.losses.pop_front();
         }
     }
 }

@@ -101,6 +101,8 @@ pub struct Snapshot {
     pub manifests_bytes: usize,
     /// By name.
     pub models: BTreeMap<String, ModelSnapshot>,
+    /// The last retained versions lost, the newest last.
+    pub losses: Vec<RetentionLoss>,
     /// Since the start.
     pub counters: Counters,
 }
@@ -114,8 +116,6 @@ pub struct ModelSnapshot {
     pub epoch: Epoch,
     /// How many of the newest versions are retained.
     pub retain: u32,
-    /// The last retained versions that were lost.
-    pub losses: Vec<RetentionLoss>,
     /// Available versions and who holds them.
     pub versions: BTreeMap<Version, Vec<String>>,
     /// Its groups, in order of name and age; old lives of a name are shown until they have left.
@@ -243,6 +243,7 @@ impl Server {
             manifests,
             manifests_bytes,
             models: self.models.iter().map(model).collect(),
+            losses: self.losses.iter().cloned().collect(),
             counters: self.counters.clone(),
         }
     }
@@ -257,7 +258,6 @@ impl Server {
             revision: model.revision,
             epoch: model.epoch,
             retain: model.retention.versions,
-            losses: model.retention.losses.iter().cloned().collect(),
             versions: model
                 .visible
                 .iter()

@@ -34,13 +34,19 @@ impl Checker for LastCopy {
         let (then, before) = self.before.replace((now, Rc::clone(after)))?;
         let evictions = after.counters.evictions > before.counters.evictions;
         let event = Event {
-            recorded: after.counters.retention_lost - before.counters.retention_lost,
+            losses: after
+                .losses
+                .iter()
+                .rev()
+                .take((after.counters.retention_lost - before.counters.retention_lost) as usize)
+                .map(|loss| (loss.model.clone(), loss.version))
+                .collect(),
             passed: evictions.then(|| now - then),
         };
         let found = before
             .models
             .iter()
-            .find_map(|(name, old)| self.lost(&event, old, after.models.get(name)?));
+            .find_map(|(name, old)| self.lost(&event, name, old, after.models.get(name)?));
         for replica in after.models.values().flat_map(|model| &model.replicas) {
             match (replica.state, replica.version) {
                 (ReplicaState::Sealed, Some(version)) => {
@@ -57,17 +63,12 @@ impl Checker for LastCopy {
 /// What a server did in an event that no one group shows.
 struct Event {
     /// Losses that it put on record.
-    recorded: u64,
+    losses: BTreeSet<(String, Version)>,
     /// How long after the last event, if leases ran out in it.
     passed: Option<Span>,
 }
 
 impl Event {
-    /// The versions whose loss is on record since.
-    fn losses(&self, new: &ModelSnapshot) -> BTreeSet<Version> {
-        new.losses.iter().rev().take(self.recorded as usize).map(|loss| loss.version).collect()
-    }
-
     /// Whether a group lost a shard by its lease: then it has given nothing up.
     fn evicted(&self, replica: &ReplicaSnapshot) -> bool {
         let over = |passed: Span| replica.shards.iter().any(|shard| shard.lease_left <= passed);
@@ -76,9 +77,16 @@ impl Event {
 }
 
 impl LastCopy {
-    fn lost(&self, event: &Event, old: &ModelSnapshot, new: &ModelSnapshot) -> Option<String> {
+    fn lost(
+        &self,
+        event: &Event,
+        name: &str,
+        old: &ModelSnapshot,
+        new: &ModelSnapshot,
+    ) -> Option<String> {
         let mut kept = countable_but(new, &self.empty);
-        kept.extend(event.losses(new));
+        let recorded = event.losses.iter().filter(|(model, _)| model == name);
+        kept.extend(recorded.map(|(_, version)| *version));
         kept.extend(lost_with_its_group(old, new));
         // Who is still being held back answers for it now.
         let held_back: BTreeSet<Version> =

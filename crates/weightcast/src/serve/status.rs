@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weightcast_protocol::server::{
-    Counters, ModelSnapshot, ReplicaSnapshot, ShardSnapshot, Snapshot,
+    Counters, ModelSnapshot, ReplicaSnapshot, RetentionLoss, ShardSnapshot, Snapshot,
 };
 
 use crate::config::Role;
@@ -19,6 +19,17 @@ pub(super) fn status_frame(snapshot: Snapshot) -> wire::StatusReply {
         manifest_bytes: snapshot.manifests_bytes as u64,
         models: snapshot.models.into_iter().map(|(name, model)| model_frame(name, model)).collect(),
         counters: counters(&snapshot.counters),
+        losses: snapshot.losses.into_iter().map(loss_frame).collect(),
+    }
+}
+
+fn loss_frame(loss: RetentionLoss) -> wire::LossStatus {
+    wire::LossStatus {
+        model: loss.model,
+        epoch: loss.version.epoch.0,
+        version: loss.version.number,
+        replica: loss.replica,
+        reason: loss.reason,
     }
 }
 
@@ -33,12 +44,6 @@ fn model_frame(name: String, model: ModelSnapshot) -> wire::ModelStatus {
         source: edge.source,
         version: edge.version.number,
     });
-    let losses = model.losses.into_iter().map(|loss| wire::LossStatus {
-        epoch: loss.version.epoch.0,
-        version: loss.version.number,
-        replica: loss.replica,
-        reason: loss.reason,
-    });
     wire::ModelStatus {
         name,
         epoch: model.epoch.0,
@@ -47,7 +52,6 @@ fn model_frame(name: String, model: ModelSnapshot) -> wire::ModelStatus {
         replicas: model.replicas.into_iter().map(replica_frame).collect(),
         readers: readers.collect(),
         retain: model.retain,
-        losses: losses.collect(),
     }
 }
 
@@ -185,7 +189,6 @@ mod tests {
             revision: Revision(u64::MAX),
             epoch: Epoch(u64::MAX),
             retain: u32::MAX,
-            losses: Vec::new(),
             versions: (0..most).map(|at| (version(at), vec![name()])).collect(),
             replicas: (0..most).map(replica).collect(),
             edges: (0..most).map(edge).collect(),
@@ -197,6 +200,7 @@ mod tests {
             manifests: most,
             manifests_bytes: usize::MAX,
             models: BTreeMap::from([(name(), model)]),
+            losses: Vec::new(),
             counters: Counters::default(),
         });
         let bytes = status.encoded_len();
