@@ -2,11 +2,16 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use support::{Cluster, run_group};
 use weightcast::plan::Slice;
-use weightcast::{CallError, Cause, Error, Role, Selector};
+use weightcast::transport::Region;
+use weightcast::{
+    CallError, Cause, Error, LayoutSource, Options, Replica, Role, Selector, ShardHandle,
+};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -129,4 +134,35 @@ fn closing_ends_by_its_deadline_when_the_server_is_gone() {
     // That it returns at all is what is asked for: it used to hang.
     trainer[0].handle.close(Duration::from_millis(300));
     drop(trainer);
+}
+
+#[test]
+fn memory_is_reserved_until_an_interrupted_call_has_ended() {
+    let cluster = Cluster::start();
+    let (layout, bytes) = support::rows(0, 1, 1);
+    let region = Region::from_bytes(&bytes).unwrap();
+    let flag = Arc::new(AtomicBool::new(false));
+    let server = Some(cluster.server.address().to_owned());
+    let options = Options { server, ..Options::new(Role::Trainer) };
+    let open = |model: &str| {
+        let flag = Arc::clone(&flag);
+        let interrupted = Box::new(move || flag.load(Ordering::Acquire));
+        let replica = Replica::new("trainer", 0, 1);
+        ShardHandle::open_interruptible(model, replica, &options, Some(interrupted)).unwrap()
+    };
+    let register = |handle: &ShardHandle| {
+        handle.register(LayoutSource::Known(layout.clone()), vec![region.clone()], SOON)
+    };
+    let (filling, other) = (open("model"), open("another"));
+    register(&filling).unwrap();
+    flag.store(true, Ordering::Release);
+    let interrupted = filling.replicate(Selector::Exact(1), SOON).unwrap_err();
+    assert!(matches!(interrupted, Error::Interrupted), "{interrupted}");
+    // Nor does a further call, which cannot be made beside it, end that.
+    filling.replicate(Selector::Exact(1), SOON).unwrap_err();
+    flag.store(false, Ordering::Release);
+    let refused = register(&other).unwrap_err().to_string();
+    assert!(refused.contains("trainer[0/1] of model model"), "{refused}");
+    filling.close(SOON);
+    register(&other).expect("the call has ended");
 }

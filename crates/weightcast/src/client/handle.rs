@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::control::{Event, Failed, Reply};
 use super::locate::{Evidence, Place, Search};
 use super::process::Owned;
-use super::reservations::{Registrant, Reservation};
+use super::reservations::{FillGuard, Registrant, Reservation};
 use super::shared::{Shared, View};
 use super::staging;
 use super::{Transfer, Updated};
@@ -84,10 +84,21 @@ impl ShardHandle {
     }
 
     pub(super) fn call(&self, call: Call, deadline: Duration) -> Result<(Answer, Transfer), Error> {
+        self.call_that_fills(None, call, deadline)
+    }
+
+    /// The same for a call that fills the memory: it stays reserved until that has ended, however
+    /// soon this returns.
+    fn call_that_fills(
+        &self,
+        filling: Option<FillGuard>,
+        call: Call,
+        deadline: Duration,
+    ) -> Result<(Answer, Transfer), Error> {
         let until = Instant::now() + deadline;
         self.own()?.mismatch.lock().expect("no panic while held").take();
         let (reply, answer) = reply::channel::<Reply>();
-        self.send(Event::Call { call, deadline: span(deadline), reply })?;
+        self.send(Event::Call { call, deadline: span(deadline), filling, reply })?;
         // The session ends every call by its deadline.
         let result = self.receive(&answer, None)?;
         match result.ok_or_else(|| Error::misuse("the handle is closed"))? {
@@ -266,8 +277,8 @@ impl ShardHandle {
         self.check_writable().map_err(|error| self.decline(error, until))?;
         let reservation = self.own()?.reservation.lock().expect("no panic while held").clone();
         let filling = reservation.map(Reservation::fill).transpose();
-        let _filling = filling.map_err(|error| self.decline(error, until))?;
-        match self.call(call, deadline)? {
+        let filling = filling.map_err(|error| self.decline(error, until))?;
+        match self.call_that_fills(filling, call, deadline)? {
             (Answer::Committed { version, source }, transfer) => Ok(Updated {
                 changed: true,
                 version: Some(version),

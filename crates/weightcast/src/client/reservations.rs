@@ -20,10 +20,10 @@ use crate::config::Replica;
 /// Memory that a handle has registered, until this is dropped.
 pub(super) struct Reservation {
     number: u64,
-    filled: bool,
 }
 
-/// The memory of a reservation is being filled, until this is dropped.
+/// The memory of a reservation is being filled, until this is dropped: it goes with the call, since
+/// whoever waits for that may give up before it has ended.
 pub(super) struct FillGuard(Arc<Reservation>);
 
 /// Whose memory it is.
@@ -39,8 +39,16 @@ pub(super) struct Registrant {
 struct Held {
     holder: Registrant,
     memory: ReservedMemory,
-    /// Whether its handle writes to it now, or may at any time.
+    /// Whether its handle may write to it at any time.
     filled: bool,
+    /// Calls that may write to it now.
+    filling: usize,
+}
+
+impl Held {
+    fn is_filled(&self) -> bool {
+        self.filled || self.filling > 0
+    }
 }
 
 /// Slices and where they lie.
@@ -102,13 +110,15 @@ impl Registrant {
         static RESERVATIONS: AtomicU64 = AtomicU64::new(0);
         let mut reservations = reservations();
         for other in reservations.values().filter(|other| other.holder.handle != self.handle) {
-            if let Some(found) = memory.overlap(&other.memory).filter(|_| filled || other.filled) {
+            if let Some(found) =
+                memory.overlap(&other.memory).filter(|_| filled || other.is_filled())
+            {
                 return Err(self.refused(&other.holder, &found));
             }
         }
         let number = RESERVATIONS.fetch_add(1, Ordering::Relaxed);
-        reservations.insert(number, Held { holder: self.clone(), memory, filled });
-        Ok(Reservation { number, filled })
+        reservations.insert(number, Held { holder: self.clone(), memory, filled, filling: 0 });
+        Ok(Reservation { number })
     }
 
     fn refused(&self, other: &Self, found: &Overlap) -> Error {
@@ -138,24 +148,24 @@ impl Reservation {
     /// # Errors
     /// Another handle has registered some of it.
     pub(super) fn fill(self: Arc<Self>) -> Result<FillGuard, Error> {
-        if !self.filled {
-            let mut reservations = reservations();
-            let own = reservations.get(&self.number).expect("listed until it is dropped");
-            let others = reservations.values().filter(|c| c.holder.handle != own.holder.handle);
-            for other in others {
-                if let Some(found) = own.memory.overlap(&other.memory) {
-                    return Err(own.holder.refused(&other.holder, &found));
-                }
+        let mut reservations = reservations();
+        let own = reservations.get(&self.number).expect("listed until it is dropped");
+        // If it may be filled at any time, nobody else has it.
+        let others = reservations.values().filter(|_| !own.filled);
+        for other in others.filter(|other| other.holder.handle != own.holder.handle) {
+            if let Some(found) = own.memory.overlap(&other.memory) {
+                return Err(own.holder.refused(&other.holder, &found));
             }
-            reservations.entry(self.number).and_modify(|own| own.filled = true);
         }
+        reservations.entry(self.number).and_modify(|own| own.filling += 1);
+        drop(reservations);
         Ok(FillGuard(self))
     }
 }
 
 impl Drop for FillGuard {
     fn drop(&mut self) {
-        reservations().entry(self.0.number).and_modify(|own| own.filled = self.0.filled);
+        reservations().entry(self.0.number).and_modify(|own| own.filling -= 1);
     }
 }
 

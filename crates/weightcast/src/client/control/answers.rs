@@ -8,7 +8,7 @@ use super::{Control, Failed};
 impl Control {
     pub(super) fn done(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
         let arrived = self.memory.take_arrived(result.is_ok());
-        let Some(reply) = self.replies.remove(&seq) else { return };
+        let Some(pending) = self.pending.remove(&seq) else { return };
         let result = match result {
             Ok(answer) => Ok((answer, arrived.map(|a| a.transfer).unwrap_or_default())),
             Err(error @ CallError::DigestMismatch { .. }) => {
@@ -18,7 +18,7 @@ impl Control {
             Err(error @ CallError::ContentMismatch { .. }) => Err(self.refused(error)),
             Err(error) => Err(self.explain(error).into()),
         };
-        let _ = reply.send(result);
+        pending.end(result);
     }
 
     /// Tells whoever waits for it what became of what is published, once that is decided.
@@ -43,8 +43,8 @@ impl Control {
         for reply in self.awaiting_seal.drain(..) {
             let _ = reply.send(Err(gone.clone().into()));
         }
-        for (_, reply) in std::mem::take(&mut self.replies) {
-            let _ = reply.send(Err(gone.clone().into()));
+        for (_, pending) in std::mem::take(&mut self.pending) {
+            pending.end(Err(gone.clone().into()));
         }
         for reply in self.awaiting_end.drain(..) {
             let _ = reply.send(self.session.error().cloned());

@@ -12,6 +12,7 @@ use super::super::Transfer;
 use super::super::connection;
 use super::super::locate::Evidence;
 use super::super::refusal::Refusal;
+use super::super::reservations::FillGuard;
 use super::super::route::Arrival;
 use super::super::staging::Installed;
 
@@ -27,6 +28,20 @@ pub(crate) struct Failed {
     pub(crate) refusal: Option<Arc<Refusal>>,
 }
 
+/// A call that has not ended.
+pub(crate) struct AwaitedCall {
+    pub(crate) filling: Option<FillGuard>,
+    pub(crate) reply: reply::Sender<Reply>,
+}
+
+impl AwaitedCall {
+    /// It has ended: nothing fills the memory any more, and whoever waits is told.
+    pub(crate) fn end(self, result: Reply) {
+        drop(self.filling);
+        let _ = self.reply.send(result);
+    }
+}
+
 impl From<CallError> for Failed {
     fn from(error: CallError) -> Self {
         Self { error, evidence: None, refusal: None }
@@ -38,6 +53,8 @@ pub(crate) enum Event {
     Call {
         call: Call,
         deadline: Span,
+        /// Keeps the memory that the call may fill reserved until it has ended.
+        filling: Option<FillGuard>,
         reply: reply::Sender<Reply>,
     },
     /// Answered once the session is open, or will never be.

@@ -12,6 +12,7 @@ use weightcast_protocol::message::ServerMessage;
 use weightcast_protocol::session::{Output, Session, SessionState};
 use weightcast_protocol::{CallError, OpSeq};
 
+use event::AwaitedCall;
 pub(crate) use event::{Event, Failed, Reply};
 
 use super::connection::Connection;
@@ -30,7 +31,7 @@ pub(crate) struct Control {
     pub(crate) events: mpsc::UnboundedSender<Event>,
     stream: Option<(u64, mpsc::Sender<crate::wire::ClientFrame>)>,
     streams: u64,
-    replies: BTreeMap<OpSeq, reply::Sender<Reply>>,
+    pending: BTreeMap<OpSeq, AwaitedCall>,
     awaiting_open: Vec<reply::Sender<Result<(), CallError>>>,
     awaiting_seal: Vec<reply::Sender<Result<(), Failed>>>,
     awaiting_close: Vec<reply::Sender<()>>,
@@ -60,7 +61,7 @@ impl Control {
             events,
             stream: None,
             streams: 0,
-            replies: BTreeMap::new(),
+            pending: BTreeMap::new(),
             awaiting_open: Vec::new(),
             awaiting_seal: Vec::new(),
             awaiting_close: Vec::new(),
@@ -100,10 +101,13 @@ impl Control {
     fn handle(&mut self, event: Event) {
         let now = self.clock.now();
         match event {
-            Event::Call { call, deadline, reply } => match self.session.call(now, call, deadline) {
-                Ok(seq) => drop(self.replies.insert(seq, reply)),
-                Err(error) => drop(reply.send(Err(self.explain(error).into()))),
-            },
+            Event::Call { call, deadline, filling, reply } => {
+                let pending = AwaitedCall { filling, reply };
+                match self.session.call(now, call, deadline) {
+                    Ok(seq) => drop(self.pending.insert(seq, pending)),
+                    Err(error) => pending.end(Err(self.explain(error).into())),
+                }
+            }
             Event::AwaitOpen { reply } if self.over => drop(reply.send(Err(self.gone()))),
             Event::AwaitSeal { reply } if self.over => drop(reply.send(Err(self.gone().into()))),
             Event::AwaitOpen { reply } => self.awaiting_open.push(reply),

@@ -96,7 +96,10 @@ fn what_is_made_when_it_is_read_lies_nowhere() {
 fn filling_lasts_as_long_as_whoever_fills() {
     let region = fresh();
     let reservation = Arc::new(handle("one").reserve(memory("a", &region), false).unwrap());
-    let filling = reservation.fill().unwrap();
+    let filling = Arc::clone(&reservation).fill().unwrap();
+    refused(handle("two").reserve(memory("b", &region), false), &["one[0/1]"]);
+    // A call that cannot be made beside the first ends at once; that one goes on.
+    drop(reservation.fill().unwrap());
     refused(handle("two").reserve(memory("b", &region), false), &["one[0/1]"]);
     drop(filling);
     handle("two").reserve(memory("b", &region), false).unwrap();
