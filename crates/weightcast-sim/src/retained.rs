@@ -1,11 +1,14 @@
 //! What the checkers of retention see in the books: which versions are retained, and who holds a
 //! copy that counts. Computed anew from what anybody sees, not with the server's own code.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::message::Role;
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState};
 use weightcast_protocol::{Incarnation, Version};
+
+/// Copies of which these shards have shown the digests, and have not read the bytes.
+pub(crate) type EmptyCopies = BTreeMap<(Incarnation, Version), BTreeSet<u32>>;
 
 /// Whether all shards are there, none of them on a spot instance.
 pub(crate) fn whole_and_lasting(replica: &ReplicaSnapshot) -> bool {
@@ -15,16 +18,13 @@ pub(crate) fn whole_and_lasting(replica: &ReplicaSnapshot) -> bool {
 
 /// Versions of which somebody holds a committed copy, not draining and not on a spot instance.
 pub(crate) fn countable(model: &ModelSnapshot) -> BTreeSet<Version> {
-    countable_but(model, &BTreeSet::new())
+    countable_but(model, &EmptyCopies::new())
 }
 
 /// The same, without copies that are not there.
-pub(crate) fn countable_but(
-    model: &ModelSnapshot,
-    empty: &BTreeSet<(Incarnation, Version)>,
-) -> BTreeSet<Version> {
+pub(crate) fn countable_but(model: &ModelSnapshot, empty: &EmptyCopies) -> BTreeSet<Version> {
     let there = |replica: &ReplicaSnapshot| {
-        replica.version.is_some_and(|version| !empty.contains(&(replica.incarnation, version)))
+        replica.version.is_some_and(|version| !empty.contains_key(&(replica.incarnation, version)))
     };
     let counts = |replica: &&ReplicaSnapshot| {
         replica.state == ReplicaState::Sealed

@@ -9,14 +9,15 @@ use weightcast_protocol::{Incarnation, Span, Time, Version};
 
 use super::{Checker, Fact};
 use crate::retained::{
-    countable_but, is_offload, is_seed, lost_with_its_group, retained, same_life, whole_and_lasting,
+    EmptyCopies, countable_but, is_offload, is_seed, lost_with_its_group, retained, same_life,
+    whole_and_lasting,
 };
 
 #[derive(Default)]
 pub(super) struct LastCopy {
     before: Option<(Time, Rc<Snapshot>)>,
-    /// Copies that are not there: all sums were shown, and not all bytes were read.
-    empty: BTreeSet<(Incarnation, Version)>,
+    /// Copies that are not there: all sums were shown, and these shards have not read the bytes.
+    empty: EmptyCopies,
     /// Copies that have counted, by group.
     counted: BTreeMap<Incarnation, Version>,
 }
@@ -27,8 +28,16 @@ impl Checker for LastCopy {
     }
 
     fn observe(&mut self, now: Time, fact: &Fact<'_>) -> Option<String> {
-        if let Fact::Claimed { who, version, .. } = fact {
-            self.empty.extend(who.incarnation.map(|group| (group, *version)));
+        match fact {
+            Fact::Claimed { who, version, .. } => {
+                let group = who.incarnation.map(|group| (group, *version));
+                group.map(|copy| self.empty.entry(copy).or_default().insert(who.shard));
+            }
+            // Its memory holds what it has read now.
+            Fact::ReadEnded { who, failure: None } => self.empty.retain(|(group, _), shards| {
+                who.incarnation != Some(*group) || !shards.remove(&who.shard) || !shards.is_empty()
+            }),
+            _ => {}
         }
         let Fact::Books(after) = fact else { return None };
         let (then, before) = self.before.replace((now, Rc::clone(after)))?;
