@@ -1,44 +1,87 @@
 //! Answers that nobody takes.
 
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use tokio::task::JoinHandle;
 
+use crate::control::Control;
 use crate::forge;
-use crate::runtime::run_for;
+use crate::runtime::handle;
 use crate::scene::Scene;
 use crate::wire::GetManifestRequest;
 
-const REQUESTS: usize = 120;
-const REQUESTS_PER_CONNECTION: usize = 30;
+/// Together as large as all that a server sends at once.
+const MANIFESTS: u64 = 32;
 const BYTES: usize = 8 << 20;
+const CONNECTIONS: u64 = 64;
+/// Answers that a connection leaves lying; it lets go of the oldest for a new one, so that some reader
+/// of each manifest has always just come.
+const UNREAD: usize = 2;
+const PAUSE: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(15);
 
 pub(super) fn unread(scene: &mut Scene) -> Result<()> {
     scene.begin()?;
+    // What is stored counts as well.
+    scene.growth_mb += ((MANIFESTS as usize * BYTES) >> 20) as f64;
     let control = scene.control()?;
-    let manifest = forge::pattern(1, BYTES);
-    control.put_manifest(&manifest)?;
-    let digest = forge::blob_digest(&manifest);
-    let (mut answers, mut refused) = (Vec::new(), 0);
-    for _ in 0..REQUESTS / REQUESTS_PER_CONNECTION {
-        let control = scene.control()?;
-        for _ in 0..REQUESTS_PER_CONNECTION {
-            let mut rpc = control.rpc.clone();
-            let asked = rpc.get_manifest(GetManifestRequest { digest: digest.clone() });
-            match run_for(Duration::from_secs(5), asked) {
-                Ok(Ok(answer)) => answers.push(answer.into_inner()),
-                _ => refused += 1,
-            }
-        }
+    let mut digests = Vec::new();
+    for number in 0..MANIFESTS {
+        let manifest = forge::pattern(number, BYTES);
+        control.put_manifest(&manifest)?;
+        digests.push(forge::blob_digest(&manifest));
     }
-    scene.note(format!("{} answers wait, {refused} requests were turned away", answers.len()));
+    let small = forge::pattern(MANIFESTS, 100_000);
+    control.put_manifest(&small)?;
+    let mut readers = UnreadAnswers::default();
+    for number in 0..CONNECTIONS {
+        let control = scene.control()?;
+        let digests =
+            (0..MANIFESTS).map(|at| digests[((at + number) % MANIFESTS) as usize].clone());
+        readers.begin(&control, digests.collect());
+    }
+    std::thread::sleep(3 * PAUSE);
     // Others get theirs meanwhile.
-    let mine = scene.control()?.manifest(&digest);
-    let whole = mine.as_ref().is_ok_and(|bytes| *bytes == manifest);
-    scene.note(format!("the same manifest, taken: {}", if whole { "whole" } else { "not had" }));
+    let started = Instant::now();
+    let mine = scene.control()?.manifest(&forge::blob_digest(&small));
+    let whole = mine.as_ref().is_ok_and(|bytes| *bytes == small);
+    scene.expect(whole, || format!("a small manifest was not had: {:?}", mine.err()));
+    let told = scene.control()?.status();
+    scene.expect(told.is_ok(), || format!("the status was not had: {:?}", told.err()));
     let honest = scene.rollout("policy", "newcomer")?;
-    scene.note(format!("an honest worker opened in {:.0} ms", honest.opened_ms));
+    let took = started.elapsed();
+    scene.note(format!("a manifest, the status and an honest worker came in {took:.1?}"));
+    scene.expect(took < SOON, || "honest readers wait for those who take nothing".to_owned());
     scene.keep(honest);
-    drop(answers);
     Ok(())
+}
+
+/// Those who ask and take nothing, until this is dropped.
+#[derive(Default)]
+struct UnreadAnswers(Vec<JoinHandle<()>>);
+
+impl UnreadAnswers {
+    fn begin(&mut self, control: &Control, digests: Vec<Vec<u8>>) {
+        let mut rpc = control.rpc.clone();
+        self.0.push(handle().spawn(async move {
+            let mut unread = VecDeque::new();
+            for digest in digests.into_iter().cycle() {
+                if let Ok(answer) = rpc.get_manifest(GetManifestRequest { digest }).await {
+                    unread.push_back(answer);
+                }
+                if unread.len() >= UNREAD {
+                    unread.pop_front();
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }));
+    }
+}
+
+impl Drop for UnreadAnswers {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
 }

@@ -1,64 +1,106 @@
 //! Manifests that never end, that are larger than they look, that are too many.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::control::{Control, open};
 use crate::forge;
-use crate::runtime::{handle, run_for};
+use crate::runtime::handle;
 use crate::scene::Scene;
 use crate::victims::TENSOR;
 use crate::wire::{ManifestPage, Role};
 
 const PAGE: usize = 64 << 10;
-const STREAMS: usize = 32;
-const STREAMS_PER_CONNECTION: usize = 8;
-/// Just short of the largest manifest.
-const PAGES: usize = 1_000;
-/// A page that the server does not take within this time is not taken.
-const STUCK: Duration = Duration::from_secs(2);
+const CONNECTIONS: usize = 64;
+/// As many as a server takes of one connection.
+const STREAMS_PER_CONNECTION: usize = 2;
+/// What each says that it will send, and the pages that it does send: nothing of a page, or as much
+/// as a stream holds without being read, and more.
+const SIZES: [u64; 2] = [64 << 20, 1 << 20];
+const PAGES: [usize; 2] = [1, 12];
+/// The pause before one that was turned away comes again.
+const AGAIN: Duration = Duration::from_millis(200);
+/// An honest layout comes in hundredths of a second; a crowded machine takes some.
+const SOON_MS: f64 = 15_000.0;
 
 pub(super) fn unfinished(scene: &mut Scene) -> Result<()> {
     scene.begin()?;
-    let mut streams = Vec::new();
-    for _ in 0..STREAMS / STREAMS_PER_CONNECTION {
+    let mut streams = UnendedManifests::default();
+    for connection in 0..CONNECTIONS {
         let control = scene.control()?;
-        streams.extend((0..STREAMS_PER_CONNECTION).map(|_| begin(&control)));
-    }
-    let mut sent = 0_usize;
-    for page in 0..PAGES {
-        for stream in &mut streams {
-            let Some(pages) = stream else { continue };
-            let digest = if page == 0 { vec![1; 16] } else { Vec::new() };
-            let size = 64 << 20;
-            let send = pages.send(ManifestPage { digest, data: vec![0; PAGE], size });
-            match run_for(STUCK, send) {
-                Ok(Ok(())) => sent += PAGE,
-                _ => *stream = None,
-            }
+        for stream in 0..STREAMS_PER_CONNECTION {
+            streams.begin(&control, (2 * connection + stream) as u64);
         }
     }
-    let open = streams.iter().flatten().count();
-    scene
-        .note(format!("{} MiB were sent on {STREAMS} streams, {open} still take more", sent >> 20));
-    // Those that are there are kept for a moment; honest layouts still find a place.
-    let honest = scene.rollout("policy-2", "newcomer")?;
-    scene.note(format!("an honest layout came in {:.0} ms", honest.opened_ms));
-    scene.keep(honest);
+    streams.wait(CONNECTIONS * STREAMS_PER_CONNECTION);
+    // Honest layouts still find their turn, again and again.
+    for number in 0..3 {
+        let honest = scene.rollout("policy-2", &format!("newcomer-{number}"))?;
+        scene.note(format!("an honest layout came in {:.0} ms", honest.opened_ms));
+        let soon = honest.opened_ms < SOON_MS;
+        scene.expect(soon, || "an honest layout waits for those that never end".to_owned());
+        scene.keep(honest);
+    }
+    let begun = streams.pages.load(Ordering::Relaxed);
+    scene.note(format!("{begun} pages were sent, no manifest was ended"));
     Ok(())
 }
 
-/// A manifest that has begun.
-fn begin(control: &Control) -> Option<mpsc::Sender<ManifestPage>> {
-    let (pages, outgoing) = mpsc::channel(1);
-    let mut rpc = control.rpc.clone();
-    handle().spawn(async move {
-        let _ = rpc.put_manifest(ReceiverStream::new(outgoing)).await;
-    });
-    Some(pages)
+/// Manifests that begin, and begin again when they are let go, until this is dropped.
+#[derive(Default)]
+struct UnendedManifests {
+    tasks: Vec<JoinHandle<()>>,
+    pages: Arc<AtomicUsize>,
+}
+
+impl UnendedManifests {
+    fn begin(&mut self, control: &Control, number: u64) {
+        let (rpc, begun) = (control.rpc.clone(), Arc::clone(&self.pages));
+        let (size, count) = (SIZES[number as usize / 2 % 2], PAGES[number as usize % 2]);
+        self.tasks.push(handle().spawn(async move {
+            loop {
+                let (pages, outgoing) = mpsc::channel(1);
+                let begun = Arc::clone(&begun);
+                let send = async move {
+                    let digest = number.to_le_bytes().repeat(2);
+                    for _ in 0..count {
+                        let digest = digest.clone();
+                        let page = ManifestPage { digest, data: vec![0; PAGE], size };
+                        if pages.send(page).await.is_err() {
+                            break;
+                        }
+                        begun.fetch_add(1, Ordering::Relaxed);
+                    }
+                    std::future::pending::<()>().await;
+                };
+                let mut rpc = rpc.clone();
+                tokio::select! {
+                    _ = rpc.put_manifest(ReceiverStream::new(outgoing)) => {}
+                    () = send => {}
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+        }));
+    }
+
+    /// Until so many pages were sent.
+    fn wait(&self, pages: usize) {
+        while self.pages.load(Ordering::Relaxed) < pages {
+            std::thread::sleep(AGAIN);
+        }
+    }
+}
+
+impl Drop for UnendedManifests {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
 }
 
 /// Two bytes of the wire make an entry of ninety.

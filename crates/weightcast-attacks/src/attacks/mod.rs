@@ -145,18 +145,17 @@ pub(crate) const ALL: &[Attack] = &[
     attack(
         "unfinished-manifests",
         "14",
-        "32 streams send manifests and never end them",
+        "64 connections send manifests, small and large, and never end them",
         plain,
         manifests::unfinished,
     ),
     attack(
         "unread-answers",
         "14",
-        "120 requests for a large manifest, whose answers nobody takes",
+        "64 connections ask for large manifests, again and again, and take nothing",
         plain,
         answers::unread,
-    )
-    .known(),
+    ),
     attack(
         "empty-entries",
         "14",
