@@ -22,13 +22,31 @@ pub(crate) const OUTBOX_BYTES: usize = MESSAGE_BYTES;
 /// each (four groups of 4,096 shards that were just assigned a source have 10 MB), and a dozen of the
 /// largest messages. Beyond, whoever has taken least is cut off.
 pub(crate) const OUTBOXES_BYTES: usize = 256 << 20;
-/// Manifests on their way in, all together: counted before they are sent. Others wait for their turn:
-/// 4,096 shards that register at once with 300 KB each send 1.2 GB, 850 at a time.
-pub(crate) const UPLOADS_BYTES: usize = 256 << 20;
-/// Replies on their way out, all together; a manifest that many fetch counts once. Others wait.
-pub(crate) const REPLIES_BYTES: usize = 256 << 20;
-/// Manifests and replies on their way on one connection, each way; others wait. A client sends and
-/// fetches one after another.
+/// A manifest that does not wait for larger ones: 4,096 shards of a large model have 300 KB each.
+pub(crate) const SMALL_MANIFEST_BYTES: usize = 1 << 20;
+/// Small manifests on their way in, all together, each with what its stream may hold unread
+/// ([`STREAM_WINDOW`]): counted before they are read. Others wait for their turn: of those 4,096 that
+/// register at once 115 are under way.
+pub(crate) const SMALL_UPLOADS_BYTES: usize = 64 << 20;
+/// The same for larger ones: two of the largest.
+pub(crate) const LARGE_UPLOADS_BYTES: usize = 192 << 20;
+/// Manifests of each kind that wait for their turn, each with the unread bytes of its stream: 128 MiB.
+/// Where more would, whoever has most of them is told to come again.
+pub(crate) const WAITING_UPLOADS: usize = 512;
+/// What is on its way to one reader: a page that waits, one that is made, and the 400 KiB that HTTP/2
+/// takes before the socket does.
+pub(crate) const SENDING_BYTES: usize = 512 << 10;
+/// Stored manifests on their way out, to 256 readers at a time; others wait.
+pub(crate) const READERS_BYTES: usize = 256 * SENDING_BYTES;
+/// Replies about one replica, each counted as the largest until it is made: four at a time, some
+/// thousands of the usual size. Others wait.
+pub(crate) const INSPECTIONS_BYTES: usize = 4 * (MESSAGE_BYTES + SENDING_BYTES);
+/// Statuses, counted in the same way: one is made while as much is sent.
+pub(crate) const STATUSES_BYTES: usize = 2 * (STATUS_BYTES + SENDING_BYTES);
+/// Requests of each kind that wait for such room: one of each session. They hold nothing.
+pub(crate) const WAITING_REPLIES: usize = 16_384;
+/// Manifests and replies on their way on one connection, each way. A client sends and fetches one
+/// after another.
 pub(crate) const TRANSFERS: usize = 2;
 /// How long a manifest or a reply may take: at any time this, and what has come so far at
 /// [`TRANSFER_RATE`], so that one that stands still is gone after this. Waiting for a turn does not

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request};
+use tonic::{Code, Request, Status};
 use weightcast::transport::Secret;
 use weightcast::wire::reference_server_client::ReferenceServerClient;
 use weightcast::wire::{
-    ClientFrame, GetManifestRequest, ManifestPage, Open, StatusReply, StatusRequest, client_frame,
+    ClientFrame, GetManifestRequest, ManifestPage, Open, ProbeRequest, StatusReply, StatusRequest,
+    client_frame,
 };
 use weightcast::{ServeConfig, Server, serve};
 
@@ -55,28 +57,151 @@ fn unfinished(size: u64) -> (mpsc::Sender<ManifestPage>, ReceiverStream<Manifest
     (sender, ReceiverStream::new(pages))
 }
 
+/// Manifests that are never finished, and how each ends: two on each of so many connections.
+async fn stalled(server: &Server, connections: usize, size: u64) -> JoinSet<Code> {
+    let mut stalled = JoinSet::new();
+    for _ in 0..connections {
+        let mut client = client(server);
+        // One after the other: the newest of those that have not shown the token are kept.
+        client.probe(request(ProbeRequest::default())).await.unwrap();
+        for _ in 0..2 {
+            let mut client = client.clone();
+            stalled.spawn(async move {
+                let (_sender, pages) = unfinished(size);
+                client.put_manifest(request(pages)).await.unwrap_err().code()
+            });
+        }
+    }
+    stalled
+}
+
+/// All that these connections have sent so far is there.
+async fn settled(server: &Server) {
+    client(server).probe(request(ProbeRequest::default())).await.unwrap();
+}
+
+/// Whatever is done, before so many have ended; how the first of them did.
+async fn before<T>(
+    many: usize,
+    ends: &mut JoinSet<Code>,
+    done: impl Future<Output = T>,
+) -> (T, Option<Code>) {
+    let mut done = std::pin::pin!(done);
+    let mut first = None;
+    for _ in 0..many {
+        tokio::select! {
+            done = &mut done => return (done, first),
+            Some(code) = ends.join_next() => first = first.or(Some(code.unwrap())),
+        }
+    }
+    panic!("{many} that were never finished have ended before")
+}
+
 #[tokio::test]
 async fn unfinished_manifests_are_let_go_and_keep_nobody_out_for_longer() {
     let server = server();
-    let mut stalled = tokio::task::JoinSet::new();
-    // More than there is room for, on connections of their own; none sends more than a page.
-    for _ in 0..8 {
-        let mut client = client(&server);
+    // Many more than there is room for; none sends more than a page.
+    let mut stalled = stalled(&server, 64, LARGEST).await;
+    settled(&server).await;
+    let (digest, pages) = manifest(&[7; 3 * PAGE + 1]);
+    let mut honest = client(&server);
+    let honest = async move {
+        honest.put_manifest(request(tokio_stream::iter(pages))).await.unwrap();
+        let back = honest.get_manifest(request(GetManifestRequest { digest })).await.unwrap();
+        back.into_inner().map(Result::unwrap).collect::<Vec<_>>().await
+    };
+    // They are let go two at a time.
+    let (pages, ended) = before(16, &mut stalled, honest).await;
+    let sizes: Vec<_> = pages.iter().map(|page| (page.size, page.data.len())).collect();
+    assert_eq!(sizes, [(3 * PAGE as u64 + 1, PAGE), (0, PAGE), (0, PAGE), (0, 1)]);
+    let ended = match ended {
+        Some(code) => code,
+        None => stalled.join_next().await.unwrap().unwrap(),
+    };
+    assert_eq!(ended, Code::DeadlineExceeded);
+}
+
+#[tokio::test]
+async fn a_connection_sends_two_manifests_at_a_time() {
+    let server = server();
+    let client = client(&server);
+    let mut stalled = JoinSet::new();
+    for _ in 0..3 {
+        let mut client = client.clone();
         stalled.spawn(async move {
             let (_sender, pages) = unfinished(LARGEST);
             client.put_manifest(request(pages)).await.unwrap_err().code()
         });
     }
-    let (digest, pages) = manifest(&[7; 3 * PAGE + 1]);
-    let mut honest = client(&server);
-    honest.put_manifest(request(tokio_stream::iter(pages))).await.unwrap();
-    let back = honest.get_manifest(request(GetManifestRequest { digest })).await.unwrap();
-    let pages: Vec<_> = back.into_inner().map(Result::unwrap).collect().await;
-    let sizes: Vec<_> = pages.iter().map(|page| (page.size, page.data.len())).collect();
-    assert_eq!(sizes, [(3 * PAGE as u64 + 1, PAGE), (0, PAGE), (0, PAGE), (0, 1)]);
+    let mut codes = Vec::new();
     while let Some(code) = stalled.join_next().await {
-        assert_eq!(code.unwrap(), Code::DeadlineExceeded);
+        codes.push(code.unwrap());
     }
+    assert_eq!(codes, [Code::Aborted, Code::DeadlineExceeded, Code::DeadlineExceeded]);
+}
+
+#[tokio::test]
+async fn where_too_many_manifests_wait_some_are_told_to_come_again() {
+    let server = server();
+    let mut stalled = stalled(&server, 280, LARGEST).await;
+    while let Some(code) = stalled.join_next().await {
+        match code.unwrap() {
+            Code::Aborted => return,
+            code => assert_eq!(code, Code::DeadlineExceeded),
+        }
+    }
+    panic!("all of them waited");
+}
+
+/// Sends these pages and no more, for as long as the sender lives.
+async fn put(
+    server: &Server,
+    pages: Vec<ManifestPage>,
+) -> (mpsc::Sender<ManifestPage>, JoinHandle<Result<(), Status>>) {
+    let (sender, outgoing) = mpsc::channel(1);
+    let mut client = client(server);
+    let asked = tokio::spawn(async move {
+        client.put_manifest(request(ReceiverStream::new(outgoing))).await.map(|_| ())
+    });
+    for page in pages {
+        sender.send(page).await.unwrap();
+    }
+    (sender, asked)
+}
+
+/// Waits until the server takes what is sent: it has room for it.
+async fn taken(sender: &mpsc::Sender<ManifestPage>, pages: usize) {
+    for _ in 0..pages {
+        sender
+            .send(ManifestPage { data: vec![0; PAGE].into(), ..Default::default() })
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_that_another_brought_meanwhile_is_not_sent() {
+    let server = server();
+    // What is left of the room is what one manifest of 3 MiB takes. These have time for more: they
+    // sent 16 MiB at once.
+    let mut held = Vec::new();
+    for (number, size) in [64, 64, 60].into_iter().enumerate() {
+        let digest = vec![number as u8; 16];
+        let first = ManifestPage { digest, size: size << 20, data: vec![0; 9].into() };
+        let put = put(&server, vec![first]).await;
+        taken(&put.0, 256).await;
+        held.push(put);
+    }
+    let (_, mut pages) = manifest(&vec![5; 3 << 20]);
+    let last = pages.pop().unwrap();
+    let first = pages[0].clone();
+    let (sender, one) = put(&server, pages).await;
+    let (_waits, other) = put(&server, vec![first]).await;
+    settled(&server).await;
+    sender.send(last).await.unwrap();
+    drop(sender);
+    one.await.unwrap().unwrap();
+    other.await.unwrap().unwrap(); // of which only a page was ever sent
 }
 
 #[tokio::test]

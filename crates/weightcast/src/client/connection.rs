@@ -19,6 +19,7 @@ use weightcast_transport::Secret;
 
 use crate::convert::{Inspected, inspection, sum_frame, term_proof, term_proof_frame};
 use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES, STATUS_BYTES};
+use crate::serve::BUSY;
 use crate::wire::reference_server_client::ReferenceServerClient;
 use crate::wire::{
     ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, Page, ProbeRequest, ServerFrame,
@@ -30,6 +31,9 @@ use crate::{Error, auth, manifest};
 const CONNECT: Duration = Duration::from_secs(5);
 /// How often a silent server is asked for a sign of life.
 const KEEPALIVE: Duration = Duration::from_secs(5);
+/// The pause before a busy server is asked again: doubles with each time, up to the longest.
+const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Messages waiting to be sent.
 const QUEUE: usize = 256;
 
@@ -162,23 +166,23 @@ impl Connection {
             }));
         }
         let bytes = Bytes::from(bytes);
-        let mut first = Some((digest.0.to_vec(), bytes.len() as u64));
-        // One page of a manifest that has no bytes as well.
-        let pages = (0..bytes.len().max(1)).step_by(PAGE_BYTES).map(move |at| {
-            let (digest, size) = first.take().unwrap_or_default();
-            let data = bytes.slice(at..bytes.len().min(at + PAGE_BYTES));
-            ManifestPage { digest, size, data }
+        let stored = patiently(|| {
+            let mut client = self.at(server).1.clone();
+            let pages = pages(digest, bytes.clone());
+            async move { client.put_manifest(tokio_stream::iter(pages)).await }
         });
-        let mut client = self.at(server).1.clone();
-        let stored = client.put_manifest(tokio_stream::iter(pages)).await;
+        let stored = stored.await;
         stored.map(|_| digest).map_err(|status| self.unreachable(&status))
     }
 
     /// Fetches a manifest and checks that it is the one that was asked for.
     pub(crate) async fn manifest(&self, digest: ContentDigest) -> Result<Vec<u8>, Error> {
-        let mut client = self.current().1.clone();
-        let request = GetManifestRequest { digest: digest.0.to_vec() };
-        let pages = client.get_manifest(request).await;
+        let pages = patiently(|| {
+            let mut client = self.current().1.clone();
+            let request = GetManifestRequest { digest: digest.0.to_vec() };
+            async move { client.get_manifest(request).await }
+        });
+        let pages = pages.await;
         let pages = pages.map_err(|status| self.unreachable(&status))?.into_inner();
         let pages = pages.map(|page| page.map(|page| (page.size, page.data)));
         let bytes = self.whole(pages, MANIFEST_BYTES).await?;
@@ -189,8 +193,11 @@ impl Connection {
     }
 
     pub(crate) async fn status(&self) -> Result<crate::wire::StatusReply, Error> {
-        let mut client = self.current().1.clone();
-        let reply = client.status(StatusRequest {}).await;
+        let reply = patiently(|| {
+            let mut client = self.current().1.clone();
+            async move { client.status(StatusRequest {}).await }
+        });
+        let reply = reply.await;
         self.reply(reply.map(tonic::Response::into_inner)).await
     }
 
@@ -239,10 +246,13 @@ impl Connection {
         replica: &str,
         found: Option<Sum>,
     ) -> Result<Inspected, Error> {
-        let mut client = self.current().1.clone();
         let (model, replica) = (model.to_owned(), replica.to_owned());
         let request = InspectRequest { model, replica, found: found.map(sum_frame) };
-        let reply = client.inspect(request).await;
+        let reply = patiently(|| {
+            let (mut client, request) = (self.current().1.clone(), request.clone());
+            async move { client.inspect(request).await }
+        });
+        let reply = reply.await;
         let reply = self.reply(reply.map(tonic::Response::into_inner)).await?;
         inspection(reply).map_err(|malformed| Error::Bug(malformed.to_string()))
     }
@@ -257,4 +267,30 @@ impl Connection {
             },
         })
     }
+}
+
+/// Asks again as long as the server has no place for one more that waits. It is the caller who knows
+/// for how long.
+async fn patiently<T, F>(ask: impl Fn() -> F) -> Result<T, Status>
+where
+    F: Future<Output = Result<T, Status>>,
+{
+    let mut pause = PAUSE;
+    loop {
+        match ask().await {
+            Err(status) if status.code() == BUSY => tokio::time::sleep(pause).await,
+            result => return result,
+        }
+        pause = (2 * pause).min(PAUSE_MAX);
+    }
+}
+
+/// A manifest in pages: one for it if it has no bytes as well.
+fn pages(digest: ContentDigest, bytes: Bytes) -> impl Iterator<Item = ManifestPage> {
+    let mut first = Some((digest.0.to_vec(), bytes.len() as u64));
+    (0..bytes.len().max(1)).step_by(PAGE_BYTES).map(move |at| {
+        let (digest, size) = first.take().unwrap_or_default();
+        let data = bytes.slice(at..bytes.len().min(at + PAGE_BYTES));
+        ManifestPage { digest, size, data }
+    })
 }

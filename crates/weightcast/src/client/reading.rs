@@ -45,8 +45,11 @@ pub(super) async fn read_assigned(
     running: Running,
 ) -> Result<Arrival, ReadFailure> {
     let names: Vec<_> = assignment.shards.iter().map(|shard| shard.layout).collect();
-    let sources = fetch_layouts(&connection, &shared, &names).await;
-    let sources = sources.map_err(unfetched)?;
+    let sources = fetch_layouts(&connection, &shared, &names);
+    let reason = || "its layout did not come before the deadline".to_owned();
+    let late = |_| ReadFailure::Source { shard: 0, reason: reason() };
+    let sources = tokio::time::timeout_at(deadline.into(), sources).await;
+    let sources = sources.map_err(late)?.map_err(unfetched)?;
     let read = move || read(&shared, &assignment, &sources, target, deadline, running);
     let failed = |e| ReadFailure::Layout { detail: format!("weightcast has a bug: {e}") };
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(failed(e)))

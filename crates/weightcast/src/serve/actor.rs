@@ -198,12 +198,13 @@ fn dispatch(machine: &mut Server, streams: &mut Streams, clock: &Clock) {
 #[cfg(test)]
 mod tests {
     use super::super::admission::{Admission, Place};
+    use super::super::lane::ClientOrigin;
     use super::super::outbox::{Frames, outbox};
     use super::*;
 
     /// A client's stream, as the server has it and as it is seen from outside.
     fn line(admission: &Admission) -> (StreamEnd, (Place, oneshot::Receiver<()>, Frames)) {
-        let (place, cut_off) = admission.enter(Instant::now());
+        let (place, cut_off) = admission.enter(ClientOrigin::Process(1), Instant::now());
         place.pass().show().unwrap();
         let (outbox, frames) = outbox();
         let line = StreamEnd { outbox, pass: place.pass(), _alive: oneshot::channel().0 };

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tonic::Status;
 
+use super::lane::ClientOrigin;
 use super::transfers::Turns;
 use crate::limits::{CONNECTIONS, STRANGER_DEADLINE, STRANGERS};
 
@@ -74,7 +75,11 @@ impl Admission {
     }
 
     /// A place for a new connection, and what tells it to close.
-    pub(super) fn enter(&self, now: Instant) -> (Place, oneshot::Receiver<()>) {
+    pub(super) fn enter(
+        &self,
+        origin: ClientOrigin,
+        now: Instant,
+    ) -> (Place, oneshot::Receiver<()>) {
         let mut book = self.book();
         while book.strangers.len() >= book.most_strangers {
             book.turn_away_oldest(now);
@@ -83,7 +88,7 @@ impl Admission {
         book.next += 1;
         let (cut, cut_off) = oneshot::channel();
         book.strangers.insert(id, Stranger { until: now + STRANGER_DEADLINE, cut });
-        (Place(Pass { id, admission: self.clone(), turns: Turns::new() }), cut_off)
+        (Place(Pass { id, admission: self.clone(), turns: Turns::new(origin) }), cut_off)
     }
 
     /// Closes the stranger that has been here longest: there is no room for another connection.
@@ -180,10 +185,12 @@ mod tests {
 
     use super::*;
 
+    const HERE: ClientOrigin = ClientOrigin::Process(1);
+
     type Visit = (Place, oneshot::Receiver<()>);
 
     fn enter(admission: &Admission, count: usize, now: Instant) -> Vec<Visit> {
-        (0..count).map(|_| admission.enter(now)).collect()
+        (0..count).map(|_| admission.enter(HERE, now)).collect()
     }
 
     fn is_cut((_, cut_off): &mut Visit) -> bool {
@@ -205,7 +212,7 @@ mod tests {
     fn clients_do_not_give_way_to_strangers() {
         let admission = Admission::with_limits(3, 9);
         let now = Instant::now();
-        let (client, mut cut_off) = admission.enter(now);
+        let (client, mut cut_off) = admission.enter(HERE, now);
         client.pass().show().unwrap();
         let _flood = enter(&admission, 100, now);
         admission.close_late(now + STRANGER_DEADLINE);
@@ -230,8 +237,8 @@ mod tests {
         let admission = Admission::with_limits(3, 9);
         let now = Instant::now();
         assert_eq!(admission.next_deadline(), None);
-        let mut first = admission.enter(now);
-        let mut second = admission.enter(now + Duration::from_secs(1));
+        let mut first = admission.enter(HERE, now);
+        let mut second = admission.enter(HERE, now + Duration::from_secs(1));
         assert_eq!(admission.next_deadline(), Some(now + STRANGER_DEADLINE));
         admission.close_late(now + STRANGER_DEADLINE - Duration::from_nanos(1));
         assert!(!is_cut(&mut first));
@@ -244,7 +251,7 @@ mod tests {
         let admission = Admission::with_limits(3, 2);
         let mut clients = enter(&admission, 2, Instant::now());
         clients.iter().for_each(|(place, _)| place.pass().show().unwrap());
-        let (next, _cut_off) = admission.enter(Instant::now());
+        let (next, _cut_off) = admission.enter(HERE, Instant::now());
         let refused = next.pass().show().map_err(|status| status.code());
         assert_eq!(refused, Err(Code::ResourceExhausted));
         clients.pop();

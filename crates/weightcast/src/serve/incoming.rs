@@ -9,6 +9,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::actor::sleep_until;
 use super::admission::Admission;
+use super::lane::ClientOrigin;
 use super::visitor::{Socket, Visitor};
 
 /// How long to wait for a file descriptor when there is none for a new connection.
@@ -21,14 +22,19 @@ pub(super) enum Door {
 }
 
 impl Door {
-    async fn accept(&self) -> std::io::Result<Box<dyn Socket>> {
+    async fn accept(&self) -> std::io::Result<(Box<dyn Socket>, ClientOrigin)> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, peer) = listener.accept().await?;
                 let _ = stream.set_nodelay(true);
-                Ok(Box::new(stream))
+                Ok((Box::new(stream), ClientOrigin::Host(peer.ip().to_canonical())))
             }
-            Self::Unix(listener) => Ok(Box::new(listener.accept().await?.0)),
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // The kernel does not know those of another pid namespace: they are one.
+                let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
+                Ok((Box::new(stream), ClientOrigin::Process(process.unwrap_or_default())))
+            }
         }
     }
 }
@@ -41,8 +47,9 @@ pub(super) fn incoming(door: Door) -> ReceiverStream<std::io::Result<Visitor>> {
         loop {
             tokio::select! {
                 accepted = door.accept() => match accepted {
-                    Ok(socket) => {
-                        let visitor = Visitor::new(socket, admission.enter(Instant::now()));
+                    Ok((socket, origin)) => {
+                        let place = admission.enter(origin, Instant::now());
+                        let visitor = Visitor::new(socket, place);
                         if sender.send(Ok(visitor)).await.is_err() {
                             return;
                         }

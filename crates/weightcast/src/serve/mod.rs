@@ -5,6 +5,7 @@
 mod actor;
 mod admission;
 mod incoming;
+mod lane;
 mod listener;
 mod outbox;
 mod service;
@@ -26,6 +27,7 @@ use weightcast_transport::Secret;
 use self::listener::ControlListener;
 use crate::{Error, auth};
 
+pub(crate) use self::lane::BUSY;
 pub use crate::wire::StatusReply as Status;
 
 /// How to run a reference server.

@@ -15,9 +15,10 @@ use weightcast_transport::Secret;
 
 use super::actor::{Input, StreamEnd};
 use super::admission::Pass;
+use super::lane::LaneShare;
 use super::outbox::{Frames, outbox};
 use super::status;
-use super::transfers::{self, Lent, Transfers};
+use super::transfers::{self, Sent, Transfers};
 use crate::convert::{
     client_message, content_digest, inspect_reply, inspected, sum, term_proof, term_proof_frame,
 };
@@ -78,12 +79,13 @@ impl Service {
     async fn reply<M: Message>(
         &self,
         pass: &Pass,
+        room: impl Future<Output = Result<LaneShare, Status>>,
         ask: impl Future<Output = Result<M, Status>>,
     ) -> Result<Response<Pages>, Status> {
         let turn = pass.turns().to_be_sent().await?;
-        let room = self.transfers.reserve().await?;
-        let reply = Lent::reply(ask.await?.encode_to_vec(), room);
-        Ok(Response::new(transfers::send(turn, reply, page)))
+        let mut room = room.await?;
+        let reply = Sent::reply(ask.await?.encode_to_vec(), &mut room);
+        Ok(Response::new(transfers::send((turn, room), reply, page)))
     }
 }
 
@@ -112,6 +114,7 @@ impl ReferenceServer for Service {
         request: Request<Streaming<wire::ManifestPage>>,
     ) -> Result<Response<wire::PutManifestReply>, Status> {
         let pass = pass(&request).clone();
+        let _turn = pass.turns().to_send()?;
         let mut pages = request.into_inner();
         let first = tokio::time::timeout(TRANSFER_PATIENCE, pages.next()).await;
         let first = first.map_err(|_| Status::deadline_exceeded("no page"))?;
@@ -120,7 +123,12 @@ impl ReferenceServer for Service {
         if self.ask(|reply| Input::HasManifest(digest, reply)).await? {
             return Ok(Response::new(wire::PutManifestReply {}));
         }
-        let (bytes, _turn) = self.transfers.receive(pass.turns(), first, &mut pages).await?;
+        let _room = self.transfers.to_receive(pass.turns(), &first).await?;
+        // All shards of one layout bring it at once: by now another may have.
+        if self.ask(|reply| Input::HasManifest(digest, reply)).await? {
+            return Ok(Response::new(wire::PutManifestReply {}));
+        }
+        let bytes = transfers::receive(first, &mut pages).await?;
         if manifest::blob_digest(&bytes) != digest {
             return Err(Status::invalid_argument("the manifest's digest is not that of its bytes"));
         }
@@ -139,13 +147,14 @@ impl ReferenceServer for Service {
         let pass = pass(&request).clone();
         let digest = content_digest(&request.into_inner().digest).map_err(invalid)?;
         let turn = pass.turns().to_be_sent().await?;
+        let room = self.transfers.to_lend(pass.turns()).await?;
         let bytes = self
             .ask(|reply| Input::GetManifest(digest, reply))
             .await?
             .ok_or_else(|| Status::not_found(format!("no manifest {digest}")))?;
-        let lent = self.transfers.lend(digest, bytes).await?;
+        let stored = Sent::Stored(Arc::downgrade(&bytes));
         let page = |size, data| wire::ManifestPage { digest: Vec::new(), size, data };
-        Ok(Response::new(transfers::send(turn, lent, page)))
+        Ok(Response::new(transfers::send((turn, room), stored, page)))
     }
 
     async fn probe(
@@ -165,8 +174,9 @@ impl ReferenceServer for Service {
         &self,
         request: Request<wire::StatusRequest>,
     ) -> Result<Response<Pages>, Status> {
+        let pass = pass(&request);
         let ask = async { self.ask(Input::Snapshot).await.map(status::status_frame) };
-        self.reply(pass(&request), ask).await
+        self.reply(pass, self.transfers.to_tell(pass.turns()), ask).await
     }
 
     type InspectStream = Pages;
@@ -182,7 +192,7 @@ impl ReferenceServer for Service {
             let (term, of) = self.ask(|reply| Input::Inspect(model, replica, found, reply)).await?;
             Ok(inspect_reply(inspected(term, of)))
         };
-        self.reply(&pass, ask).await
+        self.reply(&pass, self.transfers.to_inspect(pass.turns()), ask).await
     }
 }
 

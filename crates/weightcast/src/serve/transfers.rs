@@ -1,8 +1,8 @@
 //! Manifests on their way in, and manifests and replies on their way out: what they take is counted
-//! before it is taken, and nobody takes it for longer than its size needs.
+//! before it is taken, nobody takes it for longer than its size needs, and what is small does not wait
+//! for what is large.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use prost::bytes::Bytes;
@@ -11,169 +11,180 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
-use weightcast_protocol::ContentDigest;
 
+use super::lane::{ClientOrigin, Lane, LaneShare, busy};
 use crate::limits::{
-    MANIFEST_BYTES, PAGE_BYTES, REPLIES_BYTES, STATUS_BYTES, TRANSFER_PATIENCE, TRANSFER_RATE,
-    TRANSFERS, UPLOADS_BYTES,
+    INSPECTIONS_BYTES, LARGE_UPLOADS_BYTES, MANIFEST_BYTES, MESSAGE_BYTES, PAGE_BYTES,
+    READERS_BYTES, SENDING_BYTES, SMALL_MANIFEST_BYTES, SMALL_UPLOADS_BYTES, STATUS_BYTES,
+    STATUSES_BYTES, STREAM_WINDOW, TRANSFER_PATIENCE, TRANSFER_RATE, TRANSFERS, WAITING_REPLIES,
+    WAITING_UPLOADS,
 };
 use crate::wire::ManifestPage;
 
-/// What the budgets count in.
-const UNIT: usize = 1 << 10;
-
-/// The budgets of a server; clones share them.
+/// The budgets of a server, each with a line of its own; clones share them.
 #[derive(Clone)]
 pub(super) struct Transfers {
-    incoming: Arc<Semaphore>,
-    outgoing: Arc<Semaphore>,
-    lent: Arc<Mutex<BTreeMap<ContentDigest, Weak<Lent>>>>,
+    small_uploads: Lane,
+    large_uploads: Lane,
+    readers: Lane,
+    inspections: Lane,
+    statuses: Lane,
 }
 
 /// The turns of one connection; clones share them.
 #[derive(Clone)]
 pub(super) struct Turns {
+    origin: ClientOrigin,
     incoming: Arc<Semaphore>,
     outgoing: Arc<Semaphore>,
 }
 
-/// Bytes on their way out, counted once however many take them.
-pub(super) struct Lent {
-    bytes: Arc<[u8]>,
-    _budget: OwnedSemaphorePermit,
-}
-
 impl Turns {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(origin: ClientOrigin) -> Self {
         let turns = || Arc::new(Semaphore::new(TRANSFERS));
-        Self { incoming: turns(), outgoing: turns() }
+        Self { origin, incoming: turns(), outgoing: turns() }
+    }
+
+    /// The connection may send something, unless it does so already: what waits to be read is in
+    /// memory, and nobody has counted it.
+    pub(super) fn to_send(&self) -> Result<OwnedSemaphorePermit, Status> {
+        Arc::clone(&self.incoming).try_acquire_owned().map_err(|_| busy())
     }
 
     /// The connection's turn to be sent something, before anything is held for it.
     pub(super) async fn to_be_sent(&self) -> Result<OwnedSemaphorePermit, Status> {
-        turn(&self.outgoing, 1).await
+        let turn = Arc::clone(&self.outgoing).acquire_owned().await;
+        turn.map_err(|_| Status::unavailable("the server is stopping"))
     }
 }
 
 impl Transfers {
     pub(super) fn new() -> Self {
-        let budget = |bytes| Arc::new(Semaphore::new(bytes / UNIT));
         Self {
-            incoming: budget(UPLOADS_BYTES),
-            outgoing: budget(REPLIES_BYTES),
-            lent: Arc::default(),
+            small_uploads: Lane::new(SMALL_UPLOADS_BYTES, WAITING_UPLOADS),
+            large_uploads: Lane::new(LARGE_UPLOADS_BYTES, WAITING_UPLOADS),
+            readers: Lane::new(READERS_BYTES, WAITING_REPLIES),
+            inspections: Lane::new(INSPECTIONS_BYTES, WAITING_REPLIES),
+            statuses: Lane::new(STATUSES_BYTES, WAITING_REPLIES),
         }
     }
 
-    /// The rest of a manifest whose first page has come, once it is its turn.
-    pub(super) async fn receive<S>(
+    /// Room for a manifest of which the first page has come, once it is its turn.
+    pub(super) async fn to_receive(
         &self,
         turns: &Turns,
-        first: ManifestPage,
-        pages: &mut S,
-    ) -> Result<(Vec<u8>, Turn), Status>
-    where
-        S: Stream<Item = Result<ManifestPage, Status>> + Unpin,
-    {
+        first: &ManifestPage,
+    ) -> Result<LaneShare, Status> {
         let size = usize::try_from(first.size).unwrap_or(usize::MAX);
         if size > MANIFEST_BYTES {
             return Err(Status::resource_exhausted(format!(
                 "a manifest has at most {MANIFEST_BYTES} bytes, this one {size}"
             )));
         }
-        let turn = Turn {
-            _turn: turn(&turns.incoming, 1).await?,
-            _budget: turn(&self.incoming, size.div_ceil(UNIT)).await?,
+        let lane = match size <= SMALL_MANIFEST_BYTES {
+            true => &self.small_uploads,
+            false => &self.large_uploads,
         };
-        let (start, mut bytes) = (Instant::now(), Vec::new());
-        let mut page = Some(first);
-        while let Some(next) = page {
-            if next.data.len() > PAGE_BYTES || bytes.len() + next.data.len() > size {
-                return Err(Status::invalid_argument(format!(
-                    "a manifest comes in pages of at most {PAGE_BYTES} bytes, and has the size that \
-                     its first page names"
-                )));
-            }
-            if bytes.is_empty() {
-                bytes.reserve_exact(size);
-            }
-            bytes.extend_from_slice(&next.data);
-            let until = start + patience(bytes.len());
-            let next = tokio::time::timeout_at(until, pages.next()).await;
-            page = next.map_err(|_| slow())?.transpose()?;
-        }
-        Ok((bytes, turn))
+        lane.take(turns.origin, size + STREAM_WINDOW as usize).await
     }
 
-    /// A stored manifest, to be sent: counted once, however many it is sent to.
-    pub(super) async fn lend(
-        &self,
-        digest: ContentDigest,
-        bytes: Arc<[u8]>,
-    ) -> Result<Arc<Lent>, Status> {
-        let lent = || self.lent.lock().expect("no panic while held");
-        if let Some(lent) = lent().get(&digest).and_then(Weak::upgrade) {
-            return Ok(lent);
-        }
-        let budget = turn(&self.outgoing, bytes.len().div_ceil(UNIT)).await?;
-        let new = Arc::new(Lent { bytes, _budget: budget });
-        let mut lent = lent();
-        lent.retain(|_, lent| lent.strong_count() > 0);
-        lent.insert(digest, Arc::downgrade(&new));
-        Ok(new)
+    /// Room to send a manifest: it is stored, so that only what is on its way is held for a reader.
+    pub(super) async fn to_lend(&self, turns: &Turns) -> Result<LaneShare, Status> {
+        self.readers.take(turns.origin, SENDING_BYTES).await
     }
 
-    /// A turn for a reply whose size is not known yet.
-    pub(super) async fn reserve(&self) -> Result<OwnedSemaphorePermit, Status> {
-        turn(&self.outgoing, STATUS_BYTES.div_ceil(UNIT)).await
+    /// Room for a replica as the server tells of it, before its size is known.
+    pub(super) async fn to_inspect(&self, turns: &Turns) -> Result<LaneShare, Status> {
+        self.inspections.take(turns.origin, MESSAGE_BYTES + SENDING_BYTES).await
+    }
+
+    /// Room for a status, before its size is known.
+    pub(super) async fn to_tell(&self, turns: &Turns) -> Result<LaneShare, Status> {
+        self.statuses.take(turns.origin, STATUS_BYTES + SENDING_BYTES).await
     }
 }
 
-/// What a transfer takes of the budgets, until it is dropped.
-pub(super) struct Turn {
-    _turn: OwnedSemaphorePermit,
-    _budget: OwnedSemaphorePermit,
+/// The rest of a manifest for which there is room.
+pub(super) async fn receive<S>(first: ManifestPage, pages: &mut S) -> Result<Vec<u8>, Status>
+where
+    S: Stream<Item = Result<ManifestPage, Status>> + Unpin,
+{
+    let size = first.size as usize;
+    let (start, mut bytes) = (Instant::now(), Vec::new());
+    let mut page = Some(first);
+    while let Some(next) = page {
+        if next.data.len() > PAGE_BYTES || bytes.len() + next.data.len() > size {
+            return Err(Status::invalid_argument(format!(
+                "a manifest comes in pages of at most {PAGE_BYTES} bytes, and has the size that its \
+                 first page names"
+            )));
+        }
+        if bytes.is_empty() {
+            bytes.reserve_exact(size);
+        }
+        bytes.extend_from_slice(&next.data);
+        let until = start + patience(bytes.len());
+        let next = tokio::time::timeout_at(until, pages.next()).await;
+        page = next.map_err(|_| slow())?.transpose()?;
+    }
+    Ok(bytes)
 }
 
-impl Lent {
-    /// Bytes that were made for one reply, for which room was reserved.
-    pub(super) fn reply(bytes: Vec<u8>, mut reserved: OwnedSemaphorePermit) -> Arc<Self> {
-        let unused = reserved.num_permits().saturating_sub(bytes.len().div_ceil(UNIT));
-        drop(reserved.split(unused));
-        Arc::new(Self { bytes: bytes.into(), _budget: reserved })
+/// Bytes on their way out.
+pub(super) enum Sent {
+    /// Made for one reply.
+    Reply(Vec<u8>),
+    /// Stored for all: what is let go meanwhile is not kept for one who reads.
+    Stored(Weak<[u8]>),
+}
+
+impl Sent {
+    pub(super) fn reply(bytes: Vec<u8>, room: &mut LaneShare) -> Self {
+        room.keep(bytes.len() + SENDING_BYTES);
+        Self::Reply(bytes)
+    }
+
+    /// How many bytes there are, and one page of them.
+    fn page(&self, at: usize) -> Option<(usize, Bytes)> {
+        let page = |bytes: &[u8]| {
+            let until = bytes.len().min(at + PAGE_BYTES);
+            (bytes.len(), Bytes::copy_from_slice(&bytes[at.min(until)..until]))
+        };
+        match self {
+            Self::Reply(bytes) => Some(page(bytes)),
+            Self::Stored(stored) => stored.upgrade().map(|bytes| page(&bytes)),
+        }
     }
 }
 
 /// Sends bytes in pages. Who takes them too slowly is let go.
 pub(super) fn send<P: Send + 'static>(
-    turn: OwnedSemaphorePermit,
-    lent: Arc<Lent>,
+    turn: (OwnedSemaphorePermit, LaneShare),
+    sent: Sent,
     page: impl Fn(u64, Bytes) -> P + Send + 'static,
 ) -> ReceiverStream<Result<P, Status>> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         let _turn = turn;
         let (start, mut taken) = (Instant::now(), 0);
-        let mut size = lent.bytes.len() as u64;
-        let empty: &[u8] = &[];
-        let pages = lent.bytes.chunks(PAGE_BYTES).chain(lent.bytes.is_empty().then_some(empty));
-        for data in pages {
-            let sent = sender.send(Ok(page(size, Bytes::copy_from_slice(data))));
-            // It has the size from the first page, so it knows that this was not all.
-            match tokio::time::timeout_at(start + patience(taken), sent).await {
-                Ok(Ok(())) => size = 0,
+        loop {
+            let until = start + patience(taken);
+            let Some((size, data)) = sent.page(taken) else {
+                let gone = Status::not_found("the manifest was let go while it was read");
+                let _ = tokio::time::timeout_at(until, sender.send(Err(gone))).await;
+                return;
+            };
+            // One page of what has no bytes as well. Whoever has the size from the first page knows
+            // whether the last that came was the last.
+            let told = if taken == 0 { size as u64 } else { 0 };
+            taken += data.len();
+            match tokio::time::timeout_at(until, sender.send(Ok(page(told, data)))).await {
+                Ok(Ok(())) if taken < size => {}
                 _ => return,
             }
-            taken += data.len();
         }
     });
     ReceiverStream::new(receiver)
-}
-
-async fn turn(budget: &Arc<Semaphore>, units: usize) -> Result<OwnedSemaphorePermit, Status> {
-    let units = u32::try_from(units).map_err(|_| Status::resource_exhausted("too large"))?;
-    let turn = Arc::clone(budget).acquire_many_owned(units).await;
-    turn.map_err(|_| Status::unavailable("the server is stopping"))
 }
 
 fn slow() -> Status {
@@ -183,4 +194,62 @@ fn slow() -> Status {
 /// How long so many bytes may take.
 fn patience(bytes: usize) -> Duration {
     TRANSFER_PATIENCE + Duration::from_secs(bytes as u64 / TRANSFER_RATE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: ClientOrigin = ClientOrigin::Process(1);
+
+    fn room() -> (Lane, Transfers) {
+        let transfers = Transfers::new();
+        (transfers.readers.clone(), transfers)
+    }
+
+    async fn lent(transfers: &Transfers, stored: &Arc<[u8]>) -> Pages {
+        let turns = Turns::new(HERE);
+        let turn = (turns.to_be_sent().await.unwrap(), transfers.to_lend(&turns).await.unwrap());
+        send(turn, Sent::Stored(Arc::downgrade(stored)), |size, data| (size, data.len()))
+    }
+
+    type Pages = ReceiverStream<Result<(u64, usize), Status>>;
+
+    #[tokio::test]
+    async fn a_reader_takes_the_same_room_whatever_it_reads() {
+        let (readers, transfers) = room();
+        let large: Arc<[u8]> = vec![0; MANIFEST_BYTES].into();
+        let mut unread = Vec::new();
+        for _ in 0..READERS_BYTES / SENDING_BYTES - 1 {
+            unread.push(lent(&transfers, &large).await);
+        }
+        // Others have place beside them, whether they read the same or not.
+        assert_eq!(readers.free(), SENDING_BYTES);
+        let small: Arc<[u8]> = vec![0; PAGE_BYTES + 1].into();
+        let mut pages = lent(&transfers, &small).await;
+        assert_eq!(pages.next().await.unwrap().unwrap(), (PAGE_BYTES as u64 + 1, PAGE_BYTES));
+        assert_eq!(pages.next().await.unwrap().unwrap(), (0, 1));
+        assert!(pages.next().await.is_none());
+        // Nor is any of it kept for them.
+        drop(large);
+        let mut first = unread.pop().unwrap();
+        assert!(first.next().await.unwrap().is_ok(), "the page that was on its way");
+        let mut gone = None;
+        while let Some(page) = first.next().await {
+            gone = page.err();
+        }
+        assert_eq!(gone.unwrap().code(), tonic::Code::NotFound);
+    }
+
+    #[tokio::test]
+    async fn a_reply_takes_the_room_that_it_needs() {
+        let transfers = Transfers::new();
+        let turns = Turns::new(HERE);
+        let mut first = transfers.to_tell(&turns).await.unwrap();
+        let free = transfers.statuses.free();
+        Sent::reply(vec![0; 9], &mut first);
+        assert_eq!(transfers.statuses.free(), free + STATUS_BYTES - 9);
+        drop(first);
+        assert_eq!(transfers.statuses.free(), STATUSES_BYTES);
+    }
 }

@@ -1,17 +1,24 @@
 //! The session's stream to its server, and the servers that are asked beside it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tonic::{Code, Status};
+use weightcast_plan::Layout;
 use weightcast_protocol::message::ClientMessage;
 use weightcast_protocol::{CallError, TermProof, Time};
 
-use super::super::connection;
+use super::super::connection::{self, Connection};
 use super::{Control, Event};
 use crate::convert::{Assembly, client_frame};
 use crate::{Error, manifest};
+
+/// How long a shard that comes over waits for its layout to be stored before it says so.
+const STORE_FIRST: Duration = Duration::from_secs(2);
+/// How long it tries.
+const STORE: Duration = Duration::from_secs(60);
 
 impl Control {
     pub(super) fn connect(&mut self, server: usize) {
@@ -25,11 +32,11 @@ impl Control {
         let connection = self.connection.clone();
         tokio::spawn(async move {
             let result = connection.session(server).await;
-            if let Some(layout) = layout.filter(|_| result.is_ok())
-                && let Err(error) =
-                    connection.put_manifest_at(server, manifest::encode(&layout)).await
-            {
-                tracing::warn!(%error, "the layout was not stored again");
+            if let Some(layout) = layout.filter(|_| result.is_ok()) {
+                // It is asked for soon, but a server waits only so long for those of an earlier term:
+                // the shard says that it is there, and the layout follows.
+                let stored = tokio::spawn(store_again(connection, server, layout));
+                let _ = tokio::time::timeout(STORE_FIRST, stored).await;
             }
             let _ = events.send(Event::Connected { stream, result });
         });
@@ -81,6 +88,15 @@ impl Control {
                 }
             }
         }
+    }
+}
+
+async fn store_again(connection: Connection, server: usize, layout: Arc<Layout>) {
+    let stored = connection.put_manifest_at(server, manifest::encode(&layout));
+    match tokio::time::timeout(STORE, stored).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "the layout was not stored again"),
+        Err(_) => tracing::warn!("the layout was not stored again within {STORE:?}"),
     }
 }
 
