@@ -75,7 +75,7 @@ nemesis: ## Torment real processes over network namespaces (needs root, minutes)
 # Real processes of the debug build, whose arithmetic is checked. `--only NAME`, `--json`: see --help.
 attacks: ## Attack real processes with a client's token over loopback, some minutes
 	cargo build --locked --quiet -p weightcast-cli -p weightcast-attacks --bins --example honest
-	target/debug/weightcast-attacks --but-known
+	target/debug/weightcast-attacks
 
 fuzz: target/tools/bin/cargo-fuzz ## Feed every decoder random bytes, FUZZ_SECONDS each
 	@echo "$(words $(FUZZ_TARGETS)) targets, $(FUZZ_SECONDS) s each, after a build with AddressSanitizer"

@@ -38,9 +38,6 @@ struct Arguments {
     /// The names of the attacks
     #[arg(long)]
     list: bool,
-    /// Leave out what is known to succeed: says so, loudly
-    #[arg(long)]
-    but_known: bool,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -71,5 +68,5 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    report::run(&arguments.only, arguments.but_known, arguments.json)
+    report::run(&arguments.only, arguments.json)
 }

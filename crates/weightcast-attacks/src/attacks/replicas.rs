@@ -6,14 +6,16 @@ use crate::control::{Session, open};
 use crate::scene::Scene;
 use crate::wire::{Open, Role};
 
-const REPLICAS: usize = 9_000;
-const PER_CONNECTION: usize = 60;
+const REPLICAS: usize = 4_800;
+/// Fewer than the requests that a server takes on one connection: each session is one.
+const PER_CONNECTION: usize = 12;
 const AT_ONCE: usize = 8;
 /// The longest that a name may be.
 const NAME: usize = 500;
 
 pub(super) fn many(scene: &mut Scene) -> Result<()> {
     scene.begin()?;
+    scene.descriptors = REPLICAS / PER_CONNECTION + 200;
     let mut holder = scene.trainer("crowd")?;
     holder.must("publish 1")?;
     let mut reader = scene.rollout("crowd", "reader")?;
