@@ -2,6 +2,8 @@
 
 import multiprocessing.shared_memory
 import os
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -67,3 +69,46 @@ def test_every_name_is_found_wherever_its_file_is_mapped(tmp_path):
     found = in_files(places)
     assert {path: [os.path.basename(path)] for path in found} == found
     assert len(found) == 40
+
+
+TRAINER = """
+import sys
+import torch
+import weightcast as wc
+
+server, path = sys.argv[1:]
+w = torch.from_file(path, shared=True, size=1 << 18, dtype=torch.float32)
+with wc.open("m", wc.Replica("trainer"), role="trainer", server=server) as handle:
+    handle.register(wc.Layout().add(w, "w"), deadline=30)
+    handle.publish(1, deadline=30, seal=True)
+    print("published", flush=True)
+    input()
+    handle.unpublish(deadline=30)
+    print("unpublished", flush=True)
+"""
+
+
+def test_a_file_that_is_truncated_costs_the_reader_and_not_the_owner(server, tmp_path):
+    path = tmp_path / "weights.bin"
+    weights = np.arange(1 << 18, dtype="f4")
+    weights.tofile(path)
+    program = [sys.executable, "-W", "ignore", "-c", TRAINER, server.address, str(path)]
+    with subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as trainer:
+        try:
+            assert trainer.stdout.readline() == "published\n"
+            os.truncate(path, 4096)
+            array = np.zeros(1 << 18, "f4")
+            with wc.open("m", wc.Replica("rollout"), server=server.address) as rollout:
+                rollout.register(wc.Layout().add(array, "w"), deadline=SOON)
+                with pytest.raises(wc.WeightcastError):
+                    rollout.replicate(1, deadline=SOON)
+                assert rollout.version is None
+            assert trainer.poll() is None, "it lives"
+            trainer.stdin.write("\n")
+            trainer.stdin.flush()
+            assert trainer.stdout.readline() == "unpublished\n"
+            assert trainer.wait(SOON) == 0
+        finally:
+            trainer.kill()
