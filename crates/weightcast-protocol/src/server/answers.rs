@@ -91,17 +91,10 @@ impl Server {
         }
         let error = self.timeout_error(incarnation);
         self.counters.timeouts += 1;
-        self.keep_place(incarnation);
-        self.keep_read(incarnation);
+        let keeps = !self.config.mutants.reads_from_zero;
+        self.groups.entry(incarnation).and_modify(|group| group.leave_to_next(keeps));
         self.abandon_transfer(incarnation);
         self.finish(incarnation, Err(error));
-    }
-
-    /// The group's next transfer takes the place in the line of the one that runs out of time.
-    fn keep_place(&mut self, incarnation: Incarnation) {
-        let group = self.groups.get_mut(&incarnation).expect("checked by the caller");
-        let transaction = group.active_transaction().expect("checked by the caller");
-        group.place = transaction.place.filter(|_| transaction.transfer.is_some());
     }
 
     /// What a call was waiting for when its deadline passed.

@@ -125,7 +125,9 @@ impl Server {
         }
         let generations = transfer.prepared.values().map(|(generation, _)| *generation).collect();
         let sources = self.release_edge(incarnation);
-        self.note_not_slow(incarnation, &sources);
+        // They have been read from to the end.
+        let group = self.groups.get_mut(&incarnation).expect("checked");
+        group.slow.retain(|source, _| !sources.contains(source));
         self.commit(incarnation, assignment, generations);
     }
 

@@ -6,9 +6,9 @@
 //! others, the whole is digested at the end as after any loss of a source, and if that is not what was
 //! published nobody is accused: all is read again.
 
-use super::Server;
+use super::group::Group;
 use super::transaction::{Phase, Transfer};
-use crate::{Attempt, Incarnation, Version};
+use crate::{Attempt, Version};
 
 /// How far the shards of a group were.
 #[derive(Clone, Copy, Debug)]
@@ -20,15 +20,17 @@ pub(super) struct Kept {
     since: Attempt,
 }
 
-impl Server {
-    /// The group's transfer runs out of time: its next one may go on where this one was.
-    pub(super) fn keep_read(&mut self, incarnation: Incarnation) {
-        let keeps = !self.config.mutants.reads_from_zero;
-        let group = self.groups.get_mut(&incarnation).expect("checked by the caller");
-        let Some(transfer) = group.transfer().filter(|t| t.attempt > Attempt(0)) else {
-            return; // it was given no source: what was kept before still is
-        };
-        group.kept = transfer.kept().filter(|_| keeps);
+impl Group {
+    /// A call runs out of time. If it is a transfer, the next one takes its place in the line and,
+    /// where that is kept, goes on where this one was.
+    pub(super) fn leave_to_next(&mut self, keeps: bool) {
+        let Some(call) = self.active_transaction() else { return };
+        let place = call.place.filter(|_| call.transfer.is_some());
+        // One that was given no source leaves what was kept before.
+        let given = call.transfer.as_ref().filter(|transfer| transfer.attempt > Attempt(0));
+        let kept = given.map(|transfer| transfer.kept().filter(|_| keeps));
+        self.place = place;
+        self.kept = kept.unwrap_or(self.kept);
     }
 }
 

@@ -40,10 +40,10 @@ impl Server {
             true => self.faster_source(group, slow, version, bytes_per_s).into_iter().collect(),
             false => others,
         };
-        if !to.is_empty() {
-            self.note_slow(reader, slow, bytes_per_s);
-            self.move_on(reader, to, version);
-        }
+        let Some(transfer) = self.transfer(reader).filter(|_| !to.is_empty()) else { return };
+        transfer.moves += 1;
+        self.note_slow(reader, slow, bytes_per_s);
+        self.move_on(reader, to, version);
     }
 
     /// A whole copy that is free for the reader, and not known to be as slow.
@@ -75,17 +75,10 @@ impl Server {
 
     /// The group prefers others from now on.
     fn note_slow(&mut self, reader: Incarnation, source: Incarnation, bytes_per_s: u64) {
-        let group = self.groups.get_mut(&reader).expect("checked by the caller");
-        let mut slow = std::mem::take(&mut group.slow);
+        let mut slow = self.groups[&reader].slow.clone();
         slow.retain(|source, _| self.groups.contains_key(source));
         slow.insert(source, bytes_per_s);
-        self.groups.get_mut(&reader).expect("checked by the caller").slow = slow;
-    }
-
-    /// The group has read from these to the end.
-    pub(super) fn note_not_slow(&mut self, reader: Incarnation, sources: &[Incarnation]) {
-        let group = self.groups.get_mut(&reader).expect("checked by the caller");
-        group.slow.retain(|source, _| !sources.contains(source));
+        self.groups.entry(reader).and_modify(|group| group.slow = slow);
     }
 
     /// Goes on at these sources, with what has come.
@@ -94,7 +87,6 @@ impl Server {
         self.release_edge(reader);
         let model = self.groups[&reader].model.clone();
         self.edges.add(&model, version, reader, to);
-        self.transfer(reader).expect("checked by the caller").moves += 1;
         self.assign(reader);
     }
 }
