@@ -96,6 +96,16 @@ impl Data {
         Ok(self.socket.write_all(&frame(kind, 0, body))?)
     }
 
+    /// The first byte of the shortest request.
+    pub(crate) fn say_first(&mut self) -> Result<()> {
+        Ok(self.socket.write_all(&frame(IDENTIFY, 0, &[])[..1])?)
+    }
+
+    /// The others.
+    pub(crate) fn say_rest(&mut self) -> Result<()> {
+        Ok(self.socket.write_all(&frame(IDENTIFY, 0, &[])[1..])?)
+    }
+
     pub(crate) fn hear(&mut self) -> Result<Frame> {
         let mut header = [0; 16];
         self.socket.read_exact(&mut header)?;

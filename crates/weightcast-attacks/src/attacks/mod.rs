@@ -204,6 +204,20 @@ pub(crate) const ALL: &[Attack] = &[
         seats::idle,
     ),
     attack(
+        "reset-connections",
+        "16",
+        "connections without a token that are reset as soon as they are made",
+        plain,
+        seats::reset,
+    ),
+    attack(
+        "churning-readers",
+        "16",
+        "1,024 readers that ask for little, again and again, and never end a request",
+        plain,
+        seats::churning,
+    ),
+    attack(
         "another-user",
         "17",
         "another user of the host tries a server and a data port on loopback, without a token",

@@ -1,13 +1,14 @@
 //! Readers that take the places of a data port, and the descriptors of its process.
 
 use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::data::{Data, READ, ask};
+use crate::data::{Data, IDENTIFY, READ, ask};
 use crate::forge::export_at;
 use crate::scene::{MODEL_BYTES, Scene};
 use crate::victims::Honest;
@@ -23,6 +24,8 @@ const BUFFER: usize = 4 << 10;
 /// How often those without a place try again, and how long they wait for the first bytes.
 const ROUNDS: usize = 3;
 const FIRST: Duration = Duration::from_secs(2);
+/// How long churning readers leave a request unfinished: less than a port waits for the rest.
+const CHURN: Duration = Duration::from_millis(500);
 /// Idle readers, and what the trainer may have.
 const IDLE: usize = 600;
 const DESCRIPTORS: u32 = 256;
@@ -122,6 +125,80 @@ fn sip(mut readers: Vec<Data>, stop: &AtomicBool) -> usize {
         std::thread::sleep(Duration::from_secs(1));
     }
     readers.len()
+}
+
+/// Connections that their peer resets at once: nobody has to know the token for that.
+pub(super) fn reset(scene: &mut Scene) -> Result<()> {
+    let (mut trainer, shard) = target(scene, None)?;
+    // A member that rests, as honest readers do between two updates.
+    let mut member = Data::connect(&shard.data_address, Some(&scene.room.token))?;
+    let address: SocketAddr = shard.data_address.parse()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let resetting = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            let mut resets = 0;
+            while !stop.load(Ordering::Relaxed) {
+                resets += usize::from(knock_and_reset(&address).is_ok());
+            }
+            resets
+        }
+    });
+    meanwhile(scene, &mut trainer)?;
+    stop.store(true, Ordering::Relaxed);
+    let resets = resetting.join().unwrap_or_default();
+    scene.note(format!("{resets} connections were reset"));
+    let kept = member.request(IDENTIFY, &[]).is_ok();
+    scene.expect(kept, || "they cost a reader with the token its place".to_owned());
+    scene.keep(trainer);
+    Ok(())
+}
+
+fn knock_and_reset(address: &SocketAddr) -> Result<()> {
+    let socket = TcpStream::connect_timeout(address, KNOCK)?;
+    Ok(rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
+}
+
+/// Readers that are always in the midst of a request, and always have only begun.
+pub(super) fn churning(scene: &mut Scene) -> Result<()> {
+    let (mut trainer, shard) = target(scene, None)?;
+    scene.descriptors = SIPPING + 200;
+    let token = scene.room.token.clone();
+    let (stop, turned_away) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let churning = std::thread::spawn({
+        let (stop, turned_away) = (Arc::clone(&stop), Arc::clone(&turned_away));
+        move || {
+            let mut readers: Vec<Data> = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                readers.retain_mut(|reader| ask_and_begin(reader).is_ok());
+                let missing = SIPPING - readers.len();
+                let come = |_| Data::connect(&shard.data_address, Some(&token)).ok();
+                let mut come: Vec<_> = (0..missing).map_while(come).collect();
+                let all = come.len() == missing;
+                turned_away.fetch_or(!all || missing == 0, Ordering::Relaxed);
+                come.retain_mut(|reader| reader.say_first().is_ok());
+                readers.append(&mut come);
+                std::thread::sleep(CHURN);
+            }
+            readers.len()
+        }
+    });
+    while !turned_away.load(Ordering::Relaxed) && !scene.is_over() {
+        std::thread::sleep(CHURN);
+    }
+    meanwhile(scene, &mut trainer)?;
+    stop.store(true, Ordering::Relaxed);
+    let left = churning.join().unwrap_or_default();
+    scene.note(format!("{left} of them had a place at the end"));
+    scene.keep(trainer);
+    Ok(())
+}
+
+/// Ends the request that has begun, takes its answer, and begins the next.
+fn ask_and_begin(reader: &mut Data) -> Result<()> {
+    reader.say_rest()?;
+    reader.hear()?;
+    reader.say_first()
 }
 
 pub(super) fn idle(scene: &mut Scene) -> Result<()> {
