@@ -337,14 +337,18 @@ impl Server {
 
     /// Lets everything that an event has made possible happen, in a deterministic order.
     fn settle(&mut self, now: Time) {
+        let mut settled = BTreeSet::new();
         loop {
             if let Some(group) = self.agenda.pop_first() {
                 self.advance(now, group);
             } else if let Some(model) = self.changed.pop_first() {
                 self.review_claims(now, &model);
-                self.review_offloads(&model);
                 self.review_seeds(&model);
                 self.serve_waiting(now, &model);
+                settled.insert(model);
+            } else if let Some(model) = settled.pop_first() {
+                // Last: whoever has just shown a copy again may give it up for another source (A3).
+                self.review_offloads(&model);
             } else {
                 break;
             }
