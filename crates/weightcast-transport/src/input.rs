@@ -23,7 +23,8 @@ impl Input {
         Self { buffer: Vec::new(), unread: 0..0, timed: true }
     }
 
-    /// Waits for the first bytes of a frame, with no more room than that takes. False when the peer has closed between frames.
+    /// Waits for the first bytes of a frame, with no more room than that takes. False when the peer has
+    /// closed between frames.
     ///
     /// # Errors
     /// Whatever means that the connection must be closed.

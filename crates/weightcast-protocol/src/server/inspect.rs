@@ -19,8 +19,9 @@ pub struct Inspection {
 }
 
 impl Server {
-    /// The live group of this name, by whoever has `found` something there. Changes nothing, and assigns nobody to it: that its memory does
-    /// not change meanwhile is for the asker to see, by the generations.
+    /// The live group of this name. Changes nothing, and assigns nobody to the group: whether its memory
+    /// changes meanwhile is for the asker to see, by the generations. `found`: the sum that the asker has
+    /// computed there, which is compared with the version's.
     pub fn inspect(&self, model: &str, replica: &str, found: Option<Sum>) -> Inspection {
         let Some(model) = self.models.get(model) else { return Inspection::default() };
         let Some(incarnation) = model.replicas.get(replica) else { return Inspection::default() };
