@@ -56,8 +56,8 @@ impl Size {
 }
 
 impl Crowd {
-    /// Connects and opens all sessions; returns the seconds it took.
-    pub(crate) async fn connect(server: &str, size: Size) -> Result<(Self, f64)> {
+    /// Connects and opens all sessions, of trainers that `retain` versions; returns the seconds it took.
+    pub(crate) async fn connect(server: &str, size: Size, retain: u32) -> Result<(Self, f64)> {
         let record = Arc::new(Record::new());
         let start = Instant::now();
         let groups = size.trainers + size.rollouts;
@@ -68,6 +68,7 @@ impl Crowd {
                 shard,
                 num_shards: size.shards,
                 role: if trainer { wire::Role::Trainer } else { wire::Role::Rollout },
+                retain: if trainer { retain } else { 0 },
             })
         });
         let sessions = connect_all(server, members.collect(), &record).await?;

@@ -33,23 +33,19 @@ pub(crate) struct Herd {
     pub(crate) failed: u64,
 }
 
-/// All rollouts ask; the trainers publish one after the other, versions above `above`.
+/// All rollouts ask; the trainers publish one after the other, versions above `above`, the first one
+/// before anybody asks.
 pub(crate) async fn measure(crowd: &Crowd, kind: Kind, above: u64) -> Result<Herd> {
+    let (first, others) = crowd.trainers[1..].split_first().context("a herd has two trainers")?;
+    // Before anybody asks, so that whoever updates has something to read.
+    first.publish(above + 1, above + 1).await?;
     crowd.record.take();
     let start = Instant::now();
     let mut tasks = JoinSet::new();
     for (index, group) in crowd.rollouts.iter().enumerate() {
         tasks.spawn(ask(Arc::clone(group), kind, start, index as u64));
     }
-    let publishers = crowd.trainers.len() as u32;
-    for (index, trainer) in (0..).zip(&crowd.trainers[1..]) {
-        let trainer = Arc::clone(trainer);
-        tasks.spawn(async move {
-            tokio::time::sleep_until((start + WITHIN * (index + 1) / publishers).into()).await;
-            let version = above + 1 + u64::from(index);
-            trainer.publish(version, version).await.map(|()| Vec::new())
-        });
-    }
+    tasks.spawn(publish_in_turn(others.to_vec(), start, above + 1));
     let (mut split, mut versions) = (0, BTreeSet::new());
     while let Some(got) = tasks.join_next().await {
         let got: BTreeSet<u64> = got.context("a task panicked")??.into_iter().collect();
@@ -68,6 +64,21 @@ pub(crate) async fn measure(crowd: &Crowd, kind: Kind, above: u64) -> Result<Her
         versions: versions.len(),
         failed: taken.failed,
     })
+}
+
+/// Trainers publish one after the other, in the order of their versions: a lower one is refused.
+async fn publish_in_turn(
+    trainers: Vec<Arc<Group>>,
+    start: Instant,
+    above: u64,
+) -> Result<Vec<u64>> {
+    let publishers = trainers.len() as u32 + 1;
+    for (turn, trainer) in (1..).zip(trainers) {
+        tokio::time::sleep_until((start + WITHIN * turn / publishers).into()).await;
+        let version = above + u64::from(turn);
+        trainer.publish(version, version).await?;
+    }
+    Ok(Vec::new())
 }
 
 /// Every shard asks at a moment of its own; returns the versions they got.

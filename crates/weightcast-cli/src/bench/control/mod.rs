@@ -50,6 +50,9 @@ pub(crate) struct ControlOf {
     /// The server's lease in seconds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=600))]
     lease: u16,
+    /// Newest versions that the trainers retain: every copy of them is then proved
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64))]
+    retain: u32,
     /// Threads of the load generator
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
@@ -104,7 +107,7 @@ impl ControlOf {
         let wanted = |part| self.part.contains(&part) || usual(part);
         if wanted(Part::Mixed) {
             let size = Size::of(self.sessions as usize, self.shards);
-            let (server, crowd, connected) = settled(size, self.lease).await?;
+            let (server, crowd, connected) = settled(size, self.lease, self.retain).await?;
             report.connected = Some(connected);
             for share in [0.5, 1.0] {
                 let rate = f64::from(self.rate) * share;
@@ -117,7 +120,7 @@ impl ControlOf {
         if wanted(Part::Herd) {
             // All but four trainers are rollouts.
             let size = Size { trainers: 4, rollouts: self.herd as usize, shards: self.shards };
-            let (_server, crowd, _) = settled(size, self.lease).await?;
+            let (_server, crowd, _) = settled(size, self.lease, self.retain).await?;
             for (kind, above) in [(Kind::Describe, HELD), (Kind::Update, HELD + 10)] {
                 eprintln!("{} groups call {kind:?}", self.herd);
                 if kind == Kind::Update {
@@ -128,7 +131,7 @@ impl ControlOf {
         }
         if wanted(Part::Failover) {
             let size = Size::of(self.sessions as usize, self.shards);
-            let (server, crowd, _) = settled(size, self.lease).await?;
+            let (server, crowd, _) = settled(size, self.lease, self.retain).await?;
             let lease = self.lease.to_string();
             let backup = ["--index", "1", "--lease", &lease];
             let backup = start(&backup)?;
@@ -138,7 +141,7 @@ impl ControlOf {
         }
         if self.sweep {
             for sessions in SWEEP {
-                match step(sessions, self.shards).await {
+                match step(sessions, self).await {
                     Ok(swept) => report.sweep.push(swept),
                     // What was measured before is worth printing.
                     Err(error) => {
@@ -159,11 +162,11 @@ fn start(arguments: &[&str]) -> Result<ServerProcess> {
 }
 
 /// A server with a crowd that holds [`HELD`].
-async fn settled(size: Size, lease: u16) -> Result<(ServerProcess, Crowd, Connected)> {
+async fn settled(size: Size, lease: u16, retain: u32) -> Result<(ServerProcess, Crowd, Connected)> {
     eprintln!("{} sessions", size.sessions());
     let server = start(&["--lease", &lease.to_string()])?;
     let memory = server.memory()?;
-    let (crowd, connect_s) = Crowd::connect(server.address(), size).await?;
+    let (crowd, connect_s) = Crowd::connect(server.address(), size, retain).await?;
     let bytes_per_session = server.memory()?.saturating_sub(memory) / size.sessions() as u64;
     let cpu = server.cpu_seconds()?;
     let fill_s = crowd.settle(HELD).await?;
@@ -174,8 +177,9 @@ async fn settled(size: Size, lease: u16) -> Result<(ServerProcess, Crowd, Connec
 }
 
 /// One step of the sweep.
-async fn step(sessions: usize, shards: u32) -> Result<Swept> {
-    let (server, crowd, connected) = settled(Size::of(sessions, shards), SWEEP_LEASE).await?;
+async fn step(sessions: usize, of: &ControlOf) -> Result<Swept> {
+    let (server, crowd, connected) =
+        settled(Size::of(sessions, of.shards), SWEEP_LEASE, of.retain).await?;
     let lease = Duration::from_secs(SWEEP_LEASE.into());
     let mixed = mixed::measure(&crowd, &server, SWEEP_RATE, lease, SWEEP_SECONDS).await?;
     Ok(Swept { connected, mixed })

@@ -36,6 +36,8 @@ pub(crate) struct Member {
     pub(crate) shard: u32,
     pub(crate) num_shards: u32,
     pub(crate) role: wire::Role,
+    /// Newest versions that are to survive; a trainer's.
+    pub(crate) retain: u32,
 }
 
 /// What a session opens with, and what it was given.
@@ -219,6 +221,7 @@ fn open(model: &str, place: &Place) -> wire::Open {
         host: format!("{}-host", member.replica),
         data_address: "192.0.2.1:1".to_owned(),
         activate: true,
+        retain: member.retain,
         ..wire::Open::default()
     }
 }
@@ -277,6 +280,19 @@ async fn listen(
                     sums: sums(),
                 };
                 let _ended = frames.send(frame(client_frame::Body::Prepared(prepared))).await;
+            }
+            server_frame::Body::Challenge(challenge) => {
+                let wire::Challenge { generation, nonce } = challenge;
+                let proof = wire::Proof { generation, nonce, sum: 0 };
+                let _ended = frames.send(frame(client_frame::Body::Proof(proof))).await;
+            }
+            server_frame::Body::Offload(offload) => {
+                let failed = wire::OffloadFailed {
+                    version: offload.version,
+                    generation: offload.generation,
+                    reason: "this load holds nothing that could be copied".to_owned(),
+                };
+                let _ended = frames.send(frame(client_frame::Body::OffloadFailed(failed))).await;
             }
             server_frame::Body::Broken(broken) => shared.record.failed(format!("{broken:?}")),
             _ => {}
