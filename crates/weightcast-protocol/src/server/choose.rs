@@ -85,8 +85,13 @@ impl Server {
         }
     }
 
-    pub(super) fn rank<'a>(&self, source: &'a Group, reader: &Group, version: Version) -> Rank<'a> {
-        let host = |group: &Group| group.location().map(|location| location.host.clone());
+    pub(super) fn rank<'a>(
+        &self,
+        source: &'a Group,
+        reader: &'a Group,
+        version: Version,
+    ) -> Rank<'a> {
+        let host = |group: &'a Group| group.location().map(|location| location.host.as_str());
         Rank {
             far: source.datacentre() != reader.datacentre() && !self.config.mutants.far_as_near,
             accusers: source.held.as_ref().map_or(0, |held| held.accusers.len()),
@@ -184,7 +189,7 @@ impl Server {
 
     /// How many read from a source in its own datacentre, or from another one.
     pub(super) fn load(&self, source: Incarnation, cross: bool) -> usize {
-        self.edges.readers_of(source).filter(|reader| self.crosses(*reader) == cross).count()
+        self.edges.readers_of(source).filter(|reader| self.edges.crosses(*reader) == cross).count()
     }
 
     /// Whether a reader may read from another datacentre: nobody in its own has the version or is
@@ -195,19 +200,32 @@ impl Server {
             let failures = transfer.failures.get(&group.incarnation);
             near(group) && failures.is_none_or(|failures| *failures < ATTEMPTS_PER_SOURCE)
         };
-        let mut filling = self.edges.filling(&reader.model, version);
+        let is_seed = |(brings, group)| brings == version && self.brings_near(group, reader);
         let mutants = self.config.mutants;
         let first = self.coming(reader, version, usable).next().is_none()
             && !self.landing(reader, version).any(usable)
-            && !filling.any(|group| near(&self.groups[&group]) && self.crosses(group));
+            && !self.edges.crossing().any(is_seed);
         mutants.far_as_near
             || (!self.holders(reader, version).any(usable) && (first || mutants.many_crossings))
     }
 
-    /// Whether a group is a seed: it reads from another datacentre.
-    pub(super) fn crosses(&self, group: Incarnation) -> bool {
-        let source = self.edges.source_of(group).map(|source| &self.groups[&source]);
-        source.is_some_and(|source| source.datacentre() != self.groups[&group].datacentre())
+    /// The group reads from these sources from now on.
+    pub(super) fn read_from(
+        &mut self,
+        reader: Incarnation,
+        version: Version,
+        from: Vec<Incarnation>,
+    ) {
+        let group = &self.groups[&reader];
+        let far = |source: &Incarnation| self.groups[source].datacentre() != group.datacentre();
+        let crosses = from.first().is_some_and(far);
+        self.edges.add(&group.model, version, reader, from, crosses);
+    }
+
+    /// Whether a group that crosses brings something of the reader's model to its datacentre.
+    fn brings_near(&self, crossing: Incarnation, reader: &Group) -> bool {
+        let group = &self.groups[&crossing];
+        group.model == reader.model && group.datacentre() == reader.datacentre()
     }
 
     /// Whether a group that holds a version had better go on with it: all it could do for `version`
@@ -216,9 +234,9 @@ impl Server {
     pub(super) fn waits_for_seed(&self, reader: &Group, version: Version) -> bool {
         let Some(held) = &reader.held else { return false };
         let near = |group: &Group| group.datacentre() == reader.datacentre();
-        let mut seeds = self.edges.filling_any(&reader.model).filter(|(brings, group)| {
+        let mut seeds = self.edges.crossing().filter(|(brings, group)| {
             let useful = *brings == version || *brings > held.version;
-            useful && near(&self.groups[group]) && self.crosses(*group)
+            useful && self.brings_near(*group, reader)
         });
         let asked = self.models[&reader.model].seeding.asked.get(reader.datacentre());
         let asked = asked.is_some_and(|a| a.version == version || a.version > held.version);

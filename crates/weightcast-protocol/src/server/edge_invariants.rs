@@ -15,8 +15,15 @@ impl Server {
             self.validate_reader(reader, source, version)?;
             self.validate_source(reader, source, version)?;
             let group = &self.groups[&reader];
+            let first = self.edges.source_of(reader) == Some(source);
+            let far = self.groups[&source].datacentre() != group.datacentre();
+            ensure(!first || far == self.edges.crosses(reader), "T5", || {
+                format!(
+                    "{reader} reads from {source}, and is not booked as crossing, or not rightly"
+                )
+            })?;
             let seed = (&group.model, group.datacentre(), version);
-            ensure(!self.crosses(reader) || seeds.insert(seed), "D4", || {
+            ensure(!self.edges.crosses(reader) || seeds.insert(seed), "D4", || {
                 format!("{version} crosses twice to {:?}", group.datacentre())
             })?;
         }
@@ -57,7 +64,7 @@ impl Server {
         ensure(serves, "S9", || {
             format!("{reader} reads {version} from {source}, which does not serve it")
         })?;
-        let load = self.load(source, self.crosses(reader));
+        let load = self.load(source, self.edges.crosses(reader));
         ensure(load <= self.config.fanout.max(1) as usize, "D1", || {
             format!("{source} has {load} readers")
         })

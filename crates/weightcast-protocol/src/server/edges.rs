@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Epoch, Incarnation, Version};
+use crate::{Incarnation, Version};
 
 /// Edges from readers to sources. A reader has one source, or several that hold what it reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Edges {
     sources: BTreeMap<Incarnation, Reads>,
     readers: BTreeMap<Incarnation, BTreeSet<Incarnation>>,
-    /// Groups that are being filled with a version: it will have another source soon.
-    coming: BTreeMap<(String, Version), BTreeSet<Incarnation>>,
+    /// Groups that are being filled with a version of a model: it will have another source soon.
+    coming: BTreeMap<String, BTreeMap<Version, BTreeSet<Incarnation>>>,
+    /// Readers whose source is in another datacentre: few, and asked for at every choice.
+    crossing: BTreeSet<Incarnation>,
 }
 
 /// What a group reads, and from whom: one source at least.
@@ -21,19 +23,23 @@ struct Reads {
 }
 
 impl Edges {
-    /// The reader reads `version` of `model` from these sources from now on.
+    /// The reader reads `version` of `model` from these sources from now on, near or across.
     pub(super) fn add(
         &mut self,
         model: &str,
         version: Version,
         reader: Incarnation,
         from: Vec<Incarnation>,
+        crosses: bool,
     ) {
         for source in &from {
             self.readers.entry(*source).or_default().insert(reader);
         }
         self.sources.insert(reader, Reads { version, from });
-        self.coming.entry((model.to_owned(), version)).or_default().insert(reader);
+        self.coming.entry(model.to_owned()).or_default().entry(version).or_default().insert(reader);
+        if crosses {
+            self.crossing.insert(reader);
+        }
     }
 
     /// The reader lets go of its sources, which are returned.
@@ -42,7 +48,13 @@ impl Edges {
         for source in &from {
             remove_from(&mut self.readers, source, reader);
         }
-        remove_from(&mut self.coming, &(model.to_owned(), version), reader);
+        if let Some(versions) = self.coming.get_mut(model) {
+            remove_from(versions, &version, reader);
+            if versions.is_empty() {
+                self.coming.remove(model);
+            }
+        }
+        self.crossing.remove(&reader);
         from
     }
 
@@ -82,19 +94,18 @@ impl Edges {
         model: &str,
         version: Version,
     ) -> impl Iterator<Item = Incarnation> + '_ {
-        self.coming.get(&(model.to_owned(), version)).into_iter().flatten().copied()
+        let versions = self.coming.get(model);
+        versions.and_then(|versions| versions.get(&version)).into_iter().flatten().copied()
     }
 
-    /// Groups of a model that are being filled, and with what.
-    pub(super) fn filling_any<'a>(
-        &'a self,
-        model: &'a str,
-    ) -> impl Iterator<Item = (Version, Incarnation)> + 'a {
-        let first = (model.to_owned(), Version { epoch: Epoch(0), number: 0 });
-        self.coming
-            .range(first..)
-            .take_while(move |((of, _), _)| of == model)
-            .flat_map(|((_, version), groups)| groups.iter().map(|group| (*version, *group)))
+    /// Whether a group reads from another datacentre.
+    pub(super) fn crosses(&self, reader: Incarnation) -> bool {
+        self.crossing.contains(&reader)
+    }
+
+    /// Groups that read from another datacentre, and what.
+    pub(super) fn crossing(&self) -> impl Iterator<Item = (Version, Incarnation)> + '_ {
+        self.crossing.iter().map(|reader| (self.sources[reader].version, *reader))
     }
 
     /// All edges: reader, source, version.

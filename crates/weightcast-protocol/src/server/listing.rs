@@ -29,31 +29,30 @@ impl Server {
         let Some(model) = self.models.get(model) else { return };
         let waiting: Vec<Incarnation> = model.waiting.values().copied().collect();
         // Once one has found no free source, those behind it that are like it need not look.
-        let mut exhausted: Vec<Incarnation> = Vec::new();
+        let mut exhausted: Vec<(Version, Incarnation)> = Vec::new();
         // And a condition that does not hold for one holds for none.
         let mut unmet: Vec<Condition> = Vec::new();
         for group in waiting {
             let until = self.waits_until(group);
+            let wants = self.waits_for_source(group);
             if until.is_some_and(|until| unmet.contains(&until))
-                || exhausted.iter().any(|other| self.wait_alike(*other, group))
+                || exhausted.iter().any(|(version, other)| {
+                    wants == Some(*version) && self.have_same_sources(*other, group)
+                })
             {
                 continue;
             }
             self.advance(now, group);
             unmet.extend(self.waits_until(group));
-            if self.waits_for_source(group).is_some() {
-                exhausted.push(group);
-            }
+            exhausted.extend(self.waits_for_source(group).map(|version| (version, group)));
         }
     }
 
-    /// Whether two groups can read from the same sources only: none serves the one but not the other.
-    fn wait_alike(&self, a: Incarnation, b: Incarnation) -> bool {
-        let wants = self.waits_for_source(a);
-        wants.is_some() && wants == self.waits_for_source(b) && {
-            let (a, b) = (&self.groups[&a], &self.groups[&b]);
-            a.datacentre() == b.datacentre() && a.same_layouts(b)
-        }
+    /// Whether two groups can read a version from the same sources only: none serves the one but not
+    /// the other.
+    fn have_same_sources(&self, a: Incarnation, b: Incarnation) -> bool {
+        let (a, b) = (&self.groups[&a], &self.groups[&b]);
+        a.datacentre() == b.datacentre() && a.same_layouts(b)
     }
 
     /// The version that a group could read from any source, if it waits for nothing but a source.

@@ -57,7 +57,8 @@ impl Server {
         let near = |group: &Group| group.datacentre() == reader.datacentre();
         // Who crosses stays in the line for that (D3, D4): it goes to another far one only if none is
         // near.
-        let crosses = self.crosses(reader.incarnation) && !self.holders(reader, version).any(near);
+        let crosses =
+            self.edges.crosses(reader.incarnation) && !self.holders(reader, version).any(near);
         let fails = &reader.transfer()?.failures;
         let fits = |source: &&Group| {
             let had = reader.slow.get(&source.incarnation);
@@ -85,8 +86,7 @@ impl Server {
     fn move_on(&mut self, reader: Incarnation, to: Vec<Incarnation>, version: Version) {
         self.counters.moved_on += 1;
         self.release_edge(reader);
-        let model = self.groups[&reader].model.clone();
-        self.edges.add(&model, version, reader, to);
+        self.read_from(reader, version, to);
         self.assign(reader);
     }
 }

@@ -194,8 +194,7 @@ impl Server {
         sources: Vec<Incarnation>,
         version: Version,
     ) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
-        self.edges.add(&group.model, version, incarnation, sources);
+        self.read_from(incarnation, version, sources);
         if self.transfer(incarnation).expect("checked").staged {
             return self.assign(incarnation);
         }
@@ -251,7 +250,7 @@ impl Server {
         self.counters.striped += u64::from(assignment.stripes() > 1);
         self.counters.relays += u64::from(assignment.in_flight);
         self.counters.resumes += u64::from(since != attempt);
-        self.counters.crossings += u64::from(self.crosses(incarnation));
+        self.counters.crossings += u64::from(self.edges.crosses(incarnation));
         let group = &self.groups[&incarnation];
         let seq = group.active.expect("checked");
         let sessions: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
