@@ -110,3 +110,25 @@ fn being_told_of_the_same_term_again_and_again_does_not_keep_it_from_acting() {
     let after = opened(&mut first, START + LEASE, 1, Some(told));
     assert!(matches!(after, ServerMessage::Opened { .. }));
 }
+
+#[test]
+fn a_server_that_knows_nothing_takes_one_term_more_for_each_later_one_that_it_is_shown() {
+    let (mut known, mut latest) = (Vec::new(), None);
+    for life in 1..5 {
+        let mut before =
+            Server::new(ServerConfig { life, lease: LEASE, ..ServerConfig::default() });
+        // Only one of them comes over to the next.
+        latest = Some(ticket(&mut before, 100, latest));
+        known.push(ticket(&mut before, life, None));
+    }
+    let mut last = server(1);
+    let mut terms = vec![ticket(&mut last, 101, None).proof.term];
+    // Whoever comes once more lifts nobody.
+    for (stream, shown) in (1..).zip(&known).chain((1..).zip(&known)) {
+        opened(&mut last, START, stream, Some(*shown));
+        terms.push(last.term());
+    }
+    assert!(terms.is_sorted(), "{terms:?}");
+    terms.dedup();
+    assert_eq!(terms.len(), 1 + known.len(), "{terms:?}");
+}
