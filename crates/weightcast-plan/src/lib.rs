@@ -68,7 +68,7 @@ pub use layout::{Entry, Layout, LayoutDigest};
 pub use mesh::{Mesh, MeshError};
 pub use nearest::nearest;
 pub use part::Part;
-pub use placed::{Overlap, Placed, Share, overlap};
+pub use placed::{Overlap, OverlapShare, Placed, overlap};
 pub use placement::{Placement, PlacementError, chunk, local_slices};
 pub use plan::{Copy, Plan, Run, runs};
 pub use planner::plan;

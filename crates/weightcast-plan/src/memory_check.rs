@@ -21,7 +21,7 @@ use crate::tensor::Tensor;
 pub(crate) fn primaries(tensors: &[Tensor], entries: &Packed) -> Result<Vec<u32>, LayoutError> {
     let mut sweep = Sweep { tensors, entries, cluster: Vec::new(), buffer: 0, end: 0 };
     let mut primary: Vec<u32> = Vec::new();
-    let mut before: Option<Place> = None;
+    let mut before: Option<EntryPlace> = None;
     for (buffer, offset, number) in in_memory(entries) {
         let first = before.filter(|at| (at.0, at.1) == (buffer, offset)).map(|at| at.2);
         match first {
@@ -43,10 +43,10 @@ pub(crate) fn primaries(tensors: &[Tensor], entries: &Packed) -> Result<Vec<u32>
 }
 
 /// Buffer, offset and number of an entry.
-type Place = (u32, u64, u32);
+type EntryPlace = (u32, u64, u32);
 
 /// The entries that have bytes, by where they begin.
-fn in_memory(entries: &Packed) -> Vec<Place> {
+fn in_memory(entries: &Packed) -> Vec<EntryPlace> {
     let mut places = Vec::with_capacity(entries.len());
     let held = entries.iter().zip(0..).filter(|(entry, _)| !entry.slice.is_empty());
     places.extend(held.map(|(entry, number)| (entry.buffer, entry.offset, number)));

@@ -24,16 +24,16 @@ pub struct Placed<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overlap {
     /// One of them.
-    pub first: Share,
+    pub first: OverlapShare,
     /// The other, in a later layout or a later entry.
-    pub second: Share,
+    pub second: OverlapShare,
     /// Bytes that they share from there on; none if they are too fragmented to tell.
     pub bytes: Option<u64>,
 }
 
 /// An entry's part in an overlap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Share {
+pub struct OverlapShare {
     /// Which of the layouts.
     pub layout: usize,
     /// The number of its entry.
@@ -47,7 +47,7 @@ pub struct Share {
 impl Overlap {
     /// Which bytes, for people.
     pub fn range(&self) -> String {
-        let of = |share: &Share, bytes: u64| {
+        let of = |share: &OverlapShare, bytes: u64| {
             format!(
                 "bytes {}..{} of the memory of {}",
                 share.offset,
@@ -102,7 +102,7 @@ pub fn overlap(placed: &[Placed<'_>]) -> Option<Overlap> {
         let Placed { layout, starts } = placed[at];
         let described = layout.entry(entry);
         let start = starts[described.buffer as usize].unwrap_or_default();
-        Share {
+        OverlapShare {
             layout: at,
             entry,
             name: format!("{} {}", layout.tensor_of(entry).name(), described.slice),

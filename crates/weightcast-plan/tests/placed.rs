@@ -65,7 +65,7 @@ proptest! {
         let expected = holders.values().any(|holders| holders.len() > 1);
         prop_assert_eq!(found.is_some(), expected);
         let Some(found) = found else { return Ok(()) };
-        let place = |share: &weightcast_plan::Share| {
+        let place = |share: &weightcast_plan::OverlapShare| {
             let layout = placed[share.layout];
             let buffer = layout.layout.entry(share.entry).buffer;
             (layout.starts[buffer as usize].unwrap() + share.offset, (share.layout, buffer))

@@ -1,7 +1,7 @@
 //! The data plane: a read takes its chunks one by one from whatever the source's memory is then.
 
 use weightcast_protocol::message::{Assignment, ReadFailure, SourceShard};
-use weightcast_protocol::session::Progress;
+use weightcast_protocol::session::ReadProgress;
 use weightcast_protocol::{Attempt, OpSeq, Span, Time};
 
 use crate::checkers::Fact;
@@ -255,7 +255,7 @@ impl World {
         }
         let shard = self.next_shard(life.process, read);
         let bytes = |chunks: u32| u64::from(chunks) * CHUNK_BYTES;
-        let progress = Progress { arrived: bytes(count), left: bytes(all - count), shard };
+        let progress = ReadProgress { arrived: bytes(count), left: bytes(all - count), shard };
         let process = &mut self.processes[life.process];
         let now = process.clock.local(self.now);
         if let Some(session) = &mut process.session {

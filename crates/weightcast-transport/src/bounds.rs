@@ -8,14 +8,14 @@ use crate::wire::{Extent, PlacedExtent};
 
 /// Bytes and runs of one request.
 #[derive(Clone, Copy)]
-struct Bounds {
+struct RequestBounds {
     bytes: u64,
     rows: u64,
 }
 
 /// Checks what is to be sent, or waited for: how many bytes it is.
 pub(crate) fn of_read(regions: &[Region], extents: &[Extent]) -> Result<u64, Refusal> {
-    let bounds = Bounds { bytes: MAX_READ_BYTES, rows: MAX_READ_ROWS };
+    let bounds = RequestBounds { bytes: MAX_READ_BYTES, rows: MAX_READ_ROWS };
     check(regions, extents.iter(), bounds)
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn of_digest(regions: &[Region], extents: &[PlacedExtent]) -> Result<
         let end = end(*position, extent.row_bytes, extent.rows, *position_pitch);
         end.ok_or(Refusal::OutOfRange)?;
     }
-    let bounds = Bounds { bytes: MAX_DIGEST_BYTES, rows: MAX_DIGEST_ROWS };
+    let bounds = RequestBounds { bytes: MAX_DIGEST_BYTES, rows: MAX_DIGEST_ROWS };
     check(regions, extents.iter().map(|placed| &placed.extent), bounds)
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn of_digest(regions: &[Region], extents: &[PlacedExtent]) -> Result<
 fn check<'a>(
     regions: &[Region],
     extents: impl Iterator<Item = &'a Extent>,
-    most: Bounds,
+    most: RequestBounds,
 ) -> Result<u64, Refusal> {
     let (mut bytes, mut rows) = (0_u64, 0_u64);
     let add = |sum: u64, more: u64, most| {

@@ -35,7 +35,7 @@ pub(crate) fn of_peer(socket: BorrowedFd<'_>) -> io::Result<Credentials> {
 /// Room for one set of credentials and nothing else: descriptors that a peer sends along do not
 /// fit, so the kernel closes them.
 #[repr(C, align(8))]
-struct Room([u8; ROOM]);
+struct CredentialsRoom([u8; ROOM]);
 
 // SAFETY: the macro only computes.
 const ROOM: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as u32) } as usize;
@@ -47,7 +47,7 @@ pub(crate) fn receive(
     bytes: &mut [u8],
 ) -> io::Result<(usize, Option<Credentials>)> {
     let mut range = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let mut room = Room([0; ROOM]);
+    let mut room = CredentialsRoom([0; ROOM]);
     // SAFETY: a msghdr of zeros is valid: no name, no ranges, no control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut range;

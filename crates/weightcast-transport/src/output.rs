@@ -2,7 +2,7 @@
 
 use crate::export::Export;
 use crate::limits::{IDLE_BYTES, MAX_RANGES, MIN_FRAME_RATE, SEND_BYTES, SEND_STALL};
-use crate::seats::Seat;
+use crate::seats::ConnectionSeat;
 use crate::sys::{self, Ranges};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -25,7 +25,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// Sends what is pending.
-    pub(crate) fn flush(&mut self, seat: &Seat) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, seat: &ConnectionSeat) -> io::Result<()> {
         self.send_batch(seat, None)
     }
 
@@ -38,7 +38,7 @@ impl Output {
     }
 
     /// Sends what is pending, and then `bytes`.
-    pub(crate) fn send(&mut self, seat: &Seat, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, seat: &ConnectionSeat, bytes: &[u8]) -> io::Result<()> {
         self.ranges.push(bytes.as_ptr().expose_provenance() as u64, bytes.len());
         self.send_batch(seat, None)
     }
@@ -49,7 +49,7 @@ impl Output {
     /// Every range added since the last flush stays readable until the next returns.
     pub(crate) unsafe fn add(
         &mut self,
-        seat: &Seat,
+        seat: &ConnectionSeat,
         export: &Export,
         mut address: u64,
         mut len: usize,
@@ -69,7 +69,7 @@ impl Output {
     /// together, so that no more than [`SEND_BYTES`] of them exist at a time.
     pub(crate) fn make(
         &mut self,
-        seat: &Seat,
+        seat: &ConnectionSeat,
         export: &Export,
         len: usize,
         mut make: impl FnMut(usize, &mut [u8]),
@@ -100,11 +100,15 @@ impl Output {
     ///
     /// # Safety
     /// As [`Output::add`].
-    pub(crate) unsafe fn finish(&mut self, seat: &Seat, export: &Export) -> io::Result<()> {
+    pub(crate) unsafe fn finish(
+        &mut self,
+        seat: &ConnectionSeat,
+        export: &Export,
+    ) -> io::Result<()> {
         if self.ranges.bytes() > 0 { self.send_batch(seat, Some(export)) } else { Ok(()) }
     }
 
-    fn send_batch(&mut self, seat: &Seat, export: Option<&Export>) -> io::Result<()> {
+    fn send_batch(&mut self, seat: &ConnectionSeat, export: Option<&Export>) -> io::Result<()> {
         if export.is_some_and(|export| !export.is_served()) {
             self.blank();
         }

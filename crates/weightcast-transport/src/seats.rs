@@ -11,7 +11,7 @@ mod seat;
 use crate::descriptors::Descriptors;
 use crate::limits::{BUSY_GRACE, MAX_PROCESS_CONNECTIONS, MAX_UNAUTHENTICATED};
 use crate::socket::Socket;
-pub(crate) use seat::Seat;
+pub(crate) use seat::ConnectionSeat;
 use seat::Worth;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -41,7 +41,7 @@ impl Holder {
 /// All places of a port.
 pub(crate) struct Seats {
     limit: usize,
-    open: HashMap<u64, Arc<Seat>>,
+    open: HashMap<u64, Arc<ConnectionSeat>>,
     /// Those that have not proved themselves, the oldest first.
     strangers: BTreeSet<u64>,
     /// How many of the open lost their place; their threads are about to notice.
@@ -90,7 +90,7 @@ impl Seats {
         socket: &Arc<Socket>,
         holder: Holder,
         now: Instant,
-    ) -> Option<(u64, Arc<Seat>)> {
+    ) -> Option<(u64, Arc<ConnectionSeat>)> {
         // Threads of lost places end soon, but they are threads.
         let threads = 2 * (self.limit + MAX_UNAUTHENTICATED);
         let room = self.open.len() < threads && self.descriptors.can_spare(self.open.len() + 1);
@@ -99,7 +99,7 @@ impl Seats {
         }
         while self.strangers.len() >= self.door() && self.dismiss_stranger(now) {}
         self.next += 1;
-        let seat = Arc::new(Seat::new(Arc::clone(socket), holder, now));
+        let seat = Arc::new(ConnectionSeat::new(Arc::clone(socket), holder, now));
         self.open.insert(self.next, Arc::clone(&seat));
         self.strangers.insert(self.next);
         Some((self.next, seat))
@@ -128,7 +128,7 @@ impl Seats {
         }
         let Some(seat) = self.open.get(&number).cloned() else { return false };
         let holder = seat.holder;
-        let of_holder = |seat: &Seat| seat.holder == holder;
+        let of_holder = |seat: &ConnectionSeat| seat.holder == holder;
         if matches!(holder, Holder::Process(_))
             && self.members().filter(|(_, seat)| of_holder(seat)).count() >= MAX_PROCESS_CONNECTIONS
             && !self.make_room(Some(holder), now, of_holder)
@@ -170,7 +170,7 @@ impl Seats {
     }
 
     /// Those that have proved themselves and hold a place.
-    fn members(&self) -> impl Iterator<Item = (u64, &Arc<Seat>)> {
+    fn members(&self) -> impl Iterator<Item = (u64, &Arc<ConnectionSeat>)> {
         let seats = self.open.iter().filter(|(number, _)| !self.strangers.contains(number));
         seats.map(|(n, seat)| (*n, seat)).filter(|(_, seat)| !seat.is_lost())
     }
@@ -187,7 +187,7 @@ impl Seats {
         &mut self,
         newcomer: Option<Holder>,
         now: Instant,
-        may: impl Fn(&Seat) -> bool,
+        may: impl Fn(&ConnectionSeat) -> bool,
     ) -> bool {
         // Each time that one became busy meanwhile, another is looked for.
         (0..=self.open.len()).any(|_| {

@@ -11,9 +11,9 @@ use crate::limits::{HANDSHAKE_DEADLINE, SEND_BYTES};
 use crate::local_name::LocalName;
 use crate::output::Output;
 use crate::region::Region;
-use crate::seats::Seat;
+use crate::seats::ConnectionSeat;
 use crate::secret::MacKey;
-use crate::slices::{self, Turns};
+use crate::slices::{self, DigestTurns};
 use crate::socket::Socket;
 use crate::wire::{self, Extent, Header, Kind, Malformed, PlacedExtent};
 use std::io::{self, ErrorKind, Read, Write};
@@ -60,12 +60,12 @@ pub(crate) struct Desk {
     pub(crate) exports: Arc<ExportTable>,
     /// The Unix socket beside the port.
     pub(crate) name: Option<LocalName>,
-    pub(crate) turns: Turns,
+    pub(crate) turns: DigestTurns,
 }
 
 /// An admitted connection.
 pub(crate) struct Connection<'a> {
-    seat: &'a Seat,
+    seat: &'a ConnectionSeat,
     socket: &'a Arc<Socket>,
     desk: &'a Desk,
     input: Input,
@@ -73,7 +73,7 @@ pub(crate) struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    pub(crate) fn new(seat: &'a Seat, desk: &'a Desk) -> Self {
+    pub(crate) fn new(seat: &'a ConnectionSeat, desk: &'a Desk) -> Self {
         let (input, output) = (Input::new(), Output::default());
         Self { seat, socket: &seat.socket, desk, input, output }
     }

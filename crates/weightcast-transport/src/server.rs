@@ -5,10 +5,10 @@ use crate::exports::{ExportTable, lock};
 use crate::handshake::{self, Channel};
 use crate::limits::{CONNECTION_STACK_BYTES, MAX_CONNECTIONS};
 use crate::listener::Listener;
-use crate::seats::{Holder, Seat, Seats};
+use crate::seats::{ConnectionSeat, Holder, Seats};
 use crate::secret::{Auth, MacKey};
 use crate::serve::{Connection, Desk, admit};
-use crate::slices::Turns;
+use crate::slices::DigestTurns;
 use crate::socket::Socket;
 use rustix::io::Errno;
 use std::io::{self, Write};
@@ -102,7 +102,11 @@ impl DataServer {
         }
         let listener = Arc::new(listener);
         let shared = Arc::new(Shared {
-            desk: Desk { exports: Arc::default(), name: listener.name(), turns: Turns::new() },
+            desk: Desk {
+                exports: Arc::default(),
+                name: listener.name(),
+                turns: DigestTurns::new(),
+            },
             key: auth.mac_key(),
             port: addr.port(),
             seats: Mutex::new(Seats::new(connections)),
@@ -214,7 +218,11 @@ fn start(socket: Socket, holder: Holder, shared: &Arc<Shared>) -> io::Result<()>
     Ok(())
 }
 
-fn enter(socket: &Arc<Socket>, holder: Holder, shared: &Shared) -> Option<(u64, Arc<Seat>)> {
+fn enter(
+    socket: &Arc<Socket>,
+    holder: Holder,
+    shared: &Shared,
+) -> Option<(u64, Arc<ConnectionSeat>)> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let mut seats = lock(&shared.seats);
     if let Some(limit) = limit {
@@ -228,7 +236,7 @@ fn enter(socket: &Arc<Socket>, holder: Holder, shared: &Shared) -> Option<(u64, 
     seats.enter(socket, holder, Instant::now())
 }
 
-fn converse(seat: &Seat, number: u64, shared: &Shared) -> io::Result<()> {
+fn converse(seat: &ConnectionSeat, number: u64, shared: &Shared) -> io::Result<()> {
     seat.socket.prepare()?;
     seat.socket.set_write_timeout(Some(SEND_TICK))?;
     let channel = match seat.socket.is_local() {

@@ -9,18 +9,18 @@ use crate::wire::PlacedExtent;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// How many threads of a port digest at once: the process has other things to do.
-pub(crate) struct Turns {
+pub(crate) struct DigestTurns {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-impl Turns {
+impl DigestTurns {
     pub(crate) fn new() -> Self {
         Self { free: Mutex::new(DIGESTING), freed: Condvar::new() }
     }
 
     /// Waits for a turn, as long as it is wanted.
-    fn take(&self, wanted: &impl Fn() -> bool) -> Option<Turn<'_>> {
+    fn take(&self, wanted: &impl Fn() -> bool) -> Option<DigestTurn<'_>> {
         let mut free = lock(&self.free);
         while *free == 0 {
             free = self.freed.wait_timeout(free, TICK).unwrap_or_else(PoisonError::into_inner).0;
@@ -29,13 +29,13 @@ impl Turns {
             }
         }
         *free -= 1;
-        Some(Turn(self))
+        Some(DigestTurn(self))
     }
 }
 
-struct Turn<'a>(&'a Turns);
+struct DigestTurn<'a>(&'a DigestTurns);
 
-impl Drop for Turn<'_> {
+impl Drop for DigestTurn<'_> {
     fn drop(&mut self) {
         *lock(&self.0.free) += 1;
         self.0.freed.notify_one();
@@ -46,22 +46,22 @@ impl Drop for Turn<'_> {
 pub(crate) fn digests(
     export: &Export,
     extents: &[PlacedExtent],
-    turns: &Turns,
+    turns: &DigestTurns,
     wanted: impl Fn() -> bool,
 ) -> Option<Vec<Digest>> {
-    let mut slices = Slices { turns, wanted, turn: None, left: 0 };
+    let mut slices = DigestSlices { turns, wanted, turn: None, left: 0 };
     extents.iter().map(|placed| slices.digest(export, placed)).collect()
 }
 
-struct Slices<'a, W> {
-    turns: &'a Turns,
+struct DigestSlices<'a, W> {
+    turns: &'a DigestTurns,
     wanted: W,
-    turn: Option<Turn<'a>>,
+    turn: Option<DigestTurn<'a>>,
     /// What is left of the slice.
     left: u64,
 }
 
-impl<W: Fn() -> bool> Slices<'_, W> {
+impl<W: Fn() -> bool> DigestSlices<'_, W> {
     fn digest(&mut self, export: &Export, placed: &PlacedExtent) -> Option<Digest> {
         let region = &export.regions()[placed.extent.region as usize];
         let mut sum = Digest::ZERO;
@@ -114,7 +114,7 @@ mod tests {
             looks.set(looks.get() + 1);
             looks.get() <= until
         };
-        let digests = digests(&export, &[placed], &Turns::new(), wanted);
+        let digests = digests(&export, &[placed], &DigestTurns::new(), wanted);
         (looks.get(), digests.is_some())
     }
 
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_turn_comes_back_and_nobody_waits_for_one_in_vain() {
-        let turns = Turns::new();
+        let turns = DigestTurns::new();
         let held: Vec<_> = (0..DIGESTING).map(|_| turns.take(&|| true).unwrap()).collect();
         assert!(turns.take(&|| false).is_none());
         drop(held);

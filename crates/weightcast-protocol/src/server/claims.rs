@@ -43,20 +43,20 @@ pub enum Trust {
 pub(super) struct Challenge {
     model: String,
     version: Version,
-    claimant: Side,
-    reference: Side,
+    claimant: ChallengeSide,
+    reference: ChallengeSide,
 }
 
 /// One of them.
 #[derive(Clone, Debug)]
-struct Side {
+struct ChallengeSide {
     group: Incarnation,
     /// At which it holds the version; else it has moved on.
     generations: Vec<Generation>,
     answers: BTreeMap<u32, u64>,
 }
 
-impl Side {
+impl ChallengeSide {
     fn of(group: &Group) -> Option<Self> {
         let generations = group.held.as_ref()?.generations.clone();
         Some(Self { group: group.incarnation, generations, answers: BTreeMap::new() })
@@ -147,7 +147,7 @@ impl Server {
     fn challenge(&mut self, now: Time, name: &str, version: Version) {
         let (groups, timers) = (&self.groups, &mut self.timers);
         self.challenges.retain(|nonce, challenge| {
-            let stands = |side: &Side| {
+            let stands = |side: &ChallengeSide| {
                 let group =
                     groups.get(&side.group).filter(|g| g.trust(challenge.version).is_some());
                 let held = group.and_then(|group| group.held.as_ref());
@@ -164,7 +164,7 @@ impl Server {
         }
         let compared = self.to_compare(now, &self.models[name], version);
         let Some((claimant, reference)) = compared else { return };
-        let sides = [claimant, reference].map(|group| Side::of(&self.groups[&group]));
+        let sides = [claimant, reference].map(|group| ChallengeSide::of(&self.groups[&group]));
         let [Some(claimant), Some(reference)] = sides else { return };
         let nonce = self.next_nonce();
         let model = name.to_owned();
@@ -299,7 +299,8 @@ impl Server {
             (Some(one), Some(other)) => Some(one == other),
             _ => None,
         };
-        let known = |of: &Side| self.groups.get(&of.group).and_then(|group| group.trust(version));
+        let known =
+            |of: &ChallengeSide| self.groups.get(&of.group).and_then(|group| group.trust(version));
         let by_proof = known(&reference) == Some(Trust::Proved);
         let pair = (version, claimant.group, reference.group);
         if let Some(model) = self.models.get_mut(&name) {
@@ -330,7 +331,7 @@ impl Server {
     }
 
     /// Of the copy that was asked about, if it is still held.
-    fn believe(&mut self, side: &Side, trust: Trust) {
+    fn believe(&mut self, side: &ChallengeSide, trust: Trust) {
         let held = self.groups.get_mut(&side.group).and_then(|group| group.held.as_mut());
         if let Some(held) = held.filter(|held| held.generations == side.generations) {
             held.trust = trust;

@@ -10,22 +10,22 @@ use crate::{Incarnation, Span, Time, Version};
 pub(super) const RETRY: Span = Span::from_secs(5);
 
 /// A version, who was to show that it holds it, and beside whom.
-pub(super) type Pair = (Version, Incarnation, Incarnation);
+pub(super) type UnshownPair = (Version, Incarnation, Incarnation);
 
 /// Pairs that were asked in vain, and when they may be asked again.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unshown(BTreeMap<Pair, Time>);
+pub(super) struct Unshown(BTreeMap<UnshownPair, Time>);
 
 impl Unshown {
-    pub(super) fn insert(&mut self, pair: Pair, again: Time) {
+    pub(super) fn insert(&mut self, pair: UnshownPair, again: Time) {
         self.0.insert(pair, again);
     }
 
-    pub(super) fn remove(&mut self, pair: &Pair) {
+    pub(super) fn remove(&mut self, pair: &UnshownPair) {
         self.0.remove(pair);
     }
 
-    pub(super) fn retain(&mut self, stands: impl Fn(&Pair) -> bool) {
+    pub(super) fn retain(&mut self, stands: impl Fn(&UnshownPair) -> bool) {
         self.0.retain(|pair, _| stands(pair));
     }
 
@@ -40,7 +40,11 @@ impl Unshown {
     }
 
     /// The pair that has waited longest for another turn, of those that are `wanted`.
-    pub(super) fn due(&self, now: Time, wanted: impl Fn(&Pair) -> bool) -> Option<Pair> {
+    pub(super) fn due(
+        &self,
+        now: Time,
+        wanted: impl Fn(&UnshownPair) -> bool,
+    ) -> Option<UnshownPair> {
         let due = self.0.iter().filter(|(pair, again)| **again <= now && wanted(pair));
         due.min_by_key(|(_, again)| **again).map(|(pair, _)| *pair)
     }

@@ -39,7 +39,7 @@ use std::collections::VecDeque;
 
 pub use config::SessionConfig;
 pub use lease::Lease;
-pub use pace::Progress;
+pub use pace::ReadProgress;
 
 use crate::message::{Answer, Assignment, ClientMessage, Registration, ServerMessage, Witnesses};
 use crate::{

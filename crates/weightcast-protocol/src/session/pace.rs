@@ -12,7 +12,7 @@ const FAR_LESS: u64 = 8;
 
 /// What a read has come to, as [`Output::Measure`] asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct ReadProgress {
     /// Bytes that have arrived in this read.
     pub arrived: u64,
     /// Bytes that are still to come.
@@ -65,10 +65,16 @@ impl Session {
     }
 
     /// How far the read is, as asked for by [`Output::Measure`]. Not called before bytes move.
-    pub fn handle_progress(&mut self, now: Time, seq: OpSeq, attempt: Attempt, progress: Progress) {
+    pub fn handle_progress(
+        &mut self,
+        now: Time,
+        seq: OpSeq,
+        attempt: Attempt,
+        progress: ReadProgress,
+    ) {
         self.tick(now);
         let Some(transfer) = self.reading(seq, attempt) else { return };
-        let Progress { arrived, left, shard } = progress;
+        let ReadProgress { arrived, left, shard } = progress;
         let Some(bytes_per_s) = transfer.pace.measure(now, arrived) else { return };
         let best = self.best_pace;
         self.best_pace = best.max(bytes_per_s);

@@ -17,7 +17,7 @@ use weightcast_protocol::message::{
 use weightcast_protocol::server::{
     ReplicaState, Server, ServerConfig, ServerOutput, offload_name, seed_name,
 };
-use weightcast_protocol::session::{Output, Progress, Session, SessionConfig};
+use weightcast_protocol::session::{Output, ReadProgress, Session, SessionConfig};
 use weightcast_protocol::{
     Attempt, CallError, Condition, ConnectionId, ContentDigest, ExportId, Generation, Nonce, OpSeq,
     PROTOCOL, Revision, Selector, SessionId, ShardSums, Span, Sum, Time, Version,
@@ -520,7 +520,7 @@ impl Cluster {
             Output::Unstage => client.beside = None,
             Output::Measure { seq, attempt } => {
                 if let Some((arrived, left, shard)) = client.progress {
-                    let progress = Progress { arrived, left, shard };
+                    let progress = ReadProgress { arrived, left, shard };
                     client.session.handle_progress(self.now, seq, attempt, progress);
                 }
             }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// One connection's place.
-pub(crate) struct Seat {
+pub(crate) struct ConnectionSeat {
     pub(crate) socket: Arc<Socket>,
     pub(super) holder: Holder,
     state: Mutex<State>,
@@ -55,7 +55,7 @@ impl Worth {
     }
 }
 
-impl Seat {
+impl ConnectionSeat {
     pub(super) fn new(socket: Arc<Socket>, holder: Holder, now: Instant) -> Self {
         let state = Mutex::new(State::Idle { since: now, begun: None });
         Self { socket, holder, state, taken: AtomicU64::new(0) }

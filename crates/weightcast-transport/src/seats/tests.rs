@@ -21,7 +21,7 @@ impl Port {
         Self { seats: Seats::new(limit), now: Instant::now(), peers: Vec::new() }
     }
 
-    fn stranger(&mut self, holder: Holder) -> (u64, Arc<Seat>) {
+    fn stranger(&mut self, holder: Holder) -> (u64, Arc<ConnectionSeat>) {
         let (here, there) = UnixStream::pair().unwrap();
         self.peers.push(there);
         self.now += SECOND;
@@ -29,7 +29,7 @@ impl Port {
     }
 
     /// One that has proved itself, and whether it got a place.
-    fn member(&mut self, holder: Holder) -> Result<Arc<Seat>, ()> {
+    fn member(&mut self, holder: Holder) -> Result<Arc<ConnectionSeat>, ()> {
         let (number, seat) = self.stranger(holder);
         if self.seats.admit(number, self.now) {
             return Ok(seat);
@@ -38,14 +38,14 @@ impl Port {
         Err(())
     }
 
-    fn busy(&mut self, holder: Holder) -> Arc<Seat> {
+    fn busy(&mut self, holder: Holder) -> Arc<ConnectionSeat> {
         let seat = self.member(holder).expect("room");
         assert!(seat.work(self.now));
         seat
     }
 }
 
-fn is_lost(seat: &Seat) -> bool {
+fn is_lost(seat: &ConnectionSeat) -> bool {
     seat.is_lost()
 }
 
@@ -182,7 +182,8 @@ fn who_holds_fewest_gets_a_busy_place_of_whoever_holds_most() {
     [5, 3, 2, 4].into_iter().zip(&many).for_each(|(more, seat)| seat.moved((1 << 40) + more));
     assert!(port.member(A).is_err(), "it has all that there are");
     let first = port.busy(B);
-    let lost = |many: &[Arc<Seat>]| many.iter().map(|seat| is_lost(seat)).collect::<Vec<_>>();
+    let lost =
+        |many: &[Arc<ConnectionSeat>]| many.iter().map(|seat| is_lost(seat)).collect::<Vec<_>>();
     assert_eq!(lost(&many), [false, false, true, false], "the one that loses least");
     let second = port.busy(B);
     assert_eq!(lost(&many), [false, true, true, false]);
@@ -195,7 +196,7 @@ fn who_holds_more_takes_no_place_of_who_holds_fewer_unless_it_rests_for_long() {
     let mut port = Port::new(4);
     let honest = port.member(B).unwrap();
     let many: Vec<_> = (0..3).map(|_| port.busy(A)).collect();
-    let fast = |many: &[Arc<Seat>]| many.iter().for_each(|seat| seat.moved(1 << 40));
+    let fast = |many: &[Arc<ConnectionSeat>]| many.iter().for_each(|seat| seat.moved(1 << 40));
     fast(&many);
     honest.work(port.now);
     honest.rest(port.now);
@@ -217,7 +218,7 @@ fn a_process_that_has_opened_more_itself_gets_descriptors_back_once() {
     let left = |left: u64| Descriptors::seen(1_024, 1_024 - left - 1, 0);
     port.seats.look(left(80), port.now);
     let members: Vec<_> = (0..41).map(|_| port.member(A).unwrap()).collect();
-    let lost = |seats: &[Arc<Seat>]| seats.iter().filter(|seat| is_lost(seat)).count();
+    let lost = |seats: &[Arc<ConnectionSeat>]| seats.iter().filter(|seat| is_lost(seat)).count();
     assert_eq!(lost(&members), 1, "half of what is left is the port's");
     port.seats.look(left(70), port.now);
     assert_eq!(lost(&members), 6);

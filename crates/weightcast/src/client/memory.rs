@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use weightcast_protocol::message::{Assignment, ReadFailure, Witnesses};
-use weightcast_protocol::session::Progress;
+use weightcast_protocol::session::ReadProgress;
 use weightcast_protocol::{Attempt, Generation, Nonce, OpSeq, ShardSums};
 use weightcast_transport::{ExportId, Filling};
 
 use super::connection::Connection;
 use super::control::Event;
-use super::reading::{Running, Target, read_assigned};
-use super::refusal::{Own, Refusal, look};
+use super::reading::{RunningRead, Target, read_assigned};
+use super::refusal::{FoundRefusal, OwnPublication, look};
 use super::registration::Registration;
 use super::route::Arrival;
 use super::shared::Shared;
@@ -34,7 +34,7 @@ pub(super) struct Memory {
     /// What a staged update fills.
     staged: Option<Target>,
     /// Raised to end the running read, or the copying of what was read into place.
-    read: Option<Running>,
+    read: Option<RunningRead>,
     /// What the pending call has read.
     arrived: Option<Box<Arrival>>,
     /// The parts' digests of what is held, for readers that find something else there.
@@ -44,7 +44,7 @@ pub(super) struct Memory {
     /// Where the note of what was refused can be had; no memory.
     record: Option<ExportId>,
     /// Why it was refused, as far as that is found out.
-    refusal: Option<Arc<Refusal>>,
+    refusal: Option<Arc<FoundRefusal>>,
 }
 
 impl Memory {
@@ -163,15 +163,15 @@ impl Memory {
         self.shared.exports.exports().expose_as(id, generation.0, Vec::new());
         self.annotate(id, &note);
         self.record = Some(id);
-        let own = Own { export, note };
-        let refusal = Arc::new(Refusal::default());
+        let own = OwnPublication { export, note };
+        let refusal = Arc::new(FoundRefusal::default());
         self.refusal = Some(Arc::clone(&refusal));
         let (connection, shared) = (self.connection.clone(), Arc::clone(&self.shared));
         tokio::spawn(look(connection, shared, own, witnesses, refusal));
     }
 
     /// What is known of why what was published is refused.
-    pub(super) fn refusal(&self) -> Option<Arc<Refusal>> {
+    pub(super) fn refusal(&self) -> Option<Arc<FoundRefusal>> {
         self.refusal.clone()
     }
 
@@ -207,7 +207,7 @@ impl Memory {
                 return;
             }
         };
-        let running = Running::default();
+        let running = RunningRead::default();
         self.read = Some(running.clone());
         let shared = Arc::clone(&self.shared);
         let (connection, events) = (self.connection.clone(), self.events.clone());
@@ -245,7 +245,7 @@ impl Memory {
         else {
             return; // the session is told of no end, and gives up
         };
-        let running = Running::default();
+        let running = RunningRead::default();
         let cancel = Arc::clone(&running.cancel);
         self.read = Some(running);
         let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
@@ -274,7 +274,7 @@ impl Memory {
     }
 
     /// How far the running read is, once bytes move.
-    pub(super) fn progress(&self) -> Option<Progress> {
+    pub(super) fn progress(&self) -> Option<ReadProgress> {
         self.read.as_ref()?.pace.look()
     }
 

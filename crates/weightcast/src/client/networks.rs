@@ -10,7 +10,7 @@ use crate::config::{Options, is_of_this_host};
 #[derive(Clone, Debug)]
 pub(crate) struct Networks {
     /// Those that the job has listed, if it has.
-    listed: Option<Vec<Network>>,
+    listed: Option<Vec<NetworkPrefix>>,
     /// Whether this host is where the job is.
     loopback: bool,
 }
@@ -78,12 +78,12 @@ fn is_local(server: &str) -> bool {
 
 /// `ADDRESS/BITS`, or an address alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Network {
+struct NetworkPrefix {
     address: IpAddr,
     bits: u32,
 }
 
-impl Network {
+impl NetworkPrefix {
     fn holds(self, ip: IpAddr) -> bool {
         let cut = |bits: u128, of: u32| bits.checked_shr(of - self.bits).unwrap_or(0);
         match (self.address, ip) {
@@ -96,7 +96,7 @@ impl Network {
     }
 }
 
-fn parse(listed: &str) -> Result<Vec<Network>, Error> {
+fn parse(listed: &str) -> Result<Vec<NetworkPrefix>, Error> {
     let networks = listed.split(',').map(str::trim).filter(|network| !network.is_empty());
     let parsed = networks.map(|network| {
         parse_one(network).ok_or_else(|| Error::Config {
@@ -107,7 +107,7 @@ fn parse(listed: &str) -> Result<Vec<Network>, Error> {
     parsed.collect()
 }
 
-fn parse_one(network: &str) -> Option<Network> {
+fn parse_one(network: &str) -> Option<NetworkPrefix> {
     let (address, bits) = match network.split_once('/') {
         Some((address, bits)) => (address, Some(bits.parse().ok()?)),
         None => (network, None),
@@ -115,7 +115,7 @@ fn parse_one(network: &str) -> Option<Network> {
     let address: IpAddr = address.parse().ok()?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     let bits = bits.unwrap_or(most);
-    (bits <= most).then_some(Network { address, bits })
+    (bits <= most).then_some(NetworkPrefix { address, bits })
 }
 
 #[cfg(test)]

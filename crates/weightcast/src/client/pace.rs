@@ -2,27 +2,27 @@
 
 use std::sync::{Arc, OnceLock};
 
-use weightcast_protocol::session::Progress;
+use weightcast_protocol::session::ReadProgress;
 use weightcast_transport::Gauge;
 
 /// Of one read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct ReadPace {
     pub(crate) gauge: Arc<Gauge>,
     /// Which shard of the assignment each job reads from.
     shards: Arc<OnceLock<Vec<usize>>>,
 }
 
-impl Pace {
+impl ReadPace {
     /// The jobs are known.
     pub(crate) fn of(&self, shards: impl Iterator<Item = usize>) {
         let _ = self.shards.set(shards.collect());
     }
 
     /// How far it is, once bytes move.
-    pub(crate) fn look(&self) -> Option<Progress> {
+    pub(crate) fn look(&self) -> Option<ReadProgress> {
         let reading = self.gauge.look()?;
         let shard = *self.shards.get()?.get(reading.job)?;
-        Some(Progress { arrived: reading.arrived, left: reading.left, shard: shard as u32 })
+        Some(ReadProgress { arrived: reading.arrived, left: reading.left, shard: shard as u32 })
     }
 }

@@ -10,7 +10,7 @@ use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_transport::Filling;
 
 use super::connection::Connection;
-use super::pace::Pace;
+use super::pace::ReadPace;
 use super::registration::Registration;
 use super::route::{Arrival, Read};
 use super::shared::Shared;
@@ -29,10 +29,10 @@ pub(super) struct Target {
 
 /// A read that runs, as others see it.
 #[derive(Clone, Default)]
-pub(super) struct Running {
+pub(super) struct RunningRead {
     /// Raised to end it.
     pub(super) cancel: Arc<AtomicBool>,
-    pub(super) pace: Pace,
+    pub(super) pace: ReadPace,
 }
 
 /// Reads an assigned source into the target, unless it is cancelled.
@@ -42,7 +42,7 @@ pub(super) async fn read_assigned(
     assignment: Assignment,
     target: Target,
     deadline: Instant,
-    running: Running,
+    running: RunningRead,
 ) -> Result<Arrival, ReadFailure> {
     let names: Vec<_> = assignment.shards.iter().map(|shard| shard.layout).collect();
     let sources = fetch_layouts(&connection, &shared, &names);
@@ -81,7 +81,7 @@ fn read(
     sources: &[Arc<Layout>],
     target: Target,
     deadline: Instant,
-    running: Running,
+    running: RunningRead,
 ) -> Result<Arrival, ReadFailure> {
     let progress = Arc::clone(&shared.progress);
     // One that goes on begins with what is kept.

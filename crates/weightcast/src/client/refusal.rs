@@ -30,27 +30,27 @@ const NAMED: usize = 3;
 
 /// What was found, once it was.
 #[derive(Default)]
-pub(crate) struct Refusal {
+pub(crate) struct FoundRefusal {
     /// The outer is set when the search has ended, the inner if it has found something.
     found: Mutex<Option<Option<String>>>,
     ended: Condvar,
 }
 
 /// What this shard has published.
-pub(super) struct Own {
+pub(super) struct OwnPublication {
     pub(super) export: ExportId,
     pub(super) note: Vec<u8>,
 }
 
 /// One replica, as its shards have noted it.
-struct Side {
+struct ReplicaNotes {
     name: String,
     layouts: Vec<Arc<Layout>>,
     /// Per shard, its cells and their digests.
     cells: Vec<(Vec<Cell>, Vec<Digest>)>,
 }
 
-impl Refusal {
+impl FoundRefusal {
     /// Waits for the end of the search. Calls `interrupted` every `tick`: true ends the wait.
     pub(super) fn wait(
         &self,
@@ -84,9 +84,9 @@ impl Refusal {
 pub(super) async fn look(
     connection: Connection,
     shared: Arc<Shared>,
-    own: Own,
+    own: OwnPublication,
     witnesses: Witnesses,
-    refusal: Arc<Refusal>,
+    refusal: Arc<FoundRefusal>,
 ) {
     let found = search(connection, shared, own, witnesses).await.unwrap_or_else(|reason| {
         tracing::debug!(reason, "it is not known in which tensor a refused publication differs");
@@ -98,7 +98,7 @@ pub(super) async fn look(
 async fn search(
     connection: Connection,
     shared: Arc<Shared>,
-    own: Own,
+    own: OwnPublication,
     witnesses: Witnesses,
 ) -> Result<Option<String>, String> {
     let Witnesses { copy: Some(copy), holder } = witnesses else { return Ok(None) };
@@ -112,8 +112,9 @@ async fn search(
         known.push((of, layouts.map_err(|e| e.to_string())?, fenced));
     }
     let work = move || {
-        let side =
-            |(of, layouts, fenced)| Side::ask(&shared.routes, &own, of, layouts, fenced, deadline);
+        let side = |(of, layouts, fenced)| {
+            ReplicaNotes::ask(&shared.routes, &own, of, layouts, fenced, deadline)
+        };
         let mut known = known.into_iter();
         let copy = side(known.next().expect("the first is the copy"))?;
         if let Some(found) = copies_differ(&copy)? {
@@ -127,11 +128,11 @@ async fn search(
     tokio::task::spawn_blocking(work).await.map_err(|e| e.to_string())?
 }
 
-impl Side {
+impl ReplicaNotes {
     /// Asks all shards of a replica for their notes.
     fn ask(
         routes: &Routes,
-        own: &Own,
+        own: &OwnPublication,
         of: Assignment,
         layouts: Vec<Arc<Layout>>,
         fenced: bool,
@@ -201,7 +202,7 @@ fn note(
 }
 
 /// Which shards hold different copies of the same elements, if any do.
-fn copies_differ(copy: &Side) -> Result<Option<String>, String> {
+fn copies_differ(copy: &ReplicaNotes) -> Result<Option<String>, String> {
     let tensors = union(&copy.layouts).map_err(|e| e.to_string())?;
     let suspects = suspects(&tensors, &[copy.summary()]);
     let Some(first) = suspects.first() else { return Ok(None) };
@@ -233,7 +234,7 @@ fn copies_differ(copy: &Side) -> Result<Option<String>, String> {
 }
 
 /// In which tensors a replica differs from a good one.
-fn differs(copy: &Side, holder: &Side) -> Result<Option<String>, String> {
+fn differs(copy: &ReplicaNotes, holder: &ReplicaNotes) -> Result<Option<String>, String> {
     let tensors = union(&copy.layouts).map_err(|e| e.to_string())?;
     let suspects = suspects(&tensors, &[copy.summary(), holder.summary()]);
     let names: Vec<&str> = suspects.iter().take(NAMED).map(Tensor::name).collect();

@@ -36,7 +36,7 @@ pub(super) struct Registrant {
 }
 
 /// One registration, as others see it.
-struct Held {
+struct ReservedRegistration {
     holder: Registrant,
     memory: ReservedMemory,
     /// Whether its handle may write to it at any time.
@@ -45,7 +45,7 @@ struct Held {
     filling: usize,
 }
 
-impl Held {
+impl ReservedRegistration {
     fn is_filled(&self) -> bool {
         self.filled || self.filling > 0
     }
@@ -117,7 +117,10 @@ impl Registrant {
             }
         }
         let number = RESERVATIONS.fetch_add(1, Ordering::Relaxed);
-        reservations.insert(number, Held { holder: self.clone(), memory, filled, filling: 0 });
+        reservations.insert(
+            number,
+            ReservedRegistration { holder: self.clone(), memory, filled, filling: 0 },
+        );
         Ok(Reservation { number })
     }
 
@@ -177,23 +180,23 @@ impl Drop for Reservation {
 
 /// All reservations of one process. A fork begins anew: its memory is a copy, and the lock that it
 /// inherits may have been held when it was copied.
-struct Process {
+struct ProcessReservations {
     id: u32,
-    reservations: Mutex<BTreeMap<u64, Held>>,
-    child: OnceLock<Box<Process>>,
+    reservations: Mutex<BTreeMap<u64, ReservedRegistration>>,
+    child: OnceLock<Box<ProcessReservations>>,
 }
 
-impl Process {
+impl ProcessReservations {
     fn new() -> Self {
         Self { id: process::id(), reservations: Mutex::default(), child: OnceLock::new() }
     }
 }
 
-fn reservations() -> MutexGuard<'static, BTreeMap<u64, Held>> {
-    static FIRST: OnceLock<Process> = OnceLock::new();
-    let mut process = FIRST.get_or_init(Process::new);
+fn reservations() -> MutexGuard<'static, BTreeMap<u64, ReservedRegistration>> {
+    static FIRST: OnceLock<ProcessReservations> = OnceLock::new();
+    let mut process = FIRST.get_or_init(ProcessReservations::new);
     while process.id != process::id() {
-        process = process.child.get_or_init(|| Box::new(Process::new()));
+        process = process.child.get_or_init(|| Box::new(ProcessReservations::new()));
     }
     process.reservations.lock().expect("no panic while held")
 }

@@ -18,7 +18,7 @@ use super::Transfer;
 use super::difference::difference;
 use super::locate::Evidence;
 use super::networks::Networks;
-use super::pace::Pace;
+use super::pace::ReadPace;
 use super::plan_files::PlanFiles;
 use super::plans::Plans;
 use super::reach;
@@ -49,7 +49,7 @@ pub(crate) struct Read<'a> {
     pub(crate) deadline: Instant,
     pub(crate) cancel: Arc<AtomicBool>,
     pub(crate) progress: Arc<AtomicU64>,
-    pub(crate) pace: Pace,
+    pub(crate) pace: ReadPace,
     /// What is final already, and is served while the rest comes.
     pub(crate) filling: Option<Arc<Filling>>,
     /// Held while the registered memory is written: whoever stops a read waits for it, so nothing

@@ -11,7 +11,7 @@ use weightcast_protocol::{
 use super::super::Transfer;
 use super::super::connection;
 use super::super::locate::Evidence;
-use super::super::refusal::Refusal;
+use super::super::refusal::FoundRefusal;
 use super::super::reservations::FillGuard;
 use super::super::route::Arrival;
 use super::super::staging::Installed;
@@ -25,7 +25,7 @@ pub(crate) struct Failed {
     /// Of the read that the error is about, if it is about one.
     pub(crate) evidence: Option<Box<Evidence>>,
     /// Of what was published, if that was refused.
-    pub(crate) refusal: Option<Arc<Refusal>>,
+    pub(crate) refusal: Option<Arc<FoundRefusal>>,
 }
 
 /// A call that has not ended.
