@@ -2,35 +2,15 @@
 
 mod cluster;
 
-use cluster::{Cluster, committed, open, register, replicate};
-use weightcast_protocol::message::{Answer, Call, ClientMessage, Open, Role};
-use weightcast_protocol::server::{Counters, Server, ServerConfig};
+use cluster::{Cluster, committed, replicate};
+use weightcast_protocol::message::{Call, ClientMessage};
+use weightcast_protocol::server::{Server, ServerConfig};
 use weightcast_protocol::session::Output;
 use weightcast_protocol::{ConnectionId, Generation, Nonce, Selector, Span};
 
 const LATEST: Selector = Selector::Latest;
 
 impl Cluster {
-    fn retaining(&mut self, replica: &str, num_shards: u32) -> Vec<usize> {
-        let shard = |s| Open { retain: 1, ..open(replica, s, num_shards, Role::Trainer) };
-        let group: Vec<usize> = (0..num_shards).map(|s| self.start(shard(s))).collect();
-        self.call_all(&group, register);
-        group
-    }
-
-    fn counters(&self) -> Counters {
-        self.server.snapshot(self.now).counters
-    }
-
-    fn unpublished(&mut self, group: &[usize]) -> bool {
-        self.begin_all(group, |_| Call::Unpublish);
-        self.gone(group)
-    }
-
-    fn gone(&self, group: &[usize]) -> bool {
-        group.iter().all(|client| self.outcome(*client) == Some(Ok(Answer::Unpublished)))
-    }
-
     /// A rollout that commits, and has not read a byte.
     fn empty(&mut self, replica: &str, num_shards: u32, content: u64) -> Vec<usize> {
         let rollout = self.rollout(replica, num_shards);
@@ -59,9 +39,7 @@ impl Cluster {
 
 #[test]
 fn an_empty_claim_does_not_let_the_last_copy_go() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.retaining("trainer", 2);
-    cluster.publish(&trainer, 1, 100);
+    let (mut cluster, trainer) = Cluster::published(2, 100);
     cluster.auto_offload = false;
     let liar = cluster.empty("liar", 1, 100);
     assert!(!cluster.unpublished(&trainer), "nobody else has a byte of it");
@@ -79,9 +57,7 @@ fn an_empty_claim_does_not_let_the_last_copy_go() {
 
 #[test]
 fn a_half_empty_claim_does_not_either() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.retaining("trainer", 1);
-    cluster.publish(&trainer, 1, 100);
+    let (mut cluster, trainer) = Cluster::published(1, 100);
     cluster.auto_offload = false;
     let rollout = cluster.rollout("half", 2);
     cluster.auto_read = false;
@@ -95,9 +71,7 @@ fn a_half_empty_claim_does_not_either() {
 
 #[test]
 fn who_has_shown_the_bytes_lets_the_last_copy_go_at_once() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.retaining("trainer", 2);
-    cluster.publish(&trainer, 1, 100);
+    let (mut cluster, trainer) = Cluster::published(2, 100);
     cluster.honest("rollout", 3);
     assert_eq!(cluster.counters().proofs, 1, "asked for as soon as there was another copy");
     assert!(cluster.unpublished(&trainer));
@@ -111,9 +85,7 @@ fn nothing_is_asked_where_nothing_is_retained_or_two_have_shown_it() {
     cluster.publish(&trainer, 1, 100);
     cluster.honest("rollout", 1);
     assert_eq!(cluster.counters().challenges, 0);
-    let mut cluster = Cluster::new();
-    let trainer = cluster.retaining("trainer", 1);
-    cluster.publish(&trainer, 1, 100);
+    let (mut cluster, trainer) = Cluster::published(1, 100);
     for rollout in ["a", "b", "c"] {
         cluster.honest(rollout, 1);
     }
@@ -125,9 +97,7 @@ fn nothing_is_asked_where_nothing_is_retained_or_two_have_shown_it() {
 
 #[test]
 fn an_honest_copy_is_found_behind_empty_ones() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.retaining("trainer", 1);
-    cluster.publish(&trainer, 1, 100);
+    let (mut cluster, trainer) = Cluster::published(1, 100);
     cluster.empty("a", 1, 100);
     cluster.empty("b", 2, 100);
     cluster.honest("c", 2);
@@ -138,9 +108,7 @@ fn an_honest_copy_is_found_behind_empty_ones() {
 
 #[test]
 fn who_does_not_answer_is_not_waited_for_long() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.retaining("trainer", 1);
-    cluster.publish(&trainer, 1, 100);
+    let (mut cluster, trainer) = Cluster::published(1, 100);
     cluster.auto_prove = false;
     let rollout = cluster.honest("rollout", 1);
     cluster.finish_proofs(trainer[0]);
@@ -160,9 +128,7 @@ fn who_does_not_answer_is_not_waited_for_long() {
 
 #[test]
 fn an_answer_that_comes_while_the_copy_is_given_up_is_enough() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.retaining("trainer", 2);
-    cluster.publish(&trainer, 1, 100);
+    let (mut cluster, trainer) = Cluster::published(2, 100);
     cluster.auto_prove = false;
     let rollout = cluster.honest("rollout", 1);
     assert!(!cluster.unpublished(&trainer));
@@ -175,9 +141,7 @@ fn an_answer_that_comes_while_the_copy_is_given_up_is_enough() {
 
 #[test]
 fn a_broken_stream_loses_no_challenge() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.retaining("trainer", 1);
-    cluster.publish(&trainer, 1, 100);
+    let (mut cluster, trainer) = Cluster::published(1, 100);
     cluster.auto_prove = false;
     let rollout = cluster.honest("rollout", 1);
     for client in [trainer[0], rollout[0]] {
@@ -193,18 +157,14 @@ fn a_broken_stream_loses_no_challenge() {
 
 #[test]
 fn an_offload_is_believed_when_it_has_shown_the_bytes() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.retaining("trainer", 1);
-    cluster.publish(&trainer, 1, 100);
+    let (mut cluster, trainer) = Cluster::published(1, 100);
     assert!(cluster.unpublished(&trainer));
     assert_eq!((cluster.counters().offloads, cluster.counters().proofs), (1, 1));
 }
 
 #[test]
 fn an_offload_that_holds_nothing_is_a_loss_on_record() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.retaining("trainer", 1);
-    cluster.publish(&trainer, 1, 100);
+    let (mut cluster, trainer) = Cluster::published(1, 100);
     cluster.auto_prove = false;
     cluster.begin_all(&trainer, |_| Call::Unpublish);
     // The copy says that it is as it should be, and its memory goes.
@@ -228,14 +188,14 @@ fn restart(cluster: &mut Cluster) {
 fn what_comes_over_from_an_earlier_term_is_a_claim_that_others_confirm() {
     let mut cluster = Cluster::new();
     cluster.reconnect = Span::from_secs(60);
-    let trainer = cluster.retaining("trainer", 1);
+    let trainer = cluster.retaining("trainer", 1, 1);
     cluster.publish(&trainer, 1, 100);
     cluster.honest("rollout", 2);
     restart(&mut cluster);
     cluster.advance(Span::from_secs(20));
-    assert_eq!(cluster.holders(), ["rollout", "trainer"]);
+    assert_eq!(cluster.holders(1), ["rollout", "trainer"]);
     // Retention is told at open, so by whoever opens next.
-    cluster.retaining("other", 1);
+    cluster.retaining("other", 1, 1);
     cluster.honest("second", 1);
     assert!(cluster.counters().proofs >= 1, "{:?}", cluster.counters());
     assert!(cluster.unpublished(&trainer) && !cluster.offloads_asked(&trainer));
@@ -245,13 +205,13 @@ fn what_comes_over_from_an_earlier_term_is_a_claim_that_others_confirm() {
 fn a_false_copy_that_comes_over_does_not_take_the_place_of_a_true_one() {
     let mut cluster = Cluster::new();
     cluster.reconnect = Span::from_secs(60);
-    let trainer = cluster.retaining("trainer", 1);
+    let trainer = cluster.retaining("trainer", 1, 1);
     cluster.publish(&trainer, 1, 100);
     cluster.empty("a", 1, 100);
     cluster.honest("c", 1);
     restart(&mut cluster);
     cluster.advance(Span::from_secs(20));
-    cluster.retaining("other", 1);
+    cluster.retaining("other", 1, 1);
     cluster.honest("d", 1);
     cluster.auto_offload = false;
     let refuted = cluster.counters().refuted;
@@ -263,7 +223,7 @@ fn a_false_copy_that_comes_over_does_not_take_the_place_of_a_true_one() {
 fn numbers_are_not_foreseen_and_strange_answers_change_nothing() {
     let nonces = |secret| {
         let mut cluster = Cluster::with(ServerConfig { secret, ..ServerConfig::default() });
-        let trainer = cluster.retaining("trainer", 1);
+        let trainer = cluster.retaining("trainer", 1, 1);
         cluster.publish(&trainer, 1, 100);
         cluster.auto_prove = false;
         let rollout = cluster.honest("rollout", 1);
@@ -292,9 +252,7 @@ fn numbers_are_not_foreseen_and_strange_answers_change_nothing() {
 
 #[test]
 fn whose_memory_changed_is_not_known_when_the_publisher_has_gone() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.retaining("trainer", 1);
-    cluster.publish(&trainer, 1, 100);
+    let (mut cluster, trainer) = Cluster::published(1, 100);
     cluster.auto_prove = false;
     let rollouts = ["a", "b"].map(|replica| cluster.honest(replica, 1)[0]);
     // The optimiser steps too early: whoever is compared with the trainer looks wrong.
@@ -316,9 +274,7 @@ fn whose_memory_changed_is_not_known_when_the_publisher_has_gone() {
 
 #[test]
 fn who_did_not_answer_is_asked_again() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.retaining("trainer", 1);
-    cluster.publish(&trainer, 1, 100);
+    let (mut cluster, trainer) = Cluster::published(1, 100);
     cluster.auto_prove = false;
     let rollout = cluster.honest("rollout", 1);
     // The trainer's copy is made aside, since nobody else has shown his in time.
@@ -334,19 +290,12 @@ fn who_did_not_answer_is_asked_again() {
     assert!(cluster.gone(&trainer));
     // Nor does it beside that copy, which is kept.
     cluster.advance(Span::from_secs(6));
-    assert!(cluster.holders().iter().any(|name| name.contains("~offload")));
+    assert!(cluster.holders(1).iter().any(|name| name.contains("~offload")));
     assert_eq!(cluster.counters().challenges, 3);
     // Now it can: what was made in its place goes.
     cluster.clients[rollout[0]].proving.clear();
     cluster.auto_prove = true;
     cluster.advance(Span::from_secs(20));
-    assert_eq!(cluster.holders(), ["rollout"]);
+    assert_eq!(cluster.holders(1), ["rollout"]);
     assert_eq!((cluster.counters().refuted, cluster.counters().offloads_released), (0, 1));
-}
-
-impl Cluster {
-    fn holders(&self) -> Vec<String> {
-        let versions = &self.server.snapshot(self.now).models["policy"].versions;
-        versions.values().next().cloned().unwrap_or_default()
-    }
 }

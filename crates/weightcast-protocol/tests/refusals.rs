@@ -26,20 +26,15 @@ fn mismatch(outcome: &Result<Answer, CallError>) -> bool {
     matches!(outcome, Err(CallError::ContentMismatch { replica, .. }) if replica == "trainer")
 }
 
-fn refused(cluster: &mut Cluster) -> Vec<usize> {
-    let trainer = cluster.trainer("trainer", 2);
-    cluster.auto_seal = false;
-    cluster.publish(&trainer, 1, 5);
-    seals_with_other_copies(cluster, &trainer);
-    trainer
+fn refused() -> (Cluster, Vec<usize>) {
+    let (mut cluster, trainer) = Cluster::unsealed(2, 5);
+    seals_with_other_copies(&mut cluster, &trainer);
+    (cluster, trainer)
 }
 
 #[test]
 fn a_copy_is_accepted_only_when_all_its_shards_have_sealed() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.trainer("trainer", 2);
-    cluster.auto_seal = false;
-    cluster.publish(&trainer, 1, 5);
+    let (mut cluster, trainer) = Cluster::unsealed(2, 5);
     cluster.finish_seals(&trainer[..1]);
     let verdict = |cluster: &Cluster, at: usize| cluster.clients[trainer[at]].session.verdict();
     assert_eq!((verdict(&cluster, 0), verdict(&cluster, 1)), (None, None), "shard 1 has not");
@@ -49,10 +44,7 @@ fn a_copy_is_accepted_only_when_all_its_shards_have_sealed() {
 
 #[test]
 fn who_missed_the_verdict_is_told_again() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.trainer("trainer", 2);
-    cluster.auto_seal = false;
-    cluster.publish(&trainer, 1, 5);
+    let (mut cluster, trainer) = Cluster::unsealed(2, 5);
     cluster.finish_seals(&trainer[..1]);
     cluster.reachable = false;
     cluster.break_stream(trainer[0]);
@@ -65,8 +57,7 @@ fn who_missed_the_verdict_is_told_again() {
 
 #[test]
 fn shards_that_hold_different_copies_are_told_with_whom_to_compare() {
-    let mut cluster = Cluster::new();
-    let trainer = refused(&mut cluster);
+    let (cluster, trainer) = refused();
     for client in &trainer {
         let client = &cluster.clients[*client];
         assert!(matches!(client.session.verdict(), Some(Err(CallError::ContentMismatch { .. }))));
@@ -84,8 +75,7 @@ fn shards_that_hold_different_copies_are_told_with_whom_to_compare() {
 
 #[test]
 fn unpublish_says_that_it_was_refused_and_gives_it_up() {
-    let mut cluster = Cluster::new();
-    let trainer = refused(&mut cluster);
+    let (mut cluster, trainer) = refused();
     let outcomes = cluster.call_all(&trainer, |_| Call::Unpublish);
     assert!(outcomes.iter().all(mismatch), "{outcomes:?}");
     for client in &trainer {
@@ -102,10 +92,7 @@ fn unpublish_says_that_it_was_refused_and_gives_it_up() {
 
 #[test]
 fn an_unpublish_that_waits_for_the_digests_is_told_too() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.trainer("trainer", 2);
-    cluster.auto_seal = false;
-    cluster.publish(&trainer, 1, 5);
+    let (mut cluster, trainer) = Cluster::unsealed(2, 5);
     cluster.begin_all(&trainer, |_| Call::Unpublish);
     seals_with_other_copies(&mut cluster, &trainer);
     let outcomes: Vec<_> = trainer.iter().map(|c| cluster.outcome(*c).expect("it ended")).collect();
@@ -134,10 +121,7 @@ fn a_second_trainer_with_other_bytes_is_told_whose_are_good() {
 
 #[test]
 fn who_cannot_digest_what_it_published_leaves_and_says_why() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.trainer("trainer", 2);
-    cluster.auto_seal = false;
-    cluster.publish(&trainer, 1, 5);
+    let (mut cluster, trainer) = Cluster::unsealed(2, 5);
     let now = cluster.now;
     cluster.clients[trainer[0]].session.handle_seal_failed(now, Generation(1), "it panicked");
     cluster.run();
@@ -159,10 +143,7 @@ fn all_are_told(cluster: &mut Cluster, trainer: &[usize]) {
 
 #[test]
 fn who_waits_for_others_is_told() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.trainer("trainer", 2);
-    cluster.auto_seal = false;
-    cluster.publish(&trainer, 1, 5);
+    let (mut cluster, trainer) = Cluster::unsealed(2, 5);
     let until = Condition::Available(Selector::AtLeast(9));
     cluster.begin_all(&trainer, |_| Call::Wait { until });
     all_are_told(&mut cluster, &trainer);
@@ -170,10 +151,7 @@ fn who_waits_for_others_is_told() {
 
 #[test]
 fn who_is_about_to_read_another_version_over_it_is_told() {
-    let mut cluster = Cluster::new();
-    let trainer = cluster.trainer("trainer", 2);
-    cluster.auto_seal = false;
-    cluster.publish(&trainer, 1, 5);
+    let (mut cluster, trainer) = Cluster::unsealed(2, 5);
     cluster.auto_seal = true;
     let other = cluster.trainer("other", 1);
     cluster.publish(&other, 2, 6);

@@ -4,7 +4,7 @@ mod cluster;
 
 use cluster::*;
 use weightcast_protocol::message::{Answer, Call, ReadFailure, Role};
-use weightcast_protocol::server::{Counters, ReplicaState, ServerConfig};
+use weightcast_protocol::server::{ReplicaState, ServerConfig};
 use weightcast_protocol::{CallError, ContentDigest, Selector, Span};
 
 /// Reads end by hand, and sessions serve what they are being filled with.
@@ -16,10 +16,6 @@ fn relays(config: ServerConfig) -> Cluster {
 
 fn edge(reader: &str, source: &str) -> (String, String) {
     (reader.to_owned(), source.to_owned())
-}
-
-fn counters(cluster: &Cluster) -> Counters {
-    cluster.server.snapshot(cluster.now).counters
 }
 
 /// A trainer with version 1 and, hanging on it, a chain of so many rollouts that read it.
@@ -63,7 +59,7 @@ fn a_chain_of_four_commits_from_its_source_down() {
     }
     assert!(all_committed(&cluster, &chain));
     assert_eq!(cluster.edges(), []);
-    assert_eq!(counters(&cluster).relays, 3);
+    assert_eq!(cluster.counters().relays, 3);
 }
 
 #[test]
@@ -85,7 +81,7 @@ fn who_loses_a_source_goes_on_at_another_with_what_it_has() {
         cluster.finish_reads(&chain[group]);
     }
     assert!(all_committed(&cluster, &[chain[0].clone(), chain[2].clone(), chain[3].clone()]));
-    assert_eq!(counters(&cluster).resumes, 1);
+    assert_eq!(cluster.counters().resumes, 1);
 }
 
 #[test]
@@ -178,7 +174,7 @@ fn a_version_crosses_once_to_each_datacentre() {
     cluster.finish_reads(&remote[0]);
     cluster.finish_reads(&remote[1]);
     assert_eq!(cluster.edges(), [edge("near", "trainer"), edge("wide", "x")]);
-    assert_eq!(counters(&cluster).crossings, 1);
+    assert_eq!(cluster.counters().crossings, 1);
 }
 
 #[test]
@@ -254,7 +250,7 @@ fn an_update_does_not_wait_for_a_seed_and_all_shards_hear_the_same() {
     cluster.finish_reads(&x);
     cluster.begin_all(&y, |_| update());
     assert_eq!(cluster.edges(), [edge("y", "x")]);
-    assert_eq!(counters(&cluster).skips, 1);
+    assert_eq!(cluster.counters().skips, 1);
 }
 
 #[test]
@@ -274,7 +270,7 @@ fn two_accusers_fence_a_copy_and_one_does_not() {
     }
     let outcome = cluster.call_all(&bad, |_| Call::List).pop();
     assert!(matches!(outcome, Some(Err(CallError::ContentMismatch { .. }))), "{outcome:?}");
-    assert_eq!(counters(&cluster).accusations, 2);
+    assert_eq!(cluster.counters().accusations, 2);
 }
 
 #[test]

@@ -4,40 +4,11 @@ mod cluster;
 
 use cluster::{Cluster, DEADLINE, committed, open, register, replicate, update, version};
 use weightcast_protocol::message::{Answer, Call, EpochPolicy, Open, Role};
-use weightcast_protocol::server::{Counters, ServerConfig};
+use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::session::Output;
 use weightcast_protocol::{CallError, Generation, Selector, Span};
 
 const LATEST: Selector = Selector::Latest;
-
-impl Cluster {
-    /// A trainer of one shard each that retains versions.
-    fn retaining(&mut self, replica: &str, num_shards: u32, retain: u32) -> Vec<usize> {
-        let shard = |s| Open { retain, ..open(replica, s, num_shards, Role::Trainer) };
-        let group: Vec<usize> = (0..num_shards).map(|s| self.start(shard(s))).collect();
-        self.call_all(&group, register);
-        group
-    }
-
-    fn counters(&self) -> Counters {
-        self.server.snapshot(self.now).counters
-    }
-
-    fn unpublish(&mut self, group: &[usize]) -> Vec<Option<Result<Answer, CallError>>> {
-        self.begin_all(group, |_| Call::Unpublish);
-        group.iter().map(|client| self.outcome(*client)).collect()
-    }
-
-    fn unpublished(&mut self, group: &[usize]) -> bool {
-        self.unpublish(group).iter().all(|end| *end == Some(Ok(Answer::Unpublished)))
-    }
-
-    fn holders(&self, number: u64) -> Vec<String> {
-        let versions = &self.server.snapshot(self.now).models["policy"].versions;
-        let of = versions.iter().find(|(version, _)| version.number == number);
-        of.map(|(_, names)| names.clone()).unwrap_or_default()
-    }
-}
 
 #[test]
 fn the_last_copy_of_a_retained_version_is_offloaded_before_it_goes() {

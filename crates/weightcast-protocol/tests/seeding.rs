@@ -4,7 +4,7 @@ mod cluster;
 
 use cluster::*;
 use weightcast_protocol::message::{Answer, Open, Role};
-use weightcast_protocol::server::{Counters, ReplicaState, ServerConfig};
+use weightcast_protocol::server::{ReplicaState, ServerConfig};
 use weightcast_protocol::session::Output;
 use weightcast_protocol::{CallError, Selector, Span};
 
@@ -13,10 +13,6 @@ fn cluster(config: ServerConfig) -> Cluster {
     let mut cluster = Cluster::with(ServerConfig { fanout: 8, ..config });
     (cluster.relays, cluster.auto_read) = (true, false);
     cluster
-}
-
-fn counters(cluster: &Cluster) -> Counters {
-    cluster.server.snapshot(cluster.now).counters
 }
 
 fn place(cluster: &mut Cluster, name: &str, shards: u32, at: &str, seeding: bool) -> Vec<usize> {
@@ -85,7 +81,7 @@ fn unchanged(outcome: &Outcome) -> Option<u64> {
 #[test]
 fn an_update_returns_at_once_and_a_later_one_reads_what_crossed_meanwhile() {
     let mut scene = Scene::new(ServerConfig::default(), &[("x", 2), ("y", 2)]);
-    let before = counters(&scene.cluster).crossings;
+    let before = scene.cluster.counters().crossings;
     scene.publish(2);
     assert_eq!(unchanged(&scene.update(0)), Some(1));
     assert_eq!(scene.cluster.edges(), [edge("x~seed-0.2", "trainer")]);
@@ -102,7 +98,7 @@ fn an_update_returns_at_once_and_a_later_one_reads_what_crossed_meanwhile() {
     assert_eq!(committed(&scene.update(0)), Some(2));
     assert_eq!(scene.cluster.content(&scene.rollouts[0]), 22);
     assert!(scene.cluster.seed_shards().is_empty(), "nobody lacks it");
-    let counters = counters(&scene.cluster);
+    let counters = scene.cluster.counters();
     assert_eq!(counters.crossings - before, 1);
     assert_eq!((counters.seeds_asked, counters.seeds, counters.seeds_released), (1, 1, 1));
 }
@@ -130,7 +126,7 @@ fn who_has_no_memory_for_a_seed_crosses_by_itself() {
     // The next version is left to a seed again.
     scene.publish(3);
     assert_eq!(unchanged(&scene.update(0)), Some(2));
-    assert_eq!(counters(&scene.cluster).seeds_failed, 1);
+    assert_eq!(scene.cluster.counters().seeds_failed, 1);
 }
 
 #[test]
@@ -256,9 +252,9 @@ fn a_seed_is_no_copy_that_retention_relies_on() {
     scene.publish(2);
     assert_eq!(unchanged(&scene.update(0)), Some(1));
     assert_eq!(scene.cluster.state("x~seed-0.2"), ReplicaState::Sealed);
-    let offloads = counters(&scene.cluster).offloads;
+    let offloads = scene.cluster.counters().offloads;
     scene.publish(3);
-    assert_eq!(counters(&scene.cluster).offloads, offloads + 1, "of version 2");
+    assert_eq!(scene.cluster.counters().offloads, offloads + 1, "of version 2");
 }
 
 #[test]
@@ -295,7 +291,7 @@ fn a_wish_that_was_lost_is_repeated() {
     scene.cluster.refuse_seed(x);
     scene.cluster.break_stream(x);
     scene.cluster.advance(Span::from_secs(1));
-    assert_eq!(counters(&scene.cluster).seeds_failed, 1);
+    assert_eq!(scene.cluster.counters().seeds_failed, 1);
 }
 
 #[test]

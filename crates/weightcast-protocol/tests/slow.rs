@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use cluster::*;
 use weightcast_protocol::limits::MOVES;
 use weightcast_protocol::message::{Call, ClientMessage};
-use weightcast_protocol::server::{Counters, ServerConfig};
+use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::session::Output;
 use weightcast_protocol::{Selector, Span};
 
@@ -56,10 +56,6 @@ fn crawl(cluster: &mut Cluster, reader: &[usize], bytes: u64, shard: u32) {
     }
 }
 
-fn counters(cluster: &Cluster) -> Counters {
-    cluster.server.snapshot(cluster.now).counters
-}
-
 #[test]
 fn a_slow_source_is_left_for_one_that_is_free_with_what_has_come() {
     let (mut cluster, holders) = holders(plain(), 2);
@@ -69,7 +65,7 @@ fn a_slow_source_is_left_for_one_that_is_free_with_what_has_come() {
     let other = if slow == "a" { "b" } else { "a" };
     assert_eq!(source(&cluster, &reader), other);
     assert!(cluster.clients[reader[0]].keep);
-    let counters = counters(&cluster);
+    let counters = cluster.counters();
     assert_eq!((counters.moved_on, counters.accusations, counters.evictions), (1, 0, 0));
     cluster.finish_reads(&reader);
     assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(1));
@@ -82,11 +78,11 @@ fn who_has_nowhere_to_go_stays() {
     let (mut cluster, _) = holders(plain(), 1);
     let first = reader(&mut cluster, "reader");
     crawl(&mut cluster, &first, 1_200, 0);
-    assert_eq!((source(&cluster, &first), counters(&cluster).moved_on), ("a".into(), 0));
+    assert_eq!((source(&cluster, &first), cluster.counters().moved_on), ("a".into(), 0));
     // One that is being filled by the reader itself is no way out.
     reader(&mut cluster, "behind");
     crawl(&mut cluster, &first, 1_200, 0);
-    assert_eq!(counters(&cluster).moved_on, 0);
+    assert_eq!(cluster.counters().moved_on, 0);
 }
 
 #[test]
@@ -98,7 +94,7 @@ fn a_read_that_is_fast_or_nearly_over_goes_on() {
         cluster.clients[reader[0]].progress = Some((GIB + more, 1_000, 0));
         cluster.advance(WINDOW);
     }
-    assert_eq!(counters(&cluster).moved_on, 0);
+    assert_eq!(cluster.counters().moved_on, 0);
 }
 
 #[test]
@@ -106,11 +102,11 @@ fn what_it_has_had_before_says_what_is_slow() {
     let (mut cluster, _) = holders(plain(), 2);
     let reader = reader(&mut cluster, "reader");
     crawl(&mut cluster, &reader, 2 * GIB, 0);
-    assert_eq!(counters(&cluster).moved_on, 0);
+    assert_eq!(cluster.counters().moved_on, 0);
     crawl(&mut cluster, &reader, GIB / 3, 0);
-    assert_eq!(counters(&cluster).moved_on, 0, "a sixth of that will do");
+    assert_eq!(cluster.counters().moved_on, 0, "a sixth of that will do");
     crawl(&mut cluster, &reader, GIB / 8, 0);
-    assert_eq!(counters(&cluster).moved_on, 1);
+    assert_eq!(cluster.counters().moved_on, 1);
 }
 
 #[test]
@@ -123,7 +119,7 @@ fn sources_that_are_as_slow_are_tried_once_each() {
         seen.push(source(&cluster, &reader));
     }
     seen.dedup();
-    assert_eq!((seen.len(), counters(&cluster).moved_on), (4, 3), "{seen:?}");
+    assert_eq!((seen.len(), cluster.counters().moved_on), (4, 3), "{seen:?}");
 }
 
 #[test]
@@ -138,7 +134,7 @@ fn a_transfer_moves_a_few_times_and_not_once_more() {
         seen.insert(source(&cluster, &reader));
     }
     // Two were never tried, and stay free.
-    assert_eq!((seen.len(), counters(&cluster).moved_on), (moves + 1, moves as u64), "{seen:?}");
+    assert_eq!((seen.len(), cluster.counters().moved_on), (moves + 1, moves as u64), "{seen:?}");
     cluster.finish_reads(&reader);
     assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(1));
 }
@@ -153,7 +149,7 @@ fn it_goes_back_to_one_that_was_much_faster() {
     crawl(&mut cluster, &reader, 1_200, 0);
     assert_eq!(source(&cluster, &reader), first);
     crawl(&mut cluster, &reader, 1 << 20, 0);
-    assert_eq!((source(&cluster, &reader), counters(&cluster).moved_on), (first, 2));
+    assert_eq!((source(&cluster, &reader), cluster.counters().moved_on), (first, 2));
 }
 
 #[test]
@@ -218,5 +214,5 @@ fn a_word_of_an_earlier_assignment_or_of_nobody_is_void() {
     let attempt = attempt.next().next();
     let wild = ClientMessage::Slow { seq, attempt, shard: u32::MAX, bytes_per_s: u64::MAX };
     cluster.tell(reader[0], wild);
-    assert_eq!((source(&cluster, &reader), counters(&cluster).moved_on), (before, 1));
+    assert_eq!((source(&cluster, &reader), cluster.counters().moved_on), (before, 1));
 }

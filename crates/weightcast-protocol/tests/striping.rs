@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use cluster::*;
 use weightcast_protocol::message::{Call, Location, Open, ReadFailure, Role};
-use weightcast_protocol::server::{Counters, ServerConfig};
+use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::{CallError, Selector, Span};
 
 fn several() -> ServerConfig {
@@ -34,10 +34,6 @@ fn sources(cluster: &Cluster, reader: &str) -> BTreeSet<String> {
 
 fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
-}
-
-fn counters(cluster: &Cluster) -> Counters {
-    cluster.server.snapshot(cluster.now).counters
 }
 
 /// The reader's shards report that the shard at this place of the assignment failed.
@@ -126,7 +122,7 @@ fn nobody_keeps_what_another_waits_for() {
     assert!(each.iter().all(|sources| sources.len() == 1), "{each:?}");
     assert_eq!(each.into_iter().flatten().collect::<BTreeSet<_>>(), set(&["a", "b", "c"]));
     assert!(cluster.clients[readers[0][0]].keep, "it goes on where it was");
-    assert_eq!(counters(&cluster).unstriped, 2);
+    assert_eq!(cluster.counters().unstriped, 2);
     for (reader, name) in readers.iter().zip(names) {
         cluster.finish_reads(reader);
         assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(1), "{name}");
@@ -208,7 +204,7 @@ fn wrong_bytes_of_several_accuse_none_and_are_read_again_from_one() {
     // The test's reader takes the first of them.
     cluster.fill(&replicas[0], 12);
     cluster.finish_reads(&reader);
-    assert_eq!(counters(&cluster).accusations, 0);
+    assert_eq!(cluster.counters().accusations, 0);
     assert_eq!(sources(&cluster, "reader").len(), 1);
     assert!(!cluster.clients[reader[0]].keep, "what was read is void");
     // The one that is right is found in the end.
@@ -254,4 +250,45 @@ fn a_staged_update_draws_from_several_too() {
     cluster.finish_reads(&reader);
     assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(2));
     assert!(!matches!(cluster.outcome(reader[0]), Some(Err(CallError::SourceLost { .. }))));
+}
+
+#[test]
+fn a_copy_that_is_shown_again_and_given_up_at_once_keeps_its_offload() {
+    let mut cluster = Cluster::with(ServerConfig {
+        fanout: 1,
+        stripes: 2,
+        drain_deadline: Span::from_secs(60),
+        offload_deadline: Span::from_secs(60),
+        ..ServerConfig::default()
+    });
+    let trainer = cluster.retaining("trainer", 1, 2);
+    cluster.publish(&trainer, 1, 5);
+    let [owner, other] = ["owner", "other"].map(|name| cluster.rollout(name, 1));
+    cluster.call_all(&owner, |_| update());
+    cluster.unpublish(&trainer);
+    cluster.publish(&trainer, 2, 6);
+    // The owner's copy of version 1 is the last one. It is made aside, and still being read.
+    cluster.auto_read = false;
+    cluster.begin_all(&other, |_| replicate(Selector::Exact(1)));
+    cluster.begin_all(&owner, |_| update());
+    assert_eq!(sources(&cluster, "owner"), set(&["trainer"]));
+    assert_eq!(cluster.holders(1), ["owner~offload-0.1"]);
+    // Two more sources of version 2, of which one reader draws.
+    for name in ["a", "b"] {
+        let group = cluster.trainer(name, 1);
+        cluster.publish(&group, 2, 6);
+    }
+    let reader = cluster.rollout("reader", 1);
+    cluster.begin_all(&reader, |_| replicate(Selector::Exact(2)));
+    assert_eq!(sources(&cluster, "reader"), set(&["a", "b"]));
+    // The owner loses its source, so it keeps its copy; it is given one of those two, and does not.
+    cluster.kill(trainer[0]);
+    cluster.advance(Span::from_secs(20));
+    assert_eq!(sources(&cluster, "owner"), set(&["b"]));
+    assert_eq!(cluster.counters().offloads_released, 0);
+    assert_eq!(cluster.holders(1), ["owner~offload-0.1"]);
+    cluster.finish_reads(&other);
+    cluster.finish_reads(&owner);
+    assert_eq!(committed(&cluster.outcome(owner[0]).expect("ended")), Some(2));
+    assert_eq!(cluster.counters().offloads, 1);
 }

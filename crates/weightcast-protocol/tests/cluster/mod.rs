@@ -6,6 +6,8 @@
 // Every test file uses another part of it.
 #![allow(dead_code, unreachable_pub)]
 
+mod published;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
