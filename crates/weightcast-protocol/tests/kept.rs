@@ -3,9 +3,10 @@
 mod cluster;
 
 use cluster::*;
-use weightcast_protocol::message::{ClientMessage, Role};
+use weightcast_protocol::message::{Call, ClientMessage, Role};
+use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::session::Output;
-use weightcast_protocol::{CallError, Span};
+use weightcast_protocol::{CallError, Condition, Revision, Selector, Span};
 
 const SHORT: Span = Span::from_secs(2);
 
@@ -85,7 +86,7 @@ fn what_the_user_wrote_to_meanwhile_is_read_again_and_nobody_is_blamed() {
     cluster.finish_reads(&rollout);
     cluster.clients[trainer[0]].memory = published;
     assert_eq!(keeps(&cluster, &rollout), [false, false], "all is read again");
-    let counters = cluster.server.snapshot(cluster.now).counters;
+    let counters = cluster.counters();
     assert_eq!((counters.digest_mismatches, counters.accusations), (1, 0));
     cluster.finish_reads(&rollout);
     assert_eq!(committed(&cluster.outcome(rollout[0]).unwrap()), Some(1));
@@ -95,11 +96,11 @@ fn what_the_user_wrote_to_meanwhile_is_read_again_and_nobody_is_blamed() {
 #[test]
 fn another_version_or_memory_begins_anew() {
     let (mut cluster, trainer, rollout) = cut_off();
-    cluster.call_all(&trainer, |_| weightcast_protocol::message::Call::Unpublish);
+    cluster.call_all(&trainer, |_| Call::Unpublish);
     cluster.publish(&trainer, 2, 22);
     run_out(&mut cluster, &rollout);
     assert_eq!(keeps(&cluster, &rollout), [false, false]);
-    cluster.call_all(&rollout, |_| weightcast_protocol::message::Call::Unregister);
+    cluster.call_all(&rollout, |_| Call::Unregister);
     cluster.call_all(&rollout, register);
     cluster.begin_all(&rollout, |_| update());
     assert_eq!(keeps(&cluster, &rollout), [false, false]);
@@ -114,7 +115,7 @@ fn a_staged_update_keeps_what_lies_beside_the_memory_until_it_is_not_gone_on_wit
     let rollout = cluster.group("rollout", 1, Role::Rollout);
     cluster.call_all(&rollout, |_| update());
     cluster.auto_read = false;
-    cluster.call_all(&trainer, |_| weightcast_protocol::message::Call::Unpublish);
+    cluster.call_all(&trainer, |_| Call::Unpublish);
     cluster.publish(&trainer, 2, 22);
     let unstaged = |cluster: &Cluster| {
         let log = &cluster.clients[rollout[0]].log;
@@ -128,6 +129,72 @@ fn a_staged_update_keeps_what_lies_beside_the_memory_until_it_is_not_gone_on_wit
         assert_eq!(cluster.clients[rollout[0]].session.version(), Some(version(0, 1)));
         assert_eq!(unstaged(&cluster), 0);
     }
-    cluster.call_all(&rollout, |_| weightcast_protocol::message::Call::Unpublish);
+    cluster.call_all(&rollout, |_| Call::Unpublish);
     assert_eq!(unstaged(&cluster), 1);
+}
+
+/// One source that serves one reader at a time, for which `a` has six seconds; `b` has waited behind it,
+/// and has run out of time.
+fn line() -> (Cluster, Vec<usize>, [usize; 4]) {
+    let mut cluster = Cluster::with(ServerConfig { depth_limit: 1, ..ServerConfig::default() });
+    let trainer = cluster.trainer("trainer", 1);
+    cluster.publish(&trainer, 1, 11);
+    let rollouts = ["a", "b", "c", "d"].map(|name| cluster.rollout(name, 1)[0]);
+    cluster.auto_read = false;
+    cluster.call_within(rollouts[0], update(), Span::from_secs(6));
+    cluster.call_within(rollouts[1], update(), SHORT);
+    cluster.advance(SHORT);
+    assert!(matches!(cluster.outcome(rollouts[1]), Some(Err(CallError::Timeout { .. }))));
+    (cluster, trainer, rollouts)
+}
+
+fn reads(cluster: &Cluster) -> Vec<String> {
+    cluster.edges().into_iter().map(|(reader, _)| reader).collect()
+}
+
+#[test]
+fn a_wait_between_two_transfers_leaves_the_place_in_the_line_to_the_second() {
+    let (changed, there) =
+        (Condition::Changed { after: Revision(u64::MAX) }, Condition::Available(Selector::Latest));
+    for (until, in_vain) in [(changed, true), (there, false)] {
+        let (mut cluster, _, [_, second, third, _]) = line();
+        cluster.call(third, update());
+        cluster.call_within(second, Call::Wait { until }, SHORT);
+        cluster.advance(SHORT);
+        let outcome = cluster.outcome(second).expect("it ended");
+        assert_eq!(matches!(outcome, Err(CallError::Timeout { .. })), in_vain, "{outcome:?}");
+        cluster.call(second, update());
+        assert_eq!(reads(&cluster), ["a"]);
+        cluster.advance(SHORT);
+        assert_eq!(reads(&cluster), ["b"], "{until}");
+    }
+}
+
+#[test]
+fn a_wait_gives_no_place_in_the_line_of_those_who_read() {
+    let (mut cluster, _, [_, _, third, fourth]) = line();
+    let until = Condition::Changed { after: Revision(u64::MAX) };
+    cluster.call_within(fourth, Call::Wait { until }, Span::from_secs(1));
+    cluster.call(third, update());
+    cluster.advance(SHORT);
+    cluster.call(fourth, update());
+    cluster.advance(SHORT);
+    assert_eq!(reads(&cluster), ["c"]);
+}
+
+#[test]
+fn the_place_in_the_line_is_taken_once() {
+    let (mut cluster, trainer, [_, second, third, fourth]) = line();
+    cluster.call(second, update());
+    cluster.advance(Span::from_secs(4));
+    cluster.finish_reads(&[second]);
+    assert_eq!(committed(&cluster.outcome(second).unwrap()), Some(1));
+    cluster.call_all(&trainer, |_| Call::Unpublish);
+    cluster.publish(&trainer, 2, 22);
+    cluster.call_within(third, update(), SHORT);
+    cluster.call(fourth, update());
+    cluster.call(second, update());
+    assert_eq!(reads(&cluster), ["c"]);
+    cluster.advance(SHORT);
+    assert_eq!(reads(&cluster), ["d"]);
 }

@@ -22,14 +22,14 @@ pub(super) struct Kept {
 
 impl Group {
     /// A call runs out of time. If it is a transfer, the next one takes its place in the line and,
-    /// where that is kept, goes on where this one was.
+    /// where that is kept, goes on where this one was; any other leaves what was left before.
     pub(super) fn leave_to_next(&mut self, keeps: bool) {
         let Some(call) = self.active_transaction() else { return };
         let place = call.place.filter(|_| call.transfer.is_some());
         // One that was given no source leaves what was kept before.
         let given = call.transfer.as_ref().filter(|transfer| transfer.attempt > Attempt(0));
         let kept = given.map(|transfer| transfer.kept().filter(|_| keeps));
-        self.place = place;
+        self.place = place.or(self.place);
         self.kept = kept.unwrap_or(self.kept);
     }
 }
