@@ -31,6 +31,11 @@ def says(error: BaseException, *parts: str) -> bool:
     return True
 
 
+def test_a_name_where_a_replica_is_wanted():
+    with pytest.raises(TypeError, match=r"weightcast\.Replica, not 'rollout-0'.*shard=rank"):
+        wc.open("policy", "rollout-0")
+
+
 # What would be no update, silently.
 
 

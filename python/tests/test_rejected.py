@@ -51,6 +51,7 @@ def test_shards_that_hold_different_copies(group, program):
         assert (error.version, error.replica) == (1, "trainer")
         assert "w[0:8, 0:4]" in str(error) and "shards 0 and 1" in str(error), error
         assert "a[" not in str(error), error
+        assert "unpublish it" in str(error), error
 
 
 def test_leaving_the_block_says_so(group):
@@ -77,6 +78,26 @@ def test_after_the_error_the_memory_is_free_and_the_number_too(group):
     assert rollout[0].update("latest", deadline=SOON)
     assert not copy.any()
     trainer.all(lambda h: h.unpublish(deadline=SOON))
+
+
+def test_the_error_of_other_bytes_under_a_number_names_the_way_out(group):
+    weights = np.ones((8, 4), "f4")
+    trainer = group("trainer", [wc.Layout().add(weights, "w")], role="trainer")
+    copy = np.zeros((8, 4), "f4")
+    rollout = group("rollout", [wc.Layout().add(copy, "w")])
+    trainer[0].publish(1, deadline=SOON, seal=True)
+    rollout[0].update("latest", deadline=SOON)
+    trainer[0].unpublish(deadline=SOON)
+    weights += 1
+    for attempt in (1, 2):  # another number is no way out of what is refused already
+        with pytest.raises(wc.ContentMismatch, match="unpublish it, then publish them under a higher"):
+            trainer[0].publish(attempt, deadline=SOON, seal=True)
+    with pytest.raises(wc.ContentMismatch):
+        trainer[0].unpublish(deadline=SOON)
+    trainer[0].publish(2, deadline=SOON, seal=True)
+    assert rollout[0].update("latest", deadline=SOON).changed
+    assert (copy == 2).all()
+    trainer[0].unpublish(deadline=SOON)
 
 
 def test_replicas_that_hold_different_weights(group):

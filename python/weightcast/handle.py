@@ -133,7 +133,8 @@ class Handle:
 
         Raises `ContentMismatch` if it was refused, because nobody can ever read it: the shards hold
         different copies of a slice, or the version was published before with other bytes. The error
-        names the tensor, and shards or replica. `unpublish` raises it too, and frees the memory."""
+        names the tensor, and shards or replica. Every other call raises it as well, until `unpublish`,
+        which raises it a last time and frees the memory."""
         self._core.wait_sealed(deadline)
 
     def unpublish(self, *, deadline: float = DEADLINE) -> None:
@@ -324,6 +325,11 @@ def open(
     """
     if epoch not in ("current", "new"):
         raise ValueError(f"epoch is current or new, not {epoch!r}")
+    if not isinstance(replica, Replica):
+        raise TypeError(
+            f"replica is a weightcast.Replica, not {replica!r}: Replica(name, shard=rank, num_shards=ranks), "
+            "or weightcast.torch.replica(name, model)"
+        )
     core = _core.Handle.open(
         model,
         replica.name,

@@ -7,11 +7,11 @@ use crate::message::Call;
 use crate::{CallError, Generation, Incarnation, SessionId, ShardSums, Version};
 
 /// What is wrong with a copy whose shards disagree, and what to do.
-const COPIES_DIFFER: &str = "its shards hold different copies of the same slice; make them equal \
-    (broadcast from one of them), then publish it again";
+const COPIES_DIFFER: &str = "its shards hold different copies of the same slice; unpublish it, \
+    make them equal (broadcast from one of them), then publish it again";
 /// What is wrong with a copy that is not what its number stands for.
-const OTHER_BYTES: &str = "its bytes differ from those that the version was sealed with; publish \
-    them under another number, or in a new run (epoch=\"new\")";
+const OTHER_BYTES: &str = "its bytes differ from those that the version was sealed with; \
+    unpublish it, then publish them under a higher number, or in a new run (epoch=\"new\")";
 
 impl Server {
     pub(super) fn sealed(&mut self, session: SessionId, generation: Generation, sums: ShardSums) {
