@@ -296,8 +296,8 @@ fn check_fits(group: &Group, open: &Open) -> Result<(), Refusal> {
     }
     if group.members.contains_key(&open.shard) {
         let error = misuse(format!(
-            "shard {} of replica {} is open in another process; close it, name another replica, or \
-             wait until its lease runs out",
+            "shard {} of replica {} is open already, in another process or by another handle of this \
+             one; close that, name another replica, or wait until its lease runs out",
             open.shard, open.replica
         ));
         return Err(Refusal { error, retry: true });
