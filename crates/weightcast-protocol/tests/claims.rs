@@ -299,3 +299,28 @@ fn who_did_not_answer_is_asked_again() {
     assert_eq!(cluster.holders(1), ["rollout"]);
     assert_eq!((cluster.counters().refuted, cluster.counters().offloads_released), (0, 1));
 }
+
+#[test]
+fn of_two_offloads_that_are_made_one_goes_once_one_has_shown_the_bytes() {
+    let (mut cluster, first) = Cluster::published(1, 100);
+    let second = cluster.retaining("second", 1, 1);
+    // Nobody shows anything, and digests are late: the first gives up before its offload counts.
+    cluster.auto_prove = false;
+    cluster.publish(&second, 1, 100);
+    (cluster.auto_seal, cluster.auto_offload) = (false, false);
+    let mut copies = Vec::new();
+    for trainer in [first[0], second[0]] {
+        cluster.call_within(trainer, Call::Unpublish, Span::from_secs(20));
+        cluster.advance(Span::from_secs(6));
+        cluster.finish_offloads(&[trainer]);
+        copies.push(cluster.clients.len() - 1);
+        cluster.advance(Span::from_secs(15));
+    }
+    assert_eq!(cluster.counters().retention_lost, 2, "neither was good enough in time");
+    cluster.finish_seals(&copies);
+    assert_eq!(cluster.holders(1), ["second~offload-0.1", "trainer~offload-0.1"]);
+    copies.iter().for_each(|client| cluster.finish_proofs(*client));
+    cluster.run();
+    assert_eq!(cluster.holders(1), ["second~offload-0.1"]);
+    assert_eq!(cluster.counters().offloads_released, 1);
+}

@@ -162,7 +162,8 @@ impl World {
         Ok(index)
     }
 
-    /// Whether a process is being served by another, directly or over others.
+    /// Whether what a process serves comes from another, directly or over others. A staged update reads
+    /// beside the memory that is served.
     fn reads_from(&self, process: usize, other: usize) -> bool {
         let (mut seen, mut next) = (vec![false; self.processes.len()], vec![process]);
         while let Some(index) = next.pop() {
@@ -170,7 +171,8 @@ impl World {
                 return true;
             }
             let process = &self.processes[index];
-            let Some(read) = process.read.as_ref().filter(|_| !seen[index]) else { continue };
+            let fills = process.read.as_ref().filter(|read| !read.assignment.staged);
+            let Some(read) = fills.filter(|_| !seen[index]) else { continue };
             seen[index] = true;
             let shards = read.assignment.shards.iter().enumerate();
             // What is being filled is read shard by shard.

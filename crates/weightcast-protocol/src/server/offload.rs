@@ -5,9 +5,8 @@
 //! [`Role::Offload`], which publishes that version as any other would: it joins by its sum. It is
 //! released once it is not needed any more.
 
-use std::collections::BTreeSet;
-
 use super::Server;
+use super::claims::Trust;
 use super::group::Held;
 use super::invariants::{Violation, ensure};
 use super::model::Model;
@@ -201,7 +200,7 @@ impl Server {
         }
     }
 
-    /// A4: a version has one offload replica; T5: nothing is asked of groups that are gone.
+    /// A4: a version has one offload replica, once one has shown the bytes; T5: nothing is asked of groups that are gone.
     pub(super) fn validate_offloads(&self, name: &str, model: &Model) -> Result<(), Violation> {
         let retention = &model.retention;
         for (version, owner) in &retention.asked {
@@ -217,14 +216,18 @@ impl Server {
         if model.recovers {
             return Ok(()); // nothing is released before all could have come over
         }
-        let mut versions = BTreeSet::new();
-        for replica in retention.replicas.iter().map(|replica| &self.groups[replica]) {
-            let Some(held) = replica.held.as_ref().filter(|held| held.visible && held.sealed)
-            else {
-                continue;
-            };
-            ensure(versions.insert(held.version), "A4", || {
-                format!("{name}: {} is one of two offloads of {}", replica.replica, held.version)
+        let listed = |replica: &Incarnation| {
+            let held = self.groups[replica].held.as_ref();
+            held.filter(|held| held.visible && held.sealed).map(|held| (*replica, held))
+        };
+        // While none has shown the bytes, none goes for another one's sake.
+        let copies: Vec<_> = retention.replicas.iter().filter_map(listed).collect();
+        let proved = copies.iter().filter(|(_, held)| held.trust == Trust::Proved);
+        for (replica, held) in proved {
+            let others = copies.iter().filter(|(_, other)| other.version == held.version).count();
+            ensure(others == 1, "A4", || {
+                let name_of = &self.groups[replica].replica;
+                format!("{name}: {name_of} is one of two offloads of {}", held.version)
             })?;
         }
         Ok(())

@@ -1,9 +1,8 @@
-//! A4: a version has one offload replica at most.
-
-use std::collections::BTreeSet;
+//! A4: a version has one offload replica at most, once one has shown that it holds the bytes: until then
+//! none can go for another one's sake.
 
 use weightcast_protocol::Time;
-use weightcast_protocol::server::ReplicaState;
+use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState};
 
 use super::{Checker, Fact};
 use crate::retained::is_offload;
@@ -22,11 +21,13 @@ impl Checker for OneOffload {
         }
         snapshot.models.values().find_map(|model| {
             let sealed = |state| state == ReplicaState::Sealed;
-            let offloads = model.replicas.iter().filter(|r| is_offload(r) && sealed(r.state));
-            let mut versions = BTreeSet::new();
-            let twice = offloads.into_iter().find(|replica| !versions.insert(replica.version))?;
-            let version = twice.version?;
-            Some(format!("{} is one of two offload replicas of {version}", twice.name))
+            let offloads = || model.replicas.iter().filter(|r| is_offload(r) && sealed(r.state));
+            let twice = |one: &&ReplicaSnapshot| {
+                offloads().any(|r| r.version == one.version && r.incarnation != one.incarnation)
+            };
+            let one = offloads().filter(|replica| replica.proved).find(twice)?;
+            let version = one.version?;
+            Some(format!("{} is one of two offload replicas of {version}", one.name))
         })
     }
 }

@@ -20,6 +20,8 @@ pub(in crate::checkers) struct LeavesSlow {
     slow: BTreeMap<Incarnation, BTreeSet<Incarnation>>,
     /// Who has just said so, and is still to be moved.
     says: Option<Incarnation>,
+    /// Who has just said so of one of several sources: the one that it lets go of.
+    sheds: Option<Incarnation>,
     moves: BTreeMap<(Incarnation, OpSeq), u32>,
     edges: BTreeMap<Incarnation, Vec<(Incarnation, Version)>>,
     /// Copies that somebody says are of other bytes: nobody leaves another source for one (T4).
@@ -31,7 +33,7 @@ impl LeavesSlow {
     pub(in crate::checkers) fn new(places: NoIdleSource) -> Self {
         let (assigned, slow, moves, edges) = Default::default();
         let (accused, accusations) = Default::default();
-        Self { places, assigned, slow, says: None, moves, edges, accused, accusations }
+        Self { places, assigned, slow, says: None, sheds: None, moves, edges, accused, accusations }
     }
 
     fn told(&mut self, group: Incarnation, place: (OpSeq, Attempt)) -> Option<String> {
@@ -47,13 +49,25 @@ impl LeavesSlow {
     fn says_slow(&mut self, group: Incarnation, place: (OpSeq, Attempt)) {
         let sources = self.edges.get(&group).map_or(&[][..], Vec::as_slice);
         let moves = self.moves.get(&(group, place.0)).copied().unwrap_or_default();
-        if let [(source, _)] = sources
-            && self.assigned.get(&group) == Some(&place)
-            && moves < MOVES
-        {
-            self.slow.entry(group).or_default().insert(*source);
-            self.says = Some(group);
+        if self.assigned.get(&group) != Some(&place) || moves >= MOVES {
+            return;
         }
+        match sources {
+            [] => {}
+            [(source, _)] => {
+                self.slow.entry(group).or_default().insert(*source);
+                self.says = Some(group);
+            }
+            _ => self.sheds = Some(group),
+        }
+    }
+
+    /// Whoever said so of one of several goes on with the others, and finds that one slow.
+    fn note_shed(&mut self, before: &BTreeMap<Incarnation, Vec<(Incarnation, Version)>>) {
+        let Some(group) = self.sheds.take() else { return };
+        let now = self.edges.get(&group).map_or(&[][..], Vec::as_slice);
+        let gone = before.get(&group).into_iter().flatten().filter(|source| !now.contains(source));
+        self.slow.entry(group).or_default().extend(gone.map(|(source, _)| *source));
     }
 
     fn books(&mut self, books: &Snapshot) -> Option<String> {
@@ -66,6 +80,7 @@ impl LeavesSlow {
         {
             self.note_accused(&before);
         }
+        self.note_shed(&before);
         let group = self.says.take()?;
         if self.edges.get(&group) != before.get(&group) {
             return None; // it has lost its source in the same event
