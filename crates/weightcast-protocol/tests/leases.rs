@@ -445,3 +445,20 @@ fn what_clients_repeat_leaves_nothing_to_wait_for() {
     cluster.call_all(&trainer, |_| Call::Unpublish);
     cluster.server.validate().unwrap();
 }
+
+#[test]
+fn a_server_that_was_late_itself_ends_no_lease_for_it() {
+    let evictions = |cluster: &mut Cluster| cluster.server.snapshot(cluster.now).counters.evictions;
+    let mut cluster = Cluster::new();
+    cluster.trainer("trainer", 1);
+    // It stands still for many leases; what was sent to it meanwhile is still to be heard.
+    let awake = cluster.now + Span::from_secs(60);
+    cluster.server.excuse_delay(awake);
+    cluster.server.handle_timeout(awake);
+    assert_eq!(evictions(&mut cluster), 0);
+    // Who is not heard after that either is gone.
+    let lease = cluster.server.next_timeout().expect("a lease");
+    cluster.server.excuse_delay(lease);
+    cluster.server.handle_timeout(lease);
+    assert_eq!(evictions(&mut cluster), 1);
+}

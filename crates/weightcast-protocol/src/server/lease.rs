@@ -6,6 +6,9 @@ use super::{Server, ServerOutput};
 use crate::message::{Role, ServerMessage};
 use crate::{CallError, ConnectionId, Incarnation, SessionId, Span, Time};
 
+/// A server whose timers are late by this part of a lease has not listened.
+const LATE_PERCENT: u64 = 25;
+
 /// A session and its lease.
 #[derive(Clone, Debug)]
 pub(super) struct SessionEntry {
@@ -45,6 +48,24 @@ impl Server {
         if let Some(to) = self.sessions.get(&session).and_then(|entry| entry.connection) {
             self.outputs.push_back(ServerOutput::Send { to, message });
         }
+    }
+
+    /// To be called before [`Server::handle_timeout`] where that may come late. A process that stood
+    /// still, or has not kept up, has not heard its clients either: then nobody's silence counts
+    /// before they had a lease's time to be heard.
+    pub fn excuse_delay(&mut self, now: Time) {
+        // What comes takes a few rounds of the runtime, each as late: with less than this the margin
+        // is enough.
+        let much = self.config.lease.scaled(LATE_PERCENT, 100);
+        if self.timers.next().is_none_or(|due| now < due + much) {
+            return;
+        }
+        let until = now + self.lease_with_margin();
+        for entry in self.sessions.values_mut() {
+            entry.lease_until = entry.lease_until.max(until);
+        }
+        let silence = |timer: &Timer| matches!(timer, Timer::Recovery(_) | Timer::Window);
+        self.timers.postpone(until, silence);
     }
 
     /// A lease may have run out; renewals do not move its timer, so look first.

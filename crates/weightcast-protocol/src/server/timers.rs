@@ -44,6 +44,13 @@ impl Timers {
         self.queue.insert((at, timer));
     }
 
+    /// Moves those that are due before, of a kind.
+    pub(super) fn postpone(&mut self, until: Time, kind: impl Fn(&Timer) -> bool) {
+        let early = self.queue.iter().take_while(|(at, _)| *at < until);
+        let early: Vec<Timer> = early.map(|(_, timer)| *timer).filter(kind).collect();
+        early.into_iter().for_each(|timer| self.set(until, timer));
+    }
+
     pub(super) fn cancel(&mut self, timer: Timer) {
         if let Some(at) = self.at.remove(&timer) {
             self.queue.remove(&(at, timer));

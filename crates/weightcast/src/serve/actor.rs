@@ -124,7 +124,12 @@ pub(super) async fn run(
                 Some(input) => handle(&mut machine, &mut streams, &clock, input),
                 None => return,
             },
-            () = sleep_until(wake) => machine.handle_timeout(clock.now()),
+            () = sleep_until(wake) => {
+                // As late as this process was.
+                let now = clock.now();
+                machine.excuse_delay(now);
+                machine.handle_timeout(now);
+            }
             () = sleep_until(leave) => return,
         }
         dispatch(&mut machine, &mut streams, &clock);
@@ -197,10 +202,16 @@ fn dispatch(machine: &mut Server, streams: &mut Streams, clock: &Clock) {
 
 #[cfg(test)]
 mod tests {
+    use tokio_stream::StreamExt;
+    use weightcast_protocol::message::{EpochPolicy, Location, Open, Role};
+    use weightcast_protocol::server::ServerConfig;
+    use weightcast_protocol::{PROTOCOL, SessionId};
+
     use super::super::admission::{Admission, Place};
     use super::super::lane::ClientOrigin;
     use super::super::outbox::{Frames, outbox};
     use super::*;
+    use crate::wire::server_frame::Body;
 
     /// A client's stream, as the server has it and as it is seen from outside.
     fn line(admission: &Admission) -> (StreamEnd, (Place, oneshot::Receiver<()>, Frames)) {
@@ -233,6 +244,52 @@ mod tests {
         assert!(seen.get_mut(&modest).unwrap().1.try_recv().is_err());
         assert!(streams.waiting.alive() < 1_000, "and what waited for it is gone");
         assert!(streams.send(greedy, message()).is_empty());
+    }
+
+    fn open() -> ClientMessage {
+        ClientMessage::Open(Open {
+            protocol: PROTOCOL,
+            session: SessionId(1),
+            ticket: None,
+            rejoins: false,
+            model: "policy".into(),
+            replica: "trainer".into(),
+            shard: 0,
+            num_shards: 1,
+            role: Role::Trainer,
+            epoch: EpochPolicy::Current,
+            retain: 0,
+            offload_seeding: false,
+            location: Location::default(),
+            data_address: String::new(),
+            activate: true,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_server_that_stood_still_hears_its_clients_before_it_ends_their_leases() {
+        let lease = Duration::from_secs(1);
+        let config = ServerConfig { lease: crate::clock::span(lease), ..ServerConfig::default() };
+        let (inputs, queue) = mpsc::channel(QUEUE);
+        tokio::spawn(run(Server::new(config), queue, None, None));
+        let admission = Admission::new();
+        let (line, (_place, _cut_off, mut frames)) = line(&admission);
+        let client = ConnectionId(1);
+        inputs.send(Input::Connected(client, line)).await.unwrap();
+        inputs.send(Input::Message(client, Box::new(open()))).await.unwrap();
+        assert!(matches!(told(&mut frames).await, Body::Opened(_)));
+        // Its thread, as if it had been suspended; the client's heartbeats reach it after that.
+        std::thread::sleep(2 * lease);
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        let heartbeat = ClientMessage::Heartbeat { sent_at: 7 };
+        inputs.send(Input::Message(client, Box::new(heartbeat))).await.unwrap();
+        let answer = told(&mut frames).await;
+        assert!(matches!(answer, Body::HeartbeatAck(_)), "{answer:?}");
+    }
+
+    async fn told(frames: &mut Frames) -> Body {
+        frames.next().await.expect("the stream goes on").unwrap().body.unwrap()
     }
 
     #[test]
