@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use prost::Message;
 use prost::bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
-use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming};
 use weightcast_protocol::ConnectionId;
@@ -18,7 +18,7 @@ use super::admission::Pass;
 use super::lane::LaneShare;
 use super::outbox::{Frames, outbox};
 use super::status;
-use super::transfers::{self, Sent, Transfers};
+use super::transfers::{self, Sent, Transfers, Turns};
 use crate::convert::{
     client_message, content_digest, inspect_reply, inspected, sum, term_proof, term_proof_frame,
 };
@@ -75,6 +75,33 @@ impl Service {
         answer.await.map_err(|_| stopping(()))
     }
 
+    /// Stores a manifest, unless that has been done.
+    async fn store(
+        &self,
+        turns: &Turns,
+        mut pages: impl Stream<Item = Result<wire::ManifestPage, Status>> + Unpin,
+    ) -> Result<(), Status> {
+        let _turn = turns.to_send()?;
+        let first = tokio::time::timeout(TRANSFER_PATIENCE, pages.next()).await;
+        let first = first.map_err(|_| Status::deadline_exceeded("no page"))?;
+        let first = first.ok_or_else(|| Status::invalid_argument("no page"))??;
+        let digest = content_digest(&first.digest).map_err(invalid)?;
+        if self.ask(|reply| Input::HasManifest(digest, reply)).await? {
+            return Ok(());
+        }
+        let _room = self.transfers.to_receive(turns, &first).await?;
+        // All shards of one layout bring it at once: by now another may have.
+        if self.ask(|reply| Input::HasManifest(digest, reply)).await? {
+            return Ok(());
+        }
+        let bytes = transfers::receive(first, &mut pages).await?;
+        if manifest::blob_digest(&bytes) != digest {
+            return Err(Status::invalid_argument("the manifest's digest is not that of its bytes"));
+        }
+        let stored = self.ask(|reply| Input::PutManifest(digest, bytes, reply)).await?;
+        stored.map_err(|e| Status::resource_exhausted(e.to_string()))
+    }
+
     /// Sends a reply that may be large: first there must be room for one.
     async fn reply<M: Message>(
         &self,
@@ -114,27 +141,7 @@ impl ReferenceServer for Service {
         request: Request<Streaming<wire::ManifestPage>>,
     ) -> Result<Response<wire::PutManifestReply>, Status> {
         let pass = pass(&request).clone();
-        let _turn = pass.turns().to_send()?;
-        let mut pages = request.into_inner();
-        let first = tokio::time::timeout(TRANSFER_PATIENCE, pages.next()).await;
-        let first = first.map_err(|_| Status::deadline_exceeded("no page"))?;
-        let first = first.ok_or_else(|| Status::invalid_argument("no page"))??;
-        let digest = content_digest(&first.digest).map_err(invalid)?;
-        if self.ask(|reply| Input::HasManifest(digest, reply)).await? {
-            return Ok(Response::new(wire::PutManifestReply {}));
-        }
-        let _room = self.transfers.to_receive(pass.turns(), &first).await?;
-        // All shards of one layout bring it at once: by now another may have.
-        if self.ask(|reply| Input::HasManifest(digest, reply)).await? {
-            return Ok(Response::new(wire::PutManifestReply {}));
-        }
-        let bytes = transfers::receive(first, &mut pages).await?;
-        if manifest::blob_digest(&bytes) != digest {
-            return Err(Status::invalid_argument("the manifest's digest is not that of its bytes"));
-        }
-        self.ask(|reply| Input::PutManifest(digest, bytes, reply))
-            .await?
-            .map_err(|e| Status::resource_exhausted(e.to_string()))?;
+        self.store(pass.turns(), request.into_inner()).await?;
         Ok(Response::new(wire::PutManifestReply {}))
     }
 
@@ -230,4 +237,36 @@ async fn forward(
         }
     }
     let _ = inputs.send(Input::Disconnected(connection)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use weightcast_protocol::ContentDigest;
+
+    use super::super::lane::ClientOrigin;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_manifest_that_another_has_brought_meanwhile_is_not_read_again() {
+        let (inputs, mut queue) = mpsc::channel(1);
+        let service = Service { inputs, connections: Arc::default(), transfers: Transfers::new() };
+        let digest = ContentDigest([7; 16]);
+        let first = wire::ManifestPage { digest: vec![7; 16], size: 9, ..Default::default() };
+        let turns = Turns::new(ClientOrigin::Process(1));
+        let asked = tokio::spawn(async move {
+            for stored in [false, true] {
+                let Some(Input::HasManifest(asked, reply)) = queue.recv().await else {
+                    panic!("it is asked for first")
+                };
+                assert_eq!(asked, digest);
+                reply.send(stored).unwrap();
+            }
+            queue
+        });
+        // Nothing comes after the first page: who reads on finds no manifest.
+        let stored = service.store(&turns, tokio_stream::iter([Ok(first)])).await;
+        stored.expect("it is stored");
+        assert!(asked.await.unwrap().try_recv().is_err(), "nothing is stored a second time");
+        let _again = turns.to_send().expect("its turn has ended");
+    }
 }

@@ -216,6 +216,21 @@ mod tests {
     type Pages = ReceiverStream<Result<(u64, usize), Status>>;
 
     #[tokio::test]
+    async fn small_manifests_have_a_line_of_their_own() {
+        let (transfers, turns) = (Transfers::new(), Turns::new(HERE));
+        let free = || [&transfers.small_uploads, &transfers.large_uploads].map(Lane::free);
+        let all = free();
+        for (size, taken) in [(SMALL_MANIFEST_BYTES, [1, 0]), (SMALL_MANIFEST_BYTES + 1, [0, 1])] {
+            let first = ManifestPage { size: size as u64, ..ManifestPage::default() };
+            let share = transfers.to_receive(&turns, &first).await.unwrap();
+            let room = size + STREAM_WINDOW as usize;
+            assert_eq!(free(), [all[0] - taken[0] * room, all[1] - taken[1] * room], "{size}");
+            drop(share);
+        }
+        assert_eq!(free(), all);
+    }
+
+    #[tokio::test]
     async fn a_reader_takes_the_same_room_whatever_it_reads() {
         let (readers, transfers) = room();
         let large: Arc<[u8]> = vec![0; MANIFEST_BYTES].into();
