@@ -1,6 +1,7 @@
 //! `serve` and `status`, as a user runs them.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 
 fn weightcast(arguments: &[&str]) -> Output {
@@ -20,6 +21,7 @@ impl Running {
 
     fn start_with(arguments: &[&str], stderr: Stdio) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_weightcast"))
+            .env("WEIGHTCAST_LOG", "info")
             .args(["serve", "--address", "127.0.0.1:0"])
             .args(arguments)
             .stdout(Stdio::piped())
@@ -56,6 +58,33 @@ fn status_of_a_running_server() {
 fn an_idle_server_leaves() {
     let mut server = Running::start(&["--idle-exit", "0.1"]);
     assert!(server.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_without_a_secret_of_its_own_says_what_keys_tickets() {
+    let file = std::env::temp_dir().join(format!("weightcast-keys-{}", std::process::id()));
+    std::fs::write(&file, "0123456789abcdef0123456789abcdef").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let path = file.to_str().unwrap();
+    let said = |arguments: &[&str]| {
+        let arguments = [&["--idle-exit", "0.1"], arguments].concat();
+        let mut server = Running::start_with(&arguments, Stdio::piped());
+        assert!(server.child.wait().unwrap().success());
+        let mut said = String::new();
+        server.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        said.lines().filter(|line| line.contains("are keyed with")).map(str::to_owned).collect()
+    };
+    let said: [Vec<String>; 3] =
+        [&["--token-file", path][..], &["--insecure-no-auth"], &["--ticket-secret-file", path]]
+            .map(said);
+    std::fs::remove_file(&file).unwrap();
+    let [token, nothing, secret] = &said;
+    let one = |lines: &[String], part: &str| {
+        lines.len() == 1 && lines[0].contains("INFO") && lines[0].contains(part)
+    };
+    assert!(one(token, "keyed with the token: whoever holds it"), "{token:?}");
+    assert!(one(nothing, "keyed with nothing secret: anybody"), "{nothing:?}");
+    assert_eq!(secret, &[""; 0]);
 }
 
 #[test]

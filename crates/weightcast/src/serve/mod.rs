@@ -153,6 +153,7 @@ pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
         let problem = format!("{} is none: a list has at most {}", config.index, Term::SERVERS);
         return Err(Error::Config { what: "server's index".to_owned(), problem });
     }
+    say_what_keys_tickets(&config);
     let listener = ControlListener::bind(&address)?;
     let address = listener.address();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -166,6 +167,19 @@ pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
         .spawn(move || runtime.block_on(run(listener, config, life, stopped)))
         .map_err(|e| Error::io("start the server's thread", e))?;
     Ok(Server { address, token_file, stop: Some(stop), thread: Some(thread) })
+}
+
+/// Servers that share no secret of their own believe whoever has the token, or anybody.
+fn say_what_keys_tickets(config: &ServeConfig) {
+    let key = match (&config.ticket_secret, &config.token) {
+        (Some(_), _) => return,
+        (None, Some(_)) => "the token: whoever holds it",
+        (None, None) => "nothing secret: anybody",
+    };
+    tracing::info!(
+        "tickets, which prove what was before a failover, are keyed with {key} can make them; \
+         --ticket-secret-file gives servers a secret that no client has"
+    );
 }
 
 async fn run(
