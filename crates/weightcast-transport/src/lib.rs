@@ -45,6 +45,7 @@ mod detach;
 mod dial;
 mod digest;
 mod direct;
+pub mod door;
 mod engine;
 mod error;
 mod export;

@@ -46,7 +46,7 @@ pub const MAX_REGIONS: usize = 200_000;
 pub const MAX_NOTE_BYTES: usize = 8 << 20;
 
 /// Connections that have not proved the token yet: they cost a thread each and are worth nothing.
-/// The newest are kept.
+/// Whoever has most of them loses the oldest.
 pub const MAX_UNAUTHENTICATED: usize = 256;
 
 /// Connections of one data port, each with a thread of [`CONNECTION_STACK_BYTES`]. A newcomer takes

@@ -1,32 +1,16 @@
 //! Where readers come in: the TCP port, and beside it a Unix socket for those of this host.
 
 use crate::credentials;
+use crate::door::AcceptError;
 use crate::local_name::LocalName;
 use crate::seats::Holder;
 use crate::socket::Socket;
 use crate::sys;
-use rustix::io::Errno;
 use rustix::net::Shutdown;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
-
-/// Troubles of one connection that Linux tells to whoever accepts it: nobody is there any more.
-const PASSING: [Errno; 12] = [
-    Errno::AGAIN,
-    Errno::INTR,
-    Errno::CONNABORTED,
-    Errno::PROTO,
-    Errno::PERM,
-    Errno::OPNOTSUPP,
-    Errno::NOPROTOOPT,
-    Errno::NETDOWN,
-    Errno::NETUNREACH,
-    Errno::HOSTDOWN,
-    Errno::HOSTUNREACH,
-    Errno::NONET,
-];
 
 /// The listening sockets of one data port.
 pub(crate) struct Listener {
@@ -94,9 +78,7 @@ fn bind_local() -> io::Result<(LocalName, UnixListener)> {
 fn ready<T>(accepted: io::Result<T>) -> io::Result<Option<T>> {
     match accepted {
         Ok(accepted) => Ok(Some(accepted)),
-        Err(error) if Errno::from_io_error(&error).is_some_and(|e| PASSING.contains(&e)) => {
-            Ok(None)
-        }
+        Err(error) if AcceptError::of(&error) == AcceptError::Passing => Ok(None),
         Err(error) => Err(error),
     }
 }

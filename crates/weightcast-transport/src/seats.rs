@@ -1,7 +1,7 @@
 //! The places of a data port: who holds one, and who gives his up for a newcomer.
 //!
 //! A stranger has a place of another kind, of which there are few, and cannot drive anybody out but
-//! another stranger. Who has proved the token gets a place; where there is none left, he gets that
+//! another stranger, of those of whom there are most. Who has proved the token gets a place; where there is none left, he gets that
 //! of whoever needs it least: a connection that is idle, or one that has been busy for long with
 //! little, but not of one who holds fewer places than he does. Where all are busy, who holds fewest
 //! gets one of whoever holds most. Whose peer holds more places gives one up first.
@@ -9,18 +9,19 @@
 mod seat;
 
 use crate::descriptors::Descriptors;
+use crate::door::{host_of, makes_room};
 use crate::limits::{BUSY_GRACE, MAX_PROCESS_CONNECTIONS, MAX_UNAUTHENTICATED};
 use crate::socket::Socket;
 pub(crate) use seat::ConnectionSeat;
 use seat::Worth;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Who holds a place, as far as that is not his to choose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Holder {
     /// A process of this host, as the kernel says.
     Process(i32),
@@ -31,10 +32,7 @@ pub(crate) enum Holder {
 
 impl Holder {
     pub(crate) fn of_address(address: IpAddr) -> Self {
-        Self::Address(match address.to_canonical() {
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-            address => address,
-        })
+        Self::Address(host_of(address))
     }
 }
 
@@ -84,7 +82,7 @@ impl Seats {
         self.lost > 0 && !self.descriptors.can_spare(self.open.len() + 1)
     }
 
-    /// A stranger's place for a newcomer: the oldest of too many leaves. `None` if there is none.
+    /// A stranger's place for a newcomer: of too many one leaves. `None` if there is none.
     pub(crate) fn enter(
         &mut self,
         socket: &Arc<Socket>,
@@ -97,7 +95,7 @@ impl Seats {
         if self.closing || !room {
             return None;
         }
-        while self.strangers.len() >= self.door() && self.dismiss_stranger(now) {}
+        while self.strangers.len() >= self.door() && self.dismiss_stranger(Some(holder), now) {}
         self.next += 1;
         let seat = Arc::new(ConnectionSeat::new(Arc::clone(socket), holder, now));
         self.open.insert(self.next, Arc::clone(&seat));
@@ -166,7 +164,7 @@ impl Seats {
     /// Gives back what the system has no more of: a stranger's place, or the least worth's. False
     /// if there is none, or one is being given back already.
     pub(crate) fn give_way(&mut self, now: Instant) -> bool {
-        self.lost == 0 && (self.dismiss_stranger(now) || self.make_room(None, now, |_| true))
+        self.lost == 0 && (self.dismiss_stranger(None, now) || self.make_room(None, now, |_| true))
     }
 
     /// Those that have proved themselves and hold a place.
@@ -175,10 +173,12 @@ impl Seats {
         seats.map(|(n, seat)| (*n, seat)).filter(|(_, seat)| !seat.is_lost())
     }
 
-    fn dismiss_stranger(&mut self, now: Instant) -> bool {
-        let oldest = self.strangers.first().copied();
+    fn dismiss_stranger(&mut self, newcomer: Option<Holder>, now: Instant) -> bool {
+        let strangers = self.strangers.iter();
+        let held = strangers.filter_map(|n| self.open.get(n).map(|seat| (*n, seat.holder)));
+        let goes = makes_room(held, newcomer);
         // A stranger's place is never worth more.
-        oldest.is_some_and(|oldest| self.dismiss(oldest, Worth::Idle(now), now))
+        goes.is_some_and(|goes| self.dismiss(goes, Worth::Idle(now), now))
     }
 
     /// Ends the connection that is worth the least, of those that may, for a newcomer or for the

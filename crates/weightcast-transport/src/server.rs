@@ -1,6 +1,7 @@
 //! The data port of a process: accepts readers, one thread each.
 
 use crate::descriptors::Descriptors;
+use crate::door::AcceptError;
 use crate::exports::{ExportTable, lock};
 use crate::handshake::{self, Channel};
 use crate::limits::{CONNECTION_STACK_BYTES, MAX_CONNECTIONS};
@@ -10,7 +11,6 @@ use crate::secret::{Auth, MacKey};
 use crate::serve::{Connection, Desk, admit};
 use crate::slices::DigestTurns;
 use crate::socket::Socket;
-use rustix::io::Errno;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -182,10 +182,11 @@ fn rest(error: &io::Error, shared: &Shared) {
     thread::sleep(EXHAUSTED_REST);
 }
 
-/// Whether the system has no more of what a connection takes: descriptors, memory, threads.
+/// Whether the system has no more of what a connection takes: descriptors, memory, and threads, which
+/// are to be had again later.
 fn is_exhausted(error: &io::Error) -> bool {
-    let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN];
-    Errno::from_io_error(error).is_some_and(|error| exhausted.contains(&error))
+    let no_thread = error.kind() == io::ErrorKind::WouldBlock;
+    no_thread || AcceptError::of(error) == AcceptError::Exhausted
 }
 
 /// Gives a connection its thread, or turns it away when there is no place.

@@ -78,7 +78,7 @@ pub(crate) const CACHED_LAYOUTS: usize = 8_192;
 pub(crate) const CACHED_LAYOUT_BYTES: usize = 1 << 30;
 /// Connections to the control port that have not shown the token yet. Each costs a file descriptor
 /// and some 50 KB, in a process that may be a trainer's; one that means well needs its place for
-/// a round trip. The newest are kept.
+/// a round trip. Whoever has most of them loses the oldest.
 pub(crate) const STRANGERS: usize = 256;
 /// How long such a connection may take: a client sends its first request with the first packet.
 pub(crate) const STRANGER_DEADLINE: Duration = Duration::from_secs(5);

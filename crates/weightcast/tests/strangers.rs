@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
@@ -201,6 +201,25 @@ async fn clients_come_in_while_strangers_push() {
     session.is_served().await;
     over.store(true, Ordering::Relaxed);
     pushing.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_flood_pushes_nobody_of_another_address_out() {
+    let server = server();
+    let address = server.address().strip_prefix("http://").unwrap().parse().unwrap();
+    let slow = tokio::net::TcpSocket::new_v4().unwrap();
+    slow.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut slow = slow.connect(address).await.unwrap();
+    slow.write_all(PREFACE).await.unwrap();
+    let _flood: Vec<_> = (0..STRANGERS + 128).map(|i| stranger(server.address(), i)).collect();
+    // Came after the flood, so all of that has been let in.
+    status(&server, TOKEN).await.unwrap();
+    slow.write_all(&raw_request(TOKEN)[PREFACE.len()..]).await.unwrap();
+    let mut received = Vec::new();
+    while !frame_kinds(&received).any(|kind| kind == HEADERS) {
+        let more = slow.read_buf(&mut received).await.expect("it has its place");
+        assert!(more > 0, "no answer but {}", received.escape_ascii());
+    }
 }
 
 #[tokio::test]

@@ -1,21 +1,23 @@
 //! Who is connected: strangers, until they have shown the token, and clients.
 //!
-//! A stranger has little time, and its place only until newer ones need it: garbage, slow drips
-//! and floods cost a few sockets and keep nobody out.
+//! A stranger has little time, and its place only until newer ones need it, those of its own origin
+//! first: garbage, slow drips and floods cost a few sockets and keep nobody out.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tonic::Status;
+use weightcast_transport::door::{AcceptError, makes_room};
 
 use super::lane::ClientOrigin;
 use super::transfers::Turns;
 use crate::limits::{CONNECTIONS, STRANGER_DEADLINE, STRANGERS};
 
-/// How often the log may say that strangers were turned away: a flood must not fill it.
+/// How often the log may say the same: a flood must not fill it.
 const SAY: Duration = Duration::from_secs(60);
 
 /// The book of a server's connections; clones share it.
@@ -30,10 +32,12 @@ struct Book {
     most_clients: usize,
     next: u64,
     turned_away: u64,
-    said: Option<Instant>,
+    said_turned_away: Option<Instant>,
+    said_not_accepted: Option<Instant>,
 }
 
 struct Stranger {
+    origin: ClientOrigin,
     until: Instant,
     /// Sent on: the connection is closed.
     cut: oneshot::Sender<()>,
@@ -66,7 +70,8 @@ impl Admission {
             most_clients,
             next: 0,
             turned_away: 0,
-            said: None,
+            said_turned_away: None,
+            said_not_accepted: None,
         })))
     }
 
@@ -82,18 +87,30 @@ impl Admission {
     ) -> (Place, oneshot::Receiver<()>) {
         let mut book = self.book();
         while book.strangers.len() >= book.most_strangers {
-            book.turn_away_oldest(now);
+            book.give_way(Some(origin), now);
         }
         let id = book.next;
         book.next += 1;
         let (cut, cut_off) = oneshot::channel();
-        book.strangers.insert(id, Stranger { until: now + STRANGER_DEADLINE, cut });
+        book.strangers.insert(id, Stranger { origin, until: now + STRANGER_DEADLINE, cut });
         (Place(Pass { id, admission: self.clone(), turns: Turns::new(origin) }), cut_off)
     }
 
-    /// Closes the stranger that has been here longest: there is no room for another connection.
-    pub(super) fn make_room(&self, now: Instant) {
-        self.book().turn_away_oldest(now);
+    /// No connection could be accepted: a stranger gives way if that helps. Whether the door has to
+    /// rest.
+    pub(super) fn not_accepted(&self, error: &io::Error, now: Instant) -> bool {
+        let whose = AcceptError::of(error);
+        if whose == AcceptError::Passing {
+            return false;
+        }
+        let mut book = self.book();
+        if whose == AcceptError::Exhausted {
+            book.give_way(None, now);
+        }
+        if is_news(&mut book.said_not_accepted, now) {
+            tracing::warn!(%error, "control port can accept no connection, and tries again");
+        }
+        true
     }
 
     /// When the next stranger's time is over.
@@ -104,20 +121,27 @@ impl Admission {
     /// Closes the strangers whose time is over.
     pub(super) fn close_late(&self, now: Instant) {
         let mut book = self.book();
-        while book.strangers.values().next().is_some_and(|stranger| stranger.until <= now) {
-            book.turn_away_oldest(now);
+        while let Some((&id, _)) = book.strangers.iter().next().filter(|(_, s)| s.until <= now) {
+            book.turn_away(id, now);
         }
     }
 }
 
 impl Book {
-    fn turn_away_oldest(&mut self, now: Instant) {
-        let Some((_, stranger)) = self.strangers.pop_first() else { return };
+    /// A stranger makes room, for a newcomer or for the process.
+    fn give_way(&mut self, newcomer: Option<ClientOrigin>, now: Instant) {
+        let strangers = self.strangers.iter().map(|(id, stranger)| (*id, stranger.origin));
+        if let Some(id) = makes_room(strangers, newcomer) {
+            self.turn_away(id, now);
+        }
+    }
+
+    fn turn_away(&mut self, id: u64, now: Instant) {
+        let Some(stranger) = self.strangers.remove(&id) else { return };
         // It may have gone by itself.
         let _ = stranger.cut.send(());
         self.turned_away += 1;
-        if self.said.is_none_or(|said| now - said >= SAY) {
-            self.said = Some(now);
+        if is_news(&mut self.said_turned_away, now) {
             tracing::warn!(
                 connections = self.turned_away,
                 "closed what sent no request with the token within {STRANGER_DEADLINE:?}, or was \
@@ -126,6 +150,15 @@ impl Book {
             );
         }
     }
+}
+
+/// Whether something may be said again, which is then taken as said.
+fn is_news(said: &mut Option<Instant>, now: Instant) -> bool {
+    let news = said.is_none_or(|said| now - said >= SAY);
+    if news {
+        *said = Some(now);
+    }
+    news
 }
 
 impl Pass {
@@ -180,12 +213,14 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
     use tokio::sync::oneshot::error::TryRecvError;
     use tonic::Code;
 
     use super::*;
 
     const HERE: ClientOrigin = ClientOrigin::Process(1);
+    const THERE: ClientOrigin = ClientOrigin::Process(2);
 
     type Visit = (Place, oneshot::Receiver<()>);
 
@@ -206,6 +241,32 @@ mod tests {
         assert_eq!(visits.iter_mut().map(is_cut).collect::<Vec<_>>(), [true, false, false, false]);
         let late = visits[0].0.pass().show().map_err(|status| status.code());
         assert_eq!(late, Err(Code::Unavailable));
+    }
+
+    #[test]
+    fn a_flood_costs_strangers_of_its_own_origin() {
+        let admission = Admission::with_limits(4, 9);
+        let now = Instant::now();
+        let mut there = vec![admission.enter(THERE, now)];
+        let mut flood = enter(&admission, 100, now);
+        there.push(admission.enter(THERE, now));
+        flood.extend(enter(&admission, 100, now));
+        assert!(!there.iter_mut().any(is_cut));
+        assert_eq!(flood.iter_mut().filter_map(|visit| (!is_cut(visit)).then_some(())).count(), 2);
+        // As many of each: a newcomer takes the place of one of its own.
+        there.push(admission.enter(THERE, now));
+        assert_eq!(there.iter_mut().map(is_cut).collect::<Vec<_>>(), [true, false, false]);
+    }
+
+    #[test]
+    fn only_what_the_system_lacks_costs_a_stranger_its_place() {
+        let admission = Admission::with_limits(3, 9);
+        let mut visits = enter(&admission, 2, Instant::now());
+        let rests = |errno: Errno| admission.not_accepted(&errno.into(), Instant::now());
+        assert!(!rests(Errno::CONNABORTED) && rests(Errno::INVAL));
+        assert!(!visits.iter_mut().any(is_cut));
+        assert!(rests(Errno::MFILE));
+        assert_eq!(visits.iter_mut().map(is_cut).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]

@@ -6,13 +6,14 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
+use weightcast_transport::door::host_of;
 
 use super::actor::sleep_until;
 use super::admission::Admission;
 use super::lane::ClientOrigin;
 use super::visitor::{Socket, Visitor};
 
-/// How long to wait for a file descriptor when there is none for a new connection.
+/// How long to rest when no connection can be accepted: the system does not say when that changes.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Where connections come from.
@@ -27,7 +28,7 @@ impl Door {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 let _ = stream.set_nodelay(true);
-                Ok((Box::new(stream), ClientOrigin::Host(peer.ip().to_canonical())))
+                Ok((Box::new(stream), ClientOrigin::Host(host_of(peer.ip()))))
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
@@ -54,9 +55,10 @@ pub(super) fn incoming(door: Door) -> ReceiverStream<std::io::Result<Visitor>> {
                             return;
                         }
                     }
-                    Err(_) => {
-                        admission.make_room(Instant::now());
-                        tokio::time::sleep(PAUSE).await;
+                    Err(error) => {
+                        if admission.not_accepted(&error, Instant::now()) {
+                            tokio::time::sleep(PAUSE).await;
+                        }
                     }
                 },
                 () = sleep_until(admission.next_deadline()) => {
@@ -69,4 +71,50 @@ pub(super) fn incoming(door: Door) -> ReceiverStream<std::io::Result<Visitor>> {
         }
     });
     ReceiverStream::new(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{SocketAddr, TcpStream};
+
+    use tokio::io::AsyncReadExt;
+    use tokio_stream::StreamExt;
+
+    use super::*;
+
+    const RESETS: usize = 100;
+
+    fn stranger(address: SocketAddr) -> TcpStream {
+        let mut stranger = TcpStream::connect(address).unwrap();
+        stranger.write_all(b"a").unwrap();
+        stranger
+    }
+
+    fn reset(address: SocketAddr) {
+        let socket = TcpStream::connect(address).unwrap();
+        rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO)).unwrap();
+    }
+
+    #[tokio::test]
+    async fn connections_that_are_reset_cost_no_stranger_its_place() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut strangers: Vec<_> = (0..4).map(|_| stranger(address)).collect();
+        (0..RESETS).for_each(|_| reset(address));
+        // Who comes last is let in last.
+        strangers.push(stranger(address));
+        let mut come = incoming(Door::Tcp(listener));
+        let mut visitors = Vec::new();
+        while visitors.len() < strangers.len() {
+            let mut visitor = come.next().await.unwrap().unwrap();
+            if visitor.read_u8().await.is_ok() {
+                visitors.push(visitor);
+            }
+        }
+        for (stranger, visitor) in strangers.iter_mut().zip(&mut visitors) {
+            stranger.write_all(b"b").unwrap();
+            assert_eq!(visitor.read_u8().await.expect("it has its place"), b'b');
+        }
+    }
 }

@@ -1,0 +1,106 @@
+//! What data ports and control ports decide alike about those who come: whose trouble an error of
+//! `accept` is, which of the strangers makes room, and what stands for a host.
+
+use rustix::io::Errno;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Troubles of one connection that Linux tells to whoever accepts it: nobody is there any more.
+const PASSING: [Errno; 12] = [
+    Errno::AGAIN,
+    Errno::INTR,
+    Errno::CONNABORTED,
+    Errno::PROTO,
+    Errno::PERM,
+    Errno::OPNOTSUPP,
+    Errno::NOPROTOOPT,
+    Errno::NETDOWN,
+    Errno::NETUNREACH,
+    Errno::HOSTDOWN,
+    Errno::HOSTUNREACH,
+    Errno::NONET,
+];
+
+/// The system has no more of what a connection takes: descriptors, memory, room to watch it.
+const EXHAUSTED: [Errno; 5] =
+    [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::NOSPC];
+
+/// Whose trouble an error of `accept` is. What one connection suffers its peer may have chosen, and
+/// may choose again: it is no reason to give up anybody's place, or to rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptError {
+    /// Of the one connection, which is gone: the next one can be accepted.
+    Passing,
+    /// There are no descriptors, or no memory, for another connection.
+    Exhausted,
+    /// Of the port itself.
+    Port,
+}
+
+impl AcceptError {
+    /// What the system said.
+    pub fn of(error: &io::Error) -> Self {
+        match Errno::from_io_error(error) {
+            Some(error) if PASSING.contains(&error) => Self::Passing,
+            Some(error) if EXHAUSTED.contains(&error) => Self::Exhausted,
+            _ => Self::Port,
+        }
+    }
+}
+
+/// An address, or the network that one host has to itself: it may come from any address of that.
+pub fn host_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        address => address,
+    }
+}
+
+/// Which of the strangers makes room: the oldest of whoever has most of them, one that is about to
+/// come counted. So a flood costs its own, and a newcomer's place is safe from others that have more.
+/// Strangers are given by number, the oldest first, each with its origin.
+pub fn makes_room<O: Ord>(
+    strangers: impl IntoIterator<Item = (u64, O)>,
+    newcomer: Option<O>,
+) -> Option<u64> {
+    let mut origins = BTreeMap::new();
+    for (number, origin) in strangers {
+        let coming = usize::from(newcomer.as_ref() == Some(&origin));
+        let (count, _oldest) = origins.entry(origin).or_insert((coming, Reverse(number)));
+        *count += 1;
+    }
+    origins.into_values().max().map(|(_, Reverse(oldest))| oldest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_of_whoever_has_most_makes_room() {
+        let strangers = [(1, 'b'), (2, 'a'), (3, 'a'), (5, 'b'), (7, 'c')];
+        assert_eq!(makes_room(strangers, None), Some(1));
+        assert_eq!(makes_room(strangers, Some('a')), Some(2));
+        assert_eq!(makes_room(strangers, Some('c')), Some(1));
+        assert_eq!(makes_room([], Some('a')), None);
+    }
+
+    #[test]
+    fn an_address_stands_for_what_one_host_has() {
+        let of = |text: &str| host_of(text.parse().unwrap()).to_string();
+        assert_eq!(of("::ffff:10.0.0.1"), "10.0.0.1");
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+    }
+
+    #[test]
+    fn what_one_connection_suffers_is_its_own() {
+        let of = |error: Errno| AcceptError::of(&error.into());
+        assert_eq!(of(Errno::CONNABORTED), AcceptError::Passing);
+        assert_eq!(of(Errno::MFILE), AcceptError::Exhausted);
+        assert_eq!(of(Errno::INVAL), AcceptError::Port);
+        assert_eq!(AcceptError::of(&io::Error::other("?")), AcceptError::Port);
+    }
+}
