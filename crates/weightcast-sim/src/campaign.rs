@@ -6,7 +6,7 @@ use std::ops::Range;
 use weightcast_protocol::Span;
 
 use crate::coverage::{Coverage, Point};
-use crate::mutant_list::Mutant;
+use crate::mutants::Mutant;
 use crate::options::Options;
 use crate::report::{Report, Violation};
 use crate::workers::{cores, for_each};

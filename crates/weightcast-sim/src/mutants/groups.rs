@@ -1,0 +1,76 @@
+//! Mutants of groups: one answer for all shards, one listing, and nothing left of what is over.
+
+use super::Mutant;
+use super::worlds::{as_drawn, busy};
+use crate::options::Options;
+
+pub(super) const LIST: &[Mutant] = &[
+    Mutant {
+        name: "no_group_transaction",
+        what: "every shard's call is resolved on its own",
+        found_by: &["G1"],
+        switch: |off| off.no_group_transaction = true,
+        scenario: as_drawn,
+    },
+    Mutant {
+        name: "blind_wait",
+        what: "a wait for all rollouts does not look at those that hold nothing",
+        found_by: &["W1"],
+        switch: |off| off.blind_wait = true,
+        scenario: as_drawn,
+    },
+    Mutant {
+        name: "partial_publish",
+        what: "a replica is listed as soon as one shard has published",
+        found_by: &["S8"],
+        switch: |off| off.partial_publish = true,
+        scenario: sharded,
+    },
+    Mutant {
+        name: "late_retraction",
+        what: "a replica is listed until the last shard has called unpublish",
+        found_by: &["S8"],
+        switch: |off| off.late_retraction = true,
+        scenario: sharded,
+    },
+    Mutant {
+        name: "silent_retraction",
+        what: "a copy goes out of the listing without a new revision",
+        found_by: &["S10"],
+        switch: |off| off.silent_retraction = true,
+        scenario: as_drawn,
+    },
+    Mutant {
+        name: "partial_commit",
+        what: "a transfer is committed as soon as one shard has read",
+        found_by: &["G4"],
+        switch: |off| off.partial_commit = true,
+        scenario: sharded,
+    },
+    Mutant {
+        name: "repeats_run_again",
+        what: "a call that is made again is carried out again",
+        found_by: &["G5"],
+        switch: |off| off.repeats_run_again = true,
+        scenario: busy,
+    },
+    Mutant {
+        name: "calls_kept",
+        what: "calls that all shards have gone past are kept",
+        found_by: &["T5"],
+        switch: |off| off.calls_kept = true,
+        scenario: as_drawn,
+    },
+    Mutant {
+        name: "models_kept",
+        what: "models that nobody is in any more are kept",
+        found_by: &["L6"],
+        switch: |off| off.models_kept = true,
+        scenario: as_drawn,
+    },
+];
+
+/// Groups of several shards.
+fn sharded(options: Options) -> Options {
+    Options { max_shards: 4, ..options }
+}

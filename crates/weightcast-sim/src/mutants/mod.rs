@@ -1,0 +1,75 @@
+//! The table of mutants: each switches one safeguard off, or several that mask each other. A
+//! checker is believed only because it finds them. A new mutant is one entry in the list of its concern.
+
+mod contents;
+mod groups;
+mod retention;
+mod seeding;
+mod sources;
+mod terms;
+mod worlds;
+
+use weightcast_protocol::mutants::Mutants;
+
+use crate::options::Options;
+use crate::report::Violation;
+
+/// A protocol with something missing.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutant {
+    /// As the command line has it.
+    pub name: &'static str,
+    /// What is switched off.
+    pub what: &'static str,
+    /// The invariants whose checkers must find it; one is enough.
+    pub found_by: &'static [&'static str],
+    switch: fn(&mut Mutants),
+    /// Makes the world one in which it can show.
+    scenario: fn(Options) -> Options,
+}
+
+impl Mutant {
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<&'static Mutant> {
+        MUTANTS.iter().find(|mutant| mutant.name == name)
+    }
+
+    /// Whether this is what had to be found.
+    pub(crate) fn expects(&self, violation: &Violation) -> bool {
+        self.found_by.contains(&violation.invariant.as_str())
+    }
+
+    /// The world in which this seed plays it.
+    pub fn options(&self, seed: u64) -> Options {
+        let mut options = (self.scenario)(Options::drawn(seed));
+        (self.switch)(&mut options.mutants);
+        options
+    }
+}
+
+const LISTS: &[&[Mutant]] =
+    &[contents::LIST, groups::LIST, sources::LIST, terms::LIST, retention::LIST, seeding::LIST];
+
+/// All of them.
+pub const MUTANTS: &[Mutant] = &{
+    let mut all = [LISTS[0][0]; count()];
+    let (mut list, mut at) = (0, 0);
+    while list < LISTS.len() {
+        let mut entry = 0;
+        while entry < LISTS[list].len() {
+            all[at] = LISTS[list][entry];
+            (entry, at) = (entry + 1, at + 1);
+        }
+        list += 1;
+    }
+    all
+};
+
+const fn count() -> usize {
+    let (mut list, mut count) = (0, 0);
+    while list < LISTS.len() {
+        count += LISTS[list].len();
+        list += 1;
+    }
+    count
+}

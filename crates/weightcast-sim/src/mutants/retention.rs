@@ -1,0 +1,55 @@
+//! Mutants of retention: the last copy of a version that is to survive.
+
+use super::Mutant;
+use crate::fault_kinds::FaultKind;
+use crate::options::Options;
+
+pub(super) const LIST: &[Mutant] = &[
+    Mutant {
+        name: "no_offload_wait",
+        what: "unpublish does not wait until the last copy of a retained version is offloaded",
+        found_by: &["A2"],
+        switch: |off| off.no_offload_wait = true,
+        scenario: retaining,
+    },
+    Mutant {
+        name: "claims_counted",
+        what: "a copy counts although its shards have not shown that they hold the bytes",
+        found_by: &["A2"],
+        switch: |off| off.claims_counted = true,
+        scenario: claiming,
+    },
+    Mutant {
+        name: "early_release",
+        what: "an offload replica is released though nobody else holds its version",
+        found_by: &["A3"],
+        switch: |off| off.early_release = true,
+        scenario: retaining,
+    },
+    Mutant {
+        name: "blind_to_offloads",
+        what: "an offload replica is not seen as a copy, so the next holder's is offloaded as well",
+        found_by: &["A4"],
+        switch: |off| off.blind_to_offloads = true,
+        scenario: retaining,
+    },
+    Mutant {
+        name: "offloads_kept",
+        what: "offload replicas are never released",
+        found_by: &["L6"],
+        switch: |off| off.offloads_kept = true,
+        scenario: retaining,
+    },
+];
+
+/// Versions are retained, and their offloads have room.
+fn retaining(options: Options) -> Options {
+    Options { retain: options.retain.max(1), offload_trouble: 0, ..options }
+}
+
+/// Versions are retained, and readers say that they have read them.
+fn claiming(options: Options) -> Options {
+    let options = retaining(options);
+    let faults = options.faults.with(FaultKind::Claim, 30);
+    Options { faults, rollouts: options.rollouts.clamp(1, 3), ..options }
+}

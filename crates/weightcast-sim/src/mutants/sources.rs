@@ -1,0 +1,164 @@
+//! Mutants of the choice of a source, and of those who wait for one.
+
+use weightcast_protocol::Span;
+
+use super::Mutant;
+use super::worlds::{crowd, flipping};
+use crate::fault_kinds::{FaultCounts, FaultKind};
+use crate::options::Options;
+
+pub(super) const LIST: &[Mutant] = &[
+    Mutant {
+        name: "first_stripe_only",
+        what: "of several sources that one reader draws from, only the first has to stand",
+        found_by: &["S5"],
+        switch: |off| off.first_stripe_only = true,
+        scenario: leaving_helpers,
+    },
+    Mutant {
+        name: "accuse_first_stripe",
+        what: "wrong bytes drawn from several sources are said to be the first one's",
+        found_by: &["T4"],
+        switch: |off| off.accuse_first_stripe = true,
+        scenario: flipped_stripes,
+    },
+    Mutant {
+        name: "no_dag_order",
+        what: "replicas commit before those that they were read from",
+        found_by: &["S5"],
+        switch: |off| off.no_dag_order = true,
+        scenario: crowd,
+    },
+    Mutant {
+        name: "naive_source_choice",
+        what: "a replica may read from one that reads from it",
+        found_by: &["D2"],
+        switch: |off| off.naive_source_choice = true,
+        scenario: crowd,
+    },
+    Mutant {
+        name: "no_fanout",
+        what: "a source has any number of readers",
+        found_by: &["D1"],
+        switch: |off| off.no_fanout = true,
+        scenario: crowd,
+    },
+    Mutant {
+        name: "far_as_near",
+        what: "a source in another datacentre is as good as one in the reader's own",
+        found_by: &["D3"],
+        switch: |off| off.far_as_near = true,
+        scenario: spread,
+    },
+    Mutant {
+        name: "many_crossings",
+        what: "a version crosses to a datacentre although it is crossing already",
+        found_by: &["D4"],
+        switch: |off| off.many_crossings = true,
+        scenario: spread,
+    },
+    Mutant {
+        name: "no_depth_bound",
+        what: "chains of replicas grow without bound",
+        found_by: &["D6"],
+        switch: |off| off.no_depth_bound = true,
+        scenario: shallow,
+    },
+    Mutant {
+        name: "one_accuser",
+        what: "one reader's word fences a source, even the last one",
+        found_by: &["T4"],
+        switch: |off| off.one_accuser = true,
+        scenario: |options| flipping(crowd(options)),
+    },
+    Mutant {
+        name: "missed_wakeup",
+        what: "a source that is free again is offered to nobody who waits",
+        found_by: &["L2"],
+        switch: |off| off.missed_wakeup = true,
+        scenario: crowd,
+    },
+    Mutant {
+        name: "slow_source_kept",
+        what: "who reads from a slow source stays there though another one is free",
+        found_by: &["L2"],
+        switch: |off| off.slow_source_kept = true,
+        scenario: slow_sources,
+    },
+    Mutant {
+        name: "reads_from_zero",
+        what: "what was read when a call ran out of time is not kept for the next one",
+        found_by: &["L1"],
+        switch: |off| off.reads_from_zero = true,
+        scenario: long_reads,
+    },
+    Mutant {
+        name: "busy_is_gone",
+        what: "who finds every source of a version busy is told that there is none",
+        found_by: &["A1"],
+        switch: |off| off.busy_is_gone = true,
+        scenario: crowd,
+    },
+];
+
+/// Two datacentres, with many replicas in each.
+fn spread(options: Options) -> Options {
+    Options { datacentres: 2, rollouts: 7, ..options }
+}
+
+/// Whoever reads from a replica that is being filled is one too deep.
+fn shallow(options: Options) -> Options {
+    Options { depth_limit: 1, ..crowd(options) }
+}
+
+/// Idle replicas enough to draw from several, and many bits that flip.
+fn flipped_stripes(options: Options) -> Options {
+    let faults = FaultCounts::none().with(FaultKind::Flip, 120);
+    Options { trainers: 3, fanout: 1, stripes: 4, staged: 0, faults, ..crowd(options) }
+}
+
+/// Many replicas that hold a version and have nothing to do, and that leave soon after one has read
+/// from them, before its report has come.
+fn leaving_helpers(options: Options) -> Options {
+    Options {
+        trainers: 3,
+        rollouts: 8,
+        chunks: 4,
+        chunk_time: Span::from_millis(2),
+        think_time: Span::from_millis(100),
+        drain_deadline: Span::from_millis(20),
+        late: 200,
+        late_by: Span::from_millis(800),
+        fanout: 1,
+        stripes: 4,
+        staged: 0,
+        faults: FaultCounts::none().with(FaultKind::Close, 200).with(FaultKind::Pause, 12),
+        ..crowd(options)
+    }
+}
+
+/// Sources give a hundredth of what they could, and others stand by.
+fn slow_sources(options: Options) -> Options {
+    let options = Options { trainers: 3, fanout: 1, ..crowd(options) };
+    Options { faults: options.faults.clone().with(FaultKind::Slow, 40), ..options }
+}
+
+/// One version crosses at a time, and takes most of a call's deadline: who waits for it first is cut off
+/// while it reads.
+fn long_reads(options: Options) -> Options {
+    let (trainers, rollouts, max_shards, datacentres) = (1, 2, 1, 1);
+    let (chunks, chunk_time) = (24, Span::from_millis(170));
+    let (fanout, stripes, depth_limit) = (1, 1, 1);
+    Options {
+        trainers,
+        rollouts,
+        max_shards,
+        datacentres,
+        chunks,
+        chunk_time,
+        fanout,
+        stripes,
+        depth_limit,
+        ..options
+    }
+}

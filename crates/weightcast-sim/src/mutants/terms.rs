@@ -1,0 +1,83 @@
+//! Mutants of takeovers: who acts, in which term, and whose word counts after it.
+
+use weightcast_protocol::Span;
+
+use super::Mutant;
+use crate::fault_kinds::{FaultCounts, FaultKind};
+use crate::options::Options;
+
+pub(super) const LIST: &[Mutant] = &[
+    Mutant {
+        name: "stale_term_accepted",
+        what: "servers and sessions go on in a term although there is a later one",
+        found_by: &["T2", "T3", "L5"],
+        switch: |off| off.stale_term_accepted = true,
+        scenario: failing_over,
+    },
+    Mutant {
+        name: "tickets_unchecked",
+        what: "servers believe terms and pasts that no server has written",
+        found_by: &["T6"],
+        switch: |off| off.tickets_unchecked = true,
+        scenario: pretending,
+    },
+    Mutant {
+        name: "claims_unproved",
+        what: "a shard that comes over may say that it held what no server has seen it hold",
+        found_by: &["T6"],
+        switch: |off| off.claims_unproved = true,
+        scenario: pretending,
+    },
+    Mutant {
+        name: "unequal_recovery",
+        what: "a group goes on in a later term although its shards were answered differently",
+        found_by: &["G1", "G4", "T3"],
+        switch: |off| off.unequal_recovery = true,
+        scenario: failing_over,
+    },
+    Mutant {
+        name: "no_recovery_window",
+        what: "a server that took over acts as if it knew all that there is",
+        found_by: &["A5"],
+        switch: |off| off.no_recovery_window = true,
+        scenario: failing_over,
+    },
+    Mutant {
+        name: "seal_said_once",
+        what: "digests that came while a session had no server are never told to one",
+        found_by: &["L7"],
+        switch: |off| off.seal_said_once = true,
+        scenario: sealing,
+    },
+    Mutant {
+        name: "refused_may_activate+no_deference",
+        what: "who was refused by a server that acts may make the next one act, at once",
+        found_by: &["L5"],
+        switch: |off| (off.refused_may_activate, off.no_deference) = (true, true),
+        scenario: failing_over,
+    },
+];
+
+/// Servers come and go.
+fn failing_over(options: Options) -> Options {
+    let faults = FaultCounts::none()
+        .with(FaultKind::Break, 20)
+        .with(FaultKind::Pause, 6)
+        .with(FaultKind::ServerCrash, 8)
+        .with(FaultKind::ServerPause, 8)
+        .with(FaultKind::Rift, 8);
+    Options { servers: 3, reconnect: Span::from_secs(30), faults, ..options }
+}
+
+/// The same, and somebody makes use of it.
+fn pretending(options: Options) -> Options {
+    let options = failing_over(options);
+    Options { faults: options.faults.clone().with(FaultKind::Pretend, 60), ..options }
+}
+
+/// Servers die while versions are sealed, which takes longer than to find another one.
+fn sealing(options: Options) -> Options {
+    let faults = FaultCounts::none().with(FaultKind::SealCrash, 12).with(FaultKind::Break, 40);
+    let digest_time = Span::from_millis(4_000);
+    Options { servers: 2, reconnect: Span::from_secs(30), digest_time, faults, ..options }
+}
