@@ -101,6 +101,7 @@ impl World {
             }
             (ServerStep::Timer, Some(server)) => {
                 host.timer = None;
+                server.excuse_delay(now);
                 server.handle_timeout(now);
             }
             (ServerStep::Gone(stream), Some(server)) => server.handle_disconnect(now, stream),
