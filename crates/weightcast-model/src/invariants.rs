@@ -112,6 +112,10 @@ impl Cluster {
     fn is_finished(&self, bounds: &Bounds) -> bool {
         self.workers.iter().all(|worker| match &worker.calling {
             Some((_, Call::Replicate { .. })) => !self.shows.listed,
+            // Whoever holds nothing waits as well.
+            Some((_, Call::Update { .. })) if worker.session.version().is_none() => {
+                !self.shows.listed
+            }
             Some(_) => false,
             None => worker.next_call(bounds).is_none(),
         })
