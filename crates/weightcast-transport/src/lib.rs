@@ -8,10 +8,10 @@
 //! [`Peer::note`]).
 //!
 //! Reading order: [`Region`], [`ExportTable`], [`Copy`](struct@Copy), [`read`] are what a user
-//! holds. Below them: `pieces` cuts copies; `direct` and `tcp` move a piece; `serve` answers at the other end, on sockets of a `listener`;
-//! `connect` says whose memory `direct` may read;
-//! `wire` and `handshake` are the data port's bytes; [`digest_at`] is the digest. Every bound is
-//! in [`limits`].
+//! holds. Below them: `pieces` cuts copies; `direct` and `tcp` move a piece; `serve` answers at the
+//! other end, on sockets of a `listener`; `connect` says whose memory `direct` may read; `wire` and
+//! `handshake` are the data port's bytes; [`digest_at`] is the digest. Every bound is in
+//! [`limits`].
 //!
 //! ```
 //! use std::time::{Duration, Instant};

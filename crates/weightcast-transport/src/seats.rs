@@ -1,10 +1,11 @@
 //! The places of a data port: who holds one, and who gives his up for a newcomer.
 //!
 //! A stranger has a place of another kind, of which there are few, and cannot drive anybody out but
-//! another stranger, of those of whom there are most. Who has proved the token gets a place; where there is none left, he gets that
-//! of whoever needs it least: a connection that is idle, or one that has been busy for long with
-//! little, but not of one who holds fewer places than he does. Where all are busy, who holds fewest
-//! gets one of whoever holds most. Whose peer holds more places gives one up first.
+//! another stranger, of those of whom there are most. Who has proved the token gets a place; where
+//! there is none left, he gets that of whoever needs it least: a connection that is idle, or one that
+//! has been busy for long with little, but not of one who holds fewer places than he does. Where all
+//! are busy, who holds fewest gets one of whoever holds most. Whose peer holds more places gives one
+//! up first.
 
 mod seat;
 

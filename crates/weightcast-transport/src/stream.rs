@@ -213,7 +213,8 @@ impl Stream {
     }
 
     /// Sends requests and takes the header of the first answer. A source closes connections that
-    /// rest, or were not asked anything yet, when it needs their places: then the requests are sent once more on a new one.
+    /// rest, or were not asked anything yet, when it needs their places: then the requests are sent
+    /// once more on a new one.
     pub(crate) fn begin(
         &mut self,
         requests: &[u8],

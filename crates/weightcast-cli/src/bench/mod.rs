@@ -2,8 +2,9 @@
 //!
 //! To follow a measurement: `transfer` (the command), `turns` (limits and stack by turns), `stack`
 //! (the target in this process), `child` and `source` (the publisher in processes of its own),
-//! `limits`. [`offload`] times the copying aside; [`control`] loads a reference server; [`fanout`] and [`elastic`] measure over
-//! [`emulated`] hosts. What is moved: `cases`, `qwen`, `layouts`, `memory`.
+//! `limits`. [`offload`] times the copying aside; [`control`] loads a reference server; [`fanout`]
+//! and [`elastic`] measure over [`emulated`] hosts. What is moved: `cases`, `qwen`, `layouts`,
+//! `memory`.
 
 mod cases;
 mod child;

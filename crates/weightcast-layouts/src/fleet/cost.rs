@@ -3,8 +3,8 @@
 //! `predicted = fill + max(send, receive, convert, copy) + messages`, where send and receive are the
 //! busiest rank's network bytes at the goodput of its NIC, convert what a source casts or quantises
 //! at the rate of its memory, copy what a target takes from its own host, messages the busiest
-//! source's messages and the copies gathered into them at a fixed cost each, and fill the time until the first piece has passed all
-//! stages. The stages overlap otherwise.
+//! source's messages and the copies gathered into them at a fixed cost each, and fill the time
+//! until the first piece has passed all stages. The stages overlap otherwise.
 //!
 //! `lower bound = max(send bound, receive bound)` at the NIC's full rate: the busiest host's bytes
 //! over its NICs, and the least that the busiest source can be made to send.

@@ -6,7 +6,8 @@ use super::record::Record;
 use super::varint::{put, zigzag};
 use super::{MAGIC, PlanName, check};
 
-/// The plan of this name as bytes, in the form that the [module](super) describes. Equal plans give equal bytes.
+/// The plan of this name as bytes, in the form that the [module](super) describes. Equal plans give
+/// equal bytes.
 pub fn encode(plan: &Plan, name: &PlanName) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend(name.target);

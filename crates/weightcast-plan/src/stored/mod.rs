@@ -11,10 +11,11 @@
 //! | 16 | BLAKE3 of all that comes before, its first half |
 //!
 //! A copy or an echo is a *record* of numbers. Each number has a forecast, from the record before and
-//! from the numbers of the same record that precede it: the next byte of the same buffer, the next source, one row
-//! with no pitch. A record is a varint whose bit `i` says that number `i` is not what was forecast,
-//! and for each of those the difference modulo 2^64, zigzag, as a varint. So most copies take a few
-//! bytes. Varints are LEB128 in as few bytes as can be: one plan has one encoding, on every machine.
+//! from the numbers of the same record that precede it: the next byte of the same buffer, the next
+//! source, one row with no pitch. A record is a varint whose bit `i` says that number `i` is not
+//! what was forecast, and for each of those the difference modulo 2^64, zigzag, as a varint. So
+//! most copies take a few bytes. Varints are LEB128 in as few bytes as can be: one plan has one
+//! encoding, on every machine.
 //!
 //! # Trust
 //!

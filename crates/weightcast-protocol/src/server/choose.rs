@@ -38,8 +38,8 @@ pub(super) struct Rank<'a> {
 
 impl Server {
     /// Chooses a source of `version` for `reader`: those first that have not failed it, then the
-    /// same datacentre, those that nobody accuses, those that were not slow, the shortest chain, the least loaded, the same
-    /// host; ties go by name.
+    /// same datacentre, those that nobody accuses, those that were not slow, the shortest chain,
+    /// the least loaded, the same host; ties go by name.
     pub(super) fn choose_source<'a>(
         &'a self,
         reader: &'a Group,

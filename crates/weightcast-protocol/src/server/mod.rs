@@ -7,17 +7,20 @@
 //! - and [`Server::next_timeout`] for when to call `handle_timeout`.
 //!
 //! This file holds the state and the dispatcher, no logic. One file per concern:
-//! `open` and `lease` say who is a member of which group, `tickets` what each is given in writing; `calls` runs the group transactions
-//! (G1 to G5) and `answers` ends them; `register`, `publish`, `unpublish`, `replicate`,
-//! `listing` and `waiting` are the calls; `seal` decides what content a version has, and `verdict` says so; `commit` and
-//! `source_loss` end a transfer, `staging` puts in place what one read beside the old copy; `drain` takes copies out of sight and readers off them;
-//! `edges` is the book of who reads from whom and `choose` adds to it, `striping` several at once; `filling` lets replicas be
-//! read while they are being filled, `kept` has the next call go on after what was read, `pace` has slow sources left; `accusation` weighs what readers say of sources; `term` says
-//! when this server acts at all, and `recovery` brings groups over from an earlier term;
-//! `retention` says which copies must not be given up yet, `claims` which of them can be relied on
-//! (`unshown`: who could not be asked), and `offload` has them copied aside;
-//! `freed` forgets models that nobody is in; `seeding` leaves crossings to `seed_replicas`; `snapshot` and `inspect` are for whoever only looks;
-//! `invariants` and `edge_invariants` state what must always hold.
+//! `open` and `lease` say who is a member of which group, `tickets` what each is given in writing;
+//! `calls` runs the group transactions (G1 to G5) and `answers` ends them; `register`, `publish`,
+//! `unpublish`, `replicate`, `listing` and `waiting` are the calls; `seal` decides what content a
+//! version has, and `verdict` says so; `commit` and `source_loss` end a transfer, `staging` puts in
+//! place what one read beside the old copy; `drain` takes copies out of sight and readers off them;
+//! `edges` is the book of who reads from whom and `choose` adds to it, `striping` several at once;
+//! `filling` lets replicas be read while they are being filled, `kept` has the next call go on
+//! after what was read, `pace` has slow sources left; `accusation` weighs what readers say of
+//! sources; `term` says when this server acts at all, and `recovery` brings groups over from an
+//! earlier term; `retention` says which copies must not be given up yet, `claims` which of them can
+//! be relied on (`unshown`: who could not be asked), and `offload` has them copied aside; `freed`
+//! forgets models that nobody is in; `seeding` leaves crossings to `seed_replicas`; `snapshot` and
+//! `inspect` are for whoever only looks; `invariants` and `edge_invariants` state what must always
+//! hold.
 
 mod accusation;
 mod answers;

@@ -200,7 +200,8 @@ impl Server {
         }
     }
 
-    /// A4: a version has one offload replica, once one has shown the bytes; T5: nothing is asked of groups that are gone.
+    /// A4: a version has one offload replica, once one has shown the bytes; T5: nothing is asked of
+    /// groups that are gone.
     pub(super) fn validate_offloads(&self, name: &str, model: &Model) -> Result<(), Violation> {
         let retention = &model.retention;
         for (version, owner) in &retention.asked {

@@ -17,8 +17,8 @@
 //! when the memory is served and when it may change (S3), `transfer` reads, `left` is what a
 //! call that ran out of time had read, `pace` looks how fast it is, `staging` puts in place
 //! what was read beside the memory, `suspension` bridges the time between two servers, `offload` has
-//! the memory copied aside, `proof` shows that it holds what it is said to, `seed` has a version brought near in the background, `ending` is every
-//! way out.
+//! the memory copied aside, `proof` shows that it holds what it is said to, `seed` has a version
+//! brought near in the background, `ending` is every way out.
 
 mod calls;
 mod config;

@@ -9,8 +9,8 @@
 //! `file` and `setting` are what is written down, `check` is what is wrong with it; `cluster` makes
 //! the machines of it, `player` has them do what `event` lists, `hosting` does what the server and
 //! the sessions say; `worker` is one shard's process, `script` what it does and `reading` how it
-//! reads, `seeding` what it has in CPU memory beside; `flows` and `links` say how fast; `outcome` is what was seen and `compare` puts it beside
-//! the figure.
+//! reads, `seeding` what it has in CPU memory beside; `flows` and `links` say how fast; `outcome`
+//! is what was seen and `compare` puts it beside the figure.
 
 mod check;
 mod cluster;

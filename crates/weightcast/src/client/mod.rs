@@ -5,13 +5,13 @@
 //! fill the same memory. [`control`] drives the session machine, and [`memory`] does what it
 //! wants of the registered memory. [`registration`] is that memory in the light of its group;
 //! [`plans`] makes plans once, and [`plan_files`] keeps them from one process to the next;
-//! [`route`] binds a plan to a source and reads, where [`networks`] allows to connect to it, [`striping`] spreads it over several; [`reading`] does
-//! so off the control thread;
-//! [`staging`] is where a staged update reads, [`offload`] makes copies that outlive the handle, by
+//! [`route`] binds a plan to a source and reads, where [`networks`] allows to connect to it,
+//! [`striping`] spreads it over several; [`reading`] does so off the control thread; [`staging`] is
+//! where a staged update reads, [`offload`] makes copies that outlive the handle, by
 //! [`copy_aside`], and [`seed`] brings versions near, both in the [`room`] that they have;
-//! [`proof`] shows that memory holds
-//! what it is said to, [`refusal`] finds why a publication was refused; [`digesting`] shares the work among threads; [`locate`] finds where a read that was refused
-//! differs, in [`ranges`] of bytes; [`connection`] is the gRPC side.
+//! [`proof`] shows that memory holds what it is said to, [`refusal`] finds why a publication was
+//! refused; [`digesting`] shares the work among threads; [`locate`] finds where a read that was
+//! refused differs, in [`ranges`] of bytes; [`connection`] is the gRPC side.
 
 pub(crate) mod connection;
 mod control;

@@ -25,7 +25,8 @@ use super::reach;
 use super::registration::{Registration, union};
 use crate::limits::CACHED_PEERS;
 
-/// Threads that copy, in a read and in an offload. Two saturate the memory of the machines that were measured.
+/// Threads that copy, in a read and in an offload. Two saturate the memory of the machines that
+/// were measured.
 pub const THREADS: usize = 2;
 
 /// How long one source's data port may take to answer: another source may be quicker.

@@ -1,7 +1,8 @@
 //! `weightcast bench fanout`: one trainer group to N rollout groups over emulated hosts.
 //!
 //! [`spread`] measures one number of readers, [`killing`] what the death of a source costs,
-//! [`seeding`] that nobody waits for another datacentre with offload seeding; [`report`] sets both beside the ideal and beside everybody reading from the trainer.
+//! [`seeding`] that nobody waits for another datacentre with offload seeding; [`report`] sets both
+//! beside the ideal and beside everybody reading from the trainer.
 
 mod killing;
 mod report;
