@@ -279,6 +279,37 @@ fn a_group_that_is_not_whole_in_time_is_broken() {
 }
 
 #[test]
+fn a_server_that_was_late_itself_gives_everybody_the_time_to_come_over_anew() {
+    let (mut cluster, trainer, _) = working(2);
+    cluster.kill(trainer[1]);
+    cluster.crash(0);
+    cluster.advance(FAILOVER);
+    let waits = |server: &Server, now: Time| {
+        let snapshot = server.snapshot(now);
+        let replicas = snapshot.models.values().flat_map(|model| &model.replicas);
+        let mut trainer = replicas.filter(|replica| replica.name == "trainer");
+        (snapshot.recovers, trainer.any(|trainer| trainer.state == ReplicaState::Recovering))
+    };
+    let (server, mut now) = (&mut cluster.backups[0], cluster.now);
+    assert_eq!(waits(server, now), (true, true));
+    // It stands still until long after all of that would be over.
+    now = now + Span::from_secs(60);
+    server.excuse_delay(now);
+    server.handle_timeout(now);
+    assert_eq!(waits(server, now), (true, true));
+    // It is over in the end, for one that is in time.
+    for _ in 0..100 {
+        now = server.next_timeout().expect("it waits").max(now);
+        server.excuse_delay(now);
+        server.handle_timeout(now);
+        if !waits(server, now).0 {
+            return assert_eq!(waits(server, now), (false, false));
+        }
+    }
+    panic!("it waits for ever");
+}
+
+#[test]
 fn the_old_server_learns_of_the_later_term_and_gives_up() {
     let (mut cluster, trainer, rollout) = working(2);
     cluster.down.insert(0); // it hears nothing for a while, and keeps its books
