@@ -16,7 +16,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply mani
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python test-vllm test-sglang sim scenarios model verify audit fix bench nemesis attacks wheel docs clean fuzz loom asan
+.PHONY: help demo test test-rust test-python test-vllm test-sglang sim scenarios model verify audit fix bench nemesis attacks full wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -66,7 +66,7 @@ fix: ## Format and apply what clippy can mend
 bench: $(VENV)/weightcast ## Measure transfers against the limits of this machine
 	$(BIN)/weightcast bench transfer
 
-model: ## Explore every order of events of small clusters, about a minute
+model: ## Explore every order of events of small clusters, some minutes
 	cargo run --locked --release --quiet -p weightcast-model -- --suite --threads 2
 
 nemesis: ## Torment real processes over network namespaces (needs root, minutes)
@@ -76,6 +76,10 @@ nemesis: ## Torment real processes over network namespaces (needs root, minutes)
 attacks: ## Attack real processes with a client's token over loopback, some minutes
 	cargo build --locked --quiet -p weightcast-cli -p weightcast-attacks --bins --example honest
 	target/debug/weightcast-attacks
+
+# WORLDS, FUZZ_SECONDS, RANDOM_MINUTES; `.ci/full STEP ...` runs steps alone.
+full: ## Run what takes hours, on from where it was broken off; ends with a report
+	.ci/full
 
 fuzz: target/tools/bin/cargo-fuzz ## Feed every decoder random bytes, FUZZ_SECONDS each
 	@echo "$(words $(FUZZ_TARGETS)) targets, $(FUZZ_SECONDS) s each, after a build with AddressSanitizer"
