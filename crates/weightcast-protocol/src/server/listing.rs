@@ -51,7 +51,8 @@ impl Server {
     /// Whether two groups can read a version from the same sources only: none serves the one but not
     /// the other.
     fn have_same_sources(&self, a: Incarnation, b: Incarnation) -> bool {
-        let (a, b) = (&self.groups[&a], &self.groups[&b]);
+        // One that was looked at before may have gone since.
+        let (Some(a), Some(b)) = (self.groups.get(&a), self.groups.get(&b)) else { return false };
         a.datacentre() == b.datacentre() && a.same_layouts(b)
     }
 
