@@ -69,16 +69,16 @@ unsafe fn sender(message: &libc::msghdr) -> Option<Credentials> {
     if header.is_null() {
         return None;
     }
-    // SAFETY: not null, so a whole header lies there.
     let (level, kind, len) =
+        // SAFETY: not null, so a whole header lies there.
         unsafe { ((*header).cmsg_level, (*header).cmsg_type, (*header).cmsg_len) };
     // SAFETY: the macro only computes.
     let whole = unsafe { libc::CMSG_LEN(size_of::<libc::ucred>() as u32) } as _;
     if (level, kind) != (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) || len < whole {
         return None;
     }
-    // SAFETY: as many bytes as a ucred has follow the header; they may lie unaligned.
     let who: libc::ucred =
+        // SAFETY: as many bytes as a ucred has follow the header; they may lie unaligned.
         unsafe { libc::CMSG_DATA(header).cast::<libc::ucred>().read_unaligned() };
     Some(Credentials { pid: who.pid, uid: who.uid })
 }

@@ -50,7 +50,7 @@ pub(crate) struct ControlOf {
     /// The server's lease in seconds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=600))]
     lease: u16,
-    /// Newest versions that the trainers retain: every copy of them is then proved
+    /// Newest versions that the trainers retain: two copies of each are then asked to show their bytes
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64))]
     retain: u32,
     /// Threads of the load generator
