@@ -15,6 +15,10 @@ use crate::bounds::Bounds;
 use crate::cluster::Cluster;
 use crate::host::{Host, LEASE};
 
+/// As often as a worker goes through its list, of which one server at least lives, until that one
+/// has to act.
+const ROUNDS: usize = 3;
+
 impl Cluster {
     /// The server that may die, if there is one.
     pub(crate) fn mortal(&self) -> Option<usize> {
@@ -53,6 +57,12 @@ impl Cluster {
         lives && worker.session.state() != SessionState::Suspended
     }
 
+    /// Whether a worker that does may find that the next server defers to its own, which acts.
+    pub(crate) fn may_go_back(&self, worker: usize) -> bool {
+        let own = &self.hosts[self.workers[worker].tie.server];
+        self.hosts.len() > 1 && own.acts() && self.may_leave(worker)
+    }
+
     /// Whether a worker that does may come so late that its server has given it up. Not if there is
     /// but one server: a worker that comes late is then as one that notices late.
     pub(crate) fn may_stray(&self, worker: usize) -> bool {
@@ -64,6 +74,16 @@ impl Cluster {
         let waits = |host: &Host| host.acts() && host.server.snapshot(host.now).recovers;
         let tie = &self.workers[worker].tie;
         tie.wanted.is_some() && !(tie.strays && self.hosts.iter().any(waits))
+    }
+
+    /// A lease passes at the servers that do not act: those that deferred to another one, of which
+    /// they were told when a client was opened there, do so no longer.
+    pub(crate) fn rest(&mut self) {
+        for server in 0..self.hosts.len() {
+            if self.hosts[server].alive && !self.hosts[server].acts() {
+                self.pass(server, LEASE, None);
+            }
+        }
     }
 
     /// A worker's lease runs out. If there is but one server, only its stream breaks: it opens
@@ -90,7 +110,9 @@ impl Cluster {
 
     /// A worker opens its session at the first server that answers and is, or becomes, the one.
     pub(crate) fn come(&mut self, index: usize) {
-        while let Some(server) = self.workers[index].change(|worker| worker.tie.wanted.take()) {
+        for _ in 0..ROUNDS * self.hosts.len() {
+            let wanted = self.workers[index].change(|worker| worker.tie.wanted.take());
+            let Some(server) = wanted else { return };
             let alive = self.hosts[server].alive;
             self.workers[index].change(|worker| {
                 worker.up.clear();
@@ -111,6 +133,10 @@ impl Cluster {
             if alive {
                 self.ask(index);
             }
+        }
+        if self.workers[index].tie.wanted.is_some() {
+            let name = self.workers[index].place.replica.clone();
+            self.breaks("L5", format!("{name} is opened by no server of its list"));
         }
     }
 

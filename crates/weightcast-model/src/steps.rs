@@ -29,6 +29,8 @@ pub enum Step {
     Die(usize),
     /// The worker has lost its server, and opens its session at the next one.
     GoOver(usize),
+    /// The worker has lost its server, which acts, and finds that the next one defers to that.
+    GoBack(usize),
     /// The worker has lost its server, and nothing more is heard of it for a recovery window.
     Stray(usize),
     /// The worker that had strayed opens its session.
@@ -62,6 +64,7 @@ impl Bounds {
                 (ended, Step::Restart(index)),
                 (expirable, Step::Expire(index)),
                 (state.may_leave(index), Step::GoOver(index)),
+                (state.may_go_back(index), Step::GoBack(index)),
                 (state.may_stray(index), Step::Stray(index)),
                 (state.may_come(index), Step::Come(index)),
                 (state.would_be_taken(index), Step::AskAgain(index)),
@@ -106,10 +109,16 @@ impl Bounds {
             Step::Die(server) => next.die(server, self),
             Step::GoOver(worker) => {
                 next.leave(worker, self);
+                next.rest();
+                next.come(worker);
+            }
+            Step::GoBack(worker) => {
+                next.leave(worker, self);
                 next.come(worker);
             }
             Step::Stray(worker) => {
                 next.leave(worker, self);
+                next.rest();
                 next.workers[worker].change(|worker| worker.tie.strays = true);
             }
             Step::Come(worker) => next.come(worker),

@@ -76,9 +76,9 @@ fn line(state: &Cluster, step: Step, after: &Cluster) -> String {
         Step::Cut => "a drain deadline passes".to_owned(),
         Step::Die(s) => format!("server {s} dies"),
         Step::Stray(w) => format!("{} has lost server {}", name(w), state.workers[w].tie.server),
-        Step::GoOver(w) | Step::Come(w) | Step::AskAgain(w) => {
+        Step::GoOver(w) | Step::GoBack(w) | Step::Come(w) | Step::AskAgain(w) => {
             let (before, tie) = (&state.workers[w].tie, &after.workers[w].tie);
-            let lost = if matches!(step, Step::GoOver(_)) {
+            let lost = if matches!(step, Step::GoOver(_) | Step::GoBack(_)) {
                 format!("has lost server {}, and ", before.server)
             } else {
                 String::new()

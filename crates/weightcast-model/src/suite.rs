@@ -40,7 +40,7 @@ pub fn suite() -> Vec<Case> {
         ("no_source_fence+no_digest_check", "S1", three),
         ("no_recovery_window", "A5", restarted),
         ("no_recovery_window+no_source_fence+no_commit_fence+no_digest_check", "S1", parted),
-        ("unequal_recovery", "G1", Bounds { restarts: 1, ..group }),
+        ("unequal_recovery", "L1", Bounds { restarts: 1, ..group }),
         ("stale_term_accepted", "T2", parted),
         ("stale_term_accepted", "T3", parted),
     ];

@@ -49,6 +49,20 @@ fn a_restarted_server_changes_nothing_that_it_should_not() {
 }
 
 #[test]
+fn workers_go_over_to_another_server_that_lives_or_is_left() {
+    for (bounds, least) in [
+        (Bounds { death: true, versions: 1, ..pair() }, 1_000),
+        (Bounds { partings: 1, versions: 1, ..pair() }, 1_000),
+    ] {
+        let found = search(bounds, 1, None);
+        assert!(found.broken.is_empty(), "{bounds}: {:?}", found.broken);
+        // Of one version none is taken back. That a group comes over is seen, and that two act.
+        assert_eq!(found.missed, ["a copy is drained"], "{bounds}");
+        assert!(found.exhaustive && found.unique > least, "{bounds}: {found:?}");
+    }
+}
+
+#[test]
 fn each_safeguard_of_failover_is_there_for_something() {
     let restarted = Bounds { restarts: 1, ..pair() };
     let parted = Bounds { partings: 1, ..pair() };

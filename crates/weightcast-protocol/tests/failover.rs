@@ -156,6 +156,7 @@ fn a_session_leaves_a_server_that_it_cannot_come_to() {
     let next = session.next_timeout().expect("it tries again");
     session.handle_connected(next); // too late: it was given up
     assert_eq!(session.poll_output(), Some(Output::Connect { server: 1 }));
+    assert_eq!(session.poll_output(), None, "nothing is sent to the one that was given up");
     session.handle_connected(next);
     assert!(matches!(session.poll_output(), Some(Output::Send(ClientMessage::Open(_)))));
 }

@@ -67,8 +67,10 @@ impl Link {
 impl Session {
     /// The stream asked for by the last `Connect` is there. Void if it was given up meanwhile.
     pub fn handle_connected(&mut self, now: Time) {
+        // The tick may ask for another one, which this is not.
+        let connects = self.link.connects();
         self.tick(now);
-        if self.ended.is_none() && self.link.connects() {
+        if self.ended.is_none() && connects && self.link.connects() {
             self.send_open(now);
         }
     }
