@@ -208,8 +208,8 @@ mod tests {
     use weightcast_protocol::{PROTOCOL, SessionId};
 
     use super::super::admission::{Admission, Place};
-    use super::super::lane::ClientOrigin;
     use super::super::outbox::{Frames, outbox};
+    use super::super::queue::ClientOrigin;
     use super::*;
     use crate::wire::server_frame::Body;
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tonic::Status;
 use weightcast_transport::door::{AcceptError, makes_room};
 
-use super::lane::ClientOrigin;
+use super::queue::ClientOrigin;
 use super::transfers::Turns;
 use crate::limits::{CONNECTIONS, STRANGER_DEADLINE, STRANGERS};
 

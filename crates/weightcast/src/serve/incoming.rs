@@ -10,7 +10,7 @@ use weightcast_transport::door::host_of;
 
 use super::actor::sleep_until;
 use super::admission::Admission;
-use super::lane::ClientOrigin;
+use super::queue::ClientOrigin;
 use super::visitor::{Socket, Visitor};
 
 /// How long to rest when no connection can be accepted: the system does not say when that changes.

@@ -5,9 +5,9 @@
 mod actor;
 mod admission;
 mod incoming;
-mod lane;
 mod listener;
 mod outbox;
+mod queue;
 mod service;
 mod status;
 mod transfers;
@@ -27,7 +27,7 @@ use weightcast_transport::Secret;
 use self::listener::ControlListener;
 use crate::{Error, auth};
 
-pub(crate) use self::lane::BUSY;
+pub(crate) use self::queue::BUSY;
 pub use crate::wire::StatusReply as Status;
 
 /// How to run a reference server.

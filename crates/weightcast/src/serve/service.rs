@@ -15,8 +15,8 @@ use weightcast_transport::Secret;
 
 use super::actor::{Input, StreamEnd};
 use super::admission::Pass;
-use super::lane::LaneShare;
 use super::outbox::{Frames, outbox};
+use super::queue::QueueShare;
 use super::status;
 use super::transfers::{self, Sent, Transfers, Turns};
 use crate::convert::{
@@ -106,7 +106,7 @@ impl Service {
     async fn reply<M: Message>(
         &self,
         pass: &Pass,
-        room: impl Future<Output = Result<LaneShare, Status>>,
+        room: impl Future<Output = Result<QueueShare, Status>>,
         ask: impl Future<Output = Result<M, Status>>,
     ) -> Result<Response<Pages>, Status> {
         let turn = pass.turns().to_be_sent().await?;
@@ -243,7 +243,7 @@ async fn forward(
 mod tests {
     use weightcast_protocol::ContentDigest;
 
-    use super::super::lane::ClientOrigin;
+    use super::super::queue::ClientOrigin;
     use super::*;
 
     #[tokio::test]

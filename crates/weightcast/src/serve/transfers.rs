@@ -12,7 +12,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
-use super::lane::{ClientOrigin, Lane, LaneShare, busy};
+use super::queue::{ClientOrigin, FairQueue, QueueShare, busy};
 use crate::limits::{
     INSPECTIONS_BYTES, LARGE_UPLOADS_BYTES, MANIFEST_BYTES, MESSAGE_BYTES, PAGE_BYTES,
     READERS_BYTES, SENDING_BYTES, SMALL_MANIFEST_BYTES, SMALL_UPLOADS_BYTES, STATUS_BYTES,
@@ -24,11 +24,11 @@ use crate::wire::ManifestPage;
 /// The budgets of a server, each with a line of its own; clones share them.
 #[derive(Clone)]
 pub(super) struct Transfers {
-    small_uploads: Lane,
-    large_uploads: Lane,
-    readers: Lane,
-    inspections: Lane,
-    statuses: Lane,
+    small_uploads: FairQueue,
+    large_uploads: FairQueue,
+    readers: FairQueue,
+    inspections: FairQueue,
+    statuses: FairQueue,
 }
 
 /// The turns of one connection; clones share them.
@@ -61,11 +61,11 @@ impl Turns {
 impl Transfers {
     pub(super) fn new() -> Self {
         Self {
-            small_uploads: Lane::new(SMALL_UPLOADS_BYTES, WAITING_UPLOADS),
-            large_uploads: Lane::new(LARGE_UPLOADS_BYTES, WAITING_UPLOADS),
-            readers: Lane::new(READERS_BYTES, WAITING_REPLIES),
-            inspections: Lane::new(INSPECTIONS_BYTES, WAITING_REPLIES),
-            statuses: Lane::new(STATUSES_BYTES, WAITING_REPLIES),
+            small_uploads: FairQueue::new(SMALL_UPLOADS_BYTES, WAITING_UPLOADS),
+            large_uploads: FairQueue::new(LARGE_UPLOADS_BYTES, WAITING_UPLOADS),
+            readers: FairQueue::new(READERS_BYTES, WAITING_REPLIES),
+            inspections: FairQueue::new(INSPECTIONS_BYTES, WAITING_REPLIES),
+            statuses: FairQueue::new(STATUSES_BYTES, WAITING_REPLIES),
         }
     }
 
@@ -74,32 +74,32 @@ impl Transfers {
         &self,
         turns: &Turns,
         first: &ManifestPage,
-    ) -> Result<LaneShare, Status> {
+    ) -> Result<QueueShare, Status> {
         let size = usize::try_from(first.size).unwrap_or(usize::MAX);
         if size > MANIFEST_BYTES {
             return Err(Status::resource_exhausted(format!(
                 "a manifest has at most {MANIFEST_BYTES} bytes, this one {size}"
             )));
         }
-        let lane = match size <= SMALL_MANIFEST_BYTES {
+        let queue = match size <= SMALL_MANIFEST_BYTES {
             true => &self.small_uploads,
             false => &self.large_uploads,
         };
-        lane.take(turns.origin, size + STREAM_WINDOW as usize).await
+        queue.take(turns.origin, size + STREAM_WINDOW as usize).await
     }
 
     /// Room to send a manifest: it is stored, so that only what is on its way is held for a reader.
-    pub(super) async fn to_lend(&self, turns: &Turns) -> Result<LaneShare, Status> {
+    pub(super) async fn to_lend(&self, turns: &Turns) -> Result<QueueShare, Status> {
         self.readers.take(turns.origin, SENDING_BYTES).await
     }
 
     /// Room for a replica as the server tells of it, before its size is known.
-    pub(super) async fn to_inspect(&self, turns: &Turns) -> Result<LaneShare, Status> {
+    pub(super) async fn to_inspect(&self, turns: &Turns) -> Result<QueueShare, Status> {
         self.inspections.take(turns.origin, MESSAGE_BYTES + SENDING_BYTES).await
     }
 
     /// Room for a status, before its size is known.
-    pub(super) async fn to_tell(&self, turns: &Turns) -> Result<LaneShare, Status> {
+    pub(super) async fn to_tell(&self, turns: &Turns) -> Result<QueueShare, Status> {
         self.statuses.take(turns.origin, STATUS_BYTES + SENDING_BYTES).await
     }
 }
@@ -139,7 +139,7 @@ pub(super) enum Sent {
 }
 
 impl Sent {
-    pub(super) fn reply(bytes: Vec<u8>, room: &mut LaneShare) -> Self {
+    pub(super) fn reply(bytes: Vec<u8>, room: &mut QueueShare) -> Self {
         room.keep(bytes.len() + SENDING_BYTES);
         Self::Reply(bytes)
     }
@@ -159,7 +159,7 @@ impl Sent {
 
 /// Sends bytes in pages. Who takes them too slowly is let go.
 pub(super) fn send<P: Send + 'static>(
-    turn: (OwnedSemaphorePermit, LaneShare),
+    turn: (OwnedSemaphorePermit, QueueShare),
     sent: Sent,
     page: impl Fn(u64, Bytes) -> P + Send + 'static,
 ) -> ReceiverStream<Result<P, Status>> {
@@ -202,7 +202,7 @@ mod tests {
 
     const HERE: ClientOrigin = ClientOrigin::Process(1);
 
-    fn room() -> (Lane, Transfers) {
+    fn room() -> (FairQueue, Transfers) {
         let transfers = Transfers::new();
         (transfers.readers.clone(), transfers)
     }
@@ -218,7 +218,7 @@ mod tests {
     #[tokio::test]
     async fn small_manifests_have_a_line_of_their_own() {
         let (transfers, turns) = (Transfers::new(), Turns::new(HERE));
-        let free = || [&transfers.small_uploads, &transfers.large_uploads].map(Lane::free);
+        let free = || [&transfers.small_uploads, &transfers.large_uploads].map(FairQueue::free);
         let all = free();
         for (size, taken) in [(SMALL_MANIFEST_BYTES, [1, 0]), (SMALL_MANIFEST_BYTES + 1, [0, 1])] {
             let first = ManifestPage { size: size as u64, ..ManifestPage::default() };

@@ -24,21 +24,21 @@ pub(super) fn busy() -> Status {
 
 /// Room for transfers of one kind; clones share it.
 #[derive(Clone)]
-pub(super) struct Lane(Arc<Mutex<LaneBook<oneshot::Sender<LaneShare>>>>);
+pub(super) struct FairQueue(Arc<Mutex<QueueBook<oneshot::Sender<QueueShare>>>>);
 
 /// Room that was given to one transfer, until it is dropped.
-pub(super) struct LaneShare {
-    lane: Lane,
+pub(super) struct QueueShare {
+    queue: FairQueue,
     bytes: usize,
 }
 
-impl Lane {
+impl FairQueue {
     /// Room for so many bytes, and places for so many that wait.
     pub(super) fn new(bytes: usize, places: usize) -> Self {
-        Self(Arc::new(Mutex::new(LaneBook::new(bytes, places))))
+        Self(Arc::new(Mutex::new(QueueBook::new(bytes, places))))
     }
 
-    fn book(&self) -> MutexGuard<'_, LaneBook<oneshot::Sender<LaneShare>>> {
+    fn book(&self) -> MutexGuard<'_, QueueBook<oneshot::Sender<QueueShare>>> {
         self.0.lock().expect("no panic while held")
     }
 
@@ -50,11 +50,11 @@ impl Lane {
         &self,
         origin: ClientOrigin,
         bytes: usize,
-    ) -> Result<LaneShare, Status> {
+    ) -> Result<QueueShare, Status> {
         let (given, share) = oneshot::channel();
         let (place, crowded_out) = self.book().ask(origin, bytes, given);
         drop(crowded_out);
-        let _waits = Waits { lane: self, origin, place };
+        let _waits = Waits { queue: self, origin, place };
         self.give();
         share.await.map_err(|_| busy())
     }
@@ -69,45 +69,45 @@ impl Lane {
         loop {
             let Some((bytes, to)) = self.book().next() else { return };
             // Whoever has gone meanwhile gives it back.
-            drop(to.send(LaneShare { lane: self.clone(), bytes }));
+            drop(to.send(QueueShare { queue: self.clone(), bytes }));
         }
     }
 }
 
 /// Somebody who may go before it is its turn.
 struct Waits<'a> {
-    lane: &'a Lane,
+    queue: &'a FairQueue,
     origin: ClientOrigin,
     place: u64,
 }
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        let left = self.lane.book().leave(self.origin, self.place);
+        let left = self.queue.book().leave(self.origin, self.place);
         if left {
-            self.lane.give();
+            self.queue.give();
         }
     }
 }
 
-impl LaneShare {
+impl QueueShare {
     /// Gives back what turned out not to be needed.
     pub(super) fn keep(&mut self, bytes: usize) {
         let unused = self.bytes.saturating_sub(bytes);
         self.bytes -= unused;
-        self.lane.book().free += unused;
-        self.lane.give();
+        self.queue.book().free += unused;
+        self.queue.give();
     }
 }
 
-impl Drop for LaneShare {
+impl Drop for QueueShare {
     fn drop(&mut self) {
         self.keep(0);
     }
 }
 
 /// Who waits for room, and how much of it there is.
-struct LaneBook<T> {
+struct QueueBook<T> {
     room: usize,
     free: usize,
     places: usize,
@@ -119,7 +119,7 @@ struct LaneBook<T> {
     turns: VecDeque<ClientOrigin>,
 }
 
-impl<T> LaneBook<T> {
+impl<T> QueueBook<T> {
     fn new(room: usize, places: usize) -> Self {
         Self {
             room,
@@ -199,13 +199,13 @@ mod tests {
     const HERE: ClientOrigin = ClientOrigin::Process(1);
     const THERE: ClientOrigin = ClientOrigin::Process(2);
 
-    fn asked(book: &mut LaneBook<&'static str>, origin: ClientOrigin, who: &[&'static str]) {
+    fn asked(book: &mut QueueBook<&'static str>, origin: ClientOrigin, who: &[&'static str]) {
         for who in who {
             assert_eq!(book.ask(origin, 4, who).1, None);
         }
     }
 
-    fn served(book: &mut LaneBook<&'static str>) -> Vec<&'static str> {
+    fn served(book: &mut QueueBook<&'static str>) -> Vec<&'static str> {
         std::iter::from_fn(|| {
             let (bytes, who) = book.next()?;
             book.free += bytes;
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn origins_have_their_turns_one_after_the_other() {
-        let mut book = LaneBook::new(4, 9);
+        let mut book = QueueBook::new(4, 9);
         asked(&mut book, HERE, &["a", "b", "c", "d"]);
         asked(&mut book, THERE, &["x", "y"]);
         assert_eq!(served(&mut book), ["a", "x", "b", "y", "c", "d"]);
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_waits_and_is_not_passed_over() {
-        let mut book = LaneBook::new(10, 9);
+        let mut book = QueueBook::new(10, 9);
         book.ask(HERE, 6, "first");
         book.ask(THERE, 60, "all of it, and no more");
         book.ask(HERE, 1, "last");
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn where_too_many_wait_whoever_has_most_of_them_gives_way() {
-        let mut book = LaneBook::new(4, 2);
+        let mut book = QueueBook::new(4, 2);
         assert_eq!(book.ask(HERE, 4, "a"), (1, None));
         assert_eq!(book.next(), Some((4, "a")));
         asked(&mut book, HERE, &["b", "c"]);
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn whoever_leaves_is_not_served() {
-        let mut book = LaneBook::new(4, 9);
+        let mut book = QueueBook::new(4, 9);
         asked(&mut book, HERE, &["a", "b"]);
         asked(&mut book, THERE, &["x"]);
         assert!(book.leave(HERE, 1) && book.leave(HERE, 2) && !book.leave(HERE, 2));
@@ -261,26 +261,26 @@ mod tests {
 
     #[tokio::test]
     async fn room_is_given_back_whoever_goes() {
-        let lane = Lane::new(10, 9);
-        let mut first = lane.take(HERE, 10).await.unwrap();
-        let mut second = taking(lane.take(HERE, 6));
-        let mut third = taking(lane.take(THERE, 6));
+        let queue = FairQueue::new(10, 9);
+        let mut first = queue.take(HERE, 10).await.unwrap();
+        let mut second = taking(queue.take(HERE, 6));
+        let mut third = taking(queue.take(THERE, 6));
         assert!(poll(&mut second).is_none() && poll(&mut third).is_none());
         first.keep(4);
         drop(second); // it was given room, and never took it
         let third = poll(&mut third).expect("there is room").unwrap();
         drop((first, third));
-        assert_eq!(lane.free(), 10);
-        assert_eq!(lane.book().waiting, 0);
+        assert_eq!(queue.free(), 10);
+        assert_eq!(queue.book().waiting, 0);
     }
 
-    type Taking<'a> = std::pin::Pin<Box<dyn Future<Output = Result<LaneShare, Status>> + 'a>>;
+    type Taking<'a> = std::pin::Pin<Box<dyn Future<Output = Result<QueueShare, Status>> + 'a>>;
 
-    fn taking<'a>(take: impl Future<Output = Result<LaneShare, Status>> + 'a) -> Taking<'a> {
+    fn taking<'a>(take: impl Future<Output = Result<QueueShare, Status>> + 'a) -> Taking<'a> {
         Box::pin(take)
     }
 
-    fn poll(taking: &mut Taking<'_>) -> Option<Result<LaneShare, Status>> {
+    fn poll(taking: &mut Taking<'_>) -> Option<Result<QueueShare, Status>> {
         let waker = std::task::Waker::noop();
         match taking.as_mut().poll(&mut std::task::Context::from_waker(waker)) {
             std::task::Poll::Ready(ready) => Some(ready),
