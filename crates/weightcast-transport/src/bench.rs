@@ -70,11 +70,11 @@ pub fn process_vm_readv(
     slices: Slices,
 ) -> Result<f64, TransportError> {
     let failed = |what: String| TransportError::System { call: "process_vm_readv", what };
-    let direct = peer.direct().ok_or(failed("not a direct peer".into()))?;
+    let pid = peer.preferred().pid().ok_or(failed("not a direct peer".into()))?;
     let description = peer.describe(export, generation, &Patience::default())?;
     let (source, len) = description.regions.first().copied().unwrap_or_default();
     assert!(target.is_writable() && target.len() as u64 >= len, "no room for the source");
-    let read = Bare { pid: direct.pid(), source, target: target.address() };
+    let read = Bare { pid, source, target: target.address() };
     let pair = 2 * slices.row.max(1);
     let sliced = slices.bytes.min(len as usize) / pair;
     let whole = len as usize - sliced * pair;

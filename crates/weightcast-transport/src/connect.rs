@@ -42,6 +42,9 @@ pub enum Way {
     Direct,
     /// The peer's data port.
     Tcp,
+    /// Memmove within this process, which tests hold the others against:
+    /// [`Peer::connect_within`](crate::Peer::connect_within).
+    Reference,
 }
 
 /// A process of this host whose memory we may read.

@@ -38,9 +38,9 @@ pub struct Copy {
 
 /// The copies to make from one export of one peer.
 #[derive(Clone, Debug)]
-pub struct SourceJob<'a, P = Peer> {
+pub struct SourceJob<'a> {
     /// The source.
-    pub peer: &'a P,
+    pub peer: &'a Peer,
     /// What to read.
     pub export: ExportId,
     /// The generation that the reader was told of.

@@ -8,6 +8,7 @@
 use crate::exports::{ExportId, lock};
 use crate::fence_word::FenceWord;
 use crate::filling::Filling;
+use crate::holds::{HoldPoint, Holds};
 use crate::limits::TICK;
 use crate::region::Region;
 use crate::socket::Socket;
@@ -26,13 +27,16 @@ pub(crate) struct Export {
     filling: Option<Arc<Filling>>,
     serving: Mutex<Vec<Arc<Socket>>>,
     idle: Condvar,
+    /// Where a test stops whoever reads it here.
+    pub(crate) holds: OnceLock<Holds>,
 }
 
 impl Export {
     pub(crate) fn new(id: ExportId, generation: u64, regions: Vec<Region>) -> Self {
         let word = FenceWord::new(id.0);
         let (serving, idle) = (Mutex::default(), Condvar::new());
-        Self { word, id, generation, regions, note: OnceLock::new(), filling: None, serving, idle }
+        let (note, holds) = (OnceLock::new(), OnceLock::new());
+        Self { word, id, generation, regions, note, filling: None, serving, idle, holds }
     }
 
     /// The same, of memory that is being filled.
@@ -72,6 +76,7 @@ impl Export {
                 if !self.is_served() || !wanted() {
                     return false;
                 }
+                self.stop_at(HoldPoint::Waiting);
                 filling.wait(units.clone(), TICK);
             }
         }
@@ -92,6 +97,13 @@ impl Export {
         self.word.fence();
         if let Some(filling) = &self.filling {
             filling.wake();
+        }
+    }
+
+    /// A read of it has come to a point.
+    pub(crate) fn stop_at(&self, point: HoldPoint) {
+        if let Some(holds) = self.holds.get() {
+            holds.at(point);
         }
     }
 

@@ -4,6 +4,7 @@ use crate::error::Refusal;
 use crate::export::Export;
 use crate::fence_word::FENCED;
 use crate::filling::Filling;
+use crate::holds::Holds;
 use crate::limits::MAX_REGIONS;
 use crate::region::Region;
 use std::collections::HashMap;
@@ -128,6 +129,14 @@ impl ExportTable {
         }
         export.cut();
         export.wait_idle(CUT_GRACE)
+    }
+
+    /// Stops whoever takes bytes of an export in this process, for tests. Once for each export.
+    #[doc(hidden)]
+    pub fn hold(&self, id: ExportId, holds: Holds) {
+        if let Ok(export) = self.get(id) {
+            let _ = export.holds.set(holds);
+        }
     }
 
     /// Fences every export.

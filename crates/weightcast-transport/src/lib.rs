@@ -8,10 +8,10 @@
 //! [`Peer::note`]).
 //!
 //! Reading order: [`Region`], [`ExportTable`], [`Copy`](struct@Copy), [`read`] are what a user
-//! holds. Below them: `pieces` cuts copies; `direct` and `tcp` move a piece; `serve` answers at the
-//! other end, on sockets of a `listener`; `connect` says whose memory `direct` may read; `wire` and
-//! `handshake` are the data port's bytes; [`digest_at`] is the digest. Every bound is in
-//! [`limits`].
+//! holds. Below them: `pieces` cuts copies; a `lane` (direct, TCP, the reference) moves a piece;
+//! `serve` answers at the other end, on sockets of a `listener`; `connect` says whose memory may be
+//! read directly; `wire` and `handshake` are the data port's bytes; [`digest_at`] is the digest.
+//! Every bound is in [`limits`].
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -44,7 +44,6 @@ mod descriptors;
 mod detach;
 mod dial;
 mod digest;
-mod direct;
 pub mod door;
 mod engine;
 mod error;
@@ -57,7 +56,9 @@ mod filling;
 pub mod fuzzing;
 mod gauge;
 mod handshake;
+mod holds;
 mod input;
+mod lane;
 pub mod limits;
 mod listener;
 mod local;
@@ -70,7 +71,6 @@ mod pieces;
 mod pool;
 pub mod quantise;
 mod racy;
-mod reference;
 mod region;
 mod seats;
 mod secret;
@@ -81,10 +81,8 @@ mod socket;
 mod stream;
 mod stream_copy;
 mod sys;
-mod tcp;
 mod unit;
 mod units;
-mod window;
 mod wire;
 
 // Where the lock-free words find their atomics: `weightcast-loom` lends them others.
@@ -95,11 +93,13 @@ pub use connect::Way;
 pub use copy::{Copy, SourceJob};
 pub use detach::detach;
 pub use digest::{Digest, digest_at};
-pub use engine::{ReadOptions, Transport, read};
+pub use engine::{ReadOptions, read};
 pub use error::{Advice, Bound, ReadError, Refusal, TransportError};
 pub use exports::{ExportId, ExportTable};
 pub use filling::Filling;
 pub use gauge::{Gauge, Reading};
+#[doc(hidden)]
+pub use holds::{HoldPoint, Holds};
 pub use note::NoteError;
 pub use peer::Peer;
 pub use region::{Region, RegionError};

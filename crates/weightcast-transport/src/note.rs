@@ -65,6 +65,6 @@ impl Peer {
     ) -> Result<Option<Vec<u8>>, TransportError> {
         let request = wire::named(Kind::Note, export, generation);
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };
-        self.ask(&request, Kind::Noted, &patience, wire::decode_noted)
+        self.pool().ask(&request, Kind::Noted, &patience, wire::decode_noted)
     }
 }

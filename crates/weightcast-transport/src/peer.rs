@@ -4,10 +4,12 @@ use crate::connect::{Direct, Way};
 use crate::digest::Digest;
 use crate::error::TransportError;
 use crate::exports::{ExportId, lock};
+use crate::lane::{Endpoint, InProcess};
 use crate::limits::MAX_DESCRIPTIONS;
 use crate::patience::Patience;
 use crate::pool::Pool;
 use crate::secret::{Auth, MacKey};
+use crate::server::DataServer;
 use crate::stream::Stream;
 use crate::wire::{self, Description, Extent, Kind, PlacedExtent};
 use std::collections::HashMap;
@@ -19,8 +21,9 @@ use std::time::Instant;
 /// A connected peer. Shared by any number of transfers; connections are kept for the next.
 pub struct Peer {
     addr: SocketAddr,
-    /// Or why it is not read directly.
-    direct: Result<Direct, String>,
+    /// How it is read if that carries what is read, or why it is read from its data port.
+    near: Result<Box<dyn Endpoint>, String>,
+    /// Its data port, which carries everything.
     pool: Pool,
     described: Mutex<HashMap<(ExportId, u64), Arc<Description>>>,
 }
@@ -53,7 +56,7 @@ impl Peer {
         let key = auth.mac_key();
         let mut stream = Stream::open(addr, &key, &patience, || true)?;
         let direct = match way {
-            Way::Tcp => Err("TCP was demanded".to_owned()),
+            Way::Tcp | Way::Reference => Err("TCP was demanded".to_owned()),
             Way::Direct => Ok(reach(&mut stream, &key, true, &patience)?),
             Way::Auto => match reach(&mut stream, &key, false, &patience) {
                 Err(TransportError::NoDirect { what, .. }) => Err(what),
@@ -64,7 +67,23 @@ impl Peer {
             Ok(direct) => tracing::info!(%addr, pid = direct.pid(), "reading memory directly"),
             Err(why) => tracing::info!(%addr, why, "reading over TCP"),
         }
-        Ok(Self { addr, direct, pool: Pool::new(key, stream), described: Mutex::default() })
+        let near = direct.map(|direct| Box::new(direct) as Box<dyn Endpoint>);
+        Ok(Self { addr, near, pool: Pool::new(key, stream), described: Mutex::default() })
+    }
+
+    /// Connects to a data port of this very process, whose bytes are then read by memmove: the
+    /// [`Way::Reference`] that the others are held against.
+    ///
+    /// # Errors
+    /// As [`Peer::connect`].
+    pub fn connect_within(
+        server: &DataServer,
+        auth: &Auth,
+        deadline: Instant,
+    ) -> Result<Self, TransportError> {
+        let peer = Self::connect_by(Way::Tcp, server.addr(), auth, deadline)?;
+        let exports = Arc::clone(server.exports());
+        Ok(Self { near: Ok(Box::new(InProcess(exports))), ..peer })
     }
 
     /// The peer's data port.
@@ -72,29 +91,43 @@ impl Peer {
         self.addr
     }
 
-    /// The way that was chosen: direct or TCP.
+    /// The way that was chosen.
     pub fn way(&self) -> Way {
-        if self.direct.is_ok() { Way::Direct } else { Way::Tcp }
+        self.preferred().way()
     }
 
     /// The way that bytes of an export come, once it has been read: those that are made when they
     /// are read come over TCP.
     pub fn way_to(&self, export: ExportId, generation: u64) -> Way {
-        if self.is_computed(export, generation) { Way::Tcp } else { self.way() }
+        let described = lock(&self.described);
+        let known = described.get(&(export, generation));
+        known.map_or(self.preferred(), |description| self.endpoint(description)).way()
     }
 
     /// Why bytes of an export come the way that [`Peer::way_to`] says.
     pub fn why(&self, export: ExportId, generation: u64) -> &str {
-        match &self.direct {
+        match &self.near {
             Err(why) => why,
-            Ok(_) if self.is_computed(export, generation) => "made when it is read",
+            Ok(near) if self.way_to(export, generation) != near.way() => "made when it is read",
             Ok(_) => "another process of this host and user",
         }
     }
 
-    fn is_computed(&self, export: ExportId, generation: u64) -> bool {
-        let computed = |description: &Arc<Description>| description.is_computed();
-        lock(&self.described).get(&(export, generation)).is_some_and(computed)
+    /// Its data port.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The way that is taken if it carries what is read.
+    pub(crate) fn preferred(&self) -> &dyn Endpoint {
+        self.near.as_ref().map_or(&self.pool as &dyn Endpoint, |near| &**near)
+    }
+
+    /// The first way that carries an export.
+    pub(crate) fn endpoint(&self, description: &Description) -> &dyn Endpoint {
+        let near = self.preferred();
+        let carries = near.abilities().computed || !description.is_computed();
+        if carries { near } else { &self.pool }
     }
 
     /// The digests of extents as the source sees them: where a sum differs, this finds the place.
@@ -117,7 +150,7 @@ impl Peer {
             return Err(crate::error::Refusal::TooMuch.into());
         }
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };
-        let digests = self.ask(&request, Kind::Digests, &patience, wire::decode_digests)?;
+        let digests = self.pool.ask(&request, Kind::Digests, &patience, wire::decode_digests)?;
         if digests.len() != extents.len() {
             return Err(TransportError::Protocol { addr: self.addr, what: "number of digests" });
         }
@@ -134,14 +167,7 @@ impl Peer {
         if let Some(known) = lock(&self.described).get(&(export, generation)) {
             return Ok(Arc::clone(known));
         }
-        let description = match &self.direct {
-            Ok(direct) => direct.describe(export, generation, patience)?,
-            Err(_) => {
-                let request = wire::named(Kind::Describe, export, generation);
-                let decode = |body: &[u8]| wire::decode_description(body);
-                self.ask(&request, Kind::Description, patience, decode)?.without_addresses()
-            }
-        };
+        let description = self.preferred().describe(export, generation, patience)?;
         let description = Arc::new(description);
         let mut described = lock(&self.described);
         if described.len() >= MAX_DESCRIPTIONS {
@@ -165,33 +191,7 @@ impl Peer {
         wire::put(&mut request, &[export.0, generation]);
         extents.for_each(|extent| wire::put_extent(&mut request, &extent));
         wire::finish(&mut request, start);
-        self.ask(&request, Kind::Progress, patience, |bits| Ok(bits.to_vec()))
-    }
-
-    pub(crate) fn direct(&self) -> Option<&Direct> {
-        self.direct.as_ref().ok()
-    }
-
-    /// Its connections.
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    /// One question, one answer, decoded. A refusal leaves the connection usable.
-    pub(crate) fn ask<T>(
-        &self,
-        request: &[u8],
-        kind: Kind,
-        patience: &Patience<'_>,
-        decode: impl FnOnce(&[u8]) -> Result<T, wire::Malformed>,
-    ) -> Result<T, TransportError> {
-        let mut stream = self.pool.take(patience, || true)?;
-        let answer = stream.ask(request, kind, patience);
-        let answer = answer.and_then(|body| stream.decoded(decode(&body)));
-        if let Ok(_) | Err(TransportError::Refused(_)) = &answer {
-            self.pool.give_back(stream);
-        }
-        answer
+        self.pool.ask(&request, Kind::Progress, patience, |bits| Ok(bits.to_vec()))
     }
 }
 

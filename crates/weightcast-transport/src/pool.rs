@@ -6,6 +6,7 @@ use crate::limits::MAX_IDLE_STREAMS;
 use crate::patience::Patience;
 use crate::secret::MacKey;
 use crate::stream::Stream;
+use crate::wire::{Kind, Malformed};
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -34,6 +35,23 @@ impl Pool {
     ) -> Result<Stream, TransportError> {
         let idle = self.resting(Instant::now());
         idle.map_or_else(|| Stream::reopen(self.addr, &self.key, patience, wanted), Ok)
+    }
+
+    /// One question, one answer, decoded. A refusal leaves the connection usable.
+    pub(crate) fn ask<T>(
+        &self,
+        request: &[u8],
+        kind: Kind,
+        patience: &Patience<'_>,
+        decode: impl FnOnce(&[u8]) -> Result<T, Malformed>,
+    ) -> Result<T, TransportError> {
+        let mut stream = self.take(patience, || true)?;
+        let answer = stream.ask(request, kind, patience);
+        let answer = answer.and_then(|body| stream.decoded(decode(&body)));
+        if let Ok(_) | Err(TransportError::Refused(_)) = &answer {
+            self.give_back(stream);
+        }
+        answer
     }
 
     pub(crate) fn give_back(&self, mut stream: Stream) {

@@ -6,6 +6,7 @@ use crate::export::Export;
 use crate::exports::{ExportId, ExportTable};
 use crate::filling::Filling;
 use crate::handshake::{Channel, PROOF_BYTES, SourceSide, full};
+use crate::holds::HoldPoint;
 use crate::input::Input;
 use crate::limits::{HANDSHAKE_DEADLINE, SEND_BYTES};
 use crate::local_name::LocalName;
@@ -233,6 +234,7 @@ impl<'a> Connection<'a> {
     fn send(&mut self, export: &Export, extents: &[Extent], bytes: u64) -> io::Result<()> {
         let _serving = export.serve(self.socket);
         let header = Header::new(Kind::Data, bytes as usize);
+        export.stop_at(HoldPoint::Taking);
         self.output.pending.extend_from_slice(&header.encode());
         for extent in extents {
             let region = &export.regions()[extent.region as usize];
@@ -249,6 +251,7 @@ impl<'a> Connection<'a> {
         }
         // SAFETY: as above.
         unsafe { self.output.finish(self.seat, export) }?;
+        export.stop_at(HoldPoint::Judging);
         let end = Header::end(export.is_served());
         self.output.pending.extend_from_slice(&end.encode());
         Ok(())

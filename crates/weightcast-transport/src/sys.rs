@@ -54,6 +54,15 @@ impl Ranges {
         self.ranges.push(iovec { iov_base: base, iov_len: len });
     }
 
+    /// Takes the last range away, if any is left.
+    pub(crate) fn split_last(&mut self) -> Self {
+        let last = self.ranges.pop().filter(|_| self.ranges.len() >= self.first);
+        let ranges: Vec<iovec> = last.into_iter().collect();
+        let bytes = ranges.iter().map(|range| range.iov_len).sum();
+        self.bytes -= bytes;
+        Self { ranges, first: 0, bytes }
+    }
+
     /// Where the ranges left begin; there must be some.
     pub(crate) fn address(&self) -> u64 {
         self.ranges[self.first].iov_base as u64

@@ -17,6 +17,9 @@ mod faults;
 #[path = "contract/fork.rs"]
 mod fork;
 
+#[path = "contract/holds.rs"]
+mod holds;
+
 #[path = "contract/impostor.rs"]
 mod impostor;
 

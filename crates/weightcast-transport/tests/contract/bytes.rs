@@ -132,7 +132,7 @@ fn several_sources<W: Way>() {
     };
     let jobs = [job(0), job(1), job(2)];
     let options = ReadOptions::default();
-    let digests = W::Peer::read(&jobs, std::slice::from_ref(&to), &options).unwrap();
+    let digests = read(&jobs, std::slice::from_ref(&to), &options).unwrap();
     assert!(to.to_vec() == bytes.concat());
     assert_eq!(digests, [digest_at(0, &bytes.concat())]);
     assert_eq!(options.progress.load(Ordering::Relaxed), 2_100_000);
@@ -169,6 +169,6 @@ fn digests_can_be_left_out<W: Way>() {
     let to = target(7);
     let jobs = [way.job(export, vec![Copy::contiguous(0, 0, 0, 0, 7)])];
     let options = ReadOptions { digests: false, progress: Arc::default(), ..Default::default() };
-    let digests = W::Peer::read(&jobs, std::slice::from_ref(&to), &options).unwrap();
+    let digests = read(&jobs, std::slice::from_ref(&to), &options).unwrap();
     assert_eq!((digests, to.to_vec()), (vec![Digest::ZERO], b"weights".to_vec()));
 }

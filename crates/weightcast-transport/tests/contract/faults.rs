@@ -61,7 +61,7 @@ fn unknown_exports_and_stale_generations_are_refused<W: Way>() {
     assert_eq!(unknown.kind, TransportError::Refused(Refusal::UnknownExport));
     let mut job = way.job(export, copies.clone());
     job.generation = 2;
-    let stale = W::Peer::read(&[job], &to, &ReadOptions::default()).unwrap_err();
+    let stale = read(&[job], &to, &ReadOptions::default()).unwrap_err();
     assert_eq!(stale.kind, TransportError::Refused(Refusal::StaleGeneration));
     assert_eq!([unknown.advice(), stale.advice()], [Advice::RetryElsewhere; 2]);
     assert_eq!(to[0].to_vec(), [0; 3]);
@@ -104,7 +104,7 @@ fn a_fence_during_reads_never_lets_a_torn_one_end_well<W: Way>() {
                 exports.fence(export);
                 source.write_at(0, &vec![2; len]).unwrap();
             });
-            W::Peer::read(&jobs, &to, &options)
+            read(&jobs, &to, &options)
         });
         match outcome {
             Ok(digests) => {
@@ -139,7 +139,7 @@ fn a_withdrawal_during_a_read_ends_it<W: Way>() {
             }
             assert!(way.exports().withdraw(export, Duration::from_secs(10)));
         });
-        W::Peer::read(&jobs, &to, &options)
+        read(&jobs, &to, &options)
     });
     assert_eq!(outcome.unwrap_err().kind, TransportError::Fenced { export });
     assert!(way.exports().is_empty());
@@ -152,7 +152,7 @@ fn a_cancelled_read_ends<W: Way>() {
     let jobs = [way.job(export, vec![Copy::contiguous(0, 0, 0, 0, 1 << 20)])];
     let cancel = Arc::new(AtomicBool::new(true));
     let options = ReadOptions { cancel, ..ReadOptions::default() };
-    let error = W::Peer::read(&jobs, &to, &options).unwrap_err();
+    let error = read(&jobs, &to, &options).unwrap_err();
     assert_eq!((&error.kind, error.advice()), (&TransportError::Cancelled, Advice::Fatal));
 }
 
@@ -162,6 +162,6 @@ fn a_passed_deadline_ends_a_read<W: Way>() {
     let to = [Region::allocate(3).unwrap()];
     let jobs = [way.job(export, vec![Copy::contiguous(0, 0, 0, 0, 3)])];
     let options = ReadOptions { deadline: Some(Instant::now()), ..ReadOptions::default() };
-    let error = W::Peer::read(&jobs, &to, &options).unwrap_err();
+    let error = read(&jobs, &to, &options).unwrap_err();
     assert!(matches!(error.kind, TransportError::Timeout { .. }), "{error}");
 }

@@ -43,7 +43,7 @@ impl Relay {
     fn fill<W: Way>(&self, way: &W, from: ExportId) -> Result<Vec<Digest>, ReadError> {
         let bytes = self.memory.len() as u64;
         let jobs = [way.job(from, vec![Copy::contiguous(0, 0, 0, 0, bytes)])];
-        W::Peer::read(&jobs, std::slice::from_ref(&self.memory), &self.options())
+        read(&jobs, std::slice::from_ref(&self.memory), &self.options())
     }
 }
 
@@ -94,7 +94,7 @@ fn strided_copies_of_two_sources_are_relayed<W: Way>() {
         let follower = scope.spawn(|| second.fill(&way, first.export));
         let jobs = [0, 1].map(|s| way.job(sources[s], vec![copies[s]]));
         let targets = std::slice::from_ref(&first.memory);
-        let digests = W::Peer::read(&jobs, targets, &first.options()).unwrap();
+        let digests = read(&jobs, targets, &first.options()).unwrap();
         assert_eq!(digests, [digest_at(0, &whole)]);
         assert_eq!(follower.join().unwrap().unwrap(), digests);
     });
@@ -111,7 +111,7 @@ fn nothing_is_served_that_has_not_arrived<W: Way>() {
     // The other units are planned, by a transfer that fails before it has read them.
     let all = way.job(ExportId(1), vec![Copy::contiguous(0, 0, 0, 0, 4 * UNIT)]);
     let targets = std::slice::from_ref(&first.memory);
-    W::Peer::read(&[all], targets, &first.options()).unwrap_err();
+    read(&[all], targets, &first.options()).unwrap_err();
     assert_eq!(first.filling.progress(), (0, 4));
     let cancel = Arc::new(AtomicBool::new(false));
     let second = relay(&way, 4 * UNIT);
@@ -119,10 +119,10 @@ fn nothing_is_served_that_has_not_arrived<W: Way>() {
         let options = ReadOptions { cancel: Arc::clone(&cancel), ..second.options() };
         let jobs = [way.job(first.export, vec![Copy::contiguous(0, 0, 0, 0, UNIT)])];
         let targets = std::slice::from_ref(&second.memory);
-        let follower = scope.spawn(move || W::Peer::read(&jobs, targets, &options).unwrap_err());
+        let follower = scope.spawn(move || read(&jobs, targets, &options).unwrap_err());
         // A transfer of one unit makes that one final, and those it does not touch.
         let planned = ReadOptions { filling: None, ..first.options() };
-        W::Peer::read(&part, std::slice::from_ref(&first.memory), &planned).unwrap();
+        read(&part, std::slice::from_ref(&first.memory), &planned).unwrap();
         assert_eq!(first.filling.progress(), (0, 4), "a read that does not fill is no progress");
         cancel.store(true, Ordering::Release);
         assert_eq!(follower.join().unwrap().kind, TransportError::Cancelled);
@@ -149,7 +149,7 @@ fn a_waiting_reader_can_be_cancelled<W: Way>() {
     thread::scope(|scope| {
         let jobs = [way.job(first.export, vec![Copy::contiguous(0, 0, 0, 0, 4 * UNIT)])];
         let targets = std::slice::from_ref(&second.memory);
-        let follower = scope.spawn(move || W::Peer::read(&jobs, targets, &options).unwrap_err());
+        let follower = scope.spawn(move || read(&jobs, targets, &options).unwrap_err());
         cancel.store(true, Ordering::Release);
         assert_eq!(follower.join().unwrap().kind, TransportError::Cancelled);
     });
@@ -171,7 +171,7 @@ fn final_units_are_kept_when_a_source_is_lost<W: Way>() {
     let (cancel, moved) = (Arc::clone(&options.cancel), Arc::clone(&options.progress));
     thread::scope(|scope| {
         let jobs = [way.job(lost, copies.clone())];
-        let read = scope.spawn(move || W::Peer::read(&jobs, targets, &options));
+        let read = scope.spawn(move || read(&jobs, targets, &options));
         while moved.load(Ordering::Relaxed) < UNIT && !read.is_finished() {
             thread::yield_now();
         }
@@ -180,11 +180,11 @@ fn final_units_are_kept_when_a_source_is_lost<W: Way>() {
     });
     let kept = relay.filling.progress().0;
     way.exports().fence(lost);
-    let read = Arc::new(AtomicU64::new(0));
-    let options = ReadOptions { progress: Arc::clone(&read), ..relay.options() };
-    W::Peer::read(&[way.job(other, copies)], targets, &options).unwrap();
+    let moved = Arc::new(AtomicU64::new(0));
+    let options = ReadOptions { progress: Arc::clone(&moved), ..relay.options() };
+    read(&[way.job(other, copies)], targets, &options).unwrap();
     // It begins with what is kept.
-    assert_eq!(read.load(Ordering::Relaxed), 8 * UNIT);
+    assert_eq!(moved.load(Ordering::Relaxed), 8 * UNIT);
     let (unit, memory) = (UNIT as usize, relay.memory.to_vec());
     let from = |source: &[u8]| {
         memory.chunks(unit).zip(source.chunks(unit)).filter(|(a, b)| a == b).count()

@@ -25,19 +25,18 @@ pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// A source in this process and a transport that reads from it.
+/// A source in this process, and a peer that reads it by one way.
 pub(crate) trait Way: Sync {
-    type Peer: Transport + Sync;
     fn new() -> Self;
     fn exports(&self) -> &Arc<ExportTable>;
-    fn peer(&self) -> &Self::Peer;
+    fn peer(&self) -> &Peer;
 
     fn expose(&self, contents: &[&[u8]]) -> ExportId {
         let regions = contents.iter().map(|bytes| Region::from_bytes(bytes).unwrap());
         self.exports().expose(1, regions.collect())
     }
 
-    fn job(&self, export: ExportId, copies: Vec<Copy>) -> SourceJob<'_, Self::Peer> {
+    fn job(&self, export: ExportId, copies: Vec<Copy>) -> SourceJob<'_> {
         SourceJob { peer: self.peer(), export, generation: 1, copies }
     }
 
@@ -49,26 +48,11 @@ pub(crate) trait Way: Sync {
         slots: usize,
     ) -> Result<Vec<Digest>, ReadError> {
         let options = ReadOptions { slots, deadline: Some(soon()), ..ReadOptions::default() };
-        Self::Peer::read(&[self.job(export, copies)], targets, &options)
+        read(&[self.job(export, copies)], targets, &options)
     }
 }
 
-pub(crate) struct Reference(Arc<ExportTable>);
-
-impl Way for Reference {
-    type Peer = ExportTable;
-    fn new() -> Self {
-        Self(Arc::new(ExportTable::new()))
-    }
-    fn exports(&self) -> &Arc<ExportTable> {
-        &self.0
-    }
-    fn peer(&self) -> &ExportTable {
-        &self.0
-    }
-}
-
-/// A data server and a peer of this very process: a process may read itself directly too.
+/// A data server and a peer of this very process.
 pub(crate) struct Served {
     server: DataServer,
     peer: Peer,
@@ -77,20 +61,23 @@ pub(crate) struct Served {
 impl Served {
     fn by(way: weightcast_transport::Way) -> Self {
         let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), token()).unwrap();
-        let peer = Peer::connect_by(way, server.addr(), &token(), soon()).unwrap();
+        let peer = match way {
+            weightcast_transport::Way::Reference => Peer::connect_within(&server, &token(), soon()),
+            _ => Peer::connect_by(way, server.addr(), &token(), soon()),
+        };
+        let peer = peer.unwrap();
         assert_eq!(peer.way(), way);
         Self { server, peer }
     }
 }
 
 macro_rules! served {
-    ($name:ident, $way:ident) => {
+    ($name:ident) => {
         pub(crate) struct $name(Served);
 
         impl Way for $name {
-            type Peer = Peer;
             fn new() -> Self {
-                Self(Served::by(weightcast_transport::Way::$way))
+                Self(Served::by(weightcast_transport::Way::$name))
             }
             fn exports(&self) -> &Arc<ExportTable> {
                 self.0.server.exports()
@@ -102,8 +89,9 @@ macro_rules! served {
     };
 }
 
-served!(Direct, Direct);
-served!(Tcp, Tcp);
+served!(Reference);
+served!(Direct);
+served!(Tcp);
 
 /// One test per way for each of the named generic functions.
 macro_rules! for_every_way {

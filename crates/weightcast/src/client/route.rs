@@ -86,6 +86,7 @@ impl Routes {
             filling: read.filling.clone(),
             digests: true,
             slots: read.registration.cells.len(),
+            ..ReadOptions::default()
         };
         let _memory = read.memory.lock().expect("no panic while held");
         if read.cancel.load(Ordering::Acquire) {

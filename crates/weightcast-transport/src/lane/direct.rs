@@ -8,23 +8,56 @@
 //! bin: pages are looked up once, not once a row. Gaps lie between two rows of one region, so they
 //! are served memory too.
 
-use crate::connect::Direct;
-use crate::copy::SourceJob;
+use super::{Abilities, Endpoint, Lane, LaneTask, OpenLane};
+use crate::connect::{Direct, Way};
 use crate::error::TransportError;
+use crate::exports::ExportId;
+use crate::holds::HoldPoint;
 use crate::limits::MAX_GAP_BYTES;
 use crate::patience::Patience;
-use crate::pieces::{Piece, Pieces};
-use crate::region::Region;
+use crate::pieces::Piece;
 use crate::sys::{self, Ranges};
 use crate::units::Units;
 use crate::wire::Description;
+use std::io;
+
+impl Endpoint for Direct {
+    fn way(&self) -> Way {
+        Way::Direct
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { computed: false, ahead: false }
+    }
+
+    fn pid(&self) -> Option<i32> {
+        Some(Direct::pid(self))
+    }
+
+    fn describe(
+        &self,
+        export: ExportId,
+        generation: u64,
+        patience: &Patience<'_>,
+    ) -> Result<Description, TransportError> {
+        Direct::describe(self, export, generation, patience)
+    }
+
+    fn verify(&self) -> Result<(), TransportError> {
+        Direct::verify(self)
+    }
+
+    fn open<'a>(&'a self, task: LaneTask<'a>) -> Result<Option<OpenLane<'a>>, TransportError> {
+        Ok(Some(Box::new(DirectLane::new(self, task))))
+    }
+}
 
 /// Reads pieces of one job; its buffers are reused from piece to piece.
-pub(crate) struct DirectReader<'a> {
-    pub(crate) job: &'a SourceJob<'a>,
-    pub(crate) direct: &'a Direct,
-    pub(crate) description: &'a Description,
-    pub(crate) targets: &'a [Region],
+struct DirectLane<'a> {
+    direct: &'a Direct,
+    task: LaneTask<'a>,
+    /// The piece that was asked for.
+    asked: Option<&'a Piece>,
     local: Ranges,
     remote: Ranges,
     /// Where gaps go.
@@ -33,31 +66,42 @@ pub(crate) struct DirectReader<'a> {
     last_seen: Option<(Units, Vec<u8>)>,
 }
 
-impl<'a> DirectReader<'a> {
-    pub(crate) fn new(
-        job: &'a SourceJob<'a>,
-        direct: &'a Direct,
-        description: &'a Description,
-        targets: &'a [Region],
-    ) -> Self {
+impl<'a> Lane<'a> for DirectLane<'a> {
+    fn has_room(&mut self) -> bool {
+        self.asked.is_none()
+    }
+
+    fn submit(&mut self, piece: &'a Piece) {
+        self.asked = Some(piece);
+    }
+
+    fn poll(&mut self) -> Result<Option<&'a Piece>, TransportError> {
+        let Some(piece) = self.asked.take() else { return Ok(None) };
+        self.task.patience.check("reading")?;
+        self.task.holds.at(HoldPoint::Asking);
+        self.wait(piece)?;
+        self.task.holds.at(HoldPoint::Taking);
+        self.read(piece)?;
+        Ok(Some(piece))
+    }
+}
+
+impl<'a> DirectLane<'a> {
+    fn new(direct: &'a Direct, task: LaneTask<'a>) -> Self {
         let (local, remote) = (Ranges::default(), Ranges::default());
         let bin = vec![0; MAX_GAP_BYTES as usize];
-        let lengths = description.regions.iter().map(|(_, length)| *length);
-        let last_seen = description.filling.then(|| (Units::new(lengths), Vec::new()));
-        Self { job, direct, description, targets, local, remote, bin, last_seen }
+        let lengths = task.description.regions.iter().map(|(_, length)| *length);
+        let last_seen = task.description.filling.then(|| (Units::new(lengths), Vec::new()));
+        Self { direct, task, asked: None, local, remote, bin, last_seen }
     }
 
     /// Waits until a piece is final at a source that is still being filled.
     ///
     /// # Errors
     /// [`TransportError::Fenced`], or whatever ends the patience.
-    pub(crate) fn wait(
-        &mut self,
-        pieces: &Pieces,
-        piece: &Piece,
-        patience: &Patience<'_>,
-    ) -> Result<(), TransportError> {
+    fn wait(&mut self, piece: &Piece) -> Result<(), TransportError> {
         let Some((units, bits)) = &mut self.last_seen else { return Ok(()) };
+        let LaneTask { peer, export, generation, pieces, patience, .. } = self.task;
         let mut is_final = true;
         pieces.rows(piece, |copy, row, len| {
             let mut touched = units.touched(copy.source_region, row.source, len as u64);
@@ -67,9 +111,8 @@ impl<'a> DirectReader<'a> {
             return Ok(());
         }
         let extents = pieces.spans(piece).iter().map(|span| span.extent(pieces.copies()));
-        let SourceJob { peer, export, generation, .. } = self.job;
-        let answer = peer.wait_final(*export, *generation, extents, patience);
-        *bits = answer.map_err(|error| error.while_reading(*export))?;
+        let answer = peer.wait_final(export, generation, extents, &patience);
+        *bits = answer.map_err(|error| error.while_reading(export))?;
         Ok(())
     }
 
@@ -78,30 +121,56 @@ impl<'a> DirectReader<'a> {
     /// # Errors
     /// [`TransportError::Fenced`], [`TransportError::SourceGone`] or, which is no fault of the
     /// source, [`TransportError::UnwritableTarget`]; the piece's bytes are then worth nothing.
-    pub(crate) fn read(&mut self, pieces: &Pieces, piece: &Piece) -> Result<(), TransportError> {
+    fn read(&mut self, piece: &Piece) -> Result<(), TransportError> {
         let mut word = 0_u64;
         self.local.clear();
         self.remote.clear();
-        self.add_rows(pieces, piece);
+        self.add_rows(piece);
         self.local.push_apart((&raw mut word).expose_provenance() as u64, 8);
-        self.remote.push_apart(self.description.word, 8);
+        self.remote.push_apart(self.task.description.word, 8);
         let wanted = self.local.bytes();
-        // SAFETY: the word and the bin are ours; the other local ranges lie in writable target regions
-        // (checked before the transfer), which their owners keep mapped.
-        let read = unsafe { sys::read_process(self.direct.pid(), &self.local, &self.remote) };
-        match read {
-            Ok(count) if count == wanted && word == self.job.export.0 => Ok(()),
+        // SAFETY: the word is ours and the last of the ranges; see `take` for the others.
+        match unsafe { self.take() } {
+            Ok(count) if count == wanted && word == self.task.export.0 => Ok(()),
             outcome => Err(self.diagnose(outcome)),
         }
     }
 
+    /// Reads all ranges. Where a test may stop before the verdict, the last range, which is the fence
+    /// word's, has a call of its own: else the kernel reads it right behind the others.
+    ///
+    /// # Safety
+    /// The last local range is the caller's. The bin is ours, and the others lie in writable target
+    /// regions (checked before the transfer), which their owners keep mapped.
+    unsafe fn take(&mut self) -> io::Result<usize> {
+        let pid = self.direct.pid();
+        if !self.task.holds.is_set() {
+            // SAFETY: the caller's promise.
+            return unsafe { sys::read_process(pid, &self.local, &self.remote) };
+        }
+        let (mut local, mut remote) = (self.local.split_last(), self.remote.split_last());
+        // SAFETY: the caller's promise.
+        let mut read = unsafe { sys::read_process(pid, &self.local, &self.remote) };
+        if let Ok(bytes) = &mut read
+            && *bytes == self.local.bytes()
+        {
+            self.task.holds.at(HoldPoint::Judging);
+            // SAFETY: the caller's promise.
+            *bytes += unsafe { sys::read_process(pid, &local, &remote) }.unwrap_or(0);
+        }
+        self.local.append(&mut local);
+        self.remote.append(&mut remote);
+        read
+    }
+
     /// The rows of a piece, and the small gaps between them.
-    fn add_rows(&mut self, pieces: &Pieces, piece: &Piece) {
+    fn add_rows(&mut self, piece: &Piece) {
+        let LaneTask { description, pieces, targets, .. } = self.task;
         let bin = self.bin.as_mut_ptr().expose_provenance() as u64;
         let mut last = (u32::MAX, 0);
         pieces.rows(piece, |copy, row, len| {
-            let target = self.targets[copy.target_region as usize].address();
-            let (source, _) = self.description.regions[copy.source_region as usize];
+            let target = targets[copy.target_region as usize].address();
+            let (source, _) = description.regions[copy.source_region as usize];
             let (region, end) = last;
             if region == copy.source_region
                 && let Some(gap @ 1..=MAX_GAP_BYTES) = row.source.checked_sub(end)
@@ -116,7 +185,7 @@ impl<'a> DirectReader<'a> {
     }
 
     /// Why a piece did not come whole and served.
-    fn diagnose(&mut self, outcome: std::io::Result<usize>) -> TransportError {
+    fn diagnose(&mut self, outcome: io::Result<usize>) -> TransportError {
         let arrived = match &outcome {
             Ok(count) => Some(*count),
             Err(error) => (error.raw_os_error() == Some(libc::EFAULT)).then_some(0),
@@ -128,7 +197,7 @@ impl<'a> DirectReader<'a> {
                 return TransportError::UnwritableTarget { address };
             }
         }
-        let fenced = TransportError::Fenced { export: self.job.export };
+        let fenced = TransportError::Fenced { export: self.task.export };
         if let Err(gone) = self.direct.verify() {
             return gone;
         }

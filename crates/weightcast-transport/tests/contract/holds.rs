@@ -1,0 +1,296 @@
+//! Fences, progress and retries at every point of a read: each test stops the read there, so none
+//! depends on who is faster.
+
+use crate::ways::{Way, noise, soon};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+use weightcast_transport::HoldPoint::{Asking, Judging, Taking, Telling, Waiting};
+use weightcast_transport::limits::{MIN_UNIT_BYTES, PIECE_BYTES};
+use weightcast_transport::*;
+
+for_every_way!(
+    a_fence_before_any_verdict_is_seen,
+    a_fence_after_the_last_verdict_changes_nothing,
+    an_exposure_of_the_next_generation_is_not_taken_for_the_last,
+    nothing_is_told_before_its_verdict,
+    who_reads_from_a_relay_waits_for_every_row,
+    a_retry_after_a_part_reads_the_rest_elsewhere,
+    rows_with_gaps_between_them_arrive,
+);
+
+const PIECES: usize = 3;
+const UNIT: u64 = MIN_UNIT_BYTES;
+
+/// Does `act` when a read comes by `point` after it has been there `before` times.
+fn at(point: HoldPoint, before: usize, act: impl FnOnce() + Send + 'static) -> Holds {
+    let (act, passed) = (Mutex::new(Some(act)), AtomicUsize::new(0));
+    Holds::new(move |here| {
+        if here == point && passed.fetch_add(1, Ordering::SeqCst) == before {
+            let act = act.lock().unwrap().take().expect("once");
+            act();
+        }
+    })
+}
+
+/// Holds for both ends of a read: TCP takes and judges at the source.
+fn hold_both<W: Way>(way: &W, export: ExportId, holds: Holds) -> ReadOptions {
+    way.exports().hold(export, holds.clone());
+    ReadOptions { threads: 1, deadline: Some(soon()), holds, ..ReadOptions::default() }
+}
+
+fn whole(len: usize) -> Vec<Copy> {
+    vec![Copy::contiguous(0, 0, 0, 0, len as u64)]
+}
+
+/// Memory of ones that is served, and what its owner does to it next: fence, and write twos.
+fn written<W: Way>(way: &W) -> (ExportId, usize, impl FnOnce() + Send + 'static) {
+    let len = PIECES * PIECE_BYTES;
+    let source = Region::from_bytes(&vec![1; len]).unwrap();
+    let export = way.exports().expose(1, vec![source.clone()]);
+    let exports = Arc::clone(way.exports());
+    let write = move || {
+        exports.fence(export);
+        source.write_at(0, &vec![2; len]).unwrap();
+    };
+    (export, len, write)
+}
+
+/// Torn bytes do not end well, wherever in a piece, and in which piece, the owner begins to write.
+fn a_fence_before_any_verdict_is_seen<W: Way>() {
+    let way = W::new();
+    for point in [Asking, Taking, Judging] {
+        for piece in 0..PIECES {
+            let (export, len, write) = written(&way);
+            let options = hold_both(&way, export, at(point, piece, write));
+            let to = [Region::allocate(len).unwrap()];
+            let outcome = read(&[way.job(export, whole(len))], &to, &options);
+            let error = outcome.expect_err(&format!("{point:?} of piece {piece}"));
+            assert_eq!(error.kind, TransportError::Fenced { export }, "{point:?}, {piece}");
+        }
+    }
+}
+
+/// Whoever has the last verdict has the old bytes, all of them.
+fn a_fence_after_the_last_verdict_changes_nothing<W: Way>() {
+    let way = W::new();
+    let (export, len, write) = written(&way);
+    let options = hold_both(&way, export, at(Telling, PIECES - 1, write));
+    let to = [Region::allocate(len).unwrap()];
+    let digests = read(&[way.job(export, whole(len))], &to, &options).unwrap();
+    assert!(to[0].to_vec().iter().all(|byte| *byte == 1));
+    assert_eq!(digests, [digest_at(0, &vec![1; len])]);
+}
+
+/// The same memory, served again under its next id: a read that began before ends as fenced.
+fn an_exposure_of_the_next_generation_is_not_taken_for_the_last<W: Way>() {
+    let (way, len) = (W::new(), PIECES * PIECE_BYTES);
+    let name = ExportId::random();
+    let ids: BTreeMap<ExportId, u64> = (0..1_000).map(|g| (name.at(g), g)).collect();
+    assert_eq!(ids.len(), 1_000, "an id for each generation");
+    for point in [Asking, Taking, Judging] {
+        let (old, new) = (ExportId::random().at(1), ExportId::random().at(2));
+        let memory = Region::from_bytes(&vec![1; len]).unwrap();
+        way.exports().expose_as(old, 1, vec![memory.clone()]);
+        let exports = Arc::clone(way.exports());
+        let next = move || {
+            exports.fence(old);
+            memory.write_at(0, &vec![2; len]).unwrap();
+            exports.expose_as(new, 2, vec![memory]);
+        };
+        let options = hold_both(&way, old, at(point, 1, next));
+        let to = [Region::allocate(len).unwrap()];
+        let error = read(&[way.job(old, whole(len))], &to, &options).unwrap_err();
+        assert_eq!(error.kind, TransportError::Fenced { export: old }, "{point:?}");
+        let job = SourceJob { generation: 2, ..way.job(new, whole(len)) };
+        let digests = read(&[job], &to, &ReadOptions::default()).unwrap();
+        assert_eq!(digests, [digest_at(0, &vec![2; len])]);
+    }
+}
+
+/// What a relay, its progress and its gauge say at each point, against the verdicts until then.
+fn nothing_is_told_before_its_verdict<W: Way>() {
+    let way = W::new();
+    let bytes = noise(4 * UNIT as usize, 1);
+    let memory = Region::allocate(bytes.len()).unwrap();
+    let filling = Arc::new(Filling::new(std::slice::from_ref(&memory)));
+    let (progress, gauge) = (Arc::new(AtomicU64::new(0)), Arc::new(Gauge::default()));
+    let wrong = Arc::new(Mutex::new(Vec::new()));
+    let told = {
+        let (filling, progress) = (Arc::clone(&filling), Arc::clone(&progress));
+        let gauge = Arc::clone(&gauge);
+        move || {
+            let arrived = gauge.look().map_or(0, |reading| reading.arrived);
+            [filling.progress().0 as u64 * UNIT, progress.load(Ordering::SeqCst), arrived]
+        }
+    };
+    let export = way.expose(&[&bytes]);
+    let passed = Arc::new(Mutex::new([0_u64; 2]));
+    let holds = {
+        let (wrong, told) = (Arc::clone(&wrong), told.clone());
+        Holds::new(move |point| {
+            let mut passed = passed.lock().unwrap();
+            let [judged, arrived] = *passed;
+            let right = match point {
+                // Every piece before this one was told of, and no other.
+                Telling => told() == [arrived * UNIT; 3],
+                Judging => told().into_iter().all(|told| told <= judged * UNIT),
+                _ => return,
+            };
+            if !right {
+                wrong.lock().unwrap().push((point, *passed, told()));
+            }
+            passed[usize::from(point == Telling)] += 1;
+        })
+    };
+    let options =
+        ReadOptions { filling: Some(filling), progress, gauge, ..hold_both(&way, export, holds) };
+    read(&[way.job(export, whole(bytes.len()))], &[memory], &options).unwrap();
+    assert_eq!(*wrong.lock().unwrap(), []);
+    assert_eq!(told(), [4 * UNIT; 3]);
+}
+
+/// A gate that stays shut until somebody opens it.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    fn pass(&self) {
+        let long = Duration::from_secs(20);
+        let open = self.0.0.lock().unwrap();
+        let (_open, waited) = self.0.1.wait_timeout_while(open, long, |open| !*open).unwrap();
+        assert!(!waited.timed_out(), "nobody opened the gate");
+    }
+}
+
+/// A relay whose first units are final and last are not, or the other way round: whoever reads a
+/// row of each in one piece takes nothing before both are there.
+fn who_reads_from_a_relay_waits_for_every_row<W: Way>() {
+    for first_missing in [false, true] {
+        let way = W::new();
+        let bytes = noise(4 * UNIT as usize, 2);
+        let half = bytes.len() / 2;
+        let sources = [way.expose(&[&bytes[..half]]), way.expose(&[&bytes[half..]])];
+        let relay = Region::allocate(bytes.len()).unwrap();
+        let filling = Arc::new(Filling::new(std::slice::from_ref(&relay)));
+        let export = ExportId::random();
+        way.exports().expose_filling(export, 1, vec![relay.clone()], Arc::clone(&filling));
+
+        // One piece of the relay's does not come before the gate is open: its first, or the first
+        // of the second half.
+        let gate = Gate::default();
+        let shut = |before| {
+            let gate = gate.clone();
+            at(Taking, before, move || gate.pass())
+        };
+        let over_tcp = way.peer().way() == weightcast_transport::Way::Tcp;
+        let held = if first_missing { 0 } else { 1 };
+        way.exports().hold(sources[held], shut(0));
+        let fill = ReadOptions {
+            threads: 1 + usize::from(first_missing),
+            filling: Some(Arc::clone(&filling)),
+            deadline: Some(soon()),
+            holds: if over_tcp { Holds::default() } else { shut(2 * held) },
+            ..ReadOptions::default()
+        };
+        let jobs = [0_u64, 1].map(|s| {
+            let copies = vec![Copy::contiguous(0, 0, 0, s * half as u64, half as u64)];
+            way.job(sources[s as usize], copies)
+        });
+
+        // The reader takes one row of the first unit and one of the last.
+        let row = |unit: u64| (unit * UNIT) as usize..(unit * UNIT) as usize + 1_000;
+        let early = Arc::new(AtomicBool::new(false));
+        let (relayed, expected, gate_of_reader) = (relay.clone(), bytes.clone(), gate.clone());
+        let noted = Arc::clone(&early);
+        let holds = Holds::new(move |point| match point {
+            Waiting => gate_of_reader.open(),
+            Taking => {
+                let there = relayed.to_vec();
+                let all = [0, 3].into_iter().all(|unit| there[row(unit)] == expected[row(unit)]);
+                noted.fetch_or(!all, Ordering::SeqCst);
+                gate_of_reader.open();
+            }
+            _ => {}
+        });
+        let rows = Copy {
+            source_pitch: 3 * UNIT,
+            target_pitch: 1_000,
+            position_pitch: 1_000,
+            rows: 2,
+            ..Copy::contiguous(0, 0, 0, 0, 1_000)
+        };
+        thread::scope(|scope| {
+            let filled = scope.spawn(|| read(&jobs, std::slice::from_ref(&relay), &fill));
+            // Of TCP's two streams one stands still, of two threads one, of one the second half.
+            let before = if first_missing && !over_tcp { 3 } else { 2 };
+            while filling.progress().0 < before && !filled.is_finished() {
+                thread::yield_now();
+            }
+            let options = hold_both(&way, export, holds);
+            let to = [Region::allocate(2_000).unwrap()];
+            let digests = read(&[way.job(export, vec![rows])], &to, &options).unwrap();
+            let expected = [&bytes[row(0)], &bytes[row(3)]].concat();
+            assert_eq!(digests, [digest_at(0, &expected)]);
+            filled.join().unwrap().unwrap();
+        });
+        assert!(!early.load(Ordering::SeqCst), "it took a row that was not there");
+        assert!(relay.to_vec() == bytes);
+    }
+}
+
+/// Two pieces have their verdict when the source goes; the others come from another one, which
+/// holds other bytes to show which.
+fn a_retry_after_a_part_reads_the_rest_elsewhere<W: Way>() {
+    let way = W::new();
+    let bytes = noise(8 * UNIT as usize, 3);
+    let others: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
+    let (lost, other) = (way.expose(&[&bytes]), way.expose(&[&others]));
+    let memory = Region::allocate(bytes.len()).unwrap();
+    let filling = Arc::new(Filling::new(std::slice::from_ref(&memory)));
+    let exports = Arc::clone(way.exports());
+    let holds = at(Judging, 2, move || exports.fence(lost));
+    let options = hold_both(&way, lost, holds);
+    let options = ReadOptions { filling: Some(Arc::clone(&filling)), ..options };
+    let targets = std::slice::from_ref(&memory);
+    let error = read(&[way.job(lost, whole(bytes.len()))], targets, &options).unwrap_err();
+    assert_eq!(error.kind, TransportError::Fenced { export: lost });
+    assert_eq!(filling.progress(), (2, 8));
+    assert_eq!(options.progress.load(Ordering::SeqCst), 2 * UNIT);
+    let options = ReadOptions { holds: Holds::default(), progress: Arc::default(), ..options };
+    let options = ReadOptions { gauge: Arc::default(), ..options };
+    let digests = read(&[way.job(other, whole(bytes.len()))], targets, &options).unwrap();
+    let kept = 2 * UNIT as usize;
+    assert!(memory.to_vec() == [&bytes[..kept], &others[kept..]].concat());
+    assert_eq!(digests, [digest_at(2 * UNIT, &others[kept..])], "of what was read now");
+    assert_eq!(options.progress.load(Ordering::SeqCst), 8 * UNIT, "what is kept counts");
+}
+
+/// As many ranges as a call takes: rows that lie close together, and the gaps between them.
+fn rows_with_gaps_between_them_arrive<W: Way>() {
+    let (way, rows) = (W::new(), 4_000);
+    let bytes = noise(rows * 40, 4);
+    let export = way.expose(&[&bytes]);
+    for row_bytes in [1, 16, 39] {
+        let to = [Region::allocate(rows * row_bytes).unwrap()];
+        let copy = Copy {
+            source_pitch: 40,
+            target_pitch: row_bytes as u64,
+            position_pitch: row_bytes as u64,
+            rows: rows as u64,
+            ..Copy::contiguous(0, 0, 0, 0, row_bytes as u64)
+        };
+        let digests = way.read(export, vec![copy], &to, 1).unwrap();
+        let expected: Vec<u8> =
+            bytes.chunks(40).flat_map(|row| row[..row_bytes].iter().copied()).collect();
+        assert!(to[0].to_vec() == expected, "rows of {row_bytes}");
+        assert_eq!(digests, [digest_at(0, &expected)]);
+    }
+}
