@@ -170,12 +170,45 @@ impl Gate {
     }
 }
 
-/// A relay whose first units are final and last are not, or the other way round: whoever reads a
-/// row of each in one piece takes nothing before both are there.
+/// A relay of which one unit is missing, and rows to read of it: one there and one in a unit that is
+/// final, whichever comes first. A piece of final units is read before, so that the reader knows of
+/// them when it comes to the rows.
+struct Missing {
+    /// Which of two sources, each of half the memory, stands still at its first piece.
+    held: usize,
+    final_units: u64,
+    rows: [u64; 2],
+}
+
+const UNITS: u64 = 24;
+const FIRST_MISSING: Missing = Missing { held: 0, final_units: 2, rows: [0, 20] };
+const LAST_MISSING: Missing = Missing { held: 1, final_units: 0, rows: [9, 12] };
+const ROW: usize = 1_000;
+
+impl Missing {
+    fn copies(&self) -> Vec<Copy> {
+        let [first, last] = self.rows.map(|unit| unit * UNIT);
+        let piece = PIECE_BYTES as u64;
+        let rows = Copy {
+            source_pitch: last - first,
+            target_pitch: ROW as u64,
+            position_pitch: ROW as u64,
+            rows: 2,
+            ..Copy::contiguous(0, first, 0, piece, ROW as u64)
+        };
+        vec![Copy::contiguous(0, self.final_units * UNIT, 0, 0, piece), rows]
+    }
+
+    fn rows_of<'a>(&self, memory: &'a [u8]) -> [&'a [u8]; 2] {
+        self.rows.map(|unit| &memory[(unit * UNIT) as usize..][..ROW])
+    }
+}
+
+/// Whoever reads rows of a relay in one piece takes nothing before all of them are there.
 fn who_reads_from_a_relay_waits_for_every_row<W: Way>() {
-    for first_missing in [false, true] {
+    for missing in [FIRST_MISSING, LAST_MISSING] {
         let way = W::new();
-        let bytes = noise(4 * UNIT as usize, 2);
+        let bytes = noise((UNITS * UNIT) as usize, 2);
         let half = bytes.len() / 2;
         let sources = [way.expose(&[&bytes[..half]]), way.expose(&[&bytes[half..]])];
         let relay = Region::allocate(bytes.len()).unwrap();
@@ -183,21 +216,23 @@ fn who_reads_from_a_relay_waits_for_every_row<W: Way>() {
         let export = ExportId::random();
         way.exports().expose_filling(export, 1, vec![relay.clone()], Arc::clone(&filling));
 
-        // One piece of the relay's does not come before the gate is open: its first, or the first
-        // of the second half.
+        // One piece of the relay's does not come before the gate is open.
         let gate = Gate::default();
         let shut = |before| {
             let gate = gate.clone();
             at(Taking, before, move || gate.pass())
         };
         let over_tcp = way.peer().way() == weightcast_transport::Way::Tcp;
-        let held = if first_missing { 0 } else { 1 };
-        way.exports().hold(sources[held], shut(0));
+        way.exports().hold(sources[missing.held], shut(0));
         let fill = ReadOptions {
-            threads: 1 + usize::from(first_missing),
+            threads: 2 - missing.held,
             filling: Some(Arc::clone(&filling)),
             deadline: Some(soon()),
-            holds: if over_tcp { Holds::default() } else { shut(2 * held) },
+            holds: if over_tcp {
+                Holds::default()
+            } else {
+                shut(missing.held * UNITS as usize / 2)
+            },
             ..ReadOptions::default()
         };
         let jobs = [0_u64, 1].map(|s| {
@@ -205,39 +240,38 @@ fn who_reads_from_a_relay_waits_for_every_row<W: Way>() {
             way.job(sources[s as usize], copies)
         });
 
-        // The reader takes one row of the first unit and one of the last.
-        let row = |unit: u64| (unit * UNIT) as usize..(unit * UNIT) as usize + 1_000;
         let early = Arc::new(AtomicBool::new(false));
-        let (relayed, expected, gate_of_reader) = (relay.clone(), bytes.clone(), gate.clone());
-        let noted = Arc::clone(&early);
-        let holds = Holds::new(move |point| match point {
-            Waiting => gate_of_reader.open(),
-            Taking => {
-                let there = relayed.to_vec();
-                let all = [0, 3].into_iter().all(|unit| there[row(unit)] == expected[row(unit)]);
-                noted.fetch_or(!all, Ordering::SeqCst);
-                gate_of_reader.open();
-            }
-            _ => {}
-        });
-        let rows = Copy {
-            source_pitch: 3 * UNIT,
-            target_pitch: 1_000,
-            position_pitch: 1_000,
-            rows: 2,
-            ..Copy::contiguous(0, 0, 0, 0, 1_000)
+        let holds = {
+            let (relay, gate, early) = (relay.clone(), gate.clone(), Arc::clone(&early));
+            let (bytes, pieces) = (bytes.clone(), AtomicUsize::new(0));
+            let rows = Missing { ..missing };
+            Holds::new(move |point| match point {
+                Waiting => gate.open(),
+                Taking if pieces.fetch_add(1, Ordering::SeqCst) == 1 => {
+                    let there = rows.rows_of(&relay.to_vec()) == rows.rows_of(&bytes);
+                    early.fetch_or(!there, Ordering::SeqCst);
+                    gate.open();
+                }
+                _ => {}
+            })
         };
         thread::scope(|scope| {
             let filled = scope.spawn(|| read(&jobs, std::slice::from_ref(&relay), &fill));
-            // Of TCP's two streams one stands still, of two threads one, of one the second half.
-            let before = if first_missing && !over_tcp { 3 } else { 2 };
-            while filling.progress().0 < before && !filled.is_finished() {
+            let before = match (over_tcp, missing.held) {
+                // The stream that stands still had asked for two pieces.
+                (true, _) => UNITS - 2,
+                // One of two threads stands still, or the only one.
+                (false, 0) => UNITS - 1,
+                (false, _) => UNITS / 2,
+            };
+            while filling.progress().0 < before as usize && !filled.is_finished() {
                 thread::yield_now();
             }
             let options = hold_both(&way, export, holds);
-            let to = [Region::allocate(2_000).unwrap()];
-            let digests = read(&[way.job(export, vec![rows])], &to, &options).unwrap();
-            let expected = [&bytes[row(0)], &bytes[row(3)]].concat();
+            let to = [Region::allocate(PIECE_BYTES + 2 * ROW).unwrap()];
+            let digests = read(&[way.job(export, missing.copies())], &to, &options).unwrap();
+            let first = &bytes[(missing.final_units * UNIT) as usize..][..PIECE_BYTES];
+            let expected = [&[first], &missing.rows_of(&bytes)[..]].concat().concat();
             assert_eq!(digests, [digest_at(0, &expected)]);
             filled.join().unwrap().unwrap();
         });
