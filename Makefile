@@ -16,7 +16,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply mani
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python test-vllm test-sglang sim scenarios model verify audit fix bench nemesis attacks full wheel docs clean fuzz loom asan
+.PHONY: help demo test test-rust test-python test-vllm test-sglang sim scenarios model verify audit fix bench nemesis attacks full soak mutate wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -81,6 +81,17 @@ attacks: ## Attack real processes with a client's token over loopback, some minu
 full: ## Run what takes hours, on from where it was broken off; ends with a report
 	.ci/full
 
+# HOURS; on from where it was broken off.
+HOURS ?= 2
+soak: target/tools/bin/cargo-fuzz ## Simulate, torment, fuzz in turns for HOURS (needs root)
+	.ci/full --hours $(HOURS)
+
+# WHAT (`bugs`, or crates), NUMBER per crate, SEED, SHARD=K/N, MINUTES, IN=COMMIT: what changed since.
+mutate: target/tools/bin/cargo-mutants ## Plant bugs one at a time: do the tests notice? Hours
+	.ci/mutate-test
+	.ci/mutate $(WHAT) $(if $(NUMBER),--number $(NUMBER)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(SHARD),--shard $(SHARD)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(IN),--since $(IN))
+
 fuzz: target/tools/bin/cargo-fuzz ## Feed every decoder random bytes, FUZZ_SECONDS each
 	@echo "$(words $(FUZZ_TARGETS)) targets, $(FUZZ_SECONDS) s each, after a build with AddressSanitizer"
 	for target in $(FUZZ_TARGETS); do mkdir -p target/corpus/$$target && \
@@ -91,6 +102,9 @@ fuzz: target/tools/bin/cargo-fuzz ## Feed every decoder random bytes, FUZZ_SECON
 # Into target/, for this checkout alone.
 target/tools/bin/cargo-fuzz:
 	cargo install cargo-fuzz --version =0.13.2 --locked --root target/tools
+
+target/tools/bin/cargo-mutants:
+	cargo install cargo-mutants --version =27.1.0 --locked --root target/tools
 
 loom: ## Try every order of the lock-free words
 	cargo test --locked --quiet -p weightcast-loom
