@@ -76,7 +76,6 @@ impl Export {
                 if !self.is_served() || !wanted() {
                     return false;
                 }
-                self.stop_at(HoldPoint::Waiting);
                 filling.wait(units.clone(), TICK);
             }
         }

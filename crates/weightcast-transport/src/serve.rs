@@ -211,7 +211,11 @@ impl<'a> Connection<'a> {
             return Ok(Ok(()));
         }
         self.output.flush(self.seat)?;
-        if export.wait_final(ranges, || self.socket.is_connected()) {
+        let wanted = || {
+            export.stop_at(HoldPoint::Waiting);
+            self.socket.is_connected()
+        };
+        if export.wait_final(ranges, wanted) {
             Ok(Ok(()))
         } else if export.is_served() {
             Err(ErrorKind::ConnectionAborted.into())

@@ -38,6 +38,9 @@ mod port;
 #[path = "contract/processes.rs"]
 mod processes;
 
+#[path = "contract/schedule.rs"]
+mod schedule;
+
 #[path = "contract/target.rs"]
 mod target;
 

@@ -81,7 +81,11 @@ impl<'a> Lane<'a> for ReferenceLane<'a> {
         holds.at(HoldPoint::Asking);
         let fenced = TransportError::Fenced { export: self.task.export };
         let ranges = self.rows(piece).into_iter().map(|(at, row, len)| (at.0, row.source, len));
-        if !self.export.wait_final(ranges, || patience.check("waiting").is_ok()) {
+        let wanted = || {
+            holds.at(HoldPoint::Waiting);
+            patience.check("waiting").is_ok()
+        };
+        if !self.export.wait_final(ranges, wanted) {
             patience.check("waiting for the source to be filled")?;
             return Err(fenced);
         }

@@ -17,6 +17,7 @@ for_every_way!(
     an_exposure_of_the_next_generation_is_not_taken_for_the_last,
     nothing_is_told_before_its_verdict,
     who_reads_from_a_relay_waits_for_every_row,
+    a_fence_ends_the_wait_for_a_relay,
     a_retry_after_a_part_reads_the_rest_elsewhere,
     rows_with_gaps_between_them_arrive,
 );
@@ -278,6 +279,19 @@ fn who_reads_from_a_relay_waits_for_every_row<W: Way>() {
         assert!(!early.load(Ordering::SeqCst), "it took a row that was not there");
         assert!(relay.to_vec() == bytes);
     }
+}
+
+/// A relay is fenced while a reader waits for what it will never have.
+fn a_fence_ends_the_wait_for_a_relay<W: Way>() {
+    let way = W::new();
+    let memory = vec![Region::allocate(4 * UNIT as usize).unwrap()];
+    let (filling, export) = (Arc::new(Filling::new(&memory)), ExportId::random());
+    way.exports().expose_filling(export, 1, memory, filling);
+    let exports = Arc::clone(way.exports());
+    let options = hold_both(&way, export, at(Waiting, 0, move || exports.fence(export)));
+    let to = [Region::allocate(4 * UNIT as usize).unwrap()];
+    let error = read(&[way.job(export, whole(4 * UNIT as usize))], &to, &options).unwrap_err();
+    assert_eq!(error.kind, TransportError::Fenced { export });
 }
 
 /// Two pieces have their verdict when the source goes; the others come from another one, which
