@@ -109,6 +109,7 @@ impl Peer {
         match &self.near {
             Err(why) => why,
             Ok(near) if self.way_to(export, generation) != near.way() => "made when it is read",
+            Ok(near) if near.way() == Way::Reference => "this very process",
             Ok(_) => "another process of this host and user",
         }
     }

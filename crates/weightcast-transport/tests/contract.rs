@@ -26,6 +26,9 @@ mod impostor;
 #[path = "contract/crowd.rs"]
 mod crowd;
 
+#[path = "contract/cut.rs"]
+mod cut;
+
 #[path = "contract/notes.rs"]
 mod notes;
 
