@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use weightcast_transport::Way::{Direct, Tcp};
@@ -164,4 +164,31 @@ fn a_stopped_source_is_still_read_directly() {
     read(&job(), &to, &ReadOptions::default()).unwrap();
     source.signal(rustix::process::Signal::STOP);
     read(&job(), &to, &ReadOptions::default()).unwrap();
+}
+
+/// Whose number may be another process's by now: even after the last piece it is looked at.
+#[test]
+fn a_source_killed_at_any_point_of_a_direct_read_is_gone() {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, kill_process, waitid};
+    let points = [HoldPoint::Asking, HoldPoint::Taking, HoldPoint::Judging, HoldPoint::Telling];
+    let last = LEN / limits::PIECE_BYTES - 1;
+    for (point, piece) in points.into_iter().flat_map(|point| [(point, 0), (point, last)]) {
+        let source = Source::spawn();
+        let peer = source.connect(Direct);
+        let pid = Pid::from_child(&source.child);
+        let passed = AtomicUsize::new(0);
+        let holds = Holds::new(move |here| {
+            if here == point && passed.fetch_add(1, Ordering::SeqCst) == piece {
+                kill_process(pid, rustix::process::Signal::KILL).unwrap();
+                waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+            }
+        });
+        let to = [Region::allocate(LEN).unwrap()];
+        let copies = vec![Copy::contiguous(0, 0, 0, 0, LEN as u64)];
+        let jobs = [SourceJob { peer: &peer, export: source.export, generation: 1, copies }];
+        let options = ReadOptions { threads: 1, holds, ..ReadOptions::default() };
+        let error = read(&jobs, &to, &options).unwrap_err();
+        let gone = matches!(error.kind, TransportError::SourceGone { .. });
+        assert!(gone, "{point:?} of piece {piece}: {error}");
+    }
 }
