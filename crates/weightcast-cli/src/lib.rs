@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod harshness;
 mod layout;
 mod open_files;
 mod output;

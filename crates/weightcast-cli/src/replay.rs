@@ -4,8 +4,9 @@ use std::io::Write;
 
 use clap::Args;
 use serde::Serialize;
-use weightcast_sim::{Options, StoryEvent, replay};
+use weightcast_sim::{StoryEvent, replay};
 
+use crate::harshness::Harsh;
 use crate::sim::mutant_named;
 
 /// Arguments of `replay`.
@@ -14,7 +15,7 @@ pub(crate) struct Replay {
     /// The seed
     seed: u64,
     /// With this mutant's safeguards switched off
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["servers", "call_deadline", "fault_rate", "harsh"])]
     mutant: Option<String>,
     /// From this step on
     #[arg(long, default_value_t = 0)]
@@ -22,6 +23,8 @@ pub(crate) struct Replay {
     /// Up to this step
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     to: u64,
+    #[command(flatten)]
+    harsh: Harsh,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -55,7 +58,7 @@ struct StoryViolation<'a> {
 pub(crate) fn run(arguments: &Replay) -> anyhow::Result<()> {
     let options = match &arguments.mutant {
         Some(name) => mutant_named(name)?.options(arguments.seed),
-        None => Options::drawn(arguments.seed),
+        None => arguments.harsh.harshness().options(arguments.seed),
     };
     let (report, lines) = replay(arguments.seed, &options);
     let wanted = arguments.from..=arguments.to;

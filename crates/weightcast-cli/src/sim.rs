@@ -9,6 +9,7 @@ use std::time::Instant;
 use clap::Args;
 use weightcast_sim::{MUTANTS, Mutant, Summary, campaign, hunt};
 
+use crate::harshness::Harsh;
 use crate::sim_report::{CatchReport, SimReport, mutants_json, mutants_table};
 
 /// From so many seeds on, a coverage point that was not reached is a failure.
@@ -28,16 +29,21 @@ pub(crate) struct Sim {
     #[arg(long)]
     require_coverage: bool,
     /// Switch a safeguard off and play until the checkers notice; `all` plays every mutant
-    #[arg(long, conflicts_with = "list_mutants")]
+    #[arg(long, conflicts_with_all = [
+        "list_mutants", "servers", "call_deadline", "fault_rate", "harsh",
+    ])]
     mutant: Option<String>,
     /// Show the mutants: what each switches off, which invariants must notice
     #[arg(long)]
     list_mutants: bool,
     /// Play a scenario file instead: predicted beside reported
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "seeds", "first_seed", "require_coverage", "mutant", "list_mutants",
+        "seeds", "first_seed", "require_coverage", "mutant", "list_mutants", "servers", "call_deadline",
+        "fault_rate", "harsh",
     ])]
     scenario: Option<PathBuf>,
+    #[command(flatten)]
+    harsh: Harsh,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -77,20 +83,21 @@ fn play_seeds(arguments: &Sim) -> anyhow::Result<()> {
     let number = seeds.end - seeds.start;
     let started = Instant::now();
     let progress = Progress::new(number);
-    let summary = campaign(seeds, || progress.played());
+    let summary = campaign(seeds, arguments.harsh.harshness(), || progress.played());
     progress.end();
-    let report = SimReport::of(&summary, started.elapsed());
+    let report = SimReport::of(&summary, &arguments.harsh, started.elapsed());
     print!("{}", if arguments.json { report.json() } else { report.table() });
-    verdict(&summary, arguments.require_coverage || number >= COVERING_SEEDS)
+    let covers = arguments.require_coverage || number >= COVERING_SEEDS;
+    verdict(&summary, covers, &arguments.harsh.arguments())
 }
 
 /// An error unless the campaign is clean.
-fn verdict(summary: &Summary, covers: bool) -> anyhow::Result<()> {
+fn verdict(summary: &Summary, covers: bool, harsh: &str) -> anyhow::Result<()> {
     let worlds = summary.seeds;
     if let Some((seed, _)) = summary.violations.first() {
         let count = summary.violations.len();
         anyhow::bail!(
-            "{count} violations in {worlds} worlds; see one with: weightcast replay {seed}"
+            "{count} violations in {worlds} worlds; see one with: weightcast replay {seed}{harsh}"
         );
     }
     if let Some(seed) = summary.unrepeatable.first() {

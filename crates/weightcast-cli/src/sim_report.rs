@@ -8,11 +8,15 @@ use std::time::Duration;
 use serde::Serialize;
 use weightcast_sim::{Catch, MUTANTS, Mutant, Summary};
 
+use crate::harshness::Harsh;
+
 /// A campaign.
 #[derive(Serialize)]
 pub(crate) struct SimReport {
     version: &'static str,
     seeds: u64,
+    /// What was asked for of every world.
+    options: Harsh,
     /// Virtual hours of all worlds together.
     cluster_hours: f64,
     events: u64,
@@ -43,7 +47,7 @@ struct ViolationReport {
 }
 
 impl SimReport {
-    pub(crate) fn of(summary: &Summary, wall: Duration) -> Self {
+    pub(crate) fn of(summary: &Summary, options: &Harsh, wall: Duration) -> Self {
         let coverage = summary.coverage();
         let violations = summary.violations.iter().map(|(seed, violation)| ViolationReport {
             seed: *seed,
@@ -54,6 +58,7 @@ impl SimReport {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             seeds: summary.seeds,
+            options: options.clone(),
             cluster_hours: summary.time.0 as f64 / 3.6e12,
             events: summary.events,
             faults: summary.faults.clone(),
@@ -81,6 +86,10 @@ impl SimReport {
             let _ = writeln!(text, "{name:<16}{value}");
         };
         line("worlds", format!("{} in {:.1} s", self.seeds, self.wall_seconds));
+        let options = self.options.arguments();
+        if !options.is_empty() {
+            line("options", options.trim().to_owned());
+        }
         line("virtual hours", format!("{:.2}", self.cluster_hours));
         line("events", self.events.to_string());
         line("faults", faults.to_string());

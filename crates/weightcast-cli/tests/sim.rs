@@ -44,6 +44,56 @@ fn a_point_that_was_not_reached_fails_where_coverage_is_required() {
 }
 
 #[test]
+fn harsher_worlds_are_told_of_and_played_again_with_the_same_options() {
+    let given = ["--servers", "4", "--call-deadline", "1.5", "--fault-rate", "2"];
+    let usual = ["sim", "--seeds", "4", "--first-seed", "40", "--json"];
+    let (report, status) = json(&[&usual[..], &given].concat());
+    assert_eq!(status, Some(0), "{report}");
+    let options = serde_json::json!({
+        "servers": 4, "call_deadline": 1.5, "fault_rate": 2.0, "harsh": false,
+    });
+    assert_eq!(report["options"], options);
+    let (other, _) = json(&usual);
+    let options = serde_json::json!({
+        "servers": null, "call_deadline": null, "fault_rate": null, "harsh": false,
+    });
+    assert_eq!(other["options"], options);
+    let faults = |of: &Value| -> u64 {
+        of["faults"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+    };
+    assert!(faults(&report) > faults(&other), "{report} {other}");
+
+    let replay = |options: &[&str]| json(&[&["replay", "41", "--json"], options].concat()).0;
+    let told = replay(&given);
+    assert!(told["options"].as_str().unwrap().contains("4 servers"), "{}", told["options"]);
+    assert!(told["options"].as_str().unwrap().contains("calls have 1.5 s"));
+    assert_eq!(told, replay(&given));
+    assert_ne!(told["lines"], replay(&[])["lines"]);
+    // What is drawn is drawn for the story as for the campaign.
+    let (drawn, _) = json(&["sim", "--seeds", "1", "--first-seed", "41", "--harsh", "--json"]);
+    assert_eq!(drawn["events"], replay(&["--harsh"])["events"]);
+    assert_eq!(drawn["options"]["harsh"], true);
+}
+
+#[test]
+fn what_is_no_world_is_refused() {
+    for wrong in [
+        ["--servers", "0"],
+        ["--servers", "9"],
+        ["--call-deadline", "0"],
+        ["--call-deadline", "nan"],
+        ["--fault-rate", "-1"],
+        ["--fault-rate", "1e9"],
+    ] {
+        let refused = weightcast(&[&["sim", "--seeds", "1"], &wrong[..]].concat());
+        assert_eq!(refused.status.code(), Some(2), "{wrong:?}: {refused:?}");
+    }
+    // The world of a mutant is its own.
+    let both = weightcast(&["sim", "--mutant", "no_digest", "--harsh"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
 fn a_mutant_is_caught_and_its_story_shows_it() {
     let (caught, status) = json(&["sim", "--mutant", "no_group_transaction", "--json"]);
     assert_eq!((caught["caught"].as_bool(), status), (Some(true), Some(0)), "{caught}");

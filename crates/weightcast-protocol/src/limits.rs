@@ -23,6 +23,14 @@ pub const MOVES: u32 = 8;
 /// How many rollouts that have left are named to whoever waits for them: more fill no message.
 pub const DEPARTED: usize = 4;
 
+/// Rounds in which all that one event has made possible must have happened: the first, of a server that
+/// has no group.
+pub const SETTLING_ROUNDS: usize = 1_000;
+
+/// And how many more for each group: each is looked at a few times, once more for each that goes before
+/// it.
+pub const SETTLING_ROUNDS_PER_GROUP: usize = 1_000;
+
 /// Bounds that a server enforces. Each can be configured; the defaults serve 16,384 workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -48,6 +48,8 @@ pub struct Mutants {
     pub staged_early_copy: bool,
     /// Of several sources that one reader draws from, only the first has to stand (S5).
     pub first_stripe_only: bool,
+    /// A reader that is to let go of its further sources keeps their places (T5).
+    pub unstriped_kept: bool,
     /// The first of several sources is accused of what a reader drew from all of them (T4).
     pub accuse_first_stripe: bool,
     /// A wait for all rollouts does not look at those that hold nothing (W1).
@@ -96,6 +98,8 @@ pub struct Mutants {
     pub slow_source_kept: bool,
     /// Digests that could not be sent when they came are not sent later (L7).
     pub seal_said_once: bool,
+    /// A lease counts from when its renewal was answered, not from when it was asked for (T1).
+    pub lease_from_answer: bool,
     /// A server that was told of another one that acts takes over from it at once (L5).
     pub no_deference: bool,
     /// A server believes tickets and terms that no server has given (T6).

@@ -144,6 +144,7 @@ impl World {
 
     fn call(&mut self, life: Life, call: Call, deadline: Span) {
         let call = self.diverted(life, call);
+        let deadline = self.deadline(life, deadline);
         let process = &mut self.processes[life.process];
         let Some(session) = &mut process.session else { return };
         let local = process.clock.local(self.now);
@@ -155,6 +156,16 @@ impl World {
             let more = if staged { Span(INSTALL_DEADLINE.0 + 1_000_000_000) } else { Span(0) };
             let due = process.clock.world(local + deadline + more + Span::from_millis(1_001));
             process.program.pending = Some(PendingCall { seq, call, due });
+        }
+    }
+
+    /// How long a call has that would have this: those of copies are weightcast's own.
+    fn deadline(&self, life: Life, usual: Span) -> Span {
+        let copy = self.processes[life.process].copy_of.is_some();
+        match self.options.call_deadline {
+            Span(0) => usual,
+            _ if copy => usual,
+            deadline => deadline,
         }
     }
 

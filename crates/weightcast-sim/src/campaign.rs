@@ -6,6 +6,7 @@ use std::ops::Range;
 use weightcast_protocol::Span;
 
 use crate::coverage::{Coverage, Point};
+use crate::harshness::Harshness;
 use crate::mutants::Mutant;
 use crate::options::Options;
 use crate::report::{Report, Violation};
@@ -73,11 +74,11 @@ impl Summary {
     }
 }
 
-/// Plays a world for each seed, with the options drawn from it; `played` is told after each.
-pub fn campaign(seeds: Range<u64>, played: impl Fn() + Sync) -> Summary {
+/// Plays a world for each seed, as harsh as is said; `played` is told after each.
+pub fn campaign(seeds: Range<u64>, harshness: Harshness, played: impl Fn() + Sync) -> Summary {
     let first = seeds.start;
     let parts = for_each(seeds, cores(), |summary: &mut Summary, seed| {
-        let options = Options::drawn(seed);
+        let options = harshness.options(seed);
         let report = run(seed, &options);
         if (seed - first).is_multiple_of(REPEAT_EVERY) {
             summary.repeated += 1;

@@ -101,6 +101,12 @@ impl FaultCounts {
         self
     }
 
+    /// So many thousandths of each.
+    pub fn scaled(&self, thousandths: u32) -> Self {
+        let scaled = |most: u64| most.saturating_mul(thousandths.into()).div_ceil(1_000);
+        Self(self.0.iter().map(|(kind, most)| (*kind, scaled(*most))).collect())
+    }
+
     /// How many of a kind happen at most.
     pub fn most(&self, kind: FaultKind) -> u64 {
         self.0.get(&kind).copied().unwrap_or_default()

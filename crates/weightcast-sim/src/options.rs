@@ -58,6 +58,8 @@ pub struct Options {
     pub late_by: Span,
     /// By how many thousandths clocks are fast or slow at most.
     pub drift: u64,
+    /// The deadline of every call of a program; zero: each as its place in the program has it.
+    pub call_deadline: Span,
     /// The longest pause of a process between two calls.
     pub think_time: Span,
     /// How long faults happen.
@@ -98,6 +100,7 @@ impl Default for Options {
             late_by: Span::from_millis(150),
             // 4 % is what the margin of 10 % on both sides leaves room for, and more.
             drift: 40,
+            call_deadline: Span(0),
             think_time: Span::from_millis(120),
             fault_time: Span::from_secs(10),
             quiet_time: Span::from_secs(20),
@@ -147,6 +150,9 @@ impl fmt::Display for Options {
             seconds(self.think_time)
         )?;
         writeln!(f, "{} of 1000 messages late, clocks off by {} of 1000", self.late, self.drift)?;
+        if self.call_deadline > Span(0) {
+            writeln!(f, "calls have {} s", seconds(self.call_deadline))?;
+        }
         let faults: Vec<String> = FaultKind::ALL
             .iter()
             .filter(|kind| self.faults.most(**kind) > 0)

@@ -205,6 +205,7 @@ impl World {
         if in_circle || !spoiled && !self.disputed(version) {
             self.observe(Fact::Served { version, held, chunk, tag, there, in_circle });
         }
+        self.see_serving(source);
         let flip = u64::from(self.flips > 0);
         self.flips -= flip;
         match read.assignment.staged {

@@ -2,12 +2,13 @@
 
 use weightcast_protocol::message::{Answer, Call, ServerMessage};
 use weightcast_protocol::session::Output;
-use weightcast_protocol::{CallError, OpSeq, Span, Term, TermProof, Time};
+use weightcast_protocol::{CallError, ConnectionId, OpSeq, Span, Term, TermProof, Time};
 
-use crate::checkers::{Fact, Standing};
+use crate::checkers::{Act, Fact, Standing};
 use crate::chunk_loop::Progress;
 use crate::coverage::Point;
 use crate::memory::Exposed;
+use crate::progress::OUTPUTS;
 use crate::queue::{Event, Life, ServerStep, Step};
 use crate::world::World;
 
@@ -35,6 +36,7 @@ impl World {
             step => self.tell_session(life.process, step, now),
         }
         self.do_outputs(life);
+        self.see_serving(life.process);
     }
 
     fn tell_session(&mut self, index: usize, step: Step, now: Time) {
@@ -51,7 +53,7 @@ impl World {
                 session.handle_timeout(now);
             }
             Step::Message(from, sent_in, message) if stream == Some(from) => {
-                self.take(index, now, sent_in, message);
+                self.take(index, now, from, sent_in, message);
             }
             Step::Message(_, sent_in, _) => {
                 let own = session.lease().map(|lease| lease.term);
@@ -70,13 +72,7 @@ impl World {
         }
     }
 
-    fn connected(
-        &mut self,
-        index: usize,
-        asked: u64,
-        stream: Option<weightcast_protocol::ConnectionId>,
-        now: Time,
-    ) {
+    fn connected(&mut self, index: usize, asked: u64, stream: Option<ConnectionId>, now: Time) {
         if self.processes[index].streams != asked {
             stream.into_iter().for_each(|stream| self.break_wire(stream));
             return; // another one was asked for meanwhile
@@ -106,8 +102,13 @@ impl World {
     }
 
     pub(crate) fn do_outputs(&mut self, life: Life) {
+        let mut outputs = 0;
         while let Some(output) = self.next_output(life) {
             self.obey(life, output);
+            outputs += 1;
+            if outputs > OUTPUTS {
+                return self.hangs("a session has ever more to say".to_owned());
+            }
         }
         let process = &mut self.processes[life.process];
         let next = process.session.as_ref().and_then(|session| session.next_timeout());
@@ -133,6 +134,7 @@ impl World {
                 let stream = process.stream;
                 let at = stream.and_then(|s| self.network.up(s, self.now, &mut self.rng));
                 if let (Some(stream), Some(at)) = (stream, at) {
+                    self.see_sending(life, stream, &message);
                     self.queue.plan(at, Event::ToServer(stream, message));
                 }
             }
@@ -158,6 +160,8 @@ impl World {
                 self.queue.plan(self.now + pause, Event::Process(life, step));
             }
             Output::Read { seq, attempt, assignment, keep, .. } => {
+                self.acts(life, Act::Reads);
+                let process = &mut self.processes[life.process];
                 // What is read beside the memory does not make that better.
                 process.trouble.spoiled &= keep || assignment.staged;
                 self.begin_read(life, seq, attempt, assignment, keep);
@@ -175,23 +179,39 @@ impl World {
             Output::Refused { .. } => {} // the real one tells people in which tensor
             Output::StopRead => process.stop_read(),
             Output::Measure { seq, attempt } => self.measure(life, seq, attempt),
-            Output::Install { seq, attempt } => self.begin_install(life, seq, attempt),
+            Output::Install { seq, attempt } => {
+                self.acts(life, Act::Installs);
+                self.begin_install(life, seq, attempt);
+            }
             Output::Unstage => process.beside = None,
-            Output::Done { seq, result } => self.done(life, seq, result),
+            Output::Done { seq, result } => {
+                if result.is_ok() {
+                    self.acts(life, Act::Succeeds);
+                }
+                self.done(life, seq, result);
+            }
             Output::Closed { error } => self.closed(life, error),
         }
     }
 
     /// A message of a server arrives at its session.
-    fn take(&mut self, index: usize, now: Time, sent_in: Term, message: ServerMessage) {
+    fn take(
+        &mut self,
+        index: usize,
+        local: Time,
+        stream: ConnectionId,
+        sent_in: Term,
+        message: ServerMessage,
+    ) {
         let process = &mut self.processes[index];
         let life = (index, process.life);
         let Some(session) = &mut process.session else { return };
         let before = Standing::of(session);
-        session.handle_message(now, message.clone());
+        session.handle_message(local, message.clone());
         let after = Standing::of(session);
         self.came_over |= before.term.is_some_and(|term| after.term > Some(term));
-        self.observe(Fact::Took { life, sent_in, message: &message, before, after });
+        let message = &message;
+        self.observe(Fact::Took { life, stream, local, sent_in, message, before, after });
     }
 
     fn probe(&mut self, client: Life, server: usize, told: TermProof) {

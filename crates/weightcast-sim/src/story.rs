@@ -65,6 +65,8 @@ pub(crate) fn tell(fact: &Fact<'_>) -> Option<(Option<usize>, String)> {
         | Fact::Changes { .. }
         | Fact::Served { .. }
         | Fact::Took { .. }
+        | Fact::Sent { .. }
+        | Fact::Acts { .. }
         | Fact::Over { .. } => return None,
     };
     Some((Some(process), what))

@@ -51,6 +51,10 @@ pub(crate) struct World {
     pub(crate) pretender: Pretender,
     /// Sessions have come over to later terms.
     pub(crate) came_over: bool,
+    /// Events of this instant.
+    pub(crate) at_once: u64,
+    /// It has gone wrong in a way that leaves nothing to see after it.
+    pub(crate) over: bool,
     pub(crate) report: Report,
     pub(crate) checkers: Checkers,
     pub(crate) sights: Sights,
@@ -99,6 +103,8 @@ impl World {
             forged: BTreeSet::new(),
             pretender: Pretender::default(),
             came_over: false,
+            at_once: 0,
+            over: false,
             report: Report { seed, ..Report::default() },
             checkers: Checkers::new(&options),
             sights: Sights::default(),
@@ -210,10 +216,13 @@ impl World {
                 break;
             }
             let violations = self.report.violations.len();
-            self.now = at;
+            self.progress(at);
             self.report.events += 1;
             self.record(&event);
-            if !self.happens(event) || self.report.violations[violations..].iter().any(&found) {
+            if !self.happens(event)
+                || self.over
+                || self.report.violations[violations..].iter().any(&found)
+            {
                 return;
             }
         }

@@ -1,6 +1,6 @@
 //! Many short worlds with every safeguard on, and each mutant until it is found.
 
-use weightcast_sim::{MUTANTS, Mutant, Options, Report, hunt, run};
+use weightcast_sim::{MUTANTS, Mutant, Options, Report, hunt, replay, run};
 
 fn reports(seeds: std::ops::Range<u64>, options: &Options) -> Vec<Report> {
     seeds.map(|seed| run(seed, options)).collect()
@@ -43,6 +43,26 @@ fn the_same_seed_is_the_same_world() {
         assert_eq!(run(seed, &options), run(seed, &options));
     }
     assert_ne!(run(1, &options).trace, run(2, &options).trace);
+}
+
+/// A lease that is counted too long is masked by every other fence: T1 sees the act itself, before
+/// anything has come of it.
+#[test]
+fn a_lease_counted_from_its_answer_shows_by_t1_alone() {
+    let mutant = Mutant::named("lease_from_answer").unwrap();
+    let caught = hunt(mutant, 0..50).unwrap();
+    let report = run(caught.seed, &mutant.options(caught.seed));
+    assert_eq!(report.violations[0], caught.violation);
+    assert_eq!(caught.violation.invariant, "T1");
+}
+
+#[test]
+fn a_world_that_would_go_on_for_ever_ends_with_its_story() {
+    let mutant = Mutant::named("unstriped_kept").unwrap();
+    let caught = hunt(mutant, 0..50).unwrap();
+    let (report, story) = replay(caught.seed, &mutant.options(caught.seed));
+    assert_eq!(report.violations, [caught.violation]);
+    assert_eq!(story.last().unwrap().invariant.as_deref(), Some("T5"));
 }
 
 #[test]

@@ -36,6 +36,7 @@ impl Server {
         self.models.iter().try_for_each(|(name, model)| self.validate_offloads(name, model))?;
         self.models.iter().try_for_each(|(name, model)| self.validate_seeds(name, model))?;
         self.blobs.validate(self.groups.values().flat_map(Group::named_layouts))?;
+        self.validate_settled()?;
         self.validate_sessions()?;
         self.validate_timers()
     }

@@ -53,6 +53,7 @@ mod retention;
 mod seal;
 mod seed_replicas;
 mod seeding;
+mod settling;
 mod snapshot;
 mod source_loss;
 mod staging;
@@ -215,6 +216,8 @@ pub struct Server {
     agenda: BTreeSet<Incarnation>,
     /// Models in which something became available, visible or free.
     changed: BTreeSet<String>,
+    /// Not all that the last event has made possible has happened.
+    unsettled: bool,
     outputs: VecDeque<ServerOutput>,
 }
 
@@ -246,6 +249,7 @@ impl Server {
             last_place: 0,
             agenda: BTreeSet::new(),
             changed: BTreeSet::new(),
+            unsettled: false,
             outputs: VecDeque::new(),
         }
     }
@@ -335,33 +339,6 @@ impl Server {
                 Timer::Blob(digest) => self.blobs.grace_over(now, digest),
             }
             self.settle(now);
-        }
-    }
-
-    /// Lets everything that an event has made possible happen, in a deterministic order.
-    fn settle(&mut self, now: Time) {
-        let mut settled = BTreeSet::new();
-        loop {
-            if let Some(group) = self.agenda.pop_first() {
-                self.advance(now, group);
-            } else if let Some(model) = self.changed.pop_first() {
-                self.review_claims(now, &model);
-                self.review_seeds(&model);
-                self.serve_waiting(now, &model);
-                settled.insert(model);
-            } else if let Some(model) = settled.pop_first() {
-                // Last: whoever has just shown a copy again may give it up for another source (A3).
-                self.review_offloads(&model);
-            } else {
-                break;
-            }
-        }
-        self.free_models();
-        self.blobs.schedule_grace(now, &mut self.timers);
-        if self.config.paranoid
-            && let Err(violation) = self.validate()
-        {
-            panic!("invariant broken: {violation}");
         }
     }
 }

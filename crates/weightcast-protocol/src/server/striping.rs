@@ -79,7 +79,10 @@ impl Server {
         let found = holders.map(|(_, source)| source).filter(near).find_map(striped);
         let Some(striped) = found else { return };
         self.counters.unstriped += 1;
-        let free = self.edges.keep_first(striped);
+        let free = match self.config.mutants.unstriped_kept {
+            true => Vec::new(),
+            false => self.edges.keep_first(striped),
+        };
         self.agenda.extend(free);
         self.changed.insert(self.groups[&striped].model.clone());
         let reads = |transfer: &mut Transfer| transfer.phase == Phase::Reading;

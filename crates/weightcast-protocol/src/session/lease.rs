@@ -80,7 +80,8 @@ impl Session {
 
     pub(super) fn heartbeat_acked(&mut self, now: Time, sent_at: Time) {
         if let Some(lease) = self.lease.as_mut().filter(|lease| !lease.lost) {
-            lease.renew(sent_at.min(now));
+            let from_answer = self.config.mutants.lease_from_answer;
+            lease.renew(if from_answer { now } else { sent_at.min(now) });
         }
     }
 

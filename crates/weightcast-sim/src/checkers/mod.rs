@@ -30,6 +30,7 @@ mod s4;
 mod s5;
 mod s7;
 mod s8;
+mod t1;
 mod t2;
 mod t3;
 mod t4;
@@ -42,7 +43,9 @@ use std::rc::Rc;
 use weightcast_protocol::message::{Answer, ClientMessage, ServerMessage};
 use weightcast_protocol::server::Snapshot;
 use weightcast_protocol::session::{Session, SessionState};
-use weightcast_protocol::{CallError, Generation, Incarnation, OpSeq, Term, Time, Version};
+use weightcast_protocol::{
+    CallError, ConnectionId, Generation, Incarnation, OpSeq, Term, Time, Version,
+};
 
 use crate::fault_kinds::FaultKind;
 use crate::options::Options;
@@ -79,9 +82,16 @@ pub(crate) enum Fact<'a> {
         /// Whether the session is at its end, or about to be: it has left its group.
         leaves: bool,
     },
-    /// A session has taken a message, sent in this term; the session is one life of a process.
+    /// A session's message leaves on a stream; the session is one life of a process, and `local` what
+    /// the clock of that shows.
+    Sent { life: (usize, u32), stream: ConnectionId, local: Time, message: &'a ClientMessage },
+    /// A session does what only one with a lease may do.
+    Acts { life: (usize, u32), local: Time, act: Act },
+    /// A session has taken a message that came on this stream, sent in this term.
     Took {
         life: (usize, u32),
+        stream: ConnectionId,
+        local: Time,
         sent_in: Term,
         message: &'a ServerMessage,
         before: Standing,
@@ -126,6 +136,37 @@ impl Fact<'_> {
             }
             Fact::Books(snapshot) => Some(snapshot.term),
             _ => None,
+        }
+    }
+}
+
+/// What a session does on its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Its data port answers at this generation.
+    Serves(Generation),
+    /// The same of one that has given its server up: for the next one to know of.
+    Offers(Generation),
+    /// Begins to read.
+    Reads,
+    /// Puts in place what it has read.
+    Installs,
+    /// Ends a call well.
+    Succeeds,
+    /// Says something to the server but that it is there, comes or goes.
+    Reports,
+}
+
+impl std::fmt::Display for Act {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Act::Serves(generation) | Act::Offers(generation) => {
+                write!(f, "serves generation {generation}")
+            }
+            Act::Reads => f.write_str("begins to read"),
+            Act::Installs => f.write_str("puts in place what it has read"),
+            Act::Succeeds => f.write_str("ends a call well"),
+            Act::Reports => f.write_str("reports"),
         }
     }
 }
@@ -177,6 +218,7 @@ fn of_world(options: &Options) -> Row {
         Box::new(s4::TaggedProgress),
         Box::new(g1::SameAnswer::default()),
         Box::new(g4::AllOrNone::default()),
+        Box::new(t1::WithinLease::default()),
         Box::new(t2::NoEffect::default()),
         Box::new(t3::OneTerm::default()),
         Box::new(t6::ProvedPast::default()),

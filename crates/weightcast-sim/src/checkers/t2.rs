@@ -19,7 +19,7 @@ impl Checker for NoEffect {
     }
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
-        let Fact::Took { life, sent_in, message, before, after } = fact else { return None };
+        let Fact::Took { life, sent_in, message, before, after, .. } = fact else { return None };
         let known = self.known.entry(*life).or_default();
         // A server that has stepped down says so without a term: that is no word of an earlier one.
         let stale = *sent_in < *known && **message != ServerMessage::Superseded;

@@ -23,6 +23,13 @@ pub(super) const LIST: &[Mutant] = &[
         scenario: flipped_stripes,
     },
     Mutant {
+        name: "unstriped_kept",
+        what: "a reader that is to let go of its further sources keeps their places",
+        found_by: &["T5"],
+        switch: |off| off.unstriped_kept = true,
+        scenario: crowd,
+    },
+    Mutant {
         name: "no_dag_order",
         what: "replicas commit before those that they were read from",
         found_by: &["S5"],

@@ -8,6 +8,13 @@ use crate::options::Options;
 
 pub(super) const LIST: &[Mutant] = &[
     Mutant {
+        name: "lease_from_answer",
+        what: "a lease counts from when its renewal was answered, not from when it was asked for",
+        found_by: &["T1"],
+        switch: |off| off.lease_from_answer = true,
+        scenario: hard_to_reach,
+    },
+    Mutant {
         name: "stale_term_accepted",
         what: "servers and sessions go on in a term although there is a later one",
         found_by: &["T2", "T3", "L5"],
@@ -57,6 +64,12 @@ pub(super) const LIST: &[Mutant] = &[
         scenario: failing_over,
     },
 ];
+
+/// The server is heard late, and then not any more.
+fn hard_to_reach(options: Options) -> Options {
+    let faults = FaultCounts::none().with(FaultKind::Stall, 30).with(FaultKind::Partition, 20);
+    Options { late: 300, late_by: Span(options.lease.0 / 2), faults, ..options }
+}
 
 /// Servers come and go.
 fn failing_over(options: Options) -> Options {
