@@ -64,6 +64,12 @@ pub struct Mutants {
     pub silent_retraction: bool,
     /// A transfer is committed as soon as one shard has read (G4).
     pub partial_commit: bool,
+    /// What a shard says of an earlier assignment counts for the present one (G4).
+    pub stale_reports: bool,
+    /// An `unpublish` takes effect with the first shard's call (L8).
+    pub unpublish_by_one: bool,
+    /// A call runs out of time after half of it (L1).
+    pub early_timeouts: bool,
     /// A call that is made again is carried out again (G5).
     pub repeats_run_again: bool,
     /// A source has any number of readers (D1).

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod acting;
+mod agreement;
 mod baseline;
 mod campaign;
 mod checkers;

@@ -67,6 +67,7 @@ pub(crate) fn tell(fact: &Fact<'_>) -> Option<(Option<usize>, String)> {
         | Fact::Took { .. }
         | Fact::Sent { .. }
         | Fact::Acts { .. }
+        | Fact::Looked { .. }
         | Fact::Over { .. } => return None,
     };
     Some((Some(process), what))

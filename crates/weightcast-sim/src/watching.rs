@@ -1,9 +1,9 @@
 //! Who watches the world: checkers, coverage points, counts, the story.
 
 use weightcast_protocol::message::{Answer, Call, Role};
-use weightcast_protocol::{CallError, Term};
+use weightcast_protocol::{CallError, Term, Time};
 
-use crate::checkers::Fact;
+use crate::checkers::{Fact, Terms};
 use crate::hosts::Host;
 use crate::process::Process;
 use crate::story::{self, StoryEvent};
@@ -53,14 +53,34 @@ impl World {
 
     /// Shows the checkers which servers act, and where the sessions are.
     fn observe_end(&mut self) {
-        let acting: Vec<Term> = self.hosts.iter().map(Host::term).filter(|t| t.0 > 0).collect();
+        let (acting, sessions) = self.terms();
+        let terms = Terms { acting: &acting, sessions: &sessions };
+        let (leftovers, disagreements) = (self.leftovers(), self.disagreements());
+        let (leftovers, disagreements) = (&leftovers[..], &disagreements[..]);
+        self.observe(Fact::Over { terms, leftovers, disagreements });
+    }
+
+    /// Shows the checkers how things stand, in passing.
+    pub(crate) fn look_around(&mut self) {
+        let disagreements = self.disagreements();
+        let (acting, sessions) = self.terms();
+        let settled = (self.now >= self.settled_at())
+            .then_some(Terms { acting: &acting, sessions: &sessions });
+        self.observe(Fact::Looked { settled, disagreements: &disagreements });
+    }
+
+    /// From then on one server acts: what is left of the quiet time is for reads.
+    fn settled_at(&self) -> Time {
+        Time(0) + self.options.fault_time + self.options.quiet_time.scaled(3, 4)
+    }
+
+    fn terms(&self) -> (Vec<Term>, Vec<(String, Option<Term>)>) {
+        let acting = self.hosts.iter().map(Host::term).filter(|term| term.0 > 0).collect();
         let place = |p: &Process| {
             let lease = p.session.as_ref()?.lease();
             Some((format!("{}/{}", p.replica, p.shard), lease.map(|lease| lease.term)))
         };
-        let sessions: Vec<_> = self.processes.iter().filter_map(place).collect();
-        let leftovers = self.leftovers();
-        self.observe(Fact::Over { acting: &acting, sessions: &sessions, leftovers: &leftovers });
+        (acting, self.processes.iter().filter_map(place).collect())
     }
 
     /// Long after the last fault every rollout holds the newest version, which is published.

@@ -51,6 +51,8 @@ pub(crate) struct World {
     pub(crate) pretender: Pretender,
     /// Sessions have come over to later terms.
     pub(crate) came_over: bool,
+    /// When to look at it in passing.
+    pub(crate) look_at: Time,
     /// Events of this instant.
     pub(crate) at_once: u64,
     /// It has gone wrong in a way that leaves nothing to see after it.
@@ -103,6 +105,7 @@ impl World {
             forged: BTreeSet::new(),
             pretender: Pretender::default(),
             came_over: false,
+            look_at: Time(0),
             at_once: 0,
             over: false,
             report: Report { seed, ..Report::default() },

@@ -52,6 +52,8 @@ impl Server {
         }
         self.pass_earlier(incarnation, shard, seq);
         self.look_up_first(incarnation, seq, &call);
+        let early = self.config.mutants.early_timeouts;
+        let allowed = if early { allowed.scaled(1, 2) } else { allowed };
         self.arrive(now, incarnation, shard, seq, now + allowed, call);
         self.agenda.insert(incarnation);
     }

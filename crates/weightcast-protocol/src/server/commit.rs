@@ -67,12 +67,14 @@ impl Server {
     ) -> Option<(Incarnation, u32)> {
         let entry = &self.sessions[&session];
         let (incarnation, shard) = (entry.group, entry.shard);
-        let any_attempt = self.config.mutants.no_commit_fence;
+        let mutants = self.config.mutants;
+        let any_attempt = mutants.no_commit_fence;
         if self.groups[&incarnation].active != Some(seq) {
             return None;
         }
         let transfer = self.transfer(incarnation)?;
-        let current = transfer.phase == Phase::Reading && transfer.attempt == attempt;
+        let same = transfer.attempt == attempt || mutants.stale_reports;
+        let current = transfer.phase == Phase::Reading && same;
         (current || any_attempt).then_some((incarnation, shard))
     }
 

@@ -46,7 +46,8 @@ impl Server {
         let num_shards = group.num_shards as usize;
         let transaction = group.active_transaction().expect("checked");
         debug_assert_eq!(transaction.call, Call::Unpublish);
-        let arrived = transaction.arrived.len() == num_shards;
+        let by_one = self.config.mutants.unpublish_by_one;
+        let arrived = transaction.arrived.len() == num_shards || by_one;
         if arrived {
             self.hide_copy(incarnation); // it is hidden already, but with a mutant
         }

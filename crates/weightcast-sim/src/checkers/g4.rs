@@ -1,19 +1,26 @@
 //! G4: a shard returns Ok from a transfer only if all shards of its group had read everything, and,
-//! of a staged update, had it in place. An error takes nothing away from a shard: one that was told
+//! of a staged update, had it in place: what they were assigned last, not what they said of an earlier
+//! assignment. An error takes nothing away from a shard: one that was told
 //! to read over what it held had given that up before, one whose update is staged has not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::message::{Answer, ClientMessage, ServerMessage};
 use weightcast_protocol::session::SessionState;
-use weightcast_protocol::{Incarnation, OpSeq, Term, Time};
+use weightcast_protocol::{Attempt, Incarnation, OpSeq, Term, Time};
 
 use super::{Checker, Fact};
 
+/// Of a shard on one attempt of a call, heard in a term.
+type ShardReport = (Incarnation, OpSeq, Term, Attempt, u32);
+
 #[derive(Default)]
 pub(super) struct AllOrNone {
-    prepared: BTreeSet<(Incarnation, OpSeq, u32)>,
-    installed: BTreeSet<(Incarnation, OpSeq, u32)>,
+    /// Shards that have said that they had read what they were assigned, by which attempt that was.
+    prepared: BTreeSet<ShardReport>,
+    installed: BTreeSet<ShardReport>,
+    /// The last attempt that each call of a term has come to: reports of earlier ones say nothing.
+    attempts: BTreeMap<(Incarnation, OpSeq, Term), Attempt>,
     /// Calls whose shards read beside their memory. In another term, where the call is made again, the
     /// group may hold nothing any more, and read into it.
     staged: BTreeSet<(Incarnation, OpSeq, Term)>,
@@ -26,26 +33,35 @@ impl Checker for AllOrNone {
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         match fact {
-            Fact::Heard { who, message: ClientMessage::Prepared { seq, .. }, .. } => {
-                self.prepared.insert((who.incarnation?, *seq, who.shard));
+            Fact::Heard { who, term, message: ClientMessage::Prepared { seq, attempt, .. } } => {
+                self.prepared.insert((who.incarnation?, *seq, *term, *attempt, who.shard));
                 None
             }
-            Fact::Heard { who, message: ClientMessage::Installed { seq, .. }, .. } => {
-                self.installed.insert((who.incarnation?, *seq, who.shard));
+            Fact::Heard { who, term, message: ClientMessage::Installed { seq, attempt, .. } } => {
+                self.installed.insert((who.incarnation?, *seq, *term, *attempt, who.shard));
                 None
             }
-            Fact::Said { who, term, message: ServerMessage::Assigned { seq, assignment, .. } } => {
+            Fact::Said {
+                who,
+                term,
+                message: ServerMessage::Assigned { seq, attempt, assignment, .. },
+            } => {
+                let last = self.attempts.entry((who.incarnation?, *seq, *term)).or_default();
+                *last = (*last).max(*attempt);
                 if assignment.staged {
                     self.staged.insert((who.incarnation?, *seq, *term));
                 }
                 None
             }
             Fact::Done { who, seq, result: Ok(Answer::Committed { .. }), term, .. } => {
-                let incarnation = who.incarnation?;
-                let lacks = |book: &BTreeSet<_>| {
-                    (0..who.num_shards).find(|shard| !book.contains(&(incarnation, *seq, *shard)))
+                let (incarnation, term) = (who.incarnation?, (*term)?);
+                let attempt = self.attempts.get(&(incarnation, *seq, term)).copied();
+                let attempt = attempt.unwrap_or_default();
+                let report = |shard| (incarnation, *seq, term, attempt, shard);
+                let lacks = |book: &BTreeSet<ShardReport>| {
+                    (0..who.num_shards).find(|shard| !book.contains(&report(*shard)))
                 };
-                let staged = self.staged.contains(&(incarnation, *seq, (*term)?));
+                let staged = self.staged.contains(&(incarnation, *seq, term));
                 let unread = lacks(&self.prepared).map(|shard| (shard, "read"));
                 let absent = || lacks(&self.installed).filter(|_| staged);
                 let (shard, what) = unread.or_else(|| Some((absent()?, "put it in place")))?;

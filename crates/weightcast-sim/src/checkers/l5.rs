@@ -1,4 +1,5 @@
-//! L5: when faults have ceased all live sessions come to the same term, in which one server acts, and
+//! L5: when faults have ceased all live sessions come to the same term, in which one server acts (looked
+//! at again and again from when that must be so), and
 //! servers do not take over from each other for long: each once at most, and once more for each term that
 //! some session still knew and that those who act did not (docs/invariants.md has the argument).
 
@@ -56,17 +57,17 @@ impl SameTerm {
         let Some(first) = self.late.iter().map(|term| term.step()).min() else { return 0 };
         self.shown.iter().filter(|term| term.step() >= first).count()
     }
-
-    fn at_end(&self, acting: &[Term], sessions: &[(String, Option<Term>)]) -> Option<String> {
-        let [term] = acting else { return Some(format!("servers act in terms {acting:?}")) };
-        let stray = |(_, own): &&(String, Option<Term>)| *own != Some(*term);
-        sessions.iter().find(stray).map(|(name, own)| {
-            let own = own.map_or("none".to_owned(), |own| own.to_string());
-            format!("the server acts in term {term}, {name} is in {own}")
-        })
-    }
 }
 
+/// Whether one server acts, and all sessions are its own.
+fn same_term(acting: &[Term], sessions: &[(String, Option<Term>)]) -> Option<String> {
+    let [term] = acting else { return Some(format!("servers act in terms {acting:?}")) };
+    let stray = |(_, own): &&(String, Option<Term>)| *own != Some(*term);
+    sessions.iter().find(stray).map(|(name, own)| {
+        let own = own.map_or("none".to_owned(), |own| own.to_string());
+        format!("the server acts in term {term}, {name} is in {own}")
+    })
+}
 impl Checker for SameTerm {
     fn name(&self) -> &'static str {
         "L5"
@@ -83,7 +84,12 @@ impl Checker for SameTerm {
                 None
             }
             Fact::Books(books) => self.took_over(now, books.term),
-            Fact::Over { acting, sessions, .. } => self.at_end(acting, sessions),
+            Fact::Over { terms, .. } => same_term(terms.acting, terms.sessions),
+            Fact::Looked { settled: Some(terms), .. } => {
+                // Who has just started is on its way.
+                let open = terms.sessions.iter().filter(|(_, own)| own.is_some());
+                same_term(terms.acting, &open.cloned().collect::<Vec<_>>())
+            }
             _ => None,
         }
     }

@@ -20,6 +20,7 @@ mod l3;
 mod l5;
 mod l6;
 mod l7;
+mod l8;
 mod o1;
 mod o2;
 mod o3;
@@ -122,9 +123,11 @@ pub(crate) enum Fact<'a> {
     Left { who: Who, error: Option<&'a CallError> },
     /// A fault strikes a process, or the world; what it does is over by then.
     Struck { kind: FaultKind, process: Option<usize>, until: Time },
-    /// The end of the world: the terms in which servers act, the sessions' own, and what is left of
-    /// what has happened.
-    Over { acting: &'a [Term], sessions: &'a [(String, Option<Term>)], leftovers: &'a [String] },
+    /// A look at the world, in passing: where sessions and books disagree. If faults have been over for
+    /// so long that all must be well, the terms in which servers act, and the sessions' own.
+    Looked { settled: Option<Terms<'a>>, disagreements: &'a [String] },
+    /// The end of the world: the same, and what is left of what has happened.
+    Over { terms: Terms<'a>, leftovers: &'a [String], disagreements: &'a [String] },
 }
 
 impl Fact<'_> {
@@ -138,6 +141,13 @@ impl Fact<'_> {
             _ => None,
         }
     }
+}
+
+/// The terms in which servers act, and the sessions' own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    pub(crate) acting: &'a [Term],
+    pub(crate) sessions: &'a [(String, Option<Term>)],
 }
 
 /// What a session does on its lease.
@@ -222,10 +232,11 @@ fn of_world(options: &Options) -> Row {
         Box::new(t2::NoEffect::default()),
         Box::new(t3::OneTerm::default()),
         Box::new(t6::ProvedPast::default()),
-        Box::new(l1::InTime),
+        Box::new(l1::InTime::default()),
         Box::new(l5::SameTerm::new(options.servers)),
         Box::new(l6::Baseline),
         Box::new(l7::Sealed::new(options.lease, options.digest_time)),
+        Box::new(l8::Agreement),
         Box::new(d2::AcyclicReads),
     ]
 }

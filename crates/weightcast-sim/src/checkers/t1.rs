@@ -19,15 +19,15 @@ const MARGIN_PERCENT: u64 = 10;
 const STEP: Span = Span(2_000);
 
 /// One life of a process.
-type Session = (usize, u32);
+type SessionLife = (usize, u32);
 
 #[derive(Default)]
 pub(super) struct WithinLease {
     /// When `Open` last left on each stream, by the clock of its process.
     opens: BTreeMap<ConnectionId, Time>,
     /// When each heartbeat left, by what the server repeats of it.
-    heartbeats: BTreeMap<(Session, u64), Time>,
-    leases: BTreeMap<Session, Granted>,
+    heartbeats: BTreeMap<(SessionLife, u64), Time>,
+    leases: BTreeMap<SessionLife, Granted>,
 }
 
 /// What a session has been granted in this term.
@@ -46,7 +46,13 @@ impl Granted {
 }
 
 impl WithinLease {
-    fn sent(&mut self, session: Session, stream: ConnectionId, at: Time, message: &ClientMessage) {
+    fn sent(
+        &mut self,
+        session: SessionLife,
+        stream: ConnectionId,
+        at: Time,
+        message: &ClientMessage,
+    ) {
         match message {
             ClientMessage::Open(_) => {
                 self.opens.insert(stream, at);
@@ -60,7 +66,7 @@ impl WithinLease {
     }
 
     /// A lease that is over is not renewed: only the server that opens the session again can do that.
-    fn acked(&mut self, session: Session, at: Time, sent_at: u64) {
+    fn acked(&mut self, session: SessionLife, at: Time, sent_at: u64) {
         let sent_at = self.heartbeats.get(&(session, sent_at));
         if let (Some(sent_at), Some(lease)) = (sent_at, self.leases.get_mut(&session))
             && at < lease.until()
@@ -69,7 +75,7 @@ impl WithinLease {
         }
     }
 
-    fn opened(&mut self, session: Session, stream: ConnectionId, term: Term, ttl: Span) {
+    fn opened(&mut self, session: SessionLife, stream: ConnectionId, term: Term, ttl: Span) {
         let Some(sent_at) = self.opens.get(&stream).copied() else { return };
         let before = self.leases.get(&session).filter(|lease| lease.term == term);
         let sent_at = before.map_or(sent_at, |lease| lease.sent_at.max(sent_at));
@@ -77,7 +83,7 @@ impl WithinLease {
         self.leases.insert(session, Granted { term, ttl, sent_at, serves });
     }
 
-    fn acts(&mut self, session: Session, at: Time, act: Act) -> Option<String> {
+    fn acts(&mut self, session: SessionLife, at: Time, act: Act) -> Option<String> {
         let Some(lease) = self.leases.get_mut(&session) else {
             // Memory that a call is to publish is offered once there is a server to tell.
             let serves = matches!(act, Act::Serves(_) | Act::Offers(_));
@@ -133,7 +139,7 @@ impl Checker for WithinLease {
 mod tests {
     use super::*;
 
-    const SELF: Session = (0, 0);
+    const SELF: SessionLife = (0, 0);
     const STREAM: ConnectionId = ConnectionId(1);
 
     /// A session whose `Open` left at zero, for a lease of a second.

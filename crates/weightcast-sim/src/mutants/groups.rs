@@ -13,6 +13,27 @@ pub(super) const LIST: &[Mutant] = &[
         scenario: as_drawn,
     },
     Mutant {
+        name: "stale_reports",
+        what: "what a shard says of an earlier assignment counts for the present one",
+        found_by: &["G4"],
+        switch: |off| off.stale_reports = true,
+        scenario: sharded,
+    },
+    Mutant {
+        name: "unpublish_by_one",
+        what: "an unpublish takes effect with the first shard's call",
+        found_by: &["L8"],
+        switch: |off| off.unpublish_by_one = true,
+        scenario: sharded,
+    },
+    Mutant {
+        name: "early_timeouts",
+        what: "a call runs out of time after half of it",
+        found_by: &["L1"],
+        switch: |off| off.early_timeouts = true,
+        scenario: as_drawn,
+    },
+    Mutant {
         name: "blind_wait",
         what: "a wait for all rollouts does not look at those that hold nothing",
         found_by: &["W1"],

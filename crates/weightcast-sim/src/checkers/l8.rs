@@ -1,0 +1,20 @@
+//! L8: while a group is at rest, what its shards believe is what their server's books say of it.
+
+use weightcast_protocol::Time;
+
+use super::{Checker, Fact};
+
+pub(super) struct Agreement;
+
+impl Checker for Agreement {
+    fn name(&self) -> &'static str {
+        "L8"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        let (Fact::Looked { disagreements, .. } | Fact::Over { disagreements, .. }) = fact else {
+            return None;
+        };
+        disagreements.first().cloned()
+    }
+}
