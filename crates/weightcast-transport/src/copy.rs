@@ -214,5 +214,12 @@ mod tests {
         let dense = Copy { source_pitch: 8, position_pitch: 8, ..copy() };
         let flat = dense.flattened();
         assert_eq!((flat.row_bytes, flat.rows), (32, 1));
+        // Gaps on one side are enough: in memory, or between the rows' places in the tensor.
+        let source = Copy { source_pitch: 9, ..dense };
+        let target = Copy { target_pitch: 9, ..dense };
+        let position = Copy { position_pitch: 9, ..dense };
+        for gaps in [source, target, position] {
+            assert_eq!(gaps.flattened(), gaps);
+        }
     }
 }

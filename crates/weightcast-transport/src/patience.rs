@@ -39,3 +39,19 @@ impl Patience<'_> {
         Self { deadline: Some(self.deadline.map_or(limit, |d| d.min(limit))), ..self }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_brings_the_deadline_nearer_and_never_further() {
+        let hour = Duration::from_secs(3600);
+        let deadline = Instant::now() + hour;
+        let call = || Patience { deadline: Some(deadline), cancel: None, stop: None };
+        assert_eq!(call().at_most(2 * hour).deadline, Some(deadline));
+        assert!(call().at_most(Duration::ZERO).deadline < Some(deadline));
+        let patient = Patience { deadline: None, ..call() };
+        assert!(patient.at_most(hour).deadline >= Some(deadline), "from now on");
+    }
+}

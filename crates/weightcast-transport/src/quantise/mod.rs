@@ -3,6 +3,8 @@
 //! Vector code only: where a machine has none, or a scale is no plain number, these say so and the
 //! caller takes the reference (`weightcast_plan::quantise`), to which they are bit-equal.
 
+#[cfg(test)]
+mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

@@ -200,6 +200,15 @@ fn who_holds_fewest_gets_a_busy_place_of_whoever_holds_most() {
 }
 
 #[test]
+fn a_busy_place_stays_where_its_going_would_only_swap_the_shares() {
+    let mut port = Port::new(3);
+    let seats: Vec<_> = [A, A, B].into_iter().map(|holder| port.busy(holder)).collect();
+    seats.iter().for_each(|seat| seat.moved(1 << 40));
+    assert!(port.member(B).is_err(), "then A would have one and B two");
+    assert!(!seats.iter().any(|seat| is_lost(seat)));
+}
+
+#[test]
 fn who_holds_more_takes_no_place_of_who_holds_fewer_unless_it_rests_for_long() {
     let mut port = Port::new(4);
     let honest = port.member(B).unwrap();

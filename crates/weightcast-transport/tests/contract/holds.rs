@@ -319,6 +319,8 @@ fn a_retry_after_a_part_reads_the_rest_elsewhere<W: Way>() {
     assert!(memory.to_vec() == [&bytes[..kept], &others[kept..]].concat());
     assert_eq!(digests, [digest_at(2 * UNIT, &others[kept..])], "of what was read now");
     assert_eq!(options.progress.load(Ordering::SeqCst), 8 * UNIT, "what is kept counts");
+    let reading = Reading { arrived: 6 * UNIT, left: 0, job: 0 };
+    assert_eq!(options.gauge.look(), Some(reading), "what is kept is not waited for");
 }
 
 /// As many ranges as a call takes: rows that lie close together, and the gaps between them.
