@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use weightcast_sim::campaign;
+use weightcast_sim::{Harshness, campaign};
 
 /// Played before anybody looks.
 const BATCH: u64 = 20;
@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     for first in (0..worlds).step_by(BATCH as usize) {
-        let summary = campaign(first..worlds.min(first + BATCH), || ());
+        let summary = campaign(first..worlds.min(first + BATCH), Harshness::default(), || ());
         if let Some((seed, violation)) = summary.violations.first() {
             println!("seed {seed}: {violation:?}");
             return ExitCode::FAILURE;
