@@ -1,4 +1,4 @@
-//! The gRPC side of a handle: one channel for the session's stream and for manifests.
+//! A handle's way to its reference servers: for the session's stream, for manifests and questions.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,55 +8,32 @@ use std::time::Duration;
 use prost::Message;
 use prost::bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Status, Streaming};
+use tonic::{Code, Status};
 use weightcast_protocol::{CallError, ContentDigest, Sum, TermProof};
 use weightcast_transport::Secret;
 
+use super::control_port::{ControlPort, Incoming};
+use super::grpc::{CONNECT, GrpcPort};
 use crate::convert::{Inspected, inspection, sum_frame, term_proof, term_proof_frame};
-use crate::limits::{FRAME_BYTES, MANIFEST_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES, STATUS_BYTES};
+use crate::limits::{MANIFEST_BYTES, STATUS_BYTES};
 use crate::serve::BUSY;
-use crate::wire::reference_server_client::ReferenceServerClient;
 use crate::wire::{
-    ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, Page, ProbeRequest, ServerFrame,
-    StatusRequest,
+    ClientFrame, GetManifestRequest, InspectRequest, Page, ProbeRequest, ServerFrame,
 };
-use crate::{Error, auth, manifest};
+use crate::{Error, manifest};
 
-/// How long one attempt to connect may take.
-const CONNECT: Duration = Duration::from_secs(5);
-/// How often a silent server is asked for a sign of life.
-const KEEPALIVE: Duration = Duration::from_secs(5);
 /// The pause before a busy server is asked again: doubles with each time, up to the longest.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Messages waiting to be sent.
 const QUEUE: usize = 256;
 
-/// Adds the token to every request.
-#[derive(Clone)]
-pub(crate) struct ShowToken(Option<MetadataValue<Ascii>>);
-
-impl tonic::service::Interceptor for ShowToken {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(token) = &self.0 {
-            request.metadata_mut().insert("authorization", token.clone());
-        }
-        Ok(request)
-    }
-}
-
-type Client = ReferenceServerClient<InterceptedService<Channel, ShowToken>>;
-
 /// A way to the reference servers, of which one is used; clones share it. Must be used inside a
 /// runtime.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    servers: Arc<[(String, Client)]>,
+    servers: Arc<[(String, Box<dyn ControlPort>)]>,
     /// The server that the session tried last.
     current: Arc<AtomicUsize>,
 }
@@ -64,7 +41,7 @@ pub(crate) struct Connection {
 /// An open session stream.
 pub(crate) struct Session {
     pub(crate) sender: mpsc::Sender<ClientFrame>,
-    pub(crate) frames: Streaming<ServerFrame>,
+    pub(crate) frames: Incoming<ServerFrame>,
 }
 
 impl Connection {
@@ -73,10 +50,16 @@ impl Connection {
     pub(crate) fn new(addresses: &str, token: Option<&Secret>) -> Result<Self, Error> {
         let server = |address: &str| {
             let address = address.trim();
-            Ok((address.to_owned(), Self::client(address, token)?))
+            let port: Box<dyn ControlPort> = Box::new(GrpcPort::new(address, token)?);
+            Ok((address.to_owned(), port))
         };
         let servers: Result<Vec<_>, Error> = addresses.split(',').map(server).collect();
-        Ok(Self { servers: servers?.into(), current: Arc::default() })
+        Ok(Self::to(servers?))
+    }
+
+    /// To these servers, each with its address.
+    pub(crate) fn to(servers: Vec<(String, Box<dyn ControlPort>)>) -> Self {
+        Self { servers: servers.into(), current: Arc::default() }
     }
 
     /// Uses this server of the list from now on.
@@ -84,65 +67,30 @@ impl Connection {
         self.current.store(server, Ordering::Relaxed);
     }
 
-    fn current(&self) -> &(String, Client) {
+    fn current(&self) -> &(String, Box<dyn ControlPort>) {
         self.at(self.current.load(Ordering::Relaxed))
     }
 
     /// Proves a term to a server; the one that it acts in, if it is not passive. None if it does not
     /// answer.
     pub(crate) async fn probe(&self, server: usize, told: TermProof) -> Option<Option<TermProof>> {
-        let mut client = self.servers.get(server)?.1.clone();
-        let reply = client.probe(ProbeRequest { proof: Some(term_proof_frame(told)) });
+        let port = &self.servers.get(server)?.1;
+        let reply = port.probe(ProbeRequest { proof: Some(term_proof_frame(told)) });
         let reply = tokio::time::timeout(CONNECT, reply).await.ok()?.ok()?;
-        reply.into_inner().proof.map(term_proof).transpose().ok()
-    }
-
-    fn client(address: &str, token: Option<&Secret>) -> Result<Client, Error> {
-        let malformed = |problem: String| Error::Config { what: "server".to_owned(), problem };
-        if let Some(path) = address.strip_prefix("unix:")
-            && path.trim_start_matches("//").len() > SOCKET_PATH_BYTES
-        {
-            return Err(malformed(format!(
-                "{address:?}: a socket's path has at most {SOCKET_PATH_BYTES} bytes, no server can \
-                 listen there; choose a shorter one"
-            )));
-        }
-        let full = match address.contains("://") || address.starts_with("unix:") {
-            true => address.to_owned(),
-            false => format!("http://{address}"),
-        };
-        let endpoint = Endpoint::from_shared(full)
-            .map_err(|e| malformed(format!("{address:?} is not an address: {e}")))?
-            .connect_timeout(CONNECT)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEPALIVE)
-            .keep_alive_timeout(KEEPALIVE);
-        let bearer = token.map(|token| {
-            let mut value: MetadataValue<Ascii> = auth::bearer(token)
-                .parse()
-                .map_err(|_| malformed("the token has characters that no header may".into()))?;
-            value.set_sensitive(true);
-            Ok::<_, Error>(value)
-        });
-        let show = ShowToken(bearer.transpose()?);
-        Ok(ReferenceServerClient::with_interceptor(endpoint.connect_lazy(), show)
-            .max_decoding_message_size(FRAME_BYTES)
-            .max_encoding_message_size(FRAME_BYTES))
+        reply.proof.map(term_proof).transpose().ok()
     }
 
     /// The server of this place in the list.
-    fn at(&self, server: usize) -> &(String, Client) {
+    fn at(&self, server: usize) -> &(String, Box<dyn ControlPort>) {
         &self.servers[server % self.servers.len()]
     }
 
     /// A stream to this server, whichever the session has turned to meanwhile.
     pub(crate) async fn session(&self, server: usize) -> Result<Session, Status> {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let mut client = self.at(server).1.clone();
-        let opening = client.session(ReceiverStream::new(receiver));
-        let opened = tokio::time::timeout(CONNECT, opening).await;
+        let opened = tokio::time::timeout(CONNECT, self.at(server).1.session(receiver)).await;
         let late = |_| Status::deadline_exceeded(format!("no answer within {CONNECT:?}"));
-        let frames = opened.map_err(late)??.into_inner();
+        let frames = opened.map_err(late)??;
         Ok(Session { sender, frames })
     }
 
@@ -166,24 +114,15 @@ impl Connection {
             }));
         }
         let bytes = Bytes::from(bytes);
-        let stored = patiently(|| {
-            let mut client = self.at(server).1.clone();
-            let pages = pages(digest, bytes.clone());
-            async move { client.put_manifest(tokio_stream::iter(pages)).await }
-        });
-        let stored = stored.await;
+        let stored = patiently(|| self.at(server).1.put_manifest(digest, bytes.clone())).await;
         stored.map(|_| digest).map_err(|status| self.unreachable(&status))
     }
 
     /// Fetches a manifest and checks that it is the one that was asked for.
     pub(crate) async fn manifest(&self, digest: ContentDigest) -> Result<Vec<u8>, Error> {
-        let pages = patiently(|| {
-            let mut client = self.current().1.clone();
-            let request = GetManifestRequest { digest: digest.0.to_vec() };
-            async move { client.get_manifest(request).await }
-        });
-        let pages = pages.await;
-        let pages = pages.map_err(|status| self.unreachable(&status))?.into_inner();
+        let request = || GetManifestRequest { digest: digest.0.to_vec() };
+        let pages = patiently(|| self.current().1.get_manifest(request())).await;
+        let pages = pages.map_err(|status| self.unreachable(&status))?;
         let pages = pages.map(|page| page.map(|page| (page.size, page.data)));
         let bytes = self.whole(pages, MANIFEST_BYTES).await?;
         if manifest::blob_digest(&bytes) != digest {
@@ -193,18 +132,14 @@ impl Connection {
     }
 
     pub(crate) async fn status(&self) -> Result<crate::wire::StatusReply, Error> {
-        let reply = patiently(|| {
-            let mut client = self.current().1.clone();
-            async move { client.status(StatusRequest {}).await }
-        });
-        let reply = reply.await;
-        self.reply(reply.map(tonic::Response::into_inner)).await
+        let reply = patiently(|| self.current().1.status()).await;
+        self.reply(reply).await
     }
 
     /// A reply that came in pages.
     async fn reply<M: Message + Default>(
         &self,
-        pages: Result<Streaming<Page>, Status>,
+        pages: Result<Incoming<Page>, Status>,
     ) -> Result<M, Error> {
         let pages = pages.map_err(|status| self.unreachable(&status))?;
         let pages = pages.map(|page| page.map(|page| (page.size, page.data)));
@@ -248,12 +183,8 @@ impl Connection {
     ) -> Result<Inspected, Error> {
         let (model, replica) = (model.to_owned(), replica.to_owned());
         let request = InspectRequest { model, replica, found: found.map(sum_frame) };
-        let reply = patiently(|| {
-            let (mut client, request) = (self.current().1.clone(), request.clone());
-            async move { client.inspect(request).await }
-        });
-        let reply = reply.await;
-        let reply = self.reply(reply.map(tonic::Response::into_inner)).await?;
+        let reply = patiently(|| self.current().1.inspect(request.clone())).await;
+        let reply = self.reply(reply).await?;
         inspection(reply).map_err(|malformed| Error::Bug(malformed.to_string()))
     }
 
@@ -283,14 +214,4 @@ where
         }
         pause = (2 * pause).min(PAUSE_MAX);
     }
-}
-
-/// A manifest in pages: one for it if it has no bytes as well.
-fn pages(digest: ContentDigest, bytes: Bytes) -> impl Iterator<Item = ManifestPage> {
-    let mut first = Some((digest.0.to_vec(), bytes.len() as u64));
-    (0..bytes.len().max(1)).step_by(PAGE_BYTES).map(move |at| {
-        let (digest, size) = first.take().unwrap_or_default();
-        let data = bytes.slice(at..bytes.len().min(at + PAGE_BYTES));
-        ManifestPage { digest, size, data }
-    })
 }

@@ -11,13 +11,16 @@
 //! [`copy_aside`], and [`seed`] brings versions near, both in the [`room`] that they have;
 //! [`proof`] shows that memory holds what it is said to, [`refusal`] finds why a publication was
 //! refused; [`digesting`] shares the work among threads; [`locate`] finds where a read that was
-//! refused differs, in [`ranges`] of bytes; [`connection`] is the gRPC side.
+//! refused differs, in [`ranges`] of bytes; [`connection`] leads to the servers, over each one's
+//! [`control_port`], which is [`grpc`].
 
 pub(crate) mod connection;
 mod control;
+mod control_port;
 mod copy_aside;
 mod difference;
 mod digesting;
+mod grpc;
 mod handle;
 mod layouts;
 mod locate;

@@ -11,6 +11,7 @@ use weightcast_protocol::message::ClientMessage;
 use weightcast_protocol::{CallError, TermProof, Time};
 
 use super::super::connection::{self, Connection};
+use super::super::control_port::Incoming;
 use super::{Control, Event};
 use crate::convert::{Assembly, client_frame};
 use crate::{Error, manifest};
@@ -103,7 +104,7 @@ async fn store_again(connection: Connection, server: usize, layout: Arc<Layout>)
 /// Hands the stream's frames to the control thread.
 async fn forward(
     stream: u64,
-    mut frames: tonic::Streaming<crate::wire::ServerFrame>,
+    mut frames: Incoming<crate::wire::ServerFrame>,
     events: mpsc::UnboundedSender<Event>,
 ) {
     let mut assembly = Assembly::default();
