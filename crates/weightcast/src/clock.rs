@@ -8,7 +8,7 @@ use weightcast_protocol::{Span, Time};
 /// Turns moments into the machines' integers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    origin: Instant,
+    pub(crate) origin: Instant,
 }
 
 impl Clock {

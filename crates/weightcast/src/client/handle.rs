@@ -189,11 +189,6 @@ impl ShardHandle {
         }
     }
 
-    /// Lets go of the memory.
-    pub(super) fn release(&self, own: &Own) {
-        own.shared.registration.lock().expect("no panic while held").take();
-    }
-
     /// Waits until what this replica published is digested by all its shards, and accepted.
     ///
     /// # Errors
@@ -382,7 +377,7 @@ impl ShardHandle {
                 own.reservation.lock().expect("no panic while held").take();
             }
         }
-        self.release(own);
+        own.shared.release();
     }
 }
 

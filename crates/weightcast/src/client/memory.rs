@@ -25,16 +25,16 @@ pub(super) struct Memory {
     connection: Connection,
     events: mpsc::UnboundedSender<Event>,
     /// What the data port serves.
-    exposed: Vec<ExportId>,
+    pub(super) exposed: Vec<ExportId>,
     /// Progress of the memory that is being filled.
-    filling: Option<Arc<Filling>>,
+    pub(super) filling: Option<Arc<Filling>>,
     /// Progress of what was being filled when it was fenced, for a call that goes on after it: of this
     /// memory, which it does not keep from being let go of.
     left: Option<(Weak<Registration>, Arc<Filling>)>,
     /// What a staged update fills.
-    staged: Option<Target>,
+    pub(super) staged: Option<Target>,
     /// Raised to end the running read, or the copying of what was read into place.
-    read: Option<RunningRead>,
+    pub(super) read: Option<RunningRead>,
     /// What the pending call has read.
     arrived: Option<Box<Arrival>>,
     /// The parts' digests of what is held, for readers that find something else there.
@@ -42,7 +42,7 @@ pub(super) struct Memory {
     /// What is being digested.
     sealing: Option<Generation>,
     /// Where the note of what was refused can be had; no memory.
-    record: Option<ExportId>,
+    pub(super) record: Option<ExportId>,
     /// Why it was refused, as far as that is found out.
     refusal: Option<Arc<FoundRefusal>>,
 }

@@ -64,9 +64,7 @@ impl ShardHandle {
         let layouts = self.agree(&layout, export, until)?;
         let registered = self.registration(&layouts, regions, transformed, until)?;
         let own = self.own()?;
-        own.shared.routes.forget_plans();
-        *own.shared.registration.lock().expect("no panic while held") =
-            Some((Arc::new(registered), export));
+        own.shared.register(registered, export);
         *own.reservation.lock().expect("no panic while held") = Some(Arc::new(reservation));
         Ok(())
     }
@@ -83,7 +81,7 @@ impl ShardHandle {
     pub fn unregister(&self, deadline: Duration) -> Result<(), Error> {
         self.call(Call::Unregister, deadline)?;
         let own = self.own()?;
-        self.release(own);
+        own.shared.release();
         own.reservation.lock().expect("no panic while held").take();
         Ok(())
     }

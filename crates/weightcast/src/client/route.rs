@@ -11,7 +11,7 @@ use weightcast_protocol::ShardSums;
 use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_transport::limits::FULL_PATIENCE;
 use weightcast_transport::{
-    Auth, Copy, ExportId, Filling, Peer, ReadOptions, SourceJob, TransportError, Way,
+    Auth, Copy, ExportId, Filling, Holds, Peer, ReadOptions, SourceJob, TransportError, Way,
 };
 
 use super::Transfer;
@@ -39,6 +39,10 @@ pub(crate) struct Routes {
     networks: Networks,
     plans: Plans,
     peers: Mutex<BTreeMap<String, Arc<Peer>>>,
+    /// Threads that copy in one read.
+    pub(super) threads: usize,
+    /// Where tests stop the reads.
+    pub(super) holds: Holds,
 }
 
 /// One read, while it runs.
@@ -65,7 +69,9 @@ impl Routes {
         networks: Networks,
         plan_files: Option<PlanFiles>,
     ) -> Self {
-        Self { auth, way, networks, plans: Plans::new(plan_files), peers: Mutex::default() }
+        let (plans, peers) = (Plans::new(plan_files), Mutex::default());
+        let (threads, holds) = (THREADS, Holds::default());
+        Self { auth, way, networks, plans, peers, threads, holds }
     }
 
     /// Fills the registered memory from the assigned source and digests what arrived.
@@ -78,13 +84,14 @@ impl Routes {
         read.pace.of(bound.iter().map(|bound| bound.shard));
         let jobs: Vec<SourceJob<'_>> = bound.iter().map(Bound::job).collect();
         let options = ReadOptions {
-            threads: THREADS,
+            threads: self.threads,
             deadline: Some(read.deadline),
             cancel: Arc::clone(&read.cancel),
             progress: Arc::clone(&read.progress),
             gauge: Arc::clone(&read.pace.gauge),
             filling: read.filling.clone(),
             digests: true,
+            holds: self.holds.clone(),
             slots: read.registration.cells.len(),
             ..ReadOptions::default()
         };

@@ -48,6 +48,19 @@ impl Shared {
         self.trouble.lock().expect("no panic while held").clone()
     }
 
+    /// The group has agreed on this memory: it is what is served and filled from now on. Plans were made
+    /// for what was registered before.
+    pub(crate) fn register(&self, registration: Registration, export: ExportId) {
+        self.routes.forget_plans();
+        *self.registration.lock().expect("no panic while held") =
+            Some((Arc::new(registration), export));
+    }
+
+    /// Lets go of the memory.
+    pub(crate) fn release(&self) {
+        self.registration.lock().expect("no panic while held").take();
+    }
+
     pub(crate) fn current(&self) -> Option<(Arc<Registration>, ExportId)> {
         self.registration.lock().expect("no panic while held").clone()
     }

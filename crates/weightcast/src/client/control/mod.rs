@@ -2,6 +2,8 @@
 
 mod answers;
 mod event;
+#[cfg(test)]
+mod rig;
 mod stream;
 
 use std::collections::BTreeMap;
@@ -10,7 +12,7 @@ use std::sync::{Arc, mpsc as reply};
 use tokio::sync::mpsc;
 use weightcast_protocol::message::ServerMessage;
 use weightcast_protocol::session::{Output, Session, SessionState};
-use weightcast_protocol::{CallError, OpSeq};
+use weightcast_protocol::{CallError, OpSeq, Time};
 
 use event::AwaitedCall;
 pub(crate) use event::{Event, Failed, Reply};
@@ -75,22 +77,26 @@ impl Control {
 
     /// Runs until the session is closed and its handle gone.
     pub(crate) async fn run(mut self, mut queue: mpsc::UnboundedReceiver<Event>) {
-        self.carry_out();
-        loop {
-            let wake = self.session.next_timeout().map(|time| self.clock.instant(time));
-            tokio::select! {
-                event = queue.recv() => match event {
-                    Some(event) => self.handle(event),
-                    None => break,
-                },
-                () = sleep_until(wake) => self.session.handle_timeout(self.clock.now()),
-            }
-            self.carry_out();
-            // An ended session is kept until its handle is closed: calls learn why it ended.
-            if self.over && !self.awaiting_close.is_empty() {
-                break;
-            }
+        self.carry_out(self.clock.now());
+        while self.step(&mut queue).await {}
+        self.leave();
+    }
+
+    /// Waits for one event, and does what comes of it. False if it was the last.
+    async fn step(&mut self, queue: &mut mpsc::UnboundedReceiver<Event>) -> bool {
+        let wake = self.session.next_timeout().map(|time| self.clock.instant(time));
+        tokio::select! {
+            event = queue.recv() => match event {
+                Some(event) => self.take(self.clock.now(), event),
+                None => return false,
+            },
+            () = sleep_until(wake) => self.wake(self.clock.now()),
         }
+        // An ended session is kept until its handle is closed: calls learn why it ended.
+        !self.over || self.awaiting_close.is_empty()
+    }
+
+    fn leave(mut self) {
         self.memory.stop_read();
         self.memory.fence();
         for reply in self.awaiting_close {
@@ -98,8 +104,19 @@ impl Control {
         }
     }
 
-    fn handle(&mut self, event: Event) {
-        let now = self.clock.now();
+    /// It is `now`, and this happens.
+    fn take(&mut self, now: Time, event: Event) {
+        self.handle(now, event);
+        self.carry_out(now);
+    }
+
+    /// It is `now`, and something is due.
+    fn wake(&mut self, now: Time) {
+        self.session.handle_timeout(now);
+        self.carry_out(now);
+    }
+
+    fn handle(&mut self, now: Time, event: Event) {
         match event {
             Event::Call { call, deadline, filling, reply } => {
                 let pending = AwaitedCall { filling, reply };
@@ -170,7 +187,7 @@ impl Control {
     }
 
     /// Does what the machine asks for, in order.
-    fn carry_out(&mut self) {
+    fn carry_out(&mut self, now: Time) {
         // Before the memory changes, and before a caller has its answer.
         self.update_view();
         while let Some(output) = self.session.poll_output() {
@@ -200,7 +217,6 @@ impl Control {
                 }
                 Output::Measure { seq, attempt } => {
                     if let Some(progress) = self.memory.progress() {
-                        let now = self.clock.now();
                         self.session.handle_progress(now, seq, attempt, progress);
                     }
                 }

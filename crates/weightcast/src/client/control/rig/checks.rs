@@ -1,0 +1,40 @@
+//! What must hold after each event: the memory is what the session says, and served is what it says.
+
+use weightcast_protocol::Version;
+
+use super::worker::{Worker, content};
+
+impl Worker {
+    /// Panics if anything is not as the session says.
+    pub(super) fn check(&self, said: &str) {
+        let name = &self.name;
+        let (session, memory) = (&self.control.session, &self.control.memory);
+        let view = *self.control.shared.view.lock().expect("no panic while held");
+        assert_eq!(view.held, session.version(), "{name} after {said}: getters");
+        assert_eq!(view.generation, session.generation(), "{name} after {said}: getters");
+        // What is served is not public: the machine's own word for it is.
+        let says = format!("{session:?}");
+        let exposed = ["exposed: All", "exposed: Filling"].iter().any(|word| says.contains(word));
+        let current = self.control.shared.current().map(|(_, export)| export);
+        let own = current.map(|export| export.at(session.generation().0));
+        let expected: Vec<_> = own.filter(|_| exposed).into_iter().collect();
+        assert_eq!(memory.exposed, expected, "{name} after {said}: exports");
+        let table = self.control.shared.exports.exports().len();
+        let record = usize::from(memory.record.is_some());
+        assert_eq!(table, expected.len() + record, "{name} after {said}: the data port's table");
+        if let Some(version) = session.version() {
+            self.check_content(version, said);
+        }
+        for (region, bytes) in &self.released {
+            assert!(region.to_vec() == *bytes, "{name} after {said}: released memory was written");
+        }
+    }
+
+    fn check_content(&self, version: Version, said: &str) {
+        for (index, region) in self.regions.iter().enumerate() {
+            let right = region.to_vec() == content(self.form, index, version.number);
+            let state = self.control.session.state();
+            assert!(right, "{} after {said}: not {version:?}, in {state:?}", self.name);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! One client: its control thread's state, its memory, and the calls of its program.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, mpsc as reply};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use weightcast_plan::{DType, Layout, LayoutBuilder, Part};
+use weightcast_protocol::message::{Answer, Call, Open};
+use weightcast_protocol::session::{Session, SessionConfig};
+use weightcast_protocol::{PROTOCOL, Selector, SessionId, Span, Time};
+use weightcast_transport::{Auth, DataServer, ExportId, Region, Way};
+
+use super::super::super::connection::Connection;
+use super::super::super::networks::Networks;
+use super::super::super::offload::Offloader;
+use super::super::super::plan_files::PlanFiles;
+use super::super::super::registration::Registration;
+use super::super::super::room::Room;
+use super::super::super::route::Routes;
+use super::super::super::second::Owner;
+use super::super::super::seed::Seeder;
+use super::super::super::shared::{Shared, View};
+use super::super::{Control, Event, Reply};
+use super::gate::Gate;
+use super::net::{SharedNet, VirtualPort, lock};
+use crate::clock::Clock;
+use crate::config::{Options, Replica, Role};
+use crate::manifest;
+
+/// No test takes that long.
+const FAR: Duration = Duration::from_secs(3_600);
+
+/// How a worker's tensors lie in its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    /// The second tensor comes first.
+    pub(super) turned: bool,
+    /// Bytes of the larger tensor.
+    pub(super) bytes: u64,
+}
+
+/// The first tensor, and the second, which is a third as long.
+fn sizes(form: Form) -> [u64; 2] {
+    let sizes = [form.bytes, form.bytes / 3];
+    if form.turned { [sizes[1], sizes[0]] } else { sizes }
+}
+
+fn names(form: Form) -> [&'static str; 2] {
+    if form.turned { ["b", "a"] } else { ["a", "b"] }
+}
+
+/// Both tensors, in a buffer each.
+pub(super) fn layout(form: Form) -> Layout {
+    let mut builder = LayoutBuilder::new();
+    for (name, size) in names(form).into_iter().zip(sizes(form)) {
+        builder.add(name, DType::U8, &[size], vec![Part::new(name).shape([size])], 0);
+    }
+    builder.build().expect("a layout")
+}
+
+/// What buffer `index` holds of a version.
+pub(super) fn content(form: Form, index: usize, version: u64) -> Vec<u8> {
+    let tensor = names(form)[index].as_bytes()[0];
+    let start = version.wrapping_mul(0x9e37_79b9).wrapping_add(u64::from(tensor) << 8);
+    let byte = |i: u64| ((start ^ i).wrapping_mul(0x2545_f491_4f6c_dd1d) >> 56) as u8;
+    (0..sizes(form)[index]).map(byte).collect()
+}
+
+/// A client, as the world drives it.
+pub(super) struct Worker {
+    pub(super) name: String,
+    pub(super) control: Control,
+    pub(super) queue: mpsc::UnboundedReceiver<Event>,
+    pub(super) form: Form,
+    pub(super) regions: Vec<Region>,
+    /// Memory that it has let go of, with what was written to it then.
+    pub(super) released: Vec<(Region, Vec<u8>)>,
+    pub(super) pending: Option<(Call, reply::Receiver<Reply>)>,
+    net: SharedNet,
+    drawn: u64,
+}
+
+/// What makes one client different from another.
+pub(super) struct Kind {
+    pub(super) role: Role,
+    pub(super) form: Form,
+    pub(super) way: Way,
+    pub(super) relays: bool,
+    pub(super) plans: Option<std::path::PathBuf>,
+}
+
+impl Worker {
+    /// `life` tells it from whoever had its place before.
+    pub(super) fn new(index: usize, life: u64, kind: Kind, net: &SharedNet, gate: &Gate) -> Self {
+        let Kind { role, form, way, relays, plans } = kind;
+        let name = format!("worker{index}");
+        let port = VirtualPort { net: Arc::clone(net), worker: index };
+        let connection = Connection::to(vec![("virtual".to_owned(), Box::new(port))]);
+        let auth = Auth { token: None, insecure: true };
+        let exports = DataServer::bind("127.0.0.1:0".parse().expect("an address"), auth.clone());
+        let exports = exports.expect("a data port");
+        let options = Options { server: Some("127.0.0.1:1".to_owned()), ..Options::new(role) };
+        let networks = Networks::new(&options, "127.0.0.1:1", Some(exports.addr()));
+        let files = plans.map(|path| PlanFiles::within(&path).expect("a directory"));
+        let mut routes = Routes::new(auth, way, networks.expect("networks"), files);
+        (routes.holds, routes.threads) = (gate.holds(), 1);
+        let data_address = exports.addr().to_string();
+        let shared = Arc::new(Shared {
+            exports,
+            routes,
+            registration: Mutex::new(None),
+            layouts: Mutex::default(),
+            memory: Mutex::new(()),
+            sealing_threads: 1,
+            view: Mutex::new(View::default()),
+            staging_bytes: None,
+            trouble: Mutex::new(None),
+            progress: Arc::new(AtomicU64::new(0)),
+        });
+        let replica = Replica::new(&name, 0, 1);
+        let open = Open {
+            protocol: PROTOCOL,
+            session: SessionId(life.into()),
+            ticket: None,
+            rejoins: false,
+            model: "model".to_owned(),
+            replica: name.clone(),
+            shard: 0,
+            num_shards: 1,
+            role,
+            epoch: options.epoch,
+            retain: 0,
+            offload_seeding: false,
+            location: replica.location(),
+            data_address,
+            activate: false,
+        };
+        let mut config = SessionConfig::new(open, "virtual");
+        config.relays = relays;
+        let (events, queue) = mpsc::unbounded_channel();
+        let shared_too = Arc::clone(&shared);
+        let room = Room::new(None);
+        let owner = Owner { model: "model".to_owned(), replica, options, shared: shared_too, room };
+        let session = Session::new(config, Time(0));
+        let seeder = Seeder::new(owner.clone(), events.clone());
+        let offloader = Offloader::new(owner, events.clone());
+        // Deadlines of reads are real: none passes while a test runs.
+        let clock = Clock { origin: tokio::time::Instant::now() + FAR };
+        let control = Control::new(session, clock, connection, shared, events, offloader, seeder);
+        let (regions, released, net) = (Vec::new(), Vec::new(), Arc::clone(net));
+        Self {
+            name,
+            control,
+            queue,
+            form,
+            regions,
+            released,
+            pending: None,
+            net,
+            drawn: life << 16,
+        }
+    }
+
+    /// Begins a call.
+    pub(super) fn call(&mut self, now: Time, call: Call, deadline: Span) {
+        let (reply, answer) = reply::channel();
+        self.pending = Some((call.clone(), answer));
+        self.control.take(now, Event::Call { call, deadline, filling: None, reply });
+    }
+
+    /// What has come of the pending call.
+    pub(super) fn answered(&mut self) -> Option<Reply> {
+        let result = self.pending.as_ref()?.1.try_recv().ok()?;
+        self.pending = None;
+        Some(result)
+    }
+
+    /// Begins to register fresh memory.
+    pub(super) fn register(&mut self, now: Time) {
+        let layout = layout(self.form);
+        let (encoded, bytes) = (manifest::encode(&layout), layout.bytes());
+        let name = manifest::blob_digest(&encoded);
+        let _ = lock(&self.net).server.put_manifest(now, name, encoded);
+        self.drawn += 1;
+        let export = weightcast_protocol::ExportId(
+            self.control.session.generation().0 << 32 | {
+                self.name.bytes().fold(self.drawn, |sum, byte| sum * 31 + u64::from(byte))
+            },
+        );
+        self.call(now, Call::Register { layout: name, export, bytes }, Span::from_secs(20));
+    }
+
+    /// The group has agreed: `export` is what its call named.
+    pub(super) fn registered(&mut self, export: weightcast_protocol::ExportId) {
+        let fresh = |bytes: &u64| Region::allocate(*bytes as usize).expect("memory");
+        let layout = Arc::new(layout(self.form));
+        self.regions = layout.buffers().iter().map(fresh).collect();
+        let made = Registration::new(&[layout], 0, self.regions.clone()).expect("a registration");
+        self.control.shared.register(made, ExportId(export.0));
+    }
+
+    /// The program has its memory back, and writes to it: nobody else may from now on.
+    pub(super) fn let_go(&mut self, mark: u8) {
+        for region in self.regions.drain(..) {
+            let bytes = vec![mark; region.len()];
+            region.write_at(0, &bytes).expect("memory");
+            self.released.push((region, bytes));
+        }
+    }
+
+    /// Takes it again, for a call that fills it.
+    pub(super) fn take_back(&mut self) {
+        if self.regions.is_empty() {
+            let registered = self.control.shared.current().map(|(r, _)| r.regions.clone());
+            self.regions = registered.unwrap_or_default();
+            let ours = self.regions.iter().map(Region::address).collect::<Vec<_>>();
+            self.released.retain(|(region, _)| !ours.contains(&region.address()));
+        }
+    }
+
+    /// Writes a version to its memory.
+    pub(super) fn write(&mut self, version: u64) {
+        self.take_back();
+        for (index, region) in self.regions.iter().enumerate() {
+            region.write_at(0, &content(self.form, index, version)).expect("memory");
+        }
+    }
+
+    pub(super) fn publish(&mut self, now: Time, version: u64) {
+        let (registration, _) = self.control.shared.current().expect("registered");
+        let (catalog, generation) = (registration.catalog, self.control.session.generation());
+        let call = Call::Publish { version, catalog, generation };
+        self.call(now, call, Span::from_secs(10));
+    }
+
+    pub(super) fn update(&mut self, now: Time, staged: bool, deadline: Span) {
+        self.take_back();
+        let selector = Selector::Latest;
+        self.call(now, Call::Update { selector, allow_rollback: false, staged }, deadline);
+    }
+}
+
+/// What the call was answered with.
+pub(super) fn good(reply: Reply) -> Answer {
+    match reply {
+        Ok((answer, _)) => answer,
+        Err(failed) => panic!("{}", failed.error),
+    }
+}
