@@ -115,8 +115,7 @@ impl Output {
         self.batch.clear();
         self.batch.push(self.pending.as_ptr().expose_provenance() as u64, self.pending.len());
         self.batch.append(&mut self.ranges);
-        let begun = Instant::now();
-        let (mut sent, mut progress) = (0, begun);
+        let mut pace = SendPace::new(Instant::now());
         while self.batch.bytes() > 0 {
             // SAFETY: pending bytes are ours and untouched; the ranges are borrowed through this
             // call, or the caller's promise.
@@ -124,17 +123,17 @@ impl Output {
                 Ok(count) => {
                     self.batch.advance(count);
                     seat.moved(count);
-                    (sent, progress) = (sent + count as u64, Instant::now());
+                    pace.moved(count, Instant::now());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if progress.elapsed() > SEND_STALL {
+                    if pace.stalls(Instant::now()) {
                         return Err(ErrorKind::TimedOut.into());
                     }
                 }
                 Err(error) => return Err(error),
             }
-            if begun.elapsed() > SEND_STALL + Duration::from_secs(sent / MIN_FRAME_RATE) {
+            if pace.is_too_slow(Instant::now()) {
                 return Err(ErrorKind::TimedOut.into());
             }
         }
@@ -155,9 +154,58 @@ impl Output {
     }
 }
 
+/// How a batch gets on: it is given up if nothing moves, or too little for the time it has had.
+struct SendPace {
+    begun: Instant,
+    progress: Instant,
+    sent: u64,
+}
+
+impl SendPace {
+    fn new(now: Instant) -> Self {
+        Self { begun: now, progress: now, sent: 0 }
+    }
+
+    fn moved(&mut self, bytes: usize, now: Instant) {
+        self.progress = now;
+        self.sent += bytes as u64;
+    }
+
+    fn stalls(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.progress) > SEND_STALL
+    }
+
+    fn is_too_slow(&self, now: Instant) -> bool {
+        let allowed = SEND_STALL + Duration::from_secs(self.sent / MIN_FRAME_RATE);
+        now.saturating_duration_since(self.begun) > allowed
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_takes_gulps_is_not_stalled_until_long_after_the_last() {
+        let begun = Instant::now();
+        let mut pace = SendPace::new(begun);
+        assert!(!pace.stalls(begun + SEND_STALL));
+        let gulp = begun + SEND_STALL / 2;
+        pace.moved(1, gulp);
+        assert!(!pace.stalls(gulp + SEND_STALL));
+        assert!(pace.stalls(gulp + SEND_STALL + Duration::from_nanos(1)));
+    }
+
+    #[test]
+    fn who_sips_has_time_for_what_it_took() {
+        let begun = Instant::now();
+        let late = |seconds| begun + SEND_STALL + Duration::from_secs(seconds);
+        let mut pace = SendPace::new(begun);
+        assert!(!pace.is_too_slow(late(0)) && pace.is_too_slow(late(1)));
+        pace.moved(MIN_FRAME_RATE as usize, late(0));
+        pace.moved(2 * MIN_FRAME_RATE as usize, late(1));
+        assert!(!pace.is_too_slow(late(3)) && pace.is_too_slow(late(4)));
+    }
 
     #[test]
     fn who_rests_keeps_no_large_buffer() {
