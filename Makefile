@@ -77,7 +77,7 @@ attacks: ## Attack real processes with a client's token over loopback, some minu
 	cargo build --locked --quiet -p weightcast-cli -p weightcast-attacks --bins --example honest
 	target/debug/weightcast-attacks
 
-# WORLDS, FUZZ_SECONDS, RANDOM_MINUTES; `.ci/full STEP ...` runs steps alone.
+# WORLDS, FUZZ_SECONDS, RANDOM_MINUTES, MUTANTS; `.ci/full STEP ...` runs steps alone.
 full: ## Run what takes hours, on from where it was broken off; ends with a report
 	.ci/full
 
