@@ -62,6 +62,16 @@ fn every_code_has_its_value() {
 }
 
 #[test]
+fn a_formula_says_whether_all_its_scales_are_powers_of_two() {
+    for formula in Formula::all() {
+        let amaxes = (0..500).map(|n| 0.37 * 1.013f32.powi(n));
+        let mut scales = amaxes.map(|amax| formula.scale(amax).stored);
+        let powers = scales.all(|scale| scale.to_bits().trailing_zeros() >= 23);
+        assert_eq!(formula.is_ue8m0(), powers, "{formula}");
+    }
+}
+
+#[test]
 fn every_formula_makes_the_golden_codes_and_scales() {
     let golden = Golden::open();
     let mut seen = 0;

@@ -176,6 +176,32 @@ mod tests {
         assert_eq!(shared.overlaps(&group[2].grids), []);
     }
 
+    /// A weight that comes before by its name, and that the shard in the middle lacks.
+    #[test]
+    fn a_shard_without_a_weight_counts_its_places_all_the_same() {
+        let fp8 = Fp8 { block: (4, 4), ..Fp8::new(Formula::DeepGemm) };
+        let rules =
+            Rules(vec![Rule { names: "*".to_owned(), transform: Some(Transform::Fp8(fp8)) }]);
+        let shard = |weights: &[(&str, u64, u64)]| {
+            let mut builder = LayoutBuilder::new();
+            for &(name, index, of) in weights {
+                let part = Part::new(name).shape([12, 8]).dim(0, index, of);
+                builder.add(name, DType::BF16, &[12 / of, 8], vec![part], 0);
+            }
+            Representation::new(&builder.build().unwrap(), &rules).unwrap()
+        };
+        let both = |index| shard(&[("v", index, 2), ("w", index, 2)]);
+        let group = [both(0), shard(&[("w", 0, 2)]), both(1)];
+        let shared = Shared::new(&group.each_ref().map(|one| &one.layout), &rules);
+        assert_eq!(shared.len(), 4, "the middle rows of blocks of both");
+        let places = |one: &Representation| {
+            shared.overlaps(&one.grids).iter().map(|one| one.at).collect::<Vec<_>>()
+        };
+        assert_eq!(places(&group[0]), [0, 2]);
+        assert_eq!(places(&group[1]), [2], "behind the two of the weight that it lacks");
+        assert_eq!(places(&group[2]), [0, 2]);
+    }
+
     #[test]
     fn boxes_are_made_disjoint() {
         let slice = |start: [u64; 2], len: [u64; 2]| Slice::new(start, len);
