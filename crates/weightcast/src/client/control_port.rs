@@ -16,20 +16,20 @@ use crate::wire::{
 /// What comes one by one.
 pub(crate) type Incoming<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 /// What comes once, or not.
-pub(crate) type Answered<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
+pub(crate) type Requested<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
 
 /// Each request is made anew, and may fail for itself.
 pub(crate) trait ControlPort: Send + Sync {
     /// Opens a session's stream; what is sent on it comes from the queue.
-    fn session(&self, sent: mpsc::Receiver<ClientFrame>) -> Answered<Incoming<ServerFrame>>;
+    fn session(&self, sent: mpsc::Receiver<ClientFrame>) -> Requested<Incoming<ServerFrame>>;
     /// Proves a term, and asks for the one that the server acts in.
-    fn probe(&self, request: ProbeRequest) -> Answered<ProbeReply>;
+    fn probe(&self, request: ProbeRequest) -> Requested<ProbeReply>;
     /// Stores a manifest.
-    fn put_manifest(&self, name: ContentDigest, bytes: Bytes) -> Answered<()>;
+    fn put_manifest(&self, name: ContentDigest, bytes: Bytes) -> Requested<()>;
     /// A manifest that somebody has stored.
-    fn get_manifest(&self, request: GetManifestRequest) -> Answered<Incoming<ManifestPage>>;
+    fn get_manifest(&self, request: GetManifestRequest) -> Requested<Incoming<ManifestPage>>;
     /// What the server knows.
-    fn status(&self) -> Answered<Incoming<Page>>;
+    fn status(&self) -> Requested<Incoming<Page>>;
     /// What it knows of one replica.
-    fn inspect(&self, request: InspectRequest) -> Answered<Incoming<Page>>;
+    fn inspect(&self, request: InspectRequest) -> Requested<Incoming<Page>>;
 }

@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status, Streaming};
 use weightcast_protocol::ContentDigest;
 use weightcast_transport::Secret;
 
-use super::control_port::{Answered, ControlPort, Incoming};
+use super::control_port::{ControlPort, Incoming, Requested};
 use crate::limits::{FRAME_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES};
 use crate::wire::reference_server_client::ReferenceServerClient;
 use crate::wire::{
@@ -79,33 +79,33 @@ impl GrpcPort {
 }
 
 impl ControlPort for GrpcPort {
-    fn session(&self, sent: mpsc::Receiver<ClientFrame>) -> Answered<Incoming<ServerFrame>> {
+    fn session(&self, sent: mpsc::Receiver<ClientFrame>) -> Requested<Incoming<ServerFrame>> {
         let mut client = self.0.clone();
         Box::pin(async move { client.session(ReceiverStream::new(sent)).await.map(incoming) })
     }
 
-    fn probe(&self, request: ProbeRequest) -> Answered<ProbeReply> {
+    fn probe(&self, request: ProbeRequest) -> Requested<ProbeReply> {
         let mut client = self.0.clone();
         Box::pin(async move { client.probe(request).await.map(Response::into_inner) })
     }
 
-    fn put_manifest(&self, name: ContentDigest, bytes: Bytes) -> Answered<()> {
+    fn put_manifest(&self, name: ContentDigest, bytes: Bytes) -> Requested<()> {
         let mut client = self.0.clone();
         let pages = tokio_stream::iter(pages(name, bytes));
         Box::pin(async move { client.put_manifest(pages).await.map(drop) })
     }
 
-    fn get_manifest(&self, request: GetManifestRequest) -> Answered<Incoming<ManifestPage>> {
+    fn get_manifest(&self, request: GetManifestRequest) -> Requested<Incoming<ManifestPage>> {
         let mut client = self.0.clone();
         Box::pin(async move { client.get_manifest(request).await.map(incoming) })
     }
 
-    fn status(&self) -> Answered<Incoming<Page>> {
+    fn status(&self) -> Requested<Incoming<Page>> {
         let mut client = self.0.clone();
         Box::pin(async move { client.status(StatusRequest {}).await.map(incoming) })
     }
 
-    fn inspect(&self, request: InspectRequest) -> Answered<Incoming<Page>> {
+    fn inspect(&self, request: InspectRequest) -> Requested<Incoming<Page>> {
         let mut client = self.0.clone();
         Box::pin(async move { client.inspect(request).await.map(incoming) })
     }

@@ -38,7 +38,7 @@ pub(super) struct Memory {
     /// What the pending call has read.
     arrived: Option<Box<Arrival>>,
     /// The parts' digests of what is held, for readers that find something else there.
-    note: Option<Vec<u8>>,
+    pub(super) note: Option<Vec<u8>>,
     /// What is being digested.
     sealing: Option<Generation>,
     /// Where the note of what was refused can be had; no memory.

@@ -75,3 +75,6 @@ impl Copying {
         copy_aside(&second.registration.regions, THREADS, &self.cancel)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,9 +2,9 @@
 
 use weightcast_protocol::Version;
 
-use super::worker::{Worker, content};
+use super::worker::{RigClient, content};
 
-impl Worker {
+impl RigClient {
     /// Panics if anything is not as the session says.
     pub(super) fn check(&self, said: &str) {
         let name = &self.name;

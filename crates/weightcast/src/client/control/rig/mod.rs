@@ -6,6 +6,7 @@
 
 mod checks;
 mod gate;
+mod late;
 mod net;
 mod random;
 mod released;

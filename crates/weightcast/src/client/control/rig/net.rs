@@ -13,7 +13,7 @@ use weightcast_protocol::message::ServerMessage;
 use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
 use weightcast_protocol::{ConnectionId, ContentDigest, Span, Time};
 
-use super::super::super::control_port::{Answered, ControlPort, Incoming};
+use super::super::super::control_port::{ControlPort, Incoming, Requested};
 use crate::convert::{ByteMeter, Encoder, inspect_reply, inspected, sum};
 use crate::wire::{
     ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, Page, ProbeReply, ProbeRequest,
@@ -125,7 +125,7 @@ impl VirtualPort {
     fn answer<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&mut Net) -> Result<T, Status>,
-    ) -> Answered<T> {
+    ) -> Requested<T> {
         let mut net = lock(&self.net);
         let result = net.check(self.worker).and_then(|()| ask(&mut net));
         net.dispatch();
@@ -138,21 +138,21 @@ fn once<T: Send + 'static>(item: T) -> Incoming<T> {
 }
 
 impl ControlPort for VirtualPort {
-    fn session(&self, sent: mpsc::Receiver<ClientFrame>) -> Answered<Incoming<ServerFrame>> {
+    fn session(&self, sent: mpsc::Receiver<ClientFrame>) -> Requested<Incoming<ServerFrame>> {
         let worker = self.worker;
         self.answer(|net| net.open(worker, sent))
     }
 
-    fn probe(&self, _: ProbeRequest) -> Answered<ProbeReply> {
+    fn probe(&self, _: ProbeRequest) -> Requested<ProbeReply> {
         self.answer(|_| Ok(ProbeReply::default()))
     }
 
-    fn put_manifest(&self, name: ContentDigest, bytes: Bytes) -> Answered<()> {
+    fn put_manifest(&self, name: ContentDigest, bytes: Bytes) -> Requested<()> {
         let refused = |error| Status::resource_exhausted(format!("{error}"));
         self.answer(|net| net.server.put_manifest(net.now, name, bytes.to_vec()).map_err(refused))
     }
 
-    fn get_manifest(&self, request: GetManifestRequest) -> Answered<Incoming<ManifestPage>> {
+    fn get_manifest(&self, request: GetManifestRequest) -> Requested<Incoming<ManifestPage>> {
         self.answer(|net| {
             let name = ContentDigest(request.digest.try_into().expect("a digest"));
             let found = net.server.manifest(&name).ok_or_else(|| Status::not_found("unknown"))?;
@@ -161,11 +161,11 @@ impl ControlPort for VirtualPort {
         })
     }
 
-    fn status(&self) -> Answered<Incoming<Page>> {
+    fn status(&self) -> Requested<Incoming<Page>> {
         self.answer(|_| Err(Status::unimplemented("nobody asks here")))
     }
 
-    fn inspect(&self, request: InspectRequest) -> Answered<Incoming<Page>> {
+    fn inspect(&self, request: InspectRequest) -> Requested<Incoming<Page>> {
         self.answer(|net| {
             let found = request.found.map(sum);
             let found = net.server.inspect(&request.model, &request.replica, found);

@@ -11,7 +11,7 @@ use super::Draw;
 use super::net::lock;
 use super::scene::{LONG, TRAINER, kind, run};
 use super::worker::Form;
-use super::world::World;
+use super::world::RigWorld;
 
 const POINTS: [HoldPoint; 4] =
     [HoldPoint::Asking, HoldPoint::Taking, HoldPoint::Judging, HoldPoint::Telling];
@@ -30,7 +30,7 @@ struct Sights {
 }
 
 struct Run {
-    world: World,
+    world: RigWorld,
     sights: Sights,
     version: u64,
     /// Until when a read is held.
@@ -43,7 +43,7 @@ fn form(draw: &mut Draw) -> Form {
 
 impl Run {
     async fn new(seed: u64) -> Self {
-        let mut world = World::new(seed);
+        let mut world = RigWorld::new(seed);
         let rollouts = 1 + world.draw.below(3);
         for index in 0..=rollouts {
             let role = if index == 0 { Role::Trainer } else { Role::Rollout };

@@ -10,14 +10,14 @@ use weightcast_transport::Way;
 use super::super::Event;
 use super::net::lock;
 use super::scene::{LONG, READER, TRAINER, form, kind, run};
-use super::world::World;
+use super::world::RigWorld;
 
 /// More than two pieces.
 const BYTES: u64 = 1_300_000;
 const POINTS: [HoldPoint; 4] = [Asking, Taking, Judging, Telling];
 const WAYS: [Way; 2] = [Way::Direct, Way::Tcp];
 
-impl World {
+impl RigWorld {
     /// The reader's memory is its program's again.
     fn let_go(&mut self) {
         self.workers[READER].let_go(0xee);
@@ -38,10 +38,14 @@ impl World {
 }
 
 /// The reader's memory while a read of it stands at a point, by each way.
-async fn at_each_point(staged: bool, then: impl AsyncFn(&mut World)) {
+async fn at_each_point(staged: bool, then: impl AsyncFn(&mut RigWorld)) {
     for way in WAYS {
         for point in POINTS {
-            let mut world = World::with_reader(BYTES, kind(Role::Rollout, form(BYTES), way)).await;
+            let mut world =
+                RigWorld::with_reader(BYTES, kind(Role::Rollout, form(BYTES), way)).await;
+            if staged {
+                world.second_version().await;
+            }
             world.gate.stop_at(point, 1);
             world.read(READER, staged, Span::from_secs(5));
             world.settle().await;
@@ -116,20 +120,21 @@ fn a_staged_read_that_is_stopped_leaves_nothing_beside_the_memory() {
     run(at_each_point(true, async |world| {
         world.pass(Span::from_secs(5)).await;
         assert!(world.answer(READER).await.is_err());
-        world.let_go();
         world.go_on().await;
-        assert!(world.workers[READER].control.memory.staged.is_none());
+        let reader = &world.workers[READER].control;
+        assert!(reader.memory.staged.is_none());
+        assert!(reader.session.version().is_some(), "what it held it holds");
     }));
 }
 
 /// What becomes of a read whose source lets go of its memory, where nobody tells the reader: only the
 /// fence does.
-async fn source_lets_go(then: impl AsyncFn(&mut World)) {
+async fn source_lets_go(then: impl AsyncFn(&mut RigWorld)) {
     for way in WAYS {
         for point in [Asking, Taking, Judging] {
             for piece in 0..3 {
                 let mut world =
-                    World::with_reader(BYTES, kind(Role::Rollout, form(BYTES), way)).await;
+                    RigWorld::with_reader(BYTES, kind(Role::Rollout, form(BYTES), way)).await;
                 world.gate.stop_at(point, piece);
                 world.read(READER, false, LONG);
                 world.settle().await;

@@ -10,12 +10,12 @@ use weightcast_transport::{HoldPoint, Way};
 use super::super::super::PlanFrom;
 use super::scene::{LONG, READER, TRAINER, form, kind, run};
 use super::worker::{Form, Kind};
-use super::world::World;
+use super::world::RigWorld;
 
 /// Larger than what is asked for at once.
 const PIECES: u64 = 1_300_000;
 
-impl World {
+impl RigWorld {
     /// Reads the newest version; where its plan came from.
     async fn planned(&mut self) -> PlanFrom {
         self.read(READER, false, LONG);
@@ -50,7 +50,7 @@ fn turned() -> Form {
 #[test]
 fn a_plan_is_not_used_for_memory_that_is_registered_after_it_was_made() {
     run(async {
-        let mut world = World::with_reader(9_000, reader(None)).await;
+        let mut world = RigWorld::with_reader(9_000, reader(None)).await;
         assert_eq!(world.planned().await, PlanFrom::Planner);
         for form in [turned(), form(9_000), turned()] {
             world.registers(form).await;
@@ -65,7 +65,7 @@ fn a_stored_plan_is_used_for_its_own_layout_only() {
     let directory = std::env::temp_dir().join(format!("wc-rig-plans-{}", std::process::id()));
     let plans = directory.clone();
     run(async move {
-        let mut world = World::with_reader(9_000, reader(Some(plans))).await;
+        let mut world = RigWorld::with_reader(9_000, reader(Some(plans))).await;
         assert_eq!(world.planned().await, PlanFrom::Planner);
         for (form, from) in [
             (turned(), PlanFrom::Planner),
@@ -83,7 +83,7 @@ fn a_stored_plan_is_used_for_its_own_layout_only() {
 #[test]
 fn a_plan_that_is_made_for_a_trainer_is_not_used_for_the_next_one() {
     run(async {
-        let mut world = World::with_reader(9_000, reader(None)).await;
+        let mut world = RigWorld::with_reader(9_000, reader(None)).await;
         assert_eq!(world.planned().await, PlanFrom::Planner);
         assert_eq!(world.ask(TRAINER, Call::Unpublish).await, Answer::Unpublished);
         world.workers[TRAINER].let_go(0xee);
@@ -98,9 +98,9 @@ fn a_plan_that_is_made_for_a_trainer_is_not_used_for_the_next_one() {
 }
 
 /// A relay whose read ran out of time keeps what had come, for the same memory.
-async fn broken_off() -> World {
+async fn broken_off() -> RigWorld {
     let reader = Kind { relays: true, ..kind(Role::Rollout, form(PIECES), Way::Direct) };
-    let mut world = World::with_reader(PIECES, reader).await;
+    let mut world = RigWorld::with_reader(PIECES, reader).await;
     world.gate.stop_at(HoldPoint::Telling, 1);
     world.read(READER, false, Span::from_secs(1));
     world.settle().await;
@@ -130,7 +130,7 @@ fn what_is_left_of_a_read_is_not_gone_on_with_in_other_memory() {
     });
 }
 
-impl World {
+impl RigWorld {
     async fn ask_exactly(&mut self) {
         self.gate.open();
         self.workers[READER].take_back();

@@ -5,7 +5,7 @@ use weightcast_protocol::message::{Answer, Call, Role};
 use weightcast_transport::Way;
 
 use super::worker::{Form, Kind, good};
-use super::world::World;
+use super::world::RigWorld;
 
 pub(super) const TRAINER: usize = 0;
 pub(super) const READER: usize = 1;
@@ -27,7 +27,7 @@ pub(super) fn kind(role: Role, form: Form, way: Way) -> Kind {
     Kind { role, form, way, relays: false, plans: None }
 }
 
-impl World {
+impl RigWorld {
     /// Of a trainer that has published version 1, and a reader that reads it next.
     pub(super) async fn with_reader(bytes: u64, reader: Kind) -> Self {
         let mut world = Self::new(1);
@@ -78,6 +78,15 @@ impl World {
     pub(super) fn read(&mut self, worker: usize, staged: bool, deadline: Span) {
         let now = self.now;
         self.acting(worker, "update", |worker| worker.update(now, staged, deadline));
+    }
+
+    /// The reader holds version 1, and version 2 is there.
+    pub(super) async fn second_version(&mut self) {
+        self.read(READER, false, LONG);
+        assert!(matches!(good(self.answer(READER).await), Answer::Committed { .. }));
+        assert_eq!(self.ask(TRAINER, Call::Unpublish).await, Answer::Unpublished);
+        self.workers[TRAINER].let_go(0xdd);
+        self.publish(TRAINER, 2).await;
     }
 
     /// Nothing may go on: what came is as it was left.

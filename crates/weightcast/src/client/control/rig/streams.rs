@@ -9,26 +9,26 @@ use weightcast_transport::Way;
 use super::super::Event;
 use super::scene::{LONG, READER, TRAINER, form, kind, run};
 use super::worker::good;
-use super::world::World;
+use super::world::RigWorld;
 
 fn reader() -> super::worker::Kind {
     kind(Role::Rollout, form(9_000), Way::Direct)
 }
 
-fn stream(world: &World, worker: usize) -> Option<u64> {
+fn stream(world: &RigWorld, worker: usize) -> Option<u64> {
     world.workers[worker].control.stream.as_ref().map(|(stream, _)| *stream)
 }
 
 /// All that a client is: what the machine knows, and what the runtime holds for it.
-fn state(world: &World, worker: usize) -> String {
+fn state(world: &RigWorld, worker: usize) -> String {
     let control = &world.workers[worker].control;
     let trouble = control.shared.trouble();
     format!("{:?} {:?} {trouble:?}", control.session, stream(world, worker))
 }
 
 /// The streams that open are kept back until the third one has been asked for.
-async fn three_late_streams() -> (World, Vec<Event>) {
-    let mut world = World::new(1);
+async fn three_late_streams() -> (RigWorld, Vec<Event>) {
+    let mut world = RigWorld::new(1);
     world.keep = Some(|event| matches!(event, Event::Connected { .. }));
     world.join(reader());
     while world.kept.len() < 3 {
@@ -85,8 +85,8 @@ fn a_late_stream_does_not_take_the_place_of_the_open_one() {
 }
 
 /// A world in which the reader's first stream has broken and a second one is open.
-async fn at_the_second_stream() -> World {
-    let mut world = World::with_reader(9_000, reader()).await;
+async fn at_the_second_stream() -> RigWorld {
+    let mut world = RigWorld::with_reader(9_000, reader()).await;
     world.cut(READER);
     world.pass(Span::from_secs(1)).await;
     assert_eq!(stream(&world, READER), Some(2));
@@ -135,7 +135,7 @@ fn the_end_of_an_earlier_stream_does_not_end_the_next() {
 #[test]
 fn what_comes_between_two_streams_is_ignored() {
     run(async {
-        let mut world = World::with_reader(9_000, reader()).await;
+        let mut world = RigWorld::with_reader(9_000, reader()).await;
         world.keep = Some(|event| matches!(event, Event::Connected { .. }));
         world.cut(READER);
         world.pass(Span::from_secs(1)).await;
@@ -153,7 +153,7 @@ fn what_comes_between_two_streams_is_ignored() {
 #[test]
 fn a_stream_that_takes_nothing_is_given_up() {
     run(async {
-        let mut world = World::with_reader(9_000, reader()).await;
+        let mut world = RigWorld::with_reader(9_000, reader()).await;
         let (sender, _full) = tokio::sync::mpsc::channel(1);
         sender.try_send(crate::wire::ClientFrame::default()).unwrap();
         let current = stream(&world, READER).unwrap();
@@ -164,7 +164,7 @@ fn a_stream_that_takes_nothing_is_given_up() {
     });
 }
 
-type Step = (&'static str, fn(&mut World), fn(&Answer) -> bool);
+type Step = (&'static str, fn(&mut RigWorld), fn(&Answer) -> bool);
 
 fn version_exists() -> Condition {
     Condition::Available(Selector::Latest)
@@ -207,7 +207,7 @@ fn life() -> Vec<Step> {
 
 /// Lets so many events happen from the moment when a call is begun, then cuts the stream.
 async fn broken_after(events: u64, call: usize) -> bool {
-    let mut world = World::with_reader(9_000, reader()).await;
+    let mut world = RigWorld::with_reader(9_000, reader()).await;
     for (place, (name, begin, expected)) in life().into_iter().enumerate() {
         begin(&mut world);
         let first = world.happened;

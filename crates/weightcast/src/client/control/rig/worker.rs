@@ -68,7 +68,7 @@ pub(super) fn content(form: Form, index: usize, version: u64) -> Vec<u8> {
 }
 
 /// A client, as the world drives it.
-pub(super) struct Worker {
+pub(super) struct RigClient {
     pub(super) name: String,
     pub(super) control: Control,
     pub(super) queue: mpsc::UnboundedReceiver<Event>,
@@ -90,7 +90,7 @@ pub(super) struct Kind {
     pub(super) plans: Option<std::path::PathBuf>,
 }
 
-impl Worker {
+impl RigClient {
     /// `life` tells it from whoever had its place before.
     pub(super) fn new(index: usize, life: u64, kind: Kind, net: &SharedNet, gate: &Gate) -> Self {
         let Kind { role, form, way, relays, plans } = kind;

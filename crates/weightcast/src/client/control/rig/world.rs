@@ -10,7 +10,7 @@ use super::super::{Event, Reply};
 use super::Draw;
 use super::gate::Gate;
 use super::net::{Net, SharedNet, lock};
-use super::worker::{Kind, Worker};
+use super::worker::{Kind, RigClient};
 use crate::convert::client_message;
 
 /// Often enough for what one event sets off among tasks.
@@ -24,20 +24,20 @@ enum Due {
 
 /// Streams are in order; everything else overtakes as it likes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Order {
+enum StreamEnd {
     Up(ConnectionId),
     Down(usize, u64),
 }
 
 /// One server and its clients.
-pub(super) struct World {
+pub(super) struct RigWorld {
     pub(super) now: Time,
     pub(super) net: SharedNet,
-    pub(super) workers: Vec<Worker>,
+    pub(super) workers: Vec<RigClient>,
     pub(super) gate: Gate,
     agenda: BTreeMap<(Time, u64), Due>,
     scheduled: u64,
-    latest: BTreeMap<Order, Time>,
+    latest: BTreeMap<StreamEnd, Time>,
     lives: u64,
     pub(super) draw: Draw,
     /// How long things are on their way at most; nothing is where this is zero.
@@ -53,7 +53,7 @@ pub(super) struct World {
     pub(super) deaf: Option<usize>,
 }
 
-impl World {
+impl RigWorld {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             now: Time(0),
@@ -82,9 +82,9 @@ impl World {
         index
     }
 
-    fn worker(&mut self, index: usize, kind: Kind) -> Worker {
+    fn worker(&mut self, index: usize, kind: Kind) -> RigClient {
         self.lives += 1;
-        let mut worker = Worker::new(index, self.lives, kind, &self.net, &self.gate);
+        let mut worker = RigClient::new(index, self.lives, kind, &self.net, &self.gate);
         worker.control.carry_out(self.now);
         worker
     }
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    fn schedule(&mut self, order: Option<Order>, due: Due) {
+    fn schedule(&mut self, order: Option<StreamEnd>, due: Due) {
         let mut time = self.now + self.delay();
         if let Some(order) = order {
             let latest = self.latest.entry(order).or_default();
@@ -134,7 +134,7 @@ impl World {
                 }
                 let order = match &event {
                     Event::Frame { stream, .. } | Event::StreamEnded { stream, .. } => {
-                        Some(Order::Down(index, *stream))
+                        Some(StreamEnd::Down(index, *stream))
                     }
                     _ => None,
                 };
@@ -149,7 +149,7 @@ impl World {
             }
         }
         for (id, message) in sent {
-            self.schedule(Some(Order::Up(id)), Due::Message(id, message));
+            self.schedule(Some(StreamEnd::Up(id)), Due::Message(id, message));
         }
         self.scheduled != before
     }
@@ -187,7 +187,7 @@ impl World {
         &mut self,
         worker: usize,
         said: &'static str,
-        act: impl FnOnce(&mut Worker),
+        act: impl FnOnce(&mut RigClient),
     ) {
         let gate = self.gate.clone();
         let index = worker;
