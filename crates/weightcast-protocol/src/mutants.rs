@@ -60,6 +60,10 @@ pub struct Mutants {
     pub partial_publish: bool,
     /// A replica is listed until the last shard has called `unpublish` (S8).
     pub late_retraction: bool,
+    /// A server that takes over counts revisions from the start (S10).
+    pub revisions_restart: bool,
+    /// Who waits for the end of a recovery window is not told of it (W1).
+    pub silent_window: bool,
     /// A copy goes out of the listing without a new revision (S10).
     pub silent_retraction: bool,
     /// A transfer is committed as soon as one shard has read (G4).

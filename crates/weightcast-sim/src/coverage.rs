@@ -106,6 +106,8 @@ points! {
     Unstriped: "a reader let go of a source that another one waited for";
     PastRefused: "a past that no server had written was refused";
     ClaimRefused: "a member that said that it held what it had not was given up";
+    ServerDiedHalfway: "a server died with some of what it had to say in one event unsaid";
+    ProcessDiedHalfway: "a process died with some of what its session had said undone";
     ShardMissing: "a call timed out because a shard had not made it";
 }
 

@@ -54,7 +54,10 @@ impl World {
         let any = self.rng.below(self.hosts.len() as u64) as usize;
         let host = if self.rng.chance(700) { self.leader() } else { any };
         let whom = if kind.is_of_servers() { host } else { self.victim(kind) };
-        self.hit(Strike { at: self.now, kind, whom, until });
+        let strike = Strike { at: self.now, kind, whom, until };
+        if !self.strikes_halfway(strike) {
+            self.hit(strike);
+        }
     }
 
     /// A fault happens.
@@ -185,11 +188,12 @@ impl World {
     }
 
     /// The process dies: its memory and its port are gone, its stream breaks.
-    fn crash(&mut self, victim: usize, until: Time) {
+    pub(crate) fn crash(&mut self, victim: usize, until: Time) {
         self.see_source_die(victim);
         self.break_stream(victim);
         let process = &mut self.processes[victim];
         process.life += 1;
+        process.trouble.dies_halfway = None;
         process.session = None;
         process.exposed = None;
         process.read = None;
@@ -226,6 +230,7 @@ impl World {
         self.network.late = 0;
         self.forgeries = 0;
         self.seal_crashes = 0;
+        self.hosts.iter_mut().for_each(|host| host.dies_halfway = None);
         let spoiled: Vec<String> = self
             .processes
             .iter()

@@ -7,6 +7,7 @@ use weightcast_protocol::server::{Server, ServerOutput};
 use weightcast_protocol::{ConnectionId, Term};
 
 use crate::checkers::Fact;
+use crate::fault_kinds::FaultKind;
 use crate::queue::{Event, ServerStep, Step};
 use crate::world::World;
 
@@ -53,7 +54,11 @@ impl World {
 
     fn send_outputs(&mut self, host: usize) {
         let term = self.hosts[host].term();
-        while let Some(output) = self.hosts[host].server.as_mut().and_then(Server::poll_output) {
+        let server = self.hosts[host].server.as_mut();
+        let mut outputs: Vec<ServerOutput> = server
+            .map_or_else(Vec::new, |server| std::iter::from_fn(|| server.poll_output()).collect());
+        let dies = self.server_dies_halfway(host, &mut outputs);
+        for output in outputs {
             match output {
                 ServerOutput::Send { to, message } => self.send_down(to, term, message),
                 ServerOutput::Disconnect { connection } => {
@@ -64,6 +69,11 @@ impl World {
                     }
                 }
             }
+        }
+        if let Some(down) = dies {
+            let (kind, until) = (FaultKind::ServerCrash, self.now + down);
+            self.observe(Fact::Struck { kind, process: None, until });
+            return self.crash_server(host, until);
         }
         let (seat, host) = (self.seat(host), &mut self.hosts[host]);
         let next = host.server.as_ref().and_then(Server::next_timeout);

@@ -2,7 +2,7 @@
 
 use weightcast_protocol::limits::Limits;
 use weightcast_protocol::server::{Server, ServerConfig, Snapshot};
-use weightcast_protocol::{Term, Time};
+use weightcast_protocol::{Span, Term, Time};
 
 use crate::options::Options;
 use crate::queue::{Event, Seat, ServerStep, Step};
@@ -23,6 +23,8 @@ pub(crate) struct Host {
     pub(crate) life: u32,
     /// Suspended until then: the zombie of its own term, if another one acts meanwhile.
     pub(crate) paused_until: Time,
+    /// It dies in the middle of what it says next, for so long.
+    pub(crate) dies_halfway: Option<Span>,
     /// When the server's timer was last planned for.
     pub(crate) timer: Option<Time>,
 }
@@ -30,7 +32,7 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(options: &Options, index: usize) -> Self {
         let server = Some(start(options, index, 0));
-        Self { server, life: 0, paused_until: Time(0), timer: None }
+        Self { server, life: 0, paused_until: Time(0), dies_halfway: None, timer: None }
     }
 
     /// The term that it acts in; zero if it does not.
@@ -126,6 +128,7 @@ impl World {
         let host = &mut self.hosts[index];
         host.life += 1;
         host.server = None;
+        host.dies_halfway = None;
         host.timer = None;
         let seat = self.seat(index);
         self.queue.plan(until, Event::Server(seat, ServerStep::Start));

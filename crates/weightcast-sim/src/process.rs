@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weightcast_protocol::message::{Assignment, Call, EpochPolicy, Location, Role};
 use weightcast_protocol::session::Session;
 use weightcast_protocol::{
-    Attempt, ConnectionId, ExportId, Generation, Incarnation, OpSeq, Time, Version,
+    Attempt, ConnectionId, ExportId, Generation, Incarnation, OpSeq, Span, Time, Version,
 };
 
 use crate::chunk_loop::{ChunkLoop, Progress};
@@ -70,6 +70,8 @@ pub(crate) struct Trouble {
     pub(crate) slow_until: Time,
     /// It makes no call until then.
     pub(crate) dawdles_until: Time,
+    /// It dies in the middle of what its session says next, for so long.
+    pub(crate) dies_halfway: Option<Span>,
     /// Its next call is another than its group's.
     pub(crate) diverts: bool,
     /// It lies about its next read.

@@ -104,6 +104,9 @@ impl World {
     pub(crate) fn do_outputs(&mut self, life: Life) {
         let mut outputs = 0;
         while let Some(output) = self.next_output(life) {
+            if outputs > 0 && self.process_dies_halfway(life.process) {
+                return;
+            }
             self.obey(life, output);
             outputs += 1;
             if outputs > OUTPUTS {

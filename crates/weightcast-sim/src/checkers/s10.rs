@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weightcast_protocol::message::{Answer, Listing, ServerMessage};
 use weightcast_protocol::server::{ModelSnapshot, Snapshot};
-use weightcast_protocol::{Incarnation, OpSeq, Revision, Time};
+use weightcast_protocol::{Incarnation, OpSeq, Revision, Term, Time};
 
 use super::{Checker, Fact};
 
@@ -90,5 +90,31 @@ impl Snapshots {
         let is = books.versions.iter().map(|(v, names)| (v, names.iter().collect::<Vec<_>>()));
         (!said.eq(is))
             .then(|| format!("what was listed at revision {revision} is not in the books"))
+    }
+}
+
+/// What one shard is shown never goes back, whichever servers show it. But for servers that take over
+/// in the same step, neither knowing of the other: both count from the same number, as a revision has
+/// no room for a whole term, and a shard may come from one of them to the other.
+#[derive(Default)]
+pub(super) struct Onwards {
+    shown: BTreeMap<(Incarnation, u32), (Term, Revision)>,
+}
+
+impl Checker for Onwards {
+    fn name(&self) -> &'static str {
+        "S10"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        let Fact::Done { who, result: Ok(Answer::Listed(listing)), term, .. } = fact else {
+            return None;
+        };
+        let (term, revision) = ((*term)?, listing.revision);
+        let shown = self.shown.entry((who.incarnation?, who.shard)).or_insert((term, revision));
+        let (earlier, before) = std::mem::replace(shown, (term, revision));
+        let rivals = earlier != term && earlier.step() == term.step();
+        (before > revision && !rivals)
+            .then(|| format!("a shard was shown revision {revision} after {before}"))
     }
 }

@@ -1,4 +1,7 @@
-//! W1: what a `wait` waited for held at the revision with which it was answered.
+//! W1: what a `wait` waited for held at the revision with which it was answered, and nobody waits on for
+//! what is so.
+
+mod woken;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -9,6 +12,8 @@ use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState, Snapshot};
 use weightcast_protocol::{
     Condition, Held, Incarnation, Oldest, OpSeq, Quorum, Revision, Time, Version,
 };
+
+pub(super) use woken::Woken;
 
 use super::{Checker, Fact};
 
