@@ -150,3 +150,23 @@ fn bounded(config: &Config, keys: &[&'static str], most: u64) -> Result<u64, Con
         _ => Ok(value),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sparse(config: &str) -> Vec<u64> {
+        sparse_layers(&Config::parse(config).unwrap(), 6).unwrap()
+    }
+
+    /// As the classes have it: `(layer + 1) % decoder_sparse_step`, but `layer % moe_layer_freq`.
+    #[test]
+    fn layers_with_experts_are_those_of_the_classes() {
+        let body = |keys: &str| format!(r#"{{"model_type": "qwen2_moe"{keys}}}"#);
+        assert_eq!(sparse(&body("")), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(sparse(&body(r#", "decoder_sparse_step": 2"#)), [1, 3, 5]);
+        assert_eq!(sparse(&body(r#", "decoder_sparse_step": 3"#)), [2, 5]);
+        assert_eq!(sparse(&body(r#", "decoder_sparse_step": 2, "mlp_only_layers": [3]"#)), [1, 5]);
+        assert_eq!(sparse(&body(r#", "moe_layer_freq": 2, "first_k_dense_replace": 1"#)), [2, 4]);
+    }
+}

@@ -89,3 +89,23 @@ impl Quantisation {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaving_a_module_leaves_what_is_in_it_and_none_beside() {
+        let left = vec!["model.layers.1".to_owned(), "model.layers.20.mlp.up_proj".to_owned()];
+        let quantisation = Quantisation { left, ..Quantisation::fp8(128) };
+        let is_left = |layer, module: &str| {
+            quantisation.is_left(&format!("model.layers.{{L}}.{module}.weight"), layer)
+        };
+        assert!(is_left(1, "mlp.up_proj") && is_left(1, "self_attn.q_proj"));
+        assert!(is_left(20, "mlp.up_proj") && !is_left(20, "mlp.up_proj_2"));
+        assert!(!is_left(20, "mlp.down_proj"));
+        for layer in [0, 2, 10, 19] {
+            assert!(!is_left(layer, "mlp.up_proj"), "layer {layer}");
+        }
+    }
+}
