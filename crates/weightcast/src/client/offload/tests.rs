@@ -21,7 +21,7 @@ const BYTES: u64 = 4_000;
 const VERSION: Version = Version { epoch: Epoch(0), number: 1 };
 
 /// A handle's side of it, without the handle.
-struct Scene {
+struct CopyScene {
     owner: Owner,
     offloader: Offloader,
     seeder: Seeder,
@@ -35,7 +35,7 @@ fn registration() -> Registration {
     Registration::new(&[Arc::new(layout.build().unwrap())], 0, vec![region]).unwrap()
 }
 
-fn scene(server: &str, room: u64) -> Scene {
+fn scene(server: &str, room: u64) -> CopyScene {
     let auth = || Auth { token: None, insecure: true };
     let options = Options {
         server: Some(server.to_owned()),
@@ -65,10 +65,10 @@ fn scene(server: &str, room: u64) -> Scene {
     };
     let (events, queue) = mpsc::unbounded_channel();
     let seeder = Seeder::new(owner.clone(), events.clone());
-    Scene { offloader: Offloader::new(owner.clone(), events), seeder, owner, queue }
+    CopyScene { offloader: Offloader::new(owner.clone(), events), seeder, owner, queue }
 }
 
-impl Scene {
+impl CopyScene {
     fn offload(&mut self) -> String {
         self.offloader.start(VERSION, Generation(3));
         match self.queue.blocking_recv() {
@@ -144,7 +144,7 @@ fn nothing_is_left_where_the_server_wants_none() {
 /// Whoever stops a copy waits until it has let go of the memory, and nobody is told of it.
 #[test]
 fn a_copy_that_is_stopped_is_waited_for_and_leaves_nothing() {
-    let Scene { owner, mut offloader, mut queue, seeder } = scene("127.0.0.1:1", BYTES);
+    let CopyScene { owner, mut offloader, mut queue, seeder } = scene("127.0.0.1:1", BYTES);
     let reads = Arc::clone(&offloader.running.reads);
     // As if the copy had just begun: it waits for its turn in vain.
     let copying = reads.lock().unwrap();

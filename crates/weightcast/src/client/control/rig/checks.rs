@@ -25,6 +25,8 @@ impl RigClient {
         if let Some(version) = session.version() {
             self.check_content(version, said);
         }
+        let noted = memory.note.is_some() && session.version().is_none();
+        assert!(!noted, "{name} after {said}: a note of what is not held any more");
         for (region, bytes) in &self.released {
             assert!(region.to_vec() == *bytes, "{name} after {said}: released memory was written");
         }

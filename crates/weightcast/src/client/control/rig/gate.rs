@@ -17,7 +17,7 @@ pub(super) struct Gate(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     changed: Condvar,
     stopped: Notify,
     /// The thread that drives all control threads is in one of them.
@@ -25,7 +25,7 @@ struct Inner {
 }
 
 #[derive(Default)]
-struct State {
+struct GateState {
     /// Where to stop, after so many times that a read came by.
     at: Option<(HoldPoint, usize)>,
     held: bool,
@@ -35,7 +35,7 @@ struct State {
 }
 
 impl Gate {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         self.0.state.lock().expect("no panic while held")
     }
 
@@ -123,7 +123,7 @@ impl Gate {
     }
 }
 
-impl State {
+impl GateState {
     fn cancelled(&self) -> bool {
         self.running.values().any(|cancel| cancel.load(Ordering::Acquire))
     }

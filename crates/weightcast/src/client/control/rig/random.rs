@@ -18,7 +18,7 @@ const POINTS: [HoldPoint; 4] =
 
 /// Things that a run came to, so that a net that catches nothing shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sights {
+struct RandomSights {
     commits: u64,
     failed: u64,
     unpublished: u64,
@@ -29,9 +29,9 @@ struct Sights {
     staged: u64,
 }
 
-struct Run {
+struct RandomRun {
     world: RigWorld,
-    sights: Sights,
+    sights: RandomSights,
     version: u64,
     /// Until when a read is held.
     held_until: Option<u64>,
@@ -41,7 +41,7 @@ fn form(draw: &mut Draw) -> Form {
     Form { turned: draw.once_in(2), bytes: 9_000 }
 }
 
-impl Run {
+impl RandomRun {
     async fn new(seed: u64) -> Self {
         let mut world = RigWorld::new(seed);
         let rollouts = 1 + world.draw.below(3);
@@ -52,10 +52,10 @@ impl Run {
             world.join(kind(role, form, way));
         }
         world.delay = Span::from_millis(1 + world.draw.below(60));
-        Self { world, sights: Sights::default(), version: 0, held_until: None }
+        Self { world, sights: RandomSights::default(), version: 0, held_until: None }
     }
 
-    async fn go(mut self, events: u64) -> (Sights, u64) {
+    async fn go(mut self, events: u64) -> (RandomSights, u64) {
         for _ in 0..100 * events {
             if self.world.happened >= events {
                 break;
@@ -192,15 +192,15 @@ impl Run {
     }
 }
 
-fn run_seed(seed: u64) -> (Sights, u64) {
-    run(async { Run::new(seed).await.go(600).await })
+fn run_seed(seed: u64) -> (RandomSights, u64) {
+    run(async { RandomRun::new(seed).await.go(600).await })
 }
 
 const SEEDS: u64 = 200;
 
 #[test]
 fn random_runs_hold_after_each_event() {
-    let mut seen = Sights::default();
+    let mut seen = RandomSights::default();
     for seed in 0..SEEDS {
         let shown = std::panic::AssertUnwindSafe(|| run_seed(seed));
         let (sights, _) = std::panic::catch_unwind(shown).unwrap_or_else(|panic| {

@@ -102,6 +102,19 @@ fn a_thread_that_leaves_leaves_the_memory_alone() {
 }
 
 #[test]
+fn a_thread_that_leaves_serves_nothing_any_more() {
+    run(async {
+        let reader = kind(Role::Rollout, form(BYTES), Way::Direct);
+        let mut world = RigWorld::with_reader(BYTES, reader).await;
+        let worker = world.workers.remove(TRAINER);
+        let shared = std::sync::Arc::clone(&worker.control.shared);
+        assert_eq!(shared.exports.exports().len(), 1);
+        worker.control.leave();
+        assert!(shared.exports.exports().is_empty());
+    });
+}
+
+#[test]
 fn a_session_that_is_over_leaves_the_memory_alone() {
     run(at_each_point(false, async |world| {
         world.lose_server(READER);

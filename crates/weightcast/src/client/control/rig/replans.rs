@@ -9,7 +9,7 @@ use weightcast_transport::{HoldPoint, Way};
 
 use super::super::super::PlanFrom;
 use super::scene::{LONG, READER, TRAINER, form, kind, run};
-use super::worker::{Form, Kind};
+use super::worker::{ClientKind, Form};
 use super::world::RigWorld;
 
 /// Larger than what is asked for at once.
@@ -39,8 +39,8 @@ impl RigWorld {
     }
 }
 
-fn reader(plans: Option<PathBuf>) -> Kind {
-    Kind { plans, ..kind(Role::Rollout, form(9_000), Way::Direct) }
+fn reader(plans: Option<PathBuf>) -> ClientKind {
+    ClientKind { plans, ..kind(Role::Rollout, form(9_000), Way::Direct) }
 }
 
 fn turned() -> Form {
@@ -99,7 +99,7 @@ fn a_plan_that_is_made_for_a_trainer_is_not_used_for_the_next_one() {
 
 /// A relay whose read ran out of time keeps what had come, for the same memory.
 async fn broken_off() -> RigWorld {
-    let reader = Kind { relays: true, ..kind(Role::Rollout, form(PIECES), Way::Direct) };
+    let reader = ClientKind { relays: true, ..kind(Role::Rollout, form(PIECES), Way::Direct) };
     let mut world = RigWorld::with_reader(PIECES, reader).await;
     world.gate.stop_at(HoldPoint::Telling, 1);
     world.read(READER, false, Span::from_secs(1));

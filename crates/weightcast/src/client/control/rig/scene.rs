@@ -4,7 +4,7 @@ use weightcast_protocol::Span;
 use weightcast_protocol::message::{Answer, Call, Role};
 use weightcast_transport::Way;
 
-use super::worker::{Form, Kind, good};
+use super::worker::{ClientKind, Form, good};
 use super::world::RigWorld;
 
 pub(super) const TRAINER: usize = 0;
@@ -23,13 +23,13 @@ pub(super) fn form(bytes: u64) -> Form {
     Form { turned: false, bytes }
 }
 
-pub(super) fn kind(role: Role, form: Form, way: Way) -> Kind {
-    Kind { role, form, way, relays: false, plans: None }
+pub(super) fn kind(role: Role, form: Form, way: Way) -> ClientKind {
+    ClientKind { role, form, way, relays: false, plans: None }
 }
 
 impl RigWorld {
     /// Of a trainer that has published version 1, and a reader that reads it next.
-    pub(super) async fn with_reader(bytes: u64, reader: Kind) -> Self {
+    pub(super) async fn with_reader(bytes: u64, reader: ClientKind) -> Self {
         let mut world = Self::new(1);
         assert_eq!(world.join(kind(Role::Trainer, form(bytes), Way::Auto)), TRAINER);
         assert_eq!(world.join(reader), READER);

@@ -11,7 +11,7 @@ use super::scene::{LONG, READER, TRAINER, form, kind, run};
 use super::worker::good;
 use super::world::RigWorld;
 
-fn reader() -> super::worker::Kind {
+fn reader() -> super::worker::ClientKind {
     kind(Role::Rollout, form(9_000), Way::Direct)
 }
 
@@ -149,6 +149,26 @@ fn what_comes_between_two_streams_is_ignored() {
     });
 }
 
+/// The server says nothing for so long that another stream is asked for, and then says it all.
+#[test]
+fn what_comes_over_a_stream_that_was_given_up_is_ignored() {
+    run(async {
+        let mut world = RigWorld::with_reader(9_000, reader()).await;
+        world.keep = Some(|event| matches!(event, Event::Connected { .. } | Event::Frame { .. }));
+        let asked = |(worker, event): &(usize, Event)| {
+            *worker == READER && matches!(event, Event::Connected { .. })
+        };
+        while !world.kept.iter().any(asked) {
+            world.pass(Span::from_secs(1)).await;
+        }
+        assert_eq!(stream(&world, READER), None, "until the next one is there");
+        let before = state(&world, READER);
+        world.happen(READER, Event::Frame { stream: 1, message: ServerMessage::Closed });
+        world.happen(READER, Event::StreamEnded { stream: 1, reason: String::new() });
+        assert_eq!(state(&world, READER), before);
+    });
+}
+
 /// A stream that is full counts as broken, so the session asks for another.
 #[test]
 fn a_stream_that_takes_nothing_is_given_up() {
@@ -164,14 +184,14 @@ fn a_stream_that_takes_nothing_is_given_up() {
     });
 }
 
-type Step = (&'static str, fn(&mut RigWorld), fn(&Answer) -> bool);
+type CallStep = (&'static str, fn(&mut RigWorld), fn(&Answer) -> bool);
 
 fn version_exists() -> Condition {
     Condition::Available(Selector::Latest)
 }
 
 /// What a reader does in its life; each call is begun, and has this answer.
-fn life() -> Vec<Step> {
+fn life() -> Vec<CallStep> {
     vec![
         ("list", |w| w.begin(READER, Call::List, LONG), |a| matches!(a, Answer::Listed(_))),
         (

@@ -82,7 +82,7 @@ pub(super) struct RigClient {
 }
 
 /// What makes one client different from another.
-pub(super) struct Kind {
+pub(super) struct ClientKind {
     pub(super) role: Role,
     pub(super) form: Form,
     pub(super) way: Way,
@@ -92,8 +92,14 @@ pub(super) struct Kind {
 
 impl RigClient {
     /// `life` tells it from whoever had its place before.
-    pub(super) fn new(index: usize, life: u64, kind: Kind, net: &SharedNet, gate: &Gate) -> Self {
-        let Kind { role, form, way, relays, plans } = kind;
+    pub(super) fn new(
+        index: usize,
+        life: u64,
+        kind: ClientKind,
+        net: &SharedNet,
+        gate: &Gate,
+    ) -> Self {
+        let ClientKind { role, form, way, relays, plans } = kind;
         let name = format!("worker{index}");
         let port = VirtualPort { net: Arc::clone(net), worker: index };
         let connection = Connection::to(vec![("virtual".to_owned(), Box::new(port))]);

@@ -10,7 +10,7 @@ use super::super::{Event, Reply};
 use super::Draw;
 use super::gate::Gate;
 use super::net::{Net, SharedNet, lock};
-use super::worker::{Kind, RigClient};
+use super::worker::{ClientKind, RigClient};
 use crate::convert::client_message;
 
 /// Often enough for what one event sets off among tasks.
@@ -24,7 +24,7 @@ enum Due {
 
 /// Streams are in order; everything else overtakes as it likes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum StreamEnd {
+enum StreamSide {
     Up(ConnectionId),
     Down(usize, u64),
 }
@@ -37,7 +37,7 @@ pub(super) struct RigWorld {
     pub(super) gate: Gate,
     agenda: BTreeMap<(Time, u64), Due>,
     scheduled: u64,
-    latest: BTreeMap<StreamEnd, Time>,
+    latest: BTreeMap<StreamSide, Time>,
     lives: u64,
     pub(super) draw: Draw,
     /// How long things are on their way at most; nothing is where this is zero.
@@ -75,14 +75,14 @@ impl RigWorld {
     }
 
     /// One more client.
-    pub(super) fn join(&mut self, kind: Kind) -> usize {
+    pub(super) fn join(&mut self, kind: ClientKind) -> usize {
         let index = self.workers.len();
         let worker = self.worker(index, kind);
         self.workers.push(worker);
         index
     }
 
-    fn worker(&mut self, index: usize, kind: Kind) -> RigClient {
+    fn worker(&mut self, index: usize, kind: ClientKind) -> RigClient {
         self.lives += 1;
         let mut worker = RigClient::new(index, self.lives, kind, &self.net, &self.gate);
         worker.control.carry_out(self.now);
@@ -90,7 +90,7 @@ impl RigWorld {
     }
 
     /// A client whose session is over ends; another one takes its place.
-    pub(super) fn replace(&mut self, index: usize, kind: Kind) {
+    pub(super) fn replace(&mut self, index: usize, kind: ClientKind) {
         let mut worker = self.worker(index, kind);
         std::mem::swap(&mut worker, &mut self.workers[index]);
         self.agenda.retain(|_, due| !matches!(due, Due::Event(of, _) if *of == index));
@@ -109,7 +109,7 @@ impl RigWorld {
         }
     }
 
-    fn schedule(&mut self, order: Option<StreamEnd>, due: Due) {
+    fn schedule(&mut self, order: Option<StreamSide>, due: Due) {
         let mut time = self.now + self.delay();
         if let Some(order) = order {
             let latest = self.latest.entry(order).or_default();
@@ -134,7 +134,7 @@ impl RigWorld {
                 }
                 let order = match &event {
                     Event::Frame { stream, .. } | Event::StreamEnded { stream, .. } => {
-                        Some(StreamEnd::Down(index, *stream))
+                        Some(StreamSide::Down(index, *stream))
                     }
                     _ => None,
                 };
@@ -149,7 +149,7 @@ impl RigWorld {
             }
         }
         for (id, message) in sent {
-            self.schedule(Some(StreamEnd::Up(id)), Due::Message(id, message));
+            self.schedule(Some(StreamSide::Up(id)), Due::Message(id, message));
         }
         self.scheduled != before
     }
