@@ -10,6 +10,20 @@ from tests_vllm.configs import MOE
 #: Families whose classes know DP attention. The others spread theirs over all ranks, whatever is set.
 DP_ATTENTION = ("qwen3", *MOE)
 
+#: Without it the classes with latent attention have no rotary embedding on a CPU.
+SCALED = {
+    "rope_scaling": {
+        "type": "yarn",
+        "rope_type": "deepseek_yarn",
+        "factor": 2.0,
+        "original_max_position_embeddings": 32,
+        "beta_fast": 32,
+        "beta_slow": 1,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+    }
+}
+
 
 @dataclass(frozen=True)
 class Parallelism:
@@ -47,17 +61,7 @@ def config(family: str, draw: random.Random) -> dict[str, Any]:
         # All layers have experts, and the head has its own weights, whatever a config says.
         drawn |= {"mlp_only_layers": [], "tie_word_embeddings": False}
     if family == "deepseek_v3":
-        # Without it the class has no rotary embedding on a CPU.
-        drawn["rope_scaling"] = {
-            "type": "yarn",
-            "rope_type": "deepseek_yarn",
-            "factor": 2.0,
-            "original_max_position_embeddings": 32,
-            "beta_fast": 32,
-            "beta_slow": 1,
-            "mscale": 1.0,
-            "mscale_all_dim": 1.0,
-        }
+        drawn |= SCALED
     return drawn
 
 

@@ -42,6 +42,7 @@ def build(
     tp: int,
     rank: int,
     ep: int = 1,
+    dtype: str = "bfloat16",
     device: str = "cpu",
     fp8: Fp8Config | None = None,
     **more: Any,
@@ -55,7 +56,7 @@ def build(
             device="cpu",
             tp_size=tp,
             ep_size=ep,
-            dtype="bfloat16",
+            dtype=dtype,
             attention_backend="torch_native",
             load_format="dummy",
             skip_tokenizer_init=True,
@@ -64,7 +65,7 @@ def build(
         )
         _spread(arguments, rank)
         model = ModelConfig.from_server_args(arguments)
-        with set_default_torch_dtype(torch.bfloat16), torch.device(device):
+        with set_default_torch_dtype(model.dtype), torch.device(device):
             return _initialize_model(model, LoadConfig(load_format="dummy"), fp8)
 
 

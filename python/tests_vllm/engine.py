@@ -4,6 +4,7 @@ No engine runs and no other rank exists: a rank's parameters and loaders depend 
 group's size alone.
 """
 
+import copy
 import importlib
 import json
 import os
@@ -28,7 +29,10 @@ MODULES = {
     "Qwen2ForCausalLM": "qwen2",
     "Qwen3ForCausalLM": "qwen3",
     "LlamaForCausalLM": "llama",
+    "Glm4ForCausalLM": "glm4",
+    "Qwen2MoeForCausalLM": "qwen2_moe",
     "Qwen3MoeForCausalLM": "qwen3_moe",
+    "MixtralForCausalLM": "mixtral",
     "Glm4MoeForCausalLM": "glm4_moe",
     "DeepseekV2ForCausalLM": "deepseek_v2",
     "DeepseekV3ForCausalLM": "deepseek_v2",
@@ -46,7 +50,10 @@ def build_with_config(
     tp: int,
     rank: int,
     ep: bool = False,
+    dp: int = 1,
     placement: str = "linear",
+    redundant: int = 0,
+    dtype: str = "bfloat16",
     device: str = "cpu",
 ) -> tuple[nn.Module, VllmConfig]:
     """The same, and vLLM's own config of it."""
@@ -58,7 +65,7 @@ def build_with_config(
             model=directory,
             tokenizer=directory,
             skip_tokenizer_init=True,
-            dtype="bfloat16",
+            dtype=dtype,
             enforce_eager=True,
             max_model_len=64,
         )
@@ -66,12 +73,16 @@ def build_with_config(
         whole = VllmConfig(
             model_config=model, parallel_config=parallel, device_config=DeviceConfig("cpu")
         )
-        # Set afterwards: vLLM would look for as many devices.
-        whole.parallel_config.tensor_parallel_size = tp
         with set_current_vllm_config(whole):
-            _groups(tp, rank)
+            _initialised()
+        # Set afterwards: vLLM would look for as many devices, and for GPUs.
+        parallel = whole.parallel_config
+        parallel.tensor_parallel_size, parallel.data_parallel_size = tp, dp
+        parallel.enable_eplb = redundant > 0
+        parallel.eplb_config.num_redundant_experts = redundant
+        _spread(tp, dp, rank)
         before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.bfloat16)
+        torch.set_default_dtype(model.dtype)
         try:
             with torch.device(device):
                 return initialize_model(whole), whole
@@ -92,18 +103,24 @@ def register(architecture: str) -> None:
 _registered: set[str] = set()
 
 
-def _groups(tp: int, rank: int) -> None:
-    """One process that says it is `rank` of `tp`. Without data parallelism EP runs over TP."""
-    if not parallel_state.model_parallel_is_initialized():
-        store = tempfile.mktemp()
-        parallel_state.init_distributed_environment(
-            world_size=1,
-            rank=0,
-            local_rank=0,
-            backend="gloo",
-            distributed_init_method=f"file://{store}",
-        )
-        parallel_state.initialize_model_parallel()
-    parallel_state._EP = parallel_state._EP or parallel_state._TP
-    for group in (parallel_state._TP, parallel_state._EP):
-        group.world_size, group.rank_in_group = tp, rank
+def _initialised() -> None:
+    """Groups of this one process."""
+    if parallel_state.model_parallel_is_initialized():
+        return
+    parallel_state.init_distributed_environment(
+        world_size=1,
+        rank=0,
+        local_rank=0,
+        backend="gloo",
+        distributed_init_method=f"file://{tempfile.mktemp()}",
+    )
+    parallel_state.initialize_model_parallel()
+    parallel_state._EP = parallel_state._EP or copy.copy(parallel_state._TP)
+
+
+def _spread(tp: int, dp: int, rank: int) -> None:
+    """One process that says it is `rank` of `dp` times `tp`. EP runs over all of them."""
+    spread = {"_TP": (tp, rank % tp), "_DP": (dp, rank // tp), "_EP": (tp * dp, rank)}
+    for name, (size, index) in spread.items():
+        group = getattr(parallel_state, name)
+        group.world_size, group.rank_in_group = size, index

@@ -1,16 +1,21 @@
 """What `weightcast layout` says by rule, in a form that compares with what an engine does."""
 
 import json
-import subprocess
-import sys
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
+from weightcast._core import command_line
 from weightcast.adapters.catalog import Catalog, Entry
 from weightcast.adapters.live import LiveLayout
 
 #: A parameter: shape, dtype, and its pieces as boxes.
 Laid = tuple[tuple[int, ...], str, tuple]
+
+
+class Refused(Exception):
+    """There is no layout by rule."""
 
 
 class Rules:
@@ -22,11 +27,17 @@ class Rules:
 
     def records(self, spec: str, rank: int = 0) -> list[dict[str, Any]]:
         """The records of a rank, with families of layers written out."""
-        command = [sys.executable, "-m", "weightcast", "layout", "--config", str(self._path)]
-        command += ["--spec", spec, "--rank", str(rank), "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        return self.expanded(json.loads(done.stdout)["params"])
+        command = ["weightcast", "layout", "--config", str(self._path)]
+        status, out, err = _said([*command, "--spec", spec, "--rank", str(rank), "--json"])
+        if status != 0:
+            raise Refused(err)
+        return self.expanded(json.loads(out)["params"])
+
+    def refuse(self, spec: str, rank: int = 0) -> bool:
+        """Whether there is no layout, or a warning that the engine refuses it."""
+        command = ["weightcast", "layout", "--config", str(self._path)]
+        status, _, err = _said([*command, "--spec", spec, "--rank", str(rank), "--json"])
+        return status != 0 or " refuses " in err
 
     def expanded(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Records of the data set, one for each layer."""
@@ -36,6 +47,24 @@ class Rules:
         """What a checkpoint of this config holds."""
         listed = self.records(f"ddp:dp=1,mtp={int(draft)}")
         return {r["name"]: Entry(tuple(r["shape"]), r["dtype"]) for r in listed}
+
+
+def _said(command: list[str]) -> tuple[int, str, str]:
+    """Status and output of the command line, run in this process: a process for each takes longer
+    than all else that a test does."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        kept = [os.dup(1), os.dup(2)]
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        try:
+            status = command_line(command)
+        finally:
+            for at, file in enumerate(kept, 1):
+                os.dup2(file, at)
+                os.close(file)
+        out.seek(0)
+        err.seek(0)
+        return status, out.read().decode(), err.read().decode()
 
 
 def _layers(record: dict[str, Any]) -> list[dict[str, Any]]:

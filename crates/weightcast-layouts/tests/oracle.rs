@@ -66,7 +66,7 @@ fn sparse(experts: u64, shared: u64, latent: bool, layers: u64) -> Value {
         "intermediate_size": 24, "num_hidden_layers": layers, "num_attention_heads": 8,
         "num_key_value_heads": 8, "kv_lora_rank": 6, "qk_nope_head_dim": 3, "qk_rope_head_dim": 2,
         "v_head_dim": 2, "n_routed_experts": experts, "n_shared_experts": shared,
-        "moe_intermediate_size": 16, "first_k_dense_replace": 1, "topk_method": "noaux_tc",
+        "moe_intermediate_size": 16, "n_group": 2, "first_k_dense_replace": 1, "topk_method": "noaux_tc",
     });
     if latent {
         config["q_lora_rank"] = json!(5);
@@ -81,8 +81,10 @@ fn models() -> impl Strategy<Value = Value> {
             dense(heads, groups, layers, vocabulary, tied)
         },
     );
-    let sparse = (0..3usize, 0..2u64, any::<bool>(), 2..4u64).prop_map(
-        |(experts, shared, latent, layers)| sparse([8, 16, 24][experts], shared, latent, layers),
+    let sparse = (0..5usize, 0..2u64, any::<bool>(), 2..4u64).prop_map(
+        |(experts, shared, latent, layers)| {
+            sparse([8, 16, 24, 10, 14][experts], shared, latent, layers)
+        },
     );
     prop_oneof![dense, sparse]
 }

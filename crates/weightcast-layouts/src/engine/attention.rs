@@ -4,9 +4,9 @@ use weightcast_plan::DType;
 
 use super::Program;
 use super::list::List;
-use crate::cut::{Cut, Place};
+use crate::cut::{Cut, Place, equal};
 use crate::error::RuleError;
-use crate::model::Role;
+use crate::model::{Member, Role};
 
 impl List<'_> {
     /// Attention of the layers now listed.
@@ -24,6 +24,14 @@ impl List<'_> {
 
     /// Queries, keys and values fused; key-value heads shared where there are more ranks.
     fn head_attention(&mut self, place: Place) -> Result<(), RuleError> {
+        let has_bias = self.model.of_role(Role::Output).any(|f| f.member == Member::Bias);
+        if has_bias && !self.model.output_bias_taken {
+            return Err(RuleError::Computes {
+                engine: self.engine.program.name(),
+                model_type: self.model.model_type.clone(),
+                why: "it has no o_proj.bias, which attention_bias puts into the checkpoint",
+            });
+        }
         let dims = &self.model.dims;
         let (heads, keys, head) = (dims.heads, dims.key_heads, dims.head);
         let queries = self.query_heads(heads, head, place)?;
@@ -56,6 +64,8 @@ impl List<'_> {
     }
 
     fn latent_attention(&mut self, place: Place) -> Result<(), RuleError> {
+        // Rows may divide where heads do not.
+        equal("query heads", self.model.dims.heads, place)?;
         let down = Cut::Whole;
         if self.has(Role::QueryDown) {
             let fused = match self.engine.program {

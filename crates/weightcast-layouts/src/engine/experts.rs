@@ -4,7 +4,7 @@ use super::list::{List, rename};
 use super::{ExpertPlacement, Program};
 use crate::cut::{Cut, Range, follow, piece};
 use crate::error::RuleError;
-use crate::model::{Family, Fused, Member, Role, fill};
+use crate::model::{Family, Fused, Member, MoeDims, Role, fill};
 use crate::record::{Piece, Record};
 
 /// The smallest block to which vLLM refines a grid of scales.
@@ -89,13 +89,14 @@ impl List<'_> {
     fn held_experts(&self) -> Result<Vec<u64>, RuleError> {
         let Some(moe) = &self.model.dims.moe else { return Ok(Vec::new()) };
         let (place, redundant) = (self.ranks.expert, self.engine.redundant);
-        if redundant > 0 && (moe.experts + redundant) % place.of != 0 {
+        let must_divide = redundant > 0 || self.engine.program == Program::Sglang;
+        if must_divide && (moe.experts + redundant) % place.of != 0 {
             let (what, size) = ("experts with redundant ones".to_owned(), moe.experts + redundant);
             return Err(RuleError::Indivisible { what, size, parts: place.of });
         }
         let physical: Vec<u64> =
             (0..moe.experts + redundant).map(|slot| slot % moe.experts).collect();
-        if self.engine.placement == ExpertPlacement::RoundRobin {
+        if self.is_dealt_round(moe) {
             let mine = physical.iter().skip(place.index as usize).step_by(place.of as usize);
             return Ok(mine.copied().collect());
         }
@@ -104,6 +105,13 @@ impl List<'_> {
         let first = place.index * each + place.index.min(more);
         let count = each + u64::from(place.index < more);
         Ok(physical[first as usize..(first + count) as usize].to_vec())
+    }
+
+    /// vLLM deals round only experts that are chosen by group and there once.
+    fn is_dealt_round(&self, moe: &MoeDims) -> bool {
+        let takes =
+            self.engine.program != Program::Vllm || (moe.groups > 1 && self.engine.redundant == 0);
+        self.engine.placement == ExpertPlacement::RoundRobin && takes
     }
 
     /// vLLM refines the scales of experts whose cut falls within a block, computing them as it

@@ -103,8 +103,17 @@ impl<'a> List<'a> {
         let block = self.model.quantisation.as_ref().map_or((1, 1), |q| q.block);
         let mut pieces = Vec::new();
         let (mut at, mut dim) = (0, 0);
+        let mut ragged = None;
         for ((weight, family), (_, cut)) in fused.weights.iter().zip(families).zip(parts) {
             for range in cut.ranges(weight)? {
+                // Scales of a part that follows would lie within a block.
+                if let Some(error) = ragged.take() {
+                    return Err(error);
+                }
+                if family.member == Member::Scale && range.dim == 0 && range.len % block.0 != 0 {
+                    let (what, size, block) = (family.name.clone(), range.len, block.0);
+                    ragged = Some(RuleError::CutBlock { what, size, block });
+                }
                 let range = follow(family, range, block, cut.is_cut())?;
                 dim = range.dim;
                 pieces.push(piece(family, range, at));

@@ -80,7 +80,7 @@ impl Engine {
 
     /// What this rank holds.
     pub fn layout(&self, model: &Model, rank: u64) -> Result<RankLayout, RuleError> {
-        let ranks = Ranks::of(self, rank)?;
+        let ranks = Ranks::of(self, model, rank)?;
         if !model.is_decoder {
             return Err(RuleError::Computes {
                 engine: self.program.name(),

@@ -3,6 +3,7 @@
 use super::{Engine, Program};
 use crate::cut::Place;
 use crate::error::RuleError;
+use crate::model::Model;
 
 /// The places of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,22 +22,23 @@ pub(crate) struct Ranks {
 
 impl Ranks {
     /// The places of `rank`, if the degrees go together.
-    pub(crate) fn of(engine: &Engine, rank: u64) -> Result<Ranks, RuleError> {
+    pub(crate) fn of(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError> {
         let ranks = engine.ranks();
         if rank >= ranks {
             let spec = format!("{} with {ranks} ranks", engine.program.name());
             return Err(RuleError::Rank { rank, ranks, spec });
         }
         match engine.program {
-            Program::Vllm => vllm(engine, rank),
-            Program::Sglang => sglang(engine, rank),
+            Program::Vllm => vllm(engine, model, rank),
+            Program::Sglang => sglang(engine, model, rank),
         }
     }
 }
 
 /// Attention and dense layers over tp; experts over all ranks, whole with expert parallelism and
-/// cut without.
-fn vllm(engine: &Engine, rank: u64) -> Result<Ranks, RuleError> {
+/// cut without. Where both have several ranks, ranks may share out the tokens of a layer of experts:
+/// then each has the shared experts whole.
+fn vllm(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError> {
     let all = Place { index: rank, of: engine.ranks() };
     let tp = Place { index: rank % engine.tp, of: engine.tp };
     let (expert, expert_tensor) = match engine.ep {
@@ -49,11 +51,21 @@ fn vllm(engine: &Engine, rank: u64) -> Result<Ranks, RuleError> {
             return Err(RuleError::Degrees { what });
         }
     };
-    Ok(Ranks { attention: tp, dense: tp, shared: tp, expert, expert_tensor })
+    let by_tokens = model.shared_by_tokens && engine.ep > 1 && engine.tp > 1 && engine.dp > 1;
+    let whole_if = |whole| if whole { Place::ALONE } else { tp };
+    Ok(Ranks {
+        attention: tp,
+        // The classes with sparse attention keep to their tokens through the dense layers.
+        dense: whole_if(by_tokens && model.dims.indexer.is_some()),
+        shared: whole_if(by_tokens),
+        expert,
+        expert_tensor,
+    })
 }
 
-/// Attention over tp/attn_dp; experts over ep, cut over tp/ep; the rest over tp.
-fn sglang(engine: &Engine, rank: u64) -> Result<Ranks, RuleError> {
+/// Attention over tp/attn_dp; experts over ep, cut over tp/ep; the rest over tp. Only models with
+/// experts have their dense MLPs whole.
+fn sglang(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError> {
     let (tp, ep, attention_dp) = (engine.tp, engine.ep, engine.attention_dp);
     for (key, degree) in [("ep", ep), ("attn_dp", attention_dp)] {
         if degree == 0 || tp % degree != 0 {
@@ -65,7 +77,7 @@ fn sglang(engine: &Engine, rank: u64) -> Result<Ranks, RuleError> {
     let whole = |whole| if whole { Place::ALONE } else { Place { index: rank, of: tp } };
     Ok(Ranks {
         attention: Place { index: rank % attention, of: attention },
-        dense: whole(engine.dense_whole),
+        dense: whole(engine.dense_whole && model.dims.moe.is_some()),
         shared: whole(engine.shared_whole),
         expert: Place { index: rank / moe, of: ep },
         expert_tensor: Place { index: rank % moe, of: moe },

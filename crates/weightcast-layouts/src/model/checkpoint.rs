@@ -24,6 +24,8 @@ pub struct Model {
     pub dtype: DType,
     pub(crate) dims: Dims,
     pub(crate) router_f32: bool,
+    pub(crate) shared_by_tokens: bool,
+    pub(crate) output_bias_taken: bool,
     pub(crate) model_type: String,
     /// Whether engines and trainers have rules for it; else only whole tensors and rows.
     pub(crate) is_decoder: bool,
@@ -41,14 +43,20 @@ impl Model {
             Blocks::Gpt2 => gpt2::families(&dims, config, dtype)?,
             Blocks::GptOss => gpt_oss::families(&dims, dtype)?,
         };
+        let decoder = match &description.blocks {
+            Blocks::Decoder(decoder) => Some(decoder),
+            Blocks::Gpt2 | Blocks::GptOss => None,
+        };
         let mut model = Model {
             families,
             quantisation: Quantisation::of(config)?,
             dtype,
             dims,
-            router_f32: matches!(&description.blocks, Blocks::Decoder(d) if d.moe.router_f32),
+            router_f32: decoder.is_some_and(|d| d.moe.router_f32),
+            shared_by_tokens: decoder.is_some_and(|d| d.moe.shared_by_tokens),
+            output_bias_taken: decoder.is_some_and(|d| d.output_bias_taken),
             model_type: config.model_type().to_owned(),
-            is_decoder: matches!(description.blocks, Blocks::Decoder(_)),
+            is_decoder: decoder.is_some(),
             config: config.clone(),
         };
         if let Some(quantisation) = &model.quantisation {

@@ -34,6 +34,8 @@ pub(crate) enum Blocks {
 pub(crate) struct Decoder {
     pub(crate) qkv_bias: When,
     pub(crate) output_bias: When,
+    /// Engines have the output's bias where the checkpoint does.
+    pub(crate) output_bias_taken: bool,
     pub(crate) mlp_bias: When,
     pub(crate) qk_norm: When,
     /// Norms after attention and MLP as well as before them.
@@ -57,6 +59,8 @@ pub(crate) struct Moe {
     /// What an expert calls gate, up and down.
     pub(crate) projections: [&'static str; 3],
     pub(crate) shared: &'static str,
+    /// vLLM has the shared experts whole where the ranks of a layer share out its tokens.
+    pub(crate) shared_by_tokens: bool,
     /// A gate that scales the shared experts.
     pub(crate) shared_switch: Option<&'static str>,
 }
@@ -68,12 +72,14 @@ const MOE: Moe = Moe {
     experts: "mlp.experts",
     projections: ["gate_proj", "up_proj", "down_proj"],
     shared: "mlp.shared_experts",
+    shared_by_tokens: false,
     shared_switch: None,
 };
 
 const PLAIN: Decoder = Decoder {
     qkv_bias: When::Flag("attention_bias"),
     output_bias: When::Flag("attention_bias"),
+    output_bias_taken: true,
     mlp_bias: When::Flag("mlp_bias"),
     qk_norm: When::Never,
     sandwich_norms: false,
@@ -83,7 +89,7 @@ const PLAIN: Decoder = Decoder {
 };
 
 const DEEPSEEK: Decoder = Decoder {
-    moe: Moe { correction: When::Text("topk_method", "noaux_tc"), ..MOE },
+    moe: Moe { correction: When::Text("topk_method", "noaux_tc"), shared_by_tokens: true, ..MOE },
     draft_embeddings: true,
     ..PLAIN
 };
@@ -91,7 +97,8 @@ const DEEPSEEK: Decoder = Decoder {
 const QWEN2: Decoder =
     Decoder { qkv_bias: When::Always, output_bias: When::Never, mlp_bias: When::Never, ..PLAIN };
 
-const QWEN3: Decoder = Decoder { qk_norm: When::Always, mlp_bias: When::Never, ..PLAIN };
+const QWEN3: Decoder =
+    Decoder { qk_norm: When::Always, output_bias_taken: false, mlp_bias: When::Never, ..PLAIN };
 
 /// All descriptions.
 pub(crate) const DESCRIPTIONS: &[Description] = &[
@@ -141,7 +148,10 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         &["glm4_moe_lite"],
         Decoder { moe: Moe { correction: When::Always, router_f32: true, ..MOE }, ..PLAIN },
     ),
-    decoder(&["glm_moe_dsa"], Decoder { moe: Moe { correction: When::Always, ..MOE }, ..PLAIN }),
+    decoder(
+        &["glm_moe_dsa"],
+        Decoder { moe: Moe { correction: When::Always, shared_by_tokens: true, ..MOE }, ..PLAIN },
+    ),
     decoder(&["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"], DEEPSEEK),
     Description { model_types: &["gpt2"], blocks: Blocks::Gpt2 },
     Description { model_types: &["gpt_oss"], blocks: Blocks::GptOss },

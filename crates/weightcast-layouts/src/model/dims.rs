@@ -46,6 +46,8 @@ pub(crate) struct Indexer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MoeDims {
     pub(crate) experts: u64,
+    /// Groups out of which the router chooses first.
+    pub(crate) groups: u64,
     pub(crate) intermediate: u64,
     /// Rows of the shared experts' gate; 0 without shared experts.
     pub(crate) shared: u64,
@@ -118,8 +120,9 @@ impl MoeDims {
             Some(rows) => rows,
             None => config.find(&["n_shared_experts"])?.unwrap_or(0) * intermediate,
         };
+        let groups = config.find(&["n_group"])?.unwrap_or(1);
         let layers = sparse_layers(config, layers)?;
-        Ok(Some(MoeDims { experts, intermediate, shared, layers }))
+        Ok(Some(MoeDims { experts, groups, intermediate, shared, layers }))
     }
 }
 

@@ -15,6 +15,7 @@ mod role;
 pub(crate) use alike::Fused;
 pub use checkpoint::Model;
 pub use config::{Config, ConfigError};
+pub(crate) use dims::MoeDims;
 pub use family::{Family, fill};
 pub use quantisation::Quantisation;
 pub use role::{Member, Role};
