@@ -26,14 +26,14 @@ pub(super) struct Net {
     pub(super) server: Server,
     encoder: Encoder,
     /// Streams that are open, as the server has them.
-    pub(super) lines: BTreeMap<ConnectionId, Line>,
+    pub(super) lines: BTreeMap<ConnectionId, VirtualLine>,
     opened: u64,
     /// Workers whose requests fail.
     pub(super) unreachable: Vec<usize>,
 }
 
 /// One stream.
-pub(super) struct Line {
+pub(super) struct VirtualLine {
     pub(super) worker: usize,
     /// What the client sends.
     pub(super) up: mpsc::Receiver<ClientFrame>,
@@ -73,7 +73,7 @@ impl Net {
         self.check(worker)?;
         self.opened += 1;
         let (down, frames) = mpsc::unbounded_channel();
-        self.lines.insert(ConnectionId(self.opened), Line { worker, up, down });
+        self.lines.insert(ConnectionId(self.opened), VirtualLine { worker, up, down });
         Ok(Box::pin(UnboundedReceiverStream::new(frames)))
     }
 
