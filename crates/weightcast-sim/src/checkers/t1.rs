@@ -176,7 +176,7 @@ mod tests {
         let mut checker = opened();
         assert!(serves(&mut checker, 100));
         checker.sent(SELF, STREAM, at(800), &ClientMessage::Heartbeat { sent_at: 7 });
-        checker.acked(SELF, at(900), 7);
+        checker.acked(SELF, at(901), 7);
         assert!(!serves(&mut checker, 1_000));
     }
 
