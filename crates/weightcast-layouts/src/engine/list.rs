@@ -94,7 +94,7 @@ impl<'a> List<'a> {
     }
 
     fn record(
-        &self,
+        &mut self,
         name: Option<&str>,
         fused: &Fused<'_>,
         families: &[&Family],
@@ -103,16 +103,14 @@ impl<'a> List<'a> {
         let block = self.model.quantisation.as_ref().map_or((1, 1), |q| q.block);
         let mut pieces = Vec::new();
         let (mut at, mut dim) = (0, 0);
-        let mut ragged = None;
+        let mut ragged: Option<&Family> = None;
         for ((weight, family), (_, cut)) in fused.weights.iter().zip(families).zip(parts) {
             for range in cut.ranges(weight)? {
-                // Scales of a part that follows would lie within a block.
-                if let Some(error) = ragged.take() {
-                    return Err(error);
+                if let Some(ragged) = ragged.take() {
+                    self.warn(begins_within_a_block(self.engine.program.name(), ragged));
                 }
                 if family.member == Member::Scale && range.dim == 0 && range.len % block.0 != 0 {
-                    let (what, size, block) = (family.name.clone(), range.len, block.0);
-                    ragged = Some(RuleError::CutBlock { what, size, block });
+                    ragged = Some(family);
                 }
                 let range = follow(family, range, block, cut.is_cut())?;
                 dim = range.dim;
@@ -201,6 +199,13 @@ impl<'a> List<'a> {
             Program::Sglang => format!("draft.model.decoder.{rest}"),
         }
     }
+}
+
+/// Engines refuse such, or load scales over others. It can be written down all the same, and is: the
+/// data set has such.
+fn begins_within_a_block(engine: &str, ragged: &Family) -> String {
+    let name = &ragged.name;
+    format!("{engine} refuses {name}: what follows it in one module begins within a block")
 }
 
 /// The family's name with another module before its last part.
