@@ -93,7 +93,6 @@ impl Routes {
             digests: true,
             holds: self.holds.clone(),
             slots: read.registration.cells.len(),
-            ..ReadOptions::default()
         };
         let _memory = read.memory.lock().expect("no panic while held");
         if read.cancel.load(Ordering::Acquire) {

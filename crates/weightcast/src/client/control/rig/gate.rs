@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -76,18 +75,6 @@ impl Gate {
         self.0.busy.store(busy, Ordering::SeqCst);
     }
 
-    /// Waits until a read that was cancelled has gone on.
-    pub(super) fn await_cancelled(&self) {
-        loop {
-            let state = self.state();
-            if !state.held || !state.cancelled() {
-                return;
-            }
-            drop(state);
-            thread::yield_now();
-        }
-    }
-
     /// What cancels the read of a worker that runs now.
     pub(super) fn running(&self, worker: usize, cancel: Option<Arc<AtomicBool>>) {
         let mut state = self.state();
@@ -109,17 +96,17 @@ impl Gate {
         }
         state.held = true;
         self.0.stopped.notify_one();
-        while state.held && !state.cancelled() {
+        // Who cancels it waits for it from then on, or has gone on without it: then it stays.
+        while state.held && !(state.cancelled() && self.is_awaited(&state.driver)) {
             // The word of a control thread that wakes nobody.
             let waited = self.0.changed.wait_timeout(state, Duration::from_millis(1));
             state = waited.expect("no panic while held").0;
         }
-        let (cancelled, driver) = (state.cancelled(), state.driver.clone());
         state.held = false;
-        drop(state);
-        while cancelled && self.0.busy.load(Ordering::SeqCst) && !sleeps(&driver) {
-            thread::yield_now();
-        }
+    }
+
+    fn is_awaited(&self, driver: &str) -> bool {
+        self.0.busy.load(Ordering::SeqCst) && sleeps(driver)
     }
 }
 

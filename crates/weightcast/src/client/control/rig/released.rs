@@ -59,7 +59,7 @@ async fn at_each_point(staged: bool, then: impl AsyncFn(&mut RigWorld)) {
 fn a_call_that_runs_out_of_time_leaves_the_memory_alone() {
     run(at_each_point(false, async |world| {
         world.pass(Span::from_secs(5)).await;
-        let failed = world.answer(READER).await.err().expect("it runs out of time");
+        let Err(failed) = world.answer(READER).await else { panic!("it runs out of time") };
         assert!(matches!(failed.error, CallError::Timeout { .. }), "{}", failed.error);
         world.let_go();
         world.go_on().await;

@@ -106,7 +106,7 @@ async fn broken_off() -> RigWorld {
     world.settle().await;
     assert!(world.gate.is_held());
     world.pass(Span::from_secs(1)).await;
-    let failed = world.answer(READER).await.err().expect("out of time");
+    let Err(failed) = world.answer(READER).await else { panic!("out of time") };
     assert!(matches!(failed.error, CallError::Timeout { .. }), "{}", failed.error);
     world
 }

@@ -195,7 +195,6 @@ impl RigWorld {
         gate.busy(true);
         act(worker);
         gate.busy(false);
-        gate.await_cancelled();
         gate.running(
             index,
             worker.control.memory.read.as_ref().map(|read| Arc::clone(&read.cancel)),
