@@ -22,7 +22,7 @@ fn the_protocol_holds_in_200_worlds() {
             .map(|c| c.1)
             .sum::<u64>()
     };
-    assert!(total(|r| r.counters.commits) > 2_000);
+    assert!(total(|r| r.counters.commits) > 1_500);
     assert!(total(|r| r.counters.evictions) > 100);
     assert!(total(|r| r.counters.drains_cut) > 0);
     assert!(total(|r| r.counters.digest_mismatches) > 20);
