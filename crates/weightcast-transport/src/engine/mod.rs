@@ -12,7 +12,7 @@ use crate::patience::Patience;
 use crate::pieces::Pieces;
 use crate::region::Region;
 use crate::wire::Description;
-use run::Run;
+use run::RunningTransfer;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -107,7 +107,7 @@ pub fn read(
         route.pieces = Pieces::cut(copies, size);
     };
     routes.iter_mut().zip(&copies).for_each(cut);
-    Run::new(routes, targets, options).execute()
+    RunningTransfer::new(routes, targets, options).execute()
 }
 
 /// One job, checked and cut.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 /// A running transfer, shared by its workers.
-pub(super) struct Run<'a> {
+pub(super) struct RunningTransfer<'a> {
     routes: Vec<Route<'a>>,
     targets: &'a [Region],
     options: &'a ReadOptions,
@@ -24,7 +24,7 @@ pub(super) struct Run<'a> {
     failed: Mutex<Option<ReadError>>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> RunningTransfer<'a> {
     pub(super) fn new(
         routes: Vec<Route<'a>>,
         targets: &'a [Region],
@@ -82,14 +82,13 @@ impl<'a> Run<'a> {
             let ahead = route.endpoint.abilities().ahead;
             lanes.push(if ahead { None } else { self.open(route)? });
         }
-        let next = |source: &usize| self.routes[*source].pieces.next_target();
         loop {
-            let sources = (0..lanes.len()).filter(|source| lanes[*source].is_some());
-            let source = sources.filter(|s| next(s).is_some()).min_by_key(|s| next(s));
-            let Some(source) = source else { return Ok(()) };
-            let lane = lanes[source].as_mut().expect("chosen so");
-            let moved = self.step(&self.routes[source], &mut **lane, digests);
-            moved.map_err(|kind| ReadError { source, kind })?;
+            let open = lanes.iter_mut().zip(&self.routes).filter_map(|(lane, route)| {
+                Some((route.pieces.next_target()?, route, lane.as_mut()?))
+            });
+            let Some((_, route, lane)) = open.min_by_key(|(next, ..)| *next) else { return Ok(()) };
+            let moved = self.step(route, &mut **lane, digests);
+            moved.map_err(|kind| ReadError { source: route.source, kind })?;
         }
     }
 
@@ -156,6 +155,9 @@ impl<'a> Run<'a> {
 }
 
 /// A worker's closure, owning nothing but its number.
-fn move_worker<'s>(run: &'s Run<'_>, worker: usize) -> impl FnOnce() -> Vec<Digest> + 's {
+fn move_worker<'s>(
+    run: &'s RunningTransfer<'_>,
+    worker: usize,
+) -> impl FnOnce() -> Vec<Digest> + 's {
     move || run.work(worker)
 }
