@@ -113,7 +113,7 @@ _Updated = tuple[
     list[str],
     str,
 ]
-_Listing = tuple[int, list[tuple[_Version, list[str]]]]
+_Listing = tuple[tuple[int, int], list[tuple[_Version, list[str]]]]
 
 class Handle:
     @staticmethod
@@ -162,6 +162,7 @@ class Handle:
     ) -> _Updated: ...
     def list(self, deadline: float) -> _Listing: ...
     def wait(self, until: tuple[str, int, int | None], deadline: float) -> _Listing: ...
+    def wait_changed(self, after: tuple[int, int], deadline: float) -> _Listing: ...
     @property
     def version(self) -> _Version | None: ...
     @property

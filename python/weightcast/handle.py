@@ -214,8 +214,7 @@ class Handle:
         end = time.monotonic() + deadline
         listing = self._core.list(deadline)
         while not until(_versions(listing)):
-            changed = ("changed", listing[0], None)
-            listing = self._core.wait(changed, max(0.0, end - time.monotonic()))
+            listing = self._core.wait_changed(listing[0], max(0.0, end - time.monotonic()))
         return _versions(listing)
 
     @property

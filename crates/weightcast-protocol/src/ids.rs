@@ -68,10 +68,6 @@ number!(
     Generation
 );
 number!(
-    /// Position in a model's history of visible changes; monotonic within a term (S10).
-    Revision
-);
-number!(
     /// Number of a call in the sequence that every shard of a group makes (G1 to G5).
     OpSeq
 );
@@ -107,6 +103,30 @@ impl Incarnation {
 }
 
 impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.term, self.number)
+    }
+}
+
+/// Position in a model's history of visible changes (S10). It has room for a whole term, so that two
+/// servers that knew nothing of each other never count the same ones, and whoever goes from the one
+/// to the other is shown a later one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision {
+    /// The term of the server that counts.
+    pub term: Term,
+    /// Changes that it has counted.
+    pub number: u64,
+}
+
+impl Revision {
+    /// The next one of the same term.
+    pub fn next(self) -> Self {
+        Self { number: self.number.saturating_add(1), ..self }
+    }
+}
+
+impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.term, self.number)
     }

@@ -34,4 +34,4 @@ pub use ticket::{Mac, Proved, TermProof, Ticket, TicketKey};
 pub use time::{Span, Time};
 
 /// Version of the control protocol. Peers of another version are refused (F35).
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;

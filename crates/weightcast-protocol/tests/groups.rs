@@ -6,7 +6,9 @@ use cluster::*;
 use proptest::prelude::*;
 use weightcast_protocol::message::{Answer, Call, ClientMessage, Role, ServerMessage};
 use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
-use weightcast_protocol::{CallError, ConnectionId, OpSeq, Selector, SessionId, Span, Time};
+use weightcast_protocol::{
+    CallError, ConnectionId, OpSeq, Revision, Selector, SessionId, Span, Term, Time,
+};
 
 /// What the next step of an interleaving does.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +41,7 @@ fn program(position: usize) -> Call {
         0 | 3 => update(),
         1 => Call::List,
         2 => Call::Describe { selector: Selector::Latest },
-        _ => wait(position as u64 / 2),
+        _ => wait(Revision { term: Term(0), number: position as u64 / 2 }),
     }
 }
 
@@ -344,10 +346,10 @@ fn wait_ends_when_the_listing_moves() {
     let trainer = cluster.trainer("trainer", 1);
     let rollout = cluster.rollout("rollout", 2);
     let revision = cluster.list(&rollout).revision;
-    cluster.call(rollout[0], wait(revision.0));
+    cluster.call(rollout[0], wait(revision));
     cluster.publish(&trainer, 1, 11);
     cluster.call_all(&trainer, |_| Call::Unpublish);
-    cluster.call(rollout[1], wait(revision.0));
+    cluster.call(rollout[1], wait(revision));
     let Some(Ok(Answer::Listed(listing))) = cluster.outcome(rollout[0]) else { panic!() };
     assert_eq!(listing.versions.len(), 1);
     assert_eq!(cluster.outcome(rollout[1]), Some(Ok(Answer::Listed(listing))));

@@ -11,7 +11,7 @@ use weightcast_protocol::message::{
 use weightcast_protocol::server::{Server, ServerConfig, ServerOutput, Snapshot};
 use weightcast_protocol::{
     Attempt, Condition, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, Revision,
-    Selector, SessionId, Span, Time,
+    Selector, SessionId, Span, Term, Time,
 };
 
 /// Stands for the call that would be right: mostly, so that the test gets somewhere.
@@ -68,7 +68,7 @@ fn any_call() -> impl Strategy<Value = Call> {
             .prop_map(|(selector, allow_rollback, staged)| Call::Update { selector, allow_rollback, staged }),
         1 => selector().prop_map(|selector| Call::Describe { selector }),
         1 => Just(Call::List),
-        1 => (0..4u64).prop_map(|after| Call::Wait { until: Condition::Changed { after: Revision(after) } }),
+        1 => (0..4u64).prop_map(|after| Call::Wait { until: Condition::Changed { after: Revision { term: Term(0), number: after } } }),
         1 => Just(Call::Decline { detail: "ü".repeat(9_999) }),
     ]
 }

@@ -6,7 +6,7 @@ use cluster::*;
 use weightcast_protocol::message::{Call, ClientMessage, Role};
 use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::session::Output;
-use weightcast_protocol::{CallError, Condition, Revision, Selector, Span};
+use weightcast_protocol::{CallError, Condition, Revision, Selector, Span, Term};
 
 const SHORT: Span = Span::from_secs(2);
 
@@ -154,8 +154,10 @@ fn reads(cluster: &Cluster) -> Vec<String> {
 
 #[test]
 fn a_wait_between_two_transfers_leaves_the_place_in_the_line_to_the_second() {
-    let (changed, there) =
-        (Condition::Changed { after: Revision(u64::MAX) }, Condition::Available(Selector::Latest));
+    let (changed, there) = (
+        Condition::Changed { after: Revision { term: Term(u64::MAX), number: u64::MAX } },
+        Condition::Available(Selector::Latest),
+    );
     for (until, in_vain) in [(changed, true), (there, false)] {
         let (mut cluster, _, [_, second, third, _]) = line();
         cluster.call(third, update());
@@ -173,7 +175,7 @@ fn a_wait_between_two_transfers_leaves_the_place_in_the_line_to_the_second() {
 #[test]
 fn a_wait_gives_no_place_in_the_line_of_those_who_read() {
     let (mut cluster, _, [_, _, third, fourth]) = line();
-    let until = Condition::Changed { after: Revision(u64::MAX) };
+    let until = Condition::Changed { after: Revision { term: Term(u64::MAX), number: u64::MAX } };
     cluster.call_within(fourth, Call::Wait { until }, Span::from_secs(1));
     cluster.call(third, update());
     cluster.advance(SHORT);

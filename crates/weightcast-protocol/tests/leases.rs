@@ -6,7 +6,7 @@ use cluster::*;
 use weightcast_protocol::message::{Answer, Call, Role};
 use weightcast_protocol::server::{ReplicaState, ServerConfig};
 use weightcast_protocol::session::{Output, SessionState};
-use weightcast_protocol::{CallError, ContentDigest, Selector, Span};
+use weightcast_protocol::{CallError, ContentDigest, Revision, Selector, Span, Term};
 
 #[test]
 fn shards_that_do_not_fit_are_refused_with_both_names() {
@@ -256,7 +256,7 @@ fn close_waits_for_readers_and_leaves_nothing() {
     let rollout = cluster.rollout("rollout", 1);
     cluster.publish(&trainer, 1, 11);
     cluster.call(rollout[0], update());
-    cluster.call(trainer[1], wait(u64::MAX));
+    cluster.call(trainer[1], wait(Revision { term: Term(u64::MAX), number: 0 }));
     cluster.clients[trainer[0]].session.close(cluster.now, DEADLINE);
     cluster.run();
     assert_eq!(cluster.clients[trainer[0]].closed, None);

@@ -406,7 +406,11 @@ fn call(rng: &mut Rng) -> Call {
             Call::Update { selector: selector(rng), allow_rollback, staged }
         }
         17 => Call::Describe { selector: selector(rng) },
-        18 => Call::Wait { until: Condition::Changed { after: Revision(rng.number()) } },
+        18 => Call::Wait {
+            until: Condition::Changed {
+                after: Revision { term: Term(rng.number()), number: rng.number() },
+            },
+        },
         _ if rng.chance(50) => Call::List,
         _ => Call::Decline { detail: "no".into() },
     }

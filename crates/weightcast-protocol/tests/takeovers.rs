@@ -3,10 +3,10 @@
 mod cluster;
 
 use cluster::open;
-use weightcast_protocol::message::{ClientMessage, Open, Role, ServerMessage};
+use weightcast_protocol::message::{Answer, Call, ClientMessage, Open, Role, ServerMessage};
 use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
 use weightcast_protocol::session::{Output, Session, SessionConfig};
-use weightcast_protocol::{CallError, ConnectionId, Span, Term, Ticket, Time};
+use weightcast_protocol::{CallError, ConnectionId, OpSeq, Revision, Span, Term, Ticket, Time};
 
 const START: Time = Time(1_000_000);
 const LEASE: Span = Span::from_secs(5);
@@ -47,6 +47,37 @@ fn who_has_found_a_server_that_acts_asks_the_whole_list_before_another_is_to_act
     assert!(asked(&mut session, &mut now).activate, "still, none of the list acts");
 }
 
+/// The pauses that a session makes before each of so many tries that find nobody.
+fn pauses(session: &mut Session, now: &mut Time, tries: usize) -> Vec<Span> {
+    let mut made = Vec::new();
+    for _ in 0..tries {
+        let since = *now;
+        asked(session, now);
+        made.push(Span(now.0 - since.0));
+        session.handle_disconnected(*now);
+    }
+    made
+}
+
+#[test]
+fn pauses_double_with_each_round_of_the_list_and_begin_anew_after_a_stream_that_opened() {
+    let mut now = START;
+    let config = SessionConfig::new(open("r", 0, 1, Role::Rollout), "a:1,b:1,c:1");
+    let (first, most) = (config.backoff, config.backoff_max);
+    let mut session = Session::new(config, now);
+    let twice = first.scaled(2, 1);
+    let expected = [Span(0), first, first, first, twice, twice, twice, first.scaled(4, 1)];
+    assert_eq!(pauses(&mut session, &mut now, 8), expected);
+    assert_eq!(pauses(&mut session, &mut now, 12).pop(), Some(most));
+
+    asked(&mut session, &mut now);
+    let opened = opened(&mut server(0), now, 1, None);
+    session.handle_message(now, opened);
+    assert!(session.lease().is_some());
+    session.handle_disconnected(now);
+    assert_eq!(pauses(&mut session, &mut now, 4), [first, first, first, twice]);
+}
+
 /// What a server says to somebody who wants it to act, and shows this of another server.
 fn opened(server: &mut Server, now: Time, stream: u64, ticket: Option<Ticket>) -> ServerMessage {
     let session = weightcast_protocol::SessionId(u128::from(stream));
@@ -69,6 +100,20 @@ fn ticket(server: &mut Server, stream: u64, shown: Option<Ticket>) -> Ticket {
     }
 }
 
+/// The revision that a server that acts shows the session of a stream, in its first call.
+fn shown(server: &mut Server, stream: u64) -> Revision {
+    let call = ClientMessage::Call { seq: OpSeq(1), deadline: LEASE, call: Call::List };
+    server.handle(START, ConnectionId(stream), call);
+    let answer = std::iter::from_fn(|| server.poll_output()).find_map(|output| match output {
+        ServerOutput::Send { message: ServerMessage::Answered { result, .. }, .. } => Some(result),
+        _ => None,
+    });
+    match answer {
+        Some(Ok(Answer::Listed(listing))) => listing.revision,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn server(index: u32) -> Server {
     let paranoid = true;
     Server::new(ServerConfig { lease: LEASE, index, paranoid, ..ServerConfig::default() })
@@ -87,6 +132,18 @@ fn a_server_that_was_told_of_another_one_leaves_it_a_lease() {
     let after = opened(&mut first, START + LEASE, 1, Some(later));
     assert!(matches!(after, ServerMessage::Opened { .. }));
     assert!(first.term() > later.proof.term);
+}
+
+/// A shard that goes from the one to the other would be shown the same number for other contents,
+/// and its watch would sleep over a change.
+#[test]
+fn servers_that_take_over_in_the_same_step_count_different_revisions() {
+    let (mut first, mut second) = (server(0), server(1));
+    let (of_first, of_second) = (ticket(&mut first, 1, None), ticket(&mut second, 1, None));
+    let (later, earlier) = (of_first.proof.term, of_second.proof.term);
+    assert_eq!(later.step(), earlier.step());
+    assert!(later > earlier, "the first of a list is the later one");
+    assert!(shown(&mut first, 1) > shown(&mut second, 1));
 }
 
 #[test]

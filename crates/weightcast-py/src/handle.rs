@@ -50,8 +50,10 @@ type UpdatedTuple = (
     Vec<String>,
     &'static str,
 );
+/// Revision: term, number.
+type RevisionTuple = (u64, u64);
 /// revision, (version, replicas)
-type ListingTuple = (u64, Vec<(VersionTuple, Vec<String>)>);
+type ListingTuple = (RevisionTuple, Vec<(VersionTuple, Vec<String>)>);
 
 #[pymethods]
 impl Handle {
@@ -245,6 +247,17 @@ impl Handle {
         self.call(py, |handle| handle.wait(until, deadline)).map(listing)
     }
 
+    fn wait_changed(
+        &self,
+        py: Python<'_>,
+        (term, number): RevisionTuple,
+        deadline: f64,
+    ) -> PyResult<ListingTuple> {
+        let deadline = seconds(deadline)?;
+        let until = Condition::Changed { after: Revision { term: Term(term), number } };
+        self.call(py, |handle| handle.wait(until, deadline)).map(listing)
+    }
+
     #[getter]
     fn version(&self, py: Python<'_>) -> PyResult<Option<VersionTuple>> {
         self.inner.check_process().map_err(|e| exception(py, e))?;
@@ -383,7 +396,6 @@ pub(crate) fn parse_selector((kind, number): &(String, u64)) -> PyResult<Selecto
 fn parse_condition((kind, number, rollouts): (String, u64, Option<u32>)) -> PyResult<Condition> {
     let by = rollouts.map_or(Quorum::All, Quorum::AtLeast);
     Ok(match kind.as_str() {
-        "changed" => Condition::Changed { after: Revision(number) },
         "held" => Condition::Held(Held { oldest: Oldest::Number(number), by }),
         "fresh" => Condition::Held(Held { oldest: Oldest::Behind(number), by }),
         _ => Condition::Available(parse_selector(&(kind, number))?),
@@ -413,5 +425,5 @@ fn listing(listing: weightcast::Listing) -> ListingTuple {
     let versions = versions
         .into_iter()
         .map(|(v, replicas)| ((v.number, v.epoch.0), replicas.into_iter().collect()));
-    (listing.revision.0, versions.collect())
+    ((listing.revision.term.0, listing.revision.number), versions.collect())
 }

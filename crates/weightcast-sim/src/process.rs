@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weightcast_protocol::message::{Assignment, Call, EpochPolicy, Location, Role};
 use weightcast_protocol::session::Session;
 use weightcast_protocol::{
-    Attempt, ConnectionId, ExportId, Generation, Incarnation, OpSeq, Span, Time, Version,
+    Attempt, ConnectionId, ExportId, Generation, Incarnation, OpSeq, Revision, Span, Time, Version,
 };
 
 use crate::chunk_loop::{ChunkLoop, Progress};
@@ -108,7 +108,7 @@ pub(crate) struct Program {
     /// The server refused what was published, or `unpublish` did not end in time: it is next.
     pub(crate) must_unpublish: bool,
     /// The last revision seen.
-    pub(crate) revision: u64,
+    pub(crate) revision: Revision,
 }
 
 /// A call that runs.

@@ -3,8 +3,7 @@
 
 use weightcast_protocol::message::{Call, EpochPolicy, Role};
 use weightcast_protocol::{
-    Condition, ContentDigest, Generation, Held, Incarnation, Oldest, Quorum, Revision, Selector,
-    Span,
+    Condition, ContentDigest, Generation, Held, Incarnation, Oldest, Quorum, Selector, Span,
 };
 
 use crate::process::Process;
@@ -129,7 +128,7 @@ impl World {
         if self.quiet {
             return call(Call::Update { selector: latest, allow_rollback: false, staged }, 50);
         }
-        let after = Revision(process.program.revision);
+        let after = process.program.revision;
         let kept = process.program.kept;
         match (process.version(), dice) {
             (None, 60..) if kept.is_some() => {

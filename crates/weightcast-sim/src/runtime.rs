@@ -249,7 +249,7 @@ impl World {
             Ok(Answer::Unregistered) => program.registered = false,
             Ok(Answer::Published { version }) => program.kept = Some(*version),
             Err(CallError::Misuse { .. }) if unpublishes => program.must_unpublish = false,
-            Ok(Answer::Listed(listing)) => program.revision = listing.revision.0,
+            Ok(Answer::Listed(listing)) => program.revision = listing.revision,
             Ok(Answer::Committed { version, .. }) => program.kept = Some(*version),
             Ok(Answer::Unpublished) => program.must_unpublish = false,
             // To `unpublish` as well, which gives it up all the same.

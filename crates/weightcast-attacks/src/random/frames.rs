@@ -311,7 +311,7 @@ impl Speaker {
         use crate::wire::held::Oldest;
         let number = self.dice.number();
         Some(match self.dice.below(3) {
-            0 => Until::After(number),
+            0 => Until::After(crate::wire::Revision { term: number, number: self.dice.number() }),
             1 => Until::Available(self.selector()?),
             _ => Until::Held(Held {
                 oldest: Some(if self.dice.one_in(2) {

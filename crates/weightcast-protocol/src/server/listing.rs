@@ -3,7 +3,7 @@
 use super::Server;
 use super::model::Resolution;
 use crate::message::Answer;
-use crate::{CallError, Condition, Incarnation, Revision, Selector, Time, Version};
+use crate::{CallError, Condition, Incarnation, Revision, Selector, Term, Time, Version};
 
 impl Server {
     pub(super) fn start_list(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
@@ -67,10 +67,10 @@ impl Server {
     }
 
     /// Revisions of this term come after those of earlier ones, so that whoever watches from one
-    /// of those is woken. A term has room for 2^32 of them.
+    /// of those is woken.
     pub(super) fn first_revision(&self) -> Revision {
-        let step = if self.config.mutants.revisions_restart { 0 } else { self.own.term.step() };
-        Revision(step << 32)
+        let restarts = self.config.mutants.revisions_restart;
+        Revision { term: if restarts { Term::default() } else { self.own.term }, number: 0 }
     }
 
     /// Answers with what there is now.

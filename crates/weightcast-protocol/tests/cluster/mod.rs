@@ -763,8 +763,8 @@ pub fn staged_update() -> Call {
     Call::Update { selector: Selector::Latest, allow_rollback: false, staged: true }
 }
 
-pub fn wait(after: u64) -> Call {
-    Call::Wait { until: Condition::Changed { after: Revision(after) } }
+pub fn wait(after: Revision) -> Call {
+    Call::Wait { until: Condition::Changed { after } }
 }
 
 pub fn version(epoch: u64, number: u64) -> Version {

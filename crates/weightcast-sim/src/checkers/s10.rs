@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weightcast_protocol::message::{Answer, Listing, ServerMessage};
 use weightcast_protocol::server::{ModelSnapshot, Snapshot};
-use weightcast_protocol::{Incarnation, OpSeq, Revision, Term, Time};
+use weightcast_protocol::{Incarnation, OpSeq, Revision, Time};
 
 use super::{Checker, Fact};
 
@@ -93,12 +93,10 @@ impl Snapshots {
     }
 }
 
-/// What one shard is shown never goes back, whichever servers show it. But for servers that take over
-/// in the same step, neither knowing of the other: both count from the same number, as a revision has
-/// no room for a whole term, and a shard may come from one of them to the other.
+/// What one shard is shown never goes back, whichever servers show it.
 #[derive(Default)]
 pub(super) struct Onwards {
-    shown: BTreeMap<(Incarnation, u32), (Term, Revision)>,
+    shown: BTreeMap<(Incarnation, u32), Revision>,
 }
 
 impl Checker for Onwards {
@@ -107,14 +105,12 @@ impl Checker for Onwards {
     }
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
-        let Fact::Done { who, result: Ok(Answer::Listed(listing)), term, .. } = fact else {
+        let Fact::Done { who, result: Ok(Answer::Listed(listing)), .. } = fact else {
             return None;
         };
-        let (term, revision) = ((*term)?, listing.revision);
-        let shown = self.shown.entry((who.incarnation?, who.shard)).or_insert((term, revision));
-        let (earlier, before) = std::mem::replace(shown, (term, revision));
-        let rivals = earlier != term && earlier.step() == term.step();
-        (before > revision && !rivals)
-            .then(|| format!("a shard was shown revision {revision} after {before}"))
+        let revision = listing.revision;
+        let shown = self.shown.entry((who.incarnation?, who.shard)).or_insert(revision);
+        let before = std::mem::replace(shown, revision);
+        (before > revision).then(|| format!("a shard was shown revision {revision} after {before}"))
     }
 }

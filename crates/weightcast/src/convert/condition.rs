@@ -1,15 +1,15 @@
 //! Conditions of `wait`.
 
-use weightcast_protocol::{Condition, Held, Oldest, Quorum, Revision};
+use weightcast_protocol::{Condition, Held, Oldest, Quorum};
 
-use super::values::{selector, selector_frame};
+use super::values::{revision, revision_frame, selector, selector_frame};
 use super::{Malformed, need};
 use crate::wire;
 use crate::wire::wait::Until;
 
 pub(super) fn condition(until: Until) -> Result<Condition, Malformed> {
     Ok(match until {
-        Until::After(revision) => Condition::Changed { after: Revision(revision) },
+        Until::After(after) => Condition::Changed { after: revision(Some(after))? },
         Until::Available(which) => Condition::Available(selector(Some(which))?),
         Until::Held(held) => Condition::Held(Held {
             oldest: match need(held.oldest, "oldest version")? {
@@ -23,7 +23,7 @@ pub(super) fn condition(until: Until) -> Result<Condition, Malformed> {
 
 pub(super) fn condition_frame(condition: Condition) -> Until {
     match condition {
-        Condition::Changed { after } => Until::After(after.0),
+        Condition::Changed { after } => Until::After(revision_frame(after)),
         Condition::Available(which) => {
             Until::Available(selector_frame(which).expect("every selector has a frame"))
         }

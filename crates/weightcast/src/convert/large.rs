@@ -180,7 +180,9 @@ impl Field {
 mod tests {
     use weightcast_protocol::limits::{Limits, NAME_BYTES};
     use weightcast_protocol::message::{Answer, Assignment};
-    use weightcast_protocol::{Attempt, Epoch, ExportId, Generation, OpSeq, Revision, Version};
+    use weightcast_protocol::{
+        Attempt, Epoch, ExportId, Generation, OpSeq, Revision, Term, Version,
+    };
 
     use super::*;
     use crate::limits::FRAME_BYTES;
@@ -226,7 +228,10 @@ mod tests {
 
     fn listing(replicas: usize) -> Listing {
         let versions = (0..replicas).map(|at| (version(at), [name(at)].into()));
-        Listing { revision: Revision(u64::MAX), versions: versions.collect() }
+        Listing {
+            revision: Revision { term: Term(u64::MAX), number: u64::MAX },
+            versions: versions.collect(),
+        }
     }
 
     /// The largest that the protocol's own limits allow.

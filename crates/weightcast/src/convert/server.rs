@@ -7,14 +7,12 @@ use prost::bytes::Bytes;
 use weightcast_protocol::message::{
     Answer, Assignment, Listing, ServerMessage, SourceShard, Witnesses,
 };
-use weightcast_protocol::{
-    Attempt, ContentDigest, ExportId, Generation, Nonce, OpSeq, Revision, Span,
-};
+use weightcast_protocol::{Attempt, ContentDigest, ExportId, Generation, Nonce, OpSeq, Span};
 
 use super::error::{error, error_frame};
 use super::large::{Encoder, Field};
 use super::ticket::{ticket, ticket_frame};
-use super::values::{version, version_frame};
+use super::values::{revision, revision_frame, version, version_frame};
 use super::{Malformed, content_digest, count, need};
 use crate::wire;
 use crate::wire::server_frame::Body;
@@ -293,7 +291,7 @@ fn answer_frame(answer: Answer, encoder: &mut Encoder) -> (wire::answer::Answer,
 
 fn listing(bytes: &[u8]) -> Result<Listing, Malformed> {
     let m = wire::Listing::decode(bytes).map_err(|_| Malformed("listing"))?;
-    let mut listing = Listing { revision: Revision(m.revision), ..Listing::default() };
+    let mut listing = Listing { revision: revision(m.revision)?, ..Listing::default() };
     for listed in m.versions {
         let replicas = listed.replicas.into_iter().collect();
         listing.versions.insert(version(listed.version)?, replicas);
@@ -306,5 +304,5 @@ pub(super) fn listing_frame(listing: &Listing) -> wire::Listing {
         version: Some(version_frame(*version)),
         replicas: replicas.iter().cloned().collect(),
     });
-    wire::Listing { revision: listing.revision.0, versions: versions.collect() }
+    wire::Listing { revision: Some(revision_frame(listing.revision)), versions: versions.collect() }
 }

@@ -1,7 +1,9 @@
 //! The small values: digests, versions, selectors, sums.
 
 use weightcast_protocol::server::ReplicaState;
-use weightcast_protocol::{ContentDigest, Epoch, Selector, ShardSums, Sum, Version};
+use weightcast_protocol::{
+    ContentDigest, Epoch, Revision, Selector, ShardSums, Sum, Term, Version,
+};
 
 use super::{Malformed, need};
 use crate::wire;
@@ -17,6 +19,15 @@ pub(super) fn version(v: Option<wire::Version>) -> Result<Version, Malformed> {
 
 pub(super) fn version_frame(v: Version) -> wire::Version {
     wire::Version { epoch: v.epoch.0, number: v.number }
+}
+
+pub(super) fn revision(v: Option<wire::Revision>) -> Result<Revision, Malformed> {
+    let v = need(v, "revision")?;
+    Ok(Revision { term: Term(v.term), number: v.number })
+}
+
+pub(super) fn revision_frame(v: Revision) -> wire::Revision {
+    wire::Revision { term: v.term.0, number: v.number }
 }
 
 pub(super) fn selector(selector: Option<wire::Selector>) -> Result<Selector, Malformed> {

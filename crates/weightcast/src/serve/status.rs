@@ -47,7 +47,7 @@ fn model_frame(name: String, model: ModelSnapshot) -> wire::ModelStatus {
     wire::ModelStatus {
         name,
         epoch: model.epoch.0,
-        revision: model.revision.0,
+        revision: model.revision.number,
         versions: versions.collect(),
         replicas: model.replicas.into_iter().map(replica_frame).collect(),
         readers: readers.collect(),
@@ -186,7 +186,7 @@ mod tests {
             version: version(at),
         };
         let model = ModelSnapshot {
-            revision: Revision(u64::MAX),
+            revision: Revision { term: Term(u64::MAX), number: u64::MAX },
             epoch: Epoch(u64::MAX),
             retain: u32::MAX,
             versions: (0..most).map(|at| (version(at), vec![name()])).collect(),
