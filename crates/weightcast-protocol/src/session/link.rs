@@ -11,7 +11,7 @@ use crate::{CallError, OpSeq, Span, Ticket, Time};
 pub(super) struct Link {
     state: LinkState,
     /// Tries since the session was last open.
-    tries: u32,
+    tries: usize,
     /// The server that is tried, by its place in the list.
     server: usize,
     /// Servers found passive or not at all since the session was last open.
@@ -220,9 +220,10 @@ impl Session {
         self.link.state = LinkState::Refused { retry_at: now + self.pause() };
     }
 
-    /// The pause before the next try: doubles with each.
+    /// The pause before the next try: doubles with each round of the list. So who has several servers
+    /// to ask is not longer on the way to the last of them than so many of the shortest pauses.
     fn pause(&mut self) -> Span {
-        let factor = 1u64 << self.link.tries.min(16);
+        let factor = 1u64 << (self.link.tries / self.config.servers).min(16);
         self.link.tries += 1;
         Span(self.config.backoff.0.saturating_mul(factor).min(self.config.backoff_max.0))
     }
