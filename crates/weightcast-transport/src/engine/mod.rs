@@ -172,3 +172,6 @@ impl<'a> Route<'a> {
         Ok(lane)
     }
 }
+
+#[cfg(test)]
+mod tests;
