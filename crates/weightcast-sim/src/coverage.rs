@@ -108,6 +108,7 @@ points! {
     ClaimRefused: "a member that said that it held what it had not was given up";
     ServerDiedHalfway: "a server died with some of what it had to say in one event unsaid";
     ProcessDiedHalfway: "a process died with some of what its session had said undone";
+    TooFarAhead: "a group was given up because one shard was too many calls ahead";
     ShardMissing: "a call timed out because a shard had not made it";
 }
 

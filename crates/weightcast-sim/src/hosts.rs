@@ -1,6 +1,5 @@
 //! The machines that the reference servers run on: which runs, which is held up, who reaches whom.
 
-use weightcast_protocol::limits::Limits;
 use weightcast_protocol::server::{Server, ServerConfig, Snapshot};
 use weightcast_protocol::{Span, Term, Time};
 
@@ -9,10 +8,6 @@ use crate::queue::{Event, Seat, ServerStep, Step};
 use crate::rng::mix;
 use crate::staging::INSTALL_DEADLINE;
 use crate::world::World;
-
-/// Calls by which one shard may run ahead: more than a shard gets to while its sibling is held up,
-/// fewer than a long life makes, so that it shows if they are not forgotten (T5).
-const CALLS_AHEAD: usize = 64;
 
 /// A machine with a reference server.
 #[derive(Debug)]
@@ -55,7 +50,7 @@ fn start(options: &Options, index: usize, life: u32) -> Server {
         offload_deadline: options.offload_deadline,
         seed_deadline: options.seed_deadline,
         install_deadline: INSTALL_DEADLINE,
-        limits: Limits { calls_ahead: CALLS_AHEAD, ..Limits::default() },
+        limits: options.limits.clone(),
         mutants: options.mutants,
         secret: [index as u64, life.into()],
         ..ServerConfig::default()

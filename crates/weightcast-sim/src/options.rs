@@ -3,9 +3,14 @@
 use std::fmt;
 
 use weightcast_protocol::Span;
+use weightcast_protocol::limits::Limits;
 use weightcast_protocol::mutants::Mutants;
 
 use crate::fault_kinds::{FaultCounts, FaultKind};
+
+/// Calls by which one shard may run ahead: more than a shard gets to while its sibling is held up,
+/// fewer than a long life makes, so that it shows if they are not forgotten (T5).
+const CALLS_AHEAD: usize = 64;
 
 /// Size, length and faults of a world. The seed varies all of it below these bounds.
 #[derive(Clone, Debug)]
@@ -22,6 +27,8 @@ pub struct Options {
     pub fanout: u32,
     /// Sources that one reader may draw from at once.
     pub stripes: u32,
+    /// What the servers' memory is bounded to.
+    pub limits: Limits,
     /// The longest chain of replicas that read from each other.
     pub depth_limit: u32,
     /// Datacentres over which the replicas are spread.
@@ -81,6 +88,7 @@ impl Default for Options {
             chunks: 12,
             fanout: 1,
             stripes: 3,
+            limits: Limits { calls_ahead: CALLS_AHEAD, ..Limits::default() },
             depth_limit: 64,
             datacentres: 1,
             spot: 0,
@@ -124,6 +132,14 @@ impl fmt::Display for Options {
             self.fanout,
             self.stripes,
             self.depth_limit
+        )?;
+        writeln!(
+            f,
+            "{} versions remembered, {} calls ahead, {} sources of {} shards at once",
+            self.limits.versions,
+            self.limits.calls_ahead,
+            self.limits.sources,
+            self.limits.source_shards
         )?;
         writeln!(
             f,

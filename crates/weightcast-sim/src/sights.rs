@@ -208,6 +208,9 @@ impl Sights {
             CallError::Timeout { waiting_for, .. } if waiting_for.ends_with("to call") => {
                 points.insert(Point::ShardMissing);
             }
+            CallError::GroupBroken { reason, .. } if reason.contains("calls ahead") => {
+                points.insert(Point::TooFarAhead);
+            }
             CallError::GroupBroken { .. } if publishes => {
                 points.insert(Point::PublishBroken);
             }

@@ -2,6 +2,7 @@
 //! kinds of faults left out, so that the others show alone.
 
 use weightcast_protocol::Span;
+use weightcast_protocol::limits::Limits;
 
 use crate::fault_kinds::{FaultCounts, FaultKind};
 use crate::options::Options;
@@ -46,9 +47,26 @@ impl Options {
             // After all others, so that what a seed has long stood for stays as it was.
             staged: if rng.chance(500) { 0 } else { rng.between(200, 1_000) },
             stripes: if rng.chance(300) { 1 } else { rng.between(2, 4) as u32 },
+            limits: limits(rng, &drawn.limits),
             ..drawn
         }
     }
+}
+
+/// Bounds as usual in most worlds; else so small that they are reached.
+fn limits(rng: &mut Rng, usual: &Limits) -> Limits {
+    let mut limits = usual.clone();
+    if rng.chance(250) {
+        limits.versions = rng.between(1, 4) as usize;
+    }
+    if rng.chance(150) {
+        limits.source_shards = rng.between(1, 4) as u32;
+        limits.sources = rng.between(1, 3) as u32;
+    }
+    if rng.chance(150) {
+        limits.calls_ahead = rng.between(1, 2) as usize;
+    }
+    limits
 }
 
 /// Half of the kinds, some of them often.

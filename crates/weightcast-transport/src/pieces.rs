@@ -31,6 +31,7 @@ impl Span {
     }
 
     /// Row `row` of the span.
+    #[inline]
     pub(crate) fn row(&self, copy: &Copy, row: u64) -> Row {
         let row = self.row + row;
         Row {

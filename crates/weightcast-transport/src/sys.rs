@@ -26,6 +26,7 @@ impl Ranges {
     }
 
     /// Appends a range, merged with the last where they touch. An empty one is left out.
+    #[inline]
     pub(crate) fn push(&mut self, address: u64, len: usize) {
         if len == 0 {
             return;
@@ -48,6 +49,7 @@ impl Ranges {
     }
 
     /// Appends a range of its own.
+    #[inline]
     pub(crate) fn push_apart(&mut self, address: u64, len: usize) {
         self.bytes += len;
         let base = std::ptr::with_exposed_provenance_mut(address as usize);

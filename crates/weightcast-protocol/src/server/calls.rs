@@ -114,7 +114,7 @@ impl Server {
         {
             return Err(over.error.clone());
         }
-        if group.transactions.len() >= self.config.limits.calls_ahead
+        if group.transactions.len() > self.config.limits.calls_ahead
             && !self.config.mutants.calls_kept
             && !group.transactions.contains_key(&seq)
         {

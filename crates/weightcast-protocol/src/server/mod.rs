@@ -39,6 +39,7 @@ mod group;
 mod inspect;
 mod invariants;
 mod kept;
+mod known;
 mod lease;
 mod listing;
 mod model;

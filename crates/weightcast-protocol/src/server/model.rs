@@ -22,8 +22,6 @@ pub(super) struct Model {
     pub(super) replicas: BTreeMap<String, Incarnation>,
     /// Content of every version seen in this term, bounded (S7).
     pub(super) known: BTreeMap<Version, Content>,
-    /// The newest version that `known` had to forget.
-    pub(super) forgotten: Option<Version>,
     /// Who holds which version for all to see (S8): replica names and groups.
     pub(super) visible: BTreeMap<Version, BTreeMap<String, Incarnation>>,
     /// Groups whose call waits for a version, a free source or a revision, first come first served.
@@ -104,7 +102,8 @@ impl Model {
         Version { epoch: self.epoch, number }
     }
 
-    fn newest_known(&self) -> Option<Version> {
+    /// The newest version that was published or came over.
+    pub(super) fn newest_known(&self) -> Option<Version> {
         self.known.last_key_value().map(|(version, _)| *version)
     }
 
@@ -122,18 +121,6 @@ impl Model {
     /// The newest run's version of this number.
     pub(super) fn newest_of(&self, number: u64) -> Option<Version> {
         self.known.keys().rev().find(|version| version.number == number).copied()
-    }
-
-    /// Remembers a version's content; forgets the oldest beyond the bound.
-    pub(super) fn remember(&mut self, version: Version, content: Content, bound: usize) {
-        self.known.insert(version, content);
-        while self.known.len() > bound.max(1) {
-            // One that is still visible is needed for commits; it is never far from the newest.
-            let oldest = self.known.keys().find(|v| !self.visible.contains_key(v)).copied();
-            let Some(oldest) = oldest else { break };
-            self.known.remove(&oldest);
-            self.forgotten = self.forgotten.max(Some(oldest));
-        }
     }
 
     /// A rollout has left that held this.

@@ -145,14 +145,16 @@ impl Server {
             held.iter().zip(0u32..).filter_map(|((_, held), shard)| Some((shard, held.sums?)));
         copy.sums = sums.collect();
         let sealed = copy.sums.len() == held.len();
-        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        let name = group.model.clone();
+        let model = self.models.get_mut(&name).expect("groups have a model");
         model.epoch = model.epoch.max(version.epoch);
         if !model.known.contains_key(&version) {
-            model.remember(version, Content { catalog, sum }, self.config.limits.versions);
+            self.remember(&name, version, Content { catalog, sum });
             // Whoever has read it already can commit now.
-            self.agenda.extend(self.edges.filling(&group.model, version).filter(|_| sum.is_some()));
+            self.agenda.extend(self.edges.filling(&name, version).filter(|_| sum.is_some()));
         }
-        let other_catalog = model.known.get(&version).is_none_or(|known| known.catalog != catalog);
+        let known = &self.models[&name].known;
+        let other_catalog = known.get(&version).is_none_or(|known| known.catalog != catalog);
         if held.iter().any(|(_, held)| held.refused) {
             self.fence(incarnation, version, "an earlier server has refused it");
         } else if other_catalog {

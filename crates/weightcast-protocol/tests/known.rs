@@ -1,0 +1,57 @@
+//! Versions' contents are remembered as far as there is room (S7).
+
+mod cluster;
+
+use cluster::*;
+use weightcast_protocol::message::Call;
+use weightcast_protocol::server::ServerConfig;
+use weightcast_protocol::{CallError, Selector};
+
+/// A server that remembers one version of a model, and looks at its books after each event.
+fn cluster() -> Cluster {
+    let mut config = ServerConfig::default();
+    config.limits.versions = 1;
+    Cluster::with(config)
+}
+
+fn publish_next(cluster: &mut Cluster, trainer: &[usize], version: u64) {
+    cluster.call_all(trainer, |_| Call::Unpublish);
+    let published = cluster.publish(trainer, version, 10 * version);
+    assert!(published[0].is_ok(), "{published:?}");
+}
+
+#[test]
+fn what_a_group_holds_is_remembered_however_much_comes_after_it() {
+    let mut cluster = cluster();
+    let trainer = cluster.trainer("trainer", 2);
+    cluster.publish(&trainer, 1, 10);
+    let (first, second) = (cluster.rollout("first", 2), cluster.rollout("second", 1));
+    cluster.call_all(&first, |_| update());
+    for version in 2..6 {
+        publish_next(&mut cluster, &trainer, version);
+    }
+    // The oldest is read, and judged by its digests, all the same.
+    let read = cluster.call_all(&second, |_| replicate(Selector::Exact(1)));
+    assert_eq!(committed(&read[0]), Some(1));
+    assert_eq!(cluster.content(&second), 10);
+    // Its holder moves on, and may go back while it is shown.
+    let moved = cluster.call_all(&first, |_| update());
+    assert_eq!((committed(&moved[0]), cluster.content(&first)), (Some(5), 50));
+}
+
+#[test]
+fn what_was_forgotten_is_not_published_anew() {
+    let mut cluster = cluster();
+    let trainer = cluster.trainer("trainer", 1);
+    cluster.publish(&trainer, 1, 10);
+    for version in 2..6 {
+        publish_next(&mut cluster, &trainer, version);
+    }
+    cluster.call_all(&trainer, |_| Call::Unpublish);
+    for version in 1..5 {
+        let again = cluster.publish(&trainer, version, 77);
+        let Err(CallError::Misuse { detail }) = &again[0] else { panic!("{again:?}") };
+        assert!(detail.contains("is older than"), "{detail}");
+    }
+    publish_next(&mut cluster, &trainer, 6);
+}
