@@ -9,7 +9,8 @@ use weightcast_protocol::message::{
 use weightcast_protocol::server::{ReplicaState, Server, ServerConfig, ServerOutput};
 use weightcast_protocol::session::{Output, Session, SessionConfig, SessionState};
 use weightcast_protocol::{
-    CallError, ConnectionId, Epoch, Selector, SessionId, Span, Term, Time, Version,
+    CallError, Condition, ConnectionId, Epoch, Held, Oldest, Quorum, Selector, SessionId, Span,
+    Term, Time, Version,
 };
 
 const FAILOVER: Span = Span::from_secs(7);
@@ -439,4 +440,53 @@ fn a_new_offload_makes_no_server_act() {
     };
     assert_eq!(tell(1, Role::Offload(version)), Term(0));
     assert!(tell(2, Role::Rollout) > Term(0));
+}
+
+#[test]
+fn who_waits_for_all_waits_for_those_who_may_still_come_over() {
+    for comes in [true, false] {
+        let mut cluster = Cluster::with_servers(2);
+        let trainer = cluster.trainer("trainer", 1);
+        let [quick, slow] = ["quick", "slow"].map(|name| cluster.rollout(name, 1));
+        cluster.publish(&trainer, 1, 11);
+        for rollout in [&quick, &slow] {
+            cluster.call_all(rollout, |_| update());
+        }
+        cluster.call_all(&trainer, |_| Call::Unpublish);
+        cluster.publish(&trainer, 2, 22);
+        cluster.call_all(&quick, |_| update());
+        cluster.stand_still(slow[0]);
+        cluster.crash(0);
+        cluster.advance(FAILOVER);
+        let until = Condition::Held(Held { oldest: Oldest::Behind(0), by: Quorum::All });
+        cluster.begin_all(&trainer, |_| Call::Wait { until });
+        let answered =
+            |cluster: &Cluster| matches!(cluster.outcome(trainer[0]), Some(Ok(Answer::Listed(_))));
+        assert!(!answered(&cluster), "the laggard is unknown here");
+        if comes {
+            cluster.go_on(slow[0]);
+        }
+        cluster.advance(Span::from_secs(12));
+        // Whoever has not come in time is no rollout any more.
+        assert_eq!(answered(&cluster), !comes);
+    }
+}
+
+#[test]
+fn an_offload_that_comes_over_first_is_kept_for_those_who_may_want_it() {
+    let mut cluster = Cluster::with_servers(2);
+    let trainer = cluster.retaining("trainer", 1, 1);
+    cluster.publish(&trainer, 1, 100);
+    assert!(cluster.unpublished(&trainer));
+    assert_eq!(cluster.offload_shards(), 1);
+    cluster.stand_still(trainer[0]);
+    cluster.crash(0);
+    cluster.advance(FAILOVER);
+    assert_eq!(cluster.offload_shards(), 1, "how much is retained is not known here yet");
+    cluster.go_on(trainer[0]);
+    cluster.advance(Span::from_secs(20));
+    assert_eq!(cluster.offload_shards(), 1);
+    let rollout = cluster.rollout("rollout", 1);
+    let read = cluster.call_all(&rollout, |_| update());
+    assert_eq!((committed(&read[0]), cluster.content(&rollout)), (Some(1), 100));
 }

@@ -40,21 +40,56 @@ fn keeps(cluster: &Cluster, rollout: &[usize]) -> Vec<bool> {
     rollout.iter().map(|client| cluster.clients[*client].keep).collect()
 }
 
-#[test]
-fn the_next_call_goes_on_where_the_one_before_was() {
-    let (mut cluster, _, rollout) = cut_off();
-    let before: Vec<usize> = rollout.iter().map(|c| cluster.clients[*c].log.len()).collect();
-    cluster.begin_all(&rollout, |_| update());
-    assert_eq!(keeps(&cluster, &rollout), [true, true]);
-    // Nobody is served what the user may have written to.
-    for (client, before) in rollout.iter().zip(before) {
-        let said = &cluster.clients[*client].log[before..];
+/// How much each of them has said.
+fn said(cluster: &Cluster, clients: &[usize]) -> Vec<usize> {
+    clients.iter().map(|client| cluster.clients[*client].log.len()).collect()
+}
+
+/// Nobody is served what the user may have written to.
+fn serves_nothing_since(cluster: &Cluster, clients: &[usize], before: &[usize]) {
+    for (client, before) in clients.iter().zip(before) {
+        let said = &cluster.clients[*client].log[*before..];
         let serves = |output: &Output| {
             let told = matches!(output, Output::Send(ClientMessage::Filling { .. }));
             told || matches!(output, Output::ExposeFilling(_))
         };
         assert!(!said.iter().any(serves), "{said:?}");
     }
+}
+
+#[test]
+fn what_goes_on_at_a_second_source_is_served_to_nobody_either() {
+    let mut cluster = Cluster::new();
+    cluster.relays = true;
+    let trainer = cluster.trainer("trainer", 2);
+    cluster.publish(&trainer, 1, 11);
+    let holder = cluster.rollout("holder", 2);
+    cluster.call_all(&holder, |_| update());
+    cluster.auto_read = false;
+    let rollout = cluster.rollout("rollout", 2);
+    run_out(&mut cluster, &rollout);
+    let before = said(&cluster, &rollout);
+    cluster.begin_all(&rollout, |_| update());
+    let sources = |cluster: &Cluster| -> Vec<String> {
+        let (_, _, assignment) = cluster.clients[rollout[0]].reading.as_ref().expect("it reads");
+        assignment.sources().into_iter().map(str::to_owned).collect()
+    };
+    let first = sources(&cluster);
+    let lost = if first.contains(&"trainer".to_owned()) { &trainer } else { &holder };
+    lost.iter().for_each(|client| cluster.kill(*client));
+    cluster.advance(Span::from_secs(6));
+    assert_ne!(sources(&cluster), first);
+    assert_eq!(keeps(&cluster, &rollout), [true, true]);
+    serves_nothing_since(&cluster, &rollout, &before);
+}
+
+#[test]
+fn the_next_call_goes_on_where_the_one_before_was() {
+    let (mut cluster, _, rollout) = cut_off();
+    let before = said(&cluster, &rollout);
+    cluster.begin_all(&rollout, |_| update());
+    assert_eq!(keeps(&cluster, &rollout), [true, true]);
+    serves_nothing_since(&cluster, &rollout, &before);
     cluster.finish_reads(&rollout);
     assert_eq!(committed(&cluster.outcome(rollout[0]).unwrap()), Some(1));
     assert_eq!(cluster.content(&rollout), 11);

@@ -216,3 +216,21 @@ fn a_word_of_an_earlier_assignment_or_of_nobody_is_void() {
     cluster.tell(reader[0], wild);
     assert_eq!((source(&cluster, &reader), cluster.counters().moved_on), (before, 1));
 }
+
+#[test]
+fn what_a_source_gave_last_is_what_counts() {
+    const FIRST: u64 = 16 << 20;
+    let (mut cluster, _) = holders(plain(), 2);
+    let reader = reader(&mut cluster, "reader");
+    let first = source(&cluster, &reader);
+    // Each time it is far slower than the other one was.
+    for (turn, bytes) in [FIRST, FIRST / 4, FIRST / 16].into_iter().enumerate() {
+        crawl(&mut cluster, &reader, bytes, 0);
+        assert_eq!(cluster.counters().moved_on, turn as u64 + 1);
+    }
+    // That was faster at first than this is, and slower in the end.
+    let second = source(&cluster, &reader);
+    assert_ne!(second, first);
+    crawl(&mut cluster, &reader, FIRST / 4, 0);
+    assert_eq!((source(&cluster, &reader), cluster.counters().moved_on), (second, 3));
+}

@@ -318,6 +318,18 @@ impl Cluster {
         self.break_stream(client);
     }
 
+    /// The client's machine stands still: nothing is heard of it until it goes on. Its stream is to
+    /// break meanwhile.
+    pub fn stand_still(&mut self, client: usize) {
+        self.clients[client].alive = false;
+    }
+
+    /// It goes on, and finds its stream broken.
+    pub fn go_on(&mut self, client: usize) {
+        self.clients[client].alive = true;
+        self.clients[client].session.handle_disconnected(self.now);
+    }
+
     /// The stream breaks, with all that is on it; the session may open another.
     pub fn break_stream(&mut self, client: usize) {
         if let Some(connection) = self.clients[client].connection.take() {
