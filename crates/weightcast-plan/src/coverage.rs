@@ -37,7 +37,7 @@ pub enum CoverageError {
     )]
     Tiling { buffer: u32, offset: u64 },
     /// Rows that neither touch nor lie side by side, in larger numbers than may be looked at.
-    #[error("the plan writes more than {most} separate pieces")]
+    #[error("the plan writes or echoes more than {most} separate pieces")]
     Pieces { most: u64 },
     /// A row that does not go where its elements belong.
     #[error(
@@ -86,7 +86,7 @@ pub(crate) fn prove_within(
         let tensor = target.tensor_of(cells[copy.cell as usize].entry);
         rows_true(tensor, &goes.1, &mut held, number, copy)?;
     }
-    echoes_true(target, cells, &plan.echoes)
+    echoes_true(target, cells, &plan.echoes, pieces)
 }
 
 fn cells_make_entries(target: &Layout, cells: &[Cell]) -> Result<(), CoverageError> {
@@ -284,7 +284,16 @@ fn row_true(
 }
 
 /// The echoes are the memory of the cells of tied weights' further names, each byte once.
-fn echoes_true(target: &Layout, cells: &[Cell], echoes: &[Run]) -> Result<(), CoverageError> {
+fn echoes_true(
+    target: &Layout,
+    cells: &[Cell],
+    echoes: &[Run],
+    most: u64,
+) -> Result<(), CoverageError> {
+    // Any number of rows may lie at one place.
+    if echoes.iter().map(|echo| echo.rows).fold(0, u64::saturating_add) > most {
+        return Err(CoverageError::Pieces { most });
+    }
     // (cell, position) pieces take the place of (buffer, address) ones.
     let mut echoed: Vec<Piece> = Vec::new();
     for echo in echoes {
