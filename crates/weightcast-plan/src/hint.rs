@@ -76,7 +76,14 @@ mod tests {
     fn a_cast_is_named_where_there_is_one() {
         let cast = of_dtypes(DType::F32, DType::BF16);
         assert!(cast.contains("cast(\"*\", \"BF16\")") && cast.contains("F32"), "{cast}");
-        assert!(!of_dtypes(DType::I64, DType::BF16).contains("cast("));
+        for (published, local) in [(DType::I64, DType::BF16), (DType::BF16, DType::I64)] {
+            let plain = of_dtypes(published, local);
+            assert!(!plain.contains("cast("), "{plain}");
+            assert!(plain.contains(published.name()) && plain.contains(local.name()), "{plain}");
+        }
+        for dtype in [DType::F32, DType::BF16, DType::F16] {
+            assert!(of_dtypes(dtype, DType::F16).contains("cast("), "{dtype}");
+        }
     }
 
     #[test]
@@ -92,6 +99,11 @@ mod tests {
                 assert!(hint.contains(part), "{part} in {hint}");
             }
         }
+        // A head of another shape than the embedding is not tied to it.
+        let large = Tensor::new("lm_head.weight", DType::BF16, [9, 4]).unwrap();
+        let apart: Catalog = [("lm_head.weight".to_owned(), large)].into();
+        assert_eq!(of_names(&tied, &apart, &[], &head), None);
+        assert_eq!(of_names(&apart, &tied, &head, &[]), None);
         let other = catalog(&["model.norm.weight"]);
         assert_eq!(of_names(&other, &both, &[], &["lm_head.weight"]), None);
         assert_eq!(of_names(&tied, &both, &["model.embed_tokens.weight"], &[]), None);

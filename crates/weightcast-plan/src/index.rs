@@ -83,3 +83,80 @@ pub(crate) fn first_overlap<S: Borrow<Slice>>(
         index.near(this.borrow()).filter(meets).min().map(|other| (at, other as usize))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Boxes of up to three dimensions, some of them empty, and a probe.
+    fn boxes(seed: u64) -> (Vec<Slice>, Slice) {
+        let mut state = seed;
+        let mut below = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % n
+        };
+        let ndim = below(4);
+        let mut one = || {
+            let dims: Vec<(u64, u64)> = (0..ndim).map(|_| (below(7), below(4))).collect();
+            let (start, len): (Vec<u64>, Vec<u64>) = dims.into_iter().unzip();
+            Slice { start, len }
+        };
+        let probe = one();
+        let count = 1 + seed % 6;
+        ((0..count).map(|_| one()).collect(), probe)
+    }
+
+    #[test]
+    fn near_are_all_that_meet_and_none_that_misses_in_the_dimension_looked_at() {
+        let mut met = 0;
+        for seed in 0..4_000 {
+            let (boxes, probe) = boxes(seed);
+            let index = BoxIndex::new(boxes.iter());
+            let mut near: Vec<u32> = index.near(&probe).collect();
+            near.sort_unstable();
+            let in_dim = |b: &Slice| {
+                let meet = |d: usize| b.start[d] < probe.end(d) && probe.start[d] < b.end(d);
+                !b.is_empty() && (b.ndim() == 0 || meet(index.dim))
+            };
+            let expected: Vec<u32> =
+                (0..).zip(&boxes).filter(|(_, b)| in_dim(b)).map(|(at, _)| at).collect();
+            assert_eq!(near, expected, "{boxes:?} {probe}");
+            met += near.len();
+        }
+        assert!(met > 1_000);
+    }
+
+    /// However a tensor is tiled, few tiles have to be looked at.
+    #[test]
+    fn the_dimension_that_tells_tiles_apart_is_the_one_looked_at() {
+        for dim in 0..3 {
+            let mut len = vec![6, 6, 6];
+            len[dim] = 1;
+            let tiles = (0..6).flat_map(|at| {
+                let mut start = vec![0, 0, 0];
+                start[dim] = at;
+                [start.clone(), start].map(|start| Slice { start, len: len.clone() })
+            });
+            let tiles: Vec<Slice> = tiles.collect();
+            let index = BoxIndex::new(tiles.iter());
+            assert!(tiles.iter().all(|tile| index.near(tile).count() == 2), "dimension {dim}");
+        }
+    }
+
+    #[test]
+    fn the_first_overlap_is_that_of_all_pairs() {
+        let mut found = 0;
+        for seed in 0..4_000 {
+            let (boxes, _) = boxes(seed);
+            let pairs = (0..boxes.len()).flat_map(|a| (a + 1..boxes.len()).map(move |b| (a, b)));
+            let meet = |&(a, b): &(usize, usize)| {
+                let (a, b): (&Slice, &Slice) = (&boxes[a], &boxes[b]);
+                a.intersect(b).is_some() && !a.is_empty()
+            };
+            let first = pairs.clone().find(meet);
+            assert_eq!(first_overlap(boxes.len(), |at| &boxes[at]), first, "{boxes:?}");
+            found += usize::from(first.is_some());
+        }
+        assert!(found > 500);
+    }
+}

@@ -108,5 +108,10 @@ mod tests {
         assert!(Mesh::new([("a", 2), ("a", 2)]).is_err());
         assert!(Mesh::new([("a", u64::MAX), ("b", u64::MAX)]).is_err());
         assert!(Mesh::new((0..9).map(|n| (n.to_string(), 1))).is_err());
+        // As many as there may be, of each.
+        assert!(Mesh::new((0..8).map(|n| (n.to_string(), 1))).is_ok());
+        assert_eq!(Mesh::new([("a", MAX_RANKS / 2), ("b", 2)]).unwrap().size(), MAX_RANKS);
+        assert!(Mesh::new([("a", MAX_RANKS), ("b", 2)]).is_err());
+        assert!(Mesh::new([("a", MAX_RANKS + 1)]).is_err());
     }
 }

@@ -91,6 +91,71 @@ mod tests {
         assert_eq!(nearest("norm.weight", names.into_iter())[0], "model.norm.weight");
     }
 
+    /// Levenshtein's distance by its definition.
+    fn distance(a: &[u8], b: &[u8]) -> usize {
+        match (a, b) {
+            ([], rest) | (rest, []) => rest.len(),
+            ([x, a_rest @ ..], [y, b_rest @ ..]) if x == y => distance(a_rest, b_rest),
+            ([_, a_rest @ ..], [_, b_rest @ ..]) => {
+                let either = distance(a_rest, b).min(distance(a, b_rest));
+                1 + either.min(distance(a_rest, b_rest))
+            }
+        }
+    }
+
+    /// Every candidate measured in full; the best three of those that are near enough.
+    fn plainly(name: &str, candidates: &[&str]) -> Vec<String> {
+        let bare = |name: &str| name.replace(WRAPPED, ".");
+        let behind = |a: &str, b: &str| a.ends_with(&format!(".{b}"));
+        let measured = |candidate: &&&str| {
+            let wrapped = name.contains(WRAPPED) != candidate.contains(WRAPPED);
+            let (a, b) = match wrapped {
+                true => (bare(name), bare(candidate)),
+                false => (name.to_owned(), (**candidate).to_owned()),
+            };
+            match a != b && (behind(&a, &b) || behind(&b, &a)) {
+                true => 0,
+                false => distance(name.as_bytes(), candidate.as_bytes()).max(1),
+            }
+        };
+        let mut ranked: Vec<&&str> = candidates.iter().collect();
+        ranked.retain(|candidate| measured(candidate) <= name.len() / 2);
+        ranked.sort_by_key(measured);
+        ranked.into_iter().take(3).map(|&candidate| candidate.to_owned()).collect()
+    }
+
+    #[test]
+    fn skipping_what_cannot_be_near_changes_no_answer() {
+        let mut state = 7u64;
+        let mut below = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % n
+        };
+        let mut found = [0; 4];
+        for _ in 0..3_000 {
+            let mut word = || -> String {
+                let mut word: String =
+                    (0..1 + below(6)).map(|_| ["a", "b", "c", "."][below(4) as usize]).collect();
+                if below(8) == 0 {
+                    word.insert_str((below(word.len() as u64 + 1)) as usize, WRAPPED);
+                }
+                word
+            };
+            let name = word();
+            let mut words: Vec<String> = (0..6).map(|_| word()).collect();
+            words.push(format!("model.{name}"));
+            let words: Vec<&str> = words[below(2) as usize..].iter().map(String::as_str).collect();
+            let words = &words[..1 + below(words.len() as u64) as usize];
+            if name.len() + words.iter().map(|w| w.len()).max().unwrap_or(0) > 26 {
+                continue; // by its definition a distance takes long
+            }
+            let answer = nearest(&name, words.iter().copied());
+            assert_eq!(answer, plainly(&name, words), "{name:?} in {words:?}");
+            found[answer.len()] += 1;
+        }
+        assert!(found.iter().all(|&times| times > 50), "{found:?}");
+    }
+
     #[test]
     fn suggests_nothing_far_away() {
         assert!(nearest("lm_head", ["embed_tokens"].into_iter()).is_empty());

@@ -171,6 +171,7 @@ mod tests {
     #[test]
     fn refuses_what_overflows() {
         assert!(Tensor::new("a", DType::U8, [1; 9]).is_err());
+        assert!(Tensor::new("a", DType::U8, [1; 8]).is_ok());
         assert!(Tensor::new("a", DType::F64, [u64::MAX, 2]).is_err());
         assert!(Tensor::new("a", DType::U8, [0, u64::MAX, u64::MAX]).is_err());
         assert!(Tensor::new("a", DType::U8, [MAX_BYTES]).is_ok());
@@ -199,7 +200,13 @@ mod tests {
         for other in &others {
             assert_ne!(base.key(), other.key());
         }
+        let [lane, other] = base.key();
+        assert_ne!(lane, other, "one for each lane");
         let (a, b) = (base, others[0].clone());
-        assert_eq!(catalog_digest(&[a.clone(), b.clone()]), catalog_digest(&[b, a]));
+        let both = catalog_digest(&[a.clone(), b.clone()]);
+        assert_eq!(both, catalog_digest(&[b.clone(), a.clone()]));
+        for less in [vec![], vec![a.clone()], vec![b], vec![a.clone(), a]] {
+            assert_ne!(both, catalog_digest(&less));
+        }
     }
 }

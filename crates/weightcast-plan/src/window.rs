@@ -197,3 +197,117 @@ impl Windows {
         index.near(&point).map(|at| &self.windows[at as usize]).find(holds)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Entry};
+
+    /// A box of a tensor of bytes, three-dimensional, with room between its rows.
+    fn window(below: &mut impl FnMut(u64) -> u64) -> (Window, Vec<u64>) {
+        let shape: Vec<u64> = (0..3).map(|_| 1 + below(5)).collect();
+        let start: Vec<u64> =
+            shape.iter().map(|&n| if below(2) == 0 { 0 } else { below(n) }).collect();
+        let len: Vec<u64> = shape
+            .iter()
+            .zip(&start)
+            .map(|(n, s)| if below(2) == 0 { n - s } else { 1 + below(n - s) })
+            .collect();
+        let inner = len[2] + if below(2) == 0 { 0 } else { below(3) };
+        let outer = inner * len[1] + if below(2) == 0 { 0 } else { below(3) };
+        let slice = Slice { start, len };
+        let strides = vec![outer, inner, 1];
+        let entry = Entry { tensor: 0, slice: slice.clone(), buffer: 0, offset: 7, strides };
+        let tensor = Tensor::new("w", DType::U8, shape.as_slice()).unwrap();
+        let layout = Layout::new(vec![1_000], vec![tensor], vec![entry]).unwrap();
+        (Window::new(&layout, 0, &slice), shape)
+    }
+
+    /// Whether a row of bytes lies where it is said to, byte by byte, in one piece of memory.
+    fn lies(window: &Window, offset: u64, position: u64, bytes: u64) -> bool {
+        (0..bytes).all(|byte| {
+            window.locate(position + byte).is_some_and(|(address, _)| address == offset + byte)
+        })
+    }
+
+    #[test]
+    fn rows_taken_together_are_those_that_lie_there_one_by_one() {
+        let mut state = 3u64;
+        let mut below = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % n
+        };
+        let (mut together, mut wrong) = (0, 0);
+        for _ in 0..20_000 {
+            let (window, shape) = window(&mut below);
+            let bounds = window.bounds().clone();
+            let at: Vec<u64> = (0..3).map(|d| bounds.start[d] + below(bounds.len[d])).collect();
+            let position = (at[0] * shape[1] + at[1]) * shape[2] + at[2];
+            let (address, run) = window.locate(position).unwrap();
+            // Along one dimension, or any way.
+            let (d, step) = (below(3) as usize, 1 + below(2));
+            let along = (step * window.global[d], step * window.strides[d]);
+            let regular = below(3) > 0;
+            let (position_pitch, pitch) = if regular { along } else { (below(9), below(9)) };
+            let row_bytes = 1 + below(run);
+            let rows = 1 + below(5);
+            let spoiled = u64::from(below(8) == 0);
+            let offset = address + spoiled;
+            let run = Run {
+                buffer: 0,
+                offset,
+                pitch,
+                row_bytes,
+                rows,
+                cell: 0,
+                position,
+                position_pitch,
+            };
+            let true_rows = (0..rows)
+                .take_while(|row| {
+                    let (offset, position) =
+                        (offset + row * pitch, position + row * position_pitch);
+                    lies(&window, offset, position, row_bytes)
+                })
+                .count() as u64;
+            let found = window.whole_rows(&run);
+            assert_eq!(found.is_none(), true_rows == 0, "{run:?}");
+            let found = found.unwrap_or(0);
+            assert!(found <= true_rows, "{run:?}: {found} of {true_rows}");
+            if regular && true_rows > 0 && d < window.tail {
+                // All of them before the end of the box in that dimension.
+                let room = (bounds.end(d) - 1 - at[d]) / step + 1;
+                assert!(found >= true_rows.min(room), "{run:?}: {found} of {true_rows}");
+                together += usize::from(found > 1);
+            }
+            wrong += usize::from(true_rows < rows);
+        }
+        assert!(together > 500 && wrong > 1_000, "{together} {wrong}");
+    }
+
+    #[test]
+    fn pieces_are_the_memory_of_the_box() {
+        let mut state = 4u64;
+        let mut below = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % n
+        };
+        for _ in 0..3_000 {
+            let (window, shape) = window(&mut below);
+            let positions = 0..shape.iter().product::<u64>();
+            let mut expected: Vec<u64> =
+                positions.filter_map(|position| Some(window.locate(position)?.0)).collect();
+            let (mut found, mut pieces) = (Vec::new(), 0);
+            window.pieces(|start, len| {
+                found.extend(start..start + len);
+                pieces += 1;
+            });
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected);
+            // Nothing that is one piece in memory is taken for several.
+            let gaps = expected.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
+            assert_eq!(pieces, gaps + 1);
+        }
+    }
+}

@@ -188,3 +188,148 @@ fn names_that_fail_for_known_reasons_say_what_to_do() {
     let error = b.resolve(&[("w".to_owned(), published)].into()).unwrap_err().to_string();
     assert!(error.contains("Layout.cast"), "{error}");
 }
+
+/// Random numbers: the same everywhere.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % n
+    }
+}
+
+/// Every index of a shape, row by row.
+fn indices(shape: &[u64]) -> Vec<Vec<u64>> {
+    shape.iter().fold(vec![Vec::new()], |all, &size| {
+        let longer = |index: &Vec<u64>| {
+            let index = index.clone();
+            (0..size).map(move |at| [index.as_slice(), &[at]].concat()).collect::<Vec<_>>()
+        };
+        all.iter().flat_map(longer).collect()
+    })
+}
+
+/// `torch.cat` of the parts along a dimension, row-major: where each element comes to lie.
+#[test]
+fn local_tensors_are_their_parts_one_after_the_other() {
+    let mut rng = Rng(5);
+    let (mut laid, mut stacked, mut padded) = (0, 0, 0);
+    for seed in 0..2_000 {
+        let dtype = [DType::BF16, DType::F32, DType::U8, DType::F4][rng.below(4) as usize];
+        let pair = dtype.step_elements();
+        // Of a stack, the leading dimension of the local tensor is folded into that of its parts.
+        let stack = rng.below(3) == 0 && pair == 1;
+        let ndim = 1 + rng.below(3) as usize;
+        let along = if stack { 0 } else { rng.below(ndim as u64) as usize };
+        let mut lens: Vec<u64> = (0..ndim).map(|_| 1 + rng.below(4)).collect();
+        lens[ndim - 1] *= pair;
+        let count = 1 + rng.below(3);
+        let mut parts = Vec::new();
+        let mut used = 0;
+        for at in 0..count {
+            let mut mine = lens.clone();
+            if !stack {
+                mine[along] = (1 + rng.below(4)) * if along + 1 == ndim { pair } else { 1 };
+            }
+            let (before, behind) = (rng.below(3) * pair, rng.below(3) * pair);
+            let mut global = mine.clone();
+            global[along] += before + behind;
+            let part = Part::new(format!("p{at}")).shape(global.as_slice());
+            parts.push((part.range(along, before, mine[along]), mine.clone()));
+            used += mine[along];
+        }
+        let mut local = lens.clone();
+        local[along] = used;
+        let pad = rng.below(4) == 0 && !stack;
+        if pad {
+            local[along] += (1 + rng.below(3)) * if along + 1 == ndim { pair } else { 1 };
+        }
+        let shape = if stack { [vec![count], lens.clone()].concat() } else { local.clone() };
+        let mut b = LayoutBuilder::new();
+        b.add("local", dtype, &shape, parts.iter().map(|(part, _)| part.clone()).collect(), along);
+        if pad {
+            assert!(matches!(b.build(), Err(LayoutError::Sizes { .. })), "padding is said");
+            b.pad();
+        }
+        let layout = b.build().unwrap();
+        assert_eq!(layout.buffers(), [local.iter().product::<u64>() * dtype.bits() / 8]);
+        let mut at = 0;
+        for (number, (_, mine)) in (0..).zip(&parts) {
+            let entry = layout.entry(number);
+            assert_eq!(entry.slice.len, *mine);
+            for index in indices(mine).iter().filter(|index| index[ndim - 1] % pair == 0) {
+                // Its index in the local tensor, and its number there.
+                let mut here = index.clone();
+                here[along] += at;
+                let element = here.iter().zip(&local).fold(0, |n, (i, size)| n * size + i);
+                let steps = (0..ndim).map(|d| {
+                    let pairs = if d + 1 == ndim { pair } else { 1 };
+                    index[d] / pairs * entry.strides[d]
+                });
+                let lies = entry.offset + steps.sum::<u64>();
+                assert_eq!(lies, element * dtype.bits() / 8, "seed {seed}: {index:?} of {number}");
+                laid += 1;
+            }
+            at += mine[along];
+        }
+        stacked += usize::from(stack);
+        padded += usize::from(pad);
+    }
+    assert!(laid > 10_000 && stacked > 100 && padded > 100, "{laid} {stacked} {padded}");
+}
+
+#[test]
+fn parts_that_begin_within_a_byte_are_refused() {
+    let built = |first: u64| {
+        let mut b = LayoutBuilder::new();
+        let parts = [("a", first), ("b", 6 - first)];
+        let part = |(name, len): (&str, u64)| Part::new(name).shape([2, 8]).range(1, 0, len);
+        b.add("local", DType::F4, &[2, 6], parts.map(part).into(), 1);
+        b.build()
+    };
+    assert!(built(2).is_ok() && built(4).is_ok());
+    for odd in [1, 3, 5] {
+        assert!(matches!(built(odd), Err(LayoutError::SplitsByte { .. })), "{odd}");
+    }
+}
+
+/// As many names as are useful, and how many there are besides.
+#[test]
+fn long_lists_of_unmatched_names_are_cut() {
+    let said = |count: usize| {
+        let mut b = LayoutBuilder::new();
+        for at in 0..count {
+            b.add("x", DType::BF16, &[1], vec![Part::new(format!("zzz.{at:02}"))], 0);
+        }
+        b.resolve(&Catalog::new()).unwrap_err().to_string()
+    };
+    for (count, shown, more) in [(1, 1, None), (8, 8, None), (9, 8, Some(1)), (20, 8, Some(12))] {
+        let text = said(count);
+        assert_eq!(text.matches("zzz.").count(), shown, "{text}");
+        let and = more.map(|more| format!("and {more} more"));
+        assert!(and.map_or(!text.contains(" more"), |and| text.contains(&and)), "{text}");
+    }
+    // Suggestions cost a look at all that is published: the first names have them.
+    let mut b = LayoutBuilder::new();
+    let shape: &[u64] = &[1];
+    for at in 0..20 {
+        b.add("x", DType::BF16, shape, vec![Part::new(format!("layers.{at:02}.wieght"))], 0);
+    }
+    let published = Tensor::new("layers.00.weight", DType::BF16, shape).unwrap();
+    let catalog = [(published.name().to_owned(), published)].into();
+    let Err(LayoutError::Unmatched { names }) = b.resolve(&catalog) else { panic!("unmatched") };
+    assert_eq!(names.len(), 20);
+    assert_eq!(names.iter().filter(|u| !u.nearest.is_empty()).count(), 16);
+    assert!(!names[15].nearest.is_empty());
+}
+
+#[test]
+fn one_name_is_one_tensor() {
+    let mut b = LayoutBuilder::new();
+    for (buffer, rows) in [("x", 2), ("y", 3)] {
+        let part = Part::new("w").shape([rows, 2]).range(0, 0, 1);
+        b.add(buffer, DType::BF16, &[1, 2], vec![part], 0);
+    }
+    assert!(matches!(b.build(), Err(LayoutError::TensorTwice { .. })));
+}

@@ -111,6 +111,9 @@ fn refuses_bad_lists() {
     assert!(matches!(huge, Err(LayoutError::BufferBytes { buffer: 1 })));
     let many = Layout::new(vec![0; limits::MAX_BUFFERS + 1], vec![], vec![]);
     assert!(matches!(many, Err(LayoutError::TooMany { .. })));
+    // As many and as much as may be.
+    assert!(Layout::new(vec![0; limits::MAX_BUFFERS], vec![], vec![]).is_ok());
+    assert!(Layout::new(vec![limits::MAX_BYTES - 1, 1], vec![], vec![]).is_ok());
 }
 
 #[test]
@@ -166,6 +169,86 @@ fn digests_name_every_field() {
     // A stride that no one steps along does not matter.
     let row = |pitch| vec![entry(0, &[0, 0], &[1, 4], 0, &[pitch, 2])];
     assert_eq!(of(buffers.clone(), row(8), DType::BF16), of(buffers, row(77), DType::BF16));
+}
+
+/// Rows side by side that fill their pitch, in more pieces than are looked at one by one.
+#[test]
+fn columns_of_any_height_lie_side_by_side() {
+    let rows = limits::MAX_FRAGMENTS + 1;
+    let columns = |widths: &[u64], pitch: u64| {
+        let (mut tensors, mut entries, mut offset) = (Vec::new(), Vec::new(), 0);
+        for (number, &width) in (0..).zip(widths) {
+            tensors.push(tensor(&format!("t{number}"), DType::U8, &[rows, width]));
+            entries.push(entry(number, &[0, 0], &[rows, width], offset, &[pitch, 1]));
+            offset += width;
+        }
+        Layout::new(vec![rows * pitch], tensors, entries)
+    };
+    assert_eq!(columns(&[1, 2], 3).unwrap().bytes(), 3 * rows);
+    assert_eq!(columns(&[2, 1, 1], 5).unwrap().bytes(), 4 * rows);
+    // One that is higher than the others is not settled by a look at one row.
+    let mut ragged = vec![entry(0, &[0, 0], &[rows, 1], 0, &[2, 1])];
+    ragged.push(entry(1, &[0, 0], &[rows - 1, 1], 1, &[2, 1]));
+    let tensors = || vec![tensor("t0", DType::U8, &[rows, 1]), tensor("t1", DType::U8, &[rows, 1])];
+    let refused = Layout::new(vec![rows * 2], tensors(), ragged.clone());
+    assert!(matches!(refused, Err(LayoutError::TooFragmented { buffer: 0 })), "{refused:?}");
+    // As many pieces as may be looked at are.
+    let half = limits::MAX_FRAGMENTS / 2;
+    ragged[0].slice.len[0] = half + 1;
+    ragged[1].slice.len[0] = half - 1;
+    assert_eq!(Layout::new(vec![rows * 2], tensors(), ragged).unwrap().bytes(), 2 * half);
+}
+
+/// Each byte of memory that a layout needs beside its fields belongs to one of the things it has.
+#[test]
+fn a_layouts_footprint_grows_with_what_it_has() {
+    let of = |buffers: usize, names: &[&str], tied: bool| {
+        let tensors: Vec<Tensor> =
+            names.iter().map(|name| tensor(name, DType::U8, &[4, 4])).collect();
+        let entries = (0..names.len() as u32).map(|number| {
+            let at = if tied { 0 } else { u64::from(number) * 16 };
+            entry(number, &[0, 0], &[4, 4], at, &[4, 1])
+        });
+        let bytes = [vec![64], vec![0; buffers - 1]].concat();
+        Layout::new(bytes, tensors, entries.collect()).unwrap().footprint()
+    };
+    let one = of(1, &["a"], false);
+    assert_eq!(of(3, &["a"], false) - one, 2 * 8, "a number for each buffer");
+    // A tensor with its name and its shape, where its entries begin; an entry and where it is.
+    let (tensor, entry) = (size_of::<Tensor>() + 1 + 2 * 8 + 4, 10 + 4);
+    assert_eq!(of(1, &["a", "b"], false) - one, tensor + entry);
+    assert_eq!(of(1, &["a", "bcd"], false) - of(1, &["a", "b"], false), 2);
+    assert_eq!(of(1, &["a", "b"], true) - of(1, &["a", "b"], false), 2 * 4, "whose bytes each has");
+}
+
+#[test]
+fn what_is_in_order_is_taken_as_it_is_and_nothing_else() {
+    let tensors = || vec![tensor("a", DType::BF16, &[4, 4]), tensor("b", DType::BF16, &[4, 4])];
+    let entries =
+        || vec![entry(0, &[0, 0], &[4, 4], 0, &[8, 2]), entry(1, &[0, 0], &[4, 4], 32, &[8, 2])];
+    let taken = |tensors: Vec<Tensor>, entries: Vec<Entry>| {
+        let entries = entries.into_iter().map(Ok::<Entry, LayoutError>);
+        Layout::in_order(vec![64], tensors, entries, (2, 20))
+    };
+    let layout = taken(tensors(), entries()).unwrap();
+    assert_eq!(layout, Layout::new(vec![64], tensors(), entries()).unwrap());
+    let out_of_order = |found: Result<Layout, LayoutError>, what: &str, at: usize| {
+        let named = matches!(&found, Err(LayoutError::OutOfOrder { what: found, number })
+            if *found == what && *number == at);
+        assert!(named, "{what} {at}: {found:?}");
+    };
+    let reversed = |mut tensors: Vec<Tensor>| {
+        tensors.reverse();
+        tensors
+    };
+    out_of_order(taken(reversed(tensors()), entries()), "tensor", 1);
+    out_of_order(taken(vec![tensors()[0].clone(); 2], entries()), "tensor", 1);
+    out_of_order(taken(tensors(), entries().into_iter().rev().collect()), "entry", 1);
+    // A stride that means nothing has one form.
+    let row = entry(0, &[0, 0], &[1, 4], 0, &[77, 2]);
+    out_of_order(taken(tensors(), vec![row]), "entry", 0);
+    let nowhere = taken(tensors(), vec![entry(2, &[0, 0], &[4, 4], 0, &[8, 2])]);
+    assert!(matches!(nowhere, Err(LayoutError::NoTensor { tensor: 2, tensors: 2 })));
 }
 
 /// One byte each, by the definition of an entry.

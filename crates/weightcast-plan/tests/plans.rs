@@ -3,8 +3,8 @@
 mod world;
 
 use weightcast_plan::{
-    Cell, Copy, DType, Layout, LayoutBuilder, Part, Plan, PlanError, Run, cells, missing, plan,
-    prove, runs,
+    Cell, Copy, DType, Layout, LayoutBuilder, Part, Plan, PlanError, Run, cells, disagreement,
+    missing, plan, prove, runs,
 };
 use world::{Model, PADDING, Rng, blank, bytes_of, memory, mix, scene};
 
@@ -154,6 +154,14 @@ fn cells_know_who_holds_them() {
                 }
                 assert_eq!(cell.copies, who.count_ones(), "seed {seed}");
                 assert_eq!(cell.counted, who.trailing_zeros() as usize == shard, "seed {seed}");
+            }
+            // What is digested in place is each cell, all of it.
+            let mine = cells(&all, shard);
+            let mut in_place = vec![0; mine.len()];
+            runs(layout, &mine).iter().for_each(|run| in_place[run.cell as usize] += run.bytes());
+            for (cell, bytes) in mine.iter().zip(in_place) {
+                let dtype = layout.tensor_of(cell.entry).dtype();
+                assert_eq!(bytes, cell.slice.volume() * dtype.bits() / 8, "seed {seed}");
             }
             for (number, entry) in layout.entries().enumerate() {
                 let tensor = layout.tensor_of(number as u32);
@@ -327,4 +335,82 @@ fn a_source_of_another_type_or_shape_is_named() {
         none.to_string(),
         "no source holds w [0:4, 0:4]; publish them or drop them from the layout"
     );
+}
+
+/// A layout of these tensors in BF16, whole.
+fn whole(tensors: &[(&str, &[u64])]) -> Layout {
+    let mut b = LayoutBuilder::new();
+    for (name, shape) in tensors {
+        b.add(*name, DType::BF16, shape, vec![Part::new(*name).shape(*shape)], 0);
+    }
+    b.build().unwrap()
+}
+
+#[test]
+fn shards_that_differ_in_a_tensor_disagree() {
+    let (one, same) = (whole(&[("a", &[2]), ("b", &[3])]), whole(&[("b", &[3]), ("c", &[4])]));
+    let other = whole(&[("a", &[2]), ("c", &[5])]);
+    assert_eq!(disagreement(&[]), None);
+    assert_eq!(disagreement(&[&one, &same, &one]), None);
+    let (first, second) = disagreement(&[&one, &same, &other]).expect("they differ in c");
+    assert_eq!((first.shape(), second.shape()), (&[4][..], &[5][..]));
+    // What they do not agree on they do not share.
+    let mine = cells(&[&same, &other], 0);
+    assert!(mine.iter().all(|cell| cell.copies == 1 && cell.counted), "{mine:?}");
+}
+
+#[test]
+fn an_error_lists_the_first_few_boxes_and_counts_the_others() {
+    let names: Vec<String> = (0..12).map(|at| format!("w{at:02}")).collect();
+    let target = |count: usize| {
+        let tensors: Vec<(&str, &[u64])> =
+            names[..count].iter().map(|name| (name.as_str(), &[2][..])).collect();
+        let layout = whole(&tensors);
+        plan(&layout, &cells(&[&layout], 0), &[]).unwrap_err().to_string()
+    };
+    let listed =
+        |text: &str| names.iter().filter(|name| text.contains(&format!("{name} [0:2]"))).count();
+    for (count, shown, rest) in [(1, 1, None), (8, 8, None), (9, 8, Some(1)), (12, 8, Some(4))] {
+        let text = target(count);
+        assert_eq!(listed(&text), shown, "{text}");
+        let more = rest.map(|rest| format!(" and {rest} more"));
+        assert!(more.as_ref().map_or(!text.contains("more"), |more| text.contains(more)), "{text}");
+    }
+    assert!(target(2).starts_with("no source holds w00 [0:2], w01 [0:2]; "), "{}", target(2));
+}
+
+#[test]
+fn cells_of_another_layout_are_refused() {
+    let (layout, larger) = (whole(&[("a", &[2, 2])]), whole(&[("a", &[3, 2]), ("b", &[1])]));
+    let refused = |cells: &[Cell]| {
+        assert!(prove(&layout, cells, &[&layout], &Plan::default()).is_err());
+        matches!(plan(&layout, cells, &[&layout]), Err(PlanError::ForeignCell { .. }))
+    };
+    let theirs = cells(&[&larger], 0);
+    assert!(refused(&theirs) && refused(&theirs[..1]) && refused(&theirs[1..]));
+    assert!(plan(&layout, &cells(&[&layout], 0), &[&layout]).is_ok());
+}
+
+/// Sources whose boxes overlap without being equal: every byte is taken once, and in few pieces.
+#[test]
+fn of_sources_that_overlap_the_largest_piece_is_taken() {
+    let part = |start: u64, rows: u64| {
+        let mut b = LayoutBuilder::new();
+        let part = Part::new("w").shape([12, 4]).range(0, start, rows);
+        b.add("w", DType::BF16, &[rows, 4], vec![part], 0);
+        b.build().unwrap()
+    };
+    let target = part(0, 12);
+    let mine = cells(&[&target], 0);
+    let made = |sources: &[&Layout]| {
+        let made = plan(&target, &mine, sources).unwrap();
+        (made.bytes_by_source(sources.len()), made.copies.len())
+    };
+    let (low, middle, high) = (part(0, 5), part(2, 9), part(9, 3));
+    // Nine rows from the middle; what is left below and above from those that have it.
+    assert_eq!(made(&[&low, &middle, &high]), (vec![2 * 8, 9 * 8, 8], 3));
+    // Of two that have as much, the one that gave less.
+    let twice = made(&[&part(0, 8), &part(4, 8), &part(0, 8)]);
+    assert_eq!(twice.0.iter().sum::<u64>(), 12 * 8);
+    assert_eq!(twice.1, 2, "{twice:?}");
 }

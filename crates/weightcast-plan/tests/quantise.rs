@@ -61,6 +61,78 @@ fn every_code_has_its_value() {
     }
 }
 
+/// By looking at all codes: the nearest, of two equally near ones the even one.
+#[test]
+fn every_f32_has_the_nearest_code_and_ties_are_even() {
+    let magnitudes: Vec<f64> = (0..0x7f).map(|code| f64::from(from_e4m3(code))).collect();
+    let nearest = |value: f32| -> u8 {
+        // What is larger than the largest becomes the largest.
+        let (sign, value) = (value.is_sign_negative(), f64::from(value.abs()).min(448.0));
+        let off = |code: &u8| (magnitudes[usize::from(*code)] - value).abs();
+        let mut codes = (0..0x7f)
+            .filter(|code| off(code) <= (0..0x7f).map(|c| off(&c)).fold(f64::MAX, f64::min));
+        let (first, second) = (codes.next().expect("one"), codes.next());
+        let code = second.filter(|_| first % 2 == 1).unwrap_or(first);
+        u8::from(sign) << 7 | code
+    };
+    let middles = magnitudes.windows(2).map(|pair| ((pair[0] + pair[1]) / 2.0) as f32);
+    let near = middles.chain(magnitudes.iter().map(|&value| value as f32)).flat_map(|value| {
+        let bits = value.to_bits();
+        [bits.saturating_sub(1), bits, bits + 1].map(f32::from_bits)
+    });
+    let mut state = 1u32;
+    let any = (0..2_000).map(|_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        // Exponents around those of the codes.
+        f32::from_bits((state >> 9 | (state % 21 + 115) << 23) & 0x7fff_ffff)
+    });
+    for value in near.chain(any).chain([f32::MAX, f32::INFINITY, f32::MIN_POSITIVE]) {
+        for value in [value, -value] {
+            assert_eq!(to_e4m3(value), nearest(value), "{value:e}");
+        }
+    }
+    assert_eq!([f32::NAN, -f32::NAN].map(to_e4m3), [0x7f, 0xff]);
+}
+
+/// What each formula's description says, with numbers in F64.
+#[test]
+fn scales_of_tiny_huge_and_missing_magnitudes_are_as_described() {
+    let amaxes = [0.0, 1e-13, 5e-13, 1e-11, 1e-9, 9e-5, 1.1e-4, 0.5, 448.0, 3e4, 1e38];
+    for amax in amaxes.map(|amax: f64| amax as f32) {
+        let at_least = |least: f64| f64::from(amax).max(least) / 448.0;
+        let close = |formula: Formula, stored: f64, factor: f64| {
+            let scale = formula.scale(amax);
+            let near = |a: f32, b: f64| (f64::from(a) - b).abs() <= 3e-7 * b.abs();
+            assert!(near(scale.stored, stored), "{formula} {amax:e}: {scale:?}, not {stored:e}");
+            assert!(near(scale.factor, factor), "{formula} {amax:e}: {scale:?}, not {factor:e}");
+            assert_eq!(scale.divides, formula == Formula::Offline);
+        };
+        close(Formula::Triton, at_least(1e-10), 1.0 / at_least(1e-10));
+        close(Formula::DeepGemm, at_least(1e-4), 1.0 / at_least(1e-4));
+        // The BF16 number next to 1e-12.
+        let smallest = f64::from(bf16(0x2b8d));
+        assert!((smallest - 1e-12).abs() < 4e-15);
+        close(Formula::Offline, at_least(smallest), at_least(smallest));
+        let inverse = if amax == 0.0 { 1.0 } else { 448.0 / f64::from(amax) };
+        close(Formula::Reciprocal, 1.0 / inverse, inverse);
+        for formula in [Formula::DeepGemmUe8m0Bits, Formula::DeepGemmUe8m0Log2] {
+            let power = at_least(1e-4).log2().ceil().exp2();
+            close(formula, power, 1.0 / power);
+        }
+    }
+    let infinite = Formula::Reciprocal.scale(f32::INFINITY);
+    assert_eq!((infinite.stored, infinite.factor), (1.0, 1.0));
+    for formula in Formula::all() {
+        // Whether no number counts as the largest; Triton's maximum passes it over.
+        let passes = formula == Formula::Triton;
+        for (a, b) in [(f32::NAN, 1.0), (1.0, f32::NAN)] {
+            assert_eq!(formula.larger(a, b).is_nan(), !passes, "{formula}");
+        }
+        assert!(formula.larger(f32::NAN, f32::NAN).is_nan());
+        assert_eq!((formula.larger(1.0, 2.0), formula.larger(2.0, 1.0)), (2.0, 2.0));
+    }
+}
+
 #[test]
 fn a_formula_says_whether_all_its_scales_are_powers_of_two() {
     for formula in Formula::all() {
@@ -165,5 +237,18 @@ fn bad_parts_are_refused() {
     assert!(amax.join(&[0.0; 3]).is_err());
     let empty = Blocks { block: (0, 2), ..blocks };
     assert!(quantise(empty, Formula::Triton, &[0.0; 16]).is_err());
+    // To the last row and column, and no further; nothing at all is a part of anything.
+    assert!(amax.see((2, 1), (2, 3), &[0.0; 6]).is_ok());
+    assert!(amax.see((2, 1), (2, 4), &[0.0; 8]).is_err());
+    assert!(amax.see((2, 2), (3, 2), &[0.0; 6]).is_err());
+    assert!(amax.see((4, 4), (0, 0), &[]).is_ok());
+    assert!(amax.join(&[0.0; 4]).is_ok() && amax.join(&[0.0; 5]).is_err());
+    assert!(blocks.check((0, 0), (4, 4)).is_ok() && blocks.check((0, 1), (4, 4)).is_err());
+    for block in [(2, 0), (0, 0)] {
+        assert!(Blocks { block, ..blocks }.check((0, 0), (1, 1)).is_err());
+    }
+    for formula in Formula::all() {
+        assert_eq!(formula.to_string().parse::<Formula>(), Ok(formula));
+    }
     assert!("fp7".parse::<Formula>().expect_err("no such").to_string().contains("deepgemm"));
 }

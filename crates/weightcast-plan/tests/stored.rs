@@ -85,6 +85,25 @@ fn the_form_and_the_planners_choices_are_what_they_were() {
     assert_eq!(blake3::hash(&stored).to_hex()[..32], *"8503629216036bae85481bf7b3d590ec");
 }
 
+/// Every number of an echo, in forms that follow from the echo before and in others.
+#[test]
+fn the_form_of_echoes_is_what_it_was() {
+    let (mut stored, mut echoes) = (Vec::new(), 0);
+    for seed in 0..200 {
+        each_plan(seed, |plan, target, cells, sources| {
+            let made = encode(plan, &name_of(target, cells, sources));
+            if !plan.echoes.is_empty() {
+                echoes += plan.echoes.len();
+                stored.extend(made);
+            }
+        });
+    }
+    println!("{echoes} echoes, {} bytes", stored.len());
+    assert!(echoes > 100);
+    // As above: if this changes and scenes have not, raise the version in `MAGIC`.
+    assert_eq!(blake3::hash(&stored).to_hex()[..32], *"a0a60468a57d747c90c7cccc8cfcdf5b");
+}
+
 /// A scene whose first target has several copies and an echo.
 const SMALL: u64 = 27;
 
