@@ -206,7 +206,7 @@ fn side_by_side(copies: &[Copy]) -> Vec<Run> {
 
 /// Calls `each` with the rows, or with all of them at once where they touch.
 fn rows(offset: u64, pitch: u64, row_bytes: u64, rows: u64, mut each: impl FnMut(u64, u64)) {
-    if rows == 1 || pitch == row_bytes {
+    if pitch == row_bytes {
         return each(offset, rows * row_bytes);
     }
     (0..rows).for_each(|row| each(offset + row * pitch, row_bytes));

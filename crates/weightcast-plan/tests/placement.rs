@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use weightcast_plan::{Mesh, Placement, PlacementError, Slice, local_slices};
+use weightcast_plan::{Mesh, Placement, PlacementError, Slice, limits, local_slices};
 
 fn numbers(text: &str) -> Vec<u64> {
     text.split(',').filter(|n| !n.is_empty()).map(|n| n.trim().parse().unwrap()).collect()
@@ -93,6 +93,11 @@ fn refuses_what_makes_no_sense() {
     assert!(matches!(local(&[4], &[shard], 0), PlacementError::Count { .. }));
     assert!(matches!(local(&[], &[shard, shard], 0), PlacementError::Dim { .. }));
     assert!(matches!(local(&[4], &[strided(0, 0), shard], 0), PlacementError::SplitFactor { .. }));
+    let most = limits::MAX_PIECES as u64;
+    assert!(local_slices(&[4], &mesh, &[strided(0, most), shard], 0).is_ok());
+    let more = local(&[4], &[strided(0, most + 1), shard], 0);
+    assert!(matches!(more, PlacementError::SplitFactor { .. }));
+    assert!(matches!(local(&[4], &[shard, strided(1, 2)], 0), PlacementError::Dim { dim: 1, .. }));
     let both = [strided(0, 3), strided(1, 3)];
     assert!(matches!(local(&[12, 12], &both, 0), PlacementError::Interleaved { .. }));
 }
@@ -135,6 +140,49 @@ proptest! {
             let pieces = (0..split_factor).map(|piece| chunked(&all, piece, split_factor));
             let expected: Vec<u64> = pieces.flat_map(|p| chunked(&p, rank, size)).collect();
             prop_assert_eq!(held, expected);
+        }
+    }
+
+    /// Any number of axes over one dimension: in the order that the split factors tell, if there is
+    /// one in which each is the product of the cuts made before it by axes further right; else one
+    /// after the other as they stand.
+    #[test]
+    fn split_factors_tell_the_order_of_cuts_or_interleave(
+        rows in 0u64..50, axes in prop::collection::vec((1u64..4, 1u64..5), 1..4),
+    ) {
+        let sizes: Vec<u64> = axes.iter().map(|axis| axis.0).collect();
+        let placements: Vec<Placement> = axes.iter().map(|&(_, split_factor)| match split_factor {
+            1 => Placement::Shard { dim: 0 },
+            _ => Placement::StridedShard { dim: 0, split_factor },
+        }).collect();
+        let mesh = mesh(&sizes);
+        let orders = (0..axes.len()).fold(vec![vec![]], |orders: Vec<Vec<usize>>, at| {
+            let put = |order: &Vec<usize>| (0..=order.len()).map(|place| {
+                let mut longer = order.clone();
+                longer.insert(place, at);
+                longer
+            }).collect::<Vec<_>>();
+            orders.iter().flat_map(put).collect()
+        });
+        let tells = |order: &&Vec<usize>| order.iter().enumerate().all(|(done, &at)| {
+            let before = order[..done].iter().filter(|&&other| other > at);
+            before.map(|&other| sizes[other]).product::<u64>() == axes[at].1
+        });
+        let order = orders.iter().find(tells);
+        for rank in 0..mesh.size() {
+            let place = mesh.coordinate(rank).unwrap();
+            let mut all: Vec<u64> = (0..rows).collect();
+            for at in order.cloned().unwrap_or((0..axes.len()).collect()) {
+                let factor = if order.is_some() { 1 } else { axes[at].1 };
+                let pieces = (0..factor).map(|piece| chunked(&all, piece, factor));
+                all = pieces.flat_map(|p| chunked(&p, place[at], sizes[at])).collect();
+            }
+            let slices = local_slices(&[rows], &mesh, &placements, rank).unwrap();
+            let held: Vec<u64> = slices.iter().flat_map(|s| s.start[0]..s.end(0)).collect();
+            prop_assert_eq!(&held, &all);
+            // In as few boxes as that can be said in.
+            let breaks = all.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
+            prop_assert_eq!(slices.len(), breaks + 1);
         }
     }
 

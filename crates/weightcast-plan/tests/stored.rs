@@ -191,6 +191,18 @@ fn more_pieces_than_may_be_looked_at_are_refused_without_looking() {
     let mut made = plan(&target, &mine, &[&source]).unwrap();
     assert_eq!((made.copies.len(), made.copies[0].rows), (1, rows));
     assert!(restore(&encode(&made, &name), &name, &target, &mine, &[&source]).is_ok());
+    // Columns of two sources side by side are one piece.
+    let column = |at| {
+        let mut b = LayoutBuilder::new();
+        b.add("w", DType::U8, &[rows, 1], vec![Part::new("w").shape([rows, 2]).dim(1, at, 2)], 0);
+        b.build().unwrap()
+    };
+    let (columns, both) = ([column(0), column(1)], layout(2, 2));
+    let (columns, all) = (columns.each_ref(), cells(&[&both], 0));
+    let of_two = name_of(&both, &all, &columns);
+    let beside = plan(&both, &all, &columns).unwrap();
+    assert_eq!((beside.copies.len(), beside.copies[0].rows), (2, rows));
+    assert!(restore(&encode(&beside, &of_two), &of_two, &both, &all, &columns).is_ok());
     made.copies[0].target_pitch = 2;
     let refused = restore(&encode(&made, &name), &name, &target, &mine, &[&source]);
     assert!(

@@ -45,7 +45,7 @@ pub fn decode(bytes: &[u8], name: &PlanName) -> Result<Plan, StoredError> {
 fn records<const K: usize, R: Record<K>>(reader: &mut Reader<'_>) -> Result<Vec<R>, StoredError> {
     let count = reader.take()?;
     // A record takes a byte at least.
-    if count > reader.left() as u64 || count > MAX_COPIES as u64 {
+    if count > reader.left().min(MAX_COPIES) as u64 {
         return Err(StoredError::Count { what: R::WHAT, count });
     }
     let mut records = Vec::with_capacity(count as usize);
