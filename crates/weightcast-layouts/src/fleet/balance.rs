@@ -124,3 +124,131 @@ fn root(parent: &[usize], rank: u32) -> usize {
     }
     at
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Rng(u64);
+
+    impl Rng {
+        fn below(&mut self, n: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (self.0 >> 33) % n
+        }
+    }
+
+    /// Who could be made to send how little, found by walking from source to source.
+    fn bound(sources: u64, adds: &[(Vec<u32>, u64)], sent: &[u64]) -> f64 {
+        let mut least = 0.0f64;
+        for source in 0..sources as u32 {
+            let mut met = vec![source];
+            loop {
+                let near = adds.iter().filter(|(set, _)| set.iter().any(|s| met.contains(s)));
+                let more: Vec<u32> =
+                    near.flat_map(|(set, _)| set.clone()).filter(|s| !met.contains(s)).collect();
+                if more.is_empty() {
+                    break;
+                }
+                met.extend(more);
+                met.sort_unstable();
+                met.dedup();
+            }
+            let all: u64 = met.iter().map(|&s| sent[s as usize]).sum();
+            least = least.max(all as f64 / met.len() as f64);
+            let alone = adds.iter().filter(|(set, _)| *set == [source]);
+            least = least.max(alone.map(|add| add.1 as f64).sum());
+        }
+        least
+    }
+
+    #[test]
+    fn bytes_go_to_whom_they_are_for_from_those_who_have_them() {
+        let mut rng = Rng(1);
+        for _ in 0..2_000 {
+            let (sources, targets, piece) = (1 + rng.below(5), 1 + rng.below(4), 1 + rng.below(20));
+            let mut balance = Balance::new(sources, targets, piece);
+            let mut adds: Vec<(Vec<u32>, u64)> = Vec::new();
+            let mut received = vec![0; targets as usize];
+            let mut most_copies = 0;
+            let mut may = vec![false; (sources * targets) as usize];
+            for _ in 0..rng.below(8) {
+                let mut set: Vec<u32> = (0..sources as u32).filter(|_| rng.below(2) == 0).collect();
+                if set.is_empty() {
+                    set.push(rng.below(sources) as u32);
+                }
+                let (target, bytes) = (rng.below(targets), 1 + rng.below(100));
+                let number = balance.set(&set);
+                assert_eq!(balance.set(&set), number, "a set has one number");
+                balance.add(number, target as u32, bytes);
+                received[target as usize] += bytes;
+                most_copies += match set.len() {
+                    1 => 1,
+                    members => bytes.div_ceil(piece).min(4 * members as u64),
+                };
+                for &source in &set {
+                    may[(u64::from(source) * targets + target) as usize] = true;
+                }
+                adds.push((set, bytes));
+            }
+            balance.settle();
+            assert_eq!(balance.received, received);
+            assert_eq!(balance.sent.iter().sum::<u64>(), received.iter().sum::<u64>());
+            let copied = balance.copies.iter().map(|&copies| u64::from(copies)).sum::<u64>();
+            assert_eq!(copied, most_copies, "as many pieces as are to be shared");
+            assert!(balance.copies.iter().zip(may).all(|(&copies, may)| copies == 0 || may));
+            for source in 0..sources as u32 {
+                let alone = adds.iter().filter(|(set, _)| *set == [source]);
+                let forced: u64 = alone.map(|add| add.1).sum();
+                assert_eq!(balance.forced[source as usize], forced);
+                assert!(balance.sent[source as usize] >= forced);
+            }
+            let wanted = bound(sources, &adds, &balance.sent);
+            assert!((balance.bound() - wanted).abs() < 1e-9, "{adds:?}");
+        }
+    }
+
+    /// What several sources could send leaves none of them a piece behind the others.
+    #[test]
+    fn what_is_shared_is_shared_evenly() {
+        for (sources, piece, bytes) in [(2, 10, 100), (3, 7, 84), (5, 1, 20), (4, 1_000, 999)] {
+            let mut balance = Balance::new(sources + 1, 3, piece);
+            let all: Vec<u32> = (0..sources as u32).collect();
+            let set = balance.set(&all);
+            let first = balance.set(&[0]);
+            // What the first alone can send counts before anything is shared.
+            for target in 0..3 {
+                balance.add(set, target, bytes);
+            }
+            balance.add(first, 0, piece);
+            balance.settle();
+            let sent = &balance.sent[..sources as usize];
+            let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+            let largest = bytes.div_ceil(bytes.div_ceil(piece).min(4 * sources));
+            assert!(most - least <= largest.max(piece), "{sources} {piece} {bytes}: {sent:?}");
+            assert_eq!(balance.sent[sources as usize], 0, "who has nothing sends nothing");
+        }
+    }
+
+    #[test]
+    fn equal_loads_do_not_all_meet_the_first() {
+        let mut balance = Balance::new(3, 3, 100);
+        let all = balance.set(&[0, 1, 2]);
+        (0..3).for_each(|target| balance.add(all, target, 9));
+        balance.settle();
+        assert_eq!(balance.sent, [9; 3]);
+        let from = |source: usize| &balance.copies[3 * source..3 * source + 3];
+        assert_eq!([from(0), from(1), from(2)], [[1, 0, 0], [0, 1, 0], [0, 0, 1]]);
+    }
+
+    #[test]
+    fn messages_carry_so_many_copies_to_one_target() {
+        let mut balance = Balance::new(2, 3, 10);
+        let sets = [balance.set(&[0]), balance.set(&[1])];
+        for (source, target, copies) in [(0, 0, 4), (0, 2, 5), (1, 1, 1), (1, 2, 9)] {
+            (0..copies).for_each(|_| balance.add(sets[source], target, 1));
+        }
+        assert_eq!(balance.messages(4), [(9, 1 + 2), (10, 1 + 3)]);
+        assert_eq!(balance.messages(100), [(9, 2), (10, 2)]);
+    }
+}
