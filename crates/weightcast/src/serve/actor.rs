@@ -115,7 +115,8 @@ pub(super) async fn run(
     let mut idle_since = Instant::now();
     loop {
         let wake = machine.next_timeout().map(|time| clock.instant(time));
-        let leave = idle_exit.filter(|_| streams.open.is_empty()).map(|after| idle_since + after);
+        let nobody = streams.open.is_empty();
+        let leave = idle_exit.filter(|_| nobody).map(|after| idle_since + after);
         tokio::select! {
             input = queue.recv() => match input {
                 Some(_) if gives_up_at.as_deref().is_some_and(Path::exists) => {
@@ -133,7 +134,8 @@ pub(super) async fn run(
             () = sleep_until(leave) => return,
         }
         dispatch(&mut machine, &mut streams, &clock);
-        if !streams.open.is_empty() {
+        // Also when the last one has just left, however long it had been silent.
+        if !(nobody && streams.open.is_empty()) {
             idle_since = Instant::now();
         }
     }
@@ -286,6 +288,28 @@ mod tests {
         inputs.send(Input::Message(client, Box::new(heartbeat))).await.unwrap();
         let answer = told(&mut frames).await;
         assert!(matches!(answer, Body::HeartbeatAck(_)), "{answer:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_ends_when_nobody_was_connected_for_so_long() {
+        let (second, idle) = (Duration::from_secs(1), Duration::from_secs(10));
+        let (inputs, queue) = mpsc::channel(QUEUE);
+        let config = ServerConfig::default();
+        let server = tokio::spawn(run(Server::new(config), queue, Some(idle), None));
+        let admission = Admission::new();
+        let client = ConnectionId(1);
+        for connected in [idle - second, 5 * idle] {
+            // Nobody has come yet, or all have left.
+            tokio::time::sleep(idle - second).await;
+            let (line, _outside) = line(&admission);
+            inputs.send(Input::Connected(client, line)).await.unwrap();
+            tokio::time::sleep(connected).await;
+            inputs.send(Input::Disconnected(client)).await.unwrap();
+        }
+        tokio::time::sleep(idle - second).await;
+        assert!(!server.is_finished(), "somebody may come");
+        tokio::time::sleep(2 * second).await;
+        assert!(server.is_finished());
     }
 
     async fn told(frames: &mut Frames) -> Body {
