@@ -256,6 +256,70 @@ mod tests {
         assert_eq!(gone.unwrap().code(), tonic::Code::NotFound);
     }
 
+    fn page(size: usize, bytes: usize) -> ManifestPage {
+        let data = Bytes::from(vec![7; bytes]);
+        ManifestPage { size: size as u64, data, ..ManifestPage::default() }
+    }
+
+    /// What comes of a manifest of so many bytes whose further pages come one after so long.
+    async fn received(size: usize, pages: &[(Duration, usize)]) -> Result<Vec<u8>, tonic::Code> {
+        let pages = pages.to_vec();
+        let later = tokio_stream::iter(pages).then(async |(after, bytes)| {
+            tokio::time::sleep(after).await;
+            Ok(page(0, bytes))
+        });
+        let first = page(size, 1);
+        receive(first, &mut std::pin::pin!(later)).await.map_err(|status| status.code())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_manifest_has_the_time_that_its_bytes_so_far_need() {
+        let soon = TRANSFER_PATIENCE - Duration::from_secs(1);
+        assert_eq!(received(3, &[(soon, 2)]).await, Ok(vec![7; 3]));
+        // Each page comes soon after the last; all together take too long.
+        let drip = [(soon, 1); 4];
+        assert_eq!(received(5, &drip).await, Err(tonic::Code::DeadlineExceeded));
+        assert_eq!(received(5, &[(2 * soon, 4)]).await, Err(tonic::Code::DeadlineExceeded));
+        // Whoever is as fast as must be has as long as it takes.
+        let second = (Duration::from_secs(1), PAGE_BYTES);
+        let rate = TRANSFER_RATE as usize / PAGE_BYTES;
+        let mut steady = Vec::new();
+        for _ in 0..20 {
+            steady.push(second);
+            steady.extend(vec![(Duration::ZERO, PAGE_BYTES); rate - 1]);
+        }
+        let size = steady.len() * PAGE_BYTES + 1;
+        assert_eq!(received(size, &steady).await.map(|bytes| bytes.len()), Ok(size));
+    }
+
+    /// How many bytes come to who takes a page each time after so long.
+    async fn taken(bytes: usize, each: Duration) -> usize {
+        let (readers, transfers) = room();
+        let stored: Arc<[u8]> = vec![0; bytes].into();
+        let mut pages = lent(&transfers, &stored).await;
+        let mut taken = 0;
+        loop {
+            tokio::time::sleep(each).await;
+            let Some(page) = pages.next().await else { break };
+            taken += page.unwrap().1;
+        }
+        drop(pages);
+        assert_eq!(readers.free(), READERS_BYTES, "its room is free again");
+        taken
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_takes_a_manifest_too_slowly_is_let_go() {
+        const PAGES: usize = 400;
+        let whole = PAGES * PAGE_BYTES;
+        let fast = Duration::from_secs(1) * PAGE_BYTES as u32 / TRANSFER_RATE as u32;
+        assert_eq!(taken(whole, fast).await, whole);
+        assert!(taken(whole, 2 * fast).await < whole / 2, "half as fast as must be");
+        // Soon after one another, and yet too slow.
+        assert!(taken(whole, TRANSFER_PATIENCE - fast).await < 4 * PAGE_BYTES);
+        assert!(taken(whole, 2 * TRANSFER_PATIENCE).await <= 2 * PAGE_BYTES);
+    }
+
     #[tokio::test]
     async fn a_reply_takes_the_room_that_it_needs() {
         let transfers = Transfers::new();
