@@ -11,6 +11,7 @@ mod net;
 mod random;
 mod released;
 mod replans;
+mod restarted;
 mod scene;
 mod streams;
 mod worker;

@@ -24,7 +24,7 @@ pub(super) fn form(bytes: u64) -> Form {
 }
 
 pub(super) fn kind(role: Role, form: Form, way: Way) -> ClientKind {
-    ClientKind { role, form, way, relays: false, plans: None }
+    ClientKind { role, form, way, relays: false, plans: None, port: None }
 }
 
 impl RigWorld {

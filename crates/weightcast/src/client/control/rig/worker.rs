@@ -1,5 +1,6 @@
 //! One client: its control thread's state, its memory, and the calls of its program.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, mpsc as reply};
 use std::time::Duration;
@@ -88,6 +89,8 @@ pub(super) struct ClientKind {
     pub(super) way: Way,
     pub(super) relays: bool,
     pub(super) plans: Option<std::path::PathBuf>,
+    /// Its data port; any where there is none.
+    pub(super) port: Option<SocketAddr>,
 }
 
 impl RigClient {
@@ -99,12 +102,13 @@ impl RigClient {
         net: &SharedNet,
         gate: &Gate,
     ) -> Self {
-        let ClientKind { role, form, way, relays, plans } = kind;
+        let ClientKind { role, form, way, relays, plans, port } = kind;
         let name = format!("worker{index}");
-        let port = VirtualPort { net: Arc::clone(net), worker: index };
-        let connection = Connection::to(vec![("virtual".to_owned(), Box::new(port))]);
+        let server = VirtualPort { net: Arc::clone(net), worker: index };
+        let connection = Connection::to(vec![("virtual".to_owned(), Box::new(server))]);
         let auth = Auth { token: None, insecure: true };
-        let exports = DataServer::bind("127.0.0.1:0".parse().expect("an address"), auth.clone());
+        let port = port.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let exports = DataServer::bind(port, auth.clone());
         let exports = exports.expect("a data port");
         let options = Options { server: Some("127.0.0.1:1".to_owned()), ..Options::new(role) };
         let networks = Networks::new(&options, "127.0.0.1:1", Some(exports.addr()));

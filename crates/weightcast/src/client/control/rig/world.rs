@@ -100,6 +100,17 @@ impl RigWorld {
         worker.control.leave();
     }
 
+    /// A client's process ends, and another one has its place and its address.
+    pub(super) fn restart(&mut self, index: usize, kind: ClientKind) {
+        self.cut(index);
+        let old = self.workers.remove(index);
+        let port = Some(old.control.shared.exports.addr());
+        self.agenda.retain(|_, due| !matches!(due, Due::Event(of, _) if *of == index));
+        old.control.leave();
+        let worker = self.worker(index, ClientKind { port, ..kind });
+        self.workers.insert(index, worker);
+    }
+
     fn delay(&mut self) -> Span {
         match self.delay {
             Span(0) => Span(0),
