@@ -250,7 +250,8 @@ impl Memory {
         self.read = Some(running);
         let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
         tokio::task::spawn_blocking(move || {
-            let installed = staging::install(&staged.registration, &registration, &shared, &cancel);
+            let (from, to) = (&staged.registration, &registration);
+            let installed = staging::install(from, to, &shared.memory, &cancel);
             // Before anybody hears of it: then the memory is free when the call returns.
             drop(staged);
             if let Some(installed) = installed {
