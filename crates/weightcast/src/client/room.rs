@@ -67,3 +67,59 @@ impl Room {
 pub(super) fn allocate(like: &Region) -> Result<Region, Error> {
     Region::allocate(like.len()).map_err(|error| Error::io("allocate memory for a copy", error))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use weightcast_plan::{DType, LayoutBuilder, Part};
+
+    use super::*;
+
+    const BYTES: u64 = 64;
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn registration() -> Registration {
+        let mut builder = LayoutBuilder::new();
+        builder.add("w", DType::U8, &[BYTES], vec![Part::new("w").shape([BYTES])], 0);
+        let region = Region::allocate(BYTES as usize).unwrap();
+        Registration::new(&[Arc::new(builder.build().unwrap())], 0, vec![region]).unwrap()
+    }
+
+    #[test]
+    fn as_much_is_taken_as_there_is_and_no_more() {
+        let registration = registration();
+        let room = Room::new(Some(2 * BYTES));
+        let take = || room.take(&registration, Duration::ZERO);
+        let (first, _second) = (take().unwrap(), take().unwrap());
+        let refused = take().err().expect("it is full").to_string();
+        for part in ["no room for 64 bytes", "offload_bytes is 128", "128 are in use"] {
+            assert!(refused.contains(part), "{part} in {refused}");
+        }
+        drop(first);
+        let _third = take().unwrap();
+        assert!(take().is_err());
+        assert!(Room::new(Some(BYTES - 1)).take(&registration, Duration::ZERO).is_err());
+        let unlimited = Room::new(None);
+        let _many: Vec<_> =
+            (0..9).map(|_| unlimited.take(&registration, Duration::ZERO).unwrap()).collect();
+    }
+
+    #[test]
+    fn whoever_waits_has_what_another_lets_go_of() {
+        let registration = registration();
+        let room = Room::new(Some(BYTES));
+        let first = room.take(&registration, Duration::ZERO).unwrap();
+        let (asks, asked) = mpsc::channel();
+        thread::scope(|scope| {
+            let next = scope.spawn(|| {
+                asks.send(()).unwrap();
+                room.take(&registration, LONG).map(drop)
+            });
+            asked.recv().unwrap();
+            drop(first);
+            next.join().unwrap().expect("there is room");
+        });
+    }
+}

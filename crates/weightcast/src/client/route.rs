@@ -263,3 +263,6 @@ fn check_catalog(read: &Read<'_>) -> Result<(), ReadFailure> {
     let theirs = union(read.sources).map_err(|e| ReadFailure::Layout { detail: e.to_string() })?;
     Err(ReadFailure::Layout { detail: difference(&read.registration.tensors, &theirs) })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! Reads of sources of several shards, of which some give nothing.
+
+use weightcast_plan::{DType, LayoutBuilder, Part};
+use weightcast_protocol::message::SourceShard;
+use weightcast_protocol::{ContentDigest, Epoch, Generation, Version};
+use weightcast_transport::{DataServer, Region};
+
+use super::super::plans::PlanFrom;
+use super::*;
+use crate::config::{Options, Role};
+
+const BYTES: u64 = 9_000;
+
+fn auth() -> Auth {
+    Auth { token: None, insecure: false }
+}
+
+/// One that begins to look for peers where the servers are.
+fn routes(servers: &str) -> Routes {
+    let networks = Networks::new(&Options::new(Role::Rollout), servers, None).unwrap();
+    Routes::new(auth(), Way::Auto, networks, None)
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+fn layout(name: &str) -> Arc<Layout> {
+    let mut builder = LayoutBuilder::new();
+    builder.add(name, DType::U8, &[BYTES], vec![Part::new(name).shape([BYTES])], 0);
+    Arc::new(builder.build().unwrap())
+}
+
+/// A source whose shards hold a tensor each, `a` and `b`; and a reader of one of them.
+struct RouteScene {
+    routes: Routes,
+    servers: [DataServer; 2],
+    registration: Arc<Registration>,
+    layouts: Vec<Arc<Layout>>,
+    cancel: Arc<AtomicBool>,
+    memory: Mutex<()>,
+}
+
+impl RouteScene {
+    fn reading(tensor: &str) -> Self {
+        Self::into(tensor, Region::allocate(BYTES as usize).unwrap())
+    }
+
+    fn into(tensor: &str, target: Region) -> Self {
+        let bind = |_| DataServer::bind("127.0.0.1:0".parse().unwrap(), auth()).unwrap();
+        Self {
+            routes: routes("localhost:1"),
+            servers: [(), ()].map(bind),
+            registration: Arc::new(Registration::new(&[layout(tensor)], 0, vec![target]).unwrap()),
+            layouts: ["a", "b"].map(layout).to_vec(),
+            cancel: Arc::default(),
+            memory: Mutex::default(),
+        }
+    }
+
+    /// Serves so much of a shard from now on, all of it this byte.
+    fn serve(&self, shard: usize, byte: u8) {
+        let region = Region::from_bytes(&vec![byte; BYTES as usize]).unwrap();
+        let id = export(shard, GENERATION);
+        self.servers[shard].exports().expose_as(id, GENERATION, vec![region]);
+    }
+
+    fn assignment(&self, name: u8) -> Assignment {
+        let shard = |(shard, server): (usize, &DataServer)| SourceShard {
+            data_address: server.addr().to_string(),
+            export: weightcast_protocol::ExportId(shard as u64 + 1),
+            generation: Generation(GENERATION),
+            layout: ContentDigest([name + shard as u8; 16]),
+        };
+        Assignment {
+            version: Version { epoch: Epoch(0), number: 1 },
+            catalog: self.registration.catalog,
+            replica: "trainer".to_owned(),
+            in_flight: false,
+            staged: false,
+            helpers: Vec::new(),
+            shards: self.servers.iter().enumerate().map(shard).collect(),
+        }
+    }
+
+    fn read(&self) -> Result<Arrival, ReadFailure> {
+        self.read_named(1, &ReadPace::default())
+    }
+
+    /// Reads from shards with layouts of these names.
+    fn read_named(&self, name: u8, pace: &ReadPace) -> Result<Arrival, ReadFailure> {
+        self.routes.read(&Read {
+            registration: &self.registration,
+            assignment: &self.assignment(name),
+            sources: &self.layouts,
+            deadline: soon(),
+            cancel: Arc::clone(&self.cancel),
+            progress: Arc::default(),
+            pace: pace.clone(),
+            filling: None,
+            memory: &self.memory,
+        })
+    }
+
+    fn held(&self) -> Vec<u8> {
+        self.registration.regions[0].to_vec()
+    }
+}
+
+const GENERATION: u64 = 3;
+
+fn export(shard: usize, generation: u64) -> ExportId {
+    ExportId(shard as u64 + 1).at(generation)
+}
+
+#[test]
+fn the_shard_that_fails_is_named_and_it_alone_is_asked() {
+    for (place, tensor) in ["a", "b"].into_iter().enumerate() {
+        let scene = RouteScene::reading(tensor);
+        scene.serve(1 - place, 9);
+        match scene.read() {
+            Err(ReadFailure::Source { shard, .. }) => assert_eq!(shard as usize, place),
+            Err(other) => panic!("{other:?}"),
+            Ok(_) => panic!("it is not served"),
+        }
+        assert_eq!(scene.servers[1 - place].connections(), 0);
+        scene.serve(place, 7);
+        let pace = ReadPace::default();
+        let arrival = scene.read_named(1, &pace).map_err(|e| format!("{e:?}")).unwrap();
+        assert_eq!(scene.held(), vec![7; BYTES as usize]);
+        assert_eq!((arrival.transfer.bytes, arrival.transfer.verified), (BYTES, BYTES));
+        assert_eq!(arrival.sums, scene.registration.fold(&scene.registration.digest_all()));
+        assert!(arrival.in_place);
+        let told = pace.look().expect("bytes have moved");
+        assert_eq!((told.arrived, told.left, told.shard as usize), (BYTES, 0, place));
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_written_is_the_readers_own_trouble() {
+    let target = Region::allocate(BYTES as usize).unwrap().read_only();
+    let scene = RouteScene::into("a", target);
+    scene.serve(0, 7);
+    assert!(matches!(scene.read(), Err(ReadFailure::Layout { .. })));
+}
+
+#[test]
+fn what_was_cancelled_before_it_began_writes_nothing() {
+    let scene = RouteScene::reading("a");
+    scene.serve(0, 7);
+    scene.cancel.store(true, Ordering::Release);
+    assert!(scene.read().is_err());
+    assert_eq!(scene.held(), vec![0; BYTES as usize]);
+}
+
+#[test]
+fn other_tensors_than_the_groups_are_not_read() {
+    let scene = RouteScene::reading("a");
+    scene.serve(0, 7);
+    let assignment = Assignment { catalog: ContentDigest([0; 16]), ..scene.assignment(1) };
+    let pace = ReadPace::default();
+    let refused = scene.routes.read(&Read {
+        registration: &scene.registration,
+        assignment: &assignment,
+        sources: &scene.layouts,
+        deadline: soon(),
+        cancel: Arc::default(),
+        progress: Arc::default(),
+        pace,
+        filling: None,
+        memory: &scene.memory,
+    });
+    let Err(ReadFailure::Layout { detail }) = refused else { panic!("it is refused") };
+    assert!(detail.contains("tensors that no shard here registers: b"), "{detail}");
+    assert_eq!(scene.held(), vec![0; BYTES as usize]);
+}
+
+#[test]
+fn the_newest_plans_are_remembered_until_they_are_forgotten() {
+    let scene = RouteScene::reading("a");
+    scene.serve(0, 7);
+    let from = |name| {
+        let read = scene.read_named(name, &ReadPace::default());
+        read.map_err(|e| format!("{e:?}")).unwrap().transfer.plan_from
+    };
+    let names = |of: std::ops::Range<usize>| of.map(|name| 2 * name as u8);
+    for name in names(0..crate::limits::CACHED_PLANS) {
+        assert_eq!((from(name), from(name)), (PlanFrom::Planner, PlanFrom::Memory));
+    }
+    assert_eq!(from(200), PlanFrom::Planner);
+    for name in names(1..crate::limits::CACHED_PLANS) {
+        assert_eq!(from(name), PlanFrom::Memory, "{name}");
+    }
+    assert_eq!(from(0), PlanFrom::Planner, "the oldest has gone");
+    scene.routes.forget_plans();
+    assert_eq!(from(200), PlanFrom::Planner);
+}
+
+#[test]
+fn a_port_where_no_source_of_the_job_is_is_not_connected_to() {
+    let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), auth()).unwrap();
+    let here = server.addr().to_string();
+    let elsewhere = routes("http://10.1.2.3:7700");
+    let link_local = "169.254.169.254:80".to_owned();
+    for (address, said) in [(&here, "this very host"), (&link_local, "link-local")] {
+        let refused = elsewhere.peer(address, soon()).map(drop).unwrap_err();
+        assert!(refused.contains(said), "{refused}");
+    }
+    assert_eq!(server.connections(), 0);
+    let local = routes("localhost:1");
+    let (first, again) = (local.peer(&here, soon()).unwrap(), local.peer(&here, soon()).unwrap());
+    assert!(Arc::ptr_eq(&first, &again), "it stays connected");
+}
