@@ -215,3 +215,6 @@ where
         pause = (2 * pause).min(PAUSE_MAX);
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

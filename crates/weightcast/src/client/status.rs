@@ -50,3 +50,65 @@ pub(crate) async fn of_list(connection: &Connection, servers: &str) -> Result<St
     }
     passive.ok_or_else(|| failure.expect("a list has a server"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    use prost::Message;
+    use tonic::Status as Refusal;
+
+    use super::super::connection::tests::{FakePort, Said, to, whole};
+    use super::*;
+
+    /// A server in this term; 0: it is passive.
+    fn server(term: u64, sessions: u64) -> FakePort {
+        let status = Status { term, sessions, ..Status::default() };
+        FakePort::saying([whole(&status.encode_to_vec())])
+    }
+
+    fn down(why: &str) -> FakePort {
+        FakePort::saying([Said::Refused(Refusal::unavailable(why))])
+    }
+
+    /// The sessions of which these servers tell, by which one, and how often each was asked.
+    async fn told<const N: usize>(servers: [FakePort; N]) -> (Result<u64, Error>, [usize; N]) {
+        let asked = servers.each_ref().map(|port| Arc::clone(&port.asked));
+        let list = vec!["server"; N].join(", ");
+        let status = of_list(&to(servers), &list).await;
+        (status.map(|status| status.sessions), asked.map(|asked| asked.load(Ordering::Relaxed)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_server_that_acts_tells_wherever_it_is_in_the_list() {
+        for servers in [
+            [server(7, 3), server(0, 1), server(0, 2)],
+            [server(0, 1), server(7, 3), server(0, 2)],
+            [down("one"), FakePort::default(), server(7, 3)],
+        ] {
+            assert_eq!(told(servers).await.0.unwrap(), 3);
+        }
+        assert_eq!(told([server(7, 3), server(0, 1)]).await.1, [1, 0], "and nobody else is asked");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_none_acts_the_last_one_that_answers_tells() {
+        for servers in [[server(0, 1), server(0, 2)], [server(0, 2), down("two")]] {
+            let (sessions, asked) = told(servers).await;
+            assert_eq!((sessions.unwrap(), asked), (2, [1, 1]));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_none_answers_the_last_error_is_told() {
+        for (servers, said) in [
+            ([down("first"), down("second")], "second"),
+            ([FakePort::default(), down("second")], "second"),
+            ([down("first"), FakePort::default()], "no answer"),
+        ] {
+            let error = told(servers).await.0.unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

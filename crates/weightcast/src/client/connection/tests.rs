@@ -1,0 +1,209 @@
+//! What becomes of what servers answer, whatever that is.
+
+use std::collections::VecDeque;
+use std::future::{pending, ready};
+use std::sync::Mutex;
+
+use weightcast_protocol::{Mac, Term};
+
+use super::*;
+use crate::client::control_port::Requested;
+use crate::wire::{ManifestPage, ProbeReply, StatusReply};
+
+/// What a reply in pages is, each with the size that it says.
+type Pages = Vec<Result<(u64, Vec<u8>), Status>>;
+
+/// What a server says to one request.
+pub(in crate::client) enum Said {
+    Pages(Pages),
+    Refused(Status),
+    /// Nothing, for ever.
+    Silent,
+}
+
+/// A server that says what it is told to, in turn, and then nothing.
+#[derive(Default)]
+pub(in crate::client) struct FakePort {
+    said: Mutex<VecDeque<Said>>,
+    pub(in crate::client) asked: Arc<AtomicUsize>,
+    probed: Mutex<Option<Requested<ProbeReply>>>,
+}
+
+impl FakePort {
+    pub(in crate::client) fn saying(said: impl IntoIterator<Item = Said>) -> Self {
+        Self { said: Mutex::new(said.into_iter().collect()), ..Self::default() }
+    }
+
+    fn probed(reply: Requested<ProbeReply>) -> Self {
+        Self { probed: Mutex::new(Some(reply)), ..Self::default() }
+    }
+
+    fn next<T: Send + 'static>(
+        &self,
+        page: impl Fn(u64, Vec<u8>) -> T + Send + 'static,
+    ) -> Requested<Incoming<T>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        match self.said.lock().unwrap().pop_front().unwrap_or(Said::Silent) {
+            Said::Silent => Box::pin(pending()),
+            Said::Refused(status) => Box::pin(ready(Err(status))),
+            Said::Pages(pages) => {
+                let pages =
+                    pages.into_iter().map(move |of| of.map(|(size, data)| page(size, data)));
+                let pages: Incoming<T> = Box::pin(tokio_stream::iter(pages.collect::<Vec<_>>()));
+                Box::pin(ready(Ok(pages)))
+            }
+        }
+    }
+}
+
+impl ControlPort for FakePort {
+    fn session(&self, _: mpsc::Receiver<ClientFrame>) -> Requested<Incoming<ServerFrame>> {
+        Box::pin(pending())
+    }
+
+    fn probe(&self, _: ProbeRequest) -> Requested<ProbeReply> {
+        self.probed.lock().unwrap().take().unwrap_or_else(|| Box::pin(pending()))
+    }
+
+    fn put_manifest(&self, _: ContentDigest, _: Bytes) -> Requested<()> {
+        let said = self.next(|_, _| ());
+        Box::pin(async move { said.await.map(drop) })
+    }
+
+    fn get_manifest(&self, _: GetManifestRequest) -> Requested<Incoming<ManifestPage>> {
+        self.next(|size, data| ManifestPage { size, data: data.into(), ..Default::default() })
+    }
+
+    fn status(&self) -> Requested<Incoming<Page>> {
+        self.next(|size, data| Page { size, data: data.into() })
+    }
+
+    fn inspect(&self, _: InspectRequest) -> Requested<Incoming<Page>> {
+        self.next(|size, data| Page { size, data: data.into() })
+    }
+}
+
+/// To these servers, which are called `one`, `two` and so on.
+pub(in crate::client) fn to(ports: impl IntoIterator<Item = FakePort>) -> Connection {
+    let named = ["one", "two", "three"].iter().zip(ports);
+    let boxed = |(name, port): (&&str, FakePort)| ((*name).to_owned(), Box::new(port) as _);
+    Connection::to(named.map(boxed).collect())
+}
+
+/// All of it in one page.
+pub(in crate::client) fn whole(bytes: &[u8]) -> Said {
+    Said::Pages(vec![Ok((bytes.len() as u64, bytes.to_vec()))])
+}
+
+#[track_caller]
+fn unreachable<T: std::fmt::Debug>(result: Result<T, Error>, said: [&str; 2]) {
+    match result {
+        Err(Error::Call(CallError::ServerUnreachable { server, reason })) => {
+            assert_eq!(server, said[0]);
+            assert!(reason.contains(said[1]), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_tells_whether_a_server_acts_if_it_answers() {
+    let proof = TermProof { term: Term(7), origin: Term(3), mac: Mac([9; 32]) };
+    let acting = Ok(ProbeReply { proof: Some(term_proof_frame(proof)) });
+    let passive = Ok(ProbeReply { proof: None });
+    let broken = Ok(ProbeReply { proof: Some(crate::wire::TermProof::default()) });
+    for (reply, told) in [
+        (acting, Some(Some(proof))),
+        (passive, Some(None)),
+        (broken, None),
+        (Err(Status::unavailable("down")), None),
+    ] {
+        let connection = to([FakePort::default(), FakePort::probed(Box::pin(ready(reply)))]);
+        assert_eq!(connection.probe(1, proof).await, told);
+    }
+    let connection = to([FakePort::default()]);
+    assert_eq!(connection.probe(0, proof).await, None, "it is silent");
+    assert_eq!(connection.probe(1, proof).await, None, "there is none");
+}
+
+#[tokio::test]
+async fn a_manifest_is_the_one_that_was_asked_for_or_an_error() {
+    let bytes = vec![5; 1_000];
+    let name = manifest::blob_digest(&bytes);
+    let fetched =
+        async |pages: Pages| to([FakePort::saying([Said::Pages(pages)])]).manifest(name).await;
+    let page = |size, bytes: &[u8]| Ok((size, bytes.to_vec()));
+    let (first, rest) = bytes.split_at(600);
+    assert_eq!(fetched(vec![page(1_000, first), page(0, rest)]).await.unwrap(), bytes);
+    let other = fetched(vec![page(1_000, first), page(0, &[6; 400])]).await;
+    assert!(matches!(other, Err(Error::Bug(_))), "{other:?}");
+    for pages in [
+        vec![page(1_000, first)],
+        vec![page(1_000, &bytes), page(0, &[7])],
+        vec![page(1_000, first), page(1_001, rest)],
+    ] {
+        unreachable(fetched(pages).await, ["one", "cut off"]);
+    }
+    let broken = vec![page(1_000, first), Err(Status::data_loss("a hole"))];
+    unreachable(fetched(broken).await, ["one", "a hole"]);
+    let large = MANIFEST_BYTES as u64 + 1;
+    for pages in [vec![page(large, first)], vec![page(u64::MAX, &[])]] {
+        let refused = fetched(pages).await;
+        assert!(matches!(refused, Err(Error::Bug(_))), "{refused:?}");
+    }
+    let empty = to([FakePort::saying([whole(&[])])]).manifest(manifest::blob_digest(&[])).await;
+    assert_eq!(empty.unwrap(), Vec::<u8>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_asked_again_and_no_other() {
+    let busy = || Said::Refused(Status::new(BUSY, "later"));
+    let port = FakePort::saying([busy(), busy(), busy(), whole(&[1])]);
+    let asked = Arc::clone(&port.asked);
+    let bytes = to([port]).manifest(manifest::blob_digest(&[1])).await.unwrap();
+    assert_eq!((bytes, asked.load(Ordering::Relaxed)), (vec![1], 4));
+    for status in [Status::unavailable("down"), Status::not_found("unknown")] {
+        let port = FakePort::saying([Said::Refused(status), whole(&[1])]);
+        let asked = Arc::clone(&port.asked);
+        assert!(to([port]).manifest(manifest::blob_digest(&[1])).await.is_err());
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+}
+
+#[tokio::test]
+async fn the_server_that_was_turned_to_is_asked_and_named() {
+    let refused = |why: &str| FakePort::saying([Said::Refused(Status::unavailable(why))]);
+    let connection = to([refused("first"), refused("second")]);
+    connection.turn_to(1);
+    unreachable(connection.status().await, ["two", "second"]);
+    connection.turn_to(0);
+    unreachable(connection.clone().status().await, ["one", "first"]);
+}
+
+#[tokio::test]
+async fn a_manifest_is_stored_where_it_is_to_be_if_it_is_not_too_large() {
+    let (here, there) = (FakePort::saying([whole(&[])]), FakePort::saying([whole(&[])]));
+    let asked = [&here, &there].map(|port| Arc::clone(&port.asked));
+    let seen = || asked.each_ref().map(|asked| asked.load(Ordering::Relaxed));
+    let connection = to([here, there]);
+    let large = connection.put_manifest(vec![0; MANIFEST_BYTES + 1]).await;
+    assert!(
+        matches!(large, Err(Error::Call(CallError::Limit { limit, got, .. }))
+            if (limit, got) == (MANIFEST_BYTES as u64, MANIFEST_BYTES as u64 + 1)),
+        "{large:?}"
+    );
+    assert_eq!(seen(), [0, 0]);
+    let name = manifest::blob_digest(&[1, 2]);
+    assert_eq!(connection.put_manifest_at(1, vec![1, 2]).await.unwrap(), name);
+    assert_eq!(seen(), [0, 1]);
+    assert_eq!(connection.put_manifest(vec![1, 2]).await.unwrap(), name);
+    assert_eq!(seen(), [1, 1]);
+}
+
+#[tokio::test]
+async fn a_status_that_makes_no_sense_is_a_bug() {
+    let right = StatusReply { term: 4, sessions: 2, ..StatusReply::default() };
+    let connection = to([FakePort::saying([whole(&right.encode_to_vec()), whole(&[0xff; 9])])]);
+    assert_eq!(connection.status().await.unwrap(), right);
+    assert!(matches!(connection.status().await, Err(Error::Bug(_))));
+}
