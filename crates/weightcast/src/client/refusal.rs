@@ -247,3 +247,38 @@ fn differs(copy: &ReplicaNotes, holder: &ReplicaNotes) -> Result<Option<String>,
     };
     Ok(Some(format!("{}{more} differ from what {} holds", names.join(", "), holder.name)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn whoever_waits_hears_what_is_found_while_it_waits() {
+        for found in [None, Some("w differs".to_owned())] {
+            let refusal = FoundRefusal::default();
+            let (waits, waited_for) = mpsc::channel();
+            let (refusal, found) = (&refusal, &found);
+            thread::scope(|scope| {
+                scope.spawn(move || {
+                    waited_for.recv().expect("it waits");
+                    refusal.end(found.clone());
+                });
+                let still = move || waits.send(()).is_err();
+                assert_eq!(refusal.wait(TICK, &still).unwrap(), *found);
+            });
+            // And at once whoever comes later.
+            assert_eq!(refusal.wait(TICK, &|| panic!("it is known")).unwrap(), *found);
+        }
+    }
+
+    #[test]
+    fn whoever_is_interrupted_does_not_wait() {
+        let refusal = FoundRefusal::default();
+        let waited = refusal.wait(TICK, &|| true);
+        assert!(matches!(waited, Err(Error::Interrupted)), "{waited:?}");
+    }
+}
