@@ -24,6 +24,8 @@ mod private;
 mod serve;
 mod transform;
 mod verify;
+#[cfg(test)]
+mod warnings;
 
 /// The messages of `proto/weightcast.proto`.
 #[allow(missing_docs, unreachable_pub, clippy::all)]

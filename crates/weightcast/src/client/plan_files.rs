@@ -144,6 +144,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::warnings::warnings;
 
     fn fresh() -> PathBuf {
         let token = crate::auth::new_token().unwrap();
@@ -180,6 +181,30 @@ mod tests {
             assert_eq!(directory.join(file_name(&name(number))).exists(), kept, "{number}");
         }
         fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn what_is_of_no_use_is_warned_of_and_what_is_not_there_is_not() {
+        let directory = fresh();
+        let files = PlanFiles::within(&directory).unwrap();
+        let layout = Layout::new(Vec::new(), Vec::new(), Vec::new()).unwrap();
+        let load = |number| {
+            let mut loaded = None;
+            let said = warnings(|| loaded = files.load(&name(number), &layout, &[], &[&layout]));
+            (loaded, said)
+        };
+        assert_eq!(load(1), (None, Vec::new()), "it is not there");
+        fs::write(directory.join(file_name(&name(1))), "no plan").unwrap();
+        let (loaded, said) = load(1);
+        assert!(loaded.is_none());
+        let parts = [&*directory.to_string_lossy(), &file_name(&name(1)), "planning again"];
+        assert!(parts.iter().all(|part| said[0].contains(part)) && said.len() == 1, "{said:?}");
+        let kept = |number| warnings(|| files.save(&name(number), &Plan::default()));
+        assert_eq!(kept(1), Vec::<String>::new());
+        assert_eq!(load(1), (Some(Plan::default()), Vec::new()));
+        fs::remove_dir_all(directory).unwrap();
+        let said = kept(2);
+        assert!(said.len() == 1 && said[0].contains("a plan is not stored"), "{said:?}");
     }
 
     #[test]
