@@ -88,6 +88,28 @@ fn memory_changed_while_published_is_refused() {
 }
 
 #[test]
+fn an_earlier_mismatch_is_not_told_of_a_later_call() {
+    let cluster = Cluster::start();
+    let trainer = cluster.group("trainer", Role::Trainer, 1, |_| support::rows(0, 1, 3));
+    trainer[0].handle.publish(3, SOON).unwrap();
+    trainer[0].handle.wait_sealed(SOON).unwrap();
+    trainer[0].flip_bit(17, 5);
+    let rollout = cluster.group("rollout", Role::Rollout, 1, |_| support::columns(0, 1));
+    let handle = &rollout[0].handle;
+    let calls: [fn(&ShardHandle); 2] = [
+        |handle| drop(handle.list(SOON).unwrap()),
+        |handle| drop(handle.replicate(Selector::Exact(9), Duration::from_millis(1)).unwrap_err()),
+    ];
+    for call in calls {
+        let refused = handle.replicate(Selector::Latest, SOON).unwrap_err();
+        assert!(matches!(refused, Error::Call(CallError::DigestMismatch { .. })), "{refused:?}");
+        assert!(handle.mismatch().is_some());
+        call(handle);
+        assert_eq!(handle.mismatch(), None);
+    }
+}
+
+#[test]
 fn a_second_publish_with_other_content_is_fenced() {
     let cluster = Cluster::start();
     let one = cluster.group("one", Role::Trainer, 1, |_| support::rows(0, 1, 5));
