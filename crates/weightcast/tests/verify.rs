@@ -186,6 +186,9 @@ fn little_comes_back() {
     region.write_at(0, &bytes).unwrap();
     let verdict = compare(&cluster, "gated", with_trainer()).unwrap();
     assert!(!verdict.equal);
+    // What has gone to and from all ports: about as much as to and from this one, and twice in all.
+    let here = gate.passed() + gate.asked();
+    assert!((here..4 * here).contains(&verdict.moved), "{} of {here}", verdict.moved);
     // What its port has sent: a handshake, digests, a note.
     assert!(gate.passed() < verdict.moved && gate.passed() * 2 < bytes.len() as u64);
 }

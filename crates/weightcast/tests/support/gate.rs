@@ -27,6 +27,7 @@ struct Meter {
 #[derive(Default)]
 struct State {
     passed: u64,
+    asked: u64,
     /// Bytes that may still pass; none: all.
     left: Option<u64>,
     held: bool,
@@ -66,6 +67,12 @@ impl Gate {
     /// Bytes that the port has sent.
     pub(crate) fn passed(&self) -> u64 {
         self.meter.state.lock().unwrap().passed
+    }
+
+    /// Bytes that its readers have sent.
+    #[allow(dead_code, reason = "only some look at them")]
+    pub(crate) fn asked(&self) -> u64 {
+        self.meter.state.lock().unwrap().asked
     }
 
     /// Lets so many bytes more pass, then none.
@@ -111,9 +118,15 @@ impl Meter {
             state.sockets.push(socket.try_clone().unwrap());
         }
         let (back, forth) = (reader.try_clone().unwrap(), source.try_clone().unwrap());
-        let meter = Arc::clone(self);
-        thread::spawn(move || pump(reader, source, |_| true));
+        let (asked, meter) = (Arc::clone(self), Arc::clone(self));
+        thread::spawn(move || pump(reader, source, |bytes| asked.ask(bytes)));
         thread::spawn(move || pump(forth, back, |bytes| meter.pass(bytes)));
+    }
+
+    /// What is asked always passes.
+    fn ask(&self, bytes: u64) -> bool {
+        self.state.lock().unwrap().asked += bytes;
+        true
     }
 
     /// Waits until so many bytes may pass. False if none ever will.
