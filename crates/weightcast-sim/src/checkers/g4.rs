@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weightcast_protocol::message::{Answer, ClientMessage, ServerMessage};
+use weightcast_protocol::message::{Answer, Call, ClientMessage, ServerMessage};
 use weightcast_protocol::session::SessionState;
-use weightcast_protocol::{Attempt, Incarnation, OpSeq, Term, Time};
+use weightcast_protocol::{Attempt, CallError, Incarnation, OpSeq, Term, Time};
 
 use super::{Checker, Fact};
 
@@ -24,6 +24,8 @@ pub(super) struct AllOrNone {
     /// Calls whose shards read beside their memory. In another term, where the call is made again, the
     /// group may hold nothing any more, and read into it.
     staged: BTreeSet<(Incarnation, OpSeq, Term)>,
+    /// Calls of `unpublish`, by who made them.
+    unpublishes: BTreeSet<((usize, u32), OpSeq)>,
 }
 
 impl Checker for AllOrNone {
@@ -39,6 +41,12 @@ impl Checker for AllOrNone {
             }
             Fact::Heard { who, term, message: ClientMessage::Installed { seq, attempt, .. } } => {
                 self.installed.insert((who.incarnation?, *seq, *term, *attempt, who.shard));
+                None
+            }
+            Fact::Sent { life, message: ClientMessage::Call { seq, call, .. }, .. } => {
+                if *call == Call::Unpublish {
+                    self.unpublishes.insert((*life, *seq));
+                }
                 None
             }
             Fact::Said {
@@ -68,19 +76,18 @@ impl Checker for AllOrNone {
                 Some(format!("shard {} returned Ok, shard {shard} has not {what}", who.shard))
             }
             Fact::Took {
-                message: ServerMessage::Answered { result: Err(error), .. },
+                life,
+                message: ServerMessage::Answered { seq, result: Err(error) },
                 before,
                 after,
                 ..
-            } if before.version != after.version
-                && after.state != SessionState::Ended
-                // `unpublish` of what was refused, which says so.
-                && before.state != SessionState::Fenced =>
-            {
-                Some(format!(
-                    "{:?} became {:?} by an error: {error}",
-                    before.version, after.version
-                ))
+            } if before.version != after.version && after.state != SessionState::Ended => {
+                // `unpublish` of what was refused gives it up, and says so.
+                let gives_up = self.unpublishes.contains(&(*life, *seq))
+                    && matches!(error, CallError::ContentMismatch { .. });
+                (!gives_up).then(|| {
+                    format!("{:?} became {:?} by an error: {error}", before.version, after.version)
+                })
             }
             _ => None,
         }
