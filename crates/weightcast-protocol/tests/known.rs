@@ -40,6 +40,22 @@ fn what_a_group_holds_is_remembered_however_much_comes_after_it() {
 }
 
 #[test]
+fn what_is_put_in_place_is_remembered_when_nobody_else_holds_it_any_more() {
+    let mut cluster = cluster();
+    let trainer = cluster.trainer("trainer", 1);
+    cluster.publish(&trainer, 1, 10);
+    let rollout = cluster.rollout("rollout", 2);
+    cluster.call_all(&rollout, |_| update());
+    publish_next(&mut cluster, &trainer, 2);
+    cluster.auto_install = false;
+    cluster.begin_all(&rollout, |_| staged_update());
+    publish_next(&mut cluster, &trainer, 3);
+    cluster.finish_installs(&rollout);
+    assert_eq!(committed(&cluster.outcome(rollout[0]).unwrap()), Some(2));
+    assert_eq!(cluster.content(&rollout), 20);
+}
+
+#[test]
 fn what_was_forgotten_is_not_published_anew() {
     let mut cluster = cluster();
     let trainer = cluster.trainer("trainer", 1);

@@ -170,6 +170,13 @@ impl Group {
         self.transactions.get(&self.active?)?.transfer.as_ref()
     }
 
+    /// What it holds, and what it reads or puts in place.
+    pub(super) fn versions(&self) -> impl Iterator<Item = Version> {
+        let held = self.held.as_ref().map(|held| held.version);
+        let read = self.transfer().and_then(|transfer| transfer.version);
+        held.into_iter().chain(read)
+    }
+
     /// Whether its shards put a staged version in place.
     pub(super) fn installs(&self) -> bool {
         self.transfer().is_some_and(|transfer| transfer.phase == Phase::Installing)

@@ -5,12 +5,13 @@
 use std::collections::BTreeSet;
 
 use super::Server;
+use super::group::Group;
 use super::model::Content;
 use crate::Version;
 
 impl Server {
-    /// Notes what a version is. Beyond the bound the oldest are forgotten that no group holds: a copy
-    /// that is out of sight may be shown again, and who has read it has yet to be judged.
+    /// Notes what a version is. Beyond the bound the oldest are forgotten that no group holds or reads: a
+    /// copy that is out of sight may be shown again, and what was read has yet to be judged and shown.
     pub(super) fn remember(&mut self, name: &str, version: Version, content: Content) {
         let bound = self.config.limits.versions;
         let model = self.models.get_mut(name).expect("groups have a model");
@@ -19,8 +20,7 @@ impl Server {
             return;
         }
         let groups = self.groups.values().filter(|group| group.model == name);
-        let held = groups.filter_map(|group| Some(group.held.as_ref()?.version));
-        let mut needed: BTreeSet<Version> = held.collect();
+        let mut needed: BTreeSet<Version> = groups.flat_map(Group::versions).collect();
         needed.insert(version);
         needed.extend(model.newest_known());
         let excess = model.known.len() - bound;
