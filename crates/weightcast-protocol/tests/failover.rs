@@ -490,3 +490,15 @@ fn an_offload_that_comes_over_first_is_kept_for_those_who_may_want_it() {
     let read = cluster.call_all(&rollout, |_| update());
     assert_eq!((committed(&read[0]), cluster.content(&rollout)), (Some(1), 100));
 }
+
+#[test]
+fn what_a_rollout_came_over_with_it_may_publish_again() {
+    let (mut cluster, _, rollout) = working(2);
+    cluster.crash(0);
+    cluster.advance(Span::from_secs(22));
+    let given_up = cluster.call_all(&rollout, |_| Call::Unpublish);
+    assert_eq!(given_up, [Ok(Answer::Unpublished), Ok(Answer::Unpublished)]);
+    let again = cluster.publish(&rollout, 1, 11).remove(0);
+    assert!(matches!(again, Ok(Answer::Published { .. })), "{again:?}");
+    assert_eq!(cluster.list(&rollout).versions[&version(0, 1)].len(), 2);
+}

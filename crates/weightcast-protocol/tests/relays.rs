@@ -3,9 +3,9 @@
 mod cluster;
 
 use cluster::*;
-use weightcast_protocol::message::{Answer, Call, ReadFailure, Role};
+use weightcast_protocol::message::{Answer, Call, ClientMessage, ReadFailure, Role};
 use weightcast_protocol::server::{ReplicaState, ServerConfig};
-use weightcast_protocol::{CallError, ContentDigest, Selector, Span};
+use weightcast_protocol::{CallError, ContentDigest, Generation, Selector, Span};
 
 /// Reads end by hand, and sessions serve what they are being filled with.
 fn relays(config: ServerConfig) -> Cluster {
@@ -319,4 +319,51 @@ fn layouts_are_compared_shard_by_shard() {
     cluster.call_all(&[odd], |_| Call::Register { layout, export, bytes: 8 });
     cluster.call(odd, replicate(Selector::Latest));
     assert_eq!(cluster.edges(), [edge("a", "trainer")]);
+}
+
+#[test]
+fn a_relay_that_changed_its_source_meanwhile_is_one_all_the_same() {
+    let mut cluster = Cluster::with(ServerConfig { fanout: 1, ..ServerConfig::default() });
+    let trainer = cluster.trainer("trainer", 2);
+    cluster.publish(&trainer, 1, 11);
+    let holder = cluster.rollout("holder", 2);
+    cluster.call_all(&holder, |_| replicate(Selector::Latest));
+    cluster.auto_read = false;
+    let relay = cluster.rollout("relay", 2);
+    cluster.begin_all(&relay, |_| replicate(Selector::Latest));
+    let (seq, since, _) = cluster.clients[relay[0]].reading.clone().expect("it reads");
+    let serves = |generation| ClientMessage::Filling { seq, since, generation };
+    cluster.tell(relay[0], serves(Generation(1)));
+    // The second shard is slow to say so: by then both read elsewhere, and go on with what they have.
+    let source = cluster.edges()[0].1.clone();
+    let (lost, left) =
+        if source == "trainer" { (&trainer, "holder") } else { (&holder, "trainer") };
+    lost.iter().for_each(|client| cluster.kill(*client));
+    cluster.advance(Span::from_secs(6));
+    assert_eq!(cluster.edges(), [edge("relay", left)]);
+    cluster.tell(relay[1], serves(Generation(1)));
+    let behind = cluster.rollout("behind", 2);
+    cluster.begin_all(&behind, |_| replicate(Selector::Latest));
+    assert_eq!(cluster.edges(), [edge("relay", left), edge("behind", "relay")]);
+}
+
+#[test]
+fn who_finds_no_source_in_one_datacentre_does_not_stand_for_those_in_another() {
+    let mut cluster = Cluster::with(ServerConfig { fanout: 1, ..ServerConfig::default() });
+    let trainer = place(&mut cluster, "trainer", 1, Role::Trainer, "us");
+    cluster.publish(&trainer, 1, 11);
+    let near = place(&mut cluster, "near", 1, Role::Rollout, "eu");
+    cluster.call_all(&near, |_| replicate(Selector::Latest));
+    cluster.auto_read = false;
+    let mut waits = |name, at| {
+        let group = place(&mut cluster, name, 1, Role::Rollout, at);
+        cluster.begin_all(&group, |_| replicate(Selector::Latest));
+        group
+    };
+    let [_, last, ..] =
+        [("a", "us"), ("b", "eu"), ("c", "us"), ("d", "eu")].map(|(n, at)| waits(n, at));
+    assert_eq!(cluster.edges(), [edge("a", "trainer"), edge("b", "near")]);
+    cluster.finish_reads(&last);
+    let reads = |reader: &str| cluster.edges().iter().any(|(name, _)| name == reader);
+    assert_eq!((reads("c"), reads("d")), (false, true), "{:?}", cluster.edges());
 }

@@ -429,3 +429,20 @@ fn a_new_run_has_its_own_retention() {
     cluster.publish(&next, 1, 6);
     assert_eq!(cluster.offload_shards(), 0, "the newest one is there");
 }
+
+#[test]
+fn a_close_gives_an_offload_the_time_that_its_caller_gave() {
+    let drain_deadline = Span::from_secs(1);
+    let mut cluster = Cluster::with(ServerConfig { drain_deadline, ..ServerConfig::default() });
+    let trainer = cluster.retaining("trainer", 1, 1);
+    cluster.publish(&trainer, 1, 5);
+    cluster.auto_offload = false;
+    cluster.clients[trainer[0]].session.close(cluster.now, Span::from_secs(20));
+    cluster.run();
+    cluster.advance(Span::from_secs(3));
+    assert_eq!(cluster.clients[trainer[0]].closed, None, "readers are gone, the copy is not made");
+    cluster.finish_offloads(&trainer);
+    assert_eq!(cluster.clients[trainer[0]].closed, Some(None));
+    assert_eq!(cluster.holders(1), ["trainer~offload-0.1"]);
+    assert_eq!(cluster.counters().retention_lost, 0);
+}

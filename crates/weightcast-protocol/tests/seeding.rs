@@ -340,3 +340,26 @@ fn an_exact_version_that_is_near_is_read_and_one_that_is_not_is_seeded() {
     let outcome = scene.cluster.call_all(&x, |_| exact(2)).remove(0);
     assert_eq!(committed(&outcome), Some(2));
 }
+
+#[test]
+fn a_late_failure_of_an_earlier_seed_says_nothing_of_the_next() {
+    let mut scene = Scene::new(ServerConfig::default(), &[("x", 1)]);
+    scene.cluster.auto_seed = false;
+    scene.publish(2);
+    assert_eq!(unchanged(&scene.update(0)), Some(1));
+    let x = scene.rollouts[0][0];
+    let (_, first) = scene.cluster.clients[x].seeding.expect("it was asked");
+    scene.cluster.refuse_seed(x);
+    scene.cluster.auto_read = true;
+    assert_eq!(committed(&scene.update(0)), Some(2));
+    scene.publish(3);
+    assert_eq!(unchanged(&scene.update(0)), Some(2));
+    let (_, second) = scene.cluster.clients[x].seeding.expect("it was asked again");
+    assert_ne!(first, second);
+    let now = scene.cluster.now;
+    scene.cluster.clients[x].session.handle_seed_failed(now, first);
+    scene.cluster.run();
+    assert_eq!(scene.cluster.counters().seeds_failed, 1);
+    scene.cluster.refuse_seed(x);
+    assert_eq!(scene.cluster.counters().seeds_failed, 2);
+}

@@ -234,3 +234,18 @@ fn what_a_source_gave_last_is_what_counts() {
     crawl(&mut cluster, &reader, FIRST / 4, 0);
     assert_eq!((source(&cluster, &reader), cluster.counters().moved_on), (second, 3));
 }
+
+#[test]
+fn who_was_through_reads_on_with_the_others_at_the_next_source() {
+    let (mut cluster, _) = holders(plain(), 2);
+    let reader = cluster.rollout("reader", 2);
+    cluster.begin_all(&reader, |_| replicate(Selector::Latest));
+    cluster.finish_reads(&reader[..1]);
+    crawl(&mut cluster, &reader[1..], 1_200, 0);
+    assert_eq!(cluster.counters().moved_on, 1);
+    cluster.finish_reads(&reader[1..]);
+    assert_eq!(cluster.ended(reader[0]), 1, "its first shard was assigned another source");
+    cluster.finish_reads(&reader);
+    assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(1));
+    assert_eq!(cluster.content(&reader), 11);
+}

@@ -544,3 +544,38 @@ fn a_version_that_goes_before_its_turn_is_made_up_for_by_the_next() {
         }
     }
 }
+
+#[test]
+fn who_closes_while_readers_finish_gives_them_no_longer() {
+    let drain_deadline = Span::from_secs(10);
+    let mut cluster = Cluster::with(ServerConfig { drain_deadline, ..ServerConfig::default() });
+    cluster.auto_read = false;
+    let trainer = cluster.trainer("trainer", 1);
+    cluster.publish(&trainer, 1, 11);
+    let rollout = cluster.rollout("rollout", 1);
+    cluster.begin_all(&rollout, |_| update());
+    cluster.call_within(trainer[0], Call::Unpublish, Span::from_secs(60));
+    cluster.advance(Span::from_secs(6));
+    cluster.clients[trainer[0]].session.close(cluster.now, Span::from_secs(60));
+    cluster.run();
+    assert_eq!(cluster.clients[trainer[0]].closed, None);
+    cluster.advance(Span::from_secs(5));
+    assert_eq!(cluster.clients[trainer[0]].closed, Some(None), "ten seconds have passed");
+}
+
+#[test]
+fn what_is_out_of_sight_is_not_answered_as_published() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.trainer("trainer", 2);
+    cluster.publish(&trainer, 1, 11);
+    // One shard calls in time, and takes the copy out of sight; the other comes too late.
+    cluster.call_within(trainer[0], Call::Unpublish, Span::from_secs(1));
+    cluster.advance(Span::from_secs(2));
+    cluster.call(trainer[1], Call::Unpublish);
+    for client in &trainer {
+        assert!(matches!(cluster.outcome(*client), Some(Err(CallError::Timeout { .. }))));
+    }
+    assert!(cluster.list(&trainer).versions.is_empty());
+    let again = cluster.publish(&trainer, 1, 11).remove(0);
+    assert!(matches!(again, Err(CallError::Misuse { .. })), "{again:?}");
+}
