@@ -101,6 +101,9 @@ fn cuts_compose() {
     assert_eq!(part.slice(&[10, 4]).unwrap().to_string(), "[5:8, 1:3]");
     assert!(matches!(part.slice(&[10]), Err(LayoutError::PartDim { .. })));
     assert!(matches!(part.slice(&[10, 2]), Err(LayoutError::PartRange { .. })));
+    // A range is one of what earlier cuts have left.
+    let past = Part::new("a").dim(0, 0, 2).range(0, 3, 3).slice(&[10]);
+    assert!(matches!(past, Err(LayoutError::PartRange { start: 3, len: 3, size: 5, .. })));
     let none = Part::new("a").dim(0, 2, 2).slice(&[4]);
     assert!(matches!(none, Err(LayoutError::PartChunk { .. })));
 }

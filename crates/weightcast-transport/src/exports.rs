@@ -208,6 +208,16 @@ mod tests {
         assert!(table.withdraw(id, Duration::ZERO), "unknown ids are withdrawn already");
     }
 
+    /// Readers of the same host have no connection for which a withdrawal could wait.
+    #[test]
+    fn what_nobody_is_connected_to_is_fenced_when_it_is_withdrawn() {
+        let table = ExportTable::new();
+        let id = table.expose(1, Vec::new());
+        let export = table.get(id).unwrap();
+        assert!(table.withdraw(id, Duration::ZERO));
+        assert!(!export.is_served());
+    }
+
     #[test]
     fn a_withdrawal_cuts_connections_that_do_not_let_go() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

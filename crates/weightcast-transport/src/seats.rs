@@ -66,9 +66,11 @@ impl Seats {
         }
     }
 
-    /// Closes as many connections as the process needs back, if they may be closed: it has opened
-    /// more of its own. What is being closed already counts as closed.
-    pub(crate) fn look(&mut self, descriptors: Descriptors, now: Instant) {
+    /// A newcomer's descriptor is number `newest` of the `limit` of the process. Closes as many
+    /// connections as the process needs back, if they may be closed: it has opened more of its own.
+    /// What is being closed already counts as closed, though its descriptor is still the port's.
+    pub(crate) fn look(&mut self, limit: u64, newest: u64, now: Instant) {
+        let descriptors = Descriptors::seen(limit, newest, self.open.len() + 1);
         self.descriptors = descriptors;
         let excess = self.members().count().saturating_sub(descriptors.places());
         let gave_way = (0..excess).take_while(|_| self.make_room(None, now, |_| true)).count();
@@ -145,11 +147,6 @@ impl Seats {
     /// Places in use.
     pub(crate) fn taken(&self) -> usize {
         self.open.len() - self.lost
-    }
-
-    /// Connections whose threads run.
-    pub(crate) fn len(&self) -> usize {
-        self.open.len()
     }
 
     /// True if no connection's thread runs.

@@ -1,6 +1,5 @@
 //! The data port of a process: accepts readers, one thread each.
 
-use crate::descriptors::Descriptors;
 use crate::door::AcceptError;
 use crate::exports::{ExportTable, lock};
 use crate::handshake::{self, Channel};
@@ -228,8 +227,7 @@ fn enter(
     let mut seats = lock(&shared.seats);
     if let Some(limit) = limit {
         let newest = socket.as_fd().as_raw_fd() as u64;
-        let descriptors = Descriptors::seen(limit, newest, seats.len() + 1);
-        seats.look(descriptors, Instant::now());
+        seats.look(limit, newest, Instant::now());
     }
     let is_short = |seats: &mut Seats| seats.is_short();
     let waited = shared.ended.wait_timeout_while(seats, EXHAUSTED_REST, is_short);

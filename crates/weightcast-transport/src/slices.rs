@@ -133,6 +133,23 @@ mod tests {
         assert_eq!(looks(placed(1, 1 << 30), 0), (1, false));
     }
 
+    /// Two that hold one and wait for another would wait for each other.
+    #[test]
+    fn nobody_has_a_turn_while_the_next_one_is_waited_for() {
+        let table = ExportTable::new();
+        let id = table.expose(1, vec![Region::allocate(4 * SLICE_COST as usize).unwrap()]);
+        let (export, turns) = (table.get(id).unwrap(), DigestTurns::new());
+        let free = Cell::new(Vec::new());
+        let wanted = || {
+            let mut seen = free.take();
+            seen.push(*lock(&turns.free));
+            free.set(seen);
+            true
+        };
+        assert!(digests(&export, &[placed(4 * SLICE_COST, 1)], &turns, wanted).is_some());
+        assert_eq!(free.take(), [DIGESTING; 4]);
+    }
+
     #[test]
     fn a_turn_comes_back_and_nobody_waits_for_one_in_vain() {
         let turns = DigestTurns::new();

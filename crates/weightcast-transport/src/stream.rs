@@ -298,11 +298,27 @@ mod tests {
     use crate::secret::Auth;
     use crate::server::DataServer;
 
+    fn stream(server: &DataServer) -> Stream {
+        let key = Auth::default().mac_key();
+        Stream::open(server.addr(), &key, &Patience::default(), || true).unwrap()
+    }
+
+    /// A signal, or a tick of the own timeout, is no loss.
+    #[test]
+    fn what_interrupts_a_call_does_not_end_the_stream() {
+        let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), Auth::default()).unwrap();
+        let stream = stream(&server);
+        for kind in [ErrorKind::Interrupted, ErrorKind::WouldBlock, ErrorKind::TimedOut] {
+            assert_eq!(stream.tolerate(kind.into()), Ok(()), "{kind}");
+        }
+        let lost = stream.tolerate(ErrorKind::ConnectionReset.into());
+        assert!(matches!(lost, Err(TransportError::SourceGone { .. })));
+    }
+
     #[test]
     fn a_fork_does_not_speak_into_its_parents_connections() {
         let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), Auth::default()).unwrap();
-        let key = Auth::default().mac_key();
-        let mut stream = Stream::open(server.addr(), &key, &Patience::default(), || true).unwrap();
+        let mut stream = stream(&server);
         stream.rest(Instant::now());
         assert!(stream.is_fresh(Instant::now()));
         stream.process += 1;

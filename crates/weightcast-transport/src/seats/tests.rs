@@ -38,6 +38,13 @@ impl Port {
         Err(())
     }
 
+    /// Somebody comes while the process has all but so many of 1,024 descriptors in use itself; the
+    /// port has those of its connections, and the newcomer's.
+    fn look(&mut self, left: u64) {
+        let newest = 1_024 - left + self.seats.open.len() as u64;
+        self.seats.look(1_024, newest, self.now);
+    }
+
     fn busy(&mut self, holder: Holder) -> Arc<ConnectionSeat> {
         let seat = self.member(holder).expect("room");
         assert!(seat.work(self.now));
@@ -232,15 +239,14 @@ fn who_holds_more_takes_no_place_of_who_holds_fewer_unless_it_rests_for_long() {
 #[test]
 fn a_process_that_has_opened_more_itself_gets_descriptors_back_once() {
     let mut port = Port::new(100);
-    let left = |left: u64| Descriptors::seen(1_024, 1_024 - left - 1, 0);
-    port.seats.look(left(80), port.now);
+    port.look(80);
     let members: Vec<_> = (0..41).map(|_| port.member(A).unwrap()).collect();
     let lost = |seats: &[Arc<ConnectionSeat>]| seats.iter().filter(|seat| is_lost(seat)).count();
     assert_eq!(lost(&members), 1, "half of what is left is the port's");
-    port.seats.look(left(70), port.now);
+    port.look(70);
     assert_eq!(lost(&members), 6);
     let (_, stranger) = port.stranger(A);
-    port.seats.look(left(70), port.now);
+    port.look(70);
     (0..8).for_each(|_| drop(port.stranger(A)));
     assert_eq!(lost(&members), 6, "what is being closed is not asked for again");
     assert!(is_lost(&stranger), "few wait at the door");
@@ -249,7 +255,7 @@ fn a_process_that_has_opened_more_itself_gets_descriptors_back_once() {
 #[test]
 fn a_port_without_descriptors_turns_strangers_away_before_the_process_feels_it() {
     let mut port = Port::new(100);
-    port.seats.look(Descriptors::seen(1_024, 1_024 - 10 - 1, 0), port.now);
+    port.look(10);
     // Threads that do not notice that their places are lost.
     let come = |port: &mut Port| {
         let (here, there) = UnixStream::pair().unwrap();
