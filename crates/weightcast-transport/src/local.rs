@@ -44,3 +44,35 @@ fn prepared(
     set_socket_timeout(&socket, Timeout::Recv, Some(TICK))?;
     Ok((socket, name.peer()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    /// Whoever finds the queue full waits: its source is on this host all the same.
+    #[test]
+    fn a_full_queue_is_waited_for() {
+        let name = LocalName::draw();
+        let flags = SocketFlags::CLOEXEC;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        rustix::net::bind(&socket, &name.peer().unwrap()).unwrap();
+        rustix::net::listen(&socket, 0).unwrap();
+        let soon = || Patience { deadline: Some(Instant::now() + 3 * TICK), ..Default::default() };
+        // Nobody accepts; the last one of these finds no room.
+        let mut queued = Vec::new();
+        let outcome = loop {
+            match connect(name, &soon()) {
+                Ok(Ok(stream)) => queued.push(stream),
+                other => break other.map(|refused| refused.map(drop)),
+            }
+            assert!(queued.len() < 10, "there is a queue");
+        };
+        let error = outcome.expect_err("it is not refused");
+        assert!(matches!(error, TransportError::Timeout { .. }), "{error}");
+        drop(socket);
+        let gone = connect(name, &soon()).expect("that is told at once");
+        assert!(gone.is_err());
+    }
+}

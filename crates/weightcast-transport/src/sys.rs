@@ -242,3 +242,22 @@ pub(crate) fn wait_any(fds: &[Option<BorrowedFd<'_>>]) -> io::Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Shutdown;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_peer_that_has_closed_either_direction_is_noticed() {
+        let (here, there) = UnixStream::pair().unwrap();
+        assert!(!is_hung_up(here.as_fd()));
+        there.shutdown(Shutdown::Write).unwrap();
+        assert!(is_hung_up(here.as_fd()), "it will not ask again");
+        let (here, there) = UnixStream::pair().unwrap();
+        drop(there);
+        assert!(is_hung_up(here.as_fd()));
+    }
+}
