@@ -97,3 +97,23 @@ pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
     );
     server.wait().context("the server stopped")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_above_nothing_and_not_for_ever() {
+        for (text, right) in [
+            ("5", Some(5.0)),
+            ("0.1", Some(0.1)),
+            ("0", None),
+            ("-1", None),
+            ("1e9", None),
+            ("nan", None),
+            ("x", None),
+        ] {
+            assert_eq!(positive(text).ok(), right, "{text}");
+        }
+    }
+}

@@ -114,3 +114,95 @@ fn replica_table(text: &mut String, replica: &ReplicaStatus) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weightcast::wire::{LossStatus, ReaderStatus, ShardStatus, VersionStatus};
+
+    use super::*;
+
+    fn replica(name: &str, state: &str, version: Option<u64>, connected: bool) -> ReplicaStatus {
+        let shard = ShardStatus {
+            shard: 3,
+            host: "host".to_owned(),
+            data_address: "host:1".to_owned(),
+            connected,
+            lease_left_s: 1.25,
+            bytes: 4_096,
+            ..ShardStatus::default()
+        };
+        ReplicaStatus {
+            name: name.to_owned(),
+            role: "rollout".to_owned(),
+            state: state.to_owned(),
+            version,
+            num_shards: 2,
+            shards: vec![shard],
+            pending: version.is_none().then(|| "update(latest)".to_owned()),
+        }
+    }
+
+    fn reads(reader: &str, source: &str) -> ReaderStatus {
+        ReaderStatus { reader: reader.to_owned(), source: source.to_owned(), version: 7 }
+    }
+
+    fn holds(version: u64, replicas: &[&str]) -> VersionStatus {
+        let replicas = replicas.iter().map(|name| (*name).to_owned()).collect();
+        VersionStatus { epoch: 1, version, replicas }
+    }
+
+    #[test]
+    fn all_that_is_known_is_in_the_table() {
+        let model = ModelStatus {
+            name: "policy".to_owned(),
+            epoch: 1,
+            revision: 9,
+            versions: vec![holds(6, &["a"]), holds(7, &["b", "c"])],
+            replicas: vec![
+                replica("a", "holding", Some(6), true),
+                replica("r", "reading", None, false),
+            ],
+            readers: vec![reads("x", "r"), reads("y", "a")],
+            retain: 0,
+        };
+        let loss = LossStatus {
+            model: "policy".to_owned(),
+            version: 5,
+            replica: "t".to_owned(),
+            reason: "no room".to_owned(),
+            epoch: 1,
+        };
+        let counters = [("commits", 4), ("seals", 0), ("timeouts", 1)];
+        let status = Status {
+            term: 1,
+            sessions: 2,
+            manifests: 3,
+            manifest_bytes: 400,
+            models: vec![model],
+            counters: counters.map(|(name, count)| (name.to_owned(), count)).into(),
+            losses: vec![loss],
+        };
+        let text = table(&status);
+        let lines =
+            text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>().join(" "));
+        let expected = [
+            "2 sessions, 3 manifests (400 bytes)",
+            "",
+            "model policy epoch 1 revision 9",
+            "version 7 b, c",
+            "version 6 a",
+            "replica a rollout holding version 6 1 of 2 shards",
+            "shard 3 host host:1 4096 bytes connected, lease 1.2 s",
+            "replica r rollout reading version - 1 of 2 shards update(latest)",
+            "shard 3 host host:1 4096 bytes no stream, lease 1.2 s",
+            "x reads version 7 from r, which is still reading it",
+            "y reads version 7 from a",
+            "",
+            "lost version 5 of policy with t: no room",
+            "",
+            "since the start: commits 4, timeouts 1",
+        ];
+        assert_eq!(lines.collect::<Vec<_>>(), expected);
+        assert_eq!(table(&Status::default()), "0 sessions, 0 manifests (0 bytes)\n");
+    }
+}

@@ -212,7 +212,117 @@ fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weightcast::Verified;
+
     use super::*;
+
+    fn held(replica: &str, as_published: Option<bool>) -> HeldBy {
+        let replica = replica.to_owned();
+        HeldBy { replica, shard: 1, address: "a:1".to_owned(), as_published }
+    }
+
+    fn verified(name: &str, copies_agree: bool, as_published: Option<bool>) -> Verified {
+        Verified { name: name.to_owned(), shards: 2, bytes: 1_230_000, copies_agree, as_published }
+    }
+
+    fn verdict(equal: bool, replicas: Vec<Verified>, different: &[&str]) -> Verdict {
+        Verdict {
+            equal,
+            model: "policy".to_owned(),
+            epoch: 3,
+            version: 7,
+            replicas,
+            tensors: 40,
+            different: different.iter().map(|name| (*name).to_owned()).collect(),
+            differences: Vec::new(),
+            digested: 2_460_000,
+            moved: 999,
+            seconds: 0.25,
+        }
+    }
+
+    fn lines(verdict: &Verdict) -> Vec<String> {
+        let squeezed = |line: &str| line.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        text(verdict).lines().map(squeezed).collect()
+    }
+
+    #[test]
+    fn a_verdict_is_told_with_who_holds_what() {
+        let both = vec![verified("a", true, Some(true)), verified("b", true, None)];
+        assert_eq!(
+            lines(&verdict(true, both, &[])),
+            [
+                "model policy version 7 of run 3",
+                "a 2 shards 1.23 MB as published",
+                "b 2 shards 1.23 MB not sealed yet",
+                "equal: 40 tensors",
+                "2.46 MB digested, 999 B moved, 0.25 s",
+            ]
+        );
+        let alone = || vec![verified("a", false, Some(false))];
+        let said = lines(&verdict(false, alone(), &[]));
+        assert_eq!(said[1], "a 2 shards 1.23 MB NOT as published, its copies differ");
+        assert!(said[2].starts_with("DIFFERENT from what was published; no shard's"), "{said:?}");
+        let names: Vec<String> = (0..MAX_TENSORS + 2).map(|n| format!("t{n}")).collect();
+        for (count, more) in [(MAX_TENSORS, None), (MAX_TENSORS + 2, Some("and 2 more tensors;"))] {
+            let names: Vec<&str> = names[..count].iter().map(String::as_str).collect();
+            let said = lines(&verdict(false, alone(), &names));
+            assert_eq!(said[2], format!("DIFFERENT: {count} of 40 tensors"));
+            let told = said.iter().find(|line| line.starts_with("and "));
+            assert!(
+                told.is_some() == more.is_some()
+                    && told.is_none_or(|t| t.starts_with(more.unwrap()))
+            );
+        }
+    }
+
+    #[test]
+    fn places_are_told_with_what_is_known_of_them() {
+        let range = |exact, moving, readings: Vec<Vec<HeldBy>>| DifferentRange {
+            slice: vec![(17, 18), (0, 4)],
+            exact,
+            moving,
+            readings,
+        };
+        let two = || vec![vec![held("a", Some(true))], vec![held("b", None), held("c", None)]];
+        let mut of = verdict(false, Vec::new(), &["w"]);
+        of.differences = vec![Difference {
+            tensor: "w".to_owned(),
+            dtype: "BF16",
+            shape: vec![40, 4],
+            ranges: vec![
+                range(true, false, two()),
+                range(false, false, two()),
+                range(false, true, two()),
+                // What a shard alone has noted: a slice of it, whole.
+                range(false, false, vec![vec![held("a", Some(false))]]),
+                DifferentRange { slice: Vec::new(), ..range(true, false, Vec::new()) },
+            ],
+            more_ranges: 3,
+        }];
+        let two = ["a shard 1 (a:1, as published)", "b shard 1 (a:1) = c shard 1 (a:1)"];
+        let expected = [
+            &["w BF16 [40, 4]", "[17:18, 0:4]"][..],
+            &two,
+            &["[17:18, 0:4] at least some of its rows"],
+            &two,
+            &["[17:18, 0:4] written to while it was compared"],
+            &two,
+            &["[17:18, 0:4]", "a shard 1 (a:1, CHANGED since it was published)", "the scalar"],
+            &["and 3 more places"],
+        ];
+        let said = lines(&of);
+        assert_eq!(said[2..said.len() - 1], expected.concat());
+        of.differences[0].more_ranges = 0;
+        assert_eq!(lines(&of).len(), said.len() - 1);
+    }
+
+    #[test]
+    fn versions_are_numbers_or_the_latest() {
+        assert_eq!(selector("latest"), Ok(Selector::Latest));
+        assert_eq!(selector("12"), Ok(Selector::Exact(12)));
+        assert!(selector("-1").is_err() && selector("newest").is_err());
+    }
 
     #[test]
     fn sizes_and_places_are_named() {

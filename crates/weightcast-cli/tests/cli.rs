@@ -122,6 +122,60 @@ fn no_server_is_said_plainly() {
     assert!(message.contains("127.0.0.1:9") && message.contains("unreachable"), "{message}");
 }
 
+/// A file with a token, removed when the test ends.
+struct TokenFile(std::path::PathBuf);
+
+impl TokenFile {
+    fn new(name: &str, token: &str) -> Self {
+        let file = format!("weightcast-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        std::fs::write(&path, token).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for TokenFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_server_lets_in_who_is_given_its_token() {
+    let right = TokenFile::new("right", "0123456789abcdef0123456789abcdef");
+    let wrong = TokenFile::new("wrong", "fedcba9876543210fedcba9876543210");
+    let server = Running::start(&["--token-file", right.path()]);
+    let asked = |command: &[&str], file: &TokenFile| {
+        weightcast(&[command, &["--server", &server.address, "--token-file", file.path()]].concat())
+    };
+    let verify = ["verify", "a", "--model", "policy"];
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(asked(&["status"], &right).status.success());
+    // It is let in, and told that there is nothing.
+    let nothing = asked(&verify, &right);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(said(&nothing).contains("no server acts"), "{nothing:?}");
+    for command in [&["status"][..], &verify] {
+        let refused = asked(command, &wrong);
+        assert!(!refused.status.success() && said(&refused).contains("wrong token"), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_job_without_a_server_is_named() {
+    for command in [&["status"][..], &["verify", "a", "--model", "policy"]] {
+        let job = ["--job", "nobody-has-this-one"];
+        let refused = weightcast(&[command, &job].concat());
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains("none started by job nobody-has-this-one"), "{said}");
+    }
+}
+
 #[test]
 fn wrong_usage_is_status_2() {
     for wrong in [&["frobnicate"][..], &["serve", "--lease", "-1"], &["serve", "--fanout", "0"]] {

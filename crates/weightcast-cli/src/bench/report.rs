@@ -161,3 +161,32 @@ pub(crate) fn machine() -> Machine {
         kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_is_kept_from_the_number_on() {
+        let floors = |got| {
+            let (share, time) =
+                (Floor::at_least(String::new(), 2.0, got), Floor::below(String::new(), 2.0, got));
+            assert_eq!((share.wanted, share.got, time.wanted, time.got), (2.0, got, 2.0, got));
+            (share.pass, time.pass)
+        };
+        assert_eq!([1.9, 2.0, 2.1].map(floors), [(false, true), (true, false), (true, false)]);
+    }
+
+    #[test]
+    fn a_limit_is_set_beside_the_turns_of_the_stack() {
+        let limit = LimitTimes::new(
+            "memcpy".to_owned(),
+            6_000_000_000,
+            vec![1.0, 3.0, 2.0],
+            0.5,
+            &[4.0, 4.0, 10.0],
+        );
+        assert_eq!((limit.median_s, limit.gb_per_s, limit.cpu_s), (2.0, 3.0, 0.5));
+        assert_eq!((limit.ratio, limit.ratio_min, limit.ratio_max), (0.5, 0.2, 0.75));
+    }
+}

@@ -122,3 +122,23 @@ fn make(plan: &Plan) -> anyhow::Result<()> {
         Some(defect) => bail!("the plan does not cover everything: {defect}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_above_nothing() {
+        for (text, right) in [
+            ("400", Some(400.0)),
+            ("0.5", Some(0.5)),
+            ("0", None),
+            ("-1", None),
+            ("inf", None),
+            ("nan", None),
+            ("x", None),
+        ] {
+            assert_eq!(rate(text).ok(), right, "{text}");
+        }
+    }
+}

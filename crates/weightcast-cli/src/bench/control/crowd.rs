@@ -212,3 +212,20 @@ fn register() -> call::Call {
 pub(crate) fn registration() -> wire::Register {
     wire::Register { layout: vec![1; 16], export: 1, bytes: 1 << 30 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_has_the_sessions_that_were_asked_for_and_few_trainers() {
+        for (sessions, shards, trainers) in
+            [(32, 4, 2), (4, 4, 1), (1_000, 8, 4), (16_384, 8, 4), (8, 2, 1)]
+        {
+            let size = Size::of(sessions, shards);
+            assert_eq!((size.trainers, size.shards), (trainers, shards), "{sessions}");
+            assert_eq!(size.sessions(), sessions.max(2 * shards as usize));
+            assert!(size.rollouts >= size.trainers);
+        }
+    }
+}

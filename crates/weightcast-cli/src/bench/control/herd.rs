@@ -130,3 +130,19 @@ fn version_of(answer: Answer) -> Option<u64> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_herd_comes_spread_over_the_whole_time() {
+        let mut tenths = [0; 10];
+        for index in 0..1_000 {
+            let share = spread(index);
+            assert!((0.0..1.0).contains(&share));
+            tenths[(share * 10.0) as usize] += 1;
+        }
+        assert!(tenths.iter().all(|count| (60..140).contains(count)), "{tenths:?}");
+    }
+}

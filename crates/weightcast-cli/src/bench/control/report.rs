@@ -214,3 +214,15 @@ fn sweep_rows(text: &mut String, sweep: &[Swept]) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aim_is_told_where_there_is_one() {
+        assert_eq!(aim(false, 2.0, 3.0, false), "");
+        assert_eq!(aim(true, 2.0, 1.0, true), "  (aim 2: reached)");
+        assert_eq!(aim(true, 2.0, 3.0, false), "  (aim 2: MISSED, 1.50 of it)");
+    }
+}

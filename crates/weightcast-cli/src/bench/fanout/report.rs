@@ -174,3 +174,68 @@ impl Report {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spread(content_ok: bool) -> Spread {
+        let (sum_s, max_s, cpu_s, crossed) = (4.0, 2.0, 1.0, 1.0);
+        Spread { sum_s, max_s, cpu_s, crossed, content_ok, turns: Vec::new() }
+    }
+
+    fn setting() -> Setting {
+        Setting {
+            readers: 4,
+            shards: 2,
+            bytes: 1 << 20,
+            rate: 100,
+            datacentres: 1,
+            slow: 50,
+            fanout: 2,
+            repeat: 1,
+        }
+    }
+
+    fn killed(content_ok: bool) -> Killed {
+        Killed {
+            readers: 4,
+            shards: 2,
+            percent: 50,
+            undisturbed_s: 1.0,
+            max_s: 2.0,
+            extra_s: 1.0,
+            ideal_s: 1.0,
+            victims: Vec::new(),
+            content_ok,
+        }
+    }
+
+    #[test]
+    fn one_wrong_byte_anywhere_is_said() {
+        for wrong in 0..6 {
+            let ok = |place| place != wrong;
+            let machine = crate::bench::report::machine();
+            let mut report = Report::new(machine, 1 << 20, 100);
+            for (stack, naive) in [(0, Some(1)), (2, None), (3, None)] {
+                let naive = naive.map(|place| spread(ok(place)));
+                report.spreads.push(Beside::new(&setting(), spread(ok(stack)), naive));
+            }
+            report.killed.push(killed(ok(4)));
+            assert_eq!(report.verified(), wrong == 5, "{wrong}");
+            let said = if wrong == 5 { "every byte verified" } else { "UNVERIFIED BYTES" };
+            assert!(report.table().contains(said));
+        }
+    }
+
+    #[test]
+    fn what_misses_the_aim_is_said() {
+        let ideal = setting().ideal_sum_s();
+        for (share, misses) in [(1.0, false), (1.149, false), (1.16, true)] {
+            let stack = Spread { sum_s: ideal * share, ..spread(true) };
+            let mut report = Report::new(crate::bench::report::machine(), 1 << 20, 100);
+            report.spreads.push(Beside::new(&setting(), stack, None));
+            assert_eq!(report.table().contains("MISSES"), misses, "{share}");
+        }
+    }
+}

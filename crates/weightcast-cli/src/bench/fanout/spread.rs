@@ -177,3 +177,38 @@ fn cpu_seconds(cluster: &Cluster, trainer: &Group, readers: &[Group]) -> Result<
     let workers = readers.iter().chain([trainer]).map(Group::cpu_seconds);
     Ok(workers.sum::<Result<f64>>()? + cluster.cpu_seconds()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(readers: usize, datacentres: usize) -> Setting {
+        let (shards, bytes, rate, slow) = (2, 100_000_000, 800, 200);
+        Setting { readers, shards, bytes, rate, datacentres, slow, fanout: 1, repeat: 1 }
+    }
+
+    #[test]
+    fn the_last_half_of_the_readers_is_far_away() {
+        let far = |readers, datacentres| {
+            let of = setting(readers, datacentres);
+            (0..readers).map(|reader| of.datacentre(reader)).collect::<Vec<_>>()
+        };
+        assert_eq!(far(4, 1), [0; 4]);
+        assert_eq!(far(4, 2), [0, 0, 1, 1]);
+        assert_eq!(far(5, 2), [0, 0, 0, 1, 1]);
+        // A trainer of two shards, one group more, then three readers.
+        assert_eq!(setting(3, 2).shape(1).hosts, [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn what_would_be_ideal() {
+        // Half of the bytes over each link; all of them over the slow one.
+        let near = 4e8 / (8e8 * GOODPUT);
+        let far = 8e8 / (2e8 * GOODPUT);
+        let alike = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a} {b}");
+        alike(setting(3, 1).ideal_sum_s(), 3.0 * near);
+        alike(setting(3, 1).ideal_max_s(), near);
+        alike(setting(3, 2).ideal_sum_s(), 2.0 * near + far);
+        alike(setting(3, 2).ideal_max_s(), far);
+    }
+}
