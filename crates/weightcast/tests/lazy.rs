@@ -7,11 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use weightcast::plan::{DType, LayoutBuilder, Part};
+use weightcast::transport::Region;
 use weightcast::{
-    Error, Options, Replica, Role, ServeConfig, ShardHandle, read_token, serve, status,
+    Error, LayoutSource, Options, Replica, Role, Selector, ServeConfig, ShardHandle, read_token,
+    serve, status,
 };
 
 const JOB: &str = "lazy-test";
+const SOON: Duration = Duration::from_secs(20);
 
 /// Runs a scene in a directory of its own, in which servers are looked for and left.
 fn play(scene: &str) {
@@ -100,6 +104,15 @@ fn first_and_next() {
         [(&*files, 0o700), (files.parent().unwrap(), 0o700), (&files.join("token"), 0o600)]
     {
         assert_eq!(mode(path), right, "{}", path.display());
+    }
+    // Nobody publishes here: it may be that the trainer is one of another job.
+    let layout =
+        LayoutBuilder::new().add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0).build();
+    let (layout, region) = (LayoutSource::Known(layout.unwrap()), Region::allocate(8).unwrap());
+    one.register(layout, vec![region], SOON).unwrap();
+    match one.replicate(Selector::Latest, Duration::from_millis(300)).unwrap_err() {
+        Error::NobodyHere { job, .. } => assert_eq!(job, JOB),
+        other => panic!("{other}"),
     }
     // Another job has another one.
     let other = self::options("other");
