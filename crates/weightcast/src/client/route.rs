@@ -265,4 +265,4 @@ fn check_catalog(read: &Read<'_>) -> Result<(), ReadFailure> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

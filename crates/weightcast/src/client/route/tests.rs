@@ -9,7 +9,7 @@ use super::super::plans::PlanFrom;
 use super::*;
 use crate::config::{Options, Role};
 
-const BYTES: u64 = 9_000;
+pub(in crate::client) const BYTES: u64 = 300_000;
 
 fn auth() -> Auth {
     Auth { token: None, insecure: false }
@@ -25,25 +25,35 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
-fn layout(name: &str) -> Arc<Layout> {
+fn layout_of(name: &str) -> Arc<Layout> {
     let mut builder = LayoutBuilder::new();
     builder.add(name, DType::U8, &[BYTES], vec![Part::new(name).shape([BYTES])], 0);
     Arc::new(builder.build().unwrap())
 }
 
+fn fresh() -> Region {
+    Region::allocate(BYTES as usize).unwrap()
+}
+
+fn registered(tensor: &str, region: Region) -> Registration {
+    Registration::new(&[layout_of(tensor)], 0, vec![region]).unwrap()
+}
+
 /// A source whose shards hold a tensor each, `a` and `b`; and a reader of one of them.
-struct RouteScene {
-    routes: Routes,
+pub(in crate::client) struct RouteScene {
+    pub(in crate::client) routes: Routes,
     servers: [DataServer; 2],
-    registration: Arc<Registration>,
+    /// What the shards serve.
+    served: [Arc<Registration>; 2],
+    pub(in crate::client) registration: Arc<Registration>,
     layouts: Vec<Arc<Layout>>,
     cancel: Arc<AtomicBool>,
     memory: Mutex<()>,
 }
 
 impl RouteScene {
-    fn reading(tensor: &str) -> Self {
-        Self::into(tensor, Region::allocate(BYTES as usize).unwrap())
+    pub(in crate::client) fn reading(tensor: &str) -> Self {
+        Self::into(tensor, fresh())
     }
 
     fn into(tensor: &str, target: Region) -> Self {
@@ -51,18 +61,35 @@ impl RouteScene {
         Self {
             routes: routes("localhost:1"),
             servers: [(), ()].map(bind),
-            registration: Arc::new(Registration::new(&[layout(tensor)], 0, vec![target]).unwrap()),
-            layouts: ["a", "b"].map(layout).to_vec(),
+            served: ["a", "b"].map(|name| Arc::new(registered(name, fresh()))),
+            registration: Arc::new(registered(tensor, target)),
+            layouts: ["a", "b"].map(layout_of).to_vec(),
             cancel: Arc::default(),
             memory: Mutex::default(),
         }
     }
 
-    /// Serves so much of a shard from now on, all of it this byte.
-    fn serve(&self, shard: usize, byte: u8) {
-        let region = Region::from_bytes(&vec![byte; BYTES as usize]).unwrap();
+    /// Serves all of a shard from now on, filled with this byte, and without a note.
+    pub(in crate::client) fn serve(&self, shard: usize, byte: u8) {
+        let regions = self.served[shard].regions.clone();
+        regions[0].write_at(0, &vec![byte; BYTES as usize]).unwrap();
+        self.withdraw(shard);
         let id = export(shard, GENERATION);
-        self.servers[shard].exports().expose_as(id, GENERATION, vec![region]);
+        self.servers[shard].exports().expose_as(id, GENERATION, regions);
+    }
+
+    pub(in crate::client) fn withdraw(&self, shard: usize) {
+        let id = export(shard, GENERATION);
+        self.servers[shard].exports().withdraw(id, Duration::ZERO);
+    }
+
+    /// Keeps a note beside what a shard serves.
+    pub(in crate::client) fn note(&self, shard: usize, note: &[u8]) {
+        self.servers[shard].exports().annotate(export(shard, GENERATION), note).unwrap();
+    }
+
+    pub(in crate::client) fn served(&self, shard: usize) -> &Registration {
+        &self.served[shard]
     }
 
     fn assignment(&self, name: u8) -> Assignment {
@@ -83,7 +110,7 @@ impl RouteScene {
         }
     }
 
-    fn read(&self) -> Result<Arrival, ReadFailure> {
+    pub(in crate::client) fn read(&self) -> Result<Arrival, ReadFailure> {
         self.read_named(1, &ReadPace::default())
     }
 
@@ -127,7 +154,7 @@ fn the_shard_that_fails_is_named_and_it_alone_is_asked() {
         scene.serve(place, 7);
         let pace = ReadPace::default();
         let arrival = scene.read_named(1, &pace).map_err(|e| format!("{e:?}")).unwrap();
-        assert_eq!(scene.held(), vec![7; BYTES as usize]);
+        assert!(scene.held() == vec![7; BYTES as usize]);
         assert_eq!((arrival.transfer.bytes, arrival.transfer.verified), (BYTES, BYTES));
         assert_eq!(arrival.sums, scene.registration.fold(&scene.registration.digest_all()));
         assert!(arrival.in_place);
@@ -138,7 +165,7 @@ fn the_shard_that_fails_is_named_and_it_alone_is_asked() {
 
 #[test]
 fn memory_that_cannot_be_written_is_the_readers_own_trouble() {
-    let target = Region::allocate(BYTES as usize).unwrap().read_only();
+    let target = fresh().read_only();
     let scene = RouteScene::into("a", target);
     scene.serve(0, 7);
     assert!(matches!(scene.read(), Err(ReadFailure::Layout { .. })));
@@ -150,7 +177,7 @@ fn what_was_cancelled_before_it_began_writes_nothing() {
     scene.serve(0, 7);
     scene.cancel.store(true, Ordering::Release);
     assert!(scene.read().is_err());
-    assert_eq!(scene.held(), vec![0; BYTES as usize]);
+    assert!(scene.held() == vec![0; BYTES as usize]);
 }
 
 #[test]
@@ -172,7 +199,7 @@ fn other_tensors_than_the_groups_are_not_read() {
     });
     let Err(ReadFailure::Layout { detail }) = refused else { panic!("it is refused") };
     assert!(detail.contains("tensors that no shard here registers: b"), "{detail}");
-    assert_eq!(scene.held(), vec![0; BYTES as usize]);
+    assert!(scene.held() == vec![0; BYTES as usize]);
 }
 
 #[test]
@@ -194,6 +221,49 @@ fn the_newest_plans_are_remembered_until_they_are_forgotten() {
     assert_eq!(from(0), PlanFrom::Planner, "the oldest has gone");
     scene.routes.forget_plans();
     assert_eq!(from(200), PlanFrom::Planner);
+}
+
+#[test]
+fn a_plan_for_two_sources_is_not_used_for_one_of_them() {
+    let scene = RouteScene::reading("a");
+    (0..2).for_each(|shard| scene.serve(shard, 7));
+    // Two replicas of one shard each, with one layout; or only one of them.
+    let layout =
+        |shard: &SourceShard| SourceShard { layout: ContentDigest([1; 16]), ..shard.clone() };
+    let both = scene.assignment(1);
+    let both = Assignment {
+        helpers: vec!["other".to_owned()],
+        shards: both.shards.iter().map(layout).collect(),
+        ..both
+    };
+    let alone = |shard: usize| Assignment {
+        helpers: Vec::new(),
+        shards: both.shards[shard..=shard].into(),
+        ..both.clone()
+    };
+    for (assignment, from) in [
+        (both.clone(), PlanFrom::Planner),
+        (alone(0), PlanFrom::Planner),
+        (both.clone(), PlanFrom::Memory),
+        (alone(1), PlanFrom::Memory),
+    ] {
+        scene.registration.regions[0].write_at(0, &vec![0; BYTES as usize]).unwrap();
+        let read = scene.routes.read(&Read {
+            registration: &scene.registration,
+            assignment: &assignment,
+            sources: &vec![layout_of("a"); assignment.shards.len()],
+            deadline: soon(),
+            cancel: Arc::default(),
+            progress: Arc::default(),
+            pace: ReadPace::default(),
+            filling: None,
+            memory: &scene.memory,
+        });
+        let arrival = read.map_err(|e| format!("{e:?}")).unwrap();
+        assert_eq!(arrival.transfer.plan_from, from);
+        assert!(scene.held() == vec![7; BYTES as usize]);
+    }
+    assert!(scene.servers.iter().all(|server| server.connections() > 0), "both have given");
 }
 
 #[test]
