@@ -94,7 +94,8 @@ pub(crate) fn follow(
         Member::Scale => {
             let block = if range.dim == 0 { block.0 } else { block.1 };
             let Range { dim, start, len } = range;
-            if is_cut && (start % block != 0 || len % block != 0) {
+            // All parts are of one length, and begin at multiples of it.
+            if is_cut && len % block != 0 {
                 let what = member.name.clone();
                 return Err(RuleError::CutBlock { what, size: len, block });
             }

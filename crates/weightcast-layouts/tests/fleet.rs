@@ -402,3 +402,30 @@ fn names_that_were_meant_are_found() {
     let scaled = |f: &weightcast_layouts::model::Family| f.member == Member::Scale;
     assert!(!model.families.iter().any(scaled));
 }
+
+/// Sources that all have everything share what they send, in pieces of a megabyte at least.
+#[test]
+fn copies_of_a_source_share_what_is_sent() {
+    let config = dense(json!({"vocab_size": 20_000, "hidden_size": 256, "num_hidden_layers": 1}));
+    for (dp, replicas, gpus) in [(1, 1, 1), (2, 1, 1), (4, 1, 1), (3, 4, 2), (4, 3, 8)] {
+        let (source, target) =
+            (cluster(&config, &format!("ddp:dp={dp}")), cluster(&config, "vllm:tp=1"));
+        let plan = fleet::plan(&source, &target, replicas, gpus).expect("a plan");
+        for (sent, bound) in
+            [(&plan.per_source, plan.bound_out), (&plan.network_out, plan.bound_network_out)]
+        {
+            let (least, most) = (sent.iter().min().expect("one"), sent.iter().max().expect("one"));
+            assert!(most - least <= 3 << 19, "{dp} {replicas}: {sent:?}");
+            assert!((bound - sum(sent) as f64 / dp as f64).abs() < 1.0, "{bound} of {sent:?}");
+        }
+        // A message for each of a source's targets; the busiest has as many as any.
+        let targets = replicas.min(replicas * gpus);
+        assert!(plan.messages <= dp * targets && plan.messages >= replicas.div_ceil(gpus));
+        assert!(plan.of_busiest.0 * dp >= plan.copies && plan.of_busiest.1 * dp >= plan.messages);
+    }
+    // Equal loads: each target begins at another source.
+    let small = dense(json!({}));
+    let (source, target) = (cluster(&small, "ddp:dp=4"), cluster(&small, "vllm:tp=4"));
+    let first = |rank| fleet::routes(&source, &target, Some(rank), None).expect("routes")[0].source;
+    assert_eq!([first(0), first(1), first(2), first(3)], [0, 1, 2, 3]);
+}

@@ -148,3 +148,51 @@ fn parts_that_begin_within_a_block_are_warned_of() {
     assert_eq!(shape(&quantised(latent(json!({})), 16), "vllm:tp=1", 0, fused), [3, 4]);
     assert_eq!(warnings(latent(json!({})), 16), Vec::<String>::new());
 }
+
+#[test]
+fn dense_layers_are_whole_where_sparse_attention_keeps_to_its_tokens() {
+    let indexer = json!({"model_type": "deepseek_v32", "index_n_heads": 2, "index_head_dim": 16});
+    let rows = |config: &Value, spec| shape(config, spec, 0, "layers.{L}.mlp.gate_up_proj.weight");
+    for (spec, whole) in
+        [("vllm:tp=2,dp=2,ep=4", true), ("vllm:tp=2,ep=2", false), ("vllm:tp=2,dp=2", false)]
+    {
+        assert_eq!(rows(&latent(indexer.clone()), spec)[0], if whole { 96 } else { 48 }, "{spec}");
+        assert_eq!(rows(&latent(json!({})), spec)[0], 48, "{spec}");
+    }
+}
+
+/// vLLM cuts experts within a block, and refines their scales to what divides everything.
+#[test]
+fn scales_of_experts_are_refined_to_32_and_no_further() {
+    let experts = |intermediate: u64, block: u64, spec: &str| {
+        let quantisation = json!({"quant_method": "fp8", "weight_block_size": [block, block]});
+        let config = latent(json!({
+            "moe_intermediate_size": intermediate, "hidden_size": 256, "n_shared_experts": 0,
+            "quantization_config": quantisation, "num_hidden_layers": 2, "first_k_dense_replace": 0,
+            "intermediate_size": 256, "q_lora_rank": 128, "kv_lora_rank": 128, "v_head_dim": 128,
+            "qk_nope_head_dim": 128, "qk_rope_head_dim": 128, "num_attention_heads": 4,
+        }));
+        let layout = layout(&config, spec, 0)?;
+        let of = |end: &str| {
+            let scale = layout.records.iter().find(|r| r.name.ends_with(end)).expect("scales");
+            (scale.shape.clone(), scale.pieces.len())
+        };
+        Ok::<_, RuleError>((of("w13_weight_scale_inv"), of("w2_weight_scale_inv")))
+    };
+    // 128 rows a rank: whole blocks, a piece for each of two halves of 16 experts.
+    let whole = experts(256, 128, "vllm:tp=2").expect("a layout");
+    assert_eq!(whole, ((vec![16, 2, 2], 32), (vec![16, 2, 1], 16)));
+    // 64 rows: blocks of 64, of which no slice of the checkpoint is.
+    let refined = experts(128, 128, "vllm:tp=2").expect("a layout");
+    assert_eq!(refined, ((vec![16, 2, 4], 0), (vec![16, 4, 1], 0)));
+    let least = experts(64, 128, "vllm:tp=2").expect("a layout");
+    assert_eq!(least, ((vec![16, 2, 8], 0), (vec![16, 8, 1], 0)));
+    assert!(matches!(experts(32, 128, "vllm:tp=2"), Err(RuleError::CutBlock { size: 16, .. })));
+    for refused in ["sglang:tp=2", "sglang:tp=4,ep=2"] {
+        let refused = experts(128, 128, refused);
+        assert!(matches!(refused, Err(RuleError::CutBlock { .. })), "{refused:?}");
+    }
+    // Whole experts have ragged blocks.
+    let (w13, w2) = experts(96, 128, "vllm:tp=2,ep=2").expect("a layout");
+    assert_eq!((w13.0, w2.0), (vec![8, 2, 2], vec![8, 2, 1]));
+}

@@ -698,3 +698,151 @@ fn a_digest_names_all_that_the_ranks_hold() {
         assert_ne!(found, different);
     }
 }
+
+/// Names and shapes as the classes of each model type have them, beside what all have.
+#[test]
+fn checkpoints_of_each_model_type_have_its_own_tensors() {
+    let has = |changes: Value, wanted: &[(&str, &[u64])], none: &[&str]| {
+        let model = model(&heads(changes.clone())).expect("a model");
+        let shapes: BTreeMap<String, Vec<u64>> = model
+            .families
+            .iter()
+            .flat_map(|f| f.names().map(|name| (name, f.shape.clone())))
+            .collect();
+        for (name, shape) in wanted {
+            let found = shapes.get(&format!("model.layers.1.{name}"));
+            assert_eq!(found.map(Vec::as_slice), Some(*shape), "{changes}: {name} in {shapes:?}");
+        }
+        for part in none {
+            assert!(!shapes.keys().any(|name| name.contains(part)), "{changes}: {part}");
+        }
+    };
+    let (bias, no_bias) = (&[16][..], "_proj.bias");
+    for model_type in ["llama", "mistral"] {
+        let of = |key: &str, value: bool| json!({"model_type": model_type, key: value});
+        has(
+            of("attention_bias", false),
+            &[("mlp.up_proj.weight", &[24, 12])],
+            &[no_bias, "norm.bias"],
+        );
+        let attention = [("self_attn.q_proj.bias", bias), ("self_attn.o_proj.bias", &[12])];
+        has(of("attention_bias", true), &attention, &["mlp.up_proj.bias", "q_norm"]);
+        let mlp = [("mlp.gate_proj.bias", &[24][..]), ("mlp.down_proj.bias", &[12])];
+        has(of("mlp_bias", true), &mlp, &["self_attn.q_proj.bias"]);
+    }
+    let qkv = [("self_attn.q_proj.bias", bias), ("self_attn.v_proj.bias", &[8])];
+    has(
+        json!({"model_type": "qwen2", "mlp_bias": true}),
+        &qkv,
+        &["o_proj.bias", "mlp.up_proj.bias"],
+    );
+    let normed = [("self_attn.q_norm.weight", &[2][..]), ("self_attn.k_norm.weight", &[2])];
+    for model_type in ["qwen3", "qwen3_moe"] {
+        has(json!({"model_type": model_type}), &normed, &[no_bias, "post_mlp"]);
+    }
+    let shared = [
+        ("mlp.gate.weight", &[8, 12][..]),
+        ("mlp.experts.7.gate_proj.weight", &[8, 12]),
+        ("mlp.shared_expert.down_proj.weight", &[12, 20]),
+        ("mlp.shared_expert_gate.weight", &[1, 12]),
+        ("self_attn.k_proj.bias", &[8]),
+    ];
+    let qwen =
+        json!({"model_type": "qwen2_moe", "num_experts": 8, "shared_expert_intermediate_size": 20});
+    has(qwen, &shared, &["correction", "shared_experts"]);
+    let mixtral = [
+        ("block_sparse_moe.gate.weight", &[8, 12][..]),
+        ("block_sparse_moe.experts.7.w1.weight", &[24, 12]),
+        ("block_sparse_moe.experts.7.w3.weight", &[24, 12]),
+        ("block_sparse_moe.experts.7.w2.weight", &[12, 24]),
+    ];
+    let config = json!({"model_type": "mixtral", "num_local_experts": 8, "moe_intermediate_size": null,
+        "attention_bias": true});
+    has(config, &mixtral, &["mlp.", no_bias]);
+    let sandwich = [
+        ("mlp.gate_up_proj.weight", &[48, 12][..]),
+        ("post_self_attn_layernorm.weight", &[12]),
+        ("post_mlp_layernorm.weight", &[12]),
+        ("self_attn.q_proj.bias", bias),
+    ];
+    has(
+        json!({"model_type": "glm4", "attention_bias": true}),
+        &sandwich,
+        &["up_proj.bias", "o_proj.bias"],
+    );
+    let correction = [("mlp.gate.e_score_correction_bias", &[8][..])];
+    let glm = |model_type: &str, normed: bool| json!({"model_type": model_type, "num_experts": 8, "use_qk_norm": normed});
+    has(glm("glm4_moe", true), &[correction[0], normed[0]], &["o_proj.bias"]);
+    has(glm("glm4_moe", false), &correction, &["q_norm"]);
+    has(glm("glm4_moe_lite", true), &correction, &["q_norm"]);
+    has(glm("glm_moe_dsa", true), &correction, &["q_norm"]);
+    for model_type in ["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"] {
+        let of =
+            |topk: &str| json!({"model_type": model_type, "num_experts": 8, "topk_method": topk});
+        has(of("noaux_tc"), &correction, &["q_norm"]);
+        has(of("greedy"), &[], &["correction"]);
+    }
+    // Draft layers with an embedding of their own, and without.
+    for (model_type, own) in [
+        ("deepseek_v3", true),
+        ("glm4_moe", true),
+        ("glm4_moe_lite", false),
+        ("glm_moe_dsa", false),
+    ] {
+        let config = heads(
+            json!({"model_type": model_type, "num_experts": 8, "num_nextn_predict_layers": 1}),
+        );
+        let model = model(&config).expect("a model");
+        let names: Vec<String> = model.families.iter().flat_map(|f| f.names()).collect();
+        let draft = |end: &str| names.contains(&format!("model.layers.4.{end}.weight"));
+        assert!(draft("eh_proj") && draft("shared_head.norm") && draft("mlp.experts.7.up_proj"));
+        assert_eq!((draft("embed_tokens"), draft("shared_head.head")), (own, own), "{model_type}");
+    }
+}
+
+/// As the data set writes it, with what trainers have besides.
+#[test]
+fn records_are_written_with_their_offsets_and_layers() {
+    let cluster = cluster(&heads(json!({})), "fsdp2:dp=2").expect("a cluster");
+    let written = serde_json::to_value(cluster.layout(1).expect("a layout")).expect("JSON");
+    let find = |name: &str| {
+        let params = written["params"].as_array().expect("params");
+        params.iter().find(|p| p["name"] == name).expect("one").clone()
+    };
+    assert_eq!(
+        find("model.layers.{L}.self_attn.q_proj.weight"),
+        json!({
+            "name": "model.layers.{L}.self_attn.q_proj.weight", "shape": [8, 12], "dtype": "BF16",
+            "offset": [8, 0], "L": [0, 3],
+            "pieces": [["model.layers.{L}.self_attn.q_proj.weight", 0, 8, 8, 0, 0, null]],
+        })
+    );
+    assert_eq!(
+        find("model.norm.weight"),
+        json!({
+            "name": "model.norm.weight", "shape": [6], "dtype": "BF16", "offset": [6],
+            "pieces": [["model.norm.weight", 0, 6, 6, 0, 0, null]],
+        })
+    );
+    assert_eq!(written["transfer_bytes"], written["alloc_bytes"]);
+}
+
+/// Where layers of several kinds take turns, parameters are of the layers that have them.
+#[test]
+fn no_layer_is_taken_for_one_of_another_kind() {
+    for kinds in [["dense", "sparse", "dense", "sparse"], ["sparse", "dense", "dense", "sparse"]] {
+        let config = latent(json!({
+            "mlp_layer_types": kinds, "num_nextn_predict_layers": 0, "index_n_heads": null,
+        }));
+        let published = model(&config).expect("a model");
+        let names: std::collections::BTreeSet<String> =
+            published.families.iter().flat_map(|f| f.names()).collect();
+        for spec in ["vllm:tp=1", "sglang:tp=1", "megatron:tp=1", "fsdp2:dp=1"] {
+            let held: Vec<String> =
+                boxes(&records(&config, spec)[0]).into_iter().map(|(name, _)| name).collect();
+            let once: std::collections::BTreeSet<String> = held.iter().cloned().collect();
+            assert_eq!(held.len(), once.len(), "{spec}: twice");
+            assert_eq!(once, names, "{spec}");
+        }
+    }
+}

@@ -230,6 +230,17 @@ mod tests {
         }
     }
 
+    /// What is small fills up what large pieces leave uneven.
+    #[test]
+    fn the_largest_pieces_are_spread_first() {
+        let mut balance = Balance::new(2, 1, 1_000);
+        let both = balance.set(&[0, 1]);
+        (0..6).for_each(|_| balance.add(both, 0, 1));
+        balance.add(both, 0, 6);
+        balance.settle();
+        assert_eq!(balance.sent, [6, 6]);
+    }
+
     #[test]
     fn equal_loads_do_not_all_meet_the_first() {
         let mut balance = Balance::new(3, 3, 100);

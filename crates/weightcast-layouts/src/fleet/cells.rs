@@ -49,11 +49,51 @@ pub(super) fn cut(wanted: &Slice, groups: &[Group<'_>]) -> (Vec<(Slice, usize)>,
     (cells, rest)
 }
 
-/// Elements of all boxes, and whether two of them have one in common.
-pub(super) fn volume(boxes: &[&Slice]) -> (u64, bool) {
-    let overlap = boxes
-        .iter()
-        .enumerate()
-        .any(|(at, a)| boxes[at + 1..].iter().any(|b| a.intersect(b).is_some()));
-    (boxes.iter().map(|b| b.volume()).sum(), overlap)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each element goes to the first group that has it, and to none if none has.
+    #[test]
+    fn every_element_comes_from_the_first_that_holds_it() {
+        let mut state = 1u64;
+        let mut below = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % n
+        };
+        for _ in 0..2_000 {
+            let mut one = || Slice::new([below(5), below(5)], [below(4), below(4)]);
+            let wanted = one();
+            let boxes: Vec<Slice> = (0..5).map(|_| one()).collect();
+            let held = groups(
+                (0..).zip(&boxes).flat_map(|(rank, slice)| [(rank, slice), (rank + 9, slice)]),
+            );
+            assert!(held.iter().all(|group| !group.slice.is_empty()));
+            for (rank, slice) in (0..).zip(&boxes).filter(|(_, slice)| !slice.is_empty()) {
+                let own =
+                    held.iter().filter(|group| group.ranks.contains(&rank)).collect::<Vec<_>>();
+                assert!(
+                    own.len() == 1 && own[0].slice == slice && own[0].ranks.contains(&(rank + 9))
+                );
+            }
+            let (cells, rest) = cut(&wanted, &held);
+            for row in 0..10 {
+                for column in 0..10 {
+                    let point = Slice::new([row, column], [1, 1]);
+                    let has = |slice: &Slice| slice.intersect(&point).is_some();
+                    let expected: Vec<usize> = match has(&wanted) {
+                        true => {
+                            (0..held.len()).find(|&at| has(held[at].slice)).into_iter().collect()
+                        }
+                        false => Vec::new(),
+                    };
+                    let found: Vec<usize> =
+                        cells.iter().filter(|cell| has(&cell.0)).map(|cell| cell.1).collect();
+                    assert_eq!(found, expected, "{wanted} {boxes:?}");
+                    let left = rest.iter().filter(|slice| has(slice)).count();
+                    assert_eq!(left, usize::from(has(&wanted) && expected.is_empty()));
+                }
+            }
+        }
+    }
 }
