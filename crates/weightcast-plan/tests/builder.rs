@@ -101,9 +101,14 @@ fn cuts_compose() {
     assert_eq!(part.slice(&[10, 4]).unwrap().to_string(), "[5:8, 1:3]");
     assert!(matches!(part.slice(&[10]), Err(LayoutError::PartDim { .. })));
     assert!(matches!(part.slice(&[10, 2]), Err(LayoutError::PartRange { .. })));
-    // A range is one of what earlier cuts have left.
-    let past = Part::new("a").dim(0, 0, 2).range(0, 3, 3).slice(&[10]);
-    assert!(matches!(past, Err(LayoutError::PartRange { start: 3, len: 3, size: 5, .. })));
+    // A range is one of what the cuts before it left: to the end of that, and no further.
+    let second = |start, len| Part::new("a").dim(0, 1, 2).range(0, start, len).slice(&[10]);
+    assert_eq!(second(0, 5).unwrap().to_string(), "[5:10]");
+    assert_eq!(second(5, 0).unwrap().to_string(), "[10:10]");
+    for (start, len) in [(0, 6), (1, 5), (6, 0), (1, u64::MAX)] {
+        let past = second(start, len).unwrap_err();
+        assert!(matches!(past, LayoutError::PartRange { size: 5, .. }), "{past}");
+    }
     let none = Part::new("a").dim(0, 2, 2).slice(&[4]);
     assert!(matches!(none, Err(LayoutError::PartChunk { .. })));
 }

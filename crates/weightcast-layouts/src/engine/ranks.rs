@@ -36,8 +36,8 @@ impl Ranks {
 }
 
 /// Attention and dense layers over tp; experts over all ranks, whole with expert parallelism and
-/// cut without. Where both have several ranks, ranks may share out the tokens of a layer of experts:
-/// then each has the shared experts whole.
+/// cut without. Where experts are spread over several data-parallel ranks, ranks may share out the
+/// tokens of a layer of experts: then each has the shared experts whole.
 fn vllm(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError> {
     let all = Place { index: rank, of: engine.ranks() };
     let tp = Place { index: rank % engine.tp, of: engine.tp };
@@ -51,7 +51,7 @@ fn vllm(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError> {
             return Err(RuleError::Degrees { what });
         }
     };
-    let by_tokens = model.shared_by_tokens && engine.ep > 1 && engine.tp > 1 && engine.dp > 1;
+    let by_tokens = model.shared_by_tokens && engine.ep > 1 && engine.dp > 1;
     let whole_if = |whole| if whole { Place::ALONE } else { tp };
     Ok(Ranks {
         attention: tp,
