@@ -286,3 +286,6 @@ fn shown(slice: &Slice) -> String {
     let ranges = (0..slice.ndim()).map(|dim| format!("{}:{}", slice.start[dim], slice.end(dim)));
     format!("[{}]", ranges.collect::<Vec<_>>().join(", "))
 }
+
+#[cfg(test)]
+mod tests;

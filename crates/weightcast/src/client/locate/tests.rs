@@ -1,0 +1,105 @@
+//! Who is blamed for a difference, and where it is said to be.
+
+use std::time::Duration;
+
+use super::super::route::tests::{BYTES, RouteScene};
+use super::*;
+
+/// Where a byte is changed, and the range around it that is compared for itself.
+const CHANGED: usize = 200_000;
+const AROUND: (u64, u64) = (3 * FINE_BYTES, 4 * FINE_BYTES);
+
+/// A read of tensor `b` from the second shard, which has noted what it serves.
+fn read() -> (RouteScene, Evidence) {
+    let scene = RouteScene::reading("b");
+    scene.serve(1, 7);
+    let digests = scene.served(1).digest_all();
+    scene.note(1, &scene.served(1).note(&digests));
+    let arrival = scene.read().map_err(|e| format!("{e:?}")).unwrap();
+    (scene, arrival.evidence)
+}
+
+fn search(scene: &RouteScene, evidence: &Evidence) -> Result<Place, String> {
+    search_for(scene, evidence, Duration::from_secs(20), false)
+}
+
+fn search_for(
+    scene: &RouteScene,
+    evidence: &Evidence,
+    time: Duration,
+    interrupted: bool,
+) -> Result<Place, String> {
+    let deadline = Instant::now() + time;
+    let interrupted = &|| interrupted;
+    Search { evidence, routes: &scene.routes, deadline, interrupted }.run()
+}
+
+fn flip(region: &weightcast_transport::Region) {
+    let mut byte = [0];
+    region.read_at(CHANGED, &mut byte).unwrap();
+    region.write_at(CHANGED, &[byte[0] ^ 1]).unwrap();
+}
+
+#[track_caller]
+fn blamed(place: Result<Place, String>, cause: Cause, shard: Option<u32>, at: (u64, u64)) {
+    let place = place.unwrap();
+    assert_eq!((place.tensor.as_str(), place.cause, place.source_shard), ("b", cause, shard));
+    let slice = (place.slice.start[0], place.slice.end(0));
+    assert_eq!(slice, at, "{}", place.said);
+    assert!(place.said.starts_with(&format!("b[{}:{}]", at.0, at.1)), "{}", place.said);
+}
+
+#[test]
+fn who_changed_it_is_blamed() {
+    let whole = (0, BYTES);
+    // The source has, and that was read.
+    let (scene, evidence) = read();
+    let [there, here] = [&scene.served(1).regions[0], &scene.registration.regions[0]];
+    flip(there);
+    flip(here);
+    blamed(search(&scene, &evidence), Cause::Source, Some(1), whole);
+    // It has since, or while it was read.
+    flip(here);
+    blamed(search(&scene, &evidence), Cause::Source, Some(1), AROUND);
+    // The reader has, or somebody on the way.
+    flip(there);
+    flip(here);
+    blamed(search(&scene, &evidence), Cause::Transfer, Some(1), AROUND);
+    // Nobody has.
+    flip(here);
+    let nobody = search(&scene, &evidence).unwrap_err();
+    assert!(nobody.starts_with("all that this shard has read is as the source"), "{nobody}");
+    // The reader had, when it arrived.
+    let mut evidence = evidence;
+    evidence.digests[0] = Digest([1, 2]);
+    blamed(search(&scene, &evidence), Cause::Reader, None, whole);
+}
+
+#[test]
+fn a_search_ends_when_it_must() {
+    let (scene, evidence) = read();
+    flip(&scene.registration.regions[0]);
+    let late = search_for(&scene, &evidence, Duration::ZERO, false).unwrap_err();
+    let stopped = search_for(&scene, &evidence, Duration::from_secs(20), true).unwrap_err();
+    for said in [late, stopped] {
+        assert!(said.contains("not found in the time that was left"), "{said}");
+    }
+    evidence.overwritten.store(true, Ordering::Release);
+    let overwritten = search(&scene, &evidence).unwrap_err();
+    assert!(overwritten.contains("the memory is in use again"), "{overwritten}");
+}
+
+#[test]
+fn nothing_is_said_of_a_source_that_says_nothing() {
+    let (scene, evidence) = read();
+    scene.serve(1, 7);
+    scene.note(1, &[0xff; 3]);
+    let unfound = search(&scene, &evidence).unwrap_err();
+    assert!(unfound.contains("makes no sense"), "{unfound}");
+    scene.serve(1, 7);
+    let unfound = search(&scene, &evidence).unwrap_err();
+    assert!(unfound.contains("has no note"), "{unfound}");
+    scene.withdraw(1);
+    let unfound = search(&scene, &evidence).unwrap_err();
+    assert!(unfound.starts_with("the place was not found"), "{unfound}");
+}
