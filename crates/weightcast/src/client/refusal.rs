@@ -188,15 +188,24 @@ fn note(
     generation: u64,
     deadline: Instant,
 ) -> Result<Vec<u8>, String> {
-    loop {
+    as_soon_as_there(deadline, || {
         let peer = routes.peer(address, deadline)?;
-        match peer.note(id, generation, deadline) {
-            Ok(Some(note)) => return Ok(note),
-            Err(error) if Instant::now() + AGAIN >= deadline => return Err(error.to_string()),
-            Ok(None) if Instant::now() + AGAIN >= deadline => {
-                return Err(format!("the shard at {address} has no note"));
-            }
-            _ => thread::sleep(AGAIN),
+        let note = peer.note(id, generation, deadline).map_err(|error| error.to_string());
+        Ok(note.and_then(|note| note.ok_or_else(|| format!("the shard at {address} has no note"))))
+    })
+}
+
+/// What is asked for again and again: whoever has not heard of the refusal yet has no note, or does
+/// not serve it. An error that is not to be waited out is the outer one.
+fn as_soon_as_there<T>(
+    deadline: Instant,
+    mut ask: impl FnMut() -> Result<Result<T, String>, String>,
+) -> Result<T, String> {
+    loop {
+        match ask()? {
+            Ok(there) => return Ok(there),
+            Err(error) if Instant::now() + AGAIN >= deadline => return Err(error),
+            Err(_) => thread::sleep(AGAIN),
         }
     }
 }
@@ -273,6 +282,18 @@ mod tests {
             // And at once whoever comes later.
             assert_eq!(refusal.wait(TICK, &|| panic!("it is known")).unwrap(), *found);
         }
+    }
+
+    #[test]
+    fn a_witness_that_has_nothing_yet_is_asked_again() {
+        let long = Instant::now() + Duration::from_secs(60);
+        let mut answers = [Ok(Err("nothing")), Ok(Err("nothing")), Ok(Ok(7))].into_iter();
+        let mut ask = || answers.next().unwrap().map(|said| said.map_err(str::to_owned));
+        assert_eq!(as_soon_as_there(long, &mut ask), Ok(7));
+        let late = as_soon_as_there(Instant::now(), || Ok::<Result<(), _>, _>(Err("none".into())));
+        assert_eq!(late, Err("none".to_owned()), "the last word, when time is up");
+        let lost = as_soon_as_there(long, || Err::<Result<(), _>, _>("gone".to_owned()));
+        assert_eq!(lost, Err("gone".to_owned()), "at once");
     }
 
     #[test]

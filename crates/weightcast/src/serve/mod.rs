@@ -319,6 +319,22 @@ enum Guard {
 mod tests {
     use super::*;
 
+    /// Clients have the token, and may not make tickets where the servers have a secret of their own.
+    #[test]
+    fn tickets_are_keyed_with_the_secret_of_the_servers_if_there_is_one() {
+        let key = |secret: &str| TicketKey::of_secret(secret.as_bytes());
+        for (token, ticket_secret, keyed) in [
+            (Some("token"), Some("secret"), "secret"),
+            (None, Some("secret"), "secret"),
+            (Some("token"), None, "token"),
+            (None, None, ""),
+        ] {
+            let [token, ticket_secret] = [token, ticket_secret].map(|bytes| bytes.map(Secret::new));
+            let config = ServeConfig { token, ticket_secret, ..ServeConfig::default() };
+            assert!(machine_config(&config, 1, [0; 2]).ticket_key == key(keyed), "{keyed}");
+        }
+    }
+
     #[test]
     fn off_means_off() {
         use Guard::{Given, Nothing, OwnToken};

@@ -274,6 +274,17 @@ mod tests {
         assert_eq!(queue.book().waiting, 0);
     }
 
+    #[tokio::test]
+    async fn whoever_stood_behind_one_that_leaves_is_looked_at() {
+        let queue = FairQueue::new(10, 9);
+        let _first = queue.take(HERE, 6).await.unwrap();
+        let mut large = taking(queue.take(THERE, 8));
+        let mut small = taking(queue.take(HERE, 3));
+        assert!(poll(&mut large).is_none() && poll(&mut small).is_none());
+        drop(large);
+        assert!(poll(&mut small).is_some(), "there was room for it all along");
+    }
+
     type Taking<'a> = std::pin::Pin<Box<dyn Future<Output = Result<QueueShare, Status>> + 'a>>;
 
     fn taking<'a>(take: impl Future<Output = Result<QueueShare, Status>> + 'a) -> Taking<'a> {
