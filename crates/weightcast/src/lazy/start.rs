@@ -121,6 +121,16 @@ mod tests {
         }
     }
 
+    /// It would come up later, with a token that has been replaced.
+    #[test]
+    fn a_server_that_comes_too_late_is_ended() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let nowhere = Path::new("/nonexistent/server.sock");
+        let said = await_socket(&mut child, nowhere, Instant::now());
+        assert_eq!(said, Err("did not listen in time".to_owned()));
+        assert!(child.try_wait().unwrap().is_some(), "it is gone");
+    }
+
     #[test]
     fn a_server_that_ends_is_quoted() {
         let place = place();
