@@ -63,8 +63,9 @@ impl Report {
 
     /// Whether all content was right, always.
     pub(crate) fn verified(&self) -> bool {
-        let all = self.spreads.iter().flat_map(|s| [Some(&s.stack), s.naive.as_ref()]).flatten();
-        all.fold(true, |ok, spread| ok & spread.content_ok)
+        let mut all =
+            self.spreads.iter().flat_map(|s| [Some(&s.stack), s.naive.as_ref()]).flatten();
+        all.all(|spread| spread.content_ok)
             && self.killed.iter().all(|killed| killed.content_ok)
             && self.seeded.iter().all(|seeded| seeded.content_ok)
     }
