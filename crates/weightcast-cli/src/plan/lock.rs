@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use weightcast_layouts::Cluster;
 
 use super::report::Report;
@@ -80,7 +80,8 @@ pub(super) fn hold(file: &Path, lock: &Lock<'_>) -> anyhow::Result<()> {
         eprintln!("weightcast: wrote {}", file.display());
         return Ok(());
     }
-    let differences = differences(&read(file)?, &new);
+    let new = new.as_object().expect("a lock has fields");
+    let differences = differences(&read(file)?, new);
     if differences.is_empty() {
         return Ok(());
     }
@@ -100,20 +101,48 @@ pub(super) fn run(diff: &Diff) -> anyhow::Result<()> {
     bail!("the plans differ:\n{}", differences.join("\n"))
 }
 
-fn read(file: &Path) -> anyhow::Result<Value> {
+fn read(file: &Path) -> anyhow::Result<Map<String, Value>> {
     let text =
         std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} is no lock file", file.display()))
 }
 
 /// Field by field.
-fn differences(a: &Value, b: &Value) -> Vec<String> {
-    let empty = serde_json::Map::new();
-    let (a, b) = (a.as_object().unwrap_or(&empty), b.as_object().unwrap_or(&empty));
+fn differences(a: &Map<String, Value>, b: &Map<String, Value>) -> Vec<String> {
     let mut fields: Vec<&String> = a.keys().chain(b.keys()).collect();
     fields.sort();
     fields.dedup();
     let told = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
     let differ = fields.into_iter().filter(|field| a.get(*field) != b.get(*field));
     differ.map(|f| format!("  {f}: {} -> {}", told(a.get(f)), told(b.get(f)))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(a: &str, b: &str) -> Vec<String> {
+        let [a, b] = [a, b].map(|text| serde_json::from_str(text).unwrap());
+        differences(&a, &b)
+    }
+
+    #[test]
+    fn locks_are_compared_in_the_fields_of_both() {
+        let lock = r#"{"format": "x", "messages": 3}"#;
+        assert!(told(lock, lock).is_empty());
+        assert_eq!(told(lock, r#"{"format": "x", "messages": 4}"#), ["  messages: 3 -> 4"]);
+        assert_eq!(told(lock, r#"{"format": "x"}"#), ["  messages: 3 -> nothing"]);
+        assert_eq!(told(r#"{"format": "x"}"#, lock), ["  messages: nothing -> 3"]);
+    }
+
+    #[test]
+    fn what_has_no_fields_is_no_lock() {
+        let file = std::env::temp_dir().join(format!("weightcast-lock-{}", std::process::id()));
+        for text in ["[]", "3", "", "{"] {
+            std::fs::write(&file, text).unwrap();
+            let error = read(&file).unwrap_err().to_string();
+            assert!(error.contains("is no lock file"), "{text:?}: {error}");
+        }
+        std::fs::remove_file(&file).unwrap();
+    }
 }
