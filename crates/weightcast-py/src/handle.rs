@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 use weightcast::{
     Condition, EpochPolicy, Error, Held, Interrupted, LayoutSource, Oldest, Options, Quorum,
-    Replica, Revision, Role, Selector, ShardHandle, Updated,
+    Replica, Revision, Role, Selector, ShardHandle, Term, Updated,
 };
 
 use crate::errors::{exception, locate};
@@ -250,11 +250,12 @@ impl Handle {
     fn wait_changed(
         &self,
         py: Python<'_>,
-        (term, number): RevisionTuple,
+        after: RevisionTuple,
         deadline: f64,
     ) -> PyResult<ListingTuple> {
         let deadline = seconds(deadline)?;
-        let until = Condition::Changed { after: Revision { term: Term(term), number } };
+        let after = Revision { term: Term(after.0), number: after.1 };
+        let until = Condition::Changed { after };
         self.call(py, |handle| handle.wait(until, deadline)).map(listing)
     }
 

@@ -49,6 +49,6 @@ pub use verify::{
 pub use weightcast_plan as plan;
 pub use weightcast_protocol::message::Listing;
 pub use weightcast_protocol::{
-    CallError, Condition, Held, Oldest, Quorum, Revision, Selector, Version,
+    CallError, Condition, Held, Oldest, Quorum, Revision, Selector, Term, Version,
 };
 pub use weightcast_transport as transport;

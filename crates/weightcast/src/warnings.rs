@@ -10,28 +10,28 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// Does the work; the warnings of this thread, with their fields.
 pub(crate) fn warnings(work: impl FnOnce()) -> Vec<String> {
     let said = Arc::<Mutex<Vec<String>>>::default();
-    tracing::subscriber::with_default(Listener(Arc::clone(&said)), work);
+    tracing::subscriber::with_default(WarningsHeard(Arc::clone(&said)), work);
     let said = said.lock().expect("no panic while held");
     said.clone()
 }
 
-struct Listener(Arc<Mutex<Vec<String>>>);
+struct WarningsHeard(Arc<Mutex<Vec<String>>>);
 
-struct Text(String);
+struct WarningText(String);
 
-impl Visit for Text {
+impl Visit for WarningText {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let _ = write!(self.0, "{}={value:?} ", field.name());
     }
 }
 
-impl Subscriber for Listener {
+impl Subscriber for WarningsHeard {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= Level::WARN
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut text = Text(String::new());
+        let mut text = WarningText(String::new());
         event.record(&mut text);
         self.0.lock().expect("no panic while held").push(text.0);
     }

@@ -11,11 +11,11 @@ use crate::client::control_port::Requested;
 use crate::wire::{ManifestPage, ProbeReply, StatusReply};
 
 /// What a reply in pages is, each with the size that it says.
-type Pages = Vec<Result<(u64, Vec<u8>), Status>>;
+type SaidPages = Vec<Result<(u64, Vec<u8>), Status>>;
 
 /// What a server says to one request.
 pub(in crate::client) enum Said {
-    Pages(Pages),
+    Pages(SaidPages),
     Refused(Status),
     /// Nothing, for ever.
     Silent,
@@ -131,7 +131,7 @@ async fn a_manifest_is_the_one_that_was_asked_for_or_an_error() {
     let bytes = vec![5; 1_000];
     let name = manifest::blob_digest(&bytes);
     let fetched =
-        async |pages: Pages| to([FakePort::saying([Said::Pages(pages)])]).manifest(name).await;
+        async |pages: SaidPages| to([FakePort::saying([Said::Pages(pages)])]).manifest(name).await;
     let page = |size, bytes: &[u8]| Ok((size, bytes.to_vec()));
     let (first, rest) = bytes.split_at(600);
     assert_eq!(fetched(vec![page(1_000, first), page(0, rest)]).await.unwrap(), bytes);
