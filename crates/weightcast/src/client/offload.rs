@@ -60,12 +60,12 @@ impl Offloader {
 
 /// Ends when the copy is not needed any more.
 fn keep(second: Second, version: Version, copying: &Copying) -> Result<(), Error> {
-    let _share = second.take_room(Duration::ZERO)?;
+    let room = second.take_room(Duration::ZERO)?;
     let Some(regions) = copying.copy(&second)? else { return Ok(()) };
     let deadline = second.options.deadline;
-    let handle = second.open(regions)?;
-    handle.publish(version.number, deadline)?;
-    handle.wait_ended()
+    let open = second.open(regions, room)?;
+    open.handle.publish(version.number, deadline)?;
+    open.handle.wait_ended()
 }
 
 impl Copying {

@@ -74,12 +74,19 @@ impl Second {
         self.room.take(&self.registration, patience)
     }
 
-    /// Opens it with this memory, registered. From then on it does not depend on its owner.
-    pub(super) fn open(self, regions: Vec<Region>) -> Result<ShardHandle, Error> {
+    /// Opens it with this memory, registered, for which the room was taken. From then on it does not
+    /// depend on its owner.
+    pub(super) fn open(self, regions: Vec<Region>, room: Share) -> Result<OpenSecond, Error> {
         let layout = LayoutSource::Known((*self.registration.layout).clone());
         drop(self.registration);
         let handle = ShardHandle::open(&self.model, self.replica, &self.options)?;
         handle.register(layout, regions, self.options.deadline)?;
-        Ok(handle)
+        Ok(OpenSecond { handle, _room: room })
     }
+}
+
+/// One that is open. Its room is given back once its memory is.
+pub(super) struct OpenSecond {
+    pub(super) handle: ShardHandle,
+    _room: Share,
 }

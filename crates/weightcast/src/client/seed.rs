@@ -42,9 +42,9 @@ impl Seeder {
 
 /// Ends when the seed is not needed any more.
 fn keep(second: Second, version: Version, deadline: Duration) -> Result<(), Error> {
-    let _share = second.take_room(PATIENCE.min(deadline))?;
+    let room = second.take_room(PATIENCE.min(deadline))?;
     let regions = second.registration.regions.iter().map(allocate).collect::<Result<_, _>>()?;
-    let handle = second.open(regions)?;
-    handle.replicate(Selector::Exact(version.number), deadline)?;
-    handle.wait_ended()
+    let open = second.open(regions, room)?;
+    open.handle.replicate(Selector::Exact(version.number), deadline)?;
+    open.handle.wait_ended()
 }

@@ -63,12 +63,18 @@ pub(super) fn unsealed(replicas: &[Replica], asker: &Asker<'_>) -> Result<Vec<Di
         let range = DifferentRange { slice, exact: false, moving: false, readings };
         of.entry(layout.tensor_of(held.entry).name()).or_default().push(range);
     }
-    let difference = |(name, mut ranges): (&str, Vec<DifferentRange>)| {
-        let more = ranges.len().saturating_sub(MAX_RANGES) as u64;
-        ranges.truncate(MAX_RANGES);
-        difference(&replicas[0].tensors[name], ranges, more)
+    let difference = |(name, ranges): (&str, Vec<DifferentRange>)| {
+        let (named, more) = first_of(ranges);
+        difference(&replicas[0].tensors[name], named, more)
     };
     Ok(of.into_iter().map(difference).collect())
+}
+
+/// As many as are named, and how many there are besides.
+fn first_of<T>(mut ranges: Vec<T>) -> (Vec<T>, u64) {
+    let more = ranges.len().saturating_sub(MAX_RANGES) as u64;
+    ranges.truncate(MAX_RANGES);
+    (ranges, more)
 }
 
 /// Compares what entries hold with what was noted of them.
@@ -113,4 +119,20 @@ fn held_by(asker: &Asker<'_>, held: &Held, sealed: &AsSealed) -> HeldBy {
 
 fn ends(slice: &Slice) -> Vec<(u64, u64)> {
     (0..slice.ndim()).map(|dim| (slice.start[dim], slice.end(dim))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_as_fit_are_named_and_the_others_counted() {
+        for (there, more) in
+            [(0, 0), (1, 0), (MAX_RANGES, 0), (MAX_RANGES + 1, 1), (5 * MAX_RANGES, 64)]
+        {
+            let (named, besides) = first_of((0..there).collect());
+            assert_eq!((named.len(), besides), (there.min(MAX_RANGES), more));
+            assert!(named.into_iter().eq(0..there.min(MAX_RANGES)));
+        }
+    }
 }

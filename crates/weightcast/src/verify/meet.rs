@@ -10,6 +10,7 @@ use weightcast_protocol::{CallError, ContentDigest, Epoch, Sum, Version};
 use super::{Comparison, Other};
 use crate::client::connection::Connection;
 use crate::client::registration::union;
+use crate::convert::Inspected;
 use crate::wire::{ModelStatus, StatusReply};
 use crate::{Error, manifest};
 
@@ -104,6 +105,11 @@ pub(super) async fn as_published(
     found: Sum,
 ) -> Result<Option<bool>, Error> {
     let seen = connection.inspect(model, &source.replica, Some(found)).await?;
+    judged(source, &seen)
+}
+
+/// What the server says of what was found counts while the replica holds what was looked at.
+fn judged(source: &Assignment, seen: &Inspected) -> Result<Option<bool>, Error> {
     if seen.copy.as_ref() == Some(source) {
         return Ok(seen.as_published);
     }
@@ -178,4 +184,40 @@ fn same_tensors(replicas: &[Replica]) -> Result<(), Error> {
         None => "the replicas have tensors of the same name with other types or shapes".to_owned(),
     };
     Err(CallError::LayoutMismatch { replica: other.source.replica.clone(), detail }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weightcast_protocol::{ContentDigest, Term};
+
+    use super::*;
+
+    fn copy(number: u64) -> Assignment {
+        Assignment {
+            version: Version { epoch: Epoch(0), number },
+            catalog: ContentDigest([1; 16]),
+            replica: "rollout".to_owned(),
+            in_flight: false,
+            staged: false,
+            helpers: Vec::new(),
+            shards: Arc::new([]),
+        }
+    }
+
+    #[test]
+    fn a_replica_that_has_moved_on_meanwhile_is_not_judged() {
+        let seen = |copy| Inspected {
+            term: Term(1),
+            state: String::new(),
+            copy,
+            as_published: Some(false),
+        };
+        assert_eq!(judged(&copy(1), &seen(Some(copy(1)))).unwrap(), Some(false));
+        for moved in [Some(copy(2)), None] {
+            let error = judged(&copy(1), &seen(moved)).unwrap_err();
+            assert!(matches!(error, Error::Unverified { .. }), "{error}");
+        }
+    }
 }

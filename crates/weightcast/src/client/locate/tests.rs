@@ -76,6 +76,19 @@ fn who_changed_it_is_blamed() {
 }
 
 #[test]
+fn of_several_sources_the_one_that_gave_the_bytes_is_named() {
+    let (scene, mut evidence) = read();
+    // The two shards are one each of two replicas.
+    evidence.assignment.helpers = vec!["second".to_owned()];
+    let [there, here] = [&scene.served(1).regions[0], &scene.registration.regions[0]];
+    flip(there);
+    flip(here);
+    let place = search(&scene, &evidence).unwrap();
+    assert!(place.said.contains("shard 0 of second"), "{}", place.said);
+    assert_eq!((place.cause, place.source_shard), (Cause::Source, Some(0)));
+}
+
+#[test]
 fn a_search_ends_when_it_must() {
     let (scene, evidence) = read();
     flip(&scene.registration.regions[0]);
