@@ -62,8 +62,6 @@ pub struct Mutants {
     pub late_retraction: bool,
     /// A server that takes over counts revisions from the start (S10).
     pub revisions_restart: bool,
-    /// Who waits for the end of a recovery window is not told of it (W1).
-    pub silent_window: bool,
     /// A copy goes out of the listing without a new revision (S10).
     pub silent_retraction: bool,
     /// A transfer is committed as soon as one shard has read (G4).

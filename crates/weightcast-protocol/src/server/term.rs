@@ -147,9 +147,6 @@ impl Server {
             model.recovers = false;
             self.changed.insert(name.clone());
         }
-        if self.config.mutants.silent_window {
-            return self.changed.clear();
-        }
         self.agenda.extend(self.groups.keys());
     }
 }

@@ -57,13 +57,6 @@ pub(super) const LIST: &[Mutant] = &[
         scenario: failing_over,
     },
     Mutant {
-        name: "silent_window",
-        what: "who waits for the end of a recovery window is not told of it",
-        found_by: &["W1"],
-        switch: |off| off.silent_window = true,
-        scenario: failing_over,
-    },
-    Mutant {
         name: "seal_said_once",
         what: "digests that came while a session had no server are never told to one",
         found_by: &["L7"],
