@@ -16,7 +16,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply mani
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python test-vllm test-sglang sim scenarios model verify audit fix bench nemesis attacks full soak mutate wheel docs clean fuzz loom asan
+.PHONY: help demo test test-rust test-python test-vllm test-sglang sim pin scenarios model verify audit fix bench nemesis attacks full soak mutate wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -42,6 +42,10 @@ test-sglang: $(VENV_SGLANG)/tools $(VENV)/weightcast ## Test the SGLang adapter 
 sim: ## Play a thousand random clusters against the protocol, then each mutant of it
 	cargo run --locked --release --quiet -p weightcast-cli -- sim --seeds 1000
 	cargo run --locked --release --quiet -p weightcast-cli -- sim --mutant all
+
+pin: ## Write down what the pinned worlds of the simulator are now: the diff is what changed
+	cargo run --locked --release --quiet -p weightcast-sim --example pin > target/pinned.txt
+	mv target/pinned.txt crates/weightcast-sim/pinned.txt
 
 scenarios: ## Simulate the paper's figures at its size: predicted beside reported
 	@for file in scenarios/*.json; do \

@@ -1,9 +1,10 @@
 //! `worlds N`: plays the worlds of seeds 0 to N, as `weightcast sim --seeds N` does, but builds the simulator
-//! alone and ends with the first batch in which an invariant breaks. `.ci/mutate` asks it about each mutant.
+//! alone and ends with the first batch in which an invariant breaks, then the pinned ones. `.ci/mutate` asks it
+//! about each mutant.
 
 use std::process::ExitCode;
 
-use weightcast_sim::{Harshness, campaign};
+use weightcast_sim::{Harshness, Pinned, campaign};
 
 /// Played before anybody looks.
 const BATCH: u64 = 20;
@@ -23,6 +24,12 @@ fn main() -> ExitCode {
             println!("seed {seed} came out different when it was played again");
             return ExitCode::FAILURE;
         }
+    }
+    if let Some(world) =
+        Pinned::recorded().into_iter().zip(Pinned::now()).find(|(then, now)| then != now)
+    {
+        println!("pinned world {} goes another way", world.0);
+        return ExitCode::FAILURE;
     }
     println!("{worlds} worlds, no violation");
     ExitCode::SUCCESS
