@@ -35,10 +35,15 @@ impl Pinned {
         usual.into_iter().chain(Self::played(Self::HARSH, true)).collect()
     }
 
+    /// The same world as it is now.
+    pub fn again(&self) -> Self {
+        let options = Harshness { drawn: self.harsh, ..Harshness::default() }.options(self.seed);
+        Self { fingerprint: run(self.seed, &options).fingerprint(), ..*self }
+    }
+
     fn played(seeds: std::ops::Range<u64>, harsh: bool) -> Vec<Self> {
         let parts = for_each(seeds, cores(), |found: &mut Vec<Self>, seed| {
-            let options = Harshness { drawn: harsh, ..Harshness::default() }.options(seed);
-            found.push(Self { seed, harsh, fingerprint: run(seed, &options).fingerprint() });
+            found.push(Self { seed, harsh, fingerprint: 0 }.again());
             true
         });
         let mut all = parts.concat();
