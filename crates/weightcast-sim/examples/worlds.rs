@@ -1,5 +1,5 @@
-//! `worlds N`: plays the worlds of seeds 0 to N, as `weightcast sim --seeds N` does, but builds the simulator
-//! alone and ends with the first batch in which an invariant breaks, then the pinned ones. `.ci/mutate` asks it
+//! `worlds N P`: plays the worlds of seeds 0 to N, as `weightcast sim --seeds N` does, but builds the simulator
+//! alone and ends with the first batch in which an invariant breaks, then the first P pinned ones (all of them). `.ci/mutate` asks it
 //! about each mutant.
 
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ const BATCH: u64 = 20;
 
 fn main() -> ExitCode {
     let Some(worlds) = std::env::args().nth(1).and_then(|worlds| worlds.parse::<u64>().ok()) else {
-        eprintln!("usage: worlds N");
+        eprintln!("usage: worlds N P");
         return ExitCode::from(2);
     };
     for first in (0..worlds).step_by(BATCH as usize) {
@@ -25,7 +25,10 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    if let Some(world) = Pinned::recorded().into_iter().find(|world| world.again() != *world) {
+    let pinned =
+        std::env::args().nth(2).and_then(|pinned| pinned.parse().ok()).unwrap_or(usize::MAX);
+    let mut pinned = Pinned::recorded().into_iter().take(pinned);
+    if let Some(world) = pinned.find(|world| world.again() != *world) {
         println!("pinned world {world} goes another way");
         return ExitCode::FAILURE;
     }
