@@ -3,9 +3,9 @@
 mod cluster;
 
 use cluster::*;
-use weightcast_protocol::message::Call;
-use weightcast_protocol::server::ServerConfig;
-use weightcast_protocol::{CallError, Selector};
+use weightcast_protocol::message::{Call, EpochPolicy, Open, Role};
+use weightcast_protocol::server::{Server, ServerConfig};
+use weightcast_protocol::{CallError, Selector, Span};
 
 /// A server that remembers one version of a model, and looks at its books after each event.
 fn cluster() -> Cluster {
@@ -70,4 +70,34 @@ fn what_was_forgotten_is_not_published_anew() {
         assert!(detail.contains("is older than"), "{detail}");
     }
     publish_next(&mut cluster, &trainer, 6);
+}
+
+/// A server that took over knows of the newest version only from a trainer that is gone by now.
+#[test]
+fn the_newest_version_is_remembered_when_an_older_one_comes_over_after_it() {
+    let mut cluster = Cluster::with_servers(2);
+    let mut config = ServerConfig { index: 1, paranoid: true, ..ServerConfig::default() };
+    config.limits.versions = 1;
+    cluster.backups = vec![Server::new(config)];
+    let trainer = cluster.trainer("trainer", 1);
+    let late = cluster.rollout("late", 1);
+    publish_next(&mut cluster, &trainer, 1);
+    cluster.call_all(&late, |_| update());
+    publish_next(&mut cluster, &trainer, 5);
+    cluster.stand_still(late[0]);
+    cluster.crash(0);
+    cluster.advance(Span::from_secs(7));
+    let term = cluster.clients[trainer[0]].session.lease().unwrap().term;
+    assert_eq!(term, cluster.machine(1).term(), "it came over");
+    cluster.kill(trainer[0]);
+    cluster.advance(ServerConfig::default().lease.scaled(11, 10));
+    cluster.go_on(late[0]);
+    cluster.advance(Span::from_secs(20));
+    assert_eq!(cluster.clients[late[0]].session.version(), Some(version(0, 1)));
+    let second = Open { epoch: EpochPolicy::Current, ..open("second", 0, 1, Role::Trainer) };
+    let trainer = vec![cluster.start(second)];
+    cluster.call_all(&trainer, register);
+    let published = cluster.publish(&trainer, 3, 30);
+    assert!(matches!(published[0], Err(CallError::Misuse { .. })), "{published:?}");
+    assert!(cluster.publish(&trainer, 6, 60)[0].is_ok());
 }

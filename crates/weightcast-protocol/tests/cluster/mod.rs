@@ -328,6 +328,7 @@ impl Cluster {
     pub fn go_on(&mut self, client: usize) {
         self.clients[client].alive = true;
         self.clients[client].session.handle_disconnected(self.now);
+        self.run();
     }
 
     /// The stream breaks, with all that is on it; the session may open another.
