@@ -16,7 +16,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply mani
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python test-vllm test-sglang sim pin scenarios model verify audit fix bench nemesis attacks full soak mutate wheel docs clean fuzz loom asan
+.PHONY: help demo test test-rust test-python test-vllm test-sglang sim pin scenarios model verify audit fix bench nemesis attacks full soak mutate sweep wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -55,6 +55,7 @@ scenarios: ## Simulate the paper's figures at its size: predicted beside reporte
 verify: ## Check formatting, lints, purity, names, dependencies; writes nothing
 	.ci/type-names
 	cargo fmt --all --check
+	cargo fmt --manifest-path .ci/schemata/Cargo.toml --check
 	cargo clippy --locked $(CRATES) --all-targets --quiet -- -D warnings
 	cargo clippy --locked -p weightcast-py --quiet -- -D warnings
 	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check bans licenses sources; \
@@ -95,6 +96,14 @@ mutate: target/tools/bin/cargo-mutants ## Plant bugs one at a time: do the tests
 	.ci/mutate-test
 	.ci/mutate $(WHAT) $(if $(NUMBER),--number $(NUMBER)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(SHARD),--shard $(SHARD)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(IN),--since $(IN))
+
+# CRATE; NUMBER of mutants (all), SEED, MINUTES, FROM=COMMIT: only what was not caught there.
+CRATE ?= weightcast-protocol
+sweep: ## Show CRATE's tests every mutant of it, from one build: what do they miss? An hour
+	cargo build --locked --quiet --manifest-path .ci/schemata/Cargo.toml --target-dir target/schemata
+	.ci/sweep-test
+	.ci/sweep $(CRATE) $(if $(NUMBER),--number $(NUMBER)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FROM),--from $(FROM))
 
 fuzz: target/tools/bin/cargo-fuzz ## Feed every decoder random bytes, FUZZ_SECONDS each
 	@echo "$(words $(FUZZ_TARGETS)) targets, $(FUZZ_SECONDS) s each, after a build with AddressSanitizer"

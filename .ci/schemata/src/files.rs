@@ -27,7 +27,13 @@ pub(crate) fn sources(folder: &Path, leave: &[String]) -> Result<Vec<Source>> {
     Ok(found)
 }
 
-fn walk(path: &Path, below: &Path, root: bool, leave: &[String], found: &mut Vec<Source>) -> Result<()> {
+fn walk(
+    path: &Path,
+    below: &Path,
+    root: bool,
+    leave: &[String],
+    found: &mut Vec<Source>,
+) -> Result<()> {
     let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     let file = syn::parse_file(&text).with_context(|| format!("parsing {}", path.display()))?;
     let left = leave.iter().any(|end| path.ends_with(end));
@@ -35,7 +41,12 @@ fn walk(path: &Path, below: &Path, root: bool, leave: &[String], found: &mut Vec
     modules(&file.items, below, leave, found)
 }
 
-fn modules(items: &[syn::Item], below: &Path, leave: &[String], found: &mut Vec<Source>) -> Result<()> {
+fn modules(
+    items: &[syn::Item],
+    below: &Path,
+    leave: &[String],
+    found: &mut Vec<Source>,
+) -> Result<()> {
     for item in items {
         let syn::Item::Mod(module) = item else { continue };
         if is_of_tests(&module.attrs) {

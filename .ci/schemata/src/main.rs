@@ -80,7 +80,15 @@ fn main() -> Result<()> {
             if file.mutated {
                 let edits = rules::edits(&text)
                     .with_context(|| format!("reading {}", file.path.display()))?;
-                next = render::write(&text, edits, next, &without, &file.path, &mut written, &mut listing);
+                next = render::write(
+                    &text,
+                    edits,
+                    next,
+                    &without,
+                    &file.path,
+                    &mut written,
+                    &mut listing,
+                );
             } else {
                 written.push_str(&text);
             }

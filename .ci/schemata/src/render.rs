@@ -72,7 +72,8 @@ pub(crate) fn write(
             numbered.push((from..to, form, kept));
         }
     }
-    let mut writer = Writer { text, edits: numbered, file, written, stretches: &mut listing.stretches };
+    let mut writer =
+        Writer { text, edits: numbered, file, written, stretches: &mut listing.stretches };
     writer.stretch(0..text.len(), 0);
     next
 }
@@ -103,13 +104,19 @@ impl Writer<'_> {
         let (place, form, changes) = self.edits[at].clone();
         let start = self.written.len();
         let all: Vec<u32> = changes.iter().map(|(number, _)| *number).collect();
-        let none = all.iter().map(|number| format!("!crate::__schemata::is({number})")).collect::<Vec<_>>().join(" && ");
+        let none = all
+            .iter()
+            .map(|number| format!("!crate::__schemata::is({number})"))
+            .collect::<Vec<_>>()
+            .join(" && ");
         let next = match form {
             Form::Expression => {
                 self.written.push('(');
                 for (number, replacement) in &changes {
                     let from = self.written.len();
-                    self.written.push_str(&format!("if crate::__schemata::is({number}) {{ {replacement} }} else "));
+                    self.written.push_str(&format!(
+                        "if crate::__schemata::is({number}) {{ {replacement} }} else "
+                    ));
                     self.note(from, vec![*number]);
                 }
                 self.written.push_str("{ ");
@@ -126,7 +133,9 @@ impl Writer<'_> {
             Form::Body => {
                 for (number, replacement) in &changes {
                     let from = self.written.len();
-                    self.written.push_str(&format!(" if crate::__schemata::is({number}) {{ {replacement} }} "));
+                    self.written.push_str(&format!(
+                        " if crate::__schemata::is({number}) {{ {replacement} }} "
+                    ));
                     self.note(from, vec![*number]);
                 }
                 at + 1
@@ -147,6 +156,11 @@ impl Writer<'_> {
     }
 
     fn note(&mut self, from: usize, numbers: Vec<u32>) {
-        self.stretches.push(Stretch { file: self.file.clone(), from, to: self.written.len(), numbers });
+        self.stretches.push(Stretch {
+            file: self.file.clone(),
+            from,
+            to: self.written.len(),
+            numbers,
+        });
     }
 }

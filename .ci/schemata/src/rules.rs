@@ -21,8 +21,13 @@ const LONGEST: usize = 600;
 /// Everything that can be changed in the file. Much of it will not compile: who asked finds out.
 pub(crate) fn edits(text: &str) -> Result<Edits> {
     let file = syn::parse_file(text)?;
-    let mut finder =
-        Finder { text, edits: BTreeMap::new(), names: swaps::names(&file), anchor: None, alike: Vec::new() };
+    let mut finder = Finder {
+        text,
+        edits: BTreeMap::new(),
+        names: swaps::names(&file),
+        anchor: None,
+        alike: Vec::new(),
+    };
     finder.visit_file(&file);
     Ok(finder.edits)
 }
@@ -51,7 +56,8 @@ impl Finder<'_> {
     /// Replaces `part` of `whole`.
     fn replace(&mut self, rule: &'static str, whole: Range<usize>, part: Range<usize>, new: &str) {
         let text = self.text;
-        let replacement = format!("{}{new}{}", &text[whole.start..part.start], &text[part.end..whole.end]);
+        let replacement =
+            format!("{}{new}{}", &text[whole.start..part.start], &text[part.end..whole.end]);
         self.add(rule, Form::Expression, whole, replacement);
     }
 
@@ -62,15 +68,21 @@ impl Finder<'_> {
     fn condition(&mut self, condition: &Expr, values: &[&str]) {
         if !has_let(condition) {
             for value in values {
-                self.add("condition", Form::Expression, condition.span().byte_range(), (*value).into());
+                self.add(
+                    "condition",
+                    Form::Expression,
+                    condition.span().byte_range(),
+                    (*value).into(),
+                );
             }
         }
     }
 
     /// Visits an expression that stands for a place in a larger one.
     fn place(&mut self, expression: &Expr, anchor: &Range<usize>) {
-        let is_place = matches!(expression, Expr::Field(_) | Expr::Index(_) | Expr::Path(_) | Expr::Paren(_))
-            || matches!(expression, Expr::Unary(unary) if matches!(unary.op, UnOp::Deref(_)));
+        let is_place =
+            matches!(expression, Expr::Field(_) | Expr::Index(_) | Expr::Path(_) | Expr::Paren(_))
+                || matches!(expression, Expr::Unary(unary) if matches!(unary.op, UnOp::Deref(_)));
         self.anchor = is_place.then(|| anchor.clone());
         self.visit_expr(expression);
         self.anchor = None;
@@ -122,7 +134,8 @@ impl Finder<'_> {
 
     /// Two arguments next to each other change places.
     fn arguments<'b>(&mut self, range: &Range<usize>, arguments: impl Iterator<Item = &'b Expr>) {
-        let arguments: Vec<Range<usize>> = arguments.map(|argument| argument.span().byte_range()).collect();
+        let arguments: Vec<Range<usize>> =
+            arguments.map(|argument| argument.span().byte_range()).collect();
         for pair in arguments.windows(2) {
             let [one, other] = pair else { continue };
             let text = self.text;
@@ -164,7 +177,9 @@ impl Finder<'_> {
             if let Some((_, guard)) = &arm.guard {
                 self.condition(guard, &["true"]);
             }
-            let covered = arms[at + 1..].iter().any(|later| later.guard.is_none() && is_catch_all(&later.pat));
+            let covered = arms[at + 1..]
+                .iter()
+                .any(|later| later.guard.is_none() && is_catch_all(&later.pat));
             match &arm.guard {
                 Some((_, guard)) if !has_let(guard) => {
                     self.add("arm", Form::Guard, guard.span().byte_range(), "never".into());
@@ -194,7 +209,8 @@ impl Finder<'_> {
         let range = path.span().byte_range();
         if let Some(name) = path.path.get_ident() {
             let name = name.to_string();
-            let others = self.alike.last().and_then(|alike| alike.get(&name)).cloned().unwrap_or_default();
+            let others =
+                self.alike.last().and_then(|alike| alike.get(&name)).cloned().unwrap_or_default();
             for other in others {
                 self.replace("name", anchor.clone(), range.clone(), &other);
             }
@@ -285,7 +301,8 @@ impl<'ast> Visit<'ast> for Finder<'_> {
                 if let Some(rest) = &made.rest {
                     for field in &made.fields {
                         let part = field.span().byte_range();
-                        let end = part.end + self.text[part.end..].find(',').map_or(0, |comma| comma + 1);
+                        let end =
+                            part.end + self.text[part.end..].find(',').map_or(0, |comma| comma + 1);
                         self.replace("left out", range.clone(), part.start..end, "");
                     }
                     self.visit_expr(rest);
@@ -300,7 +317,9 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     /// What follows `let ... else` has to leave.
     fn visit_local_init(&mut self, init: &'ast syn::LocalInit) {
         self.visit_expr(&init.expr);
-        if let Some((_, Expr::Block(leaving))) = init.diverge.as_ref().map(|(otherwise, leaving)| (otherwise, &**leaving)) {
+        if let Some((_, Expr::Block(leaving))) =
+            init.diverge.as_ref().map(|(otherwise, leaving)| (otherwise, &**leaving))
+        {
             visit::visit_block(self, &leaving.block);
         }
     }
@@ -311,7 +330,12 @@ impl<'ast> Visit<'ast> for Finder<'_> {
             if let Stmt::Expr(expression, _) = statement
                 && !matches!(expression, Expr::Macro(_) | Expr::Path(_) | Expr::Lit(_))
             {
-                self.add("statement", Form::Statement, statement.span().byte_range(), "left out".into());
+                self.add(
+                    "statement",
+                    Form::Statement,
+                    statement.span().byte_range(),
+                    "left out".into(),
+                );
             }
         }
         visit::visit_block(self, block);
@@ -377,7 +401,8 @@ fn is_catch_all(pattern: &syn::Pat) -> bool {
     match pattern {
         syn::Pat::Wild(_) => true,
         syn::Pat::Ident(named) => {
-            named.subpat.is_none() && named.ident.to_string().starts_with(|c: char| c.is_lowercase())
+            named.subpat.is_none()
+                && named.ident.to_string().starts_with(|c: char| c.is_lowercase())
         }
         _ => false,
     }

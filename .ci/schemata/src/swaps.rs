@@ -8,13 +8,25 @@ use syn::visit::{self, Visit};
 use syn::{BinOp, FnArg, Member, Pat, Signature};
 
 /// Methods whose result can be denied.
-pub(crate) const NEGATED: [&str; 6] = ["is_empty", "contains", "contains_key", "is_subset", "is_superset", "is_disjoint"];
+pub(crate) const NEGATED: [&str; 6] =
+    ["is_empty", "contains", "contains_key", "is_subset", "is_superset", "is_disjoint"];
 /// Methods without which an expression may have the same type.
-pub(crate) const LEFT_OUT: [&str; 8] = ["or", "or_else", "and", "clamp", "trim", "saturating_sub", "max", "min"];
+pub(crate) const LEFT_OUT: [&str; 8] =
+    ["or", "or_else", "and", "clamp", "trim", "saturating_sub", "max", "min"];
 /// Methods whose argument decides by a bool.
 pub(crate) const OF_CONDITIONS: [&str; 12] = [
-    "filter", "any", "all", "find", "position", "retain", "take_while", "skip_while", "is_some_and", "is_none_or",
-    "partition", "partition_point",
+    "filter",
+    "any",
+    "all",
+    "find",
+    "position",
+    "retain",
+    "take_while",
+    "skip_while",
+    "is_some_and",
+    "is_none_or",
+    "partition",
+    "partition_point",
 ];
 const PAIRS: [(&str, &str); 22] = [
     ("min", "max"),
@@ -165,7 +177,9 @@ pub(crate) fn parameters(text: &str, signature: &Signature) -> BTreeMap<String, 
         .iter()
         .filter_map(|input| match input {
             FnArg::Typed(typed) => match &*typed.pat {
-                Pat::Ident(name) => Some((name.ident.to_string(), &text[typed.ty.span().byte_range()])),
+                Pat::Ident(name) => {
+                    Some((name.ident.to_string(), &text[typed.ty.span().byte_range()]))
+                }
                 _ => None,
             },
             FnArg::Receiver(_) => None,
@@ -173,7 +187,9 @@ pub(crate) fn parameters(text: &str, signature: &Signature) -> BTreeMap<String, 
         .collect();
     let mut found = BTreeMap::new();
     for (at, (name, kind)) in named.iter().enumerate() {
-        let other = (1..named.len()).map(|step| &named[(at + step) % named.len()]).find(|(_, other)| other == kind);
+        let other = (1..named.len())
+            .map(|step| &named[(at + step) % named.len()])
+            .find(|(_, other)| other == kind);
         if let Some((other, _)) = other {
             found.insert(name.clone(), vec![other.clone()]);
         }

@@ -6,7 +6,9 @@ use syn::{GenericArgument, PathArguments, ReturnType, Type};
 pub(crate) fn endings(output: &ReturnType) -> Vec<String> {
     match output {
         ReturnType::Default => vec!["return;".into()],
-        ReturnType::Type(_, kind) => values(kind).into_iter().map(|value| format!("return {value};")).collect(),
+        ReturnType::Type(_, kind) => {
+            values(kind).into_iter().map(|value| format!("return {value};")).collect()
+        }
     }
 }
 
@@ -19,13 +21,23 @@ fn values(kind: &Type) -> Vec<String> {
             let inner = inner(&last.arguments);
             match last.ident.to_string().as_str() {
                 "bool" => vec!["true".into(), "false".into()],
-                "u8" | "u16" | "u32" | "u64" | "u128" | "usize" | "i32" | "i64" => vec!["0".into(), "1".into()],
+                "u8" | "u16" | "u32" | "u64" | "u128" | "usize" | "i32" | "i64" => {
+                    vec!["0".into(), "1".into()]
+                }
                 "Option" => {
                     let mut found = vec!["None".to_string()];
-                    found.extend(inner.iter().flat_map(values).take(2).map(|value| format!("Some({value})")));
+                    found.extend(
+                        inner.iter().flat_map(values).take(2).map(|value| format!("Some({value})")),
+                    );
                     found
                 }
-                "Result" => inner.iter().take(1).flat_map(values).take(2).map(|value| format!("Ok({value})")).collect(),
+                "Result" => inner
+                    .iter()
+                    .take(1)
+                    .flat_map(values)
+                    .take(2)
+                    .map(|value| format!("Ok({value})"))
+                    .collect(),
                 _ => vec!["Default::default()".into()],
             }
         }
