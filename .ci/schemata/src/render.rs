@@ -30,9 +30,17 @@ pub(crate) struct Change {
 /// All edits of a file: by place, and the enclosing ones first.
 pub(crate) type Edits = BTreeMap<(usize, std::cmp::Reverse<usize>, Form), Vec<Change>>;
 
+/// The changes of one place, numbered.
+#[derive(Clone)]
+struct Numbered {
+    place: Range<usize>,
+    form: Form,
+    changes: Vec<(u32, String)>,
+}
+
 struct Writer<'a> {
     text: &'a str,
-    edits: Vec<(Range<usize>, Form, Vec<(u32, String)>)>,
+    edits: Vec<Numbered>,
     file: String,
     written: &'a mut String,
     stretches: &'a mut Vec<Stretch>,
@@ -69,7 +77,7 @@ pub(crate) fn write(
             kept.push((number, change.replacement));
         }
         if !kept.is_empty() {
-            numbered.push((from..to, form, kept));
+            numbered.push(Numbered { place: from..to, form, changes: kept });
         }
     }
     let mut writer =
@@ -82,7 +90,7 @@ impl Writer<'_> {
     /// Writes a stretch of the text with the edits in it, from the `at`th on; returns the first edit that is not.
     fn stretch(&mut self, range: Range<usize>, mut at: usize) -> usize {
         let mut from = range.start;
-        while let Some((place, _, _)) = self.edits.get(at) {
+        while let Some(Numbered { place, .. }) = self.edits.get(at) {
             if place.start >= range.end || place.end > range.end {
                 break;
             }
@@ -101,7 +109,7 @@ impl Writer<'_> {
 
     /// Writes one edit and those inside it.
     fn edit(&mut self, at: usize) -> usize {
-        let (place, form, changes) = self.edits[at].clone();
+        let Numbered { place, form, changes } = self.edits[at].clone();
         let start = self.written.len();
         let all: Vec<u32> = changes.iter().map(|(number, _)| *number).collect();
         let none = all
