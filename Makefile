@@ -43,9 +43,8 @@ sim: ## Play a thousand random clusters against the protocol, then each mutant o
 	cargo run --locked --release --quiet -p weightcast-cli -- sim --seeds 1000
 	cargo run --locked --release --quiet -p weightcast-cli -- sim --mutant all
 
-pin: ## Write down what the pinned worlds of the simulator are now: the diff is what changed
-	cargo run --locked --release --quiet -p weightcast-sim --example pin > target/pinned.txt
-	mv target/pinned.txt crates/weightcast-sim/pinned.txt
+pin: ## Write down how the pinned scenes and worlds go now: the diff is what changed
+	.ci/pin
 
 scenarios: ## Simulate the paper's figures at its size: predicted beside reported
 	@for file in scenarios/*.json; do \

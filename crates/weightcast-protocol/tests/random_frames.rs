@@ -4,6 +4,8 @@
 //!
 //! `WEIGHTCAST_RANDOM_ROUNDS` plays more rounds than the tests do.
 
+mod pinned;
+
 use std::collections::BTreeMap;
 
 use weightcast_protocol::message::{
@@ -77,6 +79,7 @@ struct Round {
     lives: u64,
     talks: BTreeMap<u64, Talk>,
     tickets: Vec<(Open, Ticket)>,
+    course: pinned::Course,
 }
 
 impl Round {
@@ -88,6 +91,7 @@ impl Round {
             lives: 0,
             talks: BTreeMap::new(),
             tickets: Vec::new(),
+            course: pinned::Course::default(),
         };
         round.servers = (0..SERVERS).map(|index| round.start(index)).collect();
         round
@@ -106,7 +110,7 @@ impl Round {
     }
 
     fn play(&mut self) {
-        for _ in 0..FRAMES {
+        for frame in 0..FRAMES {
             match self.rng.below(100) {
                 0 if self.rng.chance(25) => {
                     let server = self.rng.below(SERVERS as u64) as usize;
@@ -122,8 +126,13 @@ impl Round {
                 _ => self.say(),
             }
             (0..SERVERS).for_each(|server| self.hear(server));
+            if frame % 100 == 0 {
+                let now = self.now;
+                self.servers.iter().for_each(|server| self.course.note(&server.snapshot(now)));
+            }
         }
         self.fall_quiet();
+        self.course.end();
     }
 
     fn talk(&mut self, stream: u64) -> &mut Talk {
@@ -283,6 +292,7 @@ impl Round {
 
     fn hear(&mut self, server: usize) {
         while let Some(output) = self.servers[server].poll_output() {
+            self.course.note(&(server, &output));
             let ServerOutput::Send { to, message } = output else { continue };
             let Some(talk) = self.talks.get_mut(&to.0) else { continue };
             match message {

@@ -6,6 +6,8 @@
 // Every test file uses another part of it.
 #![allow(dead_code, unreachable_pub)]
 
+#[path = "../pinned/mod.rs"]
+mod pinned;
 mod published;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -107,6 +109,18 @@ pub struct Cluster {
     leads_to: BTreeMap<ConnectionId, usize>,
     /// Where the processes run that said so.
     places: BTreeMap<usize, Location>,
+    course: pinned::Course,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let now = self.now;
+        for server in 0..=self.backups.len() {
+            let snapshot = self.machine(server).snapshot(now);
+            self.course.note(&snapshot);
+        }
+        self.course.end();
+    }
 }
 
 /// What shard `shard` of `num_shards` holds of a content.
@@ -169,6 +183,7 @@ impl Cluster {
             to_server: VecDeque::new(),
             to_client: VecDeque::new(),
             connections: 0,
+            course: pinned::Course::default(),
         }
     }
 
@@ -459,6 +474,7 @@ impl Cluster {
     }
 
     pub fn obey_server(&mut self, output: ServerOutput) {
+        self.course.note(&output);
         match output {
             ServerOutput::Send { to, message } => self.to_client.push_back((to, message)),
             ServerOutput::Disconnect { connection } => {
@@ -481,6 +497,7 @@ impl Cluster {
     }
 
     fn obey(&mut self, index: usize, output: Output) {
+        self.course.note(&(index, &output));
         let client = &mut self.clients[index];
         client.log.push(output.clone());
         match output {
