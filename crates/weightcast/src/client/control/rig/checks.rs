@@ -32,6 +32,17 @@ impl RigClient {
         }
     }
 
+    /// What can be seen of it from outside, in words.
+    pub(super) fn state(&self) -> String {
+        let view = *self.control.shared.view.lock().expect("no panic while held");
+        let table = self.control.shared.exports.exports().len();
+        format!(
+            "{:?} {view:?} {} {table}",
+            self.control.session.state(),
+            self.control.memory.exposed.len()
+        )
+    }
+
     fn check_content(&self, version: Version, said: &str) {
         for (index, region) in self.regions.iter().enumerate() {
             let right = region.to_vec() == content(self.form, index, version.number);

@@ -215,9 +215,10 @@ impl RigWorld {
             worker.control.shared.exports.exports().hold(*id, gate.holds());
         }
         worker.check(said);
-        let moment =
-            said.bytes().fold(self.now.0, |sum, byte| sum * 31 % (1 << 40) + u64::from(byte));
-        self.trace = (self.trace ^ moment).wrapping_mul(0x0100_0000_01b3);
+        let state = worker.state();
+        for byte in format!("{} {index} {said} {state}", self.now.0).bytes() {
+            self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
     }
 
     /// Lets all happen that happens now.
