@@ -56,6 +56,17 @@ fn a_lease_counted_from_its_answer_shows_by_t1_alone() {
     assert_eq!(caught.violation.invariant, "T1");
 }
 
+/// What the server says is enough to see it, without a look at its books.
+#[test]
+fn who_is_told_to_read_from_a_group_that_unpublishes_shows_by_s9() {
+    let mutant = Mutant::named("late_retraction").unwrap();
+    let told = |report: &Report| {
+        let s9 = report.violations.iter().filter(|violation| violation.invariant == "S9");
+        s9.filter(|violation| violation.detail.contains("is told to read")).count()
+    };
+    assert!((0..100).any(|seed| told(&run(seed, &mutant.options(seed))) > 0));
+}
+
 #[test]
 fn a_world_that_would_go_on_for_ever_ends_with_its_story() {
     let mutant = Mutant::named("unstriped_kept").unwrap();

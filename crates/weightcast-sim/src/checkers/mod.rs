@@ -31,6 +31,7 @@ mod s4;
 mod s5;
 mod s7;
 mod s8;
+mod s9;
 mod t1;
 mod t2;
 mod t3;
@@ -251,6 +252,7 @@ fn of_term(options: &Options) -> Row {
         Box::new(s5::EveryHelper::default()),
         Box::new(s7::OneContent::default()),
         Box::new(s8::WholeReplicas::default()),
+        Box::new(s9::NoNewReaders::default()),
         Box::new(s10::Snapshots::default()),
         Box::new(g5::OneAnswer::default()),
         Box::new(d1::Fanout(options.fanout)),

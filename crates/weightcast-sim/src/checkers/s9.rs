@@ -1,0 +1,87 @@
+//! S9, from outside: once a group has begun to unpublish, nobody who asks after that is told to read from it.
+
+use std::collections::BTreeMap;
+
+use weightcast_protocol::message::{Call, ClientMessage, ServerMessage};
+use weightcast_protocol::{ExportId, Incarnation, OpSeq, Time};
+
+use super::{Checker, Fact};
+
+/// Goes by what is said alone. Who asked before may have been given its source before as well, and is told
+/// once nobody reads its own old copy. That nobody reads any more when `unpublish` is answered is for the
+/// books (a reader whose lease is over is not asked), and that memory is fenced by then for S3.
+#[derive(Default)]
+pub(super) struct NoNewReaders {
+    /// Whose memory it is.
+    exports: BTreeMap<ExportId, Incarnation>,
+    /// The last call of each group that has ended: the next one begins once a shard asks.
+    ended: BTreeMap<Incarnation, OpSeq>,
+    /// Calls in the order in which their first shard asked.
+    asked: BTreeMap<(Incarnation, OpSeq), usize>,
+    /// Groups that give up what they hold: the call, and when it began, in the order of `asked`.
+    leaving: BTreeMap<Incarnation, (OpSeq, usize)>,
+}
+
+impl NoNewReaders {
+    fn heard(&mut self, group: Incarnation, seq: OpSeq, call: &Call) {
+        let asked = self.asked.len();
+        self.asked.entry((group, seq)).or_insert(asked);
+        match call {
+            Call::Register { export, .. } => {
+                self.exports.insert(*export, group);
+            }
+            // A shard that is ahead waits until the others have ended what came before.
+            Call::Unpublish if self.ended.get(&group).is_some_and(|ended| ended.0 + 1 == seq.0) => {
+                self.leaving.entry(group).or_insert((seq, asked));
+            }
+            Call::Publish { .. } | Call::Replicate { .. } | Call::Update { .. } => {
+                self.leaving.remove(&group);
+            }
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, group: Incarnation, seq: OpSeq, failed: bool) {
+        let ended = self.ended.entry(group).or_insert(seq);
+        *ended = (*ended).max(seq);
+        if failed && self.leaving.get(&group).is_some_and(|(call, _)| *call == seq) {
+            self.leaving.remove(&group);
+        }
+    }
+
+    fn left_before(&self, reader: (Incarnation, OpSeq), source: Incarnation) -> bool {
+        let began = self.leaving.get(&source).map(|(_, began)| *began);
+        began.is_some_and(|began| self.asked.get(&reader).is_some_and(|asked| *asked > began))
+    }
+}
+
+impl Checker for NoNewReaders {
+    fn name(&self) -> &'static str {
+        "S9"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        match fact {
+            Fact::Heard { who, message: ClientMessage::Call { seq, call, .. }, .. } => {
+                self.heard(who.incarnation?, *seq, call);
+            }
+            Fact::Said { who, message: ServerMessage::Answered { seq, result }, .. } => {
+                self.answered(who.incarnation?, *seq, result.is_err());
+            }
+            Fact::Said {
+                who, message: ServerMessage::Assigned { seq, assignment, .. }, ..
+            } => {
+                let reader = (who.incarnation?, *seq);
+                let mut sources =
+                    assignment.shards.iter().filter_map(|s| self.exports.get(&s.export));
+                let left = sources.find(|source| self.left_before(reader, **source))?;
+                return Some(format!(
+                    "{} is told to read from {left}, which unpublishes",
+                    reader.0
+                ));
+            }
+            _ => {}
+        }
+        None
+    }
+}
