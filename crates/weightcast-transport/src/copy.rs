@@ -222,4 +222,93 @@ mod tests {
             assert_eq!(gaps.flattened(), gaps);
         }
     }
+
+    #[test]
+    fn an_end_is_one_past_the_last_byte() {
+        const MAX: u64 = u64::MAX;
+        for (offset, row_bytes, rows, pitch) in (0..4).flat_map(|offset| {
+            (0..4).flat_map(move |len| {
+                (0..4).flat_map(move |rows| (0..6).map(move |pitch| (offset, len, rows, pitch)))
+            })
+        }) {
+            let last = (0..rows).map(|row| offset + row * pitch + row_bytes).max();
+            let expected = last.filter(|_| row_bytes > 0).unwrap_or(offset);
+            let case = format!("{offset} {row_bytes} {rows} {pitch}");
+            assert_eq!(end(offset, row_bytes, rows, pitch), Some(expected), "{case}");
+        }
+        assert_eq!(end(MAX, 0, 9, 9), Some(MAX));
+        assert_eq!(end(MAX - 3, 3, 1, MAX), Some(MAX));
+        assert_eq!(end(MAX - 2, 3, 1, 0), None);
+        assert_eq!(end(0, 1, 2, MAX), None);
+        assert_eq!(end(0, 1, 2, MAX - 1), Some(MAX));
+        assert_eq!(end(1, 1, 2, MAX - 1), None);
+        assert_eq!(end(0, 1, 3, 1 << 63), None);
+    }
+
+    /// Each number of its own, so that none can stand for another.
+    #[test]
+    fn a_part_is_the_same_bytes_on_every_side() {
+        let whole = Copy {
+            source_region: 2,
+            source_offset: 1_000,
+            source_pitch: 100,
+            target_region: 3,
+            target_offset: 20_000,
+            target_pitch: 200,
+            row_bytes: 70,
+            rows: 9,
+            slot: 4,
+            position: 300_000,
+            position_pitch: 300,
+        };
+        let part = Part { row: 5, rows: 3, from: 11, len: 17 };
+        let expected = Copy {
+            source_offset: 1_511,
+            target_offset: 21_011,
+            position: 301_511,
+            row_bytes: 17,
+            rows: 3,
+            ..whole
+        };
+        assert_eq!(whole.part(part), expected);
+        assert_eq!((whole.bytes(), expected.bytes()), (630, 51));
+        let Rows { region, offset, pitch, row_bytes, rows } = whole.rows_at_target();
+        assert_eq!((region, offset, pitch, row_bytes, rows), (3, 20_000, 200, 70, 9));
+        let run = Copy::contiguous(1, 2, 3, 4, 5);
+        let expected = Copy {
+            source_region: 1,
+            source_offset: 2,
+            source_pitch: 5,
+            target_region: 3,
+            target_offset: 4,
+            target_pitch: 5,
+            row_bytes: 5,
+            rows: 1,
+            slot: 0,
+            position: 4,
+            position_pitch: 5,
+        };
+        assert_eq!(run, expected);
+        let dense = Copy { rows: 7, ..run };
+        assert_eq!(dense.flattened(), Copy { row_bytes: 35, rows: 1, ..dense });
+        let none = Copy { rows: 0, ..run };
+        assert_eq!((run.flattened(), none.flattened()), (run, none));
+    }
+
+    /// The last byte of each side may be used, and none behind it.
+    #[test]
+    fn every_side_is_used_to_its_last_byte() {
+        let fits = |copy: Copy| check(copy).is_ok();
+        // 56 bytes there, 32 here, three rows of eight.
+        let rows = Copy { rows: 3, source_pitch: 16, target_pitch: 8, ..copy() };
+        assert!(fits(Copy { source_offset: 16, target_offset: 8, ..rows }));
+        assert!(!fits(Copy { source_offset: 17, target_offset: 8, ..rows }));
+        assert!(!fits(Copy { source_offset: 16, target_offset: 9, ..rows }));
+        let one = Copy { rows: 1, target_pitch: 0, source_pitch: 0, ..copy() };
+        assert!(fits(Copy { source_offset: 48, target_offset: 24, ..one }), "a pitch of nothing");
+        assert!(fits(Copy { rows: 2, target_pitch: 8, ..one }), "the same bytes twice");
+        assert!(!fits(Copy { rows: 2, target_pitch: 7, ..one }));
+        let last = Copy { position: u64::MAX - 8, position_pitch: 0, ..one };
+        assert!(fits(last) && !fits(Copy { position: u64::MAX - 7, ..last }));
+    }
 }

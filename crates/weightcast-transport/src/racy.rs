@@ -43,3 +43,35 @@ unsafe fn copy_bytes(from: *mut u8, to: *mut u8, len: usize) {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From and to every place of a word, with what lies beside.
+    #[test]
+    fn bytes_are_copied_and_none_beside() {
+        let source: Vec<u8> = (1..=120).collect();
+        for (from, to) in (0..9).flat_map(|from| (0..9).map(move |to| (from, to))) {
+            for len in 0..64 {
+                let mut target = [0_u8; 120];
+                // SAFETY: both ranges lie in arrays that are longer.
+                unsafe { copy(source[from..].as_ptr(), target[to..].as_mut_ptr(), len) };
+                assert_eq!(target[to..to + len], source[from..from + len], "{from} {to} {len}");
+                assert!(target[..to].iter().chain(&target[to + len..]).all(|byte| *byte == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_move_towards_the_front_over_themselves() {
+        for distance in 0..20 {
+            let mut bytes: Vec<u8> = (0..100).collect();
+            let base = bytes.as_mut_ptr();
+            // SAFETY: both ranges lie in the vector.
+            unsafe { copy(base.add(distance), base, 80) };
+            let expected: Vec<u8> = (0..80).map(|i| i + distance as u8).chain(80..100).collect();
+            assert_eq!(bytes, expected, "by {distance}");
+        }
+    }
+}

@@ -339,4 +339,106 @@ mod tests {
         drop(clone);
         assert_eq!(Arc::strong_count(&owner), 1);
     }
+
+    #[test]
+    fn a_range_may_end_with_its_region_and_no_later() {
+        let region = Region::from_bytes(&[7; 5]).unwrap();
+        let numbers = || [0, 1, 2, 4, 5, 6, usize::MAX - 1, usize::MAX];
+        for (offset, len) in numbers().into_iter().flat_map(|a| numbers().map(|b| (a, b))) {
+            let fits = offset.checked_add(len).is_some_and(|end| end <= 5);
+            let expected = if fits {
+                Ok(())
+            } else {
+                Err(RegionError::OutOfBounds { offset, len, region: 5 })
+            };
+            assert_eq!(region.range(offset, len).map(drop), expected);
+            assert_eq!(region.digest(offset, len, 0).map(drop), expected);
+            assert_eq!(region.chunks(offset, len, |_| Ok(())), expected);
+            if fits {
+                let address = region.range(offset, len).unwrap() as u64;
+                assert_eq!(address, region.address() + offset as u64);
+            }
+        }
+        let said = format!("{:?}", region.read_only());
+        assert_eq!(said, "Region { len: 5, writable: false, computed: false, .. }");
+    }
+
+    #[test]
+    fn chunks_are_the_bytes_in_order_and_none_of_a_range_that_leaves() {
+        let bytes: Vec<u8> = (0..3 * CHUNK_BYTES + 99).map(|i| (i % 251) as u8).collect();
+        let region = Region::from_bytes(&bytes).unwrap();
+        let all = |offset, len| {
+            let (mut lens, mut found) = (Vec::new(), Vec::new());
+            let done = region.chunks(offset, len, |chunk| {
+                lens.push(chunk.len());
+                found.extend_from_slice(chunk);
+                Ok(())
+            });
+            (done.is_ok(), lens, found)
+        };
+        let most = CHUNK_BYTES;
+        let table = [
+            (0, 0, vec![]),
+            (5, 1, vec![1]),
+            (0, most, vec![most]),
+            (1, most + 1, vec![most, 1]),
+            (7, most - 1, vec![most - 1]),
+            (3, 3 * most + 96, vec![most, most, most, 96]),
+            (100, 2 * most, vec![most, most]),
+        ];
+        for (offset, len, lens) in table {
+            let expected = (true, lens, bytes[offset..offset + len].to_vec());
+            assert!(all(offset, len) == expected, "{len} at {offset}");
+        }
+        assert_eq!(all(most, 2 * most + 100), (false, vec![], vec![]), "not even its beginning");
+        let mut calls = 0;
+        let failed = region.chunks(0, 2 * most, |_| {
+            calls += 1;
+            Err(RegionError::Overlap)
+        });
+        assert_eq!((failed, calls), (Err(RegionError::Overlap), 1));
+    }
+
+    #[test]
+    fn a_copy_within_a_region_must_not_touch_its_source() {
+        let region = Region::from_bytes(&[0; 12]).unwrap();
+        for (from, to) in (0..=12).flat_map(|from| (0..=12).map(move |to| (from, to))) {
+            for len in 0..=12 - from.max(to) {
+                let shared = (from..from + len).any(|at| (to..to + len).contains(&at));
+                let expected = if shared { Err(RegionError::Overlap) } else { Ok(()) };
+                assert_eq!(region.copy_from(to, &region, from, len), expected, "{from} {to} {len}");
+            }
+        }
+    }
+
+    /// Whoever makes the bytes is only asked for those that there are.
+    struct Counted;
+
+    impl Compute for Counted {
+        fn fill(&self, offset: usize, bytes: &mut [u8]) {
+            assert!(offset + bytes.len() <= 10);
+            (offset..).zip(bytes).for_each(|(at, byte)| *byte = at as u8);
+        }
+    }
+
+    #[test]
+    fn a_computed_region_has_bytes_and_no_address() {
+        let region = Region::computed(10, Arc::new(Counted));
+        assert!(region.is_computed() && !region.is_writable() && !region.is_empty());
+        assert_eq!((region.len(), region.address(), region.to_vec()), (10, 0, (0..10).collect()));
+        assert_eq!(region.range(0, 1), Err(RegionError::Computed));
+        let mut three = [0; 3];
+        assert_eq!(region.read_at(7, &mut three), Ok(()));
+        assert_eq!(three, [7, 8, 9]);
+        assert!(region.read_at(8, &mut three).is_err());
+        assert_eq!(region.digest(2, 5, 40), Ok(digest_at(40, &[2, 3, 4, 5, 6])));
+        region.prefault();
+        let target = Region::allocate(6).unwrap();
+        assert_eq!(target.copy_from(1, &region, 4, 5), Ok(()));
+        assert_eq!(target.to_vec(), [0, 4, 5, 6, 7, 8]);
+        assert!(target.copy_from(2, &region, 4, 5).is_err(), "no room");
+        assert!(Region::computed(0, Arc::new(Counted)).is_empty());
+        let said = format!("{region:?}");
+        assert_eq!(said, "Region { len: 10, writable: false, computed: true, .. }");
+    }
 }

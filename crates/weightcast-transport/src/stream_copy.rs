@@ -38,3 +38,26 @@ unsafe fn stream_copy_avx2(from: *const u8, to: *mut u8, len: usize) {
         std::ptr::copy_nonoverlapping(from.add(done), to.add(done), len - done);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_copied_and_none_beside() {
+        const ROOM: usize = 1_200;
+        let source: Vec<u8> = (0..ROOM).map(|i| (i % 255) as u8 + 1).collect();
+        let lens =
+            (0..70).chain([95, 96, 97, 127, 128, 129, 159, 160, 255, 256, 257, 300, 640, 1_000]);
+        for len in lens {
+            for (from, to) in (0..34).flat_map(|to| [(0, to), (1, to), (32, to), (63, to)]) {
+                let mut target = vec![0_u8; ROOM];
+                // SAFETY: both ranges lie in vectors that are longer.
+                unsafe { stream_copy(source[from..].as_ptr(), target[to..].as_mut_ptr(), len) };
+                assert!(target[to..to + len] == source[from..from + len], "{from} {to} {len}");
+                let mut beside = target[..to].iter().chain(&target[to + len..]);
+                assert!(beside.all(|byte| *byte == 0), "{from} {to} {len}");
+            }
+        }
+    }
+}

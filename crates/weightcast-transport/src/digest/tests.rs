@@ -140,3 +140,48 @@ fn scaling_is_linear() {
     assert_eq!((one + other).mul([3, 5]), one.mul([3, 5]) + other.mul([3, 5]));
     assert_eq!(one.scale(7), one.mul([7, 7]));
 }
+
+#[test]
+fn each_lane_is_counted_by_itself() {
+    let (one, other) = (Digest([3, 5]), Digest([7, 11]));
+    assert_eq!(one.mul([13, 17]), Digest([39, 85]));
+    assert_eq!(one.scale(100), Digest([300, 500]));
+    assert_eq!(one + other, Digest([10, 16]));
+    assert_eq!([one, other, one].into_iter().sum::<Digest>(), Digest([13, 21]));
+    assert_eq!(Vec::new().into_iter().sum::<Digest>(), Digest::ZERO);
+    let mut sum = one;
+    sum += other;
+    assert_eq!(sum, Digest([10, 16]));
+    // Modulo 2^64.
+    let most = Digest([u64::MAX, u64::MAX - 1]);
+    assert_eq!(most + one, Digest([2, 3]));
+    assert_eq!(most.mul([2, 3]), Digest([u64::MAX - 1, u64::MAX - 5]));
+}
+
+#[test]
+fn a_digest_is_sixteen_bytes_the_first_lane_first_the_low_byte_first() {
+    let digest = Digest([0x0807_0605_0403_0201, 0x100f_0e0d_0c0b_0a09]);
+    let bytes: [u8; 16] = std::array::from_fn(|i| i as u8 + 1);
+    assert_eq!(digest.to_bytes(), bytes);
+    assert_eq!(Digest::from_bytes(bytes), digest);
+}
+
+/// Edges of words, of vectors and of blocks, each with the byte before and behind.
+#[test]
+fn every_kernel_equals_the_definition_at_every_edge() {
+    let block = 4 * keys::BLOCK_WORDS;
+    let bytes = noise(2 * block + 200, 3);
+    let positions = [0, 1, 2, 3, block - 5, block - 4, block - 1, block, block + 1, 77 * block - 2];
+    let words = [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 1_023, 1_024, 1_025, 2_048];
+    let lens = words.iter().flat_map(|words| (0..4).map(move |more| 4 * words - 1 + more));
+    for len in [0, 1, 2].into_iter().chain(lens) {
+        for position in positions {
+            let expected = by_definition(position as u64, &bytes[..len]);
+            for (name, kernel) in kernels() {
+                // SAFETY: the slice is readable; `kernels` lists what this CPU runs.
+                let got = unsafe { digest_by(kernel, position as u64, bytes.as_ptr(), len) };
+                assert_eq!(got, expected, "{name}: {len} bytes at {position}");
+            }
+        }
+    }
+}
