@@ -108,5 +108,10 @@ impl Filling {
     }
 }
 
+/// Whether such bits say of all of these units that they are final; they say nothing of those beyond.
+pub(crate) fn are_final(bits: &[u8], mut units: Range<usize>) -> bool {
+    units.all(|unit| bits.get(unit / 8).is_some_and(|bits| bits >> (unit % 8) & 1 == 1))
+}
+
 #[cfg(test)]
 mod tests;

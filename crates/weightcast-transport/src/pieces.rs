@@ -257,4 +257,100 @@ mod tests {
             prop_assert!(rest.chunks(3).all(|row| row[2] == 0));
         }
     }
+
+    /// Bytes, rows and spans of each piece, by a walk over rows: as much of a copy as there is room
+    /// for, and of a long row each cut alone but for what follows the last.
+    fn filled_up(copies: &[Copy], size: u64) -> Vec<(u64, usize, usize)> {
+        let mut pieces: Vec<(u64, usize, usize)> = Vec::new();
+        for copy in copies.iter().map(|copy| copy.flattened()).filter(|copy| copy.row_bytes > 0) {
+            let mut last_of_copy = None;
+            for _ in 0..copy.rows {
+                if copy.row_bytes >= size {
+                    let cuts = copy.row_bytes.div_ceil(size);
+                    let whole = (1..cuts).map(|_| (size, 1, 1));
+                    pieces.extend(whole.chain([(copy.row_bytes - (cuts - 1) * size, 1, 1)]));
+                    continue;
+                }
+                let goes_on = last_of_copy.is_some_and(|at| at + 1 == pieces.len());
+                match pieces.last_mut() {
+                    Some((bytes, rows, spans))
+                        if *bytes + copy.row_bytes <= size
+                            && *rows < MAX_PIECE_ROWS
+                            && (goes_on || *spans < MAX_PIECE_EXTENTS) =>
+                    {
+                        *bytes += copy.row_bytes;
+                        *rows += 1;
+                        *spans += usize::from(!goes_on);
+                    }
+                    _ => pieces.push((copy.row_bytes, 1, 1)),
+                }
+                last_of_copy = Some(pieces.len() - 1);
+            }
+        }
+        pieces
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(30))]
+
+        #[test]
+        fn pieces_are_filled_up(
+            copies in copies(),
+            size in prop_oneof![Just(PIECE_BYTES), Just(64 << 10), Just(50_000)],
+        ) {
+            let pieces = Pieces::cut(&copies, size);
+            let expected = filled_up(&copies, size as u64);
+            prop_assert_eq!(pieces.count(), expected.len());
+            for (number, expected) in expected.into_iter().enumerate() {
+                let next = pieces.next_target();
+                prop_assert!(!pieces.is_drawn());
+                let piece = pieces.draw().unwrap();
+                let (mut rows, mut first) = (0, None);
+                pieces.rows(piece, |copy, row, _| {
+                    first.get_or_insert((copy.target_region, row.target));
+                    rows += 1;
+                });
+                let spans = pieces.spans(piece);
+                let found = (piece.bytes as u64, rows, spans.len());
+                prop_assert_eq!(found, expected, "piece {}", number);
+                prop_assert_eq!(next, first);
+                // What is asked of the source is what is expected of it.
+                let asked = spans.iter().map(|span| span.extent(pieces.copies()));
+                let asked: Vec<_> = asked
+                    .flat_map(|e| e.runs().map(move |at| (e.region, at, e.row_bytes)))
+                    .collect();
+                let mut taken = Vec::new();
+                pieces.rows(piece, |copy, row, len| {
+                    taken.push((copy.source_region, row.source, len as u64));
+                });
+                prop_assert_eq!(asked, taken);
+            }
+            prop_assert!(pieces.is_drawn() && pieces.draw().is_none());
+            prop_assert_eq!(pieces.next_target(), None);
+            prop_assert!(pieces.is_drawn());
+        }
+    }
+
+    #[test]
+    fn each_bound_of_a_piece_is_kept_to_the_last() {
+        let tiny = |at: u64, bytes: u64| Copy::contiguous(0, at, 0, at, bytes);
+        let cut = |copies: &[Copy], size: usize| {
+            let pieces = Pieces::cut(copies, size);
+            let of = |piece: &Piece| (piece.bytes, pieces.spans(piece).len());
+            std::iter::from_fn(|| pieces.draw().map(of)).collect::<Vec<_>>()
+        };
+        let many = |count: usize| (0..count as u64).map(|n| tiny(9 * n, 1)).collect::<Vec<_>>();
+        let most = MAX_PIECE_EXTENTS;
+        assert_eq!(cut(&many(most), 1 << 20), [(most, most)]);
+        assert_eq!(cut(&many(most + 1), 1 << 20), [(most, most), (1, 1)]);
+        let rows = |rows| Copy { rows, source_pitch: 5, ..tiny(0, 2) };
+        let most = MAX_PIECE_ROWS;
+        assert_eq!(cut(&[rows(most as u64)], 1 << 20), [(2 * most, 1)]);
+        assert_eq!(cut(&[rows(most as u64 + 1)], 1 << 20), [(2 * most, 1), (2, 1)]);
+        assert_eq!(cut(&[rows(3), tiny(0, 4)], 10), [(10, 2)]);
+        assert_eq!(cut(&[rows(3), tiny(0, 5)], 10), [(6, 1), (5, 1)]);
+        assert_eq!(cut(&[tiny(0, 9), tiny(0, 1), tiny(0, 1)], 10), [(10, 2), (1, 1)]);
+        assert_eq!(cut(&[tiny(0, 10), tiny(0, 11), tiny(0, 9)], 10), [(10, 1), (10, 1), (10, 2)]);
+        assert_eq!(cut(&[tiny(0, 0), Copy { rows: 0, ..tiny(0, 7) }], 10), []);
+    }
 }

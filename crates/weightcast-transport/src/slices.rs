@@ -158,4 +158,55 @@ mod tests {
         drop(held);
         assert!(turns.take(&|| false).is_some());
     }
+
+    #[test]
+    fn a_slice_is_so_much_and_no_more() {
+        let count = |row_bytes, rows| looks(placed(row_bytes, rows), u64::MAX).0;
+        assert_eq!([0, 1, SLICE_COST].map(|bytes| count(bytes, 1)), [0, 1, 1]);
+        assert_eq!(
+            [SLICE_COST + 1, 2 * SLICE_COST, 2 * SLICE_COST + 1].map(|b| count(b, 1)),
+            [2, 2, 3]
+        );
+        // As many rows as there is cost for.
+        let rows = (SLICE_COST + ROW_COST) / (ROW_COST + 7);
+        assert_eq!(
+            [rows, rows + 1, 2 * rows, 2 * rows + 1].map(|rows| count(7, rows)),
+            [1, 2, 2, 3]
+        );
+    }
+
+    /// Several extents, rows over the end of a slice, gaps of either kind: each byte at its position.
+    #[test]
+    fn digests_are_those_of_the_bytes() {
+        let len = 2 * SLICE_COST as usize + 5_000;
+        let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8).collect();
+        let table = ExportTable::new();
+        let regions = [&bytes[..], &bytes[9..2_000]].map(|part| Region::from_bytes(part).unwrap());
+        let export = table.get(table.expose(1, regions.to_vec())).unwrap();
+        let placed = |region, offset, row_bytes, rows, pitch, position, position_pitch| {
+            let extent = Extent { region, offset, row_bytes, rows, pitch };
+            PlacedExtent { extent, position, position_pitch }
+        };
+        let all = [
+            placed(0, 3, 2 * SLICE_COST + 77, 2, 1_001, 5, 3 << 30),
+            placed(1, 1, 10, 7, 30, 1 << 40, 13),
+            placed(0, 100, 0, 9, 1, 7, 7),
+            placed(0, 0, 4_096, 3, 4_096, 8_192, 4_096),
+            placed(1, 0, 1_991, 1, 0, 1, 0),
+        ];
+        let turns = DigestTurns::new();
+        let found = digests(&export, &all, &turns, || true).unwrap();
+        let memory = [&bytes[..], &bytes[9..2_000]];
+        for (placed, found) in all.iter().zip(&found) {
+            let PlacedExtent { extent: e, position, position_pitch } = placed;
+            let row = |row: u64| {
+                let at = (e.offset + row * e.pitch) as usize;
+                let bytes = &memory[e.region as usize][at..at + e.row_bytes as usize];
+                crate::digest_at(position + row * position_pitch, bytes)
+            };
+            assert_eq!(*found, (0..e.rows).map(row).sum(), "{placed:?}");
+        }
+        assert_eq!(found.len(), all.len());
+        assert_eq!(*lock(&turns.free), DIGESTING, "every turn has come back");
+    }
 }

@@ -136,3 +136,135 @@ fn join<K: PartialEq>(parts: &mut Vec<(K, Part)>, kind: K, part: Part) {
     }
     parts.push((kind, part));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regions of 5, 0, 7 and 1 bytes in units of four.
+    const LENGTHS: [u64; 4] = [5, 0, 7, 1];
+
+    fn small() -> Units {
+        Units { bytes: 4, ..Units::new(LENGTHS.into_iter()) }
+    }
+
+    /// Every range of every region: region, offset, length, and where it begins in the whole.
+    fn ranges() -> impl Iterator<Item = (u32, u64, u64, u64)> {
+        let starts = [0, 5, 5, 12];
+        (0..4_usize).flat_map(move |region| {
+            (0..=LENGTHS[region]).flat_map(move |offset| {
+                (0..=LENGTHS[region] - offset)
+                    .map(move |len| (region as u32, offset, len, starts[region] + offset))
+            })
+        })
+    }
+
+    #[test]
+    fn a_unit_is_a_256th_of_the_whole_within_bounds() {
+        let of = |lengths: &[u64]| {
+            let units = Units::new(lengths.iter().copied());
+            (units.bytes, units.count(), units.piece())
+        };
+        let (least, most) = (MIN_UNIT_BYTES, MAX_UNIT_BYTES);
+        let piece = |bytes: u64| bytes as usize;
+        assert_eq!(of(&[]), (least, 0, piece(least)));
+        assert_eq!(of(&[1]), (least, 1, piece(least)));
+        assert_eq!(of(&[least, least]), (least, 2, piece(least)));
+        assert_eq!(of(&[least, least + 1]), (least, 3, piece(least)));
+        assert_eq!(of(&[UNITS * least - 1]), (least, 256, piece(least)));
+        assert_eq!(of(&[UNITS * (least + 1)]), (least + 1, 256, piece(least)));
+        assert_eq!(of(&[UNITS * 2 * least - 1]), (2 * least - 1, 257, piece(least)));
+        assert_eq!(of(&[UNITS * least, UNITS * least]), (2 * least, 256, piece(2 * least)));
+        assert_eq!(of(&[UNITS * 16 * least]), (16 * least, 256, PIECE_BYTES));
+        assert_eq!(of(&[UNITS * most]), (most, 256, PIECE_BYTES));
+        assert_eq!(of(&[UNITS * most + 1]), (most, 257, PIECE_BYTES));
+        assert_eq!(of(&[UNITS * (most + 1)]).0, most);
+    }
+
+    #[test]
+    fn cuts_lie_in_one_unit_each_and_leave_nothing_out() {
+        for (region, offset, len, start) in ranges() {
+            let units = small();
+            let cuts: Vec<_> = units.cut(region, offset, len).collect();
+            // By bytes: each with its unit, and where it lies in the region.
+            let bytes: Vec<_> = (0..len).map(|i| ((start + i) / 4, offset + i)).collect();
+            let cut: Vec<_> = cuts
+                .iter()
+                .flat_map(|(unit, at, len)| (0..*len).map(move |i| (*unit as u64, at + i)))
+                .collect();
+            assert_eq!(cut, bytes, "{len} at {offset} of {region}");
+            assert!(cuts.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0), "one cut a unit");
+            let touched: Vec<_> = units.touched(region, offset, len).map(|u| u as u64).collect();
+            let mut expected: Vec<_> = bytes.iter().map(|(unit, _)| *unit).collect();
+            expected.dedup();
+            assert_eq!(touched, expected, "{len} at {offset} of {region}");
+        }
+    }
+
+    #[test]
+    fn parts_are_all_bytes_that_are_wanted_in_order() {
+        let units = Units { bytes: 4, ..Units::new([3, 60].into_iter()) };
+        for (offset, pitch, row_bytes, rows) in (0..6).flat_map(|offset| {
+            (1..11).flat_map(move |pitch| {
+                (0..=pitch).flat_map(move |len| (0..5).map(move |rows| (offset, pitch, len, rows)))
+            })
+        }) {
+            for wanted in [0xffff_u32, 0, 0b0110_1011_0101_1010, 0b1001_0100_1010_0101] {
+                let of = Rows { region: 1, offset, pitch, row_bytes, rows };
+                let mut asked = Vec::new();
+                let parts = units.parts(of, |unit, len| {
+                    asked.push((unit, len));
+                    (wanted >> unit & 1 == 1).then_some(unit % 3 == 0)
+                });
+                let mut expected = Vec::new();
+                let mut runs = Vec::new();
+                for row in 0..rows {
+                    for from in 0..row_bytes {
+                        let unit = ((3 + offset + row * pitch + from) / 4) as usize;
+                        match runs.last_mut() {
+                            Some((last, len, of)) if (*last, *of) == (unit, row) => *len += 1,
+                            _ => runs.push((unit, 1, row)),
+                        }
+                        if wanted >> unit & 1 == 1 {
+                            expected.push((unit % 3 == 0, row, from));
+                        }
+                    }
+                }
+                let found: Vec<_> = parts
+                    .iter()
+                    .flat_map(|(kind, part)| {
+                        (part.row..part.row + part.rows).flat_map(move |row| {
+                            (part.from..part.from + part.len).map(move |from| (*kind, row, from))
+                        })
+                    })
+                    .collect();
+                let case = format!("{of:?}, {wanted:b}");
+                assert_eq!(found, expected, "{case}");
+                assert!(parts.iter().all(|(_, part)| part.rows > 0 && part.len > 0), "{case}");
+                let runs: Vec<_> = runs.into_iter().map(|(unit, len, _)| (unit, len)).collect();
+                assert_eq!(asked, runs, "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_that_go_on_are_joined() {
+        let units = Units { bytes: 4, ..Units::new([100].into_iter()) };
+        let part = |row, rows, from, len| Part { row, rows, from, len };
+        let of =
+            |offset, pitch, row_bytes, rows| Rows { region: 0, offset, pitch, row_bytes, rows };
+        let all = |rows| units.parts(rows, |_, _| Some(()));
+        let plain = |parts: &[Part]| parts.iter().map(|part| ((), *part)).collect::<Vec<_>>();
+        assert_eq!(all(of(1, 50, 9, 1)), plain(&[part(0, 1, 0, 9)]), "bytes of a row");
+        assert_eq!(all(of(1, 8, 2, 4)), plain(&[part(0, 4, 0, 2)]), "the same of each row");
+        let rows = [0, 1, 2].map(|row| part(row, 1, 0, 8));
+        assert_eq!(all(of(0, 8, 8, 3)), plain(&rows), "a row that was joined stays one");
+        let even = |rows| units.parts(rows, |unit, _| (unit % 2 == 0).then_some(()));
+        assert_eq!(even(of(0, 8, 8, 3)), plain(&[part(0, 3, 0, 4)]));
+        let ends = [(0, 0), (0, 6), (1, 0), (1, 6)].map(|(row, from)| part(row, 1, from, 2));
+        assert_eq!(even(of(2, 8, 8, 2)), plain(&ends), "other bytes of the next row");
+        let kinds = units.parts(of(0, 4, 4, 5), |unit, _| Some(unit / 2));
+        assert_eq!(kinds, [(0, part(0, 2, 0, 4)), (1, part(2, 2, 0, 4)), (2, part(4, 1, 0, 4))]);
+        assert_eq!(part(3, 9, 5, 9).at(100, 20), 165);
+    }
+}

@@ -109,3 +109,58 @@ proptest! {
         prop_assert_eq!(left, bytes);
     }
 }
+
+/// Everything that is said of progress, for every set of final units.
+#[test]
+fn bits_and_counts_and_ranges_say_the_same() {
+    const UNITS: usize = 11;
+    for seed in 0..300_usize {
+        let set = seed * 2_654_435_761 >> 7 & ((1 << UNITS) - 1);
+        let filling = Filling::new(&[region(3 * UNIT), region(8 * UNIT - 1)]);
+        let is_in = |unit: &usize| set >> unit & 1 == 1;
+        (0..UNITS).filter(is_in).for_each(|unit| filling.left[unit].plan(0));
+        assert_eq!(filling.progress(), (set.count_ones() as usize, UNITS));
+        let bits = filling.bits();
+        assert_eq!(bits, [set as u8, (set >> 8) as u8]);
+        for (from, to) in (0..=UNITS).flat_map(|from| (from..=UNITS).map(move |to| (from, to))) {
+            let all = (from..to).all(|unit| is_in(&unit));
+            assert_eq!(filling.is_final(from..to), all, "{set:b}: {from}..{to}");
+            assert_eq!(are_final(&bits, from..to), all, "{set:b}: {from}..{to}");
+        }
+        assert!(!are_final(&bits, 16..17) && !are_final(&bits, 0..17), "nothing is known of those");
+        assert!(are_final(&[], 5..5) && !are_final(&[], 0..1));
+    }
+}
+
+/// What two jobs bring to one unit is counted together, and each gets its own back, in the order of
+/// the memory.
+#[test]
+fn jobs_share_a_unit_and_keep_their_copies() {
+    let filling = Filling::new(&[region(2 * UNIT), region(UNIT)]);
+    let (half, unit) = (UNIT as u64 / 2, UNIT as u64);
+    let first = [Copy::contiguous(0, 0, 1, 0, unit), Copy::contiguous(0, 0, 0, unit, half)];
+    let second = [Copy::contiguous(0, 9, 0, unit + half, half), Copy::contiguous(0, 7, 0, 5, 10)];
+    let missing = filling.begin([&first[..], &second[..]].into_iter());
+    assert_eq!(missing, [vec![first[1], first[0]], vec![second[1], second[0]]]);
+    filling.arrived(0, unit, half);
+    assert_eq!(filling.bits(), [0b000]);
+    filling.arrived(0, unit + half, half);
+    assert_eq!(filling.bits(), [0b010]);
+    filling.arrived(0, 5, 10);
+    assert_eq!(filling.bits(), [0b011]);
+    let missing = filling.begin([&first[..], &second[..]].into_iter());
+    assert_eq!(missing, [vec![first[0]], vec![]]);
+    // Over the end of a unit, and all of it.
+    filling.arrived(1, 0, unit - 1);
+    filling.arrived(1, unit - 1, 1);
+    assert_eq!(filling.bits(), [0b111]);
+}
+
+#[test]
+fn what_no_transfer_was_planned_for_is_not_final_and_what_brings_nothing_is() {
+    let filling = Filling::new(&[region(UNIT)]);
+    assert_eq!((filling.progress(), filling.bits()), ((0, 1), vec![0]));
+    filling.begin(std::iter::empty());
+    assert_eq!((filling.progress(), filling.bits()), ((1, 1), vec![1]));
+    assert_eq!((Filling::new(&[]).progress(), Filling::new(&[]).bits()), ((0, 0), vec![]));
+}

@@ -12,6 +12,7 @@ use super::{Abilities, Endpoint, Lane, LaneTask, OpenLane};
 use crate::connect::{Direct, Way};
 use crate::error::TransportError;
 use crate::exports::ExportId;
+use crate::filling::are_final;
 use crate::holds::HoldPoint;
 use crate::limits::MAX_GAP_BYTES;
 use crate::patience::Patience;
@@ -104,8 +105,8 @@ impl<'a> DirectLane<'a> {
         let LaneTask { peer, export, generation, pieces, patience, .. } = self.task;
         let mut is_final = true;
         pieces.rows(piece, |copy, row, len| {
-            let mut touched = units.touched(copy.source_region, row.source, len as u64);
-            is_final &= touched.all(|u| bits.get(u / 8).is_some_and(|b| b >> (u % 8) & 1 == 1));
+            let touched = units.touched(copy.source_region, row.source, len as u64);
+            is_final &= are_final(bits, touched);
         });
         if is_final {
             return Ok(());
