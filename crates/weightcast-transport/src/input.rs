@@ -70,8 +70,7 @@ impl Input {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
-            let earned = Duration::from_secs(self.unread.len() as u64 / MIN_FRAME_RATE);
-            if begun.elapsed() > FRAME_GRACE + earned {
+            if begun.elapsed() > may_take(self.unread.len()) {
                 return Err(ErrorKind::TimedOut.into());
             }
         }
@@ -106,6 +105,11 @@ impl Input {
     }
 }
 
+/// How long so many bytes of a frame may take.
+fn may_take(bytes: usize) -> Duration {
+    FRAME_GRACE + Duration::from_secs(bytes as u64 / MIN_FRAME_RATE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,27 +118,112 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
+    fn pair() -> (Socket, UnixStream) {
+        let (here, there) = UnixStream::pair().unwrap();
+        (Socket::Local(here), there)
+    }
+
+    fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
+        [&Header::new(kind, body.len()).encode()[..], body].concat()
+    }
+
     #[test]
     fn a_large_request_leaves_nothing_behind() {
-        let (here, mut there) = UnixStream::pair().unwrap();
-        let (socket, mut input) = (Socket::Local(here), Input::new());
-        let frame = |len: usize| {
-            let header = Header::new(Kind::Read, len).encode();
-            [&header[..], &vec![7; len]].concat()
-        };
+        let ((socket, mut there), mut input) = (pair(), Input::new());
+        let large = frame(Kind::Read, &vec![7; MAX_REQUEST_BYTES]);
         let sent = std::thread::spawn(move || {
-            there.write_all(&frame(MAX_REQUEST_BYTES)).unwrap();
-            there.write_all(&frame(5)).unwrap();
+            there.write_all(&large).unwrap();
+            there
         });
         assert!(input.wait(&socket).unwrap());
-        assert_eq!(input.frame(&socket).unwrap().1.len(), MAX_REQUEST_BYTES);
-        assert!(input.buffer.capacity() > IDLE_BYTES);
-        if !input.has_more() {
-            input.wait(&socket).unwrap();
-        }
-        assert_eq!(input.frame(&socket).unwrap().1, [7; 5]);
-        assert!(!input.wait(&socket).unwrap(), "closed");
+        assert!(input.frame(&socket).unwrap().1 == vec![7; MAX_REQUEST_BYTES]);
+        let mut there = sent.join().unwrap();
+        assert!(input.buffer.capacity() > IDLE_BYTES && !input.has_more());
+        // What comes next begins at the beginning.
+        there.write_all(&frame(Kind::Note, &[5; 9])).unwrap();
+        assert!(input.wait(&socket).unwrap() && input.has_more());
         assert!(input.buffer.capacity() <= IDLE_BYTES, "{}", input.buffer.capacity());
+        let (header, body) = input.frame(&socket).unwrap();
+        assert_eq!((header, body), (Header::new(Kind::Note, 9), &[5; 9][..]));
+        drop(there);
+        assert!(!input.wait(&socket).unwrap(), "closed");
+    }
+
+    #[test]
+    fn frames_come_whole_and_in_order_however_they_are_cut() {
+        let (socket, mut there) = pair();
+        let lens = [0, 1, 15, 16, 17, STEP - 17, STEP - 16, STEP - 15, STEP, 3 * STEP + 5, 2, 0];
+        let body = |number: usize| vec![number as u8 + 1; lens[number]];
+        let all: Vec<u8> = (0..lens.len()).flat_map(|n| frame(Kind::Digest, &body(n))).collect();
+        let sent = std::thread::spawn(move || {
+            let mut left = &all[..];
+            for cut in [1, 14, 1, 16, 3, 30_000, 1, 100_000, 7].into_iter().cycle() {
+                let (now, later) = left.split_at(left.len().min(cut));
+                there.write_all(now).unwrap();
+                left = later;
+                if left.is_empty() {
+                    return;
+                }
+            }
+        });
+        let mut input = Input::new();
+        for (number, len) in lens.into_iter().enumerate() {
+            if !input.has_more() {
+                assert!(input.wait(&socket).unwrap());
+            }
+            let (header, found) = input.frame(&socket).unwrap();
+            assert_eq!(header, Header::new(Kind::Digest, len), "frame {number}");
+            assert!(found == body(number), "frame {number}");
+        }
         sent.join().unwrap();
+        assert!(!input.has_more() && !input.wait(&socket).unwrap());
+    }
+
+    #[test]
+    fn what_is_no_whole_request_closes_the_connection() {
+        let request = frame(Kind::Read, &[1; 8]);
+        let mut garbage = request.clone();
+        garbage[0] ^= 1;
+        let table = [
+            (&request[..1], ErrorKind::UnexpectedEof),
+            (&request[..HEADER_BYTES - 1], ErrorKind::UnexpectedEof),
+            (&request[..HEADER_BYTES], ErrorKind::UnexpectedEof),
+            (&request[..HEADER_BYTES + 7], ErrorKind::UnexpectedEof),
+            (&garbage, ErrorKind::InvalidData),
+            (&frame(Kind::Data, &[1; 8]), ErrorKind::InvalidData),
+        ];
+        for (bytes, kind) in table {
+            let ((socket, mut there), mut input) = (pair(), Input::new());
+            there.write_all(bytes).unwrap();
+            drop(there);
+            assert!(input.wait(&socket).unwrap());
+            assert_eq!(input.frame(&socket).unwrap_err().kind(), kind, "{bytes:?}");
+        }
+    }
+
+    /// Between frames for as long as it likes; within one it must keep up.
+    #[test]
+    fn only_a_frame_that_has_begun_is_timed() {
+        let ((socket, mut there), mut input) = (pair(), Input::new());
+        let Socket::Local(here) = &socket else { unreachable!() };
+        let bytes = frame(Kind::Read, &[1; 8]);
+        there.write_all(&bytes[..5]).unwrap();
+        assert!(input.wait(&socket).unwrap());
+        assert_eq!(here.read_timeout().unwrap(), None);
+        there.write_all(&bytes[5..]).unwrap();
+        input.frame(&socket).unwrap();
+        assert_eq!(here.read_timeout().unwrap(), Some(FRAME_GRACE));
+        there.write_all(&bytes).unwrap();
+        assert!(input.wait(&socket).unwrap());
+        assert_eq!(here.read_timeout().unwrap(), None);
+        input.frame(&socket).unwrap();
+        assert_eq!(here.read_timeout().unwrap(), None, "it was there already");
+        let second = Duration::from_secs(1);
+        let rate = MIN_FRAME_RATE as usize;
+        assert_eq!([0, rate - 1].map(may_take), [FRAME_GRACE; 2]);
+        assert_eq!(
+            [rate, 10 * rate].map(may_take),
+            [1, 10].map(|more| FRAME_GRACE + more * second)
+        );
     }
 }

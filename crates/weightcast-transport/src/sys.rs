@@ -56,10 +56,9 @@ impl Ranges {
         self.ranges.push(iovec { iov_base: base, iov_len: len });
     }
 
-    /// Takes the last range away, if any is left.
+    /// Takes the last range away, if there is one; none is done yet.
     pub(crate) fn split_last(&mut self) -> Self {
-        let last = self.ranges.pop().filter(|_| self.ranges.len() >= self.first);
-        let ranges: Vec<iovec> = last.into_iter().collect();
+        let ranges: Vec<iovec> = self.ranges.pop().into_iter().collect();
         let bytes = ranges.iter().map(|range| range.iov_len).sum();
         self.bytes -= bytes;
         Self { ranges, first: 0, bytes }
@@ -237,15 +236,19 @@ pub(crate) fn wait_any(fds: &[Option<BorrowedFd<'_>>]) -> io::Result<()> {
     let mut entries: Vec<_> = fds.iter().map(entry).collect();
     // SAFETY: as many entries as the vector has, exclusively borrowed through the call.
     let count = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, -1) };
-    match io::Error::last_os_error() {
-        error if count < 0 && error.kind() != io::ErrorKind::Interrupted => Err(error),
-        _ => Ok(()),
-    }
+    waited(count, io::Error::last_os_error())
+}
+
+/// What a wait ended with: a signal ends it as what was waited for does.
+fn waited(count: libc::c_int, error: io::Error) -> io::Result<()> {
+    if count < 0 && error.kind() != io::ErrorKind::Interrupted { Err(error) } else { Ok(()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::MAX_RANGES;
+    use std::io::Write;
     use std::net::Shutdown;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
@@ -259,5 +262,145 @@ mod tests {
         let (here, there) = UnixStream::pair().unwrap();
         drop(there);
         assert!(is_hung_up(here.as_fd()));
+    }
+
+    fn ranges(of: &[(u64, usize)]) -> Ranges {
+        let mut ranges = Ranges::default();
+        of.iter().for_each(|(address, len)| ranges.push(*address, *len));
+        ranges
+    }
+
+    /// Address and length of each that is left.
+    fn left(ranges: &Ranges) -> Vec<(u64, usize)> {
+        ranges.left().iter().map(|range| (range.iov_base as u64, range.iov_len)).collect()
+    }
+
+    #[test]
+    fn neighbours_are_one_range_and_an_empty_one_is_none() {
+        let mut some = ranges(&[(100, 0), (100, 5), (105, 2), (90, 10), (107, 0), (108, 1)]);
+        assert_eq!(left(&some), [(100, 7), (90, 10), (108, 1)]);
+        assert_eq!((some.count(), some.bytes(), some.address()), (3, 18, 100));
+        some.push_apart(109, 4);
+        assert_eq!(left(&some)[3], (109, 4), "though it touches the last");
+        assert_eq!((some.count(), some.bytes()), (4, 22));
+        let mut behind = ranges(&[(113, 1), (7, 7)]);
+        some.append(&mut behind);
+        assert_eq!(left(&some)[4..], [(113, 1), (7, 7)]);
+        assert_eq!((some.count(), some.bytes()), (6, 30));
+        assert_eq!((left(&behind), behind.count(), behind.bytes()), (vec![], 0, 0));
+        let last = some.split_last();
+        assert_eq!((left(&last), last.count(), last.bytes()), (vec![(7, 7)], 1, 7));
+        assert_eq!((some.count(), some.bytes()), (5, 23));
+        some.clear();
+        assert_eq!((left(&some), some.count(), some.bytes()), (vec![], 0, 0));
+        let none = some.split_last();
+        assert_eq!((none.count(), none.bytes(), some.count(), some.bytes()), (0, 0, 0, 0));
+    }
+
+    /// Against a list of all bytes, in every way to come to an end in two steps.
+    #[test]
+    fn what_is_done_is_forgotten_to_the_byte() {
+        let parts = [(1_000, 3), (2_000, 1), (2_002, 4), (500, 2)];
+        let bytes = |parts: &[(u64, usize)]| -> Vec<u64> {
+            parts.iter().flat_map(|(at, len)| *at..*at + *len as u64).collect()
+        };
+        let all = bytes(&parts);
+        for first in 0..=all.len() {
+            for second in 0..=all.len() - first {
+                let mut some = ranges(&parts);
+                some.advance(first);
+                some.advance(second);
+                let done = first + second;
+                assert_eq!(bytes(&left(&some)), all[done..], "{first} and {second}");
+                assert_eq!(some.bytes(), all.len() - done);
+                assert_eq!(some.count(), left(&some).len());
+                if let Some(next) = all.get(done) {
+                    assert_eq!(some.address(), *next);
+                }
+                some.clear();
+                some.push(9, 1);
+                assert_eq!(left(&some), [(9, 1)], "nothing is done of what comes next");
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_takes_as_many_ranges_as_the_kernel_does() {
+        for count in [MAX_RANGES - 1, MAX_RANGES, MAX_RANGES + 1, 3 * MAX_RANGES] {
+            let mut some = Ranges::default();
+            (0..count as u64).for_each(|n| some.push(16 * n, 1));
+            assert_eq!((some.left().len(), some.count()), (count.min(MAX_RANGES), count));
+            some.advance(2);
+            assert_eq!(some.left().len(), (count - 2).min(MAX_RANGES));
+        }
+    }
+
+    #[test]
+    fn the_first_address_that_cannot_be_written_is_found() {
+        const LEN: u64 = 4 * PAGE;
+        use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+        let mapping =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), LEN as usize, prot, MapFlags::PRIVATE) }
+                .unwrap();
+        let third = mapping.wrapping_byte_add(2 * PAGE as usize);
+        // SAFETY: a page of the mapping, to which nobody has a reference.
+        unsafe { mprotect(third, PAGE as usize, MprotectFlags::READ) }.unwrap();
+        let (base, bad) = (mapping as u64, third as u64);
+        let table: [(&[(u64, u64)], _); 9] = [
+            (&[(base, 2 * PAGE)], None),
+            (&[(base + 5, 2 * PAGE - 5)], None),
+            (&[(base + 5, 2 * PAGE - 4)], Some(bad)),
+            (&[(base + PAGE, 3 * PAGE)], Some(bad)),
+            (&[(bad, 1)], Some(bad)),
+            (&[(bad + 7, 1)], Some(bad + 7)),
+            (&[(bad + PAGE - 1, 2)], Some(bad + PAGE - 1)),
+            (&[(bad + PAGE, PAGE)], None),
+            (&[(bad + PAGE, 8), (base, 8), (bad + 9, 8), (bad, 1)], Some(bad + 9)),
+        ];
+        for (parts, expected) in table {
+            let mut some = Ranges::default();
+            parts.iter().for_each(|(at, len)| some.push(*at, *len as usize));
+            // SAFETY: nobody else knows of the mapping.
+            assert_eq!(unsafe { some.unwritable() }, expected, "{parts:?} of {base}");
+        }
+        // SAFETY: mapped above, unmapped once.
+        unsafe { munmap(mapping, LEN as usize) }.unwrap();
+    }
+
+    #[test]
+    fn a_read_stops_where_the_other_memory_ends() {
+        let (from, mut to) = (*b"weights", [0_u8; 9]);
+        let own = std::process::id() as i32;
+        let at = |bytes: &[u8]| bytes.as_ptr().expose_provenance() as u64;
+        let local = ranges(&[((&raw mut to).expose_provenance() as u64, 9)]);
+        let remote = ranges(&[(at(&from[3..]), 4), (at(&from), 2), (0, 3)]);
+        // SAFETY: the target is ours.
+        assert_eq!(unsafe { read_process(own, &local, &remote) }.unwrap(), 6);
+        assert_eq!(&to[..6], b"ghtswe");
+        assert!(may_read(own).is_ok());
+        let nobody = may_read(i32::MAX).unwrap_err();
+        assert_eq!(nobody.raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn a_poll_says_what_is_ready() {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        let ready = |ready| poll(here.as_fd(), ready, 0).unwrap();
+        assert!(!ready(Ready::Readable) && ready(Ready::Writable));
+        there.write_all(&[1]).unwrap();
+        assert!(ready(Ready::Readable) && ready(Ready::Writable));
+        assert!(poll(here.as_fd(), Ready::Readable, -1).unwrap());
+        wait_any(&[None, Some(there.as_fd()), Some(here.as_fd())]).expect("one of them is ready");
+    }
+
+    #[test]
+    fn a_signal_is_no_failure_of_a_wait() {
+        let error = io::Error::from_raw_os_error;
+        assert!(waited(1, error(libc::EINVAL)).is_ok(), "an error of before");
+        assert!(waited(0, error(libc::EINVAL)).is_ok());
+        assert!(waited(-1, error(libc::EINTR)).is_ok());
+        assert!(waited(-1, error(libc::EINVAL)).is_err());
     }
 }
