@@ -66,4 +66,25 @@ mod tests {
         gauge.arrived(0, 60);
         assert_eq!(gauge.look(), Some(Reading { arrived: 60, left: 110, job: 1 }));
     }
+
+    #[test]
+    fn it_counts_each_job_down_to_nothing() {
+        let gauge = Gauge::default();
+        gauge.arrived(0, 5);
+        assert_eq!(gauge.look(), None, "nothing has begun");
+        gauge.begin([7, 0, 20].into_iter());
+        let arrived = |job, bytes| {
+            gauge.arrived(job, bytes);
+            gauge.look().unwrap()
+        };
+        assert_eq!(arrived(2, 14), Reading { arrived: 14, left: 13, job: 0 });
+        assert_eq!(arrived(0, 7), Reading { arrived: 21, left: 6, job: 2 });
+        assert_eq!(arrived(3, 7), Reading { arrived: 21, left: 6, job: 2 }, "there is no such job");
+        assert_eq!(arrived(1, 1), Reading { arrived: 21, left: 6, job: 2 }, "never below nothing");
+        gauge.begin([1_000].into_iter());
+        assert_eq!(arrived(2, 100), Reading { left: 0, arrived: 27, ..gauge.look().unwrap() });
+        let empty = Gauge::default();
+        empty.begin(std::iter::empty());
+        assert_eq!(empty.look(), Some(Reading { arrived: 0, left: 0, job: 0 }));
+    }
 }

@@ -54,4 +54,40 @@ mod tests {
         let patient = Patience { deadline: None, ..call() };
         assert!(patient.at_most(hour).deadline >= Some(deadline), "from now on");
     }
+
+    #[test]
+    fn each_of_three_things_ends_it() {
+        let (raised, not) = (AtomicBool::new(true), AtomicBool::new(false));
+        let now = Instant::now();
+        let later = Some(now + Duration::from_secs(3600));
+        let timeout = Err(TransportError::Timeout { what: "resting" });
+        let (cancelled, fine) = (Err(TransportError::Cancelled), Ok(()));
+        let table = [
+            (None, None, None, &fine),
+            (later, Some(&not), Some(&not), &fine),
+            (Some(now), None, None, &timeout),
+            (Some(now), Some(&not), Some(&not), &timeout),
+            (later, Some(&raised), Some(&not), &cancelled),
+            (later, Some(&not), Some(&raised), &cancelled),
+            (Some(now), Some(&raised), None, &cancelled),
+            (None, None, Some(&raised), &cancelled),
+        ];
+        for (deadline, cancel, stop, expected) in table {
+            let patience = Patience { deadline, cancel, stop };
+            assert_eq!(patience.check("resting"), *expected);
+            let limited = patience.at_most(Duration::from_secs(7200));
+            assert_eq!(limited.check("resting"), *expected, "a limit leaves the flags alone");
+        }
+    }
+
+    #[test]
+    fn a_tick_ends_with_the_deadline_and_takes_a_moment_at_least() {
+        let tick = |deadline| Patience { deadline, ..Patience::default() }.tick();
+        let now = Instant::now();
+        assert_eq!(tick(None), TICK);
+        assert_eq!(tick(Some(now + Duration::from_secs(3600))), TICK);
+        assert_eq!(tick(Some(now)), Duration::from_millis(1));
+        let soon = tick(Some(now + TICK / 2));
+        assert!(Duration::from_millis(1) <= soon && soon <= TICK / 2, "{soon:?}");
+    }
 }

@@ -76,4 +76,27 @@ mod tests {
         window.answered(begun + TRIP);
         assert_eq!(window.requests(), MIN_WINDOW);
     }
+
+    #[test]
+    fn answers_count_for_the_trip_in_which_they_come() {
+        let begun = Instant::now();
+        let mut window = Window::new(TRIP, begun);
+        let mut answers = |count: u32, at: Duration| {
+            (0..count).for_each(|_| window.answered(begun + at));
+            window.requests()
+        };
+        let moment = Duration::from_nanos(1);
+        assert_eq!(answers(7, TRIP - moment), MIN_WINDOW, "the trip is not over");
+        assert_eq!(answers(1, TRIP), MIN_WINDOW + 16);
+        assert_eq!(answers(3, 2 * TRIP - moment), MIN_WINDOW + 16, "nor is the second");
+        assert_eq!(answers(1, 2 * TRIP), MIN_WINDOW + 8, "which begins with none");
+        assert_eq!(answers(1, 6 * TRIP), MIN_WINDOW, "one in four trips");
+        assert_eq!(answers(1, 8 * TRIP), MIN_WINDOW + 1, "one in two");
+        answers(29, 9 * TRIP - moment);
+        assert_eq!(answers(1, 9 * TRIP), MIN_WINDOW + 60);
+        answers(30, 10 * TRIP - moment);
+        assert_eq!(answers(1, 10 * TRIP), MAX_WINDOW);
+        answers(100, 11 * TRIP - moment);
+        assert_eq!(answers(1, 11 * TRIP), MAX_WINDOW);
+    }
 }
