@@ -91,4 +91,37 @@ mod tests {
         assert_eq!(digest(empty, u64::MAX, u64::MAX), Ok(0));
         assert_eq!(extent(3, 2, 5).runs().collect::<Vec<_>>(), [0, 5]);
     }
+
+    /// Of several extents all count together, and each lies in its own region.
+    #[test]
+    fn extents_of_a_request_are_added_up() {
+        let regions = [10, 30].map(|len| Region::allocate(len).unwrap());
+        let of = |region, offset, row_bytes, rows, pitch| Extent {
+            region,
+            offset,
+            row_bytes,
+            rows,
+            pitch,
+        };
+        assert_eq!(of_read(&regions, &[]), Ok(0));
+        let fits = [of(0, 0, 5, 2, 5), of(1, 3, 7, 3, 10), of(1, 30, 0, 9, 1)];
+        assert_eq!(of_read(&regions, &fits), Ok(31));
+        for bad in [of(0, 1, 5, 2, 5), of(1, 4, 7, 3, 10), of(1, 31, 0, 0, 0), of(2, 0, 0, 0, 0)] {
+            assert_eq!(of_read(&regions, &[fits[0], bad]), Err(Refusal::OutOfRange), "{bad:?}");
+        }
+        let half = of(1, 0, 1, MAX_READ_ROWS / 2, 0);
+        assert_eq!(of_read(&regions, &[half, half]), Ok(MAX_READ_ROWS));
+        assert_eq!(of_read(&regions, &[half, half, fits[2]]), Ok(MAX_READ_ROWS));
+        assert_eq!(of_read(&regions, &[half, half, of(0, 0, 1, 1, 0)]), Err(Refusal::TooMuch));
+        let large = [Region::allocate(1 << 20).unwrap()];
+        let most = of(0, 0, 1 << 20, 64, 0);
+        assert_eq!(of_read(&large, &[most]), Ok(MAX_READ_BYTES));
+        assert_eq!(of_read(&large, &[most, of(0, 0, 1, 1, 0)]), Err(Refusal::TooMuch));
+        let placed = |extent, position| PlacedExtent { extent, position, position_pitch: 9 };
+        let all = [placed(fits[0], 0), placed(fits[1], u64::MAX - 18 - 7)];
+        assert_eq!(of_digest(&regions, &all), Ok(31));
+        let beyond = [all[0], placed(fits[1], u64::MAX - 18 - 6)];
+        assert_eq!(of_digest(&regions, &beyond), Err(Refusal::OutOfRange));
+        assert_eq!(digest(extent(1 << 20, 1024, 0), 0, 0), Ok(MAX_DIGEST_BYTES));
+    }
 }

@@ -231,3 +231,65 @@ impl fmt::Display for ReadError {
 }
 
 impl std::error::Error for ReadError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Advice::{Fatal, RetryElsewhere, RetrySame};
+
+    #[test]
+    fn every_failure_says_what_to_do_next() {
+        let addr: SocketAddr = "10.0.0.1:9".parse().unwrap();
+        let (export, what) = (ExportId(7), String::new);
+        let table = [
+            (TransportError::Unreachable { addr, what: what() }, RetryElsewhere),
+            (TransportError::Unauthorized { addr }, Fatal),
+            (TransportError::Full { addr }, RetrySame),
+            (TransportError::SourceGone { addr, what: what() }, RetryElsewhere),
+            (TransportError::Fenced { export }, RetryElsewhere),
+            (TransportError::Refused(Refusal::UnknownExport), RetryElsewhere),
+            (TransportError::Refused(Refusal::StaleGeneration), RetryElsewhere),
+            (TransportError::Refused(Refusal::OutOfRange), Fatal),
+            (TransportError::Refused(Refusal::TooMuch), Fatal),
+            (TransportError::Timeout { what: "" }, RetryElsewhere),
+            (TransportError::Cancelled, Fatal),
+            (TransportError::OutOfBounds { copy: 1, what: Bound::Digest }, Fatal),
+            (TransportError::ReadOnlyTarget { region: 1 }, Fatal),
+            (TransportError::UnwritableTarget { address: 1 }, Fatal),
+            (TransportError::Protocol { addr, what: "" }, RetryElsewhere),
+            (TransportError::NoDirect { addr, what: what() }, Fatal),
+            (TransportError::System { call: "", what: what() }, RetrySame),
+        ];
+        for (kind, advice) in table {
+            // An export that was described and is refused now was fenced since.
+            let gone = [Refusal::UnknownExport, Refusal::StaleGeneration].map(TransportError::from);
+            let expected = match gone.contains(&kind) {
+                true => TransportError::Fenced { export: ExportId(3) },
+                false => kind.clone(),
+            };
+            assert_eq!(kind.advice(), advice, "{kind}");
+            assert_eq!(kind.clone().while_reading(ExportId(3)), expected);
+            let error = ReadError { source: 5, kind: kind.clone() };
+            assert_eq!(error.advice(), advice, "{kind}");
+            assert_eq!(error.to_string(), format!("reading from source 5: {kind}"));
+        }
+    }
+
+    #[test]
+    fn refusals_are_known_numbers() {
+        use Refusal::*;
+        let table = [(1, UnknownExport), (2, StaleGeneration), (3, OutOfRange), (4, TooMuch)];
+        for code in 0..=255 {
+            let refusal = table.iter().find(|(number, _)| *number == code).map(|(_, r)| *r);
+            assert_eq!(Refusal::from_code(code), refusal, "{code}");
+        }
+        table.into_iter().for_each(|(code, refusal)| assert_eq!(refusal.code(), code));
+    }
+
+    #[test]
+    fn a_bound_is_named() {
+        let said = [Bound::SourceRegion(3), Bound::TargetRegion(4), Bound::Digest];
+        let said = said.map(|bound| bound.to_string());
+        assert_eq!(said, ["source region 3", "target region 4", "the digest's slots or positions"]);
+    }
+}

@@ -203,4 +203,55 @@ mod tests {
         let judged = SourceSide::new(Channel::Tcp).judge(&key, &[b'G'; PROOF_BYTES]).1;
         assert_eq!(judged, Err(Failed::NotTheProtocol));
     }
+
+    /// What a source says instead of letting in, at either place, and what a reader makes of it.
+    #[test]
+    fn a_reader_hears_why_it_is_not_let_in() {
+        let key = Auth::default().mac_key();
+        let first = full().first_chunk().copied().unwrap();
+        assert_eq!(ReaderSide::new(Channel::Tcp, &first).err(), Some(Failed::Full));
+        let source = SourceSide::new(Channel::Tcp);
+        let reader = ReaderSide::new(Channel::Tcp, &source.hello()).unwrap();
+        let verdict = |word| reader.check(&key, &join(word, [0; 32]));
+        assert_eq!(verdict(*b"wcfull!\n"), Err(Failed::Full));
+        assert_eq!(verdict(*b"denied!\n"), Err(Failed::Unauthorized));
+        assert_eq!(verdict(*b"welcome\n"), Err(Failed::Unauthorized), "without the sum");
+        assert_eq!(verdict(*b"wcdata1\n"), Err(Failed::NotTheProtocol));
+        assert_eq!(reader.check(&key, &full()), Err(Failed::Full));
+        let strange = ReaderSide::new(Channel::Tcp, &join(*b"wcdata2\n", [0; 32])).err();
+        assert_eq!(strange, Some(Failed::NotTheProtocol));
+    }
+
+    /// Every byte of each message counts.
+    #[test]
+    fn a_message_with_one_byte_changed_lets_nobody_in() {
+        let key = Auth::with_token(Secret::new("a")).mac_key();
+        for byte in 0..PROOF_BYTES.max(VERDICT_BYTES) {
+            let source = SourceSide::new(Channel::Tcp);
+            let reader = ReaderSide::new(Channel::Tcp, &source.hello()).unwrap();
+            let (mut proof, (mut verdict, judged)) =
+                (reader.proof(&key), source.judge(&key, &reader.proof(&key)));
+            assert_eq!((judged, reader.check(&key, &verdict)), (Ok(()), Ok(())));
+            proof[byte] ^= 1;
+            let (denied, judged) = source.judge(&key, &proof);
+            assert_eq!(judged.is_err(), reader.check(&key, &denied).is_err());
+            let why = if byte < 8 { Failed::NotTheProtocol } else { Failed::Unauthorized };
+            assert_eq!(judged, Err(why), "byte {byte} of the proof");
+            if byte < VERDICT_BYTES {
+                verdict[byte] ^= 1;
+                let found = reader.check(&key, &verdict);
+                assert_eq!(found, Err(why), "byte {byte} of the verdict");
+                let mut hello = source.hello();
+                hello[byte] ^= 1;
+                let shaken = ReaderSide::new(Channel::Tcp, &hello)
+                    .and_then(|reader| source.judge(&key, &reader.proof(&key)).1);
+                assert_eq!(shaken, Err(why), "byte {byte} of the hello");
+            }
+        }
+        assert_ne!(
+            SourceSide::new(LOCAL).hello(),
+            SourceSide::new(LOCAL).hello(),
+            "never the same"
+        );
+    }
 }

@@ -32,3 +32,17 @@ impl LocalName {
         SocketAddrUnix::new_abstract_name(self.whole().as_bytes())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_mean_one_socket() {
+        let name = LocalName(std::array::from_fn(|i| 17 * i as u8));
+        let whole = b"weightcast-data-00112233445566778899aabbccddeeff";
+        assert_eq!(name.address().unwrap().as_abstract_name(), Some(&whole[..]));
+        assert_eq!(name.peer().unwrap().abstract_name(), Some(&whole[..]));
+        assert_ne!(LocalName::draw(), LocalName::draw());
+    }
+}

@@ -184,6 +184,188 @@ impl SendPace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exports::ExportId;
+    use crate::region::Region;
+    use crate::seats::{Holder, Seats};
+    use crate::socket::Socket;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::thread;
+
+    /// A connection, its other end, and an export of some memory.
+    struct Sending {
+        output: Output,
+        seat: Arc<ConnectionSeat>,
+        there: UnixStream,
+        export: Export,
+    }
+
+    const MEMORY: usize = 3 * SEND_BYTES;
+
+    impl Sending {
+        fn new() -> Self {
+            let (here, there) = UnixStream::pair().unwrap();
+            let socket = Arc::new(Socket::Local(here));
+            let seat = Seats::new(1).enter(&socket, Holder::Process(1), Instant::now()).unwrap().1;
+            let memory: Vec<u8> = (0..MEMORY).map(|i| (i % 251) as u8 + 1).collect();
+            let regions = vec![Region::from_bytes(&memory).unwrap()];
+            let export = Export::new(ExportId::random(), 1, regions);
+            Self { output: Output::default(), seat, there, export }
+        }
+
+        fn memory(&self) -> Vec<u8> {
+            self.export.regions()[0].to_vec()
+        }
+
+        /// Adds a range of the memory.
+        fn add(&mut self, at: usize, len: usize) {
+            let address = self.export.regions()[0].address() + at as u64;
+            // SAFETY: the memory lives as long as this does.
+            unsafe { self.output.add(&self.seat, &self.export, address, len) }.unwrap();
+        }
+
+        fn finish(&mut self) {
+            // SAFETY: as above.
+            unsafe { self.output.finish(&self.seat, &self.export) }.unwrap();
+        }
+
+        /// What was sent so far, if it fits into the socket.
+        fn sent(&mut self) -> Vec<u8> {
+            self.there.set_nonblocking(true).unwrap();
+            let mut bytes = Vec::new();
+            let error = self.there.read_to_end(&mut bytes).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            bytes
+        }
+
+        /// What is sent until the connection ends.
+        fn all(mut self, act: impl FnOnce(&mut Self)) -> Vec<u8> {
+            let mut there = self.there.try_clone().unwrap();
+            let taken = thread::spawn(move || {
+                let mut bytes = Vec::new();
+                there.read_to_end(&mut bytes).unwrap();
+                bytes
+            });
+            act(&mut self);
+            self.seat.socket.shut_down();
+            taken.join().unwrap()
+        }
+    }
+
+    #[test]
+    fn headers_wait_for_bytes_and_bytes_for_more() {
+        let mut sending = Sending::new();
+        sending.output.pending.extend(b"header");
+        sending.finish();
+        assert_eq!(sending.sent(), b"", "nothing is there that could not wait");
+        sending.add(0, 0);
+        sending.add(10, 5);
+        sending.add(100, 5);
+        assert_eq!(sending.sent(), b"");
+        let memory = sending.memory();
+        sending.finish();
+        let expected = [b"header", &memory[10..15], &memory[100..105]].concat();
+        assert_eq!(sending.sent(), expected);
+        sending.finish();
+        sending.output.flush(&sending.seat).unwrap();
+        assert_eq!(sending.sent(), b"", "once");
+        sending.output.pending.extend(b"end");
+        sending.output.flush(&sending.seat).unwrap();
+        assert_eq!(sending.sent(), b"end");
+        sending.output.pending.extend(b"noted");
+        sending.output.send(&sending.seat, b" is this").unwrap();
+        assert_eq!(sending.sent(), b"noted is this");
+        assert!(sending.output.pending.is_empty() && sending.output.ranges.bytes() == 0);
+    }
+
+    /// In both counts: bytes, and ranges of which one is kept for the headers.
+    #[test]
+    fn enough_is_sent_and_what_is_less_waits() {
+        for (bytes, waits) in
+            [(SEND_BYTES - 1, SEND_BYTES - 1), (SEND_BYTES, 0), (SEND_BYTES + 1, 1)]
+        {
+            let sent = Sending::new().all(|sending| {
+                sending.output.pending.push(0);
+                sending.add(0, 1);
+                sending.add(7, bytes - 1);
+                assert_eq!(sending.output.ranges.bytes(), waits, "of {bytes}");
+                sending.finish();
+                assert_eq!(sending.output.ranges.bytes(), 0);
+            });
+            assert_eq!(sent.len(), 1 + bytes);
+        }
+        let most = MAX_RANGES - 1;
+        for (count, waits) in [(most - 1, most - 1), (most, 0), (most + 1, 1)] {
+            let mut sending = Sending::new();
+            (0..count).for_each(|n| sending.add(2 * n, 1));
+            assert_eq!(sending.output.ranges.count(), waits, "of {count}");
+            sending.finish();
+            let expected: Vec<u8> = sending.memory().into_iter().step_by(2).take(count).collect();
+            assert_eq!(sending.sent(), expected);
+        }
+    }
+
+    #[test]
+    fn made_and_held_bytes_go_out_in_order() {
+        let lens = [1, SEND_BYTES - 2, 3, 0, 2 * SEND_BYTES, 70_000, SEND_BYTES - 70_000, 5];
+        let (mut expected, mut made) = (Vec::new(), Vec::new());
+        let memory = Sending::new().memory();
+        for (number, len) in lens.into_iter().enumerate() {
+            let at = 3 * number;
+            expected.extend_from_slice(b"head");
+            expected.extend((0..len).map(|i| (i % 241) as u8 + 1));
+            expected.extend_from_slice(&memory[at..at + len.min(1_000)]);
+        }
+        let sent = Sending::new().all(|sending| {
+            for (number, len) in lens.into_iter().enumerate() {
+                sending.finish();
+                sending.output.pending.extend(b"head");
+                let Sending { output, seat, export, .. } = sending;
+                let mut next = 0;
+                let make = |from: usize, bytes: &mut [u8]| {
+                    assert_eq!(from, next, "from where it was");
+                    next += bytes.len();
+                    made.push(bytes.len());
+                    (from..).zip(bytes).for_each(|(i, byte)| *byte = (i % 241) as u8 + 1);
+                };
+                output.make(seat, export, len, make).unwrap();
+                assert_eq!(next, len);
+                sending.add(3 * number, len.min(1_000));
+            }
+            sending.finish();
+        });
+        assert!(sent == expected);
+        assert!(made.iter().all(|len| (1..=SEND_BYTES).contains(len)));
+    }
+
+    /// As many zeros as there would have been bytes, whatever was sent before; and nothing is made.
+    #[test]
+    fn what_is_fenced_is_sent_as_zeros() {
+        const ROOM: usize = ZEROS.len();
+        for len in [1, ROOM - 1, ROOM, ROOM + 1, 2 * ROOM, 5 * ROOM + 7, SEND_BYTES - 1] {
+            let sent = Sending::new().all(|sending| {
+                sending.output.pending.extend(b"head");
+                sending.add(0, 10);
+                sending.finish();
+                sending.output.pending.extend(b"head");
+                sending.add(5, len);
+                sending.export.fence();
+                let Sending { output, seat, export, .. } = sending;
+                output.make(seat, export, 0, |_, _| unreachable!()).unwrap();
+                sending.output.blank();
+                let ranges = &sending.output.ranges;
+                assert_eq!((ranges.bytes(), ranges.count()), (len, len.div_ceil(ROOM)));
+                sending.finish();
+                let Sending { output, seat, export, .. } = sending;
+                output.make(seat, export, 9, |_, _| panic!("nobody gets it")).unwrap();
+                sending.finish();
+            });
+            let memory = Sending::new().memory();
+            let expected = [b"head", &memory[..10], b"head", &vec![0; len + 9]].concat();
+            assert!(sent == expected, "{len}");
+        }
+    }
 
     #[test]
     fn who_takes_gulps_is_not_stalled_until_long_after_the_last() {
@@ -214,7 +396,12 @@ mod tests {
         output.rest();
         assert_eq!((output.pending.capacity(), output.made.capacity()), (0, 0));
         output.pending.reserve_exact(IDLE_BYTES);
+        output.made = vec![0; SEND_BYTES];
         output.rest();
         assert_eq!(output.pending.capacity(), IDLE_BYTES, "what every transfer needs stays");
+        assert_eq!(output.made.capacity(), 0);
+        output.pending.reserve_exact(IDLE_BYTES + 1);
+        output.rest();
+        assert_eq!(output.pending.capacity(), 0, "whatever was made");
     }
 }

@@ -96,4 +96,24 @@ mod tests {
         assert_eq!(count(), 0, "what rested too long is closed");
         assert!(pool.take(&Patience::default(), || true).is_ok());
     }
+
+    #[test]
+    fn whoever_comes_to_rest_sends_home_who_rested_too_long() {
+        let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), Auth::default()).unwrap();
+        let key = Auth::default().mac_key();
+        let open = || Stream::open(server.addr(), &key, &Patience::default(), || true).unwrap();
+        let pool = Pool::new(key.clone(), open());
+        pool.give_back(open());
+        pool.give_back(open());
+        let long_ago = Instant::now() - STREAM_REST - Duration::from_secs(1);
+        lock(&pool.idle)[..2].iter_mut().for_each(|stream| stream.rest(long_ago));
+        pool.give_back(open());
+        assert_eq!(lock(&pool.idle).len(), 2);
+        let now = Instant::now();
+        assert!(lock(&pool.idle).iter().all(|stream| stream.is_fresh(now)));
+        // The last used is the next to be used.
+        lock(&pool.idle)[0].rest(long_ago + Duration::from_secs(2));
+        let newest = pool.resting(now).unwrap();
+        assert!(newest.is_fresh(now + STREAM_REST / 2), "it has only just come");
+    }
 }

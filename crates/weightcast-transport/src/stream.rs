@@ -324,4 +324,53 @@ mod tests {
         stream.process += 1;
         assert!(!stream.is_fresh(Instant::now()));
     }
+
+    #[test]
+    fn a_stream_rests_for_so_long_and_no_longer() {
+        let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), Auth::default()).unwrap();
+        let mut stream = stream(&server);
+        assert!(stream.rested.is_some(), "a source may close one that was not asked anything yet");
+        let now = Instant::now();
+        stream.rest(now);
+        assert!(stream.is_fresh(now) && stream.is_fresh(now + STREAM_REST));
+        assert!(!stream.is_fresh(now + STREAM_REST + Duration::from_nanos(1)));
+        let mut request = Vec::new();
+        crate::wire::begin(&mut request, Kind::Identify);
+        stream.ask(&request, Kind::Identity, &Patience::default()).unwrap();
+        assert!(stream.rested.is_none(), "an answer has begun");
+        assert!(stream.is_fresh(now + 2 * STREAM_REST));
+    }
+
+    #[test]
+    fn an_answer_is_what_was_asked_for_or_says_why_not() {
+        let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), Auth::default()).unwrap();
+        let stream = stream(&server);
+        let addr = server.addr();
+        let other = TransportError::Protocol { addr, what: "an answer to another question" };
+        let refused = Refusal::OutOfRange;
+        assert_eq!(stream.expect(Header::new(Kind::Data, 9), Kind::Data), Ok(()));
+        assert_eq!(stream.expect(Header::new(Kind::Noted, 9), Kind::Data), Err(other.clone()));
+        assert_eq!(stream.expect(Header::refusal(refused), Kind::Data), Err(refused.into()));
+        let nameless = Header { status: 99, ..Header::refusal(refused) };
+        assert_eq!(stream.expect(nameless, Kind::Data), Err(other.clone()));
+        let status = Header { status: refused.code(), ..Header::new(Kind::Noted, 0) };
+        assert_eq!(stream.expect(status, Kind::Data), Err(other), "only a refusal has one");
+        assert_eq!(stream.decoded(Ok(7)), Ok(7));
+        let wrong = TransportError::Protocol { addr, what: "wrong" };
+        assert_eq!(stream.decoded::<()>(Err(Malformed("wrong"))), Err(wrong));
+    }
+
+    #[test]
+    fn a_port_that_was_reached_before_and_is_no_more_is_gone() {
+        use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+        // A port that is taken, and at which nobody listens.
+        let taken = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&taken, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let addr: SocketAddr = getsockname(&taken).unwrap().try_into().unwrap();
+        let (key, patience) = (Auth::default().mac_key(), Patience::default());
+        let first = Stream::open(addr, &key, &patience, || true).err();
+        assert!(matches!(first, Some(TransportError::Unreachable { addr: a, .. }) if a == addr));
+        let again = Stream::reopen(addr, &key, &patience, || true).err();
+        assert!(matches!(again, Some(TransportError::SourceGone { addr: a, .. }) if a == addr));
+    }
 }
