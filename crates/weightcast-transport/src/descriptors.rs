@@ -82,4 +82,29 @@ mod tests {
         // The last one of all.
         assert!(Descriptors::seen(1_024, 1_023, 1).can_spare(1));
     }
+
+    /// By hand, over all there may be of a small limit.
+    #[test]
+    fn what_is_left_and_kept_is_counted_from_the_newest() {
+        for limit in [0, 1, 2, 3, 4, 5, 7, 8, 100, 1_023, 1_024, 1_028, 4_096] {
+            for newest in (0..12).chain(limit - limit.min(6)..limit + 3) {
+                for port in [0_usize, 1, 2, 5, 2_000] {
+                    let own = (newest + 1).max(port as u64) - port as u64;
+                    let left = if own > limit { 0 } else { limit - own };
+                    let half = left / 2 + left % 2;
+                    let reserve = [256, limit / 4, half].into_iter().min().unwrap();
+                    let seen = Descriptors::seen(limit, newest, port);
+                    let case = format!("{limit} {newest} {port}");
+                    assert_eq!(seen, Descriptors { left, reserve }, "{case}");
+                    assert_eq!(seen.places() as u64, left - reserve, "{case}");
+                    assert_eq!(seen.at_the_door() as u64, reserve / 4, "{case}");
+                    let spare = (0..=left).filter(|port| seen.can_spare(*port as usize)).max();
+                    assert_eq!(spare, Some(left - reserve / 2), "{case}");
+                    assert_eq!(seen.can_spare(left as usize + 9), reserve < 2, "{case}");
+                }
+            }
+        }
+        assert_eq!(Descriptors::PLENTY.places(), usize::MAX);
+        assert_eq!(Descriptors::PLENTY.at_the_door(), 0);
+    }
 }

@@ -103,4 +103,66 @@ mod tests {
         assert_eq!(of(Errno::INVAL), AcceptError::Port);
         assert_eq!(AcceptError::of(&io::Error::other("?")), AcceptError::Port);
     }
+
+    /// Whatever the system may say to whoever accepts; what is unknown is the port's.
+    #[test]
+    fn every_error_is_somebody_s() {
+        use libc::*;
+        let passing = [
+            EAGAIN,
+            EINTR,
+            ECONNABORTED,
+            EPROTO,
+            EPERM,
+            EOPNOTSUPP,
+            ENOPROTOOPT,
+            ENETDOWN,
+            ENETUNREACH,
+            EHOSTDOWN,
+            EHOSTUNREACH,
+            ENONET,
+        ];
+        let exhausted = [EMFILE, ENFILE, ENOMEM, ENOBUFS, ENOSPC];
+        for number in 1..134 {
+            let expected = match number {
+                number if passing.contains(&number) => AcceptError::Passing,
+                number if exhausted.contains(&number) => AcceptError::Exhausted,
+                _ => AcceptError::Port,
+            };
+            assert_eq!(
+                AcceptError::of(&io::Error::from_raw_os_error(number)),
+                expected,
+                "{number}"
+            );
+        }
+    }
+
+    /// Against a count of each, for every short queue of three origins.
+    #[test]
+    fn whoever_has_most_loses_the_first_to_come() {
+        for queue in 0..3_u32.pow(6) {
+            for len in 0..=6_u32 {
+                let origin = |place: u32| queue / 3_u32.pow(place) % 3;
+                let strangers = || (0..len).map(|n| (u64::from(n) * 10 + 7, origin(n)));
+                for newcomer in [None, Some(0), Some(1), Some(2), Some(3)] {
+                    let count = |of| {
+                        let there = strangers().filter(|(_, origin)| *origin == of).count();
+                        there + usize::from(newcomer == Some(of))
+                    };
+                    let most = (0..len).map(|n| count(origin(n))).max();
+                    let goes = strangers().find(|(_, origin)| Some(count(*origin)) == most);
+                    assert_eq!(makes_room(strangers(), newcomer), goes.map(|(number, _)| number));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_host_has_64_bits_of_a_long_address_and_all_of_a_short_one() {
+        let of = |text: &str| host_of(text.parse().unwrap()).to_string();
+        assert_eq!(of("1:2:3:4:5:6:7:8"), "1:2:3:4::");
+        assert_eq!(of("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), "ffff:ffff:ffff:ffff::");
+        assert_eq!(of("::1"), "::");
+        assert_eq!(["10.0.0.1", "10.0.0.2"].map(of), ["10.0.0.1", "10.0.0.2"]);
+    }
 }

@@ -151,3 +151,119 @@ impl Drop for Serving<'_> {
         self.export.idle.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::MIN_UNIT_BYTES;
+    use std::cell::Cell;
+    use std::os::unix::net::UnixStream;
+
+    fn socket() -> Arc<Socket> {
+        Arc::new(Socket::Local(UnixStream::pair().unwrap().0))
+    }
+
+    #[test]
+    fn each_who_sends_is_counted_until_it_has_ended() {
+        let export = Export::new(ExportId(5), 1, Vec::new());
+        let idle = || export.wait_idle(Duration::ZERO);
+        assert!(idle() && export.wait_idle(Duration::MAX));
+        let (one, other) = (socket(), socket());
+        let sending = [export.serve(&one), export.serve(&other), export.serve(&one)];
+        assert!(!idle());
+        let of = |socket: &Arc<Socket>| {
+            lock(&export.serving).iter().filter(|sending| Arc::ptr_eq(sending, socket)).count()
+        };
+        assert_eq!((of(&one), of(&other)), (2, 1));
+        let [first, second, third] = sending;
+        drop(first);
+        assert_eq!((of(&one), of(&other), idle()), (1, 1, false));
+        export.cut();
+        assert!(!one.is_connected() && !other.is_connected());
+        drop(second);
+        assert_eq!((of(&one), of(&other), idle()), (1, 0, false));
+        drop(third);
+        assert!(idle());
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_last_who_sends() {
+        let export = Export::new(ExportId(5), 1, Vec::new());
+        let one = socket();
+        std::thread::scope(|scope| {
+            let sending = export.serve(&one);
+            let waiting = scope.spawn(|| export.wait_idle(Duration::from_secs(60)));
+            drop(sending);
+            assert!(waiting.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn the_word_is_the_id_until_the_fence() {
+        let export = Export::new(ExportId(5), 3, Vec::new());
+        let word = std::ptr::with_exposed_provenance::<u64>(export.word_address() as usize);
+        // SAFETY: the word lives as long as the export, and nobody writes to it meanwhile.
+        let read = || unsafe { word.read_volatile() };
+        assert_eq!(
+            (read(), export.is_served(), export.id(), export.generation()),
+            (5, true, ExportId(5), 3)
+        );
+        export.fence();
+        assert_eq!((read(), export.is_served()), (0, false));
+    }
+
+    /// Two regions of two units each, of which the second and the third are final.
+    #[test]
+    fn a_wait_is_for_what_was_asked_and_ends_with_who_asks() {
+        const UNIT: u64 = MIN_UNIT_BYTES;
+        let region = || Region::allocate(2 * UNIT as usize).unwrap();
+        let regions = vec![region(), region()];
+        let filling = Arc::new(Filling::new(&regions));
+        let all = [0, 1].map(|r| crate::Copy::contiguous(0, 0, r, 0, 2 * UNIT));
+        filling.begin([&all[..]].into_iter());
+        filling.arrived(0, UNIT, UNIT);
+        filling.arrived(1, 0, UNIT);
+        let export = Export::new(ExportId(5), 1, regions).filling(Arc::clone(&filling));
+        let looks = Cell::new(0);
+        let wait = |ranges: &[(u32, u64, u64)], until| {
+            looks.set(0);
+            let wanted = || {
+                looks.set(looks.get() + 1);
+                looks.get() <= until
+            };
+            (export.wait_final(ranges.iter().copied(), wanted), looks.get())
+        };
+        assert_eq!(wait(&[], 0), (true, 0));
+        assert_eq!(wait(&[(0, UNIT, UNIT), (1, 0, UNIT), (0, 5, 0)], 0), (true, 0));
+        assert_eq!(wait(&[(0, UNIT - 1, 1)], 0), (false, 1));
+        assert_eq!(wait(&[(0, UNIT - 1, 2)], 0), (false, 1));
+        assert_eq!(wait(&[(1, UNIT - 1, 1)], 0), (true, 0));
+        assert_eq!(wait(&[(1, UNIT - 1, 2)], 1), (false, 2));
+        assert_eq!(wait(&[(1, 0, 1), (1, UNIT, 1)], 0), (false, 1), "the second too");
+        // It arrives while it is waited for.
+        let arrives = || {
+            filling.arrived(0, 0, UNIT);
+            true
+        };
+        assert!(export.wait_final([(0, 0, UNIT)].into_iter(), arrives));
+        export.fence();
+        assert_eq!(wait(&[(0, 0, 2 * UNIT)], 0), (true, 0), "what is there is there");
+        assert_eq!(wait(&[(1, UNIT, 1)], u64::MAX), (false, 0), "nobody brings it any more");
+        let whole = Export::new(ExportId(6), 1, Vec::new());
+        assert!(whole.wait_final([(9, 9, 9)].into_iter(), || false), "it stands");
+    }
+
+    #[test]
+    fn a_read_stops_where_a_test_says() {
+        let export = Export::new(ExportId(5), 1, Vec::new());
+        export.stop_at(HoldPoint::Taking);
+        let passed = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&passed);
+        let holds = Holds::new(move |point| lock(&seen).push(point));
+        assert!(holds.is_set() && !Holds::default().is_set());
+        export.holds.set(holds).unwrap();
+        export.stop_at(HoldPoint::Judging);
+        export.stop_at(HoldPoint::Taking);
+        assert_eq!(*lock(&passed), [HoldPoint::Judging, HoldPoint::Taking]);
+    }
+}

@@ -233,4 +233,63 @@ mod tests {
         drop(serving);
         assert!(export.wait_idle(Duration::ZERO));
     }
+
+    /// Both ends compute them: they are a format.
+    #[test]
+    fn ids_of_a_generation_are_known_numbers_and_never_the_fence() {
+        let at = |id: u64, generation| ExportId(id).at(generation).0;
+        assert_eq!(at(0, 1), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(at(0, 2), 0x6e78_9e6a_a1b9_65f4);
+        assert_eq!(at(0x0123_4567_89ab_cdef, 7), 0xb8fc_5b10_6070_8c05);
+        assert_eq!([at(0, 0), at(0xe8ea_9f60_838b_9397, 5)], [FENCED + 1; 2]);
+        assert_eq!(ExportId(0xabc).to_string(), "0000000000000abc");
+        assert_ne!(ExportId::random(), ExportId::random());
+    }
+
+    #[test]
+    fn a_table_knows_what_it_serves() {
+        let table = ExportTable::new();
+        assert!(table.is_empty() && table.get(ExportId(7)).is_err());
+        let region = |len| Region::allocate(len).unwrap();
+        table.expose_as(ExportId(7), 4, vec![region(3), region(5)]);
+        let filling = Arc::new(Filling::new(&[]));
+        table.expose_filling(ExportId(8), 5, Vec::new(), filling);
+        let own = table.expose(6, vec![region(1)]);
+        assert_eq!((table.len(), table.is_empty()), (3, false));
+        assert_eq!(format!("{table:?}"), "ExportTable { exports: 3, .. }");
+        let of = |id| {
+            let export = table.get(id).unwrap();
+            let lens: Vec<usize> = export.regions().iter().map(Region::len).collect();
+            (export.id(), export.generation(), lens, export.progress().is_some())
+        };
+        assert_eq!(of(ExportId(7)), (ExportId(7), 4, vec![3, 5], false));
+        assert_eq!(of(ExportId(8)), (ExportId(8), 5, vec![], true));
+        assert_eq!(of(own), (own, 6, vec![1], false));
+        let served =
+            || [ExportId(7), ExportId(8), own].map(|id| table.get(id).unwrap().is_served());
+        table.fence(ExportId(8));
+        table.fence(ExportId(9));
+        assert_eq!(served(), [true, false, true], "only that one");
+        table.fence_all();
+        assert_eq!((served(), table.len()), ([false; 3], 3));
+    }
+
+    #[test]
+    fn whoever_drops_a_table_serves_no_more() {
+        let table = ExportTable::new();
+        let export = table.get(table.expose(1, Vec::new())).unwrap();
+        drop(table);
+        assert!(!export.is_served());
+    }
+
+    #[test]
+    fn an_export_has_so_many_regions_and_no_more() {
+        let region = Region::allocate(1).unwrap();
+        let table = ExportTable::new();
+        table.expose(1, vec![region.clone(); MAX_REGIONS]);
+        let beyond =
+            std::panic::AssertUnwindSafe(|| table.expose(1, vec![region; MAX_REGIONS + 1]));
+        assert!(std::panic::catch_unwind(beyond).is_err());
+        assert_eq!(table.len(), 1);
+    }
 }
