@@ -199,23 +199,20 @@ fn start(socket: Socket, holder: Holder, shared: &Arc<Shared>) -> io::Result<()>
         let _gone = (&*socket).write_all(&handshake::full());
         return Ok(());
     };
-    let worker = Arc::clone(shared);
+    // Dropped with the closure where there is no thread to run it.
+    let leave = Leave { shared: Arc::clone(shared), number };
     let thread = thread::Builder::new()
         .name("weightcast-serve".into())
         .stack_size(CONNECTION_STACK_BYTES)
         .spawn(move || {
-            let _leave = Leave { shared: &worker, number };
+            let leave = leave;
             // Gone before the place is, so that nobody else's descriptor is taken for it.
             let seat = seat;
-            if let Err(error) = converse(&seat, number, &worker) {
+            if let Err(error) = converse(&seat, number, &leave.shared) {
                 tracing::debug!(%error, "data connection closed");
             }
         });
-    if let Err(error) = thread {
-        lock(&shared.seats).leave(number);
-        return Err(error);
-    }
-    Ok(())
+    thread.map(drop)
 }
 
 fn enter(
@@ -247,15 +244,51 @@ fn converse(seat: &ConnectionSeat, number: u64, shared: &Shared) -> io::Result<(
     Connection::new(seat, &shared.desk).run()
 }
 
-/// Takes a connection off the list however its thread ends.
-struct Leave<'a> {
-    shared: &'a Shared,
+/// Takes a connection off the list however its thread ends, or if it never begins.
+struct Leave {
+    shared: Arc<Shared>,
     number: u64,
 }
 
-impl Drop for Leave<'_> {
+impl Drop for Leave {
     fn drop(&mut self) {
         lock(&self.shared.seats).leave(self.number);
         self.shared.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_back_later_is_waited_for() {
+        let is = |number| is_exhausted(&io::Error::from_raw_os_error(number));
+        for number in [libc::EAGAIN, libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS] {
+            assert!(is(number), "{number}");
+        }
+        for number in [libc::EINVAL, libc::EBADF, libc::ECONNABORTED, libc::EINTR] {
+            assert!(!is(number), "{number}");
+        }
+    }
+
+    /// A place is free again as soon as whoever had it lets go of it, and who waits is woken.
+    #[test]
+    fn whoever_leaves_frees_the_place() {
+        let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+        let shared = &server.shared;
+        let (here, _there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let socket = Arc::new(Socket::Local(here));
+        let (number, _seat) = enter(&socket, Holder::Process(1), shared).expect("room");
+        assert_eq!(server.connections(), 1);
+        thread::scope(|scope| {
+            let seats = lock(&shared.seats);
+            let leave = Leave { shared: Arc::clone(shared), number };
+            scope.spawn(move || drop(leave));
+            let long = Duration::from_secs(60);
+            let left = shared.ended.wait_timeout_while(seats, long, |seats| !seats.is_empty());
+            assert!(!left.unwrap().1.timed_out());
+        });
+        assert_eq!(server.connections(), 0);
     }
 }
