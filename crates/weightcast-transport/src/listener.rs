@@ -89,3 +89,64 @@ fn own_process(socket: &Socket) -> Option<Holder> {
     let own = rustix::process::geteuid().as_raw();
     (peer.uid == own).then_some(Holder::Process(peer.pid))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local;
+    use crate::patience::Patience;
+    use std::net::{IpAddr, Ipv4Addr, TcpStream};
+    use std::os::unix::net::UnixStream;
+
+    fn listener() -> Listener {
+        Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap()
+    }
+
+    fn come_near(listener: &Listener) -> UnixStream {
+        local::connect(listener.name().unwrap(), &Patience::default()).unwrap().unwrap()
+    }
+
+    /// Who came, and whether over the Unix socket.
+    fn came(listener: &Listener) -> Vec<(bool, Holder)> {
+        let come = listener.accept().into_iter().map(Result::unwrap);
+        come.map(|(socket, holder)| (socket.is_local(), holder)).collect()
+    }
+
+    const HOST: Holder = Holder::Address(IpAddr::V4(Ipv4Addr::LOCALHOST));
+
+    #[test]
+    fn one_of_each_kind_is_let_in_at_a_time() {
+        let listener = listener();
+        let addr = listener.addr().unwrap();
+        let own = Holder::Process(std::process::id() as i32);
+        let _far = [(); 2].map(|()| TcpStream::connect(addr).unwrap());
+        assert_eq!(came(&listener), [(false, HOST)]);
+        let _near = [come_near(&listener), come_near(&listener)];
+        assert_eq!(came(&listener), [(false, HOST), (true, own)]);
+        assert_eq!(came(&listener), [(true, own)]);
+    }
+
+    /// It rests until then: nobody goes round and round without work.
+    #[test]
+    fn newcomers_are_waited_for() {
+        let listener = listener();
+        let addr = listener.addr().unwrap();
+        for round in 0..20 {
+            std::thread::scope(|scope| {
+                let far = scope
+                    .spawn(move || (round % 2 == 0).then(|| TcpStream::connect(addr).unwrap()));
+                let near = scope.spawn(|| (round % 2 == 1).then(|| come_near(&listener)));
+                assert_eq!(came(&listener).len(), 1, "round {round}");
+                let _came = (far.join().unwrap(), near.join().unwrap());
+            });
+        }
+    }
+
+    #[test]
+    fn a_closed_listener_lets_nobody_in_and_keeps_nobody_waiting() {
+        let listener = listener();
+        listener.close();
+        let come = listener.accept();
+        assert!(come.iter().all(Result::is_err), "{come:?}");
+    }
+}

@@ -138,3 +138,123 @@ impl ConnectionSeat {
         lost
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    const MOMENT: Duration = Duration::from_nanos(1);
+    const LEAST: u64 = MIN_BUSY_RATE * BUSY_GRACE.as_secs();
+
+    /// A place that was taken now. Nobody is at the other end.
+    fn seat() -> (ConnectionSeat, Instant) {
+        let now = Instant::now();
+        let socket = Arc::new(Socket::Local(UnixStream::pair().unwrap().0));
+        (ConnectionSeat::new(socket, Holder::Process(1), now), now)
+    }
+
+    #[test]
+    fn who_comes_in_is_left_alone_for_a_while() {
+        let (seat, now) = seat();
+        assert_eq!(seat.worth(now), Some(Worth::Idle(now)));
+        let come = now + Duration::from_secs(9);
+        seat.begin(come);
+        let until = come + NEWCOMER_GRACE;
+        assert_eq!(seat.worth(come), Some(Worth::Busy(0)));
+        assert_eq!(seat.worth(until - MOMENT), Some(Worth::Busy(0)));
+        assert_eq!(seat.worth(until), Some(Worth::Idle(until)));
+        seat.rest(until + MOMENT);
+        assert_eq!(seat.worth(until + MOMENT), Some(Worth::Idle(until)), "it has not worked");
+        assert!(seat.work(come));
+        seat.begin(come);
+        assert_eq!(seat.worth(come), Some(Worth::Busy(0)));
+        assert_eq!(seat.worth(come + BUSY_GRACE), Some(Worth::Slow(0)), "it has begun already");
+    }
+
+    #[test]
+    fn who_is_busy_for_long_with_little_is_slow() {
+        for (taken, worth) in [
+            (0, Worth::Slow(0)),
+            (BUSY_GRACE.as_secs() * 3 + 1, Worth::Slow(3)),
+            (LEAST - 1, Worth::Slow(MIN_BUSY_RATE - 1)),
+            (LEAST, Worth::Busy(LEAST)),
+            (LEAST + 1, Worth::Busy(LEAST + 1)),
+        ] {
+            let (seat, now) = seat();
+            assert!(seat.work(now));
+            seat.moved(1);
+            seat.moved(taken as usize);
+            assert_eq!(seat.taken(), taken + 1);
+            seat.taken.fetch_sub(1, Ordering::Relaxed);
+            assert_eq!(seat.worth(now), Some(Worth::Busy(taken)));
+            assert_eq!(seat.worth(now + BUSY_GRACE - MOMENT), Some(Worth::Busy(taken)));
+            assert_eq!(seat.worth(now + BUSY_GRACE), Some(worth), "{taken}");
+            // The same bytes in twice the time.
+            let later = Some(Worth::Slow(taken / BUSY_GRACE.as_secs() / 2));
+            assert_eq!(seat.worth(now + 2 * BUSY_GRACE), later, "{taken}");
+        }
+    }
+
+    #[test]
+    fn a_rest_ends_the_work_only_if_it_is_long() {
+        for (rest, goes_on) in
+            [(Duration::ZERO, true), (BUSY_GRACE - MOMENT, true), (BUSY_GRACE, false)]
+        {
+            let (seat, now) = seat();
+            assert!(seat.work(now));
+            seat.moved(77);
+            let rested = now + Duration::from_secs(2);
+            assert!(seat.work(rested), "it asks again");
+            seat.rest(rested);
+            assert_eq!(seat.worth(rested), Some(Worth::Idle(rested)));
+            seat.rest(rested + MOMENT);
+            assert_eq!(seat.worth(rested + rest), Some(Worth::Idle(rested)), "since the first");
+            assert!(seat.work(rested + rest));
+            assert_eq!(seat.taken(), if goes_on { 77 } else { 0 });
+            let long = now + BUSY_GRACE + rest;
+            let expected = match goes_on {
+                true => Worth::Slow(77 / (long - now).as_secs()),
+                false => Worth::Busy(0),
+            };
+            assert_eq!(seat.worth(long), Some(expected), "{rest:?}");
+        }
+    }
+
+    /// Idle, slow and busy, against what was seen of it.
+    #[test]
+    fn a_place_is_lost_unless_it_has_become_worth_more() {
+        let worths = |now| [Worth::Idle(now), Worth::Slow(9), Worth::Busy(9)];
+        for (is, seen) in (0..3).flat_map(|is| (0..3).map(move |seen| (is, seen))) {
+            let (seat, begun) = seat();
+            let now = begun + 2 * BUSY_GRACE;
+            if is > 0 {
+                assert!(seat.work(if is == 1 { begun } else { now }));
+            }
+            assert_eq!(seat.worth(now).map(Worth::rank), Some(is as u8));
+            assert_eq!(worths(now)[seen].rank(), seen as u8);
+            let lost = seat.lose(worths(now)[seen], now);
+            assert_eq!((lost, seat.is_lost()), (is <= seen, is <= seen), "{is} seen as {seen}");
+            assert_eq!(seat.worth(now).is_none(), lost);
+            assert_eq!(seat.work(now), !lost);
+            seat.rest(now);
+            seat.begin(now);
+            assert_eq!((seat.is_lost(), seat.work(now)), (lost, !lost), "for good");
+            if lost {
+                assert!(!seat.lose(Worth::Busy(0), now), "once");
+            }
+        }
+    }
+
+    #[test]
+    fn who_loses_the_place_loses_the_connection() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let (socket, now) = (Arc::new(Socket::Local(here)), Instant::now());
+        let seat = ConnectionSeat::new(Arc::clone(&socket), Holder::Process(1), now);
+        assert!(seat.work(now) && !seat.lose(Worth::Slow(0), now) && socket.is_connected());
+        seat.rest(now);
+        assert!(seat.lose(Worth::Idle(now), now) && !socket.is_connected());
+        drop(there);
+    }
+}

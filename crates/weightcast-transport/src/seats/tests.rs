@@ -279,3 +279,167 @@ fn nothing_more_gives_way_while_something_is_being_closed() {
     port.seats.leave(1);
     assert!(port.seats.give_way(port.now) && is_lost(&members[1]));
 }
+
+#[test]
+fn shares_say_who_gives_way() {
+    let now = Instant::now();
+    let moment = Duration::from_nanos(1);
+    let rested = Worth::Idle(now - BUSY_GRACE);
+    let idle = Worth::Idle(now - BUSY_GRACE + moment);
+    for held in 1..6_usize {
+        for claim in 0..8_usize {
+            let gives = |worth| gives_way(worth, held, Some(claim), now);
+            assert!(gives(rested), "{held} {claim}");
+            assert_eq!([gives(idle), gives(Worth::Slow(1))], [claim <= held; 2], "{held} {claim}");
+            assert_eq!(gives(Worth::Busy(1)), held > claim + 1, "{held} {claim}");
+        }
+        let to_the_process = [rested, idle, Worth::Slow(1), Worth::Busy(1)];
+        let gives = to_the_process.map(|worth| gives_way(worth, held, None, now));
+        assert_eq!(gives, [true, true, true, false]);
+    }
+}
+
+#[test]
+fn a_slow_one_goes_before_a_busy_one_of_who_holds_more() {
+    let mut port = Port::new(4);
+    let slow = port.busy(B);
+    port.now += BUSY_GRACE;
+    let many: Vec<_> = (0..3).map(|_| port.busy(A)).collect();
+    port.member(Holder::Process(9)).expect("the slow one gives way");
+    assert!(is_lost(&slow) && !many.iter().any(|seat| is_lost(seat)));
+}
+
+/// Threads of lost places count until they have ended.
+#[test]
+fn a_port_has_so_many_threads_and_no_more() {
+    let mut port = Port::new(3);
+    let socket = Arc::new(Socket::Local(UnixStream::pair().unwrap().0));
+    let come = |port: &mut Port| port.seats.enter(&socket, A, port.now).map(|(number, _)| number);
+    let most = 2 * (3 + MAX_UNAUTHENTICATED) as u64;
+    (1..=most).for_each(|number| assert_eq!(come(&mut port), Some(number)));
+    assert_eq!(come(&mut port), None);
+    assert_eq!(port.seats.taken(), MAX_UNAUTHENTICATED);
+    port.seats.leave(1);
+    assert_eq!(come(&mut port), Some(most + 1));
+    assert_eq!(come(&mut port), None);
+    // Numbers of nobody change nothing.
+    port.seats.leave(1);
+    port.seats.leave(most + 9);
+    assert_eq!((port.seats.taken(), come(&mut port)), (MAX_UNAUTHENTICATED, None));
+    (2..=most + 1).for_each(|number| port.seats.leave(number));
+    assert_eq!((port.seats.taken(), port.seats.is_empty(), port.seats.lost), (0, true, 0));
+}
+
+#[test]
+fn nobody_is_let_in_where_all_is_being_closed() {
+    let mut port = Port::new(3);
+    let (number, stranger) = port.stranger(A);
+    let member = port.member(B).unwrap();
+    assert!(!port.seats.is_empty());
+    port.seats.closing = true;
+    let socket = Arc::new(Socket::Local(UnixStream::pair().unwrap().0));
+    assert!(port.seats.enter(&socket, A, port.now).is_none());
+    port.seats.close();
+    assert!(!stranger.socket.is_connected() && !member.socket.is_connected());
+    assert_eq!(port.seats.taken(), 2, "their threads will notice");
+    port.seats.leave(number);
+    assert_eq!(port.seats.taken(), 1);
+}
+
+#[test]
+fn a_place_is_given_once_and_to_who_is_there() {
+    let mut port = Port::new(0);
+    let (first, seat) = port.stranger(A);
+    assert!(port.seats.admit(first, port.now), "one place at least");
+    assert!(!port.seats.admit(first, port.now), "it has one");
+    assert!(!port.seats.admit(first + 1, port.now), "nobody came by that number");
+    assert!(!is_lost(&seat));
+    assert!(seat.work(port.now), "and it is about to ask");
+    let (second, _) = port.stranger(B);
+    assert!(!port.seats.admit(second, port.now), "the only place is busy");
+    seat.rest(port.now);
+    assert!(port.seats.admit(second, port.now));
+    assert!(is_lost(&seat));
+    assert_eq!((port.seats.taken(), port.seats.lost), (1, 1));
+}
+
+/// The port has fewer places where there are fewer descriptors, and strangers as many as are free.
+#[test]
+fn descriptors_bound_places_and_strangers() {
+    let mut port = Port::new(1_000);
+    assert_eq!(port.seats.door(), MAX_UNAUTHENTICATED);
+    for (left, places, door) in
+        [(1_024, 768, 256), (400, 200, 200), (40, 20, 20), (3, 1, 1), (1, 0, 1)]
+    {
+        port.look(left);
+        assert_eq!(port.seats.descriptors.places(), places, "{left}");
+        assert_eq!(port.seats.door(), door, "{left}");
+    }
+    // Of eight, four are the port's: the fifth member takes the place of the first.
+    port.look(8);
+    let members: Vec<_> = (0..5)
+        .map(|_| {
+            port.now += 2 * NEWCOMER_GRACE;
+            port.look(8);
+            let seat = port.member(A).expect("a place");
+            let lost: Vec<u64> =
+                port.seats.open.iter().filter(|(_, s)| s.is_lost()).map(|(n, _)| *n).collect();
+            lost.into_iter().for_each(|number| port.seats.leave(number));
+            seat
+        })
+        .collect();
+    let lost: Vec<bool> = members.iter().map(|seat| is_lost(seat)).collect();
+    assert_eq!(lost, [true, false, false, false, false]);
+}
+
+/// Whatever happens, in any order: the counts are those of the places.
+#[test]
+fn counts_are_those_of_the_places() {
+    for seed in 1..40_u64 {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut dice = |sides: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 33) % sides
+        };
+        let limit = 1 + dice(6) as usize;
+        let mut port = Port::new(limit);
+        let mut seats: Vec<(u64, Arc<ConnectionSeat>)> = Vec::new();
+        for _ in 0..150 {
+            port.now += SECOND * dice(3) as u32;
+            let holders = [A, B, Holder::Process(7), Holder::Process(8)];
+            let pick = dice(seats.len().max(1) as u64) as usize;
+            match (dice(8), seats.get(pick).cloned()) {
+                (0 | 1, _) if seats.len() < 60 => {
+                    seats.push(port.stranger(holders[dice(4) as usize]))
+                }
+                (2 | 3, Some((number, seat))) => {
+                    let lost = seat.is_lost();
+                    let was = port.seats.strangers.contains(&number);
+                    let admitted = port.seats.admit(number, port.now);
+                    assert!(!admitted || was && !lost);
+                }
+                (4, Some((_, seat))) => drop(seat.work(port.now)),
+                (5, Some((_, seat))) => {
+                    seat.moved(dice(1 << 24) as usize);
+                    seat.rest(port.now);
+                }
+                (6, Some((number, _))) => {
+                    port.seats.leave(number);
+                    seats.remove(pick);
+                }
+                (7, _) => drop(port.seats.give_way(port.now)),
+                _ => {}
+            }
+            let all = &port.seats;
+            let lost = seats.iter().filter(|(_, seat)| seat.is_lost()).count();
+            assert_eq!((all.open.len(), all.lost), (seats.len(), lost), "seed {seed}");
+            assert_eq!(all.taken(), seats.len() - lost);
+            assert!(all.members().count() <= limit, "seed {seed}");
+            let strangers = seats.iter().filter(|(number, _)| all.strangers.contains(number));
+            assert!(strangers.clone().all(|(_, seat)| !seat.is_lost()), "seed {seed}");
+            assert_eq!(strangers.count(), all.strangers.len(), "seed {seed}");
+        }
+    }
+}
