@@ -336,3 +336,6 @@ impl Request {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
