@@ -215,3 +215,138 @@ fn reach(
     let name = stream.decoded(wire::decode_identity(&body))?;
     Direct::reach(stream.addr, name, key, own, patience)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Refusal;
+    use crate::limits::MAX_EXTENTS;
+    use crate::{Compute, Filling, Region};
+    use std::time::Duration;
+
+    fn server() -> DataServer {
+        DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap()
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(20)
+    }
+
+    fn by(way: Way, server: &DataServer) -> Peer {
+        let auth = Auth::default();
+        match way {
+            Way::Reference => Peer::connect_within(server, &auth, soon()),
+            way => Peer::connect_by(way, server.addr(), &auth, soon()),
+        }
+        .unwrap()
+    }
+
+    struct Nothing;
+
+    impl Compute for Nothing {
+        fn fill(&self, _offset: usize, _bytes: &mut [u8]) {}
+    }
+
+    #[test]
+    fn a_description_is_asked_for_once_and_tells_what_the_way_may_know() {
+        let server = server();
+        let regions = [3, 5].map(|len| Region::allocate(len).unwrap());
+        let exports = server.exports();
+        let whole = exports.expose(4, regions.to_vec());
+        let export = ExportId::random();
+        let filling = Arc::new(Filling::new(&regions[1..]));
+        exports.expose_filling(export, 5, regions[1..].to_vec(), filling);
+        let word = exports.get(whole).unwrap().word_address();
+        let own = Some(std::process::id() as i32);
+        for (way, pid, computed) in
+            [(Way::Tcp, None, true), (Way::Direct, own, false), (Way::Reference, None, true)]
+        {
+            let peer = by(way, &server);
+            let near = peer.preferred();
+            assert_eq!((near.way(), near.pid(), peer.way()), (way, pid, way));
+            assert_eq!(near.abilities().computed, computed, "{way:?}");
+            assert_eq!(near.abilities().ahead, way == Way::Tcp, "{way:?}");
+            near.verify().unwrap();
+            let describe =
+                |export, generation| peer.describe(export, generation, &Patience::default());
+            let at = |address| if way == Way::Direct { address } else { 0 };
+            let found = describe(whole, 4).unwrap();
+            let places = [0, 1].map(|i| (at(regions[i].address()), regions[i].len() as u64));
+            let (word, regions) = (at(word), places.to_vec());
+            assert_eq!(*found, Description { word, filling: false, regions }, "{way:?}");
+            assert!(describe(export, 5).unwrap().filling);
+            let refused = |export, generation| describe(export, generation).map(drop).unwrap_err();
+            assert_eq!(refused(whole, 5), Refusal::StaleGeneration.into());
+            assert_eq!(refused(ExportId(whole.0 ^ 1), 4), Refusal::UnknownExport.into());
+            assert_eq!(lock(&peer.described).len(), 2, "what was refused is not remembered");
+            assert!(Arc::ptr_eq(&describe(whole, 4).unwrap(), &found), "not asked again");
+        }
+        exports.fence(whole);
+        let refused = by(Way::Reference, &server).describe(whole, 4, &Patience::default());
+        assert_eq!(refused.map(drop), Err(Refusal::StaleGeneration.into()));
+    }
+
+    #[test]
+    fn so_many_descriptions_are_remembered() {
+        let server = server();
+        let peer = by(Way::Reference, &server);
+        let exports: Vec<_> =
+            (0..=MAX_DESCRIPTIONS).map(|_| server.exports().expose(1, Vec::new())).collect();
+        for (number, export) in exports.into_iter().enumerate() {
+            peer.describe(export, 1, &Patience::default()).unwrap();
+            let expected = if number < MAX_DESCRIPTIONS { number + 1 } else { 1 };
+            assert_eq!(lock(&peer.described).len(), expected);
+        }
+    }
+
+    /// One region that is made when it is read is enough, once it is known of.
+    #[test]
+    fn the_way_to_an_export_is_the_first_that_carries_it() {
+        let server = server();
+        let held = Region::allocate(3).unwrap();
+        let made = Region::computed(3, Arc::new(Nothing));
+        let [plain, mixed] = [vec![held.clone()], vec![held, made]];
+        let (plain, mixed) = (server.exports().expose(1, plain), server.exports().expose(1, mixed));
+        let [tcp, direct, within] =
+            [Way::Tcp, Way::Direct, Way::Reference].map(|way| by(way, &server));
+        assert_eq!(direct.way_to(mixed, 1), Way::Direct, "nothing is known of it");
+        for peer in [&tcp, &direct, &within] {
+            assert_eq!(peer.addr(), server.addr());
+            for export in [plain, mixed] {
+                peer.describe(export, 1, &Patience::default()).unwrap();
+            }
+        }
+        let told = |peer: &Peer, export| (peer.way_to(export, 1), peer.why(export, 1).to_owned());
+        let why = |way, why: &str| (way, why.to_owned());
+        assert_eq!(told(&tcp, plain), why(Way::Tcp, "TCP was demanded"));
+        assert_eq!(told(&tcp, mixed), why(Way::Tcp, "TCP was demanded"));
+        let other = "another process of this host and user";
+        assert_eq!(told(&direct, plain), why(Way::Direct, other));
+        assert_eq!(told(&direct, mixed), why(Way::Tcp, "made when it is read"));
+        assert_eq!(told(&within, plain), why(Way::Reference, "this very process"));
+        assert_eq!(told(&within, mixed), why(Way::Reference, "this very process"));
+        assert_eq!(direct.way_to(mixed, 2), Way::Direct, "of another generation nothing is known");
+        let said = format!("{tcp:?}");
+        assert_eq!(said, format!("Peer {{ addr: {}, way: Tcp }}", server.addr()));
+    }
+
+    #[test]
+    fn as_many_digests_as_extents_may_be_asked_for() {
+        let server = server();
+        let export = server.exports().expose(1, vec![Region::from_bytes(b"weights").unwrap()]);
+        let peer = by(Way::Tcp, &server);
+        let placed = |number: usize| {
+            let offset = number as u64 % 7;
+            let extent = Extent { region: 0, offset, row_bytes: 1, rows: 1, pitch: 0 };
+            PlacedExtent { extent, position: number as u64, position_pitch: 0 }
+        };
+        let all: Vec<_> = (0..=MAX_EXTENTS).map(placed).collect();
+        for count in [0, 1, 2, MAX_EXTENTS] {
+            let found = peer.digests(export, 1, &all[..count], soon()).unwrap();
+            let expected =
+                (0..count).map(|n| crate::digest_at(n as u64, &b"weights"[n % 7..n % 7 + 1]));
+            assert!(found.into_iter().eq(expected), "{count}");
+        }
+        assert_eq!(peer.digests(export, 1, &all, soon()), Err(Refusal::TooMuch.into()));
+    }
+}

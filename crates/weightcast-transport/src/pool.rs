@@ -73,6 +73,14 @@ impl Pool {
 }
 
 #[cfg(test)]
+impl Pool {
+    /// Streams that rest.
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.idle).len()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::limits::STREAM_REST;

@@ -161,3 +161,136 @@ fn move_worker<'s>(
 ) -> impl FnOnce() -> Vec<Digest> + 's {
     move || run.work(worker)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{MIN_UNIT_BYTES, PIECE_BYTES};
+    use crate::pieces::Pieces;
+    use crate::{
+        Auth, Copy, DataServer, ExportId, Filling, Gauge, Holds, Peer, Reading, SourceJob, Way,
+    };
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    fn server() -> DataServer {
+        DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap()
+    }
+
+    fn peer(server: &DataServer, way: Way) -> Peer {
+        let (auth, soon) = (Auth::default(), Instant::now() + Duration::from_secs(20));
+        match way {
+            Way::Reference => Peer::connect_within(server, &auth, soon),
+            way => Peer::connect_by(way, server.addr(), &auth, soon),
+        }
+        .unwrap()
+    }
+
+    fn job(peer: &Peer, export: ExportId, copies: Vec<Copy>) -> SourceJob<'_> {
+        SourceJob { peer, export, generation: 1, copies }
+    }
+
+    /// As many as asked, one for each source over TCP, and none without a piece.
+    #[test]
+    fn a_transfer_has_the_threads_that_it_needs() {
+        let server = server();
+        let export = server.exports().expose(1, vec![Region::allocate(200).unwrap()]);
+        let [over_tcp, within] = [Way::Tcp, Way::Reference].map(|way| peer(&server, way));
+        let targets = [Region::allocate(200).unwrap()];
+        let workers = |threads, tcp: usize, near: usize, pieces: u64| {
+            let copies = || vec![Copy::contiguous(0, 0, 0, 0, pieces)];
+            let peers = [vec![&over_tcp; tcp], vec![&within; near]].concat();
+            let jobs: Vec<_> = peers.into_iter().map(|peer| job(peer, export, copies())).collect();
+            let options = ReadOptions { threads, ..ReadOptions::default() };
+            let routes = jobs.iter().enumerate().map(|(source, job)| {
+                let mut route = Route::check(source, job, &targets, &options).unwrap();
+                route.pieces = Pieces::cut(&job.copies, 1);
+                route
+            });
+            RunningTransfer::new(routes.collect(), &targets, &options).workers()
+        };
+        assert_eq!(
+            [0, 1, 2, 63, 64, 65].map(|threads| workers(threads, 1, 0, 100)),
+            [1, 1, 2, 63, 64, 64]
+        );
+        assert_eq!([0, 1, 2, 3, 5].map(|pieces| workers(3, 1, 0, pieces)), [1, 1, 2, 3, 3]);
+        assert_eq!(workers(1, 3, 0, 100), 3);
+        assert_eq!(workers(1, 0, 3, 100), 1, "these do not ask ahead");
+        assert_eq!(workers(1, 2, 3, 100), 2);
+        assert_eq!(workers(9, 2, 2, 2), 8, "pieces of all sources");
+        assert_eq!(workers(1, 70, 0, 100), MAX_THREADS);
+        assert_eq!(workers(4, 0, 0, 0), 1);
+    }
+
+    /// Two sources have every other unit each; whoever reads from the target waits for none long.
+    #[test]
+    fn memory_is_filled_from_the_front_whoever_has_what() {
+        const UNITS: u64 = 8;
+        const UNIT: u64 = MIN_UNIT_BYTES;
+        for way in [Way::Reference, Way::Direct] {
+            let server = server();
+            let bytes: Vec<u8> = (0..UNITS * UNIT).map(|i| (i / UNIT) as u8 + 1).collect();
+            let export = server.exports().expose(1, vec![Region::from_bytes(&bytes).unwrap()]);
+            let peers = [peer(&server, way), peer(&server, way)];
+            let copy = |unit: u64| Copy::contiguous(0, unit * UNIT, 0, unit * UNIT, UNIT);
+            let jobs = [1, 0].map(|first| {
+                let copies = (0..UNITS).rev().filter(|unit| unit % 2 == first).map(copy);
+                job(&peers[first as usize], export, copies.collect())
+            });
+            let target = Region::allocate(bytes.len()).unwrap();
+            let filling = Arc::new(Filling::new(std::slice::from_ref(&target)));
+            let (told, seen) = (Arc::new(Mutex::new(Vec::new())), Arc::clone(&filling));
+            let tell = Arc::clone(&told);
+            let holds = Holds::new(move |point| {
+                if point == HoldPoint::Telling {
+                    lock(&tell).push(seen.bits()[0]);
+                }
+            });
+            let (threads, filling) = (1, Some(filling));
+            let gauge = Arc::new(Gauge::default());
+            let options = ReadOptions { threads, filling, holds, gauge, ..ReadOptions::default() };
+            crate::read(&jobs, std::slice::from_ref(&target), &options).unwrap();
+            let expected: Vec<u8> = (0..UNITS).map(|units| ((1_u32 << units) - 1) as u8).collect();
+            assert_eq!(*lock(&told), expected, "{way:?}");
+            assert!(target.to_vec() == bytes);
+        }
+    }
+
+    /// Each failure names its job, when it is prepared, read, and looked at once more.
+    #[test]
+    fn whoever_fails_is_named_by_its_job() {
+        let server = server();
+        let len = 2 * PIECE_BYTES;
+        let memory = Region::from_bytes(&vec![1; len]).unwrap();
+        let copies = |at: usize| vec![Copy::contiguous(0, 0, 0, at as u64, len as u64)];
+        for way in [Way::Tcp, Way::Direct, Way::Reference] {
+            let peer = peer(&server, way);
+            let targets = [Region::allocate(3 * len).unwrap()];
+            for bad in 0..3 {
+                let exports = [(); 3].map(|()| server.exports().expose(1, vec![memory.clone()]));
+                let jobs: [_; 3] = std::array::from_fn(|n| job(&peer, exports[n], copies(n * len)));
+                let gauge = Arc::new(Gauge::default());
+                let read = |jobs: &[SourceJob<'_>], threads| {
+                    let gauge = Arc::clone(&gauge);
+                    let options = ReadOptions { threads, gauge, ..ReadOptions::default() };
+                    crate::read(jobs, &targets, &options)
+                        .map_err(|error| (error.source, error.kind))
+                };
+                read(&jobs, 1).unwrap();
+                let whole = Reading { arrived: 3 * len as u64, left: 0, job: 2 };
+                assert_eq!(gauge.look(), Some(whole), "{way:?}: each was counted for its job");
+                server.exports().fence(exports[bad]);
+                let fenced = TransportError::Fenced { export: exports[bad] };
+                for threads in [1, 3] {
+                    assert_eq!(read(&jobs, threads), Err((bad, fenced.clone())), "{way:?}");
+                }
+                let stale = std::array::from_fn::<_, 3, _>(|n| SourceJob {
+                    generation: if n == bad { 2 } else { 1 },
+                    ..job(&peer, exports[n], if n == bad { Vec::new() } else { copies(n * len) })
+                });
+                let refused = read(&stale, 1).unwrap_err();
+                assert_eq!(refused.0, bad, "{way:?}: {}", refused.1);
+            }
+        }
+    }
+}

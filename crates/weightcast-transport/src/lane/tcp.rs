@@ -206,3 +206,180 @@ fn put_request(request: &mut Vec<u8>, task: &LaneTask<'_>, piece: &Piece) {
     }
     wire::finish(request, start);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::Copy;
+    use crate::holds::Holds;
+    use crate::limits::MIN_WINDOW;
+    use crate::pieces::Pieces;
+    use crate::region::Region;
+    use crate::{Auth, DataServer, Filling, Peer};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    /// A source of some bytes, and what it takes to read pieces of them.
+    struct Reading {
+        server: DataServer,
+        peer: Peer,
+        export: ExportId,
+        description: Arc<Description>,
+        pieces: Pieces,
+        targets: [Region; 1],
+        lanes: AtomicUsize,
+    }
+
+    impl Reading {
+        /// Every other byte of a region, so many to a piece.
+        fn new(places: usize, pieces: usize, bytes: usize) -> Self {
+            let loopback = ([127, 0, 0, 1], 0).into();
+            let server = DataServer::bind_for(loopback, Auth::default(), places).unwrap();
+            let memory: Vec<u8> = (0..2 * pieces * bytes).map(|i| (i % 253) as u8 + 1).collect();
+            let export = server.exports().expose(1, vec![Region::from_bytes(&memory).unwrap()]);
+            let soon = Instant::now() + Duration::from_secs(20);
+            let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon).unwrap();
+            let description = peer.describe(export, 1, &Patience::default()).unwrap();
+            let at = |n| Copy::contiguous(0, 2 * n as u64, 0, 2 * n as u64, 1);
+            let copies: Vec<Copy> = (0..pieces * bytes).map(at).collect();
+            let targets = [Region::allocate(memory.len()).unwrap()];
+            let (pieces, lanes) = (Pieces::cut(&copies, bytes), AtomicUsize::new(0));
+            Self { server, peer, export, description, pieces, targets, lanes }
+        }
+
+        fn task<'a>(&'a self, patience: Patience<'a>, holds: &'a Holds) -> LaneTask<'a> {
+            LaneTask {
+                peer: &self.peer,
+                export: self.export,
+                generation: 1,
+                description: &self.description,
+                pieces: &self.pieces,
+                targets: &self.targets,
+                lanes: &self.lanes,
+                patience,
+                holds,
+            }
+        }
+
+        fn lane<'a>(&'a self, holds: &'a Holds) -> TcpLane<'a> {
+            let task = self.task(Patience::default(), holds);
+            let stream = self.peer.pool().take(&task.patience, || true).unwrap();
+            TcpLane::new(self.peer.pool(), task, stream)
+        }
+
+        /// A request that keeps its connection busy.
+        fn wait_for_ever(&self) -> Vec<u8> {
+            let (memory, export) = (vec![Region::allocate(1).unwrap()], ExportId::random());
+            let filling = Arc::new(Filling::new(&memory));
+            self.server.exports().expose_filling(export, 1, memory, filling);
+            let mut request = Vec::new();
+            let start = wire::begin(&mut request, Kind::Await);
+            wire::put(&mut request, &[export.0, 1, 0, 0, 1, 1, 1]);
+            wire::finish(&mut request, start);
+            request
+        }
+
+        /// Whether the bytes that were asked for are there, so many, and nothing beside.
+        fn has(&self, bytes: usize) -> bool {
+            let found = self.targets[0].to_vec();
+            let expected = (0..found.len())
+                .map(|i| if i % 2 == 0 && i < 2 * bytes { (i % 253) as u8 + 1 } else { 0 });
+            found.into_iter().eq(expected)
+        }
+    }
+
+    /// One whose path is known to take 64 requests, and to be too long for another measurement.
+    fn wide() -> Window {
+        let (trip, now) = (Duration::from_secs(3600), Instant::now());
+        let mut window = Window::new(trip, now);
+        (1..31).for_each(|_| window.answered(now));
+        window.answered(now + trip);
+        assert_eq!(window.requests(), 64);
+        window
+    }
+
+    /// Asks for as many pieces as there is room for.
+    fn fill_up<'a>(lane: &mut TcpLane<'a>, reading: &'a Reading) -> usize {
+        let mut count = 0;
+        while lane.has_room() {
+            lane.submit(reading.pieces.draw().expect("more"));
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn a_window_is_filled_up_again_once_half_of_it_has_come() {
+        let (reading, holds) = (Reading::new(9, 200, 1), Holds::default());
+        let mut lane = reading.lane(&holds);
+        assert_eq!(fill_up(&mut lane, &reading), MIN_WINDOW);
+        lane.window = wide();
+        assert_eq!(fill_up(&mut lane, &reading), 64 - MIN_WINDOW);
+        for _ in 0..31 {
+            assert!(lane.poll().unwrap().is_some() && !lane.has_room());
+        }
+        assert!(lane.poll().unwrap().is_some());
+        assert_eq!(fill_up(&mut lane, &reading), 32);
+        (0..64).for_each(|_| assert!(lane.poll().unwrap().is_some()));
+        assert!(lane.poll().unwrap().is_none(), "nothing is under way");
+        assert_eq!((lane.asked_bytes, lane.header.is_none()), (0, true));
+        assert!(reading.has(96));
+    }
+
+    /// To the byte: four requests of 8 KiB fill it.
+    #[test]
+    fn requests_under_way_fit_into_a_pipe() {
+        let request = |extents: usize| HEADER_BYTES + 16 + 40 * extents;
+        assert_eq!(4 * request(204), PIPELINE_BYTES);
+        for (extents, expected) in [(203, 5), (204, 4), (205, 4)] {
+            let (reading, holds) = (Reading::new(9, 8, extents), Holds::default());
+            let mut lane = reading.lane(&holds);
+            lane.window = wide();
+            assert_eq!(fill_up(&mut lane, &reading), expected, "{extents}");
+            assert_eq!(lane.asked_bytes, expected * request(extents));
+            for _ in 0..expected {
+                assert!(lane.poll().unwrap().is_some());
+            }
+            assert!(reading.has(expected * extents));
+        }
+    }
+
+    /// What came over it is right whichever connection it is.
+    #[test]
+    fn a_stream_is_kept_if_nothing_is_under_way_on_it() {
+        for left in [0, 1] {
+            let (reading, holds) = (Reading::new(9, 2, 1), Holds::default());
+            let mut lane = reading.lane(&holds);
+            assert_eq!(fill_up(&mut lane, &reading), 2);
+            (left..2).for_each(|_| assert!(lane.poll().unwrap().is_some()));
+            Box::new(lane).close();
+            let kept = reading.peer.pool().count();
+            assert_eq!(kept, if left == 0 { 1 } else { 0 });
+        }
+    }
+
+    /// Who finds the port full waits for a place only if nobody else reads, and there is anything
+    /// to read.
+    #[test]
+    fn a_full_port_is_waited_for_by_who_is_alone() {
+        for (lanes, drawn, waits) in [(0, false, true), (1, false, false), (0, true, false)] {
+            let (reading, holds) = (Reading::new(1, 1, 1), Holds::default());
+            // The only place is another's, who waits for what never comes.
+            let (addr, forever) = (reading.server.addr(), Patience::default());
+            drop(reading.peer.pool().take(&forever, || true).unwrap());
+            let key = Auth::default().mac_key();
+            let mut other = Stream::open(addr, &key, &forever, || true).unwrap();
+            other.send(&reading.wait_for_ever(), &forever).unwrap();
+            reading.lanes.store(lanes, Ordering::Release);
+            if drawn {
+                reading.pieces.draw().unwrap();
+            }
+            let deadline = Some(Instant::now() + Duration::from_millis(1_500));
+            let task = reading.task(Patience { deadline, ..Patience::default() }, &holds);
+            let opened = reading.peer.pool().open(task).map(|lane| lane.is_some());
+            let expected = if waits { Err(TransportError::Full { addr }) } else { Ok(false) };
+            assert_eq!(opened, expected, "{lanes} lanes, drawn: {drawn}");
+        }
+    }
+}
