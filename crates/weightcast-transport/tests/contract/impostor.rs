@@ -262,7 +262,7 @@ fn the_process_that_lends_its_memory_is_read_directly() {
 fn an_impostor_does_not_make_a_reader_copy_a_victims_memory() {
     let (_player, victim) = Victim::spawn();
     let addr = impostor(&victim);
-    over_tcp(read_from(addr, victim.export, LEN), "not its own");
+    over_tcp(read_from(addr, victim.export, LEN), "not its own: of another process, port");
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn addresses_are_used_against_the_process_that_gave_them_only() {
 #[test]
 fn what_another_process_answers_is_not_passed_on() {
     let (_player, _attacker, outcome) = attacked("middleman");
-    over_tcp(outcome, "not its own");
+    over_tcp(outcome, "not its own: of another process, port");
 }
 
 #[test]

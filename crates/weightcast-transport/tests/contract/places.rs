@@ -184,3 +184,27 @@ fn a_source_that_leaves_twice_or_in_mid_answer_is_gone() {
     let gone = digest_of_abc(&peer, ExportId(1)).unwrap_err();
     assert!(matches!(gone, TransportError::SourceGone { .. }), "{gone}");
 }
+
+/// Answers with two digests, whatever was asked for.
+fn answer_two(mut socket: TcpStream) {
+    take_frame(&mut socket);
+    socket.write_all(&frame(132, &[7; 32])).unwrap();
+}
+
+/// Answers with none.
+fn answer_none(mut socket: TcpStream) {
+    take_frame(&mut socket);
+    socket.write_all(&frame(132, &[])).unwrap();
+}
+
+#[test]
+fn digests_are_as_many_as_were_asked_for() {
+    let scripts: [fn(TcpStream); 2] = [answer_two, answer_none];
+    for script in scripts {
+        let (peer, source) = scripted([script]);
+        let wrong = digest_of_abc(&peer, ExportId(1)).unwrap_err();
+        let what = "number of digests";
+        assert_eq!(wrong, TransportError::Protocol { addr: peer.addr(), what });
+        source.join().unwrap();
+    }
+}
