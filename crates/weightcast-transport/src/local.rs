@@ -75,4 +75,20 @@ mod tests {
         let gone = connect(name, &soon()).expect("that is told at once");
         assert!(gone.is_err());
     }
+
+    #[test]
+    fn a_connection_names_its_senders_and_wakes_to_look() {
+        let name = LocalName::draw();
+        let listener =
+            std::os::unix::net::UnixListener::bind_addr(&name.address().unwrap()).unwrap();
+        let stream = connect(name, &Patience::default()).unwrap().unwrap();
+        let _accepted = listener.accept().unwrap();
+        assert!(rustix::net::sockopt::socket_passcred(&stream).unwrap());
+        // The kernel counts in ticks of its own, and rounds up.
+        let ticks = [stream.read_timeout(), stream.write_timeout()].map(|t| t.unwrap().unwrap());
+        assert!(ticks.into_iter().all(|tick| (TICK..2 * TICK).contains(&tick)), "{ticks:?}");
+        let ended = std::sync::atomic::AtomicBool::new(true);
+        let patience = Patience { stop: Some(&ended), ..Patience::default() };
+        assert_eq!(connect(name, &patience).err(), Some(TransportError::Cancelled));
+    }
 }

@@ -89,3 +89,64 @@ impl Write for &Socket {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// Of each kind one, with its other end.
+    fn pairs() -> [(Socket, Socket); 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let far = (Socket::Tcp(listener.accept().unwrap().0), Socket::Tcp(there));
+        let (here, there) = UnixStream::pair().unwrap();
+        [far, (Socket::Local(here), Socket::Local(there))]
+    }
+
+    #[test]
+    fn either_kind_carries_bytes_until_it_is_shut_down() {
+        for (number, (here, there)) in pairs().into_iter().enumerate() {
+            here.prepare().unwrap();
+            assert_eq!(here.is_local(), number == 1);
+            (&here).write_all(b"abc").unwrap();
+            (&here).flush().unwrap();
+            let mut bytes = [0; 3];
+            (&there).read_exact(&mut bytes).unwrap();
+            assert_eq!(&bytes, b"abc");
+            assert!(here.is_connected() && there.is_connected());
+            there.shut_down();
+            assert!(!here.is_connected() && !there.is_connected());
+            assert_eq!((&here).read(&mut bytes).unwrap(), 0);
+            there.shut_down();
+        }
+    }
+
+    #[test]
+    fn each_timeout_is_its_own() {
+        let [one, two] = [1, 2].map(Duration::from_secs);
+        for (here, _there) in pairs() {
+            let timeouts = || match &here {
+                Socket::Tcp(s) => [s.read_timeout(), s.write_timeout()].map(Result::unwrap),
+                Socket::Local(s) => [s.read_timeout(), s.write_timeout()].map(Result::unwrap),
+            };
+            assert_eq!(timeouts(), [None, None]);
+            here.set_read_timeout(Some(one)).unwrap();
+            assert_eq!(timeouts(), [Some(one), None]);
+            here.set_write_timeout(Some(two)).unwrap();
+            assert_eq!(timeouts(), [Some(one), Some(two)]);
+            here.set_read_timeout(None).unwrap();
+            assert_eq!(timeouts(), [None, Some(two)]);
+        }
+    }
+
+    #[test]
+    fn a_connection_sends_at_once_and_outlives_no_peer() {
+        let [(far, _), _] = pairs();
+        let Socket::Tcp(socket) = &far else { unreachable!() };
+        let keeps = || rustix::net::sockopt::socket_keepalive(socket).unwrap();
+        assert!(!socket.nodelay().unwrap() && !keeps());
+        far.prepare().unwrap();
+        assert!(socket.nodelay().unwrap() && keeps());
+    }
+}

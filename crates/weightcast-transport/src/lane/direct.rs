@@ -215,3 +215,160 @@ impl<'a> DirectLane<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::Copy;
+    use crate::holds::Holds;
+    use crate::pieces::Pieces;
+    use crate::region::Region;
+    use crate::stream::Stream;
+    use crate::wire::{self, Kind};
+    use crate::{Auth, DataServer, Peer};
+    use std::sync::atomic::AtomicUsize;
+    use std::time::{Duration, Instant};
+
+    /// A source in this process, and what reads it directly.
+    struct Reached {
+        server: DataServer,
+        peer: Peer,
+        direct: Direct,
+    }
+
+    impl Reached {
+        fn new() -> Self {
+            let loopback = ([127, 0, 0, 1], 0).into();
+            let server = DataServer::bind(loopback, Auth::default()).unwrap();
+            let soon = Instant::now() + Duration::from_secs(20);
+            let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon).unwrap();
+            let (key, patience) = (Auth::default().mac_key(), Patience::default());
+            let mut stream = Stream::open(server.addr(), &key, &patience, || true).unwrap();
+            let mut request = Vec::new();
+            wire::begin(&mut request, Kind::Identify);
+            let name = stream.ask(&request, Kind::Identity, &patience).unwrap();
+            let name = wire::decode_identity(&name).unwrap();
+            let reach = |name, own| Direct::reach(server.addr(), name, &key, own, &patience);
+            let why = |found: Result<Direct, TransportError>| found.err().unwrap().to_string();
+            assert!(why(reach(None, true)).contains("it has no Unix socket"));
+            assert!(why(reach(name, false)).contains("it is this very process"));
+            let direct = reach(name, true).unwrap();
+            assert_eq!(direct.pid(), std::process::id() as i32);
+            Self { server, peer, direct }
+        }
+
+        /// Does something with a lane that reads these copies of two regions of 64 KiB.
+        fn with<T>(
+            &self,
+            copies: &[Copy],
+            act: impl FnOnce(&mut DirectLane<'_>, &Pieces, &[Region]) -> T,
+        ) -> T {
+            let region = |start: usize| {
+                let bytes: Vec<u8> = (start..start + (64 << 10)).map(|i| (i % 251) as u8).collect();
+                Region::from_bytes(&bytes).unwrap()
+            };
+            let export = self.server.exports().expose(1, vec![region(1), region(2)]);
+            let description = self.direct.describe(export, 1, &Patience::default()).unwrap();
+            let targets = [Region::allocate(64 << 10).unwrap()];
+            let (pieces, lanes) = (Pieces::cut(copies, 1 << 20), AtomicUsize::new(0));
+            let task = LaneTask {
+                peer: &self.peer,
+                export,
+                generation: 1,
+                description: &description,
+                pieces: &pieces,
+                targets: &targets,
+                lanes: &lanes,
+                patience: Patience::default(),
+                holds: &Holds::default(),
+            };
+            let mut lane = DirectLane::new(&self.direct, task);
+            let done = act(&mut lane, &pieces, &targets);
+            assert_eq!(lane.bin.len() as u64, MAX_GAP_BYTES);
+            done
+        }
+    }
+
+    /// Whether the second row is read in one range with the first, and what is thrown away.
+    #[test]
+    fn small_gaps_are_read_along_and_others_are_not() {
+        let reached = Reached::new();
+        let row = |region, at| Copy::contiguous(region, at, 0, 100 * u64::from(region), 10);
+        let most = MAX_GAP_BYTES;
+        let table = [
+            (row(0, 500), row(0, 510), 1, 0),
+            (row(0, 500), row(0, 511), 1, 1),
+            (row(0, 500), row(0, 510 + most - 1), 1, most - 1),
+            (row(0, 500), row(0, 510 + most), 1, most),
+            (row(0, 500), row(0, 510 + most + 1), 2, 0),
+            (row(0, 500), row(0, 509), 2, 0),
+            (row(0, 500), row(0, 490), 2, 0),
+            (row(0, 500), row(0, 0), 2, 0),
+            (row(0, 500), row(1, 511), 2, 0),
+            (row(1, 0), row(1, 11), 1, 1),
+            (row(0, 5), row(0, 16), 1, 1),
+        ];
+        for (first, second, ranges, gap) in table {
+            // Both at places of their own at the target.
+            let copies = [first, Copy { target_offset: 40, ..second }];
+            reached.with(&copies, |lane, pieces, targets| {
+                let piece = pieces.draw().unwrap();
+                lane.add_rows(piece);
+                let case = format!("{first:?} {second:?}");
+                assert_eq!(lane.remote.count(), ranges, "{case}");
+                assert_eq!(
+                    [lane.remote.bytes(), lane.local.bytes()],
+                    [20 + gap as usize; 2],
+                    "{case}"
+                );
+                lane.read(piece).unwrap();
+                let found = targets[0].to_vec();
+                for copy in copies {
+                    let (from, to) = (copy.source_offset as usize, copy.target_offset as usize);
+                    let start = from + 1 + copy.source_region as usize;
+                    let expected: Vec<u8> = (start..start + 10).map(|i| (i % 251) as u8).collect();
+                    assert_eq!(found[to..to + 10], expected, "{case}");
+                }
+                assert!(found[150..].iter().all(|byte| *byte == 0), "{case}");
+            });
+        }
+    }
+
+    /// By what the kernel said, while the process lives and the target can be written.
+    #[test]
+    fn a_read_that_did_not_end_well_is_somebody_s_fault() {
+        let reached = Reached::new();
+        reached.with(&[Copy::contiguous(0, 0, 0, 0, 64)], |lane, pieces, _| {
+            let piece = pieces.draw().unwrap();
+            let mut of = |outcome: Result<usize, i32>| {
+                lane.local.clear();
+                lane.remote.clear();
+                lane.add_rows(piece);
+                lane.diagnose(outcome.map_err(io::Error::from_raw_os_error))
+            };
+            let gone = |error: &TransportError| matches!(error, TransportError::SourceGone { .. });
+            let fenced = |error: &TransportError| matches!(error, TransportError::Fenced { .. });
+            assert!([0, 1, 63, 64].into_iter().all(|count| fenced(&of(Ok(count)))));
+            assert!(fenced(&of(Err(libc::EFAULT))));
+            assert!(gone(&of(Err(libc::ESRCH))) && gone(&of(Err(libc::EPERM))));
+            for number in [libc::ENOMEM, libc::EINVAL, libc::ENOSYS] {
+                let error = of(Err(number));
+                let own = matches!(error, TransportError::System { call: "process_vm_readv", .. });
+                assert!(own, "{error}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_lane_reads_what_it_was_asked_for_and_sees_a_fence() {
+        let reached = Reached::new();
+        reached.with(&[Copy::contiguous(0, 7, 0, 9, 64)], |lane, pieces, targets| {
+            let export = lane.task.export;
+            assert!(lane.has_room() && matches!(lane.poll(), Ok(None)));
+            reached.server.exports().fence(export);
+            let piece = pieces.draw().unwrap();
+            assert_eq!(lane.read(piece), Err(TransportError::Fenced { export }), "the word moved");
+            assert!(lane.has_room() && targets[0].to_vec()[..9] == [0; 9]);
+        });
+    }
+}

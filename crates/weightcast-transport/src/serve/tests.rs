@@ -242,3 +242,47 @@ fn whoever_waits_is_told_of_all_units() {
     let (place, len) = (word.regions()[0].address(), 11 * UNIT);
     assert_eq!(described[16..], numbers(&[word.word_address(), 1, place, len]));
 }
+
+/// Who is let in, and what the others are told; places are looked for after the token only.
+#[test]
+fn who_is_let_in_has_the_token_and_a_place() {
+    use crate::handshake::{Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
+    use crate::secret::{Auth, Secret};
+    let [key, other] = ["a", "b"].map(|token| Auth::with_token(Secret::new(token)).mac_key());
+    let table = [
+        (&key, true, Ok(()), Ok(()), true),
+        (&key, false, Err(Failed::Full), Err(ErrorKind::QuotaExceeded), true),
+        (&other, true, Err(Failed::Unauthorized), Err(ErrorKind::PermissionDenied), false),
+        (&other, false, Err(Failed::Unauthorized), Err(ErrorKind::PermissionDenied), false),
+    ];
+    for (theirs, room, told, ended, asked) in table {
+        let (here, there) = UnixStream::pair().unwrap();
+        let reader = thread::spawn({
+            let theirs = theirs.clone();
+            move || {
+                let (mut hello, mut verdict) = ([0; HELLO_BYTES], [0; VERDICT_BYTES]);
+                (&there).read_exact(&mut hello).unwrap();
+                let side = ReaderSide::new(Channel::Tcp, &hello).unwrap();
+                // Two parts are one message.
+                let proof = side.proof(&theirs);
+                (&there).write_all(&proof[..50]).unwrap();
+                (&there).write_all(&proof[50..]).unwrap();
+                (&there).read_exact(&mut verdict).unwrap();
+                side.check(&theirs, &verdict)
+            }
+        });
+        let mut looked = false;
+        let has_room = || {
+            looked = true;
+            room
+        };
+        let admitted = admit(&Socket::Local(here), &key, Channel::Tcp, has_room);
+        assert_eq!(admitted.map_err(|error| error.kind()), ended);
+        assert_eq!((reader.join().unwrap(), looked), (told, asked));
+    }
+    let (here, there) = UnixStream::pair().unwrap();
+    (&there).write_all(&[1; PROOF_BYTES - 1]).unwrap();
+    there.shutdown(Shutdown::Write).unwrap();
+    let left = admit(&Socket::Local(here), &key, Channel::Tcp, || unreachable!());
+    assert_eq!(left.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+}
