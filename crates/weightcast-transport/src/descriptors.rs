@@ -90,7 +90,7 @@ mod tests {
             for newest in (0..12).chain(limit - limit.min(6)..limit + 3) {
                 for port in [0_usize, 1, 2, 5, 2_000] {
                     let own = (newest + 1).max(port as u64) - port as u64;
-                    let left = if own > limit { 0 } else { limit - own };
+                    let left = (own..limit).count() as u64;
                     let half = left / 2 + left % 2;
                     let reserve = [256, limit / 4, half].into_iter().min().unwrap();
                     let seen = Descriptors::seen(limit, newest, port);

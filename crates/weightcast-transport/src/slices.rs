@@ -167,6 +167,11 @@ mod tests {
             [SLICE_COST + 1, 2 * SLICE_COST, 2 * SLICE_COST + 1].map(|b| count(b, 1)),
             [2, 2, 3]
         );
+        // Rows that fill it to the last, and such as want one more than it is.
+        let (cost, most) = (5 * ROW_COST, SLICE_COST + ROW_COST);
+        assert_eq!((most % cost, (most + 1) % 3), (0, 0));
+        assert_eq!([0, 1].map(|more| count(cost - ROW_COST, most / cost + more)), [1, 2]);
+        assert_eq!([2, 3].map(|rows| count((most + 1) / 3 - ROW_COST, rows)), [1, 2]);
         // As many rows as there is cost for.
         let rows = (SLICE_COST + ROW_COST) / (ROW_COST + 7);
         assert_eq!(

@@ -214,7 +214,7 @@ mod tests {
                 let mut asked = Vec::new();
                 let parts = units.parts(of, |unit, len| {
                     asked.push((unit, len));
-                    (wanted >> unit & 1 == 1).then_some(unit % 3 == 0)
+                    (wanted >> unit & 1 == 1).then_some(unit.is_multiple_of(3))
                 });
                 let mut expected = Vec::new();
                 let mut runs = Vec::new();
@@ -226,7 +226,7 @@ mod tests {
                             _ => runs.push((unit, 1, row)),
                         }
                         if wanted >> unit & 1 == 1 {
-                            expected.push((unit % 3 == 0, row, from));
+                            expected.push((unit.is_multiple_of(3), row, from));
                         }
                     }
                 }

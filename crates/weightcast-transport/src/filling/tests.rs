@@ -115,7 +115,7 @@ proptest! {
 fn bits_and_counts_and_ranges_say_the_same() {
     const UNITS: usize = 11;
     for seed in 0..300_usize {
-        let set = seed * 2_654_435_761 >> 7 & ((1 << UNITS) - 1);
+        let set = ((seed * 2_654_435_761) >> 7) & ((1 << UNITS) - 1);
         let filling = Filling::new(&[region(3 * UNIT), region(8 * UNIT - 1)]);
         let is_in = |unit: &usize| set >> unit & 1 == 1;
         (0..UNITS).filter(is_in).for_each(|unit| filling.left[unit].plan(0));

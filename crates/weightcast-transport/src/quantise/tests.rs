@@ -203,3 +203,26 @@ fn the_largest_magnitude_is_that_of_all() {
         }
     }
 }
+
+#[test]
+#[should_panic = "whole elements"]
+fn half_an_element_has_no_magnitude() {
+    amax(Elements::F32, &[0; 6]);
+}
+
+#[test]
+#[should_panic = "a code for each element"]
+fn there_is_a_code_for_each_element() {
+    codes(Elements::BF16, &[0; 6], Factor::Times(1.0), &mut [0; 2]);
+}
+
+#[test]
+fn what_no_factor_makes_a_number_of_is_left_alone() {
+    for number in [f32::NAN, -f32::NAN] {
+        for factor in [Factor::Times(number), Factor::Over(number)] {
+            let mut found = [0xaa; 9];
+            assert!(!codes(Elements::BF16, &[1; 18], factor, &mut found));
+            assert_eq!(found, [0xaa; 9]);
+        }
+    }
+}
