@@ -147,4 +147,73 @@ mod tests {
         assert!(!held.is_met(None, []));
         assert!(held.is_met(Some(version(1, 0)), []));
     }
+
+    /// Says it as the comments do, one rollout after the other.
+    fn should_be_met(held: Held, latest: Version, rollouts: &[Option<Version>]) -> bool {
+        let will_do = |rollout: &Option<Version>| {
+            rollout.is_some_and(|version| {
+                let far_enough = match held.oldest {
+                    Oldest::Number(number) => version.number >= number,
+                    Oldest::Behind(behind) => version.number + behind >= latest.number,
+                };
+                version.epoch > latest.epoch || (version.epoch == latest.epoch && far_enough)
+            })
+        };
+        let lagging = rollouts.iter().filter(|rollout| !will_do(rollout)).count();
+        match held.by {
+            Quorum::All => !rollouts.is_empty() && lagging == 0,
+            Quorum::AtLeast(count) => rollouts.len() - lagging >= count as usize,
+        }
+    }
+
+    #[test]
+    fn every_small_case_is_as_it_should_be() {
+        let latest = version(2, 3);
+        let mut held: Vec<Option<Version>> = vec![None];
+        held.extend(
+            (1..4).flat_map(|epoch| (0..5).map(move |number| Some(version(epoch, number)))),
+        );
+        let oldest = (0..5).flat_map(|n| [Oldest::Number(n), Oldest::Behind(n)]);
+        let by = [Quorum::All].into_iter().chain((0..4).map(Quorum::AtLeast));
+        for condition in oldest.flat_map(|o| by.clone().map(move |by| Held { oldest: o, by })) {
+            for (one, other) in held.iter().flat_map(|one| held.iter().map(move |o| (*one, *o))) {
+                for rollouts in [&[][..], &[one], &[one, other], &[other, None, one]] {
+                    assert_eq!(
+                        condition.is_met(Some(latest), rollouts.iter().copied()),
+                        should_be_met(condition, latest, rollouts),
+                        "{condition}: {rollouts:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_oldest_that_will_do_is_of_the_newest_run() {
+        for (oldest, number) in [
+            (Oldest::Number(0), 0),
+            (Oldest::Number(99), 99),
+            (Oldest::Behind(0), 10),
+            (Oldest::Behind(9), 1),
+            (Oldest::Behind(10), 0),
+            (Oldest::Behind(11), 0),
+        ] {
+            let held = Held { oldest, by: Quorum::All };
+            assert_eq!(held.oldest(version(2, 10)), version(2, number), "{oldest:?}");
+        }
+    }
+
+    #[test]
+    fn conditions_are_written_as_people_say_them() {
+        let after = Revision { term: crate::Term(3), number: 4 };
+        let held = |by, oldest| Condition::Held(Held { oldest, by });
+        for (condition, text) in [
+            (Condition::Changed { after }, "after revision 3.4"),
+            (Condition::Available(Selector::LatestMinus(2)), "latest-2 available"),
+            (held(Quorum::All, Oldest::Number(7)), "all rollouts hold at least 7"),
+            (held(Quorum::AtLeast(5), Oldest::Behind(1)), "5 rollouts hold at least latest-1"),
+        ] {
+            assert_eq!(condition.to_string(), text);
+        }
+    }
 }

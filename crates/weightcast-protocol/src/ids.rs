@@ -173,3 +173,83 @@ impl fmt::Display for Version {
         write!(f, "{} (epoch {})", self.number, self.epoch)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_term_says_its_step_its_server_and_its_life() {
+        let mut at = Term(0);
+        for (index, life, step) in [(0, 0, 1), (3, 9, 2), (1_023, 65_535, 3), (1_022, 1, 4)] {
+            at = at.after(index, life).unwrap();
+            assert_eq!((at.step(), at.server()), (step, u64::from(index)));
+            assert_eq!(at.0 % (1 << 16), life);
+        }
+        // What is beyond the bounds counts as something within them, and touches nothing else.
+        let beyond = Term(0).after(1_024 + 7, (1 << 16) + 5).unwrap();
+        assert_eq!(beyond, Term(0).after(7, 5).unwrap());
+    }
+
+    #[test]
+    fn a_later_step_is_later_then_the_first_server_of_the_list_is() {
+        let one = Term(0).after(0, 65_535).unwrap();
+        let two = one.after(1_023, 0).unwrap();
+        assert!(two > one, "whoever takes it, and however often it has lived");
+        let servers: Vec<Term> = [0, 1, 512, 1_023].map(|n| one.after(n, 7).unwrap()).into();
+        assert!(servers.is_sorted_by(|a, b| a > b), "{servers:?}");
+        assert!(one.after(5, 2).unwrap() > one.after(5, 1).unwrap());
+        // The term that nobody has is before all.
+        assert!(Term(0).after(1_023, 0).unwrap() > Term(0));
+        assert_eq!((Term(0).step(), Term(0).server()), (0, 1_023));
+    }
+
+    #[test]
+    fn there_is_a_last_step_which_any_server_may_take() {
+        let last_but_one = Term((Term::STEPS - 1) * Term::SERVERS * Term::LIVES);
+        for index in [0, 1_023] {
+            let last = last_but_one.after(index, 65_535).expect("one is left");
+            assert_eq!((last.step(), last.server()), (Term::STEPS, u64::from(index)));
+            assert_eq!(last.after(0, 0), None);
+        }
+        assert_eq!(Term(u64::MAX).step(), Term::STEPS);
+        assert_eq!(Term(u64::MAX).after(0, 0), None);
+        assert_eq!(Term(0).after(0, 0).map(Term::step), Some(1));
+    }
+
+    #[test]
+    fn numbers_go_up_by_one_and_stop_at_the_last() {
+        assert_eq!(OpSeq(4).next(), OpSeq(5));
+        assert_eq!(Attempt(u64::MAX - 1).next(), Attempt(u64::MAX));
+        assert_eq!(Attempt(u64::MAX).next(), Attempt(u64::MAX));
+        let term = Term(3);
+        assert_eq!(Revision { term, number: 4 }.next(), Revision { term, number: 5 });
+        assert_eq!(Incarnation { term, number: 4 }.next(), Incarnation { term, number: 5 });
+        let number = u64::MAX;
+        assert_eq!(Revision { term, number }.next(), Revision { term, number });
+        assert_eq!(Incarnation { term, number }.next(), Incarnation { term, number });
+    }
+
+    #[test]
+    fn what_is_newer_comes_later() {
+        let later = |term| Revision { term: Term(term), number: 0 };
+        assert!(later(2) > Revision { number: u64::MAX, ..later(1) });
+        let version = |epoch, number| Version { epoch: Epoch(epoch), number };
+        assert!(version(2, 0) > version(1, 99) && version(1, 100) > version(1, 99));
+    }
+
+    #[test]
+    fn names_are_written_as_people_see_them() {
+        assert_eq!(OpSeq(12).to_string(), "12");
+        assert_eq!(Incarnation { term: Term(3), number: 4 }.to_string(), "3.4");
+        assert_eq!(Revision { term: Term(5), number: 6 }.to_string(), "5.6");
+        assert_eq!(Version { epoch: Epoch(1), number: 20 }.to_string(), "20 (epoch 1)");
+        let mut digest = ContentDigest([0xab; 16]);
+        digest.0[15] = 1;
+        let text = format!("{}01", "ab".repeat(15));
+        assert_eq!((digest.to_string(), format!("{digest:?}")), (text.clone(), text));
+        // Who could read all of it in a log could take the session over.
+        let session = SessionId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
+        assert_eq!(format!("{session:?}"), "SessionId(01234567..)");
+    }
+}

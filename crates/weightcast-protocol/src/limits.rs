@@ -135,4 +135,70 @@ mod tests {
         }
         assert_eq!(check_name("model", "policy/v1.2:a_b-C"), Ok(()));
     }
+
+    #[test]
+    fn every_character_of_a_name_is_allowed_or_not() {
+        for character in (0..=255u8).map(char::from).chain(['ß', '語']) {
+            let allowed = match character {
+                'a'..='z' | 'A'..='Z' | '0'..='9' => true,
+                other => ['.', '_', '/', ':', '-'].contains(&other),
+            };
+            let is_misuse =
+                |name: &str| matches!(check_name("model", name), Err(CallError::Misuse { .. }));
+            for name in [format!("a{character}"), format!("a{character}b")] {
+                assert_eq!(is_misuse(&name), !allowed, "{name:?}");
+            }
+            let first = character.to_string();
+            assert_eq!(is_misuse(&first), !allowed || character == '/', "{first:?}");
+        }
+        assert_eq!(check_name("model", "a.b.c"), Ok(()), "only two dots together lead out");
+        let detail = "the model name \"a b\" has characters other than A-Z a-z 0-9 . _ / : -; \
+                      choose another";
+        let expected = Err(CallError::Misuse { detail: detail.to_owned() });
+        assert_eq!(check_name("model", "a b"), expected);
+    }
+
+    #[test]
+    fn labels_are_printable_and_may_be_empty() {
+        for label in ["", "[::1]:80", "eu/west <2>", "a\tb", "a\n", "\u{7f}", "ü", "!~"] {
+            let printable = label.bytes().all(|byte| (b'!'..=b'~').contains(&byte));
+            let checked = check_label("host", label);
+            assert_eq!(checked.is_ok(), printable, "{label:?}");
+            assert!(printable || matches!(checked, Err(CallError::Misuse { .. })));
+        }
+        assert_eq!(check_label("host", &"h".repeat(NAME_BYTES)), Ok(()));
+        let what = "length of the host".to_owned();
+        let long = check_label("host", &"h".repeat(NAME_BYTES + 1));
+        assert_eq!(long, Err(CallError::Limit { what, limit: 512, got: 513 }));
+    }
+
+    #[test]
+    fn a_limit_is_the_last_that_is_allowed() {
+        for (got, limit) in [(0, 0), (6, 7), (7, 7), (8, 7), (1, 0), (u64::MAX, u64::MAX)] {
+            let what = || "number of shards".to_owned();
+            let expected = match got > limit {
+                true => Err(CallError::Limit { what: what(), limit, got }),
+                false => Ok(()),
+            };
+            assert_eq!(Limits::check(&what(), got, limit), expected);
+        }
+    }
+
+    /// They are told to users: who changes one changes what is written of it as well.
+    #[test]
+    fn the_bounds_serve_as_many_workers_as_is_said() {
+        let limits = Limits::default();
+        let workers = 16_384;
+        assert_eq!(limits.sessions, workers);
+        assert_eq!(limits.manifests, 2 * workers, "what each has, and what it will have");
+        assert_eq!(limits.shards_per_group, 4_096);
+        assert_eq!(limits.source_shards, limits.shards_per_group, "one source always fits");
+        assert_eq!((limits.models, limits.calls_ahead, limits.sources), (1_024, 1_024, 64));
+        assert_eq!(limits.versions, 65_536);
+        assert_eq!(limits.manifest_bytes, 64 * 1_024 * 1_024);
+        assert_eq!(limits.manifests_bytes, 2 * 1_024 * 1_024 * 1_024);
+        assert_eq!((NAME_BYTES, DETAIL_CHARS, DEPARTED, MOVES), (512, 4_096, 4, 8));
+        assert_eq!((PACE_WINDOW, SLOW_PATIENCE), (Span(2_000_000_000), Span(5_000_000_000)));
+        assert_eq!(SLOW_PACE, 16 * 1_024 * 1_024);
+    }
 }

@@ -53,3 +53,64 @@ impl fmt::Display for Selector {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Epoch;
+
+    /// As the comments say it, by looking at each version.
+    fn should_be(selector: Selector, available: &[Version]) -> Option<Version> {
+        let newer_than = |version: &Version| available.iter().filter(|v| *v > version).count();
+        let latest = available.iter().copied().find(|version| newer_than(version) == 0)?;
+        let wanted = |version: &Version| match selector {
+            Selector::Exact(number) => version.number == number,
+            Selector::Latest => *version == latest,
+            Selector::LatestMinus(k) => {
+                version.epoch == latest.epoch
+                    && version.number.checked_add(k) == Some(latest.number)
+            }
+            Selector::NthLatest(k) => newer_than(version) as u64 == k,
+            Selector::AtLeast(number) => *version == latest && latest.number >= number,
+        };
+        available.iter().copied().filter(wanted).max()
+    }
+
+    #[test]
+    fn each_selector_means_what_is_said_of_it_among_any_versions() {
+        // All sets of four numbers in each of two runs.
+        for set in 0..256u64 {
+            let of = |n: u64| Version { epoch: Epoch(n / 4), number: n % 4 };
+            let available: Vec<Version> = (0..8).filter(|n| set >> n & 1 == 1).map(of).collect();
+            for k in (0..9).chain([u64::MAX - 1, u64::MAX]) {
+                for selector in [
+                    Selector::Exact(k),
+                    Selector::Latest,
+                    Selector::LatestMinus(k),
+                    Selector::NthLatest(k),
+                    Selector::AtLeast(k),
+                ] {
+                    let picked = selector.pick(&available);
+                    assert_eq!(
+                        picked,
+                        should_be(selector, &available),
+                        "{selector}: {available:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn selectors_are_written_as_people_write_them() {
+        for (selector, text) in [
+            (Selector::Exact(7), "7"),
+            (Selector::Latest, "latest"),
+            (Selector::LatestMinus(2), "latest-2"),
+            (Selector::NthLatest(3), "nth_latest(3)"),
+            (Selector::AtLeast(9), "at_least(9)"),
+        ] {
+            assert_eq!(selector.to_string(), text);
+        }
+    }
+}

@@ -46,3 +46,39 @@ impl ShardSums {
         self.held == self.expected
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(one: u64, other: u64) -> Sum {
+        Sum([one, other])
+    }
+
+    #[test]
+    fn lanes_are_added_each_for_itself_and_wrap() {
+        assert_eq!(sum(1, 20) + sum(3, 40), sum(4, 60));
+        assert_eq!(sum(u64::MAX, 1) + sum(2, u64::MAX), sum(1, 0), "nothing is carried over");
+    }
+
+    #[test]
+    fn each_of_the_three_numbers_is_added_to_its_own_kind() {
+        let one = ShardSums { counted: sum(1, 2), held: sum(4, 8), expected: sum(16, 32) };
+        let other = ShardSums { counted: sum(64, 128), held: sum(256, 512), expected: sum(7, 9) };
+        let both = ShardSums { counted: sum(65, 130), held: sum(260, 520), expected: sum(23, 41) };
+        assert_eq!((one + other, other + one), (both, both));
+        assert_eq!(one + ShardSums::default(), one);
+    }
+
+    #[test]
+    fn copies_agree_where_all_that_is_held_is_what_is_counted_so_many_times() {
+        // Two shards hold the same slice; the first counts it.
+        let first = ShardSums { counted: sum(5, 6), held: sum(5, 6), expected: sum(10, 12) };
+        let second = ShardSums { held: sum(5, 6), ..ShardSums::default() };
+        assert!((first + second).copies_agree());
+        assert!(!first.copies_agree() && !second.copies_agree());
+        for held in [sum(5, 7), sum(4, 6), sum(0, 0)] {
+            assert!(!(first + ShardSums { held, ..second }).copies_agree(), "{held:?}");
+        }
+    }
+}

@@ -280,4 +280,84 @@ mod tests {
             assert!(!key.has_proved(&forged), "{forged:?}");
         }
     }
+
+    #[test]
+    fn each_role_and_each_version_that_it_is_for_is_another_owner() {
+        let key = TicketKey::of_secret(b"job");
+        let version = |epoch, number| Version { epoch: Epoch(epoch), number };
+        let versions = [version(1, 2), version(2, 1), version(1, 3), version(0, 0)];
+        let mut roles = vec![Role::Trainer, Role::Rollout];
+        roles.extend(versions.iter().flat_map(|v| [Role::Offload(*v), Role::Seed(*v)]));
+        for role in &roles {
+            let given = key.grant(ticket(&key), TicketOwner { role: *role, ..OWNER });
+            for other in &roles {
+                let good = key.has_granted(&given, TicketOwner { role: *other, ..OWNER });
+                assert_eq!(good, role == other, "{role:?}, shown as {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_of_what_was_held_can_be_changed_for_anything_else() {
+        let key = TicketKey::of_secret(b"job");
+        let given = ticket(&key);
+        let held = given.held.unwrap();
+        let other_run = Version { epoch: Epoch(4), ..held.version };
+        let swapped = Version { epoch: Epoch(4), number: 3 };
+        for forged in [
+            Proved { version: other_run, ..held },
+            Proved { version: swapped, ..held },
+            Proved { sum: Some(Sum([1, 3])), ..held },
+            Proved { sum: Some(Sum([0, 2])), ..held },
+        ] {
+            assert!(!key.has_granted(&Ticket { held: Some(forged), ..given }, OWNER), "{forged:?}");
+        }
+        // Less can be granted too, and is something else again.
+        for held in [None, Some(Proved { sum: None, ..held })] {
+            let less = key.grant(Ticket { held, ..given }, OWNER);
+            assert!(key.has_granted(&less, OWNER));
+            assert!(!key.has_granted(&Ticket { held: given.held, ..less }, OWNER));
+        }
+    }
+
+    #[test]
+    fn the_last_term_of_all_proves_nothing_and_the_one_before_it_does() {
+        let key = TicketKey::of_secret(b"job");
+        let last_but_one = Term(u64::MAX - Term::SERVERS * (1 << 16));
+        assert!(last_but_one.after(0, 0).is_some());
+        assert!(key.has_proved(&key.prove(last_but_one, Term(1))));
+        let first_of_the_last = last_but_one.after(Term::SERVERS as u32 - 1, 0).unwrap();
+        assert!(!key.has_proved(&key.prove(first_of_the_last, Term(1))));
+    }
+
+    #[test]
+    fn an_owner_is_who_opens() {
+        let key = TicketKey::of_secret(b"job");
+        let open = Open {
+            protocol: crate::PROTOCOL,
+            session: SessionId(7),
+            model: "policy".into(),
+            replica: "trainer".into(),
+            shard: 1,
+            num_shards: 2,
+            role: Role::Trainer,
+            epoch: crate::message::EpochPolicy::Current,
+            retain: 0,
+            offload_seeding: false,
+            location: Default::default(),
+            data_address: String::new(),
+            ticket: None,
+            rejoins: false,
+            activate: true,
+        };
+        assert!(key.has_granted(&ticket(&key), TicketOwner::from(&open)));
+    }
+
+    #[test]
+    fn a_log_shows_neither_the_key_nor_a_whole_mac() {
+        assert_eq!(format!("{:?}", TicketKey::of_secret(b"job")), "TicketKey(..)");
+        let mut mac = Mac([0; 32]);
+        (mac.0[0], mac.0[1], mac.0[2]) = (0xab, 0x0c, 0xff);
+        assert_eq!(format!("{mac:?}"), "Mac(ab0c..)");
+    }
 }
