@@ -52,7 +52,6 @@ impl Blobs {
         let bytes = content.len();
         Limits::check("size of the manifest", bytes as u64, limits.manifest_bytes as u64)?;
         self.make_room(limits, bytes, timers)?;
-        self.orphans.insert(digest);
         self.bytes += bytes;
         let blob = Blob { content: content.into(), keep_until: Time(0), idle: None };
         self.blobs.insert(digest, blob);
@@ -60,15 +59,12 @@ impl Blobs {
         Ok(())
     }
 
-    /// Whether it is stored; if so, it is as good as stored now.
+    /// Its time begins anew, as if it were stored now. Whether it is.
     fn touch(&mut self, digest: ContentDigest) -> bool {
-        let stored = self.blobs.contains_key(&digest);
-        if stored {
-            self.orphans.insert(digest);
-            self.forget_idle(digest);
-            self.settle_idle(digest);
-        }
-        stored
+        self.orphans.insert(digest);
+        self.forget_idle(digest);
+        self.settle_idle(digest);
+        self.blobs.contains_key(&digest)
     }
 
     fn make_room(
@@ -103,17 +99,15 @@ impl Blobs {
         }
     }
 
-    /// Gives a stored manifest that nobody refers to its place among the idle ones.
+    /// Gives a stored manifest that nobody refers to, and which has none, its place among the idle ones.
     fn settle_idle(&mut self, digest: ContentDigest) {
         if self.references.contains_key(&digest) {
             return;
         }
         let Some(blob) = self.blobs.get_mut(&digest) else { return };
-        if blob.idle.is_none() {
-            self.last_idle += 1;
-            blob.idle = Some(self.last_idle);
-            self.idle.insert(self.last_idle, digest);
-        }
+        self.last_idle += 1;
+        blob.idle = Some(self.last_idle);
+        self.idle.insert(self.last_idle, digest);
     }
 
     fn forget_idle(&mut self, digest: ContentDigest) {
@@ -216,5 +210,189 @@ impl Server {
     /// A stored manifest.
     pub fn manifest(&self, digest: &ContentDigest) -> Option<Arc<[u8]>> {
         self.blobs.blobs.get(digest).map(|blob| blob.content.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ServerConfig;
+    use super::*;
+
+    fn name(number: u64) -> ContentDigest {
+        ContentDigest([number as u8; 16])
+    }
+
+    /// A shelf of manifests, as the rules say it: in the order in which they were last stored or let go.
+    #[derive(Default)]
+    struct Shelf {
+        kept: Vec<Kept>,
+        references: BTreeMap<u64, usize>,
+    }
+
+    #[derive(Clone, Copy)]
+    struct Kept {
+        name: u64,
+        bytes: usize,
+        until: Time,
+        /// Whether somebody will look at it then.
+        is_due: bool,
+    }
+
+    impl Shelf {
+        fn is_idle(&self, name: u64) -> bool {
+            !self.references.contains_key(&name)
+        }
+
+        /// Its time begins anew.
+        fn refresh(&mut self, now: Time, name: u64) -> bool {
+            let Some(at) = self.kept.iter().position(|kept| kept.name == name) else {
+                return false;
+            };
+            let kept = self.kept.remove(at);
+            self.kept.push(Kept { until: now + GRACE, is_due: true, ..kept });
+            true
+        }
+
+        fn put(&mut self, limits: &Limits, now: Time, name: u64, bytes: usize) -> bool {
+            if self.refresh(now, name) {
+                return true;
+            }
+            if bytes > limits.manifest_bytes {
+                return false;
+            }
+            let fits = |kept: &[Kept]| {
+                let total: usize = kept.iter().map(|kept| kept.bytes).sum();
+                kept.len() < limits.manifests && total + bytes <= limits.manifests_bytes
+            };
+            while !fits(&self.kept) {
+                let Some(longest) = self.kept.iter().position(|k| self.is_idle(k.name)) else {
+                    return false;
+                };
+                self.kept.remove(longest);
+            }
+            self.kept.push(Kept { name, bytes, until: now + GRACE, is_due: true });
+            true
+        }
+
+        fn release(&mut self, now: Time, name: u64) {
+            let Some(count) = self.references.get_mut(&name) else { return };
+            *count -= 1;
+            if *count == 0 {
+                self.references.remove(&name);
+                self.refresh(now, name);
+            }
+        }
+
+        fn pass(&mut self, now: Time) {
+            let references = &self.references;
+            self.kept.retain(|kept| kept.until > now || references.contains_key(&kept.name));
+            for kept in &mut self.kept {
+                kept.is_due &= kept.until > now;
+            }
+        }
+    }
+
+    fn assert_same(server: &Server, shelf: &Shelf) {
+        let total = shelf.kept.iter().map(|kept| kept.bytes).sum();
+        assert_eq!(server.blobs.usage(), (shelf.kept.len(), total));
+        for number in 0..9 {
+            let bytes = shelf.kept.iter().find(|kept| kept.name == number).map(|kept| kept.bytes);
+            let stored = server.manifest(&name(number)).map(|content| content.len());
+            assert_eq!(stored, bytes, "manifest {number}");
+            assert_eq!(server.blobs.contains(&name(number)), bytes.is_some());
+        }
+        let due = shelf.kept.iter().filter(|kept| kept.is_due).map(|kept| kept.until).min();
+        assert_eq!(server.next_timeout(), due);
+        let named = shelf.references.iter();
+        let named = named.flat_map(|(n, count)| std::iter::repeat_n(name(*n), *count));
+        server.blobs.validate(named).unwrap();
+    }
+
+    #[test]
+    fn manifests_are_kept_as_on_a_shelf_with_so_much_room() {
+        let mut config = ServerConfig::default();
+        config.limits.manifests = 4;
+        config.limits.manifest_bytes = 6;
+        config.limits.manifests_bytes = 13;
+        let limits = config.limits.clone();
+        let (mut server, mut shelf) = (Server::new(config), Shelf::default());
+        let mut state = 3u64;
+        let mut draw = |bound: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % bound
+        };
+        let mut now = Time(1);
+        let (mut refused, mut expired) = (0, 0);
+        for _ in 0..4_000 {
+            let number = draw(9);
+            match draw(10) {
+                0..3 => {
+                    let bytes = draw(8) as usize;
+                    let result = server.put_manifest(now, name(number), vec![0; bytes]);
+                    assert_eq!(result.is_ok(), shelf.put(&limits, now, number, bytes));
+                    refused += u32::from(result.is_err());
+                }
+                3 => {
+                    let stored = shelf.refresh(now, number);
+                    assert_eq!(server.has_manifest(now, name(number)), stored);
+                }
+                4 => {
+                    server.blobs.retain(name(number));
+                    *shelf.references.entry(number).or_default() += 1;
+                }
+                5..8 => {
+                    server.blobs.release(name(number));
+                    server.blobs.schedule_grace(now, &mut server.timers);
+                    shelf.release(now, number);
+                }
+                _ => {
+                    // Up to the last moment of its time, that moment, or long after it.
+                    let next = server.next_timeout().unwrap_or(now).0.max(now.0);
+                    now = Time(
+                        [now.0 + 1, next.saturating_sub(1), next, next + GRACE.0][draw(4) as usize]
+                            .max(now.0),
+                    );
+                    let before = shelf.kept.len();
+                    server.handle_timeout(now);
+                    shelf.pass(now);
+                    expired += before - shelf.kept.len();
+                }
+            }
+            assert_same(&server, &shelf);
+        }
+        assert!(refused > 20 && expired > 20, "{refused} refused, {expired} expired");
+    }
+
+    #[test]
+    fn a_refused_manifest_says_which_bound_it_broke() {
+        let mut config = ServerConfig::default();
+        (config.limits.manifests, config.limits.manifests_bytes) = (2, 10);
+        config.limits.manifest_bytes = 8;
+        let mut server = Server::new(config);
+        for number in [0, 1] {
+            server.blobs.retain(name(number));
+        }
+        let now = Time(0);
+        let limit =
+            |what: &str, limit, got| Err(CallError::Limit { what: what.to_owned(), limit, got });
+        let mut put = |number, bytes| server.put_manifest(now, name(number), vec![0; bytes]);
+        assert_eq!(put(0, 9), limit("size of the manifest", 8, 9));
+        assert_eq!(put(0, 8), Ok(()));
+        assert_eq!(put(1, 3), limit("size of all manifests in use", 10, 11));
+        assert_eq!(put(1, 2), Ok(()), "to the last byte");
+        assert_eq!(put(2, 0), limit("number of manifests in use", 2, 3));
+    }
+
+    #[test]
+    fn who_is_not_known_is_not_let_go_of() {
+        let mut blobs = Blobs::default();
+        blobs.release(name(1));
+        blobs.retain(name(1));
+        blobs.release(name(1));
+        blobs.release(name(1));
+        assert!(blobs.references.is_empty());
+        assert_eq!(GRACE, Span(600_000_000_000), "ten minutes");
     }
 }

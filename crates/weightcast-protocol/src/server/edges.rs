@@ -189,3 +189,189 @@ fn remove_from<K: Ord>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Epoch, Term};
+
+    fn group(number: u64) -> Incarnation {
+        Incarnation { term: Term(1), number }
+    }
+
+    fn version(number: u64) -> Version {
+        Version { epoch: Epoch(0), number }
+    }
+
+    /// The same book as a plain list, in which everything is looked for from the start.
+    #[derive(Default)]
+    struct PlainBook(Vec<PlainReads>);
+
+    struct PlainReads {
+        reader: Incarnation,
+        model: &'static str,
+        version: Version,
+        from: Vec<Incarnation>,
+        crosses: bool,
+    }
+
+    impl PlainBook {
+        fn of(&self, reader: Incarnation) -> Option<&PlainReads> {
+            self.0.iter().find(|reads| reads.reader == reader)
+        }
+
+        fn readers(&self, source: Incarnation) -> BTreeSet<Incarnation> {
+            let reads = self.0.iter().filter(|reads| reads.from.contains(&source));
+            reads.map(|reads| reads.reader).collect()
+        }
+
+        fn leads_to(&self, from: Incarnation, to: Incarnation) -> bool {
+            let above = self.of(from).into_iter().flat_map(|reads| reads.from.clone());
+            from == to || above.into_iter().any(|source| self.leads_to(source, to))
+        }
+
+        fn chain(&self, of: Incarnation) -> Vec<Incarnation> {
+            let (mut chain, mut at) = (Vec::new(), self.of(of));
+            while let Some(reads) = at {
+                chain.push(reads.from[0]);
+                at = self.of(reads.from[0]).filter(|above| above.version == reads.version);
+            }
+            chain
+        }
+
+        fn height(&self, of: Incarnation, version: Version) -> usize {
+            let readers = self.readers(of);
+            let below = readers.iter().filter(|r| self.of(**r).unwrap().version == version);
+            below.map(|reader| 1 + self.height(*reader, version)).max().unwrap_or(0)
+        }
+    }
+
+    const GROUPS: u64 = 7;
+
+    fn assert_same(edges: &Edges, book: &PlainBook) {
+        for number in 0..GROUPS {
+            let one = group(number);
+            let reads = book.of(one);
+            let from: Vec<Incarnation> = reads.map(|reads| reads.from.clone()).unwrap_or_default();
+            assert_eq!(edges.sources_of(one), from);
+            assert_eq!(edges.source_of(one), from.first().copied());
+            assert_eq!(edges.crosses(one), reads.is_some_and(|reads| reads.crosses));
+            let readers = book.readers(one);
+            assert_eq!(edges.load(one), readers.len());
+            assert!(edges.readers_of(one).eq(readers));
+            assert!(edges.chain(one).eq(book.chain(one)), "{one}");
+            assert_eq!(edges.depth(one), book.chain(one).len());
+            for of in [version(0), version(1)] {
+                assert_eq!(edges.height(one, of), book.height(one, of), "{of} below {one}");
+            }
+            for other in (0..GROUPS).map(group) {
+                assert_eq!(edges.leads_to(one, other), book.leads_to(one, other));
+            }
+        }
+        let sorted = |reads: Vec<Incarnation>| reads.into_iter().collect::<BTreeSet<_>>();
+        for (model, of) in ["a", "b"].iter().flat_map(|m| [(*m, version(0)), (*m, version(1))]) {
+            let filling = book.0.iter().filter(|r| r.model == model && r.version == of);
+            let filling = filling.map(|reads| reads.reader).collect();
+            assert!(edges.filling(model, of).eq(sorted(filling)), "{of} of {model}");
+        }
+        let mut all: Vec<_> = book
+            .0
+            .iter()
+            .flat_map(|reads| {
+                reads.from.iter().map(|source| (reads.reader, *source, reads.version))
+            })
+            .collect();
+        let mut crossing: Vec<_> =
+            book.0.iter().filter(|r| r.crosses).map(|r| (r.version, r.reader)).collect();
+        all.sort_by_key(|(reader, ..)| *reader);
+        crossing.sort_by_key(|(_, reader)| *reader);
+        assert!(edges.all().eq(all));
+        assert!(edges.crossing().eq(crossing));
+    }
+
+    #[test]
+    fn the_book_says_what_a_plain_list_says() {
+        let mut state = 1u64;
+        let mut draw = |bound: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % bound
+        };
+        let (mut edges, mut book) = (Edges::default(), PlainBook::default());
+        for _ in 0..2_000 {
+            let reader = group(draw(GROUPS));
+            match draw(5) {
+                0 => {
+                    let at = book.0.iter().position(|reads| reads.reader == reader);
+                    let reads = at.map(|at| book.0.remove(at));
+                    let model = reads.as_ref().map_or("a", |reads| reads.model);
+                    let freed = edges.remove(model, reader);
+                    assert_eq!(freed, reads.map(|reads| reads.from).unwrap_or_default());
+                }
+                1 => {
+                    let reads = book.0.iter_mut().find(|reads| reads.reader == reader);
+                    let others = reads.map(|reads| reads.from.split_off(1)).unwrap_or_default();
+                    assert_eq!(edges.keep_first(reader), others);
+                }
+                _ if book.of(reader).is_some() => {}
+                _ => {
+                    let mut from: Vec<Incarnation> = Vec::new();
+                    for _ in 0..1 + draw(3) {
+                        let source = group(draw(GROUPS));
+                        if !from.contains(&source) && !book.leads_to(source, reader) {
+                            from.push(source);
+                        }
+                    }
+                    if from.is_empty() {
+                        continue;
+                    }
+                    let model = ["a", "b"][draw(2) as usize];
+                    let (version, crosses) = (version(draw(2)), draw(2) == 0);
+                    edges.add(model, version, reader, from.clone(), crosses);
+                    book.0.push(PlainReads { reader, model, version, from, crosses });
+                }
+            }
+            assert_same(&edges, &book);
+        }
+        for number in 0..GROUPS {
+            for model in ["a", "b"] {
+                edges.remove(model, group(number));
+            }
+        }
+        assert!(edges.sources.is_empty() && edges.readers.is_empty() && edges.crossing.is_empty());
+    }
+
+    #[test]
+    fn who_has_let_go_is_in_none_of_the_lists() {
+        let mut edges = Edges::default();
+        edges.add("a", version(1), group(1), vec![group(0), group(2)], true);
+        edges.add("a", version(1), group(3), vec![group(0)], false);
+        assert_eq!(edges.remove("a", group(1)), [group(0), group(2)]);
+        assert_eq!(edges.remove("a", group(3)), [group(0)]);
+        assert!(edges.sources.is_empty() && edges.readers.is_empty());
+        assert!(edges.coming.is_empty() && edges.crossing.is_empty());
+    }
+
+    #[test]
+    fn a_chain_through_all_groups_is_followed_to_its_end() {
+        let mut edges = Edges::default();
+        for number in 1..20 {
+            edges.add("a", version(1), group(number), vec![group(number - 1)], false);
+        }
+        assert!(edges.leads_to(group(19), group(0)) && !edges.leads_to(group(0), group(19)));
+        assert_eq!((edges.depth(group(19)), edges.height(group(0), version(1))), (19, 19));
+    }
+
+    #[test]
+    fn what_goes_in_a_circle_is_walked_to_an_end() {
+        // No safeguard lets it come to this; who looks must not hang all the same.
+        let mut edges = Edges::default();
+        edges.add("a", version(1), group(0), vec![group(1)], false);
+        edges.add("a", version(1), group(1), vec![group(0)], false);
+        edges.add("a", version(1), group(2), vec![group(0), group(1)], false);
+        assert!(!edges.leads_to(group(0), group(2)) && !edges.leads_to(group(2), group(3)));
+        assert!(edges.leads_to(group(2), group(1)));
+        assert!(edges.depth(group(2)) <= 3 && edges.height(group(0), version(1)) <= 3);
+    }
+}

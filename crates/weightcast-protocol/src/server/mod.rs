@@ -46,6 +46,8 @@ mod model;
 mod offload;
 mod open;
 mod pace;
+#[cfg(test)]
+mod props;
 mod publish;
 mod recovery;
 mod register;

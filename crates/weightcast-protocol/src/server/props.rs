@@ -1,0 +1,137 @@
+//! Groups put into the books by hand, for tests of rules that only look at them.
+
+use super::group::{Group, Member};
+use super::lease::SessionEntry;
+use super::transaction::{Phase, Transaction, Transfer};
+use super::{Server, ServerConfig};
+use crate::message::{Call, EpochPolicy, Open, Registration, Role};
+use crate::{
+    Attempt, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq, PROTOCOL, Selector,
+    SessionId, Time, Version,
+};
+
+/// The call that has no result yet, of whoever has one.
+pub(super) const SEQ: OpSeq = OpSeq(3);
+
+pub(super) const CATALOG: ContentDigest = ContentDigest([7; 16]);
+
+pub(super) fn server() -> Server {
+    Server::new(ServerConfig::default())
+}
+
+pub(super) fn version(number: u64) -> Version {
+    Version { epoch: Epoch(0), number }
+}
+
+pub(super) fn opening(model: &str, replica: &str, num_shards: u32) -> Open {
+    Open {
+        protocol: PROTOCOL,
+        session: SessionId(0),
+        model: model.into(),
+        replica: replica.into(),
+        shard: 0,
+        num_shards,
+        role: Role::Rollout,
+        epoch: EpochPolicy::Current,
+        retain: 0,
+        offload_seeding: false,
+        location: Default::default(),
+        data_address: String::new(),
+        ticket: None,
+        rejoins: false,
+        activate: true,
+    }
+}
+
+pub(super) fn called(call: Call) -> Transaction {
+    Transaction {
+        seq: SEQ,
+        call,
+        first_shard: 0,
+        started: Time(0),
+        deadline: Time(9),
+        arrived: Default::default(),
+        passed: 0,
+        decided: None,
+        result: None,
+        place: None,
+        transfer: None,
+    }
+}
+
+impl Server {
+    /// A group of the model `policy`, complete and registered.
+    pub(super) fn prop(&mut self, replica: &str, num_shards: u32) -> Incarnation {
+        let incarnation = self.last_incarnation.next();
+        self.last_incarnation = incarnation;
+        let open = opening("policy", replica, num_shards);
+        self.found_group(&open, incarnation).expect("there is room");
+        for shard in 0..num_shards {
+            let session = SessionId(u128::from(incarnation.number) << 32 | u128::from(shard));
+            self.sessions.insert(session, SessionEntry::new(incarnation, shard));
+            let registration = Registration {
+                layout: ContentDigest([shard as u8; 16]),
+                export: ExportId(incarnation.number * 10 + u64::from(shard)),
+                bytes: 8,
+            };
+            let member = Member {
+                session,
+                location: Default::default(),
+                data_address: format!("{replica}:{shard}"),
+                registration: Some(registration),
+                last_seq: SEQ,
+                closing: false,
+                announced: None,
+                proved: None,
+            };
+            self.at(incarnation).members.insert(shard, member);
+        }
+        self.at(incarnation).registered = true;
+        incarnation
+    }
+
+    pub(super) fn at(&mut self, group: Incarnation) -> &mut Group {
+        self.groups.get_mut(&group).expect("a prop")
+    }
+
+    pub(super) fn session(&self, group: Incarnation, shard: u32) -> SessionId {
+        self.groups[&group].members[&shard].session
+    }
+
+    /// It holds this from now on, sealed; its shards serve it at generations 10, 11 and so on.
+    pub(super) fn holds(&mut self, group: Incarnation, version: Version) {
+        let shards = u64::from(self.groups[&group].num_shards);
+        self.hold(group, version, CATALOG, (10..10 + shards).map(Generation).collect());
+        self.at(group).held.as_mut().expect("just set").sealed = true;
+    }
+
+    /// It makes a call that has no result yet.
+    pub(super) fn calls(&mut self, group: Incarnation, call: Call) -> &mut Transaction {
+        let group = self.at(group);
+        group.active = Some(SEQ);
+        group.transactions.insert(SEQ, called(call));
+        group.transactions.get_mut(&SEQ).expect("just put there")
+    }
+
+    /// It reads this version with its first assignment, and serves none of it yet.
+    pub(super) fn reads(&mut self, group: Incarnation, version: Version, from: &[Incarnation]) {
+        let assignment = self.assignment(from, version);
+        let call = Call::Replicate { selector: Selector::Exact(version.number) };
+        self.calls(group, call).transfer = Some(Transfer {
+            version: Some(version),
+            phase: Phase::Reading,
+            attempt: Attempt(1),
+            since: Attempt(1),
+            assignment: Some(assignment),
+            ..Transfer::default()
+        });
+        self.read_from(group, version, from.to_vec());
+    }
+
+    /// All its shards serve what they have read so far, at generations 20, 21 and so on.
+    pub(super) fn relays(&mut self, group: Incarnation) {
+        let shards = self.groups[&group].num_shards;
+        let transfer = self.transfer(group).expect("it reads");
+        transfer.filling = (0..shards).map(|s| (s, Generation(20 + u64::from(s)))).collect();
+    }
+}
