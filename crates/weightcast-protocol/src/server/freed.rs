@@ -57,3 +57,71 @@ impl Server {
         ensure(kept, "T5", || format!("{name} is kept, though nobody is in it"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::props::{opening, server};
+    use super::*;
+    use crate::{Incarnation, Term};
+
+    fn revision(number: u64) -> Revision {
+        Revision { term: Term(0), number }
+    }
+
+    /// A model that the last group has left, which had given this out.
+    fn left(server: &mut Server, name: &str, epoch: u64, number: u64) {
+        let model = Model { epoch: Epoch(epoch), revision: revision(number), ..Model::default() };
+        server.models.insert(name.to_owned(), model);
+        server.vacant.insert(name.to_owned());
+    }
+
+    #[test]
+    fn a_new_model_begins_above_all_that_were_forgotten_in_whatever_order() {
+        for numbers in
+            [[(3, 20), (5, 10)], [(5, 10), (3, 20)], [(3, 10), (5, 20)], [(5, 20), (3, 10)]]
+        {
+            for at_once in [false, true] {
+                let mut server = server();
+                assert_eq!(server.new_model().epoch, Epoch(0));
+                assert_eq!(server.new_model().revision, revision(0));
+                for (name, (epoch, number)) in ["a", "b"].iter().zip(numbers) {
+                    left(&mut server, name, epoch, number);
+                    if !at_once {
+                        server.free_models();
+                    }
+                }
+                server.free_models();
+                assert!(server.models.is_empty() && server.vacant.is_empty());
+                let new = server.new_model();
+                assert_eq!((new.epoch, new.revision), (Epoch(6), revision(21)), "{numbers:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn revisions_of_a_new_term_are_above_the_mark_of_an_earlier_one() {
+        let mut server = server();
+        left(&mut server, "a", 0, 10);
+        server.free_models();
+        server.own.term = Term(4);
+        let new = server.new_model();
+        assert_eq!(new.revision, Revision { term: Term(4), number: 0 });
+        left(&mut server, "b", 0, 3);
+        server.models.get_mut("b").expect("just put there").revision.term = Term(4);
+        server.free_models();
+        assert_eq!(server.new_model().revision, Revision { term: Term(4), number: 4 });
+    }
+
+    #[test]
+    fn a_model_that_somebody_has_come_to_meanwhile_is_kept() {
+        let mut server = server();
+        left(&mut server, "a", 2, 9);
+        left(&mut server, "b", 1, 1);
+        let group = Incarnation { term: Term(0), number: 1 };
+        server.found_group(&opening("a", "rollout", 1), group).expect("there is room");
+        server.free_models();
+        assert_eq!(server.models.keys().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(server.new_model().epoch, Epoch(2), "above that of b alone");
+        assert_eq!(server.models["a"].epoch, Epoch(2));
+    }
+}

@@ -188,3 +188,136 @@ impl Group {
         self.transactions.get_mut(&seq)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Server;
+    use super::super::props::{SEQ, server, version};
+    use super::*;
+    use crate::message::{Answer, Call};
+    use crate::{Attempt, ExportId, Selector};
+
+    fn refused() -> CallError {
+        CallError::Misuse { detail: "refused".to_owned() }
+    }
+
+    #[test]
+    fn a_group_holds_to_be_read_what_it_has_and_what_was_not_refused() {
+        let mut server = server();
+        let group = server.prop("a", 1);
+        assert!(!server.at(group).holds(version(1)));
+        server.holds(group, version(1));
+        let group = server.at(group);
+        assert!(group.holds(version(1)) && !group.holds(version(2)));
+        assert!(!group.holds(Version { epoch: Epoch(1), number: 1 }), "of another run");
+        group.held.as_mut().unwrap().fenced = Some(refused());
+        assert!(!group.holds(version(1)) && !group.holds(version(2)));
+    }
+
+    #[test]
+    fn a_copy_has_settled_when_it_was_judged() {
+        let mut server = server();
+        let group = server.prop("a", 1);
+        server.holds(group, version(1));
+        let held = server.at(group).held.as_mut().unwrap();
+        for (sealed, fenced) in [(false, false), (false, true), (true, false), (true, true)] {
+            (held.sealed, held.fenced) = (sealed, fenced.then(refused));
+            assert_eq!(held.settled(), sealed || fenced);
+        }
+    }
+
+    #[test]
+    fn a_group_waits_for_those_shards_that_have_not_opened() {
+        let mut server = server();
+        let group = server.prop("a", 4);
+        let group = server.at(group);
+        assert!(group.complete());
+        group.members.remove(&1);
+        assert!(!group.complete());
+        group.members.remove(&3);
+        let text = "shards 1, 3 of replica a to open: the others say that num_shards is 4";
+        assert_eq!(group.waits_to_open(), text);
+    }
+
+    #[test]
+    fn a_group_is_where_its_first_shard_is() {
+        let mut server = server();
+        let group = server.prop("a", 2);
+        let group = server.at(group);
+        for (shard, at) in [(0, "eu"), (1, "us")] {
+            group.members.get_mut(&shard).unwrap().location.datacentre = at.to_owned();
+        }
+        assert_eq!(group.datacentre(), "eu");
+        group.members.remove(&0);
+        assert_eq!(group.datacentre(), "us");
+        group.members.remove(&1);
+        assert_eq!((group.datacentre(), group.location()), ("", None));
+    }
+
+    #[test]
+    fn layouts_are_the_same_shard_by_shard() {
+        let mut server = server();
+        let [one, other, wide] = [("a", 2), ("b", 2), ("c", 3)].map(|(n, s)| server.prop(n, s));
+        let same = |server: &Server, a, b| server.groups[&a].same_layouts(&server.groups[&b]);
+        assert!(same(&server, one, other) && !same(&server, one, wide));
+        assert_eq!(
+            *server.groups[&one].layouts(),
+            [ContentDigest([0; 16]), ContentDigest([1; 16])]
+        );
+        let last = server.at(other).members.get_mut(&1).unwrap();
+        last.registration.as_mut().unwrap().layout = ContentDigest([9; 16]);
+        assert!(!same(&server, one, other), "the last shard's differs");
+        let last = server.at(other).members.get_mut(&1).unwrap();
+        last.registration = None;
+        assert!(!same(&server, one, other));
+        assert_eq!(*server.groups[&other].layouts(), [ContentDigest([0; 16])]);
+        // As many have come so far, but one group will have more.
+        server.at(wide).members.remove(&2);
+        assert!(!same(&server, one, wide));
+    }
+
+    #[test]
+    fn a_group_has_the_version_that_it_holds_and_the_one_that_it_gets() {
+        let mut server = server();
+        let [source, group] = ["s", "g"].map(|name| server.prop(name, 1));
+        let versions = |server: &Server| server.groups[&group].versions().collect::<Vec<_>>();
+        assert!(versions(&server).is_empty());
+        server.holds(source, version(2));
+        server.holds(group, version(1));
+        assert_eq!(versions(&server), [version(1)]);
+        server.reads(group, version(2), &[source]);
+        assert_eq!(versions(&server), [version(1), version(2)]);
+        server.at(group).held = None;
+        assert_eq!(versions(&server), [version(2)]);
+        assert!(!server.at(group).installs());
+        let transfer = server.transfer(group).unwrap();
+        (transfer.phase, transfer.attempt) = (Phase::Installing, Attempt(2));
+        assert!(server.at(group).installs());
+        // A call that has ended is none any more.
+        server.at(group).active = None;
+        assert!(versions(&server).is_empty() && !server.at(group).installs());
+    }
+
+    #[test]
+    fn layouts_are_named_by_those_that_have_them_and_by_those_that_ask_for_them() {
+        let mut server = server();
+        let group = server.prop("a", 2);
+        let layout = ContentDigest([5; 16]);
+        let register = Call::Register { layout, export: ExportId(1), bytes: 8 };
+        let named = |server: &mut Server| -> Vec<u8> {
+            let names: Vec<ContentDigest> = server.at(group).named_layouts().collect();
+            names.iter().map(|digest| digest.0[0]).collect()
+        };
+        assert_eq!(named(&mut server), [0, 1]);
+        server.calls(group, register.clone()).arrived.insert(1, register);
+        assert_eq!(named(&mut server), [0, 1, 5]);
+        server.at(group).members.get_mut(&0).unwrap().registration = None;
+        assert_eq!(named(&mut server), [1, 5]);
+        let call = server.at(group).transactions.get_mut(&SEQ).unwrap();
+        call.result = Some(Ok(Answer::Unpublished));
+        assert_eq!(named(&mut server), [1], "the call has ended");
+        let list = Call::Replicate { selector: Selector::Latest };
+        server.calls(group, list.clone()).arrived.insert(0, list);
+        assert_eq!(named(&mut server), [1]);
+    }
+}
