@@ -395,4 +395,27 @@ mod tests {
         assert!(blobs.references.is_empty());
         assert_eq!(GRACE, Span(600_000_000_000), "ten minutes");
     }
+
+    #[test]
+    fn wrong_books_are_noticed() {
+        let mut server = Server::new(ServerConfig::default());
+        server.put_manifest(Time(0), name(1), vec![0; 3]).unwrap();
+        let blobs = &server.blobs;
+        assert_eq!(blobs.validate([].into_iter()), Ok(()));
+        let wrong = |change: fn(&mut Blobs)| {
+            let mut blobs = blobs.clone();
+            change(&mut blobs);
+            blobs.validate([].into_iter()).unwrap_err().detail
+        };
+        assert!(blobs.validate([name(1)].into_iter()).is_err(), "a reference too few");
+        assert!(wrong(|blobs| blobs.retain(name(1))).contains("referred to"), "one too many");
+        for change in [
+            (|blobs| blobs.forget_idle(name(1))) as fn(&mut Blobs),
+            |blobs| blobs.idle.clear(),
+            |blobs| blobs.idle.extend([(9, name(2))]),
+        ] {
+            assert_eq!(wrong(change), "the list of idle manifests is wrong");
+        }
+        assert_eq!(wrong(|blobs| blobs.bytes += 1), "3 bytes, counted 4");
+    }
 }

@@ -8,6 +8,7 @@ use crate::message::{Answer, Assignment, ReadFailure};
 use crate::{Attempt, CallError, Generation, Incarnation, OpSeq, SessionId, ShardSums, Sum, Time};
 
 /// What has become of the source of a transfer whose shards have all read.
+#[derive(Debug, PartialEq, Eq)]
 enum Standing {
     /// It holds what was assigned.
     Stands,
@@ -185,5 +186,122 @@ fn mismatch(sums: ShardSums, expected: Sum) -> Option<&'static str> {
         Some("shards of the group read different copies of the same slice")
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::props::{SEQ, server, version};
+    use super::*;
+
+    #[test]
+    fn content_is_the_versions_if_all_is_counted_and_all_copies_are_the_same() {
+        let of = |counted, held, expected| ShardSums {
+            counted: Sum([counted, 1]),
+            held: Sum([held, 2]),
+            expected: Sum([expected, 2]),
+        };
+        assert_eq!(mismatch(of(5, 7, 7), Sum([5, 1])), None);
+        let differ = Some("the bytes read differ");
+        assert_eq!(mismatch(of(5, 7, 7), Sum([6, 1])), differ);
+        assert_eq!(mismatch(of(5, 7, 7), Sum([5, 2])), differ);
+        assert_eq!(mismatch(of(5, 5, 5), Sum([7, 1])), differ, "what is held says nothing");
+        assert_eq!(mismatch(of(5, 7, 8), Sum([6, 1])), differ, "that first");
+        let copies = Some("shards of the group read different copies of the same slice");
+        assert_eq!(mismatch(of(5, 7, 8), Sum([5, 1])), copies);
+    }
+
+    /// A reader of version 1, its two sources, and what it was assigned.
+    fn striped() -> (Server, Incarnation, [Incarnation; 2], Assignment) {
+        let mut server = server();
+        let [a, b, reader] = ["a", "b", "reader"].map(|name| server.prop(name, 2));
+        [a, b].iter().for_each(|source| server.holds(*source, version(1)));
+        server.reads(reader, version(1), &[a, b]);
+        let assignment = server.groups[&reader].transfer().unwrap().assignment.clone().unwrap();
+        (server, reader, [a, b], assignment)
+    }
+
+    #[test]
+    fn sources_stand_while_each_holds_what_was_assigned_at_the_same_generations() {
+        let (server, reader, sources, assignment) = striped();
+        let standing = |server: &Server| server.standing(reader, &assignment);
+        assert_eq!(standing(&server), Standing::Stands);
+        for source in sources {
+            let mut moved = server.clone();
+            moved.at(source).held = None;
+            assert_eq!(standing(&moved), Standing::Gone, "given up");
+            let mut moved = server.clone();
+            moved.at(source).held.as_mut().unwrap().generations[1] = Generation(99);
+            assert_eq!(standing(&moved), Standing::Gone, "published anew");
+            let mut moved = server.clone();
+            moved.at(source).held.as_mut().unwrap().version = version(2);
+            assert_eq!(standing(&moved), Standing::Gone, "another version");
+            let mut moved = server.clone();
+            let fenced = CallError::Misuse { detail: String::new() };
+            moved.at(source).held.as_mut().unwrap().fenced = Some(fenced);
+            assert_eq!(standing(&moved), Standing::Gone, "refused");
+            let mut moved = server.clone();
+            moved.groups.remove(&source);
+            assert_eq!(standing(&moved), Standing::Gone, "left");
+        }
+        let mut moved = server.clone();
+        moved.edges.keep_first(reader);
+        assert_eq!(standing(&moved), Standing::Gone, "half of what was assigned");
+        let mut moved = server;
+        moved.edges.remove("policy", reader);
+        assert_eq!(standing(&moved), Standing::Gone, "nobody is its source any more");
+        let none = Assignment { shards: Default::default(), ..assignment.clone() };
+        assert_eq!(moved.standing(reader, &none), Standing::Gone);
+    }
+
+    #[test]
+    fn a_source_that_is_being_filled_is_waited_for_while_it_serves_the_same() {
+        let mut server = server();
+        let [top, relay, reader] = ["top", "relay", "reader"].map(|name| server.prop(name, 2));
+        server.holds(top, version(1));
+        server.reads(relay, version(1), &[top]);
+        server.relays(relay);
+        server.reads(reader, version(1), &[relay]);
+        let assignment = server.groups[&reader].transfer().unwrap().assignment.clone().unwrap();
+        assert_eq!(server.standing(reader, &assignment), Standing::BeingFilled);
+        let committed = server.groups[&relay].generations(version(1)).unwrap();
+        // It has begun anew.
+        server.transfer(relay).unwrap().filling.insert(0, Generation(99));
+        assert_eq!(server.standing(reader, &assignment), Standing::Gone);
+        server.holds(relay, version(1));
+        assert_eq!(server.standing(reader, &assignment), Standing::Gone, "not as it served it");
+        server.at(relay).held.as_mut().unwrap().generations = committed;
+        assert_eq!(server.standing(reader, &assignment), Standing::Stands);
+    }
+
+    #[test]
+    fn a_report_counts_for_the_call_and_the_assignment_that_it_is_about() {
+        let (mut server, reader, ..) = striped();
+        server.transfer(reader).unwrap().attempt = Attempt(2);
+        let shard = server.session(reader, 1);
+        for (seq, attempt, counts) in [
+            (SEQ, Attempt(2), true),
+            (SEQ, Attempt(1), false),
+            (SEQ, Attempt(3), false),
+            (OpSeq(SEQ.0 - 1), Attempt(2), false),
+            (SEQ.next(), Attempt(2), false),
+        ] {
+            let expected = counts.then_some((reader, 1));
+            assert_eq!(server.reading(shard, seq, attempt), expected, "{seq}, {attempt}");
+            server.agenda.clear();
+            server.prepared(shard, seq, attempt, Generation(20), ShardSums::default());
+            let prepared = server.transfer(reader).unwrap().prepared.remove(&1);
+            assert_eq!(
+                prepared.map(|(generation, _)| generation),
+                counts.then_some(Generation(20))
+            );
+            assert_eq!(server.agenda.contains(&reader), counts);
+        }
+        for phase in [Phase::Waiting, Phase::Draining, Phase::Installing] {
+            server.transfer(reader).unwrap().phase = phase;
+            assert_eq!(server.reading(shard, SEQ, Attempt(2)), None, "{phase:?}");
+        }
+        server.at(reader).active = None;
+        assert_eq!(server.reading(shard, SEQ, Attempt(2)), None);
     }
 }

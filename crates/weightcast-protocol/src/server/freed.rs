@@ -124,4 +124,16 @@ mod tests {
         assert_eq!(server.new_model().epoch, Epoch(2), "above that of b alone");
         assert_eq!(server.models["a"].epoch, Epoch(2));
     }
+
+    #[test]
+    fn a_miscounted_or_forgotten_model_is_noticed() {
+        let mut server = server();
+        left(&mut server, "a", 0, 0);
+        let checked = |server: &Server| server.validate_vacancy("a", &server.models["a"]);
+        assert_eq!(checked(&server), Ok(()));
+        server.vacant.clear();
+        assert!(checked(&server).is_err(), "nobody will forget it");
+        server.models.get_mut("a").expect("just put there").groups = 1;
+        assert!(checked(&server).is_err(), "it has none");
+    }
 }

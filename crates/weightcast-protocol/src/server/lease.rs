@@ -161,3 +161,88 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::ServerConfig;
+    use super::super::props::SEQ;
+    use super::*;
+
+    /// A group of two shards with leases of 100, for which the server waits 120.
+    fn leased() -> (Server, Incarnation, [SessionId; 2]) {
+        let (lease, margin_percent) = (Span(100), 20);
+        let mut server = Server::new(ServerConfig { lease, margin_percent, ..Default::default() });
+        let group = server.prop("g", 2);
+        let sessions = [0, 1].map(|shard| server.session(group, shard));
+        for session in sessions {
+            server.renew(Time(1_000), session);
+            server.timers.set(Time(1_120), Timer::Lease(session));
+        }
+        (server, group, sessions)
+    }
+
+    fn until(server: &Server, session: SessionId) -> Time {
+        server.sessions[&session].lease_until
+    }
+
+    #[test]
+    fn a_lease_is_waited_for_with_its_margin_from_when_it_was_renewed() {
+        let (mut server, _, [one, other]) = leased();
+        assert_eq!(server.lease_with_margin(), Span(120));
+        server.heartbeat(Time(1_050), one, 7);
+        assert_eq!((until(&server, one), until(&server, other)), (Time(1_170), Time(1_120)));
+        server.renew(Time(1_060), SessionId(99));
+        for (margin, expected) in [(0, 100), (1, 101), (10, 110), (100, 200)] {
+            server.config.margin_percent = margin;
+            assert_eq!(server.lease_with_margin(), Span(expected));
+        }
+    }
+
+    #[test]
+    fn a_lease_ends_at_its_last_moment_and_not_before() {
+        for (now, ended) in [(1_119, false), (1_120, true), (1_121, true)] {
+            let (mut server, group, [one, other]) = leased();
+            server.lease_timer(Time(now), one);
+            assert_eq!(server.counters.evictions, u64::from(ended), "{now}");
+            assert_eq!(server.sessions.contains_key(&one), !ended);
+            assert_eq!(server.groups[&group].over.is_some(), ended);
+            assert!(server.sessions.contains_key(&other), "it is told, and leaves by itself");
+        }
+        // One that was renewed meanwhile is waited for again.
+        let (mut server, _, [one, _]) = leased();
+        server.renew(Time(1_119), one);
+        server.handle_timeout(Time(1_121));
+        assert_eq!(server.counters.evictions, 1, "the other one");
+        assert_eq!(server.next_timeout(), Some(Time(1_239)));
+    }
+
+    #[test]
+    fn who_listens_late_by_a_quarter_of_a_lease_has_not_heard_its_clients() {
+        for (late, excused) in [(0, false), (24, false), (25, true), (5_000, true)] {
+            let (mut server, group, [one, other]) = leased();
+            server.renew(Time(9_000), other);
+            let [silent, others] = [
+                [Timer::Recovery(group), Timer::Window],
+                [Timer::Drain(group), Timer::Call(group, SEQ)],
+            ];
+            for timer in silent.iter().chain(&others) {
+                server.timers.set(Time(1_130), *timer);
+            }
+            let now = Time(1_120 + late);
+            server.excuse_delay(now);
+            let expected = if excused { now + Span(120) } else { Time(1_120) };
+            assert_eq!(until(&server, one), expected, "{late}");
+            assert_eq!(until(&server, other), Time(9_120), "nobody has less than before");
+            let mut due = Vec::new();
+            while let Some(timer) = server.timers.pop_due(Time(1_139).max(now)) {
+                due.push(timer);
+            }
+            assert!(others.iter().all(|timer| due.contains(timer)));
+            assert!(silent.iter().all(|timer| due.contains(timer) != excused), "{late}: {due:?}");
+        }
+        // Nothing was due: there is nothing to excuse.
+        let mut server = Server::new(ServerConfig::default());
+        server.excuse_delay(Time(u64::MAX));
+        assert_eq!(server.next_timeout(), None);
+    }
+}
