@@ -108,7 +108,8 @@ impl Server {
     /// Whether a call may start or join: not at the end of a group, and not too far ahead.
     fn admit(&mut self, incarnation: Incarnation, seq: OpSeq) -> Result<(), CallError> {
         let group = &self.groups[&incarnation];
-        let recorded = group.transactions.get(&seq).is_some_and(|t| t.result.is_some());
+        // At the end of a group every call that it has made has its result.
+        let recorded = group.transactions.contains_key(&seq);
         if let Some(over) = &group.over
             && !recorded
         {
@@ -116,7 +117,7 @@ impl Server {
         }
         if group.transactions.len() > self.config.limits.calls_ahead
             && !self.config.mutants.calls_kept
-            && !group.transactions.contains_key(&seq)
+            && !recorded
         {
             let reason = format!(
                 "one shard is {} calls ahead of another; all shards must make the same calls",
@@ -258,5 +259,148 @@ impl Server {
         let detail: String = detail.chars().take(DETAIL_CHARS).collect();
         let detail = format!("shard {shard}: {detail}");
         self.finish(incarnation, Err(CallError::LayoutMismatch { replica, detail }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::props::{SEQ, server};
+    use super::*;
+    use crate::Selector;
+    use crate::server::group::Over;
+
+    fn named(arrival: Arrival) -> String {
+        match arrival {
+            Arrival::Starts => "starts".to_owned(),
+            Arrival::Joins => "joins".to_owned(),
+            Arrival::Repeats => "repeats".to_owned(),
+            Arrival::Stale => "stale".to_owned(),
+            Arrival::Wrong(CallError::GroupBroken { reason, .. }) => reason,
+            Arrival::Wrong(CallError::GroupDiverged {
+                shard_a, call_a, shard_b, call_b, ..
+            }) => {
+                format!("{shard_a} {call_a}, {shard_b} {call_b}")
+            }
+            Arrival::Wrong(error) => panic!("{error}"),
+        }
+    }
+
+    /// A group of three shards whose call 3 waits: shard 0 has made it, shards 1 and 2 have not. It is
+    /// known of shard 2 only that it has called so far.
+    fn waiting() -> (Server, Incarnation) {
+        let mut server = server();
+        let group = server.prop("g", 3);
+        let call = Call::Unpublish;
+        server.calls(group, call.clone()).arrived.insert(0, call);
+        server.at(group).members.get_mut(&1).unwrap().last_seq = OpSeq(SEQ.0 - 1);
+        (server, group)
+    }
+
+    #[test]
+    fn a_call_follows_the_shards_last_one_and_is_the_groups() {
+        let (server, group) = waiting();
+        let list = Call::List;
+        let skipped = |shard, made, expected| {
+            format!("shard {shard} made call {made} where call {expected} was expected")
+        };
+        let early = |shard| format!("shard {shard} made call 4 before call 3 was answered");
+        for (shard, seq, call, expected) in [
+            (0, 1, &Call::Unpublish, "stale".to_owned()),
+            (0, 2, &Call::Unpublish, "stale".to_owned()),
+            (0, 3, &Call::Unpublish, "repeats".to_owned()),
+            (0, 3, &list, "0 unpublish, 0 list".to_owned()),
+            (0, 4, &list, early(0)),
+            (0, 5, &list, skipped(0, 5, 4)),
+            (1, 1, &Call::Unpublish, "stale".to_owned()),
+            (1, 2, &Call::Unpublish, "stale".to_owned()),
+            (1, 3, &Call::Unpublish, "joins".to_owned()),
+            (1, 3, &list, "0 unpublish, 1 list".to_owned()),
+            (1, 4, &list, skipped(1, 4, 3)),
+            (2, 3, &Call::Unpublish, "stale".to_owned()),
+            (2, 4, &list, early(2)),
+        ] {
+            let arrival = named(server.arrival(group, shard, OpSeq(seq), call));
+            assert_eq!(arrival, expected, "shard {shard}, call {seq}");
+        }
+    }
+
+    #[test]
+    fn once_a_call_has_its_answer_the_next_one_starts() {
+        let (mut server, group) = waiting();
+        server.at(group).active = None;
+        let arrival = |shard, seq| named(server.arrival(group, shard, OpSeq(seq), &Call::List));
+        assert_eq!((arrival(0, 4), arrival(2, 4)), ("starts".to_owned(), "starts".to_owned()));
+        assert_eq!(arrival(1, 4), "shard 1 made call 4 where call 3 was expected");
+    }
+
+    #[test]
+    fn a_shard_repeats_its_own_call_to_the_letter_and_joins_with_one_of_its_kind() {
+        let mut server = server();
+        let group = server.prop("g", 2);
+        let [one, other] = [1, 2].map(|bytes| Call::Register {
+            layout: crate::ContentDigest([1; 16]),
+            export: crate::ExportId(1),
+            bytes,
+        });
+        server.calls(group, one.clone()).arrived.insert(0, one.clone());
+        server.at(group).members.get_mut(&1).unwrap().last_seq = OpSeq(SEQ.0 - 1);
+        let arrival = |shard, call| named(server.arrival(group, shard, SEQ, call));
+        assert_eq!(arrival(0, &one), "repeats");
+        assert_eq!(arrival(0, &other), "0 register, 0 register");
+        assert_eq!(
+            (arrival(1, &one), arrival(1, &other)),
+            ("joins".to_owned(), "joins".to_owned())
+        );
+        assert_eq!(arrival(1, &Call::Describe { selector: Selector::Latest }), "joins");
+    }
+
+    #[test]
+    fn a_shard_may_be_so_many_calls_ahead_and_not_one_more() {
+        for calls in 0..5 {
+            let (mut server, group) = waiting();
+            server.config.limits.calls_ahead = 2;
+            let (transaction, at) = (super::super::props::called(Call::List), server.at(group));
+            at.active = None;
+            at.transactions = (1..=calls).map(|seq| (OpSeq(seq), transaction.clone())).collect();
+            let known = OpSeq(calls.max(1));
+            assert_eq!(server.admit(group, known), Ok(()), "a known one is always joined");
+            let starts = server.admit(group, OpSeq(9));
+            assert_eq!(starts.is_ok(), calls <= 2, "{calls} are known");
+            assert_eq!(server.groups[&group].over.is_some(), calls > 2);
+        }
+    }
+
+    #[test]
+    fn at_the_end_of_a_group_only_what_has_its_result_is_told() {
+        let (mut server, group) = waiting();
+        let error = CallError::Misuse { detail: "over".to_owned() };
+        server.at(group).over = Some(Over { error: error.clone(), closing: true });
+        assert_eq!(server.admit(group, SEQ), Ok(()));
+        assert_eq!(server.admit(group, SEQ.next()), Err(error));
+    }
+
+    #[test]
+    fn a_call_is_forgotten_when_the_last_shard_has_gone_past_it() {
+        let (mut server, group) = waiting();
+        for shard in 0..3 {
+            server.at(group).members.get_mut(&shard).unwrap().last_seq = SEQ;
+        }
+        for shard in 0..3 {
+            assert!(server.groups[&group].transactions.contains_key(&SEQ), "before shard {shard}");
+            server.pass_earlier(group, shard, SEQ.next());
+            assert_eq!(server.groups[&group].members[&shard].last_seq, SEQ.next());
+        }
+        assert!(server.groups[&group].transactions.is_empty());
+    }
+
+    #[test]
+    fn a_call_ends_at_the_earliest_time_that_a_shard_gave() {
+        let (mut server, group) = waiting();
+        let timer = Timer::Call(group, SEQ);
+        for (shard, deadline, expected) in [(1, 8, 8), (2, 10, 8), (1, 7, 7)] {
+            server.arrive(Time(1), group, shard, SEQ, Time(deadline), Call::Unpublish);
+            assert_eq!(server.groups[&group].transactions[&SEQ].deadline, Time(expected));
+            assert_eq!(server.next_timeout(), Some(Time(expected)), "{timer:?}");
+        }
     }
 }
