@@ -201,9 +201,6 @@ impl Server {
         };
         let claimants: Vec<Incarnation> =
             counting(Trust::Claimed).map(|group| group.incarnation).collect();
-        if claimants.is_empty() {
-            return None;
-        }
         if counting(Trust::Proved).nth(1).is_some() || !self.is_retained(model, version) {
             return None;
         }
@@ -326,8 +323,7 @@ impl Server {
             }
             _ => {}
         }
-        self.changed.insert(name.clone());
-        self.review_claims(now, &name);
+        self.changed.insert(name); // which others are to be compared is looked at next
     }
 
     /// Of the copy that was asked about, if it is still held.
@@ -338,3 +334,6 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
