@@ -6,7 +6,7 @@
 
 use super::Server;
 use super::group::Group;
-use super::transaction::{Phase, Transfer};
+use super::transaction::Transfer;
 use crate::{Incarnation, Version};
 
 /// How often one source may fail one transfer before it is not tried again.
@@ -26,7 +26,6 @@ pub(super) enum Choice {
 /// What speaks against a source that has not failed, the weightiest first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank<'a> {
-    far: bool,
     accusers: usize,
     slow: bool,
     depth: usize,
@@ -37,9 +36,9 @@ pub(super) struct Rank<'a> {
 }
 
 impl Server {
-    /// Chooses a source of `version` for `reader`: those first that have not failed it, then the
-    /// same datacentre, those that nobody accuses, those that were not slow, the shortest chain,
-    /// the least loaded, the same host; ties go by name.
+    /// Chooses a source of `version` for `reader`: those first that have not failed it, then those
+    /// that nobody accuses, those that were not slow, the shortest chain, the least loaded, the same
+    /// host; ties go by name. Near and far ones are never compared: who may cross has none near.
     pub(super) fn choose_source<'a>(
         &'a self,
         reader: &'a Group,
@@ -93,7 +92,6 @@ impl Server {
     ) -> Rank<'a> {
         let host = |group: &'a Group| group.location().map(|location| location.host.as_str());
         Rank {
-            far: source.datacentre() != reader.datacentre() && !self.config.mutants.far_as_near,
             accusers: source.held.as_ref().map_or(0, |held| held.accusers.len()),
             slow: reader.slow.contains_key(&source.incarnation),
             depth: self.depth(source, version),
@@ -113,8 +111,7 @@ impl Server {
         wanted: impl Fn(&Group) -> bool + 'a,
     ) -> impl Iterator<Item = &'a Group> {
         self.coming(reader, version, move |source| {
-            let reads = source.transfer().is_some_and(|t| t.phase == Phase::Reading);
-            wanted(source) && reads && source.serves_filling(version) && source.same_layouts(reader)
+            wanted(source) && source.serves_filling(version) && source.same_layouts(reader)
         })
     }
 
