@@ -288,6 +288,21 @@ fn the_deadline_of_the_call_ends_it_as_well() {
 }
 
 #[test]
+fn the_earliest_deadline_that_a_shard_gave_ends_it_for_all() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.retaining("trainer", 2, 1);
+    cluster.publish(&trainer, 1, 5);
+    cluster.auto_offload = false;
+    cluster.call_within(trainer[0], Call::Unpublish, Span::from_secs(30));
+    cluster.call_within(trainer[1], Call::Unpublish, Span::from_secs(2));
+    cluster.advance(Span::from_millis(1_999));
+    assert!(!cluster.gone(&trainer));
+    cluster.advance(Span::from_millis(1));
+    assert!(cluster.gone(&trainer));
+    assert_eq!((cluster.counters().retention_lost, cluster.counters().timeouts), (1, 0));
+}
+
+#[test]
 fn another_copy_that_comes_meanwhile_is_as_good() {
     let mut cluster = Cluster::new();
     let trainer = cluster.retaining("trainer", 2, 1);
