@@ -240,3 +240,6 @@ impl Server {
         (asked || seeds.next().is_some()) && !self.holders(reader, version).any(near)
     }
 }
+
+#[cfg(test)]
+mod tests;
