@@ -167,3 +167,127 @@ fn copies_are_claims_again_once_none_is_proved_that_could_have_refuted_them() {
         }
     }
 }
+
+/// The comparison that runs, and all shards that were asked.
+fn asked(server: &mut Server) -> Nonce {
+    server.challenge(NOW, "policy", version(1));
+    assert_eq!(server.challenges.len(), 1);
+    server.challenges.keys().copied().next().unwrap()
+}
+
+/// Each shard of a group shows its part of a sum.
+fn show(server: &mut Server, group: Incarnation, nonce: Nonce, sum: u64) {
+    for shard in 0..2 {
+        let (session, part) = (server.session(group, shard), [sum - 7, 7][shard as usize]);
+        server.proof(NOW, session, Generation(10 + u64::from(shard)), nonce, part);
+    }
+}
+
+#[test]
+fn what_two_groups_have_shown_decides_whom_to_believe() {
+    use Trust::{Claimed, Proved, Refuted};
+    // The reference's trust, what it and the claimant show; then both trusts, and what is counted.
+    for (reference, shown, trusts, counted, in_vain) in [
+        (Proved, [Some(50), Some(50)], [Proved, Proved], (1, 0), false),
+        (Proved, [Some(50), Some(51)], [Proved, Refuted], (0, 1), false),
+        (Proved, [Some(50), None], [Proved, Claimed], (0, 0), true),
+        (Proved, [None, Some(50)], [Proved, Claimed], (0, 0), true),
+        (Proved, [None, None], [Proved, Claimed], (0, 0), true),
+        (Claimed, [Some(50), Some(50)], [Proved, Proved], (1, 0), false),
+        (Claimed, [Some(50), Some(51)], [Claimed, Claimed], (0, 0), true),
+        (Claimed, [None, Some(50)], [Claimed, Claimed], (0, 0), true),
+    ] {
+        let (mut server, groups) = holders(&[Claimed, reference]);
+        let (claimant, beside) = (groups[0], groups[1]);
+        let pair = (version(1), claimant, beside);
+        let nonce = asked(&mut server);
+        assert_eq!(server.next_timeout(), Some(NOW + ANSWER));
+        for (group, sum) in [(beside, shown[0]), (claimant, shown[1])] {
+            if let Some(sum) = sum {
+                show(&mut server, group, nonce, sum);
+            }
+        }
+        server.decide(NOW, nonce);
+        assert!(server.challenges.is_empty() && server.changed.contains("policy"));
+        let trust = |group: Incarnation| server.groups[&group].trust(version(1)).unwrap();
+        assert_eq!([trust(beside), trust(claimant)], trusts, "{shown:?}");
+        let counters = &server.counters;
+        assert_eq!(
+            (counters.challenges, counters.proofs, counters.refuted),
+            (1, counted.0, counted.1)
+        );
+        let unshown = &server.models["policy"].unshown;
+        assert_eq!(unshown.contains(version(1), claimant, beside), in_vain);
+        let again = NOW + RETRY;
+        assert_eq!(unshown.due(again, |of| *of == pair), in_vain.then_some(pair));
+        assert_eq!(unshown.due(Time(again.0 - 1), |_| true), None);
+        assert_eq!(server.next_timeout(), in_vain.then_some(again));
+    }
+}
+
+#[test]
+fn a_shard_shows_its_part_once_at_the_generation_that_it_was_asked_for() {
+    let (mut server, groups) = holders(&[Trust::Claimed, Trust::Proved, Trust::Refuted]);
+    let nonce = asked(&mut server);
+    let session = server.session(groups[0], 1);
+    let answers = |server: &Server| server.challenges[&nonce].claimant.answers.clone();
+    for (generation, of) in [(10, nonce), (12, nonce), (11, Nonce(nonce.0 ^ 1))] {
+        server.proof(NOW, session, Generation(generation), of, 5);
+        assert!(answers(&server).is_empty());
+    }
+    let stranger = server.session(groups[2], 1);
+    server.proof(NOW, stranger, Generation(11), nonce, 5);
+    assert!(answers(&server).is_empty(), "it was not asked");
+    server.proof(NOW, session, Generation(11), nonce, 5);
+    server.proof(NOW, session, Generation(11), nonce, 6);
+    assert_eq!(answers(&server), [(1, 5)].into());
+    assert!(server.challenges[&nonce].reference.answers.is_empty());
+}
+
+#[test]
+fn a_comparison_ends_when_one_of_the_copies_is_another_one() {
+    for side in 0..2 {
+        let (mut server, groups) = holders(&[Trust::Claimed, Trust::Proved]);
+        let nonce = asked(&mut server);
+        server.challenge(NOW, "policy", version(1));
+        assert!(server.challenges.contains_key(&nonce), "one at a time");
+        server.at(groups[side]).held.as_mut().unwrap().generations[0] = Generation(99);
+        server.challenge(NOW, "policy", version(1));
+        assert!(!server.challenges.contains_key(&nonce));
+        assert_eq!(server.challenges.len(), 1, "and the copies that there are now are compared");
+        let timers: Vec<Timer> = server.timers.iter().copied().collect();
+        assert!(!timers.contains(&Timer::Proof(nonce)), "{timers:?}");
+        // What was shown of the one before says nothing of it.
+        let (mut server, groups) = holders(&[Trust::Claimed, Trust::Proved]);
+        let nonce = asked(&mut server);
+        show(&mut server, groups[1 - side], nonce, 50);
+        let session = server.session(groups[side], 0);
+        server.proof(NOW, session, Generation(10), nonce, 43);
+        server.at(groups[side]).held.as_mut().unwrap().generations[1] = Generation(99);
+        let session = server.session(groups[side], 1);
+        server.proof(NOW, session, Generation(11), nonce, 7);
+        let trust = server.groups[&groups[side]].trust(version(1)).unwrap();
+        let before = [Trust::Claimed, Trust::Proved][side];
+        assert_eq!(trust, before);
+    }
+}
+
+#[test]
+fn models_are_compared_each_for_itself() {
+    let (mut server, groups) = holders(&[Trust::Claimed, Trust::Proved]);
+    let nonce = asked(&mut server);
+    let compared = |server: &Server, number| server.is_compared(groups[0], version(number));
+    assert!(compared(&server, 1) && !compared(&server, 2));
+    server.challenges.get_mut(&nonce).unwrap().model = "other".to_owned();
+    assert!(!compared(&server, 1));
+    server.challenge(NOW, "policy", version(1));
+    assert_eq!(server.challenges.len(), 2);
+    // Who has gone lets those be looked at that were compared with it.
+    server.changed.clear();
+    server.note_gone(groups[1]);
+    assert!(server.changed.contains("policy"));
+    server.changed.clear();
+    server.challenges.clear();
+    server.note_gone(groups[1]);
+    assert!(server.changed.is_empty());
+}
