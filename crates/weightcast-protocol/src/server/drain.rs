@@ -96,3 +96,88 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::props::{server, version};
+    use super::*;
+
+    /// A holder of version 1 that so many read from.
+    fn read_by(readers: usize) -> (Server, Incarnation, Vec<Incarnation>) {
+        let mut server = server();
+        let source = server.prop("source", 1);
+        server.holds(source, version(1));
+        let readers: Vec<Incarnation> =
+            ["r", "s", "t"][..readers].iter().map(|name| server.prop(name, 1)).collect();
+        readers.iter().for_each(|reader| server.reads(*reader, version(1), &[source]));
+        (server, source, readers)
+    }
+
+    #[test]
+    fn readers_have_until_the_earliest_time_that_was_given() {
+        let (mut server, source, _) = read_by(0);
+        for (until, expected) in [(50, 50), (60, 50), (40, 40), (40, 40)] {
+            server.drain_until(source, Time(until));
+            assert_eq!(server.groups[&source].drain_until, Some(Time(expected)));
+            assert_eq!(server.next_timeout(), Some(Time(expected)));
+        }
+        server.end_drain(source);
+        assert_eq!((server.groups[&source].drain_until, server.next_timeout()), (None, None));
+        server.drain_until(source, Time(90));
+        assert_eq!(server.next_timeout(), Some(Time(90)), "the next drain has its own time");
+    }
+
+    #[test]
+    fn readers_are_cut_off_at_the_end_of_their_time_and_not_before() {
+        for (now, cut) in [(49, false), (50, true), (51, true)] {
+            let (mut server, source, readers) = read_by(3);
+            server.agenda.clear();
+            server.drain_until(source, Time(50));
+            assert!(!server.drained(source));
+            server.drain_timer(Time(now), source);
+            assert_eq!(server.counters.drains_cut, if cut { 3 } else { 0 }, "{now}");
+            assert_eq!(server.drained(source), cut);
+            assert_eq!(server.groups[&source].drain_until.is_none(), cut);
+            assert_eq!(server.agenda.contains(&source), cut);
+            for reader in readers {
+                let transfer = server.groups[&reader].transfer().unwrap();
+                assert_eq!(transfer.failures.get(&source), cut.then_some(&0), "no word against it");
+                assert!(!transfer.void, "what it has read stays");
+            }
+        }
+        let (mut server, source, _) = read_by(1);
+        server.drain_timer(Time(u64::MAX), source);
+        assert_eq!(server.counters.drains_cut, 0, "it is not drained");
+    }
+
+    #[test]
+    fn readers_of_a_bad_copy_begin_anew() {
+        let (mut server, source, readers) = read_by(2);
+        server.spoil_readers(source, "bad");
+        for reader in readers {
+            assert!(server.groups[&reader].transfer().unwrap().void);
+        }
+        assert!(server.drained(source));
+    }
+
+    #[test]
+    fn what_is_shown_and_hidden_moves_the_listing_once() {
+        let (mut server, source, _) = read_by(0);
+        let number = |server: &Server| server.models["policy"].revision.number;
+        let before = number(&server);
+        let listed = |server: &Server| server.models["policy"].visible.contains_key(&version(1));
+        server.changed.clear();
+        server.hide_copy(source);
+        assert!(server.changed.contains("policy") && !listed(&server));
+        assert!(!server.groups[&source].held.as_ref().unwrap().visible);
+        server.changed.clear();
+        server.hide_copy(source);
+        assert_eq!((number(&server), server.changed.len()), (before + 1, 0), "it was hidden");
+        server.at(source).held.as_mut().unwrap().offload_failed = Some("no memory".to_owned());
+        server.show_copy(source);
+        assert!(server.changed.contains("policy") && listed(&server));
+        assert_eq!(number(&server), before + 2);
+        let held = server.groups[&source].held.as_ref().unwrap();
+        assert_eq!((held.visible, held.offload_failed.as_ref()), (true, None));
+    }
+}

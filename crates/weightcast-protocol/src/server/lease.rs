@@ -245,4 +245,75 @@ mod tests {
         server.excuse_delay(Time(u64::MAX));
         assert_eq!(server.next_timeout(), None);
     }
+
+    fn error(text: &str) -> CallError {
+        CallError::Misuse { detail: text.to_owned() }
+    }
+
+    #[test]
+    fn a_group_ends_once_and_who_closes_can_still_break() {
+        for (before, closing, ends) in [
+            (None, false, true),
+            (None, true, true),
+            (Some(true), false, true),
+            (Some(true), true, false),
+            (Some(false), true, false),
+            (Some(false), false, false),
+        ] {
+            let (mut server, group, _) = leased();
+            if let Some(closing) = before {
+                assert!(server.end_group(group, error("before"), closing));
+            }
+            server.agenda.clear();
+            assert_eq!(server.end_group(group, error("now"), closing), ends, "{before:?}");
+            let over = server.groups[&group].over.as_ref().unwrap();
+            let expected = if ends { ("now", closing) } else { ("before", before.unwrap()) };
+            assert_eq!((over.error.clone(), over.closing), (error(expected.0), expected.1));
+            assert_eq!(server.agenda.contains(&group), ends);
+        }
+    }
+
+    #[test]
+    fn what_ends_lets_its_name_its_call_and_its_copy_go() {
+        use super::super::props::version;
+        for (role, shown, departs) in [
+            (Role::Rollout, true, true),
+            (Role::Rollout, false, false),
+            (Role::Trainer, true, false),
+        ] {
+            let (mut server, group, _) = leased();
+            server.at(group).role = role;
+            server.holds(group, version(1));
+            if !shown {
+                server.hide_copy(group);
+            }
+            server.calls(group, crate::message::Call::List);
+            server.end_group(group, error("over"), true);
+            let model = &server.models["policy"];
+            assert!(model.replicas.is_empty() && model.visible.is_empty());
+            let departed = [("g".to_owned(), version(1))];
+            assert!(model.departed.iter().eq(departed.iter().filter(|_| departs)), "{role:?}");
+            assert!(server.changed.contains("policy"));
+            let call = &server.groups[&group].transactions[&SEQ];
+            assert_eq!(call.result, Some(Err(error("over"))));
+        }
+        // The name may belong to the next life by then.
+        let (mut server, group, _) = leased();
+        let next = server.prop("g", 2);
+        server.end_group(group, error("over"), true);
+        assert_eq!(server.models["policy"].replicas.get("g"), Some(&next));
+    }
+
+    #[test]
+    fn the_last_member_takes_the_group_with_it() {
+        let (mut server, group, [one, other]) = leased();
+        for (session, left) in [(one, 1), (one, 1), (SessionId(99), 1), (other, 0)] {
+            server.remove_member(session);
+            assert_eq!(server.groups.get(&group).map_or(0, |group| group.members.len()), left);
+            assert_eq!(server.sessions.len(), left);
+            assert_eq!(server.timers.iter().count(), left);
+            assert_eq!(server.vacant.contains("policy"), left == 0);
+            assert_eq!(server.models["policy"].groups, left);
+        }
+    }
 }

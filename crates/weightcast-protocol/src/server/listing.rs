@@ -112,3 +112,94 @@ impl Server {
         Some(self.unavailable(incarnation, selector))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::props::{SEQ, server, version};
+    use super::*;
+    use crate::message::Call;
+
+    #[test]
+    fn each_call_has_the_next_place_and_a_transfer_the_one_that_was_left_to_it() {
+        let mut server = server();
+        let [first, second] = ["first", "second"].map(|name| server.prop(name, 1));
+        let wait = Call::Describe { selector: Selector::Latest };
+        let place = |server: &mut Server, group, transfers: bool| {
+            let call = server.calls(group, wait.clone());
+            call.transfer = transfers.then(Default::default);
+            server.start_waiting(group);
+            server.groups[&group].transactions[&SEQ].place
+        };
+        assert_eq!(place(&mut server, first, false), Some(1));
+        assert_eq!(place(&mut server, second, true), Some(2));
+        assert!(server.models["policy"].waiting.iter().eq([(&1, &first), (&2, &second)]));
+        server.at(first).place = Some(1);
+        assert_eq!(place(&mut server, first, false), Some(3), "only a transfer takes it");
+        assert_eq!(server.groups[&first].place, Some(1));
+        assert_eq!(place(&mut server, first, true), Some(1));
+        assert_eq!(server.groups[&first].place, None, "once");
+        assert_eq!(place(&mut server, first, true), Some(4));
+    }
+
+    #[test]
+    fn groups_read_from_the_same_sources_if_they_are_in_one_place_and_of_one_layout() {
+        let mut server = server();
+        let [a, b, wide] = [("a", 1), ("b", 1), ("wide", 2)].map(|(n, s)| server.prop(n, s));
+        assert!(server.have_same_sources(a, b) && !server.have_same_sources(a, wide));
+        server.at(b).members.get_mut(&0).unwrap().location.datacentre = "far".to_owned();
+        assert!(!server.have_same_sources(a, b));
+        server.groups.remove(&b);
+        assert!(!server.have_same_sources(a, b) && !server.have_same_sources(b, a));
+    }
+
+    #[test]
+    fn a_group_waits_for_nothing_but_a_source_if_all_others_are_as_good_for_it() {
+        let mut server = server();
+        let group = server.prop("g", 1);
+        assert_eq!(server.waits_for_source(group), None);
+        let wait = Call::Replicate { selector: Selector::Latest };
+        server.calls(group, wait.clone());
+        assert_eq!(server.waits_for_source(group), None, "it is no transfer yet");
+        let call = server.at(group).transactions.get_mut(&SEQ).unwrap();
+        call.arrived.insert(0, wait);
+        call.transfer = Some(super::super::transaction::Transfer {
+            version: Some(version(1)),
+            ..Default::default()
+        });
+        assert_eq!(server.waits_for_source(group), Some(version(1)));
+        server.transfer(group).unwrap().failures.insert(group, 0);
+        assert_eq!(server.waits_for_source(group), None, "one that it has lost is not for it");
+        server.transfer(group).unwrap().failures.clear();
+        server.transfer(group).unwrap().staged = true;
+        assert_eq!(server.waits_for_source(group), None);
+        server.transfer(group).unwrap().staged = false;
+        server.at(group).transactions.get_mut(&SEQ).unwrap().arrived.clear();
+        assert_eq!(server.waits_for_source(group), None, "a shard is missing");
+    }
+
+    #[test]
+    fn a_call_lacks_its_version_until_that_is_known() {
+        let mut server = server();
+        let group = server.prop("g", 1);
+        let selector = Selector::Exact(3);
+        let missing = |server: &Server| server.version_missing(group).is_some();
+        assert!(!missing(&server));
+        for (call, lacks) in [
+            (Call::List, false),
+            (Call::Describe { selector }, true),
+            (Call::Wait { until: Condition::Available(selector) }, true),
+            (Call::Wait { until: Condition::Changed { after: Revision::default() } }, false),
+            (Call::Replicate { selector }, true),
+        ] {
+            server.calls(group, call.clone());
+            assert_eq!(missing(&server), lacks, "{call:?}");
+        }
+        server.at(group).transactions.get_mut(&SEQ).unwrap().transfer = Some(Default::default());
+        assert!(missing(&server));
+        server.transfer(group).unwrap().version = Some(version(3));
+        assert!(!missing(&server));
+        let latest = None;
+        let expected = CallError::VersionUnavailable { model: "policy".into(), selector, latest };
+        assert_eq!(server.unavailable(group, selector), expected);
+    }
+}
