@@ -23,7 +23,8 @@ impl Span {
 
     /// `self * numerator / denominator`, saturating; `denominator` must not be zero.
     pub const fn scaled(self, numerator: u64, denominator: u64) -> Self {
-        Self(((self.0 as u128 * numerator as u128) / denominator as u128) as u64)
+        let scaled = (self.0 as u128 * numerator as u128) / denominator as u128;
+        Self(if scaled > u64::MAX as u128 { u64::MAX } else { scaled as u64 })
     }
 }
 
@@ -38,5 +39,41 @@ impl Sub for Time {
     type Output = Span;
     fn sub(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_scaled_in_full_and_stops_at_the_longest() {
+        for (span, numerator, denominator, expected) in [
+            (100, 110, 100, 110),
+            (99, 1, 2, 49),
+            (0, 7, 1, 0),
+            (u64::MAX, 1, 2, u64::MAX / 2),
+            (u64::MAX, 100, 100, u64::MAX),
+            (u64::MAX, 101, 100, u64::MAX),
+            (u64::MAX / 2, 2, 1, u64::MAX - 1),
+            (u64::MAX / 2 + 1, 2, 1, u64::MAX),
+            (u64::MAX, u64::MAX, 1, u64::MAX),
+        ] {
+            let scaled = Span(span).scaled(numerator, denominator);
+            assert_eq!(scaled, Span(expected), "{span} * {numerator} / {denominator}");
+        }
+    }
+
+    #[test]
+    fn moments_and_spans_stop_at_their_ends() {
+        assert_eq!(Time(4) + Span(5), Time(9));
+        assert_eq!(Time(u64::MAX - 1) + Span(5), Time(u64::MAX));
+        assert_eq!((Time(9) - Time(4), Time(4) - Time(9)), (Span(5), Span(0)));
+        assert_eq!(
+            (Span::from_millis(3), Span::from_secs(2)),
+            (Span(3_000_000), Span(2_000_000_000))
+        );
+        assert_eq!(Span::from_secs(u64::MAX), Span(u64::MAX));
+        assert_eq!(Span::from_millis(u64::MAX), Span(u64::MAX));
     }
 }
