@@ -294,4 +294,61 @@ mod tests {
         let call = server.groups[&group].transactions[&SEQ].clone();
         assert_eq!((call.decided, call.result), (None, Some(error)));
     }
+
+    /// What a shard is told, in order.
+    fn told(server: &mut Server) -> Vec<String> {
+        let mut told = Vec::new();
+        while let Some(output) = server.poll_output() {
+            let crate::server::ServerOutput::Send { to, message } = output else { panic!() };
+            assert_eq!(to, crate::ConnectionId(5));
+            told.push(match message {
+                ServerMessage::Assigned { seq, attempt, since, assignment } => {
+                    format!("{seq}: read {} with {attempt} since {since}", assignment.replica)
+                }
+                ServerMessage::Install { seq, attempt, .. } => format!("{seq}: install {attempt}"),
+                ServerMessage::Answered { seq, result } => {
+                    format!("{seq}: ended {}", result.is_ok())
+                }
+                ServerMessage::Vouched { .. } => "vouched".to_owned(),
+                message => panic!("{message:?}"),
+            });
+        }
+        told
+    }
+
+    #[test]
+    fn who_asks_again_is_told_all_that_it_may_have_missed() {
+        let good = || Answer::Committed { version: version(1), source: "source".to_owned() };
+        let bad = || CallError::Misuse { detail: "no".to_owned() };
+        for (assigned, gave_up, result, expected) in [
+            (false, false, None, &[][..]),
+            (true, false, None, &["3: read source with 4 since 2"]),
+            (true, true, None, &["3: read source with 4 since 2", "3: install 4"]),
+            (false, false, Some(Err(bad())), &["3: ended false"]),
+            (true, false, Some(Err(bad())), &["3: read source with 4 since 2", "3: ended false"]),
+            (
+                true,
+                true,
+                Some(Ok(good())),
+                &["3: read source with 4 since 2", "3: install 4", "vouched", "3: ended true"],
+            ),
+            (false, false, Some(Ok(Answer::Unpublished)), &["3: ended true"]),
+        ] {
+            let mut server = server();
+            let [source, group] = ["source", "g"].map(|name| server.prop(name, 2));
+            server.holds(source, version(1));
+            server.reads(group, version(1), &[source]);
+            let session = server.session(group, 1);
+            let entry = server.sessions.get_mut(&session).unwrap();
+            entry.connection = Some(crate::ConnectionId(5));
+            let call = server.at(group).transactions.get_mut(&SEQ).unwrap();
+            let transfer = call.transfer.as_mut().unwrap();
+            (transfer.attempt, transfer.since) = (crate::Attempt(4), crate::Attempt(2));
+            transfer.gave_up = gave_up;
+            transfer.assignment.take_if(|_| !assigned);
+            call.result = result.clone();
+            server.repeat(session, group, SEQ);
+            assert_eq!(told(&mut server), expected, "{assigned}, {gave_up}, {result:?}");
+        }
+    }
 }

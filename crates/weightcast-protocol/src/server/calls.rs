@@ -403,4 +403,39 @@ mod tests {
             assert_eq!(server.next_timeout(), Some(Time(expected)), "{timer:?}");
         }
     }
+
+    #[test]
+    fn what_a_shard_says_against_a_call_is_cut_to_a_page() {
+        for length in [DETAIL_CHARS - 1, DETAIL_CHARS, DETAIL_CHARS + 1] {
+            let (mut server, group) = waiting();
+            let detail = "ü".repeat(length);
+            server.arrive(Time(1), group, 2, SEQ, Time(9), Call::Decline { detail });
+            let result = server.groups[&group].transactions[&SEQ].result.clone();
+            let detail = format!("shard 2: {}", "ü".repeat(length.min(DETAIL_CHARS)));
+            let replica = "g".to_owned();
+            assert_eq!(result, Some(Err(CallError::LayoutMismatch { replica, detail })));
+            assert_eq!(server.groups[&group].active, None);
+        }
+    }
+
+    #[test]
+    fn who_holds_what_was_refused_can_only_unpublish_it() {
+        for (call, goes_on) in [
+            (Call::Unpublish, true),
+            (Call::List, false),
+            (Call::Unregister, false),
+            (Call::Replicate { selector: Selector::Latest }, false),
+        ] {
+            let (mut server, group) = waiting();
+            server.holds(group, super::super::props::version(1));
+            let error = CallError::Misuse { detail: "refused".to_owned() };
+            server.at(group).held.as_mut().unwrap().fenced = Some(error.clone());
+            server.at(group).active = None;
+            server.at(group).transactions.clear();
+            server.arrive(Time(1), group, 0, SEQ, Time(9), call.clone());
+            let result = server.groups[&group].transactions[&SEQ].result.clone();
+            assert_eq!(result, (!goes_on).then_some(Err(error)), "{call:?}");
+            assert_eq!(server.groups[&group].active.is_some(), goes_on);
+        }
+    }
 }

@@ -36,3 +36,52 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::ServerConfig;
+    use super::super::props::version;
+    use super::*;
+
+    #[test]
+    fn readers_have_the_time_that_was_given_up_to_a_bound_and_an_offload_up_to_another() {
+        for (deadline, drain, hold) in
+            [(5, 5, 5), (20, 20, 20), (21, 20, 21), (50, 20, 50), (51, 20, 50)]
+        {
+            let (drain_deadline, offload_deadline) = (Span(20), Span(50));
+            let config = ServerConfig { drain_deadline, offload_deadline, ..Default::default() };
+            let mut server = Server::new(config);
+            let [source, reader] = ["source", "reader"].map(|name| server.prop(name, 2));
+            server.holds(source, version(1));
+            server.reads(reader, version(1), &[source]);
+            server.close(Time(100), server.session(source, 1), Span(deadline));
+            let group = &server.groups[&source];
+            assert_eq!(group.drain_until, Some(Time(100 + drain)), "{deadline}");
+            assert_eq!(group.hold_until, Some(Time(100 + hold)), "{deadline}");
+            let over = group.over.as_ref().unwrap();
+            let (replica, reason) = ("source".to_owned(), "shard 1 was closed".to_owned());
+            assert_eq!(over.error, CallError::GroupBroken { replica, reason });
+            assert!(over.closing && group.members[&1].closing && !group.members[&0].closing);
+        }
+    }
+
+    #[test]
+    fn who_has_asked_to_leave_goes_once_nobody_reads_and_the_others_stay() {
+        let mut server = Server::new(ServerConfig::default());
+        let [source, reader] = ["source", "reader"].map(|name| server.prop(name, 2));
+        server.holds(source, version(1));
+        server.reads(reader, version(1), &[source]);
+        server.close(Time(0), server.session(source, 1), Span(9));
+        let members = |server: &Server| {
+            server.groups.get(&source).map(|group| group.members.keys().copied().collect())
+        };
+        server.advance_closing(Time(0), source);
+        assert_eq!(members(&server), Some(vec![0, 1]), "it is read from");
+        server.release_edge(reader);
+        server.advance_closing(Time(0), source);
+        assert_eq!(members(&server), Some(vec![0]), "the other one has not asked");
+        server.close(Time(0), server.session(source, 0), Span(9));
+        server.advance_closing(Time(0), source);
+        assert_eq!(members(&server), None);
+    }
+}

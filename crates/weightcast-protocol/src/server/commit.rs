@@ -304,4 +304,33 @@ mod tests {
         server.at(reader).active = None;
         assert_eq!(server.reading(shard, SEQ, Attempt(2)), None);
     }
+
+    #[test]
+    fn a_failure_speaks_against_the_source_that_the_shard_belongs_to() {
+        for (place, failed, named) in [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 1, 1), (99, 1, 1)] {
+            let (mut server, reader, sources, _) = striped();
+            let shard = server.session(reader, 1);
+            for (attempt, counted) in [(2, 0), (1, 1)] {
+                let failure = ReadFailure::Source { shard: place, reason: "cut".to_owned() };
+                server.read_failed(shard, SEQ, Attempt(attempt), failure);
+                assert_eq!(server.counters.read_failures, counted);
+            }
+            let transfer = server.groups[&reader].transfer().unwrap();
+            assert_eq!(transfer.failures, [(sources[failed], 1)].into(), "{place}");
+            assert!(!transfer.void, "what was read stays");
+            let error = CallError::SourceLost {
+                version: version(1),
+                source_replica: ["a", "b"][failed].to_owned(),
+                reason: format!("shard 1 reading shard {named}: cut"),
+            };
+            assert_eq!(transfer.last_error, Some(error));
+        }
+        let (mut server, reader, ..) = striped();
+        let failure = ReadFailure::Layout { detail: "no such box".to_owned() };
+        server.read_failed(server.session(reader, 0), SEQ, Attempt(1), failure);
+        let (replica, detail) = ("reader".to_owned(), "no such box".to_owned());
+        let result = server.groups[&reader].transactions[&SEQ].result.clone();
+        assert_eq!(result, Some(Err(CallError::LayoutMismatch { replica, detail })));
+        assert!(server.edges.sources_of(reader).is_empty());
+    }
 }

@@ -252,3 +252,69 @@ fn what_weighs_more_comes_first_whatever_else_speaks_against_a_source() {
     assert!(near < ranks[2], "the same host weighs more than the name");
     assert_eq!(server.groups[&relay].generations(version(1)), Some(vec![Generation(20)]));
 }
+
+#[test]
+fn a_holder_goes_on_with_what_it_has_while_a_newer_version_is_on_its_way_to_it() {
+    use super::super::seeding::Asked;
+    use crate::Time;
+    // The version that crosses or was asked for, to where; whether somebody near has what is wanted.
+    for (brings, to, near, waits) in [
+        (2, "here", false, true),
+        (3, "here", false, true),
+        (1, "here", false, false),
+        (0, "here", false, false),
+        (2, "there", false, false),
+        (2, "here", true, false),
+        (3, "here", true, false),
+    ] {
+        for asked in [false, true] {
+            let mut server = server();
+            let [source, reader, seed] = ["source", "reader", "seed"].map(|n| server.prop(n, 1));
+            let place = |server: &mut Server, group, at: &str| {
+                let member = server.at(group).members.get_mut(&0).unwrap();
+                member.location.datacentre = at.to_owned();
+            };
+            place(&mut server, source, if near { "here" } else { "home" });
+            place(&mut server, reader, "here");
+            place(&mut server, seed, to);
+            server.holds(source, version(2));
+            server.holds(reader, version(1));
+            if asked {
+                let (ask, owner, until) = (1, "seed".to_owned(), Time(9));
+                let asked = Asked { ask, version: version(brings), owner, until };
+                let model = server.models.get_mut("policy").unwrap();
+                model.seeding.asked.insert(to.to_owned(), asked);
+            } else {
+                let far = server.prop("far", 1);
+                place(&mut server, far, "home");
+                server.holds(far, version(brings));
+                server.reads(seed, version(brings), &[far]);
+                assert!(server.edges.crosses(seed));
+                if brings == 2 && !near {
+                    server.hide_copy(far);
+                }
+            }
+            let group = &server.groups[&reader];
+            assert_eq!(server.waits_for_seed(group, version(2)), waits, "{brings} {to} {asked}");
+            server.at(reader).held = None;
+            let group = &server.groups[&reader];
+            assert!(!server.waits_for_seed(group, version(2)), "it has nothing to go on with");
+        }
+    }
+}
+
+#[test]
+fn a_reader_crosses_if_its_first_source_is_in_another_datacentre() {
+    let mut server = server();
+    let [near, far, reader] = ["near", "far", "reader"].map(|name| server.prop(name, 1));
+    server.at(far).members.get_mut(&0).unwrap().location.datacentre = "far".to_owned();
+    for (from, crosses) in [(vec![near], false), (vec![far], true), (vec![near, far], false)] {
+        server.read_from(reader, version(1), from.clone());
+        assert_eq!(server.edges.crosses(reader), crosses);
+        let loads =
+            from.iter().map(|source| (server.load(*source, true), server.load(*source, false)));
+        let expected = (usize::from(crosses), usize::from(!crosses));
+        assert!(loads.clone().all(|load| load == expected), "{:?}", loads.collect::<Vec<_>>());
+        server.edges.remove("policy", reader);
+    }
+}
