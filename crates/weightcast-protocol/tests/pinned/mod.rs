@@ -24,11 +24,11 @@ static WRITTEN: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
 
 /// What has been said so far.
 #[derive(Default)]
-pub struct Course(u64);
+pub(crate) struct Course(u64);
 
 impl Course {
     /// Something is said.
-    pub fn note(&mut self, what: &impl Debug) {
+    pub(crate) fn note(&mut self, what: &impl Debug) {
         let text = format!("{what:?}\n");
         if asked("WEIGHTCAST_SCENE").is_some() {
             eprint!("{text}");
@@ -42,7 +42,7 @@ impl Course {
     ///
     /// # Panics
     /// If it went otherwise.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         let thread = std::thread::current();
         let scene = PLAYED.replace(PLAYED.get() + 1);
         let Some(test) = thread.name().filter(|_| scene < SCENES && !std::thread::panicking())
