@@ -7,7 +7,7 @@ const OTHERS: usize = 6;
 
 /// What stands in the books of a group, drawn at random.
 #[derive(Clone, Debug, Default)]
-struct Drawn {
+struct DrawnGroup {
     datacentre: usize,
     host: usize,
     holds: bool,
@@ -22,24 +22,24 @@ struct Drawn {
 
 /// All groups, the reader last, and the bounds.
 #[derive(Clone, Debug)]
-struct Scene {
-    groups: Vec<Drawn>,
+struct DrawnScene {
+    groups: Vec<DrawnGroup>,
     fanout: usize,
     depth: usize,
     offloading: bool,
 }
 
-impl Scene {
+impl DrawnScene {
     fn draw(mut draw: impl FnMut(usize) -> usize) -> Self {
         let datacentres = 1 + draw(2);
-        let mut groups: Vec<Drawn> = Vec::new();
+        let mut groups: Vec<DrawnGroup> = Vec::new();
         for place in 0..=OTHERS {
-            let mut group = Drawn {
+            let mut group = DrawnGroup {
                 datacentre: draw(datacentres),
                 host: draw(2),
                 odd: draw(4) == 0,
                 serves: draw(4) != 0,
-                ..Drawn::default()
+                ..DrawnGroup::default()
             };
             if place < OTHERS {
                 (group.holds, group.slow) = (draw(3) == 0, draw(4) == 0);
@@ -184,7 +184,7 @@ fn the_choice_among_any_groups_is_the_one_that_the_rules_say() {
     };
     let (mut granted, mut chosen, mut busy, mut nobody) = (0, 0, 0, 0);
     for _ in 0..6_000 {
-        let mut scene = Scene::draw(&mut draw);
+        let mut scene = DrawnScene::draw(&mut draw);
         // Who is read from serves.
         for place in 0..OTHERS {
             scene.groups[place].serves |= !scene.readers(place).is_empty();
