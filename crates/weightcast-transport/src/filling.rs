@@ -58,9 +58,8 @@ impl Filling {
         let mut missing: Vec<Copy> = Vec::with_capacity(copies.len());
         for copy in copies {
             let parts = self.units.parts(copy.rows_at_target(), |unit, len| {
-                let wanted = !self.left[unit].is_final();
-                planned[unit] += if wanted { len } else { 0 };
-                wanted.then_some(())
+                planned[unit] += len;
+                (!self.left[unit].is_final()).then_some(())
             });
             missing.extend(parts.into_iter().map(|((), part)| copy.part(part)));
         }

@@ -129,7 +129,7 @@ fn join<K: PartialEq>(parts: &mut Vec<(K, Part)>, kind: K, part: Part) {
             last.rows += 1;
             return;
         }
-        if last.rows == 1 && (part.row, part.from) == (last.row, last.from + last.len) {
+        if (part.row, part.from) == (last.row, last.from + last.len) {
             last.len += part.len;
             return;
         }

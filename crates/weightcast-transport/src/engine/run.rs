@@ -293,4 +293,42 @@ mod tests {
             }
         }
     }
+
+    /// So that workers do not crowd at one source.
+    #[test]
+    fn each_worker_begins_at_a_source_of_its_own() {
+        let server = server();
+        let export = server.exports().expose(1, vec![Region::from_bytes(&[1; 2]).unwrap()]);
+        let peer = peer(&server, Way::Reference);
+        for worker in 0..7 {
+            let targets = [Region::allocate(6).unwrap()];
+            let (seen, memory) = (Arc::new(Mutex::new(Vec::new())), targets[0].clone());
+            let tell = Arc::clone(&seen);
+            let holds = Holds::new(move |point| {
+                if point == HoldPoint::Telling {
+                    lock(&tell).push(memory.to_vec());
+                }
+            });
+            let options = ReadOptions { holds, ..ReadOptions::default() };
+            let copies = |source: u64| vec![Copy::contiguous(0, 0, 0, 2 * source, 2)];
+            let jobs = [0, 1, 2].map(|source| job(&peer, export, copies(source)));
+            let routes = jobs.iter().enumerate().map(|(source, job)| {
+                let mut route = Route::check(source, job, &targets, &options).unwrap();
+                route.pieces = Pieces::cut(&job.copies, 1);
+                route
+            });
+            let run = RunningTransfer::new(routes.collect(), &targets, &options);
+            run.work(worker);
+            let mut expected = vec![0_u8; 6];
+            let order = (0..3).map(|turn| 2 * ((worker + turn) % 3));
+            let expected: Vec<Vec<u8>> = order
+                .flat_map(|at| [at, at + 1])
+                .map(|at| {
+                    expected[at] = 1;
+                    expected.clone()
+                })
+                .collect();
+            assert_eq!(*lock(&seen), expected, "worker {worker}");
+        }
+    }
 }

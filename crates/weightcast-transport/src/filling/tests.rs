@@ -164,3 +164,37 @@ fn what_no_transfer_was_planned_for_is_not_final_and_what_brings_nothing_is() {
     assert_eq!((filling.progress(), filling.bits()), ((1, 1), vec![1]));
     assert_eq!((Filling::new(&[]).progress(), Filling::new(&[]).bits()), ((0, 0), vec![]));
 }
+
+/// Whoever waits is woken by what arrives, by a transfer that brings nothing, and by a fence, after
+/// which it looks again.
+#[test]
+fn who_waits_is_woken() {
+    use crate::ExportId;
+    use crate::export::Export;
+    use std::sync::Arc;
+    let long = Duration::from_secs(60);
+    let acts: [fn(&Filling, &Export); 3] = [
+        |filling, _| filling.arrived(0, 0, UNIT as u64),
+        |filling, _| drop(filling.begin(std::iter::empty())),
+        |_, export| export.fence(),
+    ];
+    for (number, act) in acts.into_iter().enumerate() {
+        let filling = Arc::new(Filling::new(&[region(UNIT)]));
+        filling.begin([&[Copy::contiguous(0, 0, 0, 0, UNIT as u64)][..]].into_iter());
+        let export = Export::new(ExportId(5), 1, Vec::new()).filling(Arc::clone(&filling));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let begun = std::time::Instant::now();
+                filling.wait(0..1, long);
+                begun.elapsed()
+            });
+            // Nobody sees when it has fallen asleep: a fence may be too early for it, and comes again.
+            act(&filling, &export);
+            while number == 2 && !waiting.is_finished() {
+                act(&filling, &export);
+                std::thread::yield_now();
+            }
+            assert!(waiting.join().unwrap() < long, "{number}");
+        });
+    }
+}
