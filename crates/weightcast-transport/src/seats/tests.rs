@@ -375,6 +375,14 @@ fn descriptors_bound_places_and_strangers() {
         assert_eq!(port.seats.descriptors.places(), places, "{left}");
         assert_eq!(port.seats.door(), door, "{left}");
     }
+    // However full it is, some can come to the door.
+    port.look(1_024);
+    let _members: Vec<_> = (0..18).map(|_| port.member(A).expect("room")).collect();
+    for (left, door) in [(40, 5), (44, 5), (48, 6), (50, 7), (200, 82)] {
+        port.look(left);
+        assert_eq!(port.seats.door(), door, "{left}");
+    }
+    let mut port = Port::new(1_000);
     // Of eight, four are the port's: the fifth member takes the place of the first.
     port.look(8);
     let members: Vec<_> = (0..5)
