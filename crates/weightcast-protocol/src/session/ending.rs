@@ -94,6 +94,7 @@ impl Session {
             self.outputs.push_back(Output::Done { seq, result: Err(error) });
         }
         self.closing = None;
+        self.seed = None; // it goes on, and nobody is told of it any more
         self.ended = Some(Ended { error: error.clone() });
         self.outputs.push_back(Output::Closed { error });
     }
