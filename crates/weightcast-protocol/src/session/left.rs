@@ -59,3 +59,36 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Epoch;
+
+    /// What was left began with assignment 3 and ended with 5.
+    #[test]
+    fn only_a_later_assignment_of_the_same_read_goes_on_after_it() {
+        let version = |number| Version { epoch: Epoch(1), number };
+        let (beside, in_place) = (Staging::Beside, Staging::InPlace);
+        for staging in [beside, in_place] {
+            let (since, attempt) = (Attempt(3), Attempt(5));
+            let left = Left { attempt, since, version: version(1), staging };
+            for since in 2..8 {
+                for attempt in 2..8 {
+                    for number in [1, 2] {
+                        for to in [beside, in_place] {
+                            let goes_on =
+                                left.goes_on(Attempt(since), Attempt(attempt), version(number), to);
+                            let same = since == 3 && number == 1 && to == staging;
+                            assert_eq!(goes_on, same && attempt > 5, "{since} {attempt} {number}");
+                        }
+                    }
+                }
+            }
+            // One that begins anew names itself, whatever was left.
+            let left = Left { attempt: Attempt(4), since: Attempt(5), ..left };
+            assert!(!left.goes_on(Attempt(5), Attempt(5), version(1), staging));
+            assert!(left.goes_on(Attempt(5), Attempt(6), version(1), staging));
+        }
+    }
+}
