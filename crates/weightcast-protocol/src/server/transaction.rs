@@ -175,3 +175,7 @@ pub(super) fn call_name(call: &Call) -> String {
         Call::Decline { .. } => "decline".to_owned(),
     }
 }
+
+#[cfg(test)]
+#[path = "transaction_tests.rs"]
+mod tests;
