@@ -72,10 +72,9 @@ impl Model {
         let gone = match selector {
             Selector::Exact(number) => self.newest_known().is_some_and(|newest| {
                 // A version of an older run may yet be published by the new one.
-                let current = self.current(number);
                 newest.epoch == self.epoch
-                    && (number <= newest.number || self.known.contains_key(&current))
-                    && !self.is_offloading(current)
+                    && number <= newest.number
+                    && !self.is_offloading(self.current(number))
             }),
             Selector::LatestMinus(_) => !available.is_empty(),
             Selector::Latest | Selector::NthLatest(_) | Selector::AtLeast(_) => false,
@@ -166,3 +165,7 @@ impl Model {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "model_tests.rs"]
+mod tests;
