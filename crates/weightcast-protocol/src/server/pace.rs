@@ -75,7 +75,7 @@ impl Server {
     }
 
     /// The group prefers others from now on.
-    fn note_slow(&mut self, reader: Incarnation, source: Incarnation, bytes_per_s: u64) {
+    pub(super) fn note_slow(&mut self, reader: Incarnation, source: Incarnation, bytes_per_s: u64) {
         let mut slow = self.groups[&reader].slow.clone();
         slow.retain(|source, _| self.groups.contains_key(source));
         slow.insert(source, bytes_per_s);

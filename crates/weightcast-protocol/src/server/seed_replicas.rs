@@ -162,3 +162,7 @@ impl Server {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "replicas_tests.rs"]
+mod tests;

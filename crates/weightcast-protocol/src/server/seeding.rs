@@ -216,3 +216,36 @@ impl Server {
         self.changed.insert(name);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::ServerConfig;
+    use crate::{Epoch, Term};
+
+    #[test]
+    fn what_is_asked_for_has_another_name_each_time_and_in_each_term() {
+        let mut asks = BTreeSet::new();
+        // Terms of several lives; in the upper half of a term there may be little or much.
+        let steps = [1 << 26, 1 << 32, 7 << 32, 1 << 40, 1 << 60];
+        for (step, life) in steps.into_iter().zip(1..) {
+            let term = step + (1023 << 16) + life;
+            let mut server = Server::new(ServerConfig::default());
+            server.own.term = Term(term);
+            for _ in 0..100 {
+                let ask = server.new_ask();
+                assert!(ask > 0, "that is what comes over from an earlier term");
+                assert!(asks.insert(ask), "{ask} was given twice");
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_is_named_after_who_was_asked_and_what_for() {
+        let version = Version { epoch: Epoch(3), number: 14 };
+        let asked = Asked { ask: 1, version, owner: "r/1".into(), until: Time(0) };
+        assert_eq!(asked.replica(), "r/1~seed-3.14");
+        assert_eq!(super::super::offload::owner_of(&asked.replica()), "r/1");
+        assert_eq!(super::super::offload::owner_of("r/1"), "r/1");
+    }
+}
