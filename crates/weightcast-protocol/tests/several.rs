@@ -2,6 +2,8 @@
 
 mod cluster;
 
+#[path = "several/counted.rs"]
+mod counted;
 #[path = "several/openings.rs"]
 mod openings;
 #[path = "several/retained.rs"]

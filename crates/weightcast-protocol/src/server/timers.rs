@@ -179,6 +179,7 @@ mod tests {
             left.sort();
             assert_eq!(queue.next(), left.first().map(|(at, _)| *at));
             assert!(queue.iter().eq(left.iter().map(|(_, timer)| timer)));
+            assert_eq!(queue.at, expected, "nothing is kept of what is forgotten");
         }
     }
 }
