@@ -134,7 +134,8 @@ fn one_datacentre_s_seed_is_no_other_s() {
     assert_eq!(cluster.counters().seeds_asked, 2);
     let mut expected = vec![edge("x~seed-0.2", "trainer"), edge("q~seed-0.2", "trainer")];
     let mut edges = cluster.edges();
-    (expected.sort(), edges.sort());
+    expected.sort();
+    edges.sort();
     assert_eq!(edges, expected);
     // One dies: the other one's goes on, and is not asked again.
     let seeds = cluster.seed_shards();
