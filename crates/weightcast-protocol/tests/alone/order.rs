@@ -72,12 +72,14 @@ impl World {
     }
 }
 
+type Heard = dyn Fn(&mut Session, Time);
+
 /// What comes next.
 enum Input {
     Call(Call, Span),
     Read(OpSeq, Attempt, bool),
     Installed(OpSeq, Attempt),
-    Other(Box<dyn Fn(&mut Session, Time)>),
+    Other(Box<Heard>),
 }
 
 impl Input {

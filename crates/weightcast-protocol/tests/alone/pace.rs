@@ -36,7 +36,7 @@ fn said(alone: &mut Alone, of: (OpSeq, u64), arrived: u64, left: u64) -> Option<
         }
         other => panic!("{other:?}"),
     });
-    pace.last()
+    pace.collect::<Vec<u64>>().last().copied()
 }
 
 #[test]
