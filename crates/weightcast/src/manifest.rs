@@ -203,7 +203,8 @@ pub(crate) fn decode_parts(bytes: &[u8], entries: usize) -> Option<Vec<Digest>> 
 /// Those of the cells; `None` unless there are so many.
 pub(crate) fn decode_cells(bytes: &[u8], cells: usize) -> Option<Vec<Digest>> {
     let parts = wire::Parts::decode(bytes).ok()?;
-    digests(if parts.cells.is_empty() { &parts.lanes } else { &parts.cells }, cells)
+    // Who holds entries without elements has none of the other.
+    digests(if parts.cells.is_empty() && cells > 0 { &parts.lanes } else { &parts.cells }, cells)
 }
 
 fn digests(lanes: &[u64], wanted: usize) -> Option<Vec<Digest>> {
@@ -227,6 +228,11 @@ mod tests {
         assert_eq!(decode_parts(&bytes, 2), None);
         assert_eq!(decode_parts(&bytes[..bytes.len() - 1], 3), None);
         assert_eq!(decode_parts(b"", 0), Some(Vec::new()));
+        let empty = encode_parts(&parts[..2], &[]);
+        assert_eq!(
+            (decode_parts(&empty, 2), decode_cells(&empty, 0)),
+            (Some(parts[..2].to_vec()), Some(vec![]))
+        );
         assert!(bytes.len() <= 3 * 16 + 8);
     }
 
