@@ -176,4 +176,132 @@ mod tests {
         assert_eq!(slice(DType::F4, &[400], 1, 1), Slice::new([128], [2]));
         assert_eq!(slice(DType::F64, &[], 1, 8), Slice::full(&[]));
     }
+
+    /// A list of ranges that fit in one question, asked in as few as there can be: each goes on until
+    /// the next range would be too much.
+    #[track_caller]
+    fn fewest(sizes: &[(u64, u64)]) {
+        let batches = batches(sizes, |size| *size);
+        let sum = |of: &[(u64, u64)]| of.iter().fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        let fits = |of: &[(u64, u64)]| {
+            let (bytes, rows) = sum(of);
+            of.len() <= MAX_EXTENTS && bytes <= ASKED_BYTES && rows <= MAX_DIGEST_ROWS
+        };
+        let mut next = 0;
+        for batch in batches {
+            assert!(batch.start == next && batch.end > batch.start, "{batch:?} after {next}");
+            next = batch.end;
+            assert!(batch.len() == 1 || fits(&sizes[batch.clone()]), "{batch:?} is too much");
+            let one_more = sizes.get(batch.start..=batch.end);
+            assert!(one_more.is_none_or(|more| !fits(more)), "{batch:?} has room for another");
+        }
+        assert_eq!(next, sizes.len());
+    }
+
+    #[test]
+    fn a_question_has_as_many_ranges_as_fit() {
+        let bytes = |of: &[u64]| of.iter().map(|bytes| (*bytes, 1)).collect::<Vec<_>>();
+        let rows = |of: &[u64]| of.iter().map(|rows| (1, *rows)).collect::<Vec<_>>();
+        for by in 0..3 {
+            fewest(&bytes(&[1, ASKED_BYTES - 2 + by, 1, 1]));
+            fewest(&bytes(&[ASKED_BYTES + by, ASKED_BYTES - by, by]));
+            fewest(&rows(&[1, MAX_DIGEST_ROWS - 2 + by, 1, 1]));
+            fewest(&rows(&[MAX_DIGEST_ROWS + by, MAX_DIGEST_ROWS - by, by]));
+            fewest(&vec![(1, 1); MAX_EXTENTS - 1 + by as usize]);
+        }
+        fewest(&[]);
+        let mut drawn = 7_u64;
+        let mut draw = |below: u64| {
+            drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (drawn >> 33) % below
+        };
+        for _ in 0..200 {
+            let most = (ASKED_BYTES >> draw(4), MAX_DIGEST_ROWS >> draw(4));
+            let ranges = 1 + draw(60);
+            fewest(&(0..ranges).map(|_| (draw(most.0), draw(most.1))).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn pieces_are_as_large_as_they_may_be() {
+        let pieces = |rows, row_bytes, limit| -> Vec<(u64, u64)> {
+            let whole = copy(rows, row_bytes, row_bytes);
+            split(&whole, limit).map(|piece| (piece.rows, piece.row_bytes)).collect()
+        };
+        assert_eq!(pieces(5, 4, 7), [(1, 4); 5]);
+        assert_eq!(pieces(5, 4, 8), [(2, 4), (2, 4), (1, 4)]);
+        assert_eq!(pieces(2, 9, 8), [(1, 8), (1, 1), (1, 8), (1, 1)]);
+        assert_eq!(pieces(1, 8, 8), [(1, 8)]);
+        for (rows, expected) in [
+            (MAX_DIGEST_ROWS - 1, vec![(MAX_DIGEST_ROWS - 1, 1)]),
+            (MAX_DIGEST_ROWS, vec![(MAX_DIGEST_ROWS, 1)]),
+            (MAX_DIGEST_ROWS + 1, vec![(MAX_DIGEST_ROWS, 1), (1, 1)]),
+        ] {
+            assert_eq!(pieces(rows, 1, u64::MAX), expected);
+        }
+    }
+
+    #[test]
+    fn a_range_is_named_by_the_rows_that_it_touches_and_no_others() {
+        for (dtype, shape) in [
+            (DType::U8, vec![7, 3]),
+            (DType::F32, vec![5, 2, 2]),
+            (DType::F4, vec![6, 2]),
+            (DType::F4, vec![14]),
+            (DType::BF16, vec![11]),
+        ] {
+            let tensor = Tensor::new("w", dtype, shape.as_slice()).unwrap();
+            let row_bits = tensor.nbytes() * 8 / shape[0];
+            for position in 0..tensor.nbytes() {
+                for row_bytes in 1..=tensor.nbytes() - position {
+                    let range = Copy { position, row_bytes, rows: 1, ..copy(1, 1, 0) };
+                    let (first, end) = (position * 8, (position + row_bytes) * 8);
+                    let touched = |row: &u64| row * row_bits < end && (row + 1) * row_bits > first;
+                    let rows: Vec<u64> = (0..shape[0]).filter(touched).collect();
+                    let slice = slice_of(&tensor, &range);
+                    let said: Vec<u64> = (slice.start[0]..slice.end(0)).collect();
+                    assert_eq!(said, rows, "{dtype:?} {shape:?} at {position}: {row_bytes}");
+                    assert_eq!(
+                        (&slice.start[1..], &slice.len[1..]),
+                        (&vec![0; shape.len() - 1][..], &shape[1..])
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_read_and_what_is_written_are_told_apart() {
+        let copy = Copy {
+            source: 1,
+            source_buffer: 2,
+            source_offset: 3,
+            source_pitch: 4,
+            target_buffer: 5,
+            target_offset: 6,
+            target_pitch: 7,
+            row_bytes: 8,
+            rows: 9,
+            cell: 10,
+            position: 11,
+            position_pitch: 12,
+        };
+        let extent = Extent { region: 2, offset: 3, row_bytes: 8, rows: 9, pitch: 4 };
+        assert_eq!(at_the_source(&copy), PlacedExtent { extent, position: 11, position_pitch: 12 });
+        let run = at_the_target(&copy);
+        let written = Run {
+            buffer: 5,
+            offset: 6,
+            pitch: 7,
+            row_bytes: 8,
+            rows: 9,
+            cell: 10,
+            position: 11,
+            position_pitch: 12,
+        };
+        assert_eq!(run, written);
+        let extent = Extent { region: 5, offset: 6, row_bytes: 8, rows: 9, pitch: 7 };
+        assert_eq!(placed(&run), PlacedExtent { extent, position: 11, position_pitch: 12 });
+        assert_eq!(at_the_target(&as_copy(&run)), run);
+    }
 }
