@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use weightcast_plan::{DType, Entry};
+
 use super::super::route::tests::{BYTES, RouteScene};
 use super::*;
 
@@ -115,4 +117,64 @@ fn nothing_is_said_of_a_source_that_says_nothing() {
     scene.withdraw(1);
     let unfound = search(&scene, &evidence).unwrap_err();
     assert!(unfound.starts_with("the place was not found"), "{unfound}");
+}
+
+/// Boxes of matrices of 6 x 4 bytes, in the order given: the tensor's name, and what it holds.
+fn boxes(of: &[(&str, [u64; 2], [u64; 2])]) -> Layout {
+    let mut names: Vec<&str> = of.iter().map(|(name, ..)| *name).collect();
+    names.dedup();
+    let tensor = |name: &&str| Tensor::new(*name, DType::U8, [6, 4]).unwrap();
+    let tensors = names.iter().map(tensor).collect();
+    let mut offset = 0;
+    let entries = of.iter().map(|(name, start, len)| {
+        let number = names.iter().position(|known| known == name).unwrap() as u32;
+        let (slice, strides) = (Slice::new(*start, *len), vec![len[1], 1]);
+        let entry = Entry { tensor: number, slice, buffer: 0, offset, strides };
+        offset += len[0] * len[1];
+        entry
+    });
+    let entries = entries.collect();
+    Layout::new(vec![offset], tensors, entries).unwrap()
+}
+
+#[test]
+fn a_source_is_asked_for_what_the_reader_holds_and_for_nothing_else() {
+    let source = boxes(&[
+        ("a", [0, 0], [2, 4]),
+        ("a", [2, 0], [2, 2]),
+        ("a", [2, 2], [4, 2]),
+        ("b", [0, 0], [6, 4]),
+        ("d", [0, 0], [1, 1]),
+    ]);
+    let asked = |reader: &Layout, tensors: &[Tensor]| -> Vec<u32> {
+        let cells = touched(&source, reader, tensors);
+        for cell in &cells {
+            assert_eq!(cell.slice, source.entry(cell.entry).slice, "whole, as it was noted");
+        }
+        cells.iter().map(|cell| cell.entry).collect()
+    };
+    for (held, expected) in [
+        (vec![("a", [0, 0], [6, 4])], vec![0, 1, 2]),
+        (vec![("a", [0, 0], [2, 4])], vec![0]),
+        (vec![("a", [1, 1], [2, 1])], vec![0, 1]),
+        (vec![("a", [4, 0], [2, 2])], vec![]),
+        (vec![("a", [4, 0], [2, 3])], vec![2]),
+        (vec![("a", [0, 0], [1, 1]), ("a", [5, 3], [1, 1])], vec![0, 2]),
+        (vec![("a", [3, 1], [1, 1]), ("b", [5, 3], [1, 1])], vec![1, 3]),
+        (vec![("c", [0, 0], [6, 4]), ("d", [1, 0], [5, 4])], vec![]),
+    ] {
+        let reader = boxes(&held);
+        assert_eq!(asked(&reader, reader.tensors()), expected, "{held:?}");
+        assert_eq!(asked(&reader, &[]), [0; 0]);
+    }
+    // Of several tensors only those that are looked at.
+    let reader = boxes(&[("a", [0, 0], [6, 4]), ("b", [0, 0], [6, 4])]);
+    assert_eq!(asked(&reader, &reader.tensors()[1..]), [3]);
+}
+
+#[test]
+fn a_box_is_shown_as_its_ranges() {
+    assert_eq!(shown(&Slice::new([0, 8], [4, 8])), "[0:4, 8:16]");
+    assert_eq!(shown(&Slice::new([3], [1])), "[3:4]");
+    assert_eq!(shown(&Slice::full(&[])), "");
 }
