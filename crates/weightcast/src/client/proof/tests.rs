@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use weightcast_plan::{DType, Entry, Layout, Slice, Tensor};
+use weightcast_plan::{DType, Entry, Layout, LayoutBuilder, Part, Slice, Tensor};
 use weightcast_protocol::Nonce;
 use weightcast_transport::Region;
 
 use super::super::registration::Registration;
-use super::{rows, sample};
+use super::{mix, rows, sample};
 use crate::limits::{PROOF_WINDOW, PROOF_WINDOWS};
 
 const ROWS: u64 = 3_000;
@@ -105,5 +105,93 @@ fn no_row_with_bytes_in_a_range_is_passed_over() {
         let looked_at = rows(&run, &range);
         assert!((0..run.rows).filter(has).all(|row| looked_at.contains(&row)), "{range:?}");
         assert!(looked_at.end - looked_at.start < 5);
+    }
+}
+
+#[test]
+fn windows_are_drawn_over_all_tensors_one_after_another() {
+    let (window, windows) = (PROOF_WINDOW, PROOF_WINDOWS);
+    let named = |sizes: &[u64]| -> Vec<(String, u64)> {
+        sizes.iter().enumerate().map(|(at, bytes)| (format!("t{at}"), *bytes)).collect()
+    };
+    for sizes in [
+        vec![window * windows + 1],
+        vec![1, window * windows, 0, 7],
+        vec![window; 100],
+        vec![1 << 20; 9],
+        vec![3 << 30, 5, 1 << 34],
+    ] {
+        let tensors = named(&sizes);
+        for nonce in [0, 1, 77, u64::MAX] {
+            let mut seen: Vec<(u64, u64)> = Vec::new();
+            let drawn = sample(&tensors, Nonce(nonce));
+            let mut before = 0;
+            for (name, bytes) in &tensors {
+                for range in drawn.get(name).into_iter().flatten() {
+                    assert!(range.start < range.end && range.end <= *bytes, "{range:?}");
+                    seen.push((before + range.start, before + range.end));
+                }
+                before += bytes;
+            }
+            // Where they begin in all bytes, each with as many as its tensor still has.
+            let end = |place: u64| {
+                let mut end = 0;
+                sizes
+                    .iter()
+                    .map(|bytes| {
+                        end += bytes;
+                        end
+                    })
+                    .find(|end| place < *end)
+                    .unwrap()
+            };
+            let places = (0..windows).map(|number| mix(nonce, number) % before);
+            let mut expected: Vec<_> = places.map(|at| (at, (at + window).min(end(at)))).collect();
+            seen.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(seen, expected, "{sizes:?} {nonce}");
+        }
+    }
+    // As much as the windows would be is shown whole, each tensor once.
+    let whole = sample(&named(&[window * windows - 5, 0, 5]), Nonce(3));
+    let ranges: Vec<_> = whole.values().map(Vec::as_slice).collect();
+    assert_eq!(ranges, [&[0..window * windows - 5][..], &[0..0], &[0..5]]);
+}
+
+#[test]
+fn what_is_shown_is_each_byte_times_the_key_of_its_tensor_and_place() {
+    // Two shards: each holds all of a small tensor and half of another.
+    let sizes = [("a", 300_u64, false), ("b", 70_000, true), ("c", 9, false)];
+    let byte = |tensor: usize, at: u64| (at * 7 + at / 251 + tensor as u64 * 13 + 1) as u8;
+    let mut layouts = Vec::new();
+    let mut contents = Vec::new();
+    for shard in 0..2 {
+        let mut builder = LayoutBuilder::new();
+        let mut buffers = Vec::new();
+        for (number, (name, bytes, cut)) in sizes.iter().enumerate() {
+            let (start, len) = if *cut { (shard * bytes / 2, bytes / 2) } else { (0, *bytes) };
+            let part = Part::new(*name).shape([*bytes]);
+            let part = if *cut { part.dim(0, shard, 2) } else { part };
+            builder.add(*name, DType::U8, &[len], vec![part], 0);
+            buffers.push((start..start + len).map(|at| byte(number, at)).collect::<Vec<u8>>());
+        }
+        layouts.push(Arc::new(builder.build().unwrap()));
+        contents.push(buffers);
+    }
+    let shards = contents.iter().enumerate().map(|(shard, buffers)| {
+        let regions = buffers.iter().map(|bytes| Region::from_bytes(bytes).unwrap()).collect();
+        Registration::new(&layouts, shard, regions).unwrap()
+    });
+    let shards: Vec<Registration> = shards.collect();
+    for nonce in [0, 5, u64::MAX - 1] {
+        let mut expected = 0_u64;
+        for (number, (_, bytes, _)) in sizes.iter().enumerate() {
+            let key = mix(!nonce, number as u64 + 1);
+            for at in 0..*bytes {
+                let weighed = u64::from(byte(number, at)).wrapping_mul(mix(key, at));
+                expected = expected.wrapping_add(weighed);
+            }
+        }
+        assert_eq!(proof(&shards, nonce), expected);
     }
 }
