@@ -258,48 +258,4 @@ fn differs(copy: &ReplicaNotes, holder: &ReplicaNotes) -> Result<Option<String>,
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use super::*;
-
-    const TICK: Duration = Duration::from_millis(1);
-
-    #[test]
-    fn whoever_waits_hears_what_is_found_while_it_waits() {
-        for found in [None, Some("w differs".to_owned())] {
-            let refusal = FoundRefusal::default();
-            let (waits, waited_for) = mpsc::channel();
-            let (refusal, found) = (&refusal, &found);
-            thread::scope(|scope| {
-                scope.spawn(move || {
-                    waited_for.recv().expect("it waits");
-                    refusal.end(found.clone());
-                });
-                let still = move || waits.send(()).is_err();
-                assert_eq!(refusal.wait(TICK, &still).unwrap(), *found);
-            });
-            // And at once whoever comes later.
-            assert_eq!(refusal.wait(TICK, &|| panic!("it is known")).unwrap(), *found);
-        }
-    }
-
-    #[test]
-    fn a_witness_that_has_nothing_yet_is_asked_again() {
-        let long = Instant::now() + Duration::from_secs(60);
-        let mut answers = [Ok(Err("nothing")), Ok(Err("nothing")), Ok(Ok(7))].into_iter();
-        let mut ask = || answers.next().unwrap().map(|said| said.map_err(str::to_owned));
-        assert_eq!(as_soon_as_there(long, &mut ask), Ok(7));
-        let late = as_soon_as_there(Instant::now(), || Ok::<Result<(), _>, _>(Err("none".into())));
-        assert_eq!(late, Err("none".to_owned()), "the last word, when time is up");
-        let lost = as_soon_as_there(long, || Err::<Result<(), _>, _>("gone".to_owned()));
-        assert_eq!(lost, Err("gone".to_owned()), "at once");
-    }
-
-    #[test]
-    fn whoever_is_interrupted_does_not_wait() {
-        let refusal = FoundRefusal::default();
-        let waited = refusal.wait(TICK, &|| true);
-        assert!(matches!(waited, Err(Error::Interrupted)), "{waited:?}");
-    }
-}
+mod tests;

@@ -92,6 +92,21 @@ impl RouteScene {
         &self.served[shard]
     }
 
+    pub(in crate::client) fn layouts(&self) -> &[Arc<Layout>] {
+        &self.layouts
+    }
+
+    /// As of another generation than the one that is served.
+    pub(in crate::client) fn assignment_at(&self, generation: u64) -> Assignment {
+        let assignment = self.assignment(1);
+        let at = |shard: &SourceShard| SourceShard {
+            generation: Generation(generation),
+            ..shard.clone()
+        };
+        let shards = assignment.shards.iter().map(at).collect();
+        Assignment { shards, ..assignment }
+    }
+
     fn assignment(&self, name: u8) -> Assignment {
         let shard = |(shard, server): (usize, &DataServer)| SourceShard {
             data_address: server.addr().to_string(),
@@ -134,7 +149,7 @@ impl RouteScene {
     }
 }
 
-const GENERATION: u64 = 3;
+pub(in crate::client) const GENERATION: u64 = 3;
 
 fn export(shard: usize, generation: u64) -> ExportId {
     ExportId(shard as u64 + 1).at(generation)
