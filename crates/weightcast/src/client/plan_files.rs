@@ -253,4 +253,55 @@ mod tests {
         fs::remove_dir_all(directory).unwrap();
         fs::remove_dir_all(moved).unwrap();
     }
+
+    #[test]
+    fn what_is_no_file_or_larger_than_any_plan_is_not_read() {
+        let directory = fresh();
+        let files = PlanFiles::within(&directory).unwrap();
+        let path = |number| directory.join(file_name(&name(number)));
+        let bound = format!("no file of up to {STORED_PLAN_BYTES} bytes");
+        let read = |number| files.read(&file_name(&name(number))).map_err(|e| e.to_string());
+        fs::create_dir(path(1)).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path(2), Mode::RUSR | Mode::WUSR).unwrap();
+        // Without bytes on the disk.
+        let sparse = fs::File::create(path(3)).unwrap();
+        sparse.set_len(STORED_PLAN_BYTES + 1).unwrap();
+        for number in 1..=3 {
+            assert_eq!(read(number), Err(bound.clone()), "{number}");
+        }
+        fs::write(path(4), "the bytes").unwrap();
+        assert_eq!(read(4), Ok(b"the bytes".to_vec()));
+        symlink(path(4), path(5)).unwrap();
+        assert!(read(5).is_err(), "nobody writes links here");
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_take_its_place_is_not_left_half_done() {
+        let directory = fresh();
+        let files = PlanFiles::within(&directory).unwrap();
+        // A file cannot take a directory's place.
+        fs::create_dir(directory.join(file_name(&name(1)))).unwrap();
+        let said = warnings(|| files.save(&name(1), &Plan::default()));
+        assert!(said.len() == 1 && said[0].contains("a plan is not stored"), "{said:?}");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn of_all_files_those_of_plans_are_ours() {
+        for (file, ours) in [
+            (c"1-2.plan", true),
+            (c"1-2-3.plan-part", true),
+            (c".plan", true),
+            (c"plan", false),
+            (c"1-2plan", false),
+            (c"1-2.plan2", false),
+            (c"1-2.plan-parts", false),
+            (c"1-2.planned", false),
+            (c"plan.txt", false),
+        ] {
+            assert_eq!(is_ours(file), ours, "{file:?}");
+        }
+    }
 }
