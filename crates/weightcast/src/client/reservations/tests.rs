@@ -104,3 +104,99 @@ fn filling_lasts_as_long_as_whoever_fills() {
     drop(filling);
     handle("two").reserve(memory("b", &region), false).unwrap();
 }
+
+/// What is held, as the rule says it: one that is filled has its memory for itself.
+struct HeldMemory {
+    handle: usize,
+    regions: u64,
+    filled: bool,
+    reservation: Arc<Reservation>,
+    guards: Vec<FillGuard>,
+}
+
+#[test]
+fn random_handles_hold_what_the_rule_lets_them() {
+    const REGIONS: usize = 6;
+    let (mut refusals, mut granted, mut fills) = (0, 0, 0);
+    for seed in 0..60_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut draw = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 20) % below
+        };
+        // The last has no bytes, and is never in anybody's way.
+        let regions: Vec<Region> = (0..REGIONS)
+            .map(|number| Region::allocate(if number + 1 < REGIONS { BYTES } else { 0 }).unwrap())
+            .collect();
+        let matters = (1 << (REGIONS - 1)) - 1;
+        let handles = ["one", "two", "three"].map(handle);
+        let mut held: Vec<HeldMemory> = Vec::new();
+        for _ in 0..80 {
+            let (of, handle) = (draw(1 << REGIONS), draw(3) as usize);
+            let meets = |other: &HeldMemory, of: u64| other.regions & of & matters != 0;
+            let at = draw(held.len().max(1) as u64) as usize;
+            match draw(6) {
+                0..3 => {
+                    let mut order: Vec<usize> = (0..REGIONS).filter(|r| of >> r & 1 == 1).collect();
+                    order.sort_by_key(|_| draw(100));
+                    let mut builder = LayoutBuilder::new();
+                    for region in &order {
+                        let (name, bytes) = (format!("r{region}"), regions[*region].len() as u64);
+                        let part = Part::new(&name).shape([bytes]);
+                        builder.add(&name, DType::U8, &[bytes], vec![part], 0);
+                    }
+                    let chosen: Vec<Region> = order.iter().map(|r| regions[*r].clone()).collect();
+                    let memory = ReservedMemory::new(&builder.build().unwrap(), &chosen);
+                    memory.check().unwrap();
+                    let filled = draw(2) == 0;
+                    let refused = held.iter().any(|other| {
+                        let alone = filled || other.filled || !other.guards.is_empty();
+                        other.handle != handle && meets(other, of) && alone
+                    });
+                    let reserved = handles[handle].reserve(memory, filled);
+                    assert_eq!(reserved.is_err(), refused, "seed {seed}");
+                    refusals += usize::from(refused);
+                    if let Ok(reservation) = reserved {
+                        granted += 1;
+                        let reservation = Arc::new(reservation);
+                        held.push(HeldMemory {
+                            handle,
+                            regions: of,
+                            filled,
+                            reservation,
+                            guards: vec![],
+                        });
+                    }
+                }
+                3 if !held.is_empty() => {
+                    let own = &held[at];
+                    let refused = !own.filled
+                        && held.iter().any(|o| o.handle != own.handle && meets(o, own.regions));
+                    let guard = Arc::clone(&own.reservation).fill();
+                    assert_eq!(guard.is_err(), refused, "seed {seed}");
+                    fills += usize::from(guard.is_ok());
+                    held[at].guards.extend(guard);
+                }
+                4 if !held.is_empty() => drop(held[at].guards.pop()),
+                _ if !held.is_empty() => drop(held.swap_remove(at)),
+                _ => {}
+            }
+        }
+    }
+    assert!(refusals > 300 && granted > 300 && fills > 100, "{refusals} {granted} {fills}");
+}
+
+#[test]
+fn memory_within_which_a_buffer_lies_twice_is_refused() {
+    let region = fresh();
+    let mut builder = LayoutBuilder::new();
+    for name in ["a", "b"] {
+        builder.add(name, DType::U8, &[64], vec![Part::new(name).shape([64])], 0);
+    }
+    let layout = builder.build().unwrap();
+    let twice = ReservedMemory::new(&layout, &[region.clone(), region.clone()]);
+    assert!(matches!(twice.check(), Err(LayoutError::Overlap(_))));
+    ReservedMemory::new(&layout, &[region, fresh()]).check().unwrap();
+}
