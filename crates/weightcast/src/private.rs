@@ -3,6 +3,7 @@
 //! What is believed is looked at once it is open (`fstat`), so nothing can change between the look
 //! and the use, and links need no rule of their own: what they lead to has to be right.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -29,11 +30,17 @@ pub(crate) fn own_directory() -> Result<PathBuf, Error> {
 
 /// The same, as a name: it may not be there, and nobody has looked at it.
 pub(crate) fn named_directory() -> Result<PathBuf, Error> {
-    let own = match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
-        Some(runtime) => PathBuf::from(runtime).join("weightcast"),
-        None => of_this_user(&std::env::temp_dir()),
-    };
+    let own = named_within(std::env::var_os("XDG_RUNTIME_DIR"), &std::env::temp_dir());
     std::path::absolute(own).map_err(|e| Error::io("find this directory", e))
+}
+
+/// In this user's directory for such things, where the environment names one; else in the one that
+/// all share.
+fn named_within(runtime: Option<OsString>, shared: &Path) -> PathBuf {
+    match runtime.filter(|dir| !dir.is_empty()) {
+        Some(runtime) => PathBuf::from(runtime).join("weightcast"),
+        None => of_this_user(shared),
+    }
 }
 
 /// The name of this user's directory within one that users share.
@@ -146,6 +153,8 @@ fn problem(seen: Seen, user: u32, keep: Keep) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -175,6 +184,91 @@ mod tests {
         ] {
             let found = problem(Seen { owner, mode }, ME, keep);
             assert_eq!(found.is_none(), right, "{owner} {mode:o} {keep:?}: {found:?}");
+        }
+    }
+
+    fn fresh() -> PathBuf {
+        let token = crate::auth::new_token().unwrap();
+        std::env::temp_dir().join(format!("wc-own-{}", token.expose()[..12].escape_ascii()))
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn an_environment_that_names_no_directory_leaves_the_shared_one() {
+        let named =
+            |runtime: Option<&str>| named_within(runtime.map(Into::into), Path::new("/tmp"));
+        let user = rustix::process::getuid().as_raw();
+        let shared = PathBuf::from(format!("/tmp/weightcast-{user}"));
+        assert_eq!((named(None), named(Some(""))), (shared.clone(), shared));
+        assert_eq!(named(Some("/run/user/7")), Path::new("/run/user/7/weightcast"));
+    }
+
+    #[test]
+    fn a_directory_is_made_for_this_user_alone_or_found_to_be_one() {
+        let path = fresh();
+        make_private(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o700);
+        for (mode, right) in [
+            (0o700, true),
+            (0o500, true),
+            (0o701, false),
+            (0o710, false),
+            (0o740, false),
+            (0o777, false),
+        ] {
+            set_mode(&path, mode);
+            let made = make_private(&path);
+            assert_eq!(made.is_ok(), right, "{mode:o}: {made:?}");
+            assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, mode, "it stays as it is");
+        }
+        // Nor is one believed that a link leads to, or what is none.
+        set_mode(&path, 0o700);
+        let (link, file) = (fresh(), path.join("file"));
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        fs::write(&file, "").unwrap();
+        set_mode(&file, 0o600);
+        for no_directory in [&link, &file] {
+            let error = make_private(no_directory).unwrap_err().to_string();
+            assert!(error.contains(&*no_directory.to_string_lossy()), "{error}");
+        }
+        let nowhere = make_private(&path.join("not/there")).unwrap_err();
+        assert!(matches!(nowhere, Error::Io { .. }), "{nowhere}");
+        fs::remove_file(link).unwrap();
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn what_is_opened_is_looked_at() {
+        let path = fresh();
+        fs::write(&path, "secret").unwrap();
+        for (mode, keep, right) in [
+            (0o600, Keep::Secret, true),
+            (0o604, Keep::Secret, false),
+            (0o604, Keep::Unchanged, true),
+            (0o620, Keep::Unchanged, false),
+        ] {
+            set_mode(&path, mode);
+            match open_file("token file", &path, keep) {
+                Ok(_) => assert!(right, "{mode:o}"),
+                Err(error) => {
+                    let error = error.to_string();
+                    let shown = format!("mode {mode:04o}");
+                    for part in ["token file", &*path.to_string_lossy(), &shown, "run: chmod"] {
+                        assert!(!right && error.contains(part), "{part} in {error}");
+                    }
+                }
+            }
+        }
+        assert!(open_directory("plan_cache", &path).is_err(), "it is a file");
+        fs::remove_file(&path).unwrap();
+        for error in [
+            open_file("token file", &path, Keep::Secret).unwrap_err().to_string(),
+            open_directory("token file", &path).unwrap_err().to_string(),
+        ] {
+            assert!(error.contains("token file") && error.contains(&*path.to_string_lossy()));
         }
     }
 }
