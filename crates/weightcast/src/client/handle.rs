@@ -400,3 +400,6 @@ const _: () = {
     const fn shared_between_threads<T: Send + Sync>() {}
     shared_between_threads::<ShardHandle>();
 };
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -257,3 +257,6 @@ pub(super) fn check_regions(layout: &Layout, regions: &[Region]) -> Result<(), E
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,422 @@
+//! What a handle asks of its control thread, and what it makes of the answers: the thread is a test's.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use weightcast_plan::{DType, Layout, LayoutBuilder, Part, Slice};
+use weightcast_protocol::{Epoch, Generation, Span};
+use weightcast_transport::{Auth, DataServer, ExportId, Region, Way};
+
+use super::super::connection::tests::{FakePort, Said, to};
+use super::super::locate::Cause;
+use super::super::networks::Networks;
+use super::super::registration::Registration;
+use super::super::reservations::ReservedMemory;
+use super::super::route::Routes;
+use super::*;
+use crate::config::{Options, Role};
+
+pub(in crate::client) const LONG: Duration = Duration::from_secs(20);
+/// Of the registered tensor `w`.
+const BYTES: u64 = 64;
+
+/// What the thread was asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::client) enum Heard {
+    Call(Call, Span),
+    Close(Span),
+}
+
+/// A handle of shard 0 of a group, whose control thread says what it is told to.
+pub(in crate::client) struct HandleScene {
+    pub(in crate::client) handle: ShardHandle,
+    heard: Arc<Mutex<Vec<Heard>>>,
+    /// Waits of those who have no answer yet.
+    waits: Arc<Mutex<Vec<reply::Sender<Result<(), Failed>>>>>,
+    /// Requests to the server beside the session.
+    pub(in crate::client) requests: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+/// Another handle of this process.
+pub(in crate::client) fn somebody() -> Registrant {
+    Registrant::new("policy", &Replica::new("somebody", 0, 1))
+}
+
+impl HandleScene {
+    /// `said` is what the server answers beside the session.
+    pub(in crate::client) fn new(
+        shards: u32,
+        said: Vec<Said>,
+        answers: impl FnMut(&Call) -> Result<Answer, CallError> + Send + 'static,
+    ) -> Self {
+        Self::with_room(None, shards, said, answers)
+    }
+
+    /// One that may take so many bytes for a staged update.
+    fn with_room(
+        staging_bytes: Option<u64>,
+        shards: u32,
+        said: Vec<Said>,
+        mut answers: impl FnMut(&Call) -> Result<Answer, CallError> + Send + 'static,
+    ) -> Self {
+        let auth = Auth { token: None, insecure: false };
+        let networks = Networks::new(&Options::new(Role::Rollout), "localhost:1", None).unwrap();
+        let shared = Arc::new(Shared {
+            exports: DataServer::bind("127.0.0.1:0".parse().unwrap(), auth.clone()).unwrap(),
+            routes: Routes::new(auth, Way::Auto, networks, None),
+            registration: Mutex::new(None),
+            layouts: Mutex::default(),
+            memory: Mutex::new(()),
+            sealing_threads: 1,
+            view: Mutex::new(View::default()),
+            staging_bytes,
+            trouble: Mutex::new(None),
+            progress: Arc::new(AtomicU64::new(0)),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let driven = runtime.handle().clone();
+        let (events, mut queue) = mpsc::unbounded_channel();
+        let (heard, waits) = (Arc::<Mutex<Vec<Heard>>>::default(), Arc::<Mutex<Vec<_>>>::default());
+        let (told, waiting) = (Arc::clone(&heard), Arc::clone(&waits));
+        let hear = async move {
+            while let Some(event) = queue.recv().await {
+                match event {
+                    Event::Call { call, deadline, filling, reply } => {
+                        let answer = answers(&call).map(|answer| (answer, Transfer::default()));
+                        told.lock().unwrap().push(Heard::Call(call, deadline));
+                        drop(filling);
+                        let _ = reply.send(answer.map_err(Failed::from));
+                    }
+                    Event::AwaitSeal { reply } => waiting.lock().unwrap().push(reply),
+                    Event::Close { deadline, reply } => {
+                        told.lock().unwrap().push(Heard::Close(deadline));
+                        let _ = reply.send(());
+                        return;
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let thread = thread::spawn(move || runtime.block_on(hear));
+        let port = FakePort::saying(said);
+        let requests = Arc::clone(&port.asked);
+        let replica = Replica::new("rollout", 0, shards);
+        let own = Own {
+            events,
+            runtime: driven,
+            connection: to([port]),
+            shared,
+            thread: Mutex::new(Some(thread)),
+            holder: Registrant::new("policy", &replica),
+            fills: true,
+            reservation: Mutex::default(),
+            mismatch: Mutex::new(None),
+        };
+        let handle = ShardHandle {
+            model: "policy".to_owned(),
+            replica,
+            server: "one".to_owned(),
+            own: Owned::new(own),
+            interrupted: None,
+            warning: None,
+            job: None,
+        };
+        Self { handle, heard, waits, requests }
+    }
+
+    pub(in crate::client) fn own(&self) -> &Own {
+        self.handle.own().unwrap()
+    }
+
+    /// What was asked since this was called last.
+    pub(in crate::client) fn heard(&self) -> Vec<Heard> {
+        std::mem::take(&mut self.heard.lock().unwrap())
+    }
+
+    /// The calls among that.
+    pub(in crate::client) fn calls(&self) -> Vec<Call> {
+        let call = |heard| match heard {
+            Heard::Call(call, _) => Some(call),
+            Heard::Close(_) => None,
+        };
+        self.heard().into_iter().filter_map(call).collect()
+    }
+
+    /// As if it had registered this memory.
+    fn holding(self, region: &Region) -> Self {
+        let layout = layout();
+        let memory = ReservedMemory::new(&layout, std::slice::from_ref(region));
+        let made = Registration::new(&[Arc::new(layout)], 0, vec![region.clone()]).unwrap();
+        self.own().shared.register(made, ExportId(7));
+        let reservation = self.own().holder.reserve(memory, false).unwrap();
+        *self.own().reservation.lock().unwrap() = Some(Arc::new(reservation));
+        self
+    }
+}
+
+fn layout() -> Layout {
+    let mut builder = LayoutBuilder::new();
+    builder.add("w", DType::U8, &[BYTES], vec![Part::new("w").shape([BYTES])], 0);
+    builder.build().unwrap()
+}
+
+fn region() -> Region {
+    Region::allocate(BYTES as usize).unwrap()
+}
+
+const VERSION: Version = Version { epoch: Epoch(1), number: 5 };
+
+fn committed() -> Answer {
+    Answer::Committed { version: VERSION, source: "trainer".to_owned() }
+}
+
+fn saying(answer: Answer) -> HandleScene {
+    HandleScene::new(1, Vec::new(), move |_| Ok(answer.clone()))
+}
+
+fn failing(shards: u32, error: CallError) -> HandleScene {
+    HandleScene::new(shards, Vec::new(), move |_| Err(error.clone()))
+}
+
+#[test]
+fn what_an_update_came_to_is_told() {
+    for (answer, changed, version, source) in [
+        (committed(), true, Some(VERSION), Some("trainer")),
+        (Answer::Unchanged { held: Some(VERSION) }, false, Some(VERSION), None),
+        (Answer::Unchanged { held: None }, false, None, None),
+    ] {
+        let scene = saying(answer);
+        let updated = [
+            scene.handle.replicate(Selector::Exact(5), LONG).unwrap(),
+            scene.handle.update(Selector::Latest, true, LONG).unwrap(),
+            scene.handle.update_staged(Selector::Latest, false, LONG).unwrap(),
+        ];
+        for updated in updated {
+            assert_eq!((updated.changed, updated.version), (changed, version));
+            assert_eq!(updated.source.as_deref(), source);
+        }
+        let update = |allow_rollback, staged| Call::Update {
+            selector: Selector::Latest,
+            allow_rollback,
+            staged,
+        };
+        let calls = [
+            Call::Replicate { selector: Selector::Exact(5) },
+            update(true, false),
+            update(false, true),
+        ];
+        let heard = scene.heard();
+        for (heard, expected) in heard.iter().zip(&calls) {
+            let Heard::Call(call, deadline) = heard else { panic!("{heard:?}") };
+            assert_eq!(call, expected);
+            // A staged one has done something before.
+            assert!(*deadline <= span(LONG) && deadline.0 > span(LONG).0 / 2, "{deadline:?}");
+        }
+        assert_eq!(heard[0], Heard::Call(calls[0].clone(), span(LONG)));
+        assert_eq!(heard.len(), 3);
+    }
+    let other = saying(Answer::Unpublished);
+    assert!(matches!(other.handle.update(Selector::Latest, true, LONG), Err(Error::Bug(_))));
+}
+
+#[test]
+fn what_does_not_fit_beside_the_memory_is_declined_by_the_group() {
+    for (staging, fits) in [(None, true), (Some(BYTES), true), (Some(BYTES - 1), false)] {
+        for shards in [1, 2] {
+            let scene = HandleScene::with_room(staging, shards, Vec::new(), |_| Ok(committed()));
+            let scene = scene.holding(&region());
+            let updated = scene.handle.update_staged(Selector::Latest, false, LONG);
+            match (fits, updated) {
+                (true, updated) => drop(updated.unwrap()),
+                (false, Err(Error::NoRoom { bytes: BYTES, limit })) => assert_eq!(limit, BYTES - 1),
+                (false, other) => panic!("{other:?}"),
+            }
+            match (&scene.calls()[..], fits, shards) {
+                ([Call::Update { staged: true, .. }], true, _) | ([], false, 1) => {}
+                ([Call::Decline { detail }], false, 2) => {
+                    assert!(detail.contains("63"), "{detail}")
+                }
+                (calls, ..) => panic!("{calls:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_written_is_not_filled() {
+    for shards in [1, 2] {
+        let scene = HandleScene::new(shards, Vec::new(), |_| Ok(committed()));
+        let scene = scene.holding(&region().read_only());
+        for refused in [
+            scene.handle.replicate(Selector::Latest, LONG),
+            scene.handle.update(Selector::Latest, false, LONG),
+        ] {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("registered for w is read-only"), "{refused}");
+        }
+        let declined =
+            |call: &Call| matches!(call, Call::Decline { detail } if detail.contains("read-only"));
+        let calls = scene.calls();
+        assert!(calls.len() == if shards == 1 { 0 } else { 2 } && calls.iter().all(declined));
+    }
+}
+
+#[test]
+fn memory_that_others_hold_is_not_filled_and_nobody_takes_it_meanwhile() {
+    let region = region();
+    let memory = || ReservedMemory::new(&layout(), std::slice::from_ref(&region));
+    let (asks, asked) = channel();
+    let during = memory();
+    let scene = HandleScene::new(2, Vec::new(), move |call| {
+        if !matches!(call, Call::Decline { .. }) {
+            asks.send(somebody().reserve(during.clone(), false).is_err()).unwrap();
+        }
+        Ok(committed())
+    });
+    let scene = scene.holding(&region);
+    let theirs = somebody().reserve(memory(), false).expect("nobody fills it");
+    let refused = scene.handle.replicate(Selector::Latest, LONG).unwrap_err().to_string();
+    assert!(refused.contains("somebody[0/1]"), "{refused}");
+    assert!(matches!(&scene.calls()[..], [Call::Decline { .. }]));
+    drop(theirs);
+    scene.handle.replicate(Selector::Latest, LONG).unwrap();
+    assert_eq!(asked.try_recv(), Ok(true), "it is filled while the call goes on");
+    drop(somebody().reserve(memory(), false).expect("and not after that"));
+}
+
+#[test]
+fn a_wait_ends_with_the_answer_the_deadline_or_the_interrupt() {
+    let mut scene = saying(committed());
+    let (sender, answer) = channel();
+    for limit in [None, Some(LONG), Some(Duration::ZERO)] {
+        sender.send(7).unwrap();
+        assert_eq!(scene.handle.receive(&answer, limit).unwrap(), Some(7), "{limit:?}");
+    }
+    assert_eq!(scene.handle.receive(&answer, Some(Duration::ZERO)).unwrap(), None);
+    // Asked now and then whether to go on, and does.
+    let (late, times) = (sender.clone(), AtomicU64::new(0));
+    scene.handle.interrupted = Some(Box::new(move || {
+        if times.fetch_add(1, Ordering::Relaxed) == 1 {
+            late.send(8).unwrap();
+        }
+        false
+    }));
+    assert_eq!(scene.handle.receive(&answer, Some(LONG)).unwrap(), Some(8));
+    scene.handle.interrupted = Some(Box::new(|| true));
+    for limit in [None, Some(LONG), Some(Duration::ZERO)] {
+        let interrupted = scene.handle.receive(&answer, limit);
+        assert!(matches!(interrupted, Err(Error::Interrupted)), "{interrupted:?}");
+    }
+    sender.send(9).unwrap();
+    assert_eq!(scene.handle.receive(&answer, None).unwrap(), Some(9), "what is there is taken");
+    scene.handle.interrupted = None;
+    drop(sender);
+    assert_eq!(scene.handle.receive(&answer, None).unwrap(), None);
+}
+
+#[test]
+fn a_seal_that_does_not_come_is_a_timeout() {
+    let scene = saying(committed());
+    match scene.handle.wait_sealed(Duration::ZERO) {
+        Err(Error::Call(CallError::Timeout { call, .. })) => assert_eq!(call, "wait_sealed"),
+        other => panic!("{other:?}"),
+    }
+    assert!(scene.waits.lock().unwrap().len() <= 1, "it has asked once");
+}
+
+#[test]
+fn where_nothing_was_ever_published_the_job_is_named() {
+    let gone = |latest| CallError::VersionUnavailable {
+        model: "policy".to_owned(),
+        selector: Selector::Latest,
+        latest,
+    };
+    let other = CallError::Misuse { detail: "another".to_owned() };
+    for (error, job, named) in [
+        (gone(None), Some("job-7"), true),
+        (gone(None), None, false),
+        (gone(Some(VERSION)), Some("job-7"), false),
+        (other, Some("job-7"), false),
+    ] {
+        let mut scene = failing(1, error.clone());
+        scene.handle.job = job.map(str::to_owned);
+        match scene.handle.unpublish(LONG).unwrap_err() {
+            Error::NobodyHere { error: told, job: told_job } => {
+                assert_eq!((told, told_job.as_str(), named), (error, "job-7", true));
+            }
+            Error::Call(told) => assert_eq!((told, named), (error, false)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_place_where_a_read_differed_is_that_of_the_last_call() {
+    let scene = saying(committed());
+    assert_eq!(scene.handle.mismatch(), None);
+    let (slice, said) = (Slice::full(&[BYTES]), String::new());
+    let place =
+        Place { tensor: "w".to_owned(), slice, source_shard: None, cause: Cause::Reader, said };
+    *scene.own().mismatch.lock().unwrap() = Some(place.clone());
+    assert_eq!(scene.handle.mismatch(), Some(place));
+    scene.handle.unpublish(LONG).unwrap();
+    assert_eq!(scene.handle.mismatch(), None);
+}
+
+#[test]
+fn what_the_session_knows_is_told_without_it() {
+    let scene = saying(committed());
+    assert_eq!((scene.handle.version(), scene.handle.progress()), (None, 0));
+    let view = View { held: Some(VERSION), generation: Generation(3) };
+    *scene.own().shared.view.lock().unwrap() = view;
+    scene.own().shared.progress.store(11, Ordering::Relaxed);
+    assert_eq!((scene.handle.version(), scene.handle.progress()), (Some(VERSION), 11));
+    assert!(scene.heard().is_empty());
+}
+
+#[test]
+fn whoever_declines_tells_its_group_why_and_fails_with_it() {
+    for (shards, told) in [(1, 0), (2, 1)] {
+        let scene = HandleScene::new(shards, Vec::new(), |_| Ok(Answer::Unpublished));
+        let error = scene.handle.refuse("no way", LONG);
+        assert!(error.to_string().contains("no way"));
+        let calls = scene.calls();
+        assert_eq!(calls.len(), told);
+        let detail = error.to_string();
+        assert!(calls.iter().all(|call| *call == Call::Decline { detail: detail.clone() }));
+    }
+    let scene = failing(2, CallError::Misuse { detail: "broken".to_owned() });
+    assert!(scene.handle.refuse("no way", LONG).to_string().contains("no way"), "its own reason");
+}
+
+#[test]
+fn a_handle_that_is_closed_gives_all_back_and_does_nothing_more() {
+    let region = region();
+    let memory = || ReservedMemory::new(&layout(), std::slice::from_ref(&region));
+    let scene = saying(committed()).holding(&region);
+    assert!(somebody().reserve(memory(), true).is_err());
+    scene.handle.close(Duration::from_secs(3));
+    assert_eq!(scene.heard(), [Heard::Close(Span::from_secs(3))]);
+    assert!(scene.own().shared.current().is_none());
+    drop(somebody().reserve(memory(), true).expect("the memory is the program's"));
+    scene.handle.close(Duration::from_secs(3));
+    for refused in [
+        scene.handle.unpublish(LONG),
+        scene.handle.wait_sealed(LONG),
+        scene.handle.wait_ended(),
+        scene.handle.replicate(Selector::Latest, LONG).map(drop),
+    ] {
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("the handle is closed"), "{refused}");
+    }
+    assert_eq!(scene.heard(), []);
+}
+
+#[test]
+fn a_handle_that_is_dropped_leaves_in_good_order() {
+    let scene = saying(committed());
+    let heard = Arc::clone(&scene.heard);
+    drop(scene);
+    assert_eq!(*heard.lock().unwrap(), [Heard::Close(span(LEAVE))]);
+}
