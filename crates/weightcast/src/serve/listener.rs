@@ -115,3 +115,68 @@ fn remove_stale(path: &Path) {
         let _ = fs::remove_file(path);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    fn fresh() -> PathBuf {
+        let token = crate::auth::new_token().unwrap();
+        std::env::temp_dir().join(format!("wc-door-{}", token.expose()[..12].escape_ascii()))
+    }
+
+    fn bind(path: &Path) -> Result<ControlListener, Error> {
+        ControlListener::bind(&BindAddress::Unix(path.to_owned()))
+    }
+
+    #[test]
+    fn a_socket_is_for_its_own_user_alone() {
+        let path = fresh();
+        let listener = bind(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(listener.address(), format!("unix:{}", path.display()));
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_socket_that_nobody_serves_any_more_is_replaced_and_nothing_else_is() {
+        let path = fresh();
+        let live = UnixListener::bind(&path).unwrap();
+        let error = bind(&path).err().expect("somebody listens there").to_string();
+        assert!(error.contains(&*path.to_string_lossy()), "{error}");
+        UnixStream::connect(&path).expect("and still does");
+        drop(live);
+        drop(bind(&path).expect("it was left behind"));
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "somebody's file").unwrap();
+        assert!(bind(&path).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"somebody's file");
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_path_may_be_as_long_as_the_system_takes_it() {
+        let of = |length: usize| {
+            let mut path = std::env::temp_dir().into_os_string();
+            path.push("/");
+            path.push("s".repeat(length - path.len()));
+            PathBuf::from(path)
+        };
+        let longest = of(SOCKET_PATH_BYTES);
+        drop(bind(&longest).expect("that many bytes may be"));
+        fs::remove_file(longest).unwrap();
+        let error = bind(&of(SOCKET_PATH_BYTES + 1)).err().unwrap().to_string();
+        let got = format!("this one has {}", SOCKET_PATH_BYTES + 1);
+        assert!(error.contains(&got) && error.contains("choose a shorter one"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ends_takes_its_socket_away() {
+        let path = fresh();
+        let listener = bind(&path).unwrap();
+        listener.serve(Routes::default(), std::future::ready(())).await.unwrap();
+        assert!(!path.exists());
+    }
+}

@@ -118,8 +118,6 @@ impl Queue {
     fn clear(&mut self) {
         self.frames = VecDeque::new();
         self.bytes = 0;
-        self.over = true;
-        self.wake();
     }
 }
 
@@ -202,5 +200,144 @@ mod tests {
         assert!(outbox.push(vec![page(1), page(2)], &meter));
         drop(outbox);
         assert_eq!(frames.collect::<Vec<_>>().await.len(), 2);
+    }
+
+    #[test]
+    fn as_much_waits_as_may_and_not_a_byte_more() {
+        for (more, fits) in [(0, true), (1, false)] {
+            let (meter, (outbox, _frames)) = (ByteMeter::default(), outbox());
+            let bytes = OUTBOX_BYTES / 2;
+            assert!(outbox.push(vec![page(bytes)], &meter));
+            let rest = OUTBOX_BYTES - outbox.waiting();
+            // Lengths of that size are as long as each other.
+            let empty = size(&page(bytes)) - bytes;
+            let last = rest - empty + more;
+            assert_eq!(size(&page(last)), rest + more);
+            let before = (outbox.waiting(), meter.alive());
+            assert_eq!(outbox.push(vec![page(last)], &meter), fits);
+            if !fits {
+                assert_eq!((outbox.waiting(), meter.alive()), before, "none of it waits");
+                // Nor does any frame of several that are too much together.
+                assert!(!outbox.push(vec![page(last / 2), page(last / 2)], &meter));
+                assert_eq!((outbox.waiting(), meter.alive()), before);
+            }
+        }
+    }
+
+    #[test]
+    fn what_many_sessions_share_is_counted_where_it_was_made_and_the_rest_here() {
+        use crate::wire::answer::Answer as Kind;
+        use crate::wire::answered::Result as Outcome;
+        use crate::wire::{
+            Answer, Answered, Assigned, Assignment, Committed, Described, Error, Layouts,
+        };
+        const SHARED: usize = 5_000;
+        let shared = || Bytes::from(vec![1; SHARED]);
+        let answered = |answer| {
+            let result = Some(Outcome::Answer(Answer { answer }));
+            Some(Body::Answered(Answered { seq: 1, result }))
+        };
+        let assigned = |assignment| {
+            Some(Body::Assigned(Assigned { seq: 1, attempt: 1, assignment, since: 1 }))
+        };
+        let sources = Assignment { shards: shared(), ..Assignment::default() };
+        let own = Assignment { replica: "r".repeat(SHARED), ..Assignment::default() };
+        let described = Described { layouts: shared(), version: None };
+        let committed = Committed { source: "r".repeat(SHARED), version: None };
+        for (body, shares) in [
+            (Some(Body::Page(shared())), SHARED),
+            (assigned(Some(sources)), SHARED),
+            (assigned(Some(own)), 0),
+            (assigned(None), 0),
+            (answered(Some(Kind::Listed(shared()))), SHARED),
+            (answered(Some(Kind::Registered(Layouts { layouts: shared() }))), SHARED),
+            (answered(Some(Kind::Described(described))), SHARED),
+            (answered(Some(Kind::Committed(committed))), 0),
+            (answered(None), 0),
+            (Some(Body::Answered(Answered { seq: 1, result: None })), 0),
+            (
+                Some(Body::Answered(Answered {
+                    seq: 1,
+                    result: Some(Outcome::Error(Error::default())),
+                })),
+                0,
+            ),
+            (None, 0),
+        ] {
+            let frame = ServerFrame { body };
+            let whole = size(&frame);
+            let said = format!("{frame:?}").chars().take(80).collect::<String>();
+            let (meter, (outbox, mut frames)) = (ByteMeter::default(), outbox());
+            assert!(outbox.push(vec![frame], &meter));
+            assert_eq!((outbox.waiting(), meter.alive()), (whole, whole - shares), "{said}");
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(Pin::new(&mut frames).poll_next(&mut cx).is_ready());
+            assert_eq!((outbox.waiting(), meter.alive()), (0, 0), "{said}");
+        }
+    }
+
+    /// How often a task was woken.
+    #[derive(Default)]
+    struct Woken(std::sync::atomic::AtomicUsize);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn whoever_waits_is_woken_by_a_frame_and_by_the_end() {
+        type Act = fn(Outbox, &ByteMeter) -> Option<Outbox>;
+        let acts: [(Act, Option<bool>); 4] = [
+            (|outbox, meter| outbox.push(vec![page(1)], meter).then_some(outbox), Some(true)),
+            (
+                |outbox, _| {
+                    outbox.end();
+                    Some(outbox)
+                },
+                Some(false),
+            ),
+            (
+                |outbox, _| {
+                    outbox.cut();
+                    None
+                },
+                Some(false),
+            ),
+            (
+                |outbox, _| {
+                    drop(outbox);
+                    None
+                },
+                Some(false),
+            ),
+        ];
+        for (act, next) in acts {
+            let (meter, (outbox, mut frames)) = (ByteMeter::default(), outbox());
+            let woken = Arc::new(Woken::default());
+            let waker = Waker::from(Arc::clone(&woken));
+            let mut poll = || {
+                let polled = Pin::new(&mut frames).poll_next(&mut Context::from_waker(&waker));
+                match polled {
+                    Poll::Ready(item) => Some(item.is_some()),
+                    Poll::Pending => None,
+                }
+            };
+            assert_eq!(poll(), None);
+            let _outbox = act(outbox, &meter);
+            assert_eq!(woken.0.load(std::sync::atomic::Ordering::Relaxed), 1);
+            assert_eq!(poll(), next);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_takes_nothing_that_waited() {
+        let (meter, (outbox, mut frames)) = (ByteMeter::default(), outbox());
+        assert!(outbox.push(vec![page(1), page(2)], &meter));
+        outbox.cut();
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(matches!(Pin::new(&mut frames).poll_next(&mut cx), Poll::Ready(None)));
+        assert_eq!(meter.alive(), 0);
     }
 }

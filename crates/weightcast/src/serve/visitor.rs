@@ -90,3 +90,6 @@ impl AsyncWrite for Visitor {
         self.socket(cx)?.poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests;
