@@ -16,11 +16,16 @@ pub(super) struct Offload {
 }
 
 impl Session {
-    /// The server wants the memory to be copied aside. It may ask again after a reconnect.
+    /// The server wants the memory to be copied aside. It may ask again after a reconnect, while the
+    /// copying goes on, or when an earlier copy came to nothing: that one may have come too late, for a
+    /// call that had ended, so what became of it says nothing of the next.
     pub(super) fn asked_to_offload(&mut self, version: Version, generation: Generation) {
-        let known = |offload: &Offload| (offload.version, offload.generation);
-        if self.offload.as_ref().is_some_and(|offload| known(offload) == (version, generation)) {
-            return self.send_offload_failed();
+        let runs = |offload: &Offload| {
+            (offload.version, offload.generation) == (version, generation)
+                && offload.failed.is_none()
+        };
+        if self.offload.as_ref().is_some_and(runs) {
+            return;
         }
         let mut offload = Offload { version, generation, failed: None };
         if (self.copy.version(), self.copy.generation()) != (Some(version), generation) {

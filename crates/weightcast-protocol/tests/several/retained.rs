@@ -76,6 +76,11 @@ fn an_offload_that_was_asked_for_is_not_wanted_when_the_copy_is_kept_after_all()
         (cluster.holders(1), cluster.counters().retention_lost),
         (vec!["rollout".into()], 0)
     );
+    // The next update asks again: that the first copy came too late is no reason to lose the version.
+    cluster.begin_all(&rollout, |_| update());
+    cluster.finish_offloads(&rollout);
+    assert_eq!(cluster.outcome(rollout[0]).as_ref().map(committed), Some(Some(2)));
+    assert_eq!((cluster.counters().offloads, cluster.counters().retention_lost), (1, 0));
 }
 
 /// Of so many versions as many of the newest as are wanted are kept: the others go as they are told.
