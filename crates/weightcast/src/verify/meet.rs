@@ -220,4 +220,136 @@ mod tests {
             assert!(matches!(error, Error::Unverified { .. }), "{error}");
         }
     }
+
+    fn held(epoch: u64, version: u64, by: &[&str]) -> crate::wire::VersionStatus {
+        let replicas = by.iter().map(|name| (*name).to_owned()).collect();
+        crate::wire::VersionStatus { epoch, version, replicas }
+    }
+
+    fn of_role((name, role): &(&str, &str)) -> crate::wire::ReplicaStatus {
+        let (name, role) = ((*name).to_owned(), (*role).to_owned());
+        crate::wire::ReplicaStatus { name, role, ..Default::default() }
+    }
+
+    fn model_of(
+        name: &str,
+        versions: Vec<crate::wire::VersionStatus>,
+        replicas: &[(&str, &str)],
+    ) -> ModelStatus {
+        let replicas = replicas.iter().map(of_role).collect();
+        ModelStatus { name: name.to_owned(), versions, replicas, ..Default::default() }
+    }
+
+    #[test]
+    fn the_other_is_a_trainer_before_a_rollout_before_a_copy() {
+        let version = Version { epoch: Epoch(1), number: 5 };
+        let replicas = [
+            ("seed", "seed"),
+            ("one", "rollout"),
+            ("two", "rollout"),
+            ("trainer", "trainer"),
+            ("elsewhere", "trainer"),
+        ];
+        let other = |by: &[&str], than: &str| {
+            // Other versions are of no interest, nor is the number in another run.
+            let versions = vec![
+                held(0, 5, &["elsewhere"]),
+                held(1, 4, &["elsewhere"]),
+                held(1, 5, by),
+                held(1, 6, &["elsewhere"]),
+            ];
+            any_other(&model_of("m", versions, &replicas), version, than)
+        };
+        for (by, than, expected) in [
+            (&["seed", "one", "two", "trainer"][..], "two", Some("trainer")),
+            (&["seed", "one", "two", "trainer"], "trainer", Some("one")),
+            (&["seed", "one"], "one", Some("seed")),
+            (&["seed", "one"], "seed", Some("one")),
+            (&["seed", "two", "one"], "seed", Some("two")),
+            (&["unlisted", "seed"], "one", Some("unlisted")),
+            (&["unlisted", "one"], "two", Some("one")),
+            (&["one"], "one", None),
+            (&[], "one", None),
+        ] {
+            assert_eq!(other(by, than).as_deref(), expected, "{by:?} than {than}");
+        }
+        assert_eq!(any_other(&model_of("m", vec![], &replicas), version, "one"), None);
+    }
+
+    fn asked(version: Option<weightcast_protocol::Selector>) -> Comparison {
+        Comparison {
+            model: "m".to_owned(),
+            replica: "rollout".to_owned(),
+            other: Other::Any,
+            version,
+            deadline: std::time::Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_replica_has_to_hold_the_version_that_is_asked_for() {
+        use weightcast_protocol::Selector::{Exact, Latest, LatestMinus};
+        let versions = vec![held(0, 3, &[]), held(1, 2, &[]), held(1, 3, &[])];
+        let model = model_of("m", versions, &[]);
+        let at = |epoch, number| Version { epoch: Epoch(epoch), number };
+        for (selector, held, right) in [
+            (None, at(9, 9), true),
+            (Some(Latest), at(1, 3), true),
+            (Some(Latest), at(0, 3), false),
+            (Some(Latest), at(1, 2), false),
+            (Some(Exact(3)), at(1, 3), true),
+            (Some(Exact(2)), at(1, 2), true),
+            (Some(Exact(2)), at(1, 3), false),
+            (Some(LatestMinus(1)), at(1, 2), true),
+        ] {
+            let found = wanted(&model, &asked(selector), held);
+            let said =
+                matches!(&found, Err(Error::Unverified { replica, .. }) if replica == "rollout");
+            assert_eq!((found.is_ok(), said), (right, !right), "{selector:?} {held}");
+        }
+        let gone = wanted(&model, &asked(Some(Exact(7))), at(1, 3)).unwrap_err();
+        let latest = Some(at(1, 3));
+        let Error::Call(CallError::VersionUnavailable { model, latest: told, .. }) = gone else {
+            panic!("{gone}")
+        };
+        assert_eq!((model.as_str(), told), ("m", latest));
+    }
+
+    #[test]
+    fn a_model_that_is_not_known_is_an_error_that_names_those_that_are() {
+        let known = |names: &[&str]| StatusReply {
+            models: names.iter().map(|name| model_of(name, vec![], &[])).collect(),
+            ..Default::default()
+        };
+        assert_eq!(model(&known(&["a", "b"]), "b").unwrap().name, "b");
+        let error = model(&known(&["a", "b"]), "c").unwrap_err().to_string();
+        assert!(error.contains("no model c; it knows a, b"), "{error}");
+        let error = model(&known(&[]), "c").unwrap_err().to_string();
+        assert!(error.contains("no model c, nor any other"), "{error}");
+    }
+
+    #[test]
+    fn replicas_of_other_tensors_are_not_compared() {
+        use weightcast_plan::DType;
+        let of = |tensors: &[(&str, u64)]| {
+            let tensor = |(name, size): &(&str, u64)| {
+                ((*name).to_owned(), Tensor::new(*name, DType::U8, [*size]).unwrap())
+            };
+            let tensors = tensors.iter().map(tensor).collect();
+            Replica { source: copy(1), sealed: true, layouts: Vec::new(), tensors }
+        };
+        let differ = |one: &[(&str, u64)], other: &[(&str, u64)]| {
+            same_tensors(&[of(one), of(other)]).map_err(|error| error.to_string())
+        };
+        assert_eq!(differ(&[("a", 4), ("b", 4)], &[("b", 4), ("a", 4)]), Ok(()));
+        for (one, other, said) in [
+            (&[("a", 4), ("b", 4)][..], &[("a", 4)][..], "only one of the replicas has b"),
+            (&[("a", 4)], &[("a", 4), ("c", 4)], "only one of the replicas has c"),
+            (&[("a", 4)], &[("a", 5)], "other types or shapes"),
+        ] {
+            let error = differ(one, other).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+        assert!(same_tensors(&[of(&[("a", 4)])]).is_ok(), "one alone");
+    }
 }

@@ -13,6 +13,8 @@ use super::summary::{Summary, suspects};
 use crate::client::registration::union;
 
 mod bounds;
+mod served;
+mod sums;
 #[path = "../../../../weightcast-plan/tests/world/mod.rs"]
 mod world;
 
