@@ -118,6 +118,8 @@ fn windows_are_drawn_over_all_tensors_one_after_another() {
         vec![window * windows + 1],
         vec![1, window * windows, 0, 7],
         vec![window; 100],
+        // So many that some windows begin where a tensor ends.
+        vec![40; 110_000],
         vec![1 << 20; 9],
         vec![3 << 30, 5, 1 << 34],
     ] {
