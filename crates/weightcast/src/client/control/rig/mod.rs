@@ -5,6 +5,7 @@
 //! the session says ([`checks`]).
 
 mod checks;
+mod ends;
 mod gate;
 mod late;
 mod net;
