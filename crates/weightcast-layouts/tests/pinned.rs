@@ -198,6 +198,7 @@ fn now() -> String {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test may be asked to write; the crate may not")]
 fn layouts_and_transfers_are_as_they_were() {
     let now = now();
     if let Some(file) = std::env::var_os("WEIGHTCAST_PIN") {

@@ -262,7 +262,7 @@ mod tests {
         let bound = format!("no file of up to {STORED_PLAN_BYTES} bytes");
         let read = |number| files.read(&file_name(&name(number))).map_err(|e| e.to_string());
         fs::create_dir(path(1)).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, &path(2), Mode::RUSR | Mode::WUSR).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, path(2), Mode::RUSR | Mode::WUSR).unwrap();
         // Without bytes on the disk.
         let sparse = fs::File::create(path(3)).unwrap();
         sparse.set_len(STORED_PLAN_BYTES + 1).unwrap();

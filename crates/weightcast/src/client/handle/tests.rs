@@ -28,12 +28,15 @@ pub(in crate::client) enum Heard {
     Close(Span),
 }
 
+/// Where an answer goes to.
+type Waiter = reply::Sender<Result<(), Failed>>;
+
 /// A handle of shard 0 of a group, whose control thread says what it is told to.
 pub(in crate::client) struct HandleScene {
     pub(in crate::client) handle: ShardHandle,
     heard: Arc<Mutex<Vec<Heard>>>,
     /// Waits of those who have no answer yet.
-    waits: Arc<Mutex<Vec<reply::Sender<Result<(), Failed>>>>>,
+    waits: Arc<Mutex<Vec<Waiter>>>,
     /// Requests to the server beside the session.
     pub(in crate::client) requests: Arc<std::sync::atomic::AtomicUsize>,
 }
