@@ -185,6 +185,15 @@ fn a_shard_brings_what_its_memory_holds_to_the_next_server() {
     assert_eq!(brings(went_over), (OpSeq(2), Some(held(2))));
     let withdraws = |alone: &mut Alone| _ = alone.call(Call::Unpublish);
     assert_eq!(brings(withdraws), (OpSeq(1), Some(Holding { withdrawn: true, ..held(1) })));
+    // The copy stays withdrawn when that ends in vain, whatever is asked next.
+    let withdrew_in_vain = |alone: &mut Alone| {
+        let seq = alone.call(Call::Unpublish);
+        let waiting_for = "its readers".into();
+        let result = Err(CallError::Timeout { call: "unpublish".into(), waiting_for });
+        alone.say(ServerMessage::Answered { seq, result });
+        alone.call(Call::List);
+    };
+    assert_eq!(brings(withdrew_in_vain), (OpSeq(2), Some(Holding { withdrawn: true, ..held(1) })));
     let gave_up = |alone: &mut Alone| {
         let seq = alone.call(Call::Unpublish);
         alone.answer(seq, Answer::Unpublished);
