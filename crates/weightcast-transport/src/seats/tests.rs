@@ -451,3 +451,18 @@ fn counts_are_those_of_the_places() {
         }
     }
 }
+
+/// Whoever waits at the door, or has lost its place and not left yet, takes none of its process's places.
+#[test]
+fn a_process_is_held_against_the_places_that_it_has() {
+    const SEVENTH: Holder = Holder::Process(7);
+    let mut port = Port::new(2 * MAX_PROCESS_CONNECTIONS);
+    let mut seats: Vec<_> = (1..MAX_PROCESS_CONNECTIONS).map(|_| port.busy(SEVENTH)).collect();
+    for _ in 0..3 {
+        port.stranger(SEVENTH);
+    }
+    seats.push(port.busy(SEVENTH));
+    assert!(seats.iter().all(|seat| !is_lost(seat)), "the last of its places drives nobody out");
+    seats.iter().for_each(|seat| seat.moved(usize::MAX / 2));
+    assert!(port.member(SEVENTH).is_err(), "that was the last");
+}
