@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 /// A source file of a crate.
-pub(crate) struct Source {
+pub(crate) struct SourceFile {
     pub(crate) path: PathBuf,
     /// Whether mutants go into it.
     pub(crate) mutated: bool,
@@ -15,7 +15,7 @@ pub(crate) struct Source {
 }
 
 /// All files of the crate's library and of its program.
-pub(crate) fn sources(folder: &Path, leave: &[String]) -> Result<Vec<Source>> {
+pub(crate) fn sources(folder: &Path, leave: &[String]) -> Result<Vec<SourceFile>> {
     let mut found = Vec::new();
     for root in ["src/lib.rs", "src/main.rs"] {
         let path = folder.join(root);
@@ -32,12 +32,12 @@ fn walk(
     below: &Path,
     root: bool,
     leave: &[String],
-    found: &mut Vec<Source>,
+    found: &mut Vec<SourceFile>,
 ) -> Result<()> {
     let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     let file = syn::parse_file(&text).with_context(|| format!("parsing {}", path.display()))?;
     let left = leave.iter().any(|end| path.ends_with(end));
-    found.push(Source { path: path.to_path_buf(), mutated: !left, root });
+    found.push(SourceFile { path: path.to_path_buf(), mutated: !left, root });
     modules(&file.items, below, leave, found)
 }
 
@@ -45,7 +45,7 @@ fn modules(
     items: &[syn::Item],
     below: &Path,
     leave: &[String],
-    found: &mut Vec<Source>,
+    found: &mut Vec<SourceFile>,
 ) -> Result<()> {
     for item in items {
         let syn::Item::Mod(module) = item else { continue };

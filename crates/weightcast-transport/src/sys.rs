@@ -340,10 +340,9 @@ mod tests {
         const LEN: u64 = 4 * PAGE;
         use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
         let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let (anywhere, len) = (std::ptr::null_mut(), LEN as usize);
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
-        let mapping =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), LEN as usize, prot, MapFlags::PRIVATE) }
-                .unwrap();
+        let mapping = unsafe { mmap_anonymous(anywhere, len, prot, MapFlags::PRIVATE) }.unwrap();
         let third = mapping.wrapping_byte_add(2 * PAGE as usize);
         // SAFETY: a page of the mapping, to which nobody has a reference.
         unsafe { mprotect(third, PAGE as usize, MprotectFlags::READ) }.unwrap();

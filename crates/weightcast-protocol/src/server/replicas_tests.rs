@@ -2,33 +2,18 @@
 //! says so, and says nothing where all is as it may be.
 
 use super::*;
-use crate::message::{ClientMessage, EpochPolicy, Location, Open};
+use crate::message::{ClientMessage, Open};
 use crate::server::claims::Trust;
 use crate::server::group::{Held, Over};
+use crate::server::props::opening;
 use crate::server::{ServerConfig, ServerOutput};
-use crate::{ConnectionId, ContentDigest, PROTOCOL, SessionId, Term};
+use crate::{ConnectionId, ContentDigest, SessionId, Term};
 
 /// A server with two rollouts of one shard in one datacentre.
 fn server() -> (Server, [Incarnation; 2]) {
     let mut server = Server::new(ServerConfig::default());
     for (number, replica) in [(1, "a"), (2, "b")] {
-        let open = Open {
-            protocol: PROTOCOL,
-            session: SessionId(number.into()),
-            model: "policy".into(),
-            replica: replica.into(),
-            shard: 0,
-            num_shards: 1,
-            role: Role::Rollout,
-            epoch: EpochPolicy::Current,
-            retain: 0,
-            offload_seeding: false,
-            location: Location::default(),
-            data_address: String::new(),
-            ticket: None,
-            rejoins: false,
-            activate: true,
-        };
+        let open = Open { session: SessionId(number.into()), ..opening("policy", replica, 1) };
         server.handle(Time(1), ConnectionId(number), ClientMessage::Open(open));
     }
     while let Some(output) = server.poll_output() {
