@@ -1,0 +1,191 @@
+"""What the package is told arrives at the native half under the name that it has there, and what the
+native half answers comes back under the right one: every value here differs from every other."""
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weightcast as wc
+from weightcast import _core, handle, server, verdict
+
+
+class Called:
+    """Stands for something native: notes how it is called, by the names of the real thing."""
+
+    def __init__(self, real: Any, answer: Any = None, method: bool = False) -> None:
+        self.real, self.answer, self.method = real, answer, method
+        self.arguments: dict[str, Any] = {}
+
+    def __call__(self, *positional: Any, **named: Any) -> Any:
+        me = (None,) if self.method else ()
+        bound = inspect.signature(self.real).bind(*me, *positional, **named)
+        self.arguments = {name: value for name, value in bound.arguments.items() if name != "self"}
+        return self.answer
+
+
+class Native:
+    """A module, or an object, of such."""
+
+    def __init__(self, **members: Any) -> None:
+        self.__dict__.update(members)
+
+
+ME = wc.Replica("rollout-3", shard=5, num_shards=8, datacentre="west", host="node-7", spot=True)
+OPTIONS: dict[str, Any] = {
+    "role": "trainer", "epoch": "new", "retain": 11, "offload_seeding": True, "offload_bytes": 12,
+    "staging_bytes": 13, "plan_cache": Path("/plans"), "server": ["one:1", "two:2"], "token_file": Path("/token"),
+    "data_bind": "10.0.0.1:14", "data_advertise": "10.0.0.2:15", "data_networks": ["10.1.0.0/16", "10.2.0.0/16"],
+    "insecure": True, "job": "night", "way": "tcp", "deadline": 16.5, "reconnect": 17.5,
+}
+OPENED = {
+    "model": "policy", "name": "rollout-3", "shard": 5, "num_shards": 8, "datacentre": "west", "host": "node-7",
+    "spot": True, **OPTIONS, "new_epoch": True, "plan_cache": "/plans", "server": "one:1,two:2", "token_file": "/token",
+    "data_networks": "10.1.0.0/16,10.2.0.0/16", "lazy_server": [sys.executable, "-m", "weightcast"],
+}
+del OPENED["epoch"]
+
+
+def opened(monkeypatch: pytest.MonkeyPatch, me: wc.Replica, **options: Any) -> dict[str, Any]:
+    called = Called(_core.Handle.open)
+    monkeypatch.setattr(handle, "_core", Native(Handle=Native(open=called)))
+    wc.open("policy", me, **options)
+    return called.arguments
+
+
+def test_open_passes_all_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert opened(monkeypatch, ME, **OPTIONS) == OPENED
+
+
+@pytest.mark.parametrize("option", sorted(OPTIONS))
+def test_an_option_alone_changes_what_it_names_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    plain = opened(monkeypatch, ME)
+    name = "new_epoch" if option == "epoch" else option
+    assert plain[name] != OPENED[name]
+    assert opened(monkeypatch, ME, **{option: OPTIONS[option]}) == {**plain, name: OPENED[name]}
+
+
+def test_one_text_is_passed_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    got = opened(monkeypatch, wc.Replica("r"), server="one:1,two:2", data_networks="10.0.0.0/8", epoch="current")
+    assert (got["server"], got["data_networks"], got["new_epoch"]) == ("one:1,two:2", "10.0.0.0/8", False)
+    assert (got["shard"], got["num_shards"], got["datacentre"], got["host"], got["spot"]) == (0, 1, "", None, False)
+
+
+HELD = (True, (21, 22), "trainer-1", 23, 24, 25.5, 26.5, ("tcp", "other host"), 27, 28.5, ["relay-1", "relay-2"], "file")
+LISTED = ((31, 32), [((7, 1), ["a"]), ((8, 1), ["a", "b"])])
+CALLS = [
+    ("publish", (9,), {"seal": True, "deadline": 1.5}, {"version": 9, "seal": True, "deadline": 1.5}),
+    ("wait_sealed", (), {"deadline": 1.5}, {"deadline": 1.5}),
+    ("unpublish", (), {"deadline": 1.5}, {"deadline": 1.5}),
+    ("replicate", (9,), {"deadline": 1.5}, {"selector": ("exact", 9), "deadline": 1.5}),
+    ("update", ("latest-3",), {"allow_rollback": True, "staged": False, "deadline": 1.5},
+     {"selector": ("latest_minus", 3), "allow_rollback": True, "staged": False, "deadline": 1.5}),
+    ("update", (wc.at_least(4),), {"staged": True, "deadline": 1.5},
+     {"selector": ("at_least", 4), "allow_rollback": False, "staged": True, "deadline": 1.5}),
+    ("list", (), {"deadline": 1.5}, {"deadline": 1.5}),
+    ("wait", (wc.held(5, by=6),), {"deadline": 1.5}, {"until": ("held", 5, 6), "deadline": 1.5}),
+    ("wait", (wc.fresh(5),), {"deadline": 1.5}, {"until": ("fresh", 5, None), "deadline": 1.5}),
+    ("catalog", (), {"deadline": 1.5}, {"deadline": 1.5}),
+    ("unregister", (), {"deadline": 1.5}, {"deadline": 1.5}),
+    ("close", (), {"deadline": 1.5}, {"deadline": 1.5}),
+]
+ANSWERS: dict[str, Any] = {"update": HELD, "replicate": HELD, "list": LISTED, "wait": LISTED, "catalog": [("w", "bf16", [2, 3])]}
+
+
+@pytest.mark.parametrize("name, positional, named, passed", CALLS)
+def test_a_call_passes_what_it_is_given(
+    name: str, positional: tuple, named: dict[str, Any], passed: dict[str, Any]
+) -> None:
+    called = Called(getattr(_core.Handle, name), ANSWERS.get(name), method=True)
+    getattr(wc.Handle(Native(**{name: called}), "policy", ME), name)(*positional, **named)
+    assert called.arguments == passed
+
+
+def test_a_call_without_a_deadline_has_a_minute() -> None:
+    for name, positional, _, _ in CALLS:
+        called = Called(getattr(_core.Handle, name), ANSWERS.get(name), method=True)
+        getattr(wc.Handle(Native(**{name: called}), "policy", ME), name)(*positional)
+        assert called.arguments["deadline"] == 60.0
+
+
+@pytest.mark.parametrize("name", ["replicate", "update"])
+def test_what_a_transfer_came_to_has_its_names(name: str) -> None:
+    called = Called(getattr(_core.Handle, name), HELD, method=True)
+    got = getattr(wc.Handle(Native(**{name: called}), "policy", ME), name)("latest")
+    assert got == wc.Updated(
+        changed=True, version=21, epoch=22, source="trainer-1", bytes=23, verified=24, seconds=25.5,
+        plan_seconds=26.5, way="tcp", way_reason="other host", staged=27, install_seconds=28.5,
+        helpers=("relay-1", "relay-2"), plan_from="file",
+    )
+
+
+def test_a_transfer_that_changed_nothing_holds_nothing() -> None:
+    called = Called(_core.Handle.update, (False, None, *HELD[2:]), method=True)
+    got = wc.Handle(Native(update=called), "policy", ME).update()
+    assert (got.changed, got.version, got.epoch, bool(got)) == (False, None, None, False)
+    assert called.arguments["selector"] == ("latest", 0)
+
+
+def test_serve_passes_all_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = Called(_core.serve)
+    monkeypatch.setattr(server, "_core", Native(serve=called))
+    given = {"insecure": True, "lease": 41.0, "drain_deadline": 42.0, "fanout": 43, "stripes": 44, "index": 45}
+    wc.serve("unix:/socket", token_file=Path("/token"), **given)
+    assert called.arguments == {"address": "unix:/socket", "token_file": "/token", **given}
+
+
+def test_status_passes_all_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = Called(_core.status_json, '{"models": []}')
+    monkeypatch.setattr(server, "_core", Native(status_json=called))
+    assert wc.status("one:1", token_file=Path("/token"), job="night") == {"models": []}
+    assert called.arguments == {"server": "one:1", "token_file": "/token", "job": "night"}
+
+
+VERDICT = """{"equal": false, "model": "policy", "epoch": 1, "version": 2, "replicas": [], "tensors": 3,
+"different": [], "differences": [], "digested": 4, "moved": 5, "seconds": 6.5}"""
+
+
+@pytest.mark.parametrize("other, sealed", [("rollout-4", False), (None, True)])
+def test_verify_passes_all_that_it_is_given(
+    monkeypatch: pytest.MonkeyPatch, other: str | None, sealed: bool
+) -> None:
+    called = Called(_core.verify_json, VERDICT)
+    monkeypatch.setattr(verdict, "_core", Native(verify_json=called))
+    got = wc.verify("policy", "rollout-3", other, sealed=sealed, version=8, server=["one:1", "two:2"],
+                    token_file=Path("/token"), job="night", deadline=51.0)
+    assert called.arguments == {
+        "model": "policy", "replica": "rollout-3", "other": other, "sealed": sealed, "version": ("exact", 8),
+        "server": "one:1,two:2", "token_file": "/token", "job": "night", "deadline": 51.0,
+    }
+    assert (got.epoch, got.version, got.tensors, got.digested, got.moved, got.seconds) == (1, 2, 3, 4, 5, 6.5)
+
+
+def test_the_stub_names_what_the_native_half_takes() -> None:
+    """Type checkers read `_core.pyi`; nobody else compares it with the real thing."""
+    import ast
+
+    stub = ast.parse((Path(_core.__file__).parent / "_core.pyi").read_text())
+    compared = 0
+
+    def compare(function: ast.FunctionDef, real: Any) -> None:
+        nonlocal compared
+        said = [argument.arg for argument in function.args.args + function.args.kwonlyargs]
+        try:
+            takes = list(inspect.signature(real).parameters)
+        except ValueError:
+            return
+        assert said == takes, f"{function.name} of _core.pyi"
+        compared += 1
+
+    for item in stub.body:
+        if isinstance(item, ast.FunctionDef):
+            compare(item, getattr(_core, item.name))
+        elif isinstance(item, ast.ClassDef) and item.name in ("Handle", "Layout", "Part", "Server"):
+            for part in item.body:
+                if isinstance(part, ast.FunctionDef) and not part.decorator_list and not part.name.startswith("__"):
+                    compare(part, getattr(getattr(_core, item.name), part.name))
+    assert compared >= 25
