@@ -1,0 +1,101 @@
+"""What a worker says of itself when it opens, and what it asks for, reaches the server as it was said. The
+package's own half of the way is looked at in `test_arguments.py`."""
+
+import numpy as np
+import pytest
+
+import weightcast as wc
+
+from .conftest import SOON
+
+
+def replicas(server: wc.Server) -> dict[str, dict]:
+    [model] = wc.status(server.address)["models"]
+    return {replica["name"]: replica for replica in model["replicas"]}
+
+
+def test_a_server_lists_what_workers_say_of_themselves(server: wc.Server) -> None:
+    far = wc.Replica("far", shard=0, num_shards=1, datacentre="west", host="node-7", spot=True)
+    near = wc.Replica("near", shard=1, num_shards=3, datacentre="east", host="node-8")
+    with (
+        wc.open("policy", far, role="trainer", server=server.address, data_advertise="127.0.0.9:4711"),
+        wc.open("policy", near, server=server.address, data_bind="127.0.0.8:0"),
+    ):
+        listed = replicas(server)
+    told = {
+        name: (listed[name]["role"], listed[name]["num_shards"],
+               [(s["shard"], s["datacentre"], s["host"], s["spot"]) for s in listed[name]["shards"]])
+        for name in listed
+    }
+    assert told == {
+        "far": ("trainer", 1, [(0, "west", "node-7", True)]),
+        "near": ("rollout", 3, [(1, "east", "node-8", False)]),
+    }
+    [[far_port], [near_port]] = [[s["data_address"] for s in listed[name]["shards"]] for name in ("far", "near")]
+    assert far_port == "127.0.0.9:4711" and near_port.startswith("127.0.0.8:")
+
+
+def test_a_copy_on_a_spot_instance_is_not_enough_for_a_retained_version(server: wc.Server, group) -> None:
+    """The trainer makes an offload copy before it leaves; beside another one it makes none."""
+    for spot, holders in ((True, 2), (False, 1)):
+        model = f"policy-{spot}"
+        weight, copy = np.ones(64, "f4"), np.zeros(64, "f4")
+        [trainer] = group("trainer", [wc.Layout().add(weight, "w")], model=model, role="trainer", retain=1).handles
+        trainer.publish(1, deadline=SOON, seal=True)
+        me = wc.Replica(f"rollout-{spot}", spot=spot)
+        with wc.open(model, me, server=server.address) as rollout:
+            rollout.register(wc.Layout().add(copy, "w"), deadline=SOON)
+            rollout.replicate(1, deadline=SOON)
+            trainer.unpublish(deadline=SOON)
+            listed = rollout.list(deadline=SOON)[1]
+            assert me.name in listed and len(listed) == holders, listed
+
+
+def test_what_is_said_of_a_version_that_is_gone_is_a_number_not_a_run(server: wc.Server, group) -> None:
+    for run in range(3):
+        [trainer] = group(f"trainer-{run}", [wc.Layout().add(np.ones(4, "f4"), "w")], role="trainer", epoch="new").handles
+        trainer.publish(7, deadline=SOON)
+    assert trainer.epoch == 3
+    [rollout] = group("rollout", [wc.Layout().add(np.zeros(4, "f4"), "w")]).handles
+    with pytest.raises(wc.VersionUnavailable) as gone:
+        rollout.replicate(5, deadline=SOON)
+    assert (gone.value.model, gone.value.latest, gone.value.selector) == ("policy", 7, "5")
+
+
+def test_each_shard_of_a_diverged_group_is_named_with_its_own_call(group) -> None:
+    layouts = [wc.Layout().add(np.zeros(4, "f4"), [wc.part("w", shape=(8,), dim=0, index=i, of=2)]) for i in range(2)]
+    rollout = group("rollout", layouts)
+    calls = {0: "update", 1: "list"}
+    for error in rollout.each(lambda h: getattr(h, calls[h.replica.shard])()):
+        assert isinstance(error, wc.GroupDiverged), error
+        for shard, call in zip(error.shards, error.calls, strict=True):
+            assert call.startswith(calls[shard]), (error.shards, error.calls)
+
+
+def test_a_rollout_may_be_as_far_behind_as_was_said_and_no_further(group) -> None:
+    weight, copies = np.zeros(4, "f4"), [np.zeros(4, "f4") for _ in range(2)]
+    [trainer] = group("trainer", [wc.Layout().add(weight, "w")], role="trainer").handles
+    [stale, other] = (group(f"rollout-{i}", [wc.Layout().add(copies[i], "w")]).handles[0] for i in range(2))
+    trainer.publish(5, deadline=SOON)
+    stale.replicate(5, deadline=SOON)
+    trainer.unpublish(deadline=SOON)
+    trainer.publish(8, deadline=SOON)
+    held = {5: {"rollout-0"}, 8: {"trainer"}}
+    assert trainer.wait(wc.fresh(3, by=1), deadline=SOON) == held
+    for behind, by in ((2, 1), (3, 2), (3, None)):
+        with pytest.raises(wc.Timeout):
+            trainer.wait(wc.fresh(behind, by=by), deadline=0.1)
+    other.replicate(8, deadline=SOON)
+    assert trainer.wait(wc.fresh(3), deadline=SOON)[8] == {"trainer", "rollout-1"}
+    assert trainer.wait(wc.fresh(0, by=1), deadline=SOON)[8] == {"trainer", "rollout-1"}
+
+
+def test_verify_of_a_version_that_is_not_held_any_more(server: wc.Server, group) -> None:
+    weight, copy = np.ones(4, "f4"), np.zeros(4, "f4")
+    [trainer] = group("trainer", [wc.Layout().add(weight, "w")], role="trainer").handles
+    trainer.publish(2, deadline=SOON, seal=True)
+    [rollout] = group("rollout", [wc.Layout().add(copy, "w")]).handles
+    rollout.replicate(2, deadline=SOON)
+    assert wc.verify("policy", "rollout", version=2, server=server.address, deadline=SOON)
+    with pytest.raises(wc.WeightcastError):
+        wc.verify("policy", "rollout", version=1, server=server.address, deadline=SOON)
