@@ -153,10 +153,15 @@ impl Server {
     }
 
     /// A name for what is asked for, other than in earlier terms: a group that comes over may still
-    /// speak of those.
+    /// speak of those. Never zero, which names what came over.
     fn new_ask(&mut self) -> u64 {
-        self.last_incarnation = self.last_incarnation.next();
-        self.own.term.0.rotate_left(32) ^ self.last_incarnation.number
+        loop {
+            self.last_incarnation = self.last_incarnation.next();
+            let ask = self.own.term.0.rotate_left(32) ^ self.last_incarnation.number;
+            if ask != 0 {
+                return ask;
+            }
+        }
     }
 
     /// Tells a session what it may have missed: to seed.
@@ -226,10 +231,11 @@ mod tests {
     #[test]
     fn what_is_asked_for_has_another_name_each_time_and_in_each_term() {
         let mut asks = BTreeSet::new();
-        // Terms of several lives; in the upper half of a term there may be little or much.
+        // Terms of several lives; in the upper half of a term there may be little or much, in the lower
+        // half nothing.
         let steps = [1 << 26, 1 << 32, 7 << 32, 1 << 40, 1 << 60];
-        for (step, life) in steps.into_iter().zip(1..) {
-            let term = step + (1023 << 16) + life;
+        let lives = steps.into_iter().zip(1..).map(|(step, life)| step + (1023 << 16) + life);
+        for term in lives.chain(steps) {
             let mut server = Server::new(ServerConfig::default());
             server.own.term = Term(term);
             for _ in 0..100 {
