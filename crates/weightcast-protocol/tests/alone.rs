@@ -2,6 +2,8 @@
 
 mod cluster;
 
+#[path = "alone/anew.rs"]
+mod anew;
 #[path = "alone/calls.rs"]
 mod calls;
 #[path = "alone/ends.rs"]
@@ -10,6 +12,8 @@ mod ends;
 mod lease;
 #[path = "alone/order.rs"]
 mod order;
+#[path = "alone/owed.rs"]
+mod owed;
 #[path = "alone/pace.rs"]
 mod pace;
 

@@ -4,6 +4,8 @@ mod cluster;
 
 #[path = "several/counted.rs"]
 mod counted;
+#[path = "several/lengths.rs"]
+mod lengths;
 #[path = "several/openings.rs"]
 mod openings;
 #[path = "several/retained.rs"]
