@@ -198,3 +198,7 @@ fn difference(shards: &[Announcement]) -> Option<String> {
         "when the reference server was lost, shards 0 and {shard} held different versions"
     ))
 }
+
+#[cfg(test)]
+#[path = "recovery_tests.rs"]
+mod tests;

@@ -245,3 +245,7 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "retention_tests.rs"]
+mod tests;

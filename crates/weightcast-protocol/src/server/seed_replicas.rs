@@ -166,3 +166,7 @@ impl Server {
 #[cfg(test)]
 #[path = "replicas_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "needs_tests.rs"]
+mod needs;

@@ -199,7 +199,7 @@ impl Server {
     }
 
     /// A seed that takes too long must not keep its datacentre from the version (F29, L4).
-    fn give_up_overdue_seed(&mut self, now: Time, incarnation: Incarnation) {
+    pub(super) fn give_up_overdue_seed(&mut self, now: Time, incarnation: Incarnation) {
         let group = &self.groups[&incarnation];
         let asked = self.models[&group.model].seeding.asked.get(group.datacentre());
         if asked.is_some_and(|asked| asked.until <= now) {
@@ -230,19 +230,26 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_has_another_name_each_time_and_in_each_term() {
-        let mut asks = BTreeSet::new();
-        // Terms of several lives; in the upper half of a term there may be little or much, in the lower
-        // half nothing.
+        // Terms of several lives; in the upper half of a term there may be little or much.
         let steps = [1 << 26, 1 << 32, 7 << 32, 1 << 40, 1 << 60];
-        let lives = steps.into_iter().zip(1..).map(|(step, life)| step + (1023 << 16) + life);
-        for term in lives.chain(steps) {
-            let mut server = Server::new(ServerConfig::default());
-            server.own.term = Term(term);
-            for _ in 0..100 {
-                let ask = server.new_ask();
-                assert!(ask > 0, "that is what comes over from an earlier term");
-                assert!(asks.insert(ask), "{ask} was given twice");
-            }
+        let of_lives = steps.into_iter().zip(1..).map(|(step, life)| step + (1023 << 16) + life);
+        let mut asks = BTreeSet::new();
+        for term in of_lives {
+            asked_in(term, &mut asks);
+        }
+        // In the lower half may be nothing.
+        for term in steps {
+            asked_in(term, &mut BTreeSet::new());
+        }
+    }
+
+    fn asked_in(term: u64, asks: &mut BTreeSet<u64>) {
+        let mut server = Server::new(ServerConfig::default());
+        server.own.term = Term(term);
+        for _ in 0..100 {
+            let ask = server.new_ask();
+            assert!(ask > 0, "that is what comes over from an earlier term");
+            assert!(asks.insert(ask), "{ask} was given twice");
         }
     }
 

@@ -97,3 +97,88 @@ impl Server {
         landing.filter(move |group| brings(group) && group.incarnation != reader.incarnation)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::props::{SEQ, server, version};
+    use super::*;
+
+    /// A group of two shards that puts version 2 in place, with its third assignment.
+    fn installing() -> (Server, Incarnation) {
+        let mut server = server();
+        let [source, group] = ["source", "group"].map(|name| server.prop(name, 2));
+        server.holds(source, version(2));
+        server.reads(group, version(2), &[source]);
+        let transfer = server.transfer(group).expect("it reads");
+        (transfer.staged, transfer.attempt) = (true, Attempt(3));
+        server.install(Time(50), group);
+        (server, group)
+    }
+
+    #[test]
+    fn what_was_read_is_put_in_place_with_the_longer_of_two_times() {
+        for (span, deadline) in [(10, 9), (10, 60), (10, 61), (0, 9), (700, 200)] {
+            let (mut server, group) = installing();
+            server.config.install_deadline = crate::Span(span);
+            let call = server.at(group).active_transaction().expect("it reads");
+            call.deadline = Time(deadline);
+            server.install(Time(50), group);
+            let call = &server.groups[&group].transactions[&SEQ];
+            let expected = Time(deadline.max(50 + span));
+            assert_eq!((call.deadline, server.next_timeout()), (expected, Some(expected)));
+            let transfer = call.transfer.as_ref().expect("it reads");
+            assert_eq!((transfer.phase, transfer.gave_up), (Phase::Installing, true));
+        }
+    }
+
+    #[test]
+    fn a_shard_has_put_in_place_what_it_was_told_to_and_its_last_word_counts() {
+        let earlier = OpSeq(SEQ.0 - 1);
+        for (seq, attempt, phase, counts) in [
+            (SEQ, Attempt(3), Phase::Installing, true),
+            (SEQ, Attempt(2), Phase::Installing, false),
+            (SEQ, Attempt(4), Phase::Installing, false),
+            (earlier, Attempt(3), Phase::Installing, false),
+            (SEQ.next(), Attempt(3), Phase::Installing, false),
+            (SEQ, Attempt(3), Phase::Reading, false),
+            (SEQ, Attempt(3), Phase::Draining, false),
+            (SEQ, Attempt(3), Phase::Waiting, false),
+        ] {
+            let (mut server, group) = installing();
+            server.transfer(group).expect("it reads").phase = phase;
+            server.agenda.clear();
+            let shard = server.session(group, 1);
+            for generation in [20, 21] {
+                server.installed(shard, seq, attempt, Generation(generation));
+                let installed = &server.transfer(group).expect("it reads").installed;
+                let expected = counts.then_some(Generation(generation));
+                assert_eq!(installed.get(&1).copied(), expected, "{seq} {attempt} {phase:?}");
+                assert_eq!(installed.len(), usize::from(counts));
+                assert_eq!(server.agenda.contains(&group), counts);
+            }
+        }
+    }
+
+    #[test]
+    fn what_lands_is_of_this_version_and_not_the_readers_own_and_its_end_is_noticed_once() {
+        let (mut server, group) = installing();
+        let reader = server.prop("reader", 1);
+        let landing = |server: &Server, of: Incarnation, number: u64| {
+            server.landing(&server.groups[&of], version(number)).count()
+        };
+        assert_eq!(landing(&server, reader, 2), 0);
+        server.verified_beside(Time(60), group);
+        assert_eq!((landing(&server, reader, 2), landing(&server, reader, 1)), (1, 0));
+        assert_eq!(landing(&server, group, 2), 0);
+        assert_eq!(server.counters.staged, 1);
+        server.changed.clear();
+        server.end_landing(reader);
+        assert!(server.changed.is_empty());
+        server.end_landing(group);
+        assert!(server.changed.contains("policy"));
+        assert_eq!(landing(&server, reader, 2), 0);
+        server.changed.clear();
+        server.end_landing(group);
+        assert!(server.changed.is_empty(), "it has ended before");
+    }
+}

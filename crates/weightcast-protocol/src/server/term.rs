@@ -150,3 +150,7 @@ impl Server {
         self.agenda.extend(self.groups.keys());
     }
 }
+
+#[cfg(test)]
+#[path = "term_tests.rs"]
+mod tests;
