@@ -16,6 +16,8 @@ mod order;
 mod owed;
 #[path = "alone/pace.rs"]
 mod pace;
+#[path = "alone/stale.rs"]
+mod stale;
 
 use cluster::{CATALOG, open, replicate, sums, version};
 use weightcast_protocol::message::{

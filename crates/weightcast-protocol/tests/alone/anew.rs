@@ -214,7 +214,7 @@ fn servers_are_told_again_a_lease_after_they_were_told_last() {
 fn gives_up(alone: &mut Alone) -> Time {
     while alone.session.state() != SessionState::Ended {
         let next = alone.session.next_timeout().expect("it waits");
-        if connects(&alone.at(next)) && next.0 % 2 == 0 {
+        if connects(&alone.at(next)) && next.0.is_multiple_of(2) {
             alone.session.handle_disconnected(next);
         }
     }
