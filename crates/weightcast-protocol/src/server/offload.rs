@@ -234,3 +234,7 @@ impl Server {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "offload_tests.rs"]
+mod tests;

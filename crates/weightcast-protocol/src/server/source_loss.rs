@@ -108,3 +108,7 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "source_loss_tests.rs"]
+mod tests;

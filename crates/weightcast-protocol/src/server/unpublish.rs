@@ -106,3 +106,69 @@ impl Server {
         group.held.as_ref().is_some_and(copied)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::props::{server, version};
+    use super::*;
+    use crate::Span;
+    use crate::message::Call;
+
+    const NOW: Time = Time(50);
+
+    #[test]
+    fn readers_and_an_offload_have_their_own_time_within_that_of_the_call() {
+        for call in [51, 59, 60, 61, 79, 80, 81, 999] {
+            for (drain, offload) in [(10, 30), (30, 10), (10, 10)] {
+                let mut server = server();
+                server.config.drain_deadline = Span(drain);
+                server.config.offload_deadline = Span(offload);
+                let group = server.prop("g", 1);
+                server.calls(group, Call::Unpublish).deadline = Time(call);
+                let nothing = server.start_unpublish(NOW, group);
+                assert!(matches!(nothing, Err(CallError::Misuse { .. })), "it holds nothing");
+                server.holds(group, version(1));
+                assert_eq!(server.start_unpublish(NOW, group), Ok(()));
+                let (drained, held) = (Time(call.min(50 + drain)), Time(call.min(50 + offload)));
+                let copy = &server.groups[&group];
+                assert_eq!((copy.drain_until, copy.hold_until), (Some(drained), Some(held)));
+                assert_eq!(server.next_timeout(), Some(drained.min(held)));
+                assert!(copy.held.as_ref().is_some_and(|held| !held.visible), "to nobody new");
+                // A second one that begins later takes no reader's time away, nor gives more.
+                server.calls(group, Call::Unpublish).deadline = Time(9_999);
+                assert_eq!(server.start_unpublish(Time(55), group), Ok(()));
+                assert_eq!(server.groups[&group].drain_until, Some(drained.min(Time(55 + drain))));
+            }
+        }
+    }
+
+    /// That of its call does not count: the group goes on with what it holds if that passes.
+    #[test]
+    fn an_update_gives_readers_and_an_offload_their_whole_time() {
+        for (drain, offload) in [(10, 30), (30, 10)] {
+            let mut server = server();
+            server.config.drain_deadline = Span(drain);
+            server.config.offload_deadline = Span(offload);
+            let [group, reader, source] =
+                ["g", "reader", "source"].map(|name| server.prop(name, 1));
+            server.holds(group, version(1));
+            server.holds(source, version(2));
+            server.reads(reader, version(1), &[group]);
+            server.reads(group, version(2), &[source]);
+            server.drain_old_copy(NOW, group);
+            let copy = &server.groups[&group];
+            assert_eq!(copy.drain_until, Some(Time(50 + drain)));
+            assert_eq!(copy.hold_until, Some(Time(50 + offload)));
+            assert!(copy.held.as_ref().is_some_and(|held| !held.visible));
+            // Once nobody reads it, nothing is waited for any more.
+            server.release_edge(reader);
+            server.advance(Time(60), group);
+            let copy = &server.groups[&group];
+            assert_eq!(
+                (copy.drain_until, copy.hold_until, copy.held.is_some()),
+                (None, None, false)
+            );
+            assert_eq!((copy.replicated, server.next_timeout()), (None, None));
+        }
+    }
+}
