@@ -93,3 +93,82 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::props::{server, version};
+    use super::*;
+    use crate::Sum;
+
+    fn sums(part: u64) -> ShardSums {
+        let sum = Sum([part, 0]);
+        ShardSums { counted: sum, held: sum, expected: sum }
+    }
+
+    /// A group of two shards that has published version 1, and nobody has digested it.
+    fn published(authored: bool) -> (Server, Incarnation) {
+        let mut server = server();
+        let group = server.prop("g", 2);
+        server.holds(group, version(1));
+        let held = server.at(group).held.as_mut().expect("just set");
+        (held.sealed, held.authored) = (false, authored);
+        let content = super::super::model::Content { catalog: held.catalog, sum: None };
+        server.remember("policy", version(1), content);
+        (server, group)
+    }
+
+    fn state(server: &Server, group: Incarnation) -> (bool, bool, Trust) {
+        let held = server.groups[&group].held.as_ref().expect("it holds it");
+        (held.sealed, held.fenced.is_some(), held.trust)
+    }
+
+    /// Its shards serve at 10 and 11.
+    #[test]
+    fn digests_count_of_what_is_held_now_and_the_last_of_each_shard() {
+        for (shard, generation) in [(0, 9), (0, 11), (1, 10), (1, 12)] {
+            let (mut server, group) = published(true);
+            server.sealed(server.session(group, shard), Generation(generation), sums(1));
+            let held = server.groups[&group].held.as_ref().expect("it holds it");
+            assert!(held.sums.is_empty(), "{shard} at {generation}");
+        }
+        let (mut server, group) = published(true);
+        for part in [1, 2] {
+            server.sealed(server.session(group, 0), Generation(10), sums(part));
+            assert_eq!(state(&server, group), (false, false, Trust::Claimed), "one shard alone");
+        }
+        server.agenda.clear();
+        server.sealed(server.session(group, 1), Generation(11), sums(5));
+        assert_eq!(server.models["policy"].known[&version(1)].sum, Some(Sum([7, 0])));
+        assert!(server.agenda.contains(&group), "an unpublish may wait for it");
+        assert_eq!((server.counters.seals, server.counters.fenced), (1, 0));
+        // It is settled.
+        server.sealed(server.session(group, 1), Generation(11), sums(6));
+        assert_eq!(server.models["policy"].known[&version(1)].sum, Some(Sum([7, 0])));
+        assert_eq!((server.counters.seals, server.counters.fenced), (1, 0));
+    }
+
+    #[test]
+    fn whoever_published_it_first_of_its_own_is_proved_and_nobody_else() {
+        for (authored, first) in [(true, true), (true, false), (false, true), (false, false)] {
+            for same in [false, true] {
+                let (mut server, group) = published(authored);
+                if !first {
+                    let known = &mut server.models.get_mut("policy").expect("a prop").known;
+                    let sum = Some(Sum([if same { 3 } else { 4 }, 0]));
+                    known.get_mut(&version(1)).expect("published").sum = sum;
+                }
+                server.sealed(server.session(group, 0), Generation(10), sums(1));
+                server.sealed(server.session(group, 1), Generation(11), sums(2));
+                let right = first || same;
+                let trust = if authored && first { Trust::Proved } else { Trust::Claimed };
+                assert_eq!(state(&server, group), (right, !right, trust), "{authored}, {first}");
+                let held = server.groups[&group].held.as_ref().expect("it stays");
+                assert_eq!(held.visible, right);
+                // What was refused stays refused, whatever is digested then.
+                server.sealed(server.session(group, 1), Generation(11), sums(3));
+                assert_eq!(state(&server, group), (right, !right, trust));
+                assert_eq!(server.counters.fenced, u64::from(!right));
+            }
+        }
+    }
+}

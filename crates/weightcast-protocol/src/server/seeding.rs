@@ -253,6 +253,114 @@ mod tests {
         }
     }
 
+    fn version(number: u64) -> Version {
+        Version { epoch: Epoch(0), number }
+    }
+
+    /// A group of two shards that holds version 1, in a datacentre without a name.
+    fn owner() -> (Server, Incarnation) {
+        let mut server = super::super::props::server();
+        let owner = server.prop("owner", 2);
+        server.holds(owner, version(1));
+        for shard in 0..2 {
+            let session = server.session(owner, shard);
+            let stream = crate::ConnectionId(shard.into());
+            server.sessions.get_mut(&session).expect("a prop").connection = Some(stream);
+        }
+        (server, owner)
+    }
+
+    /// What its shards are told.
+    fn told(server: &mut Server) -> Vec<(Version, u64, crate::Span)> {
+        let outputs = std::mem::take(&mut server.outputs).into_iter();
+        let seeds = outputs.filter_map(|output| match output {
+            crate::server::ServerOutput::Send {
+                message: ServerMessage::Seed { version, ask, deadline },
+                ..
+            } => Some((version, ask, deadline)),
+            _ => None,
+        });
+        seeds.collect()
+    }
+
+    #[test]
+    fn a_seed_is_asked_for_once_with_its_whole_time() {
+        for deadline in [7, 600] {
+            let (mut server, owner) = owner();
+            server.config.seed_deadline = crate::Span(deadline);
+            server.begin_seed(Time(50), owner, version(2));
+            let asked = server.models["policy"].seeding.asked[""].clone();
+            assert_eq!((asked.version, asked.until), (version(2), Time(50 + deadline)));
+            assert_eq!((asked.owner.as_str(), server.counters.seeds_asked), ("owner", 1));
+            let expected = (version(2), asked.ask, crate::Span(deadline));
+            assert_eq!(told(&mut server), [expected; 2], "each shard");
+            // Nothing else is, until that has come or failed, and nothing is told to others.
+            let other = server.prop("other", 1);
+            server.begin_seed(Time(60), other, version(3));
+            assert_eq!(server.models["policy"].seeding.asked.len(), 1);
+            assert_eq!((server.counters.seeds_asked, told(&mut server)), (1, vec![]));
+            for (session, tells) in
+                [(server.session(owner, 1), true), (server.session(other, 0), false)]
+            {
+                let stream = Some(crate::ConnectionId(9));
+                server.sessions.get_mut(&session).expect("a prop").connection = stream;
+                server.remind_seed(session);
+                assert_eq!(
+                    told(&mut server),
+                    tells.then_some(expected).into_iter().collect::<Vec<_>>()
+                );
+            }
+            // What came over has an owner who knows of it.
+            let model = server.models.get_mut("policy").expect("a prop");
+            model.seeding.asked.get_mut("").expect("asked").ask = 0;
+            server.remind_seed(server.session(owner, 1));
+            assert_eq!(told(&mut server), []);
+        }
+        let (mut server, owner) = owner();
+        server.models.get_mut("policy").expect("a prop").recovers = true;
+        server.begin_seed(Time(50), owner, version(2));
+        assert_eq!(
+            (told(&mut server), server.counters.seeds_asked),
+            (vec![], 0),
+            "one may come over"
+        );
+    }
+
+    #[test]
+    fn a_seed_has_failed_by_the_word_of_whoever_was_asked_for_it() {
+        for (by_owner, right_ask) in [(true, true), (true, false), (false, true), (false, false)] {
+            let (mut server, owner) = owner();
+            let other = server.prop("other", 1);
+            server.begin_seed(Time(50), owner, version(2));
+            let ask = server.models["policy"].seeding.asked[""].ask;
+            let session = server.session(if by_owner { owner } else { other }, 0);
+            server.seed_failed(session, if right_ask { ask } else { ask + 1 });
+            let fails = by_owner && right_ask;
+            assert_eq!(server.models["policy"].seeding.asked.is_empty(), fails);
+            assert_eq!(server.counters.seeds_failed, u64::from(fails));
+            assert_eq!(server.groups[&owner].seed_failed, fails);
+        }
+    }
+
+    #[test]
+    fn the_seed_that_was_asked_for_may_be_opened_and_no_other() {
+        let (mut server, owner) = owner();
+        server.begin_seed(Time(50), owner, version(2));
+        for (name, of, at, wanted) in [
+            (seed_name("owner", version(2)), 2, "", true),
+            (seed_name("owner", version(3)), 3, "", false),
+            (seed_name("other", version(2)), 2, "", false),
+            (seed_name("owner", version(2)), 2, "there", false),
+        ] {
+            let mut open = super::super::props::opening("policy", &name, 2);
+            open.role = Role::Seed(version(of));
+            open.location.datacentre = at.to_owned();
+            assert_eq!(server.check_seed(&open).is_ok(), wanted, "{name} {at}");
+            open.role = Role::Rollout;
+            assert_eq!(server.check_seed(&open), Ok(()), "whoever is no seed");
+        }
+    }
+
     #[test]
     fn a_seed_is_named_after_who_was_asked_and_what_for() {
         let version = Version { epoch: Epoch(3), number: 14 };

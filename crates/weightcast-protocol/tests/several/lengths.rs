@@ -243,3 +243,39 @@ fn a_group_has_two_leases_to_come_over_from_when_its_first_shard_has() {
         assert_eq!(broken(&mut next, last, end, &heard), [].into(), "{later:?}");
     }
 }
+
+/// A session that is not heard of is evicted a lease and its margin after it was heard of last.
+#[test]
+fn a_session_has_its_lease_and_the_margin_from_when_it_was_heard_of_last() {
+    let evicted = |server: &Server, now| server.snapshot(now).counters.evictions;
+    for margin_percent in [0, 10, 100] {
+        for (heard, by_stream) in [(0, false), (1, false), (4_999, false), (4_999, true)] {
+            let lease = LEASE;
+            let mut server =
+                Server::new(ServerConfig { lease, margin_percent, ..Default::default() });
+            opens(&mut server, START, 10, None);
+            let heard = START + Span::from_millis(heard);
+            server.handle_timeout(heard);
+            if by_stream {
+                server.handle_disconnect(heard, ConnectionId(10));
+                let session = SessionId(10);
+                let open = Open { session, ..open("r-1", 0, 2, Role::Rollout) };
+                server.handle(heard, ConnectionId(77), ClientMessage::Open(open));
+            } else if heard > START {
+                let message = ClientMessage::Heartbeat { sent_at: heard.0 };
+                server.handle(heard, ConnectionId(10), message);
+            }
+            let end = heard + lease.scaled(100 + u64::from(margin_percent), 100);
+            let mut now = heard;
+            while let Some(next) = server.next_timeout() {
+                assert_eq!(evicted(&server, now), 0);
+                now = next;
+                server.handle_timeout(now);
+                if now < end {
+                    assert_eq!(evicted(&server, now), 0, "{margin_percent} % {now:?}");
+                }
+            }
+            assert_eq!((evicted(&server, now), now), (1, end), "{margin_percent} %");
+        }
+    }
+}
