@@ -333,4 +333,30 @@ mod tests {
         assert_eq!(result, Some(Err(CallError::LayoutMismatch { replica, detail })));
         assert!(server.edges.sources_of(reader).is_empty());
     }
+
+    #[test]
+    fn a_commit_is_held_counted_and_known_to_whoever_reads_from_it() {
+        let (mut server, reader, _, assignment) = striped();
+        server.relays(reader);
+        let behind = server.prop("behind", 1);
+        let shard = server.session(reader, 0);
+        // What a shard says last is what counts.
+        for generation in [20, 22] {
+            let sums = ShardSums { counted: Sum([generation, 0]), ..ShardSums::default() };
+            server.prepared(shard, SEQ, Attempt(1), Generation(generation), sums);
+            let prepared = &server.groups[&reader].transfer().expect("it reads").prepared;
+            assert_eq!(prepared[&0], (Generation(generation), sums));
+        }
+        server.release_edge(reader);
+        server.read_from(behind, version(1), vec![reader]);
+        server.agenda.clear();
+        server.commit(reader, assignment, vec![Generation(22), Generation(23)]);
+        assert!(server.agenda.contains(&behind), "it can commit now");
+        let group = &server.groups[&reader];
+        let held = group.held.as_ref().expect("it holds it");
+        assert_eq!(held.generations, [Generation(22), Generation(23)]);
+        assert_eq!(held.sums[&0].counted, Sum([22, 0]));
+        assert!(held.sealed && held.visible && !held.authored);
+        assert_eq!((group.replicated, server.counters.commits), (Some(version(1)), 1));
+    }
 }

@@ -191,3 +191,70 @@ fn check_catalog(
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::props::{CATALOG, server, version};
+    use super::*;
+    use crate::{Epoch, Sum};
+
+    /// What a replica may publish that has defined nothing: what it replicated, or, unless it has come over
+    /// and that is not known, what there is of this number; sealed by a trainer.
+    #[test]
+    fn a_rollout_publishes_what_is_sealed_and_what_it_means() {
+        for role in [Role::Rollout, Role::Seed(version(1))] {
+            for replicated in [None, Some(0), Some(1)] {
+                for came_over in [false, true] {
+                    for (sealed_old, sealed_new) in [(true, true), (true, false), (false, true)] {
+                        let mut server = server();
+                        let group = server.prop("g", 1);
+                        let of = |epoch| Version { epoch: Epoch(epoch), number: 5 };
+                        for (epoch, sealed) in [(0, sealed_old), (1, sealed_new)] {
+                            let sum = sealed.then_some(Sum([1, 1]));
+                            server.remember("policy", of(epoch), Content { catalog: CATALOG, sum });
+                        }
+                        server.at(group).role = role;
+                        server.at(group).replicated = replicated.map(of);
+                        let member = server.at(group).members.get_mut(&0).expect("a prop");
+                        member.announced = came_over.then(|| crate::message::Announcement {
+                            answered: crate::OpSeq(1),
+                            generation: Generation(1),
+                            registration: None,
+                            held: None,
+                        });
+                        let meant = replicated.or((!came_over).then_some(1));
+                        let sealed = |epoch: &u64| [sealed_old, sealed_new][*epoch as usize];
+                        let expected = meant.filter(sealed).map(of);
+                        let said = server.version_to_publish(&server.groups[&group], 5);
+                        assert_eq!(said.ok(), expected, "{replicated:?} {came_over}");
+                        // Another number is none that it replicated.
+                        assert!(server.version_to_publish(&server.groups[&group], 6).is_err());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_offload_publishes_its_version_and_only_a_trainer_defines_one() {
+        for role in [Role::Trainer, Role::Offload(version(5))] {
+            let mut server = server();
+            let group = server.prop("g", 1);
+            server.at(group).role = role;
+            for (number, may) in [(4, role == Role::Trainer), (5, true), (6, role == Role::Trainer)]
+            {
+                let said = server.version_to_publish(&server.groups[&group], number);
+                assert_eq!(said.ok(), may.then_some(version(number)), "{role:?}");
+            }
+            let call = (5, CATALOG, Generation(3));
+            assert_eq!(server.publish(group, &[call]), Ok(version(5)));
+            let held = server.groups[&group].held.as_ref().expect("just published");
+            assert_eq!((held.authored, held.sealed), (role == Role::Trainer, false));
+            assert_eq!(held.generations, [Generation(3)]);
+            // Once more changes nothing, at whatever generation.
+            assert_eq!(server.publish(group, &[(5, CATALOG, Generation(4))]), Ok(version(5)));
+            let held = server.groups[&group].held.as_ref().expect("just published");
+            assert_eq!((held.generations[0], server.counters.publishes), (Generation(3), 1));
+        }
+    }
+}

@@ -131,3 +131,52 @@ fn a_server_acts_one_step_after_all_that_it_knows() {
         }
     }
 }
+
+/// A server that took its term too early goes by the other line, and acts after both.
+#[test]
+fn of_two_lines_the_one_that_was_shown_goes_on_above_all_terms_of_both() {
+    for (own, shown) in [(3, 1), (3, 2), (3, 4), (3, 9)] {
+        let mut server = server();
+        let of = |step: u64, origin| TermProof {
+            term: Term(step << 26),
+            origin: Term(origin),
+            ..TermProof::default()
+        };
+        (server.own, server.active) = (of(own, 7), true);
+        (server.seen, server.fresh_until) = (server.own, Some(Time(10)));
+        server.hear_of(Time(9), of(shown, 8));
+        assert!(!server.active, "{own}, {shown}");
+        assert_eq!((server.seen.term.step(), server.seen.origin), (own.max(shown), Term(8)));
+        server.activate(Time(9));
+        assert_eq!((server.own.term.step(), server.own.origin), (own.max(shown) + 1, Term(8)));
+    }
+}
+
+#[test]
+fn a_server_begins_to_act_for_whoever_asks_it_to_and_may() {
+    let version = version(1);
+    for role in [Role::Trainer, Role::Rollout, Role::Offload(version), Role::Seed(version)] {
+        for (activate, rejoins, defers) in [
+            (true, false, false),
+            (true, true, false),
+            (false, true, false),
+            (false, false, false),
+            (true, true, true),
+        ] {
+            let mut server = server();
+            let told = TermProof { term: Term(1 << 26), ..TermProof::default() };
+            if defers {
+                (server.seen, server.told) = (told, (told.term, Time(50)));
+            }
+            let open = super::super::props::opening("policy", "r", 1);
+            let open = Open { role, activate, rejoins, ..open };
+            let asked = matches!(role, Role::Offload(_) | Role::Seed(_));
+            let acts = activate && !defers && (rejoins || !asked);
+            assert_eq!(server.takes(Time(50), &open), acts, "{role:?} {activate} {rejoins}");
+            assert_eq!(server.active, acts);
+            // One that acts already takes whoever comes, unless it knows of a later one.
+            server.active = true;
+            assert_eq!(server.takes(Time(50), &open), !defers);
+        }
+    }
+}

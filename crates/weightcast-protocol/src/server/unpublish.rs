@@ -155,6 +155,8 @@ mod tests {
             server.holds(source, version(2));
             server.reads(reader, version(1), &[group]);
             server.reads(group, version(2), &[source]);
+            server.at(group).replicated = Some(version(1));
+            server.at(group).held.as_mut().expect("just set").sealed = false;
             server.drain_old_copy(NOW, group);
             let copy = &server.groups[&group];
             assert_eq!(copy.drain_until, Some(Time(50 + drain)));
@@ -163,12 +165,53 @@ mod tests {
             // Once nobody reads it, nothing is waited for any more.
             server.release_edge(reader);
             server.advance(Time(60), group);
+            assert!(server.groups[&group].held.is_some(), "it is being digested");
+            server.at(group).held.as_mut().expect("just seen").sealed = true;
+            server.advance(Time(60), group);
             let copy = &server.groups[&group];
             assert_eq!(
                 (copy.drain_until, copy.hold_until, copy.held.is_some()),
                 (None, None, false)
             );
             assert_eq!((copy.replicated, server.next_timeout()), (None, None));
+        }
+    }
+
+    /// Whoever would have given its copy up by now, but for those who may come over.
+    #[test]
+    fn a_copy_is_held_back_by_the_window_alone_or_not() {
+        for call in [None, Some(Call::List), Some(Call::Unpublish)] {
+            for (read, listed, fenced) in [
+                (false, false, false),
+                (true, false, false),
+                (false, true, false),
+                (false, false, true),
+                (true, true, true),
+            ] {
+                let mut server = server();
+                let [group, reader, other] =
+                    ["g", "reader", "other"].map(|name| server.prop(name, 1));
+                server.holds(group, version(1));
+                server.hide_copy(group);
+                if read {
+                    server.reads(reader, version(1), &[group]);
+                }
+                if listed {
+                    server.holds(other, version(1));
+                }
+                let error = CallError::Misuse { detail: "refused".into() };
+                let held = server.at(group).held.as_mut().expect("just set");
+                held.fenced = fenced.then_some(error);
+                if let Some(call) = call.clone() {
+                    server.calls(group, call);
+                }
+                let unpublishes = call == Some(Call::Unpublish);
+                let copied = listed || fenced;
+                assert_eq!(server.held_back(group), unpublishes && !read && !copied);
+                assert!(!server.may_be_last(group), "nobody comes over");
+                server.window_until = Some(Time(99));
+                assert_eq!(server.may_be_last(group), !copied);
+            }
         }
     }
 }

@@ -313,3 +313,51 @@ fn a_transfer_that_runs_out_of_time_leaves_nothing_that_is_served() {
         }
     }
 }
+
+/// That there is no stream just now takes the first word from nobody: the server knows of the call, or of
+/// its group's.
+#[test]
+fn a_call_waits_for_the_servers_word_while_its_lease_lives_though_its_stream_has_broken() {
+    let mut alone = Alone::open(servers(1));
+    let seq = alone.session.call(alone.now, Call::List, SECOND).expect("callable");
+    alone.session.handle_disconnected(alone.now);
+    let end = START + SECOND.scaled(2, 1);
+    while alone.session.state() != SessionState::Ended {
+        let next = alone.session.next_timeout().expect("it waits");
+        if connects(&alone.at(next)) {
+            alone.session.handle_disconnected(next);
+        }
+    }
+    assert_eq!((alone.now, seq), (end, OpSeq(1)));
+}
+
+#[test]
+fn a_shard_comes_back_as_one_that_has_had_an_answer_or_as_a_new_one() {
+    for (calls, answers) in [(false, false), (true, false), (true, true)] {
+        let mut alone = Alone::open(servers(2));
+        if calls {
+            alone.call(Call::List);
+        }
+        if answers {
+            alone.answer(OpSeq(1), Answer::Unregistered);
+        }
+        alone.session.handle_disconnected(alone.now);
+        reconnects(&mut alone);
+        alone.session.handle_connected(alone.now);
+        match sent(&alone.take())[..] {
+            [ClientMessage::Open(open)] => assert_eq!(open.rejoins, answers, "{calls}"),
+            ref other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn who_takes_leave_looks_for_no_other_server() {
+    let mut alone = Alone::open(servers(2));
+    alone.holds(1);
+    alone.session.close(alone.now, DEADLINE);
+    alone.take();
+    let end = START + LEASE.scaled(90, 100);
+    assert!(!has_ended(&alone.at(Time(end.0 - 1))));
+    assert_eq!(alone.at(end).last(), Some(&Output::Closed { error: None }));
+}
