@@ -216,7 +216,7 @@ mod tests {
                         server.at(group).role = role;
                         server.at(group).replicated = replicated.map(of);
                         let member = server.at(group).members.get_mut(&0).expect("a prop");
-                        member.announced = came_over.then(|| crate::message::Announcement {
+                        member.announced = came_over.then_some(crate::message::Announcement {
                             answered: crate::OpSeq(1),
                             generation: Generation(1),
                             registration: None,
