@@ -432,6 +432,25 @@ fn what_was_left_is_gone_on_with_after_any_call_but_one_that_changes_the_memory(
     }
 }
 
+/// What lies beside the memory is freed before the next is read there, unless that goes on after it.
+#[test]
+fn what_was_left_and_is_not_gone_on_with_is_freed_first() {
+    for (attempt, since, number, keeps) in
+        [(2, 1, 2, true), (2, 2, 2, false), (2, 1, 3, false), (1, 1, 2, false)]
+    {
+        let mut alone = Alone::open(relays(true));
+        alone.holds(1);
+        let seq = alone.reads(2, true);
+        alone.say(ServerMessage::Answered { seq, result: Err(timeout()) });
+        let seq = alone.call(cluster::staged_update());
+        alone.take();
+        let outputs = alone.assign(seq, attempt, since, assignment(number, true));
+        assert_eq!(outputs[0] == Output::Unstage, !keeps, "{attempt} {since} {number}");
+        let reads = |output: &Output| matches!(output, Output::Read { keep, .. } if *keep == keeps);
+        assert!(outputs.last().is_some_and(reads), "{outputs:?}");
+    }
+}
+
 #[test]
 fn whoever_leaves_during_a_transfer_keeps_nothing_of_it() {
     for relaying in [false, true] {
