@@ -59,6 +59,7 @@ mod story;
 mod striping_sights;
 mod swarm;
 mod watching;
+mod weight;
 mod workers;
 mod world;
 

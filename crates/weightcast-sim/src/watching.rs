@@ -1,13 +1,17 @@
 //! Who watches the world: checkers, coverage points, counts, the story.
 
 use weightcast_protocol::message::{Answer, Call, Role};
-use weightcast_protocol::{CallError, Term, Time};
+use weightcast_protocol::{CallError, Span, Term, Time};
 
 use crate::checkers::{Fact, Terms};
 use crate::hosts::Host;
 use crate::process::Process;
 use crate::story::{self, StoryEvent};
+use crate::weight::weight;
 use crate::world::World;
+
+/// How often it is looked at how much servers remember: all of it is gone through.
+const WEIGH_EVERY: Span = Span::from_secs(2);
 
 impl World {
     /// Shows a fact to the checkers, the coverage points, and whoever reads the story.
@@ -67,6 +71,19 @@ impl World {
         let settled = (self.now >= self.settled_at())
             .then_some(Terms { acting: &acting, sessions: &sessions });
         self.observe(Fact::Looked { settled, disagreements: &disagreements });
+        if self.now.0.is_multiple_of(WEIGH_EVERY.0) {
+            self.weigh();
+        }
+    }
+
+    /// Shows the checkers how much the servers that act remember.
+    fn weigh(&mut self) {
+        let servers = self.hosts.iter().filter_map(|host| host.server.as_ref());
+        let acting = servers.filter(|server| server.term() > Term(0));
+        let weights: Vec<_> = acting.map(|server| (server.term(), weight(server))).collect();
+        for (term, bytes) in weights {
+            self.observe(Fact::Weighed { term, bytes });
+        }
     }
 
     /// From then on one server acts: what is left of the quiet time is for reads.

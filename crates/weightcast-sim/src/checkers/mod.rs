@@ -36,6 +36,7 @@ mod t1;
 mod t2;
 mod t3;
 mod t4;
+mod t5;
 mod t6;
 mod w1;
 
@@ -124,6 +125,8 @@ pub(crate) enum Fact<'a> {
     Left { who: Who, error: Option<&'a CallError> },
     /// A fault strikes a process, or the world; what it does is over by then.
     Struck { kind: FaultKind, process: Option<usize>, until: Time },
+    /// How much a server that acts in this term holds, in bytes of what there is to say of it.
+    Weighed { term: Term, bytes: usize },
     /// A look at the world, in passing: where sessions and books disagree. If faults have been over for
     /// so long that all must be well, the terms in which servers act, and the sessions' own.
     Looked { settled: Option<Terms<'a>>, disagreements: &'a [String] },
@@ -135,9 +138,10 @@ impl Fact<'_> {
     /// The server's term, if the fact is one of a server.
     fn term(&self) -> Option<Term> {
         match self {
-            Fact::Heard { term, .. } | Fact::Said { term, .. } | Fact::Claimed { term, .. } => {
-                Some(*term)
-            }
+            Fact::Heard { term, .. }
+            | Fact::Said { term, .. }
+            | Fact::Claimed { term, .. }
+            | Fact::Weighed { term, .. } => Some(*term),
             Fact::Books(snapshot) => Some(snapshot.term),
             _ => None,
         }
@@ -269,6 +273,7 @@ fn of_term(options: &Options) -> Row {
         Box::new(t4::TwoAccusers::default()),
         Box::new(places),
         Box::new(l2::LeavesSlow::new(places)),
+        Box::new(t5::BoundedServer::new(options.lease)),
         Box::new(l3::BoundedDrain::new(options.drain_deadline)),
         Box::new(w1::Conditions::default()),
         Box::new(w1::Woken::default()),
