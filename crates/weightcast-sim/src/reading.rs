@@ -6,7 +6,7 @@ use weightcast_protocol::{Attempt, OpSeq, Span, Time};
 
 use crate::checkers::Fact;
 use crate::chunk_loop::{self, ChunkLoop, Next};
-use crate::memory::{Memory, chunks_of};
+use crate::memory::{Exposed, Memory, chunks_of};
 use crate::process::{Process, Read};
 use crate::queue::{Event, Life, Step};
 use crate::world::World;
@@ -205,6 +205,7 @@ impl World {
         if in_circle || !spoiled && !self.disputed(version) {
             self.observe(Fact::Served { version, held, chunk, tag, there, in_circle });
         }
+        self.see_giving(source);
         self.see_serving(source);
         let flip = u64::from(self.flips > 0);
         self.flips -= flip;
@@ -215,6 +216,13 @@ impl World {
         self.advance(life.process);
         let at = self.now + self.chunk_time(life.process, source);
         self.plan_chunk(life, read.seq, read.attempt, at);
+    }
+
+    fn see_giving(&mut self, source: usize) {
+        let process = &self.processes[source];
+        let life = Life { process: source, life: process.life };
+        let Some(Exposed { generation, .. }) = process.exposed else { return };
+        self.observe(Fact::Gave { who: self.who(life), generation });
     }
 
     /// How long a chunk takes on its way.

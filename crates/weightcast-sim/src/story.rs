@@ -67,6 +67,7 @@ pub(crate) fn tell(fact: &Fact<'_>) -> Option<(Option<usize>, String)> {
         | Fact::Took { .. }
         | Fact::Sent { .. }
         | Fact::Acts { .. }
+        | Fact::Gave { .. }
         | Fact::Weighed { .. }
         | Fact::Looked { .. }
         | Fact::Over { .. } => return None,

@@ -113,6 +113,8 @@ pub(crate) enum Fact<'a> {
         there: bool,
         in_circle: bool,
     },
+    /// A shard's data port gives a chunk to a reader at this generation.
+    Gave { who: Who, generation: Generation },
     /// A shard's read ended.
     ReadEnded { who: Who, failure: Option<&'a str> },
     /// A shard has shown a version's digests and read nothing, to a server of this term.
@@ -232,6 +234,7 @@ fn of_world(options: &Options) -> Row {
         Box::new(s3::FenceBeforeMutate),
         Box::new(s4::TaggedProgress),
         Box::new(g1::SameAnswer::default()),
+        Box::new(s9::NoLateReads::default()),
         Box::new(g4::AllOrNone::default()),
         Box::new(t1::WithinLease::default()),
         Box::new(s10::Onwards::default()),
@@ -257,6 +260,7 @@ fn of_term(options: &Options) -> Row {
         Box::new(s7::OneContent::default()),
         Box::new(s8::WholeReplicas::default()),
         Box::new(s9::NoNewReaders::default()),
+        Box::new(s9::NobodyLeft::new(options.lease, options.drain_deadline)),
         Box::new(s10::Snapshots::default()),
         Box::new(g5::OneAnswer::default()),
         Box::new(d1::Fanout(options.fanout)),

@@ -1,5 +1,7 @@
 //! S9, from outside: once a group has begun to unpublish, nobody who asks after that is told to read from it.
 
+mod left;
+
 use std::collections::BTreeMap;
 
 use weightcast_protocol::message::{Call, ClientMessage, ServerMessage};
@@ -7,9 +9,11 @@ use weightcast_protocol::{ExportId, Incarnation, OpSeq, Time};
 
 use super::{Checker, Fact};
 
+pub(super) use left::{NoLateReads, NobodyLeft};
+
 /// Goes by what is said alone. Who asked before may have been given its source before as well, and is told
-/// once nobody reads its own old copy. That nobody reads any more when `unpublish` is answered is for the
-/// books (a reader whose lease is over is not asked), and that memory is fenced by then for S3.
+/// once nobody reads its own old copy. That nobody reads any more when `unpublish` is answered is for
+/// [`NobodyLeft`] and [`NoLateReads`].
 #[derive(Default)]
 pub(super) struct NoNewReaders {
     /// Whose memory it is.

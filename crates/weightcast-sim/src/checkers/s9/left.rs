@@ -1,0 +1,279 @@
+//! S9, from outside: once `unpublish` has been answered nobody reads from the group any more, nobody is
+//! told to, and its shards give nothing of what they had.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weightcast_protocol::message::{
+    Announcement, Answer, Assignment, Call, ClientMessage, ServerMessage,
+};
+use weightcast_protocol::{Attempt, ExportId, Generation, Incarnation, OpSeq, Span, Time};
+
+use crate::checkers::{Checker, Fact, Who};
+
+type GroupShard = (Incarnation, u32);
+
+/// Goes by what is said and heard. A reader whose server has let go of it is not always told (it waits for
+/// the next source): so a reader counts while its server must think that it reads. It is over for one that
+/// has read everything or has failed, that was answered or told of its end, whose time is up, or that has
+/// not been heard for half a lease; and for the readers of a source that the server may have cut off: one
+/// that has been drained for as long as it may be, was refused, is at its end, or has gone silent.
+pub(in crate::checkers) struct NobodyLeft {
+    lease: Span,
+    drain_deadline: Span,
+    exports: BTreeMap<ExportId, GroupShard>,
+    /// At which each shard serves, or will.
+    generations: BTreeMap<GroupShard, Generation>,
+    heard: BTreeMap<GroupShard, Time>,
+    /// When the readers of a group that gives its copy up may be cut off.
+    drained: BTreeMap<Incarnation, Time>,
+    /// What was given up, by whose memory it is: nobody is told to read it.
+    gone: BTreeMap<ExportId, Generation>,
+    reads: BTreeMap<Incarnation, ToldToRead>,
+    called: BTreeMap<GroupShard, OpSeq>,
+    /// A shard that has made a call again in this event: it is told all that it may have missed.
+    again: Option<GroupShard>,
+    deadlines: BTreeMap<(Incarnation, OpSeq), Time>,
+}
+
+/// What a group was told to read last.
+struct ToldToRead {
+    place: (OpSeq, Attempt),
+    sources: BTreeSet<Incarnation>,
+    unread: BTreeSet<u32>,
+}
+
+impl NobodyLeft {
+    pub(in crate::checkers) fn new(lease: Span, drain_deadline: Span) -> Self {
+        Self {
+            lease,
+            drain_deadline,
+            exports: BTreeMap::new(),
+            generations: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            drained: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            called: BTreeMap::new(),
+            again: None,
+            deadlines: BTreeMap::new(),
+        }
+    }
+
+    fn heard(&mut self, now: Time, who: &Who, message: &ClientMessage) {
+        self.again = None;
+        let Some(group) = who.incarnation else { return };
+        let shard = (group, who.shard);
+        self.heard.insert(shard, now);
+        match message {
+            ClientMessage::Announce(announcement) => self.announced(shard, announcement),
+            ClientMessage::Call { seq, deadline, call } => {
+                self.called(now, shard, *seq, *deadline, call);
+            }
+            ClientMessage::Filling { generation, .. }
+            | ClientMessage::Installed { generation, .. } => {
+                self.generations.insert(shard, *generation);
+            }
+            ClientMessage::Prepared { seq, attempt, generation, .. } => {
+                self.generations.insert(shard, *generation);
+                if let Some(reading) = self.reading(group, (*seq, *attempt)) {
+                    reading.unread.remove(&who.shard);
+                }
+                self.reads.retain(|_, reading| !reading.unread.is_empty());
+            }
+            ClientMessage::ReadFailed { seq, attempt, .. }
+                if self.reading(group, (*seq, *attempt)).is_some() =>
+            {
+                self.reads.remove(&group);
+            }
+            ClientMessage::Close { .. } => self.ended(group),
+            _ => {}
+        }
+    }
+
+    fn announced(&mut self, shard: GroupShard, announcement: &Announcement) {
+        self.generations.insert(shard, announcement.generation);
+        let export = announcement.registration.map(|registration| registration.export);
+        self.exports.extend(export.map(|export| (export, shard)));
+    }
+
+    fn called(&mut self, now: Time, shard: GroupShard, seq: OpSeq, allowed: Span, call: &Call) {
+        let group = shard.0;
+        let again = self.called.insert(shard, seq) == Some(seq);
+        self.again = again.then_some(shard);
+        let deadline = self.deadlines.entry((group, seq)).or_insert(now + allowed);
+        *deadline = (*deadline).min(now + allowed);
+        let deadline = *deadline;
+        match call {
+            Call::Register { export, .. } => {
+                self.exports.insert(*export, shard);
+            }
+            Call::Publish { generation, .. } => {
+                self.generations.insert(shard, *generation);
+                self.drained.remove(&group);
+            }
+            Call::Unpublish => {
+                let cut = deadline.min(now + self.drain_deadline);
+                let drained = self.drained.entry(group).or_insert(cut);
+                *drained = (*drained).min(cut);
+            }
+            Call::Replicate { .. } => {
+                self.drained.remove(&group);
+            }
+            _ => {}
+        }
+        if self.reads.get(&group).is_some_and(|reading| reading.place.0 < seq) {
+            self.reads.remove(&group);
+        }
+    }
+
+    fn reading(&mut self, reader: Incarnation, place: (OpSeq, Attempt)) -> Option<&mut ToldToRead> {
+        self.reads.get_mut(&reader).filter(|reading| reading.place == place)
+    }
+
+    /// A group is at its end, or its copy was refused: its readers were moved, and reads nothing itself.
+    fn ended(&mut self, group: Incarnation) {
+        self.reads.remove(&group);
+        self.reads.retain(|_, reading| !reading.sources.contains(&group));
+    }
+
+    fn said(&mut self, now: Time, who: &Who, message: &ServerMessage) -> Option<String> {
+        let group = who.incarnation?;
+        match message {
+            ServerMessage::Assigned { seq, attempt, assignment, .. } => {
+                return self.assigned(who, (*seq, *attempt), assignment);
+            }
+            ServerMessage::Answered { seq, result } => {
+                if self.reads.get(&group).is_some_and(|reading| reading.place.0 <= *seq) {
+                    self.reads.remove(&group);
+                }
+                match result {
+                    Ok(Answer::Unpublished) => return self.unpublished(now, group),
+                    Ok(Answer::Committed { .. }) => self.drained.remove(&group),
+                    _ => None,
+                };
+            }
+            ServerMessage::Install { .. } => {
+                self.reads.remove(&group);
+            }
+            ServerMessage::Fenced { .. } | ServerMessage::Broken { .. } | ServerMessage::Closed => {
+                self.ended(group);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn assigned(
+        &mut self,
+        who: &Who,
+        place: (OpSeq, Attempt),
+        assignment: &Assignment,
+    ) -> Option<String> {
+        let reader = who.incarnation?;
+        let repeats = self.again == Some((reader, who.shard));
+        let known = self.reads.get(&reader).map(|reading| reading.place);
+        if repeats || known >= Some(place) {
+            return None;
+        }
+        let owner = |export: &ExportId| self.exports.get(export).map(|(group, _)| *group);
+        let sources = assignment.shards.iter().filter_map(|shard| owner(&shard.export)).collect();
+        let unread = (0..who.num_shards).collect();
+        let gone = assignment.shards.iter().find(|shard| {
+            self.gone.get(&shard.export).is_some_and(|gone| *gone >= shard.generation)
+        });
+        self.reads.insert(reader, ToldToRead { place, sources, unread });
+        let source = &assignment.replica;
+        gone.map(|_| format!("{reader} is told to read from {source}, which has unpublished"))
+    }
+
+    fn unpublished(&mut self, now: Time, group: Incarnation) -> Option<String> {
+        let own = self.exports.iter().filter(|(_, (of, _))| *of == group);
+        let gone = own.filter_map(|(export, shard)| Some((*export, *self.generations.get(shard)?)));
+        let gone: Vec<_> = gone.collect();
+        self.gone.extend(gone);
+        let cut = self.drained.remove(&group)?; // it was told before
+        let reads = |(reader, reading): &(&Incarnation, &ToldToRead)| {
+            reading.sources.contains(&group) && self.must_read(now, **reader, reading, group)
+        };
+        let left = self.reads.iter().filter(|_| now < cut).find(reads);
+        let left = left.map(|(reader, _)| *reader);
+        self.reads.retain(|_, reading| !reading.sources.contains(&group));
+        left.map(|reader| format!("{group} has unpublished, and {reader} reads from it"))
+    }
+
+    /// Whether the server must think that a group reads what it was told to, from others than this one too.
+    fn must_read(
+        &self,
+        now: Time,
+        reader: Incarnation,
+        reading: &ToldToRead,
+        source: Incarnation,
+    ) -> bool {
+        let in_time = self.deadlines.get(&(reader, reading.place.0)).is_some_and(|at| now < *at);
+        let cut = |source: &Incarnation| {
+            self.drained.get(source).is_some_and(|cut| *cut <= now) || self.is_silent(now, *source)
+        };
+        let mut others = reading.sources.iter().filter(|other| **other != source);
+        in_time && !self.is_silent(now, reader) && !others.any(cut)
+    }
+
+    fn is_silent(&self, now: Time, group: Incarnation) -> bool {
+        let shards = self.heard.range((group, 0)..=(group, u32::MAX));
+        shards.into_iter().any(|(_, heard)| *heard + Span(self.lease.0 / 2) < now)
+    }
+}
+
+impl Checker for NobodyLeft {
+    fn name(&self) -> &'static str {
+        "S9"
+    }
+
+    fn observe(&mut self, now: Time, fact: &Fact<'_>) -> Option<String> {
+        match fact {
+            Fact::Heard { who, message, .. } => {
+                self.heard(now, who, message);
+                None
+            }
+            Fact::Said { who, message, .. } => self.said(now, who, message),
+            _ => None,
+        }
+    }
+}
+
+/// What a shard gives: nothing of what it had, once its `unpublish` has come back.
+#[derive(Default)]
+pub(in crate::checkers) struct NoLateReads {
+    /// The last generation at which each shard was served, then whether it was given up.
+    given: BTreeMap<(usize, Incarnation), Generation>,
+    gone: BTreeMap<(usize, Incarnation), Generation>,
+}
+
+impl Checker for NoLateReads {
+    fn name(&self) -> &'static str {
+        "S9"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        match fact {
+            Fact::Exposed { who, generation } => {
+                self.given.insert((who.process, who.incarnation?), *generation);
+            }
+            Fact::Done { who, result: Ok(Answer::Unpublished), .. } => {
+                let shard = (who.process, who.incarnation?);
+                self.gone.extend(self.given.get(&shard).map(|generation| (shard, *generation)));
+            }
+            Fact::Gave { who, generation } => {
+                let shard = (who.process, who.incarnation?);
+                let given = self.given.entry(shard).or_insert(*generation);
+                *given = (*given).max(*generation);
+                let gone = self.gone.get(&shard).is_some_and(|gone| generation <= gone);
+                return gone.then(|| {
+                    let (group, shard) = (shard.1, who.shard);
+                    format!("shard {shard} of {group} gives generation {generation}, unpublished")
+                });
+            }
+            _ => {}
+        }
+        None
+    }
+}
