@@ -92,6 +92,10 @@ pub struct Mutants {
     pub busy_is_gone: bool,
     /// An offload replica is no copy to anybody else: the next holder's is offloaded as well (A4).
     pub blind_to_offloads: bool,
+    /// A shard that may have missed what became of its copy is not told again (G1).
+    pub verdict_said_once: bool,
+    /// A call that is made again when the group is at its end is answered with that (G5).
+    pub end_over_record: bool,
     /// Calls that all shards have gone past are kept (T5).
     pub calls_kept: bool,
     /// Models that nobody is in any more are kept (L6).

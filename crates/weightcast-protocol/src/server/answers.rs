@@ -57,7 +57,10 @@ impl Server {
     /// A shard asks again after its stream broke: it is told all it may have missed.
     pub(super) fn repeat(&mut self, session: SessionId, incarnation: Incarnation, seq: OpSeq) {
         let transaction = &self.groups[&incarnation].transactions[&seq];
-        let result = transaction.result.clone();
+        let over = self.groups[&incarnation].over.as_ref();
+        let over = over.filter(|_| self.config.mutants.end_over_record);
+        let ended = over.map(|over| Err(over.error.clone()));
+        let result = ended.or_else(|| transaction.result.clone());
         // Even before an error: from the assignment a session knows that it gave its copy up.
         let assigned = transaction.transfer.as_ref().and_then(|transfer| {
             let assignment = transfer.assignment.clone()?;

@@ -24,6 +24,9 @@ impl Server {
             return;
         }
         if held.settled() {
+            if self.config.mutants.verdict_said_once {
+                return;
+            }
             return self.tell_verdict(incarnation, shard); // it may have missed it
         }
         held.sums.insert(shard, sums);

@@ -1,11 +1,17 @@
 //! G1: all shards of a group get the same answer to the same call.
 
+mod called;
+mod verdict;
+
 use std::collections::BTreeMap;
 
 use weightcast_protocol::message::Answer;
 use weightcast_protocol::{CallError, Incarnation, OpSeq, Time};
 
 use super::{Checker, Fact};
+
+pub(super) use called::AllCalled;
+pub(super) use verdict::OneVerdict;
 
 #[derive(Default)]
 pub(super) struct SameAnswer {
@@ -21,7 +27,7 @@ impl Checker for SameAnswer {
         let Fact::Done { who, seq, result, leaves, .. } = fact else { return None };
         // A shard that leaves its group fails what it was calling: nobody can promise that all
         // others leave as well, or have not been answered before.
-        if *leaves && result.is_err() {
+        if *leaves && result.as_ref().is_err_and(parts) {
             return None;
         }
         let place = (who.incarnation?, *seq);
@@ -31,4 +37,18 @@ impl Checker for SameAnswer {
             format!("call {seq}: shard {shard} got {first:?}, shard {} {result:?}", who.shard)
         })
     }
+}
+
+/// Whether an error says that a shard parts from its group, which is at its end or out of reach. Any other
+/// is an answer, whatever becomes of the shard.
+fn parts(error: &CallError) -> bool {
+    use CallError::{GroupBroken, GroupDiverged, InDoubt, Misuse, ServerUnreachable};
+    matches!(
+        error,
+        GroupBroken { .. }
+            | GroupDiverged { .. }
+            | InDoubt { .. }
+            | Misuse { .. }
+            | ServerUnreachable { .. }
+    )
 }

@@ -2,6 +2,7 @@
 
 use super::Mutant;
 use super::worlds::{as_drawn, busy};
+use crate::fault_kinds::{FaultCounts, FaultKind};
 use crate::options::Options;
 
 pub(super) const LIST: &[Mutant] = &[
@@ -76,6 +77,20 @@ pub(super) const LIST: &[Mutant] = &[
         scenario: busy,
     },
     Mutant {
+        name: "verdict_said_once",
+        what: "a shard that may have missed that its copy was refused is not told again",
+        found_by: &["G1"],
+        switch: |off| off.verdict_said_once = true,
+        scenario: refusing,
+    },
+    Mutant {
+        name: "end_over_record",
+        what: "a call that is made again at the end of a group is not answered from the record",
+        found_by: &["G5"],
+        switch: |off| off.end_over_record = true,
+        scenario: closing,
+    },
+    Mutant {
         name: "calls_kept",
         what: "calls that all shards have gone past are kept",
         found_by: &["T5"],
@@ -90,6 +105,19 @@ pub(super) const LIST: &[Mutant] = &[
         scenario: as_drawn,
     },
 ];
+
+/// Copies are refused while streams break.
+fn refusing(options: Options) -> Options {
+    let faults = busy(options.clone()).faults.with(FaultKind::Forge, 12);
+    sharded(Options { trainers: options.trainers.max(2), faults, ..options })
+}
+
+/// Shards close while others have lost their streams.
+fn closing(options: Options) -> Options {
+    let faults = FaultCounts::none().with(FaultKind::Break, 200).with(FaultKind::Partition, 60);
+    let faults = faults.with(FaultKind::Close, 80);
+    sharded(Options { faults, ..options })
+}
 
 /// Groups of several shards.
 fn sharded(options: Options) -> Options {
