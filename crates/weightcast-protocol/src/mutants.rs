@@ -96,6 +96,8 @@ pub struct Mutants {
     pub verdict_said_once: bool,
     /// A call that is made again when the group is at its end is answered with that (G5).
     pub end_over_record: bool,
+    /// A reader that went on after another source accuses its last one of all (T4).
+    pub accuse_resumed: bool,
     /// Calls that all shards have gone past are kept (T5).
     pub calls_kept: bool,
     /// Models that nobody is in any more are kept (L6).

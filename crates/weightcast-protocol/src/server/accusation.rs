@@ -20,6 +20,7 @@ impl Server {
     ) {
         self.counters.digest_mismatches += 1;
         let resumed = self.transfer(incarnation).expect("checked").resumed();
+        let resumed = resumed && !self.config.mutants.accuse_resumed;
         let several = assignment.stripes() > 1 && !self.config.mutants.accuse_first_stripe;
         let resumed = resumed || several;
         let source = self.edges.source_of(incarnation);

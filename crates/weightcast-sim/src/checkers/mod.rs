@@ -279,6 +279,8 @@ fn of_term(options: &Options) -> Row {
         Box::new(t4::TwoAccusers::default()),
         Box::new(places),
         Box::new(l2::LeavesSlow::new(places)),
+        Box::new(t4::VoidReports::default()),
+        Box::new(t4::Accusers::default()),
         Box::new(t5::BoundedServer::new(options.lease)),
         Box::new(l3::BoundedDrain::new(options.drain_deadline)),
         Box::new(w1::Conditions::default()),

@@ -1,6 +1,8 @@
 //! T4: what one reader says of its source costs the source that reader and no more. A copy is fenced
 //! on the word of two replicas, and never the last one of its version; nobody is evicted by it.
 
+mod reports;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -10,6 +12,8 @@ use weightcast_protocol::{Incarnation, Time, Version};
 
 use super::{Checker, Fact};
 use crate::retained::{is_seed, same_life};
+
+pub(super) use reports::{Accusers, VoidReports};
 
 #[derive(Default)]
 pub(super) struct TwoAccusers {

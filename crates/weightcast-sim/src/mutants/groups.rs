@@ -16,7 +16,7 @@ pub(super) const LIST: &[Mutant] = &[
     Mutant {
         name: "stale_reports",
         what: "what a shard says of an earlier assignment counts for the present one",
-        found_by: &["G4"],
+        found_by: &["G4", "T4"],
         switch: |off| off.stale_reports = true,
         scenario: sharded,
     },

@@ -79,6 +79,13 @@ pub(super) const LIST: &[Mutant] = &[
         scenario: |options| flipping(crowd(options)),
     },
     Mutant {
+        name: "accuse_resumed",
+        what: "a reader that went on after another source accuses its last one of all that it has",
+        found_by: &["T4"],
+        switch: |off| off.accuse_resumed = true,
+        scenario: resuming,
+    },
+    Mutant {
         name: "missed_wakeup",
         what: "a source that is free again is offered to nobody who waits",
         found_by: &["L2"],
@@ -168,4 +175,11 @@ fn long_reads(options: Options) -> Options {
         depth_limit,
         ..options
     }
+}
+
+/// Sources go while they are read, and bits flip.
+fn resuming(options: Options) -> Options {
+    let faults = options.faults.with(FaultKind::Flip, 60).with(FaultKind::Mute, 30);
+    let faults = faults.with(FaultKind::Crash, 12).with(FaultKind::Slow, 12);
+    crowd(Options { faults, stripes: 1, ..options })
 }

@@ -1,0 +1,170 @@
+//! T4 of what is over: a report of an assignment that another one has replaced costs nobody anything, and
+//! who went on at a second source accuses neither.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weightcast_protocol::message::{Answer, Assignment, Call, ClientMessage, ServerMessage};
+use weightcast_protocol::{Attempt, CallError, ExportId, Generation, Incarnation, OpSeq, Time};
+
+use crate::checkers::{Checker, Fact, Who};
+
+/// A report that is late has nothing said, to anybody.
+#[derive(Default)]
+pub(in crate::checkers) struct VoidReports {
+    /// What each group was told to read last.
+    assigned: BTreeMap<Incarnation, (OpSeq, Attempt)>,
+    /// Whose report, of something earlier, makes this event.
+    late: Option<(Incarnation, (OpSeq, Attempt))>,
+}
+
+impl Checker for VoidReports {
+    fn name(&self) -> &'static str {
+        "T4"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        match fact {
+            Fact::Heard { who, message, .. } => {
+                self.late = None;
+                let (ClientMessage::Prepared { seq, attempt, .. }
+                | ClientMessage::Installed { seq, attempt, .. }
+                | ClientMessage::ReadFailed { seq, attempt, .. }
+                | ClientMessage::Slow { seq, attempt, .. }) = message
+                else {
+                    return None;
+                };
+                let (group, of) = (who.incarnation?, (*seq, *attempt));
+                let late = self.assigned.get(&group).is_some_and(|last| of < *last);
+                self.late = late.then_some((group, of));
+                None
+            }
+            Fact::Said { who, message, .. } => {
+                let late = self.late;
+                if let ServerMessage::Assigned { seq, attempt, .. } = message {
+                    self.assigned.insert(who.incarnation?, (*seq, *attempt));
+                }
+                let (group, (seq, attempt)) = late?;
+                Some(format!(
+                    "{group} reports on attempt {attempt} of call {seq}, which is over: {message:?}"
+                ))
+            }
+            Fact::Books(_) => {
+                self.late = None;
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whose memory, and at which generation.
+type ServedCopy = (ExportId, Generation);
+
+/// A copy is fenced on the word of two replicas only if two have read all of some attempt from it alone.
+#[derive(Default)]
+pub(in crate::checkers) struct Accusers {
+    names: BTreeMap<usize, String>,
+    exports: BTreeMap<(Incarnation, u32), ExportId>,
+    reads: BTreeMap<Incarnation, Attempted>,
+    /// Who may say that a copy is of other bytes: who has read all of it, in which call and attempt.
+    may: BTreeMap<ServedCopy, BTreeSet<(String, OpSeq, Attempt)>>,
+}
+
+/// What a group reads.
+struct Attempted {
+    place: (OpSeq, Attempt),
+    /// All of it comes from there.
+    from: Option<ServedCopy>,
+    unread: BTreeSet<u32>,
+}
+
+impl Attempted {
+    fn new(num_shards: u32, place: (OpSeq, Attempt), since: Attempt, told: &Assignment) -> Self {
+        let alone = since == place.1 && told.helpers.is_empty();
+        let first = told.shards.first().filter(|_| alone);
+        let from = first.map(|shard| (shard.export, shard.generation));
+        Self { place, from, unread: (0..num_shards).collect() }
+    }
+}
+
+impl Accusers {
+    fn heard(&mut self, who: &Who, message: &ClientMessage) -> Option<()> {
+        match message {
+            ClientMessage::Open(open) => {
+                self.names.insert(who.process, open.replica.clone());
+            }
+            ClientMessage::Announce(announcement) => {
+                let export = announcement.registration?.export;
+                self.exports.insert((who.incarnation?, who.shard), export);
+            }
+            ClientMessage::Call { call: Call::Register { export, .. }, .. } => {
+                self.exports.insert((who.incarnation?, who.shard), *export);
+            }
+            ClientMessage::Prepared { seq, attempt, .. } => {
+                let read = self.reads.get_mut(&who.incarnation?)?;
+                if read.place != (*seq, *attempt) || !read.unread.remove(&who.shard) {
+                    return None;
+                }
+                let from = read.from.filter(|_| read.unread.is_empty())?;
+                let name = self.names.get(&who.process)?.clone();
+                self.may.entry(from).or_default().insert((name, *seq, *attempt));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn said(&mut self, who: &Who, message: &ServerMessage) -> Option<String> {
+        let group = who.incarnation?;
+        match message {
+            ServerMessage::Assigned { seq, attempt, since, assignment } => {
+                let place = (*seq, *attempt);
+                if self.reads.get(&group).is_none_or(|read| read.place < place) {
+                    let read = Attempted::new(who.num_shards, place, *since, assignment);
+                    self.reads.insert(group, read);
+                }
+                None
+            }
+            // What it has read was right.
+            ServerMessage::Answered { seq, result: Ok(Answer::Committed { .. }) } => {
+                let read = self.reads.get(&group).filter(|read| read.place.0 == *seq)?;
+                let entry = (self.names.get(&who.process)?.clone(), *seq, read.place.1);
+                self.may.get_mut(&read.from?)?.remove(&entry);
+                None
+            }
+            ServerMessage::Fenced { generation, error, .. } if who.shard == 0 => {
+                let CallError::ContentMismatch { detail, .. } = error else { return None };
+                let accusers = self.accusers(group, *generation);
+                (detail.starts_with("two replicas") && accusers < 2).then(|| {
+                    format!("{group} was fenced, and {accusers} have read all of it from there")
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// Those who may have said so of what a group's first shard serves now.
+    fn accusers(&self, group: Incarnation, generation: Generation) -> usize {
+        let copy = self.exports.get(&(group, 0)).map(|export| (*export, generation));
+        let may = copy.and_then(|copy| self.may.get(&copy));
+        let names: BTreeSet<&str> = may.into_iter().flatten().map(|(name, ..)| &name[..]).collect();
+        names.len()
+    }
+}
+
+impl Checker for Accusers {
+    fn name(&self) -> &'static str {
+        "T4"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        match fact {
+            Fact::Heard { who, message, .. } => {
+                self.heard(who, message);
+                None
+            }
+            Fact::Said { who, message, .. } => self.said(who, message),
+            _ => None,
+        }
+    }
+}
