@@ -3,7 +3,7 @@
 //! servers do not take over from each other for long: each once at most, and once more for each term that
 //! some session still knew and that those who act did not (docs/invariants.md has the argument).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::message::{ClientMessage, Open};
 use weightcast_protocol::{Term, Time};
@@ -12,6 +12,9 @@ use super::{Checker, Fact};
 
 /// What is on its way when the last fault is over arrives within that.
 const ON_ITS_WAY: weightcast_protocol::Span = weightcast_protocol::Span::from_millis(5);
+
+/// Who opens when all is well is in within that: messages take milliseconds, a restart less than a second.
+const OPENS_WITHIN: weightcast_protocol::Span = weightcast_protocol::Span::from_secs(2);
 
 pub(super) struct SameTerm {
     /// How many servers there are.
@@ -23,12 +26,15 @@ pub(super) struct SameTerm {
     late: Vec<Term>,
     /// Terms of before that sessions have shown after it.
     shown: BTreeSet<Term>,
+    /// Since when sessions have not been open, when all must be well.
+    out: BTreeMap<String, Time>,
 }
 
 impl SameTerm {
     pub(super) fn new(servers: u32) -> Self {
         let (terms, late, shown) = Default::default();
-        Self { servers: servers as usize, calm_at: Time(0), terms, late, shown }
+        let out = BTreeMap::new();
+        Self { servers: servers as usize, calm_at: Time(0), terms, late, shown, out }
     }
 
     fn struck(&mut self, until: Time) {
@@ -50,6 +56,18 @@ impl SameTerm {
         // And the one that was on its way when the faults ceased.
         let many = self.late.len() > self.servers * (1 + self.lifts()) + 1;
         many.then(|| format!("terms {:?} began after the last fault", self.late))
+    }
+
+    /// Somebody who has not been in for long.
+    fn shut_out(&mut self, now: Time, sessions: &[(String, Option<Term>)]) -> Option<String> {
+        let out: Vec<&String> =
+            sessions.iter().filter(|(_, own)| own.is_none()).map(|(name, _)| name).collect();
+        self.out.retain(|name, _| out.contains(&name));
+        out.into_iter().find_map(|name| {
+            let since = *self.out.entry(name.clone()).or_insert(now);
+            let long = now > since + OPENS_WITHIN;
+            long.then(|| format!("{name} has not been open for long"))
+        })
     }
 
     /// Terms of before the last fault that may have ended one that began after it.
@@ -89,6 +107,7 @@ impl Checker for SameTerm {
                 // Who has just started is on its way.
                 let open = terms.sessions.iter().filter(|(_, own)| own.is_some());
                 same_term(terms.acting, &open.cloned().collect::<Vec<_>>())
+                    .or_else(|| self.shut_out(now, terms.sessions))
             }
             _ => None,
         }

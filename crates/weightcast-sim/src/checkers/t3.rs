@@ -25,7 +25,13 @@ impl Checker for OneTerm {
             }
             Fact::Done { who, seq, result: Ok(_), term, .. } => {
                 let place = (who.incarnation?, *seq);
-                let own = (who.shard, (*term)?);
+                let Some(term) = *term else {
+                    return Some(format!(
+                        "call {seq} of shard {} ended well in no term",
+                        who.shard
+                    ));
+                };
+                let own = (who.shard, term);
                 let (shard, first) = *self.answered.entry(place).or_insert(own);
                 (first != own.1).then(|| {
                     format!(
