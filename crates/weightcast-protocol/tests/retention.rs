@@ -356,6 +356,34 @@ fn an_update_that_runs_out_of_time_keeps_its_copy() {
     assert_eq!((cluster.offload_shards(), cluster.counters().retention_lost), (0, 0));
 }
 
+/// The copy was made in time, but a reader kept the call until it ran out of it: so the group keeps what it
+/// holds, and the copy goes. The next call needs another one.
+#[test]
+fn a_copy_that_was_let_go_of_can_be_asked_for_again() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.retaining("trainer", 1, 2);
+    let [rollout, reader] = ["rollout", "reader"].map(|name| cluster.rollout(name, 1));
+    cluster.publish(&trainer, 1, 5);
+    cluster.call_all(&rollout, |_| update());
+    cluster.unpublish(&trainer);
+    cluster.auto_read = false;
+    cluster.begin_all(&reader, |_| replicate(LATEST));
+    cluster.publish(&trainer, 2, 6);
+    cluster.call_within(rollout[0], update(), Span::from_millis(500));
+    assert_eq!(cluster.counters().offloads, 1, "it was copied");
+    cluster.advance(Span::from_secs(1));
+    let outcome = cluster.outcome(rollout[0]);
+    assert!(matches!(outcome, Some(Err(CallError::Timeout { .. }))), "{outcome:?}");
+    assert_eq!((cluster.holders(1), cluster.offload_shards()), (vec!["rollout".to_owned()], 0));
+    cluster.kill(reader[0]);
+    cluster.advance(DEADLINE);
+    cluster.auto_read = true;
+    let outcome = cluster.call_all(&rollout, |_| update()).remove(0);
+    assert_eq!(committed(&outcome), Some(2));
+    assert_eq!(cluster.holders(1), ["rollout~offload-0.1"]);
+    assert_eq!((cluster.counters().offloads, cluster.counters().retention_lost), (2, 0));
+}
+
 #[test]
 fn a_close_waits_for_the_offload_too() {
     let mut cluster = Cluster::new();

@@ -134,8 +134,22 @@ impl World {
         process.beside = None;
         process.timer_at = None;
         self.break_stream(index);
-        if let Some(error) = error {
-            self.copy_failed(copy, &error);
+        match error {
+            Some(error) => self.copy_failed(copy, &error),
+            None => self.copy_over(copy),
+        }
+    }
+
+    /// A copy was let go of.
+    fn copy_over(&mut self, copy: CopyOf) {
+        let process = &mut self.processes[copy.owner.process];
+        let now = process.clock.local(self.now);
+        if process.life == copy.owner.life
+            && copy.ask.is_none()
+            && let Some(session) = &mut process.session
+        {
+            session.handle_offload_over(now, copy.version, copy.generation);
+            self.do_outputs(copy.owner);
         }
     }
 

@@ -13,6 +13,15 @@ pub(super) struct Offload {
     generation: Generation,
     /// Why it failed, once it has.
     failed: Option<String>,
+    /// It was asked for again since: perhaps because the copy was let go of meanwhile.
+    again: bool,
+}
+
+impl Offload {
+    /// Whether it is a copy of this, and has not failed.
+    fn runs(&self, version: Version, generation: Generation) -> bool {
+        (self.version, self.generation) == (version, generation) && self.failed.is_none()
+    }
 }
 
 impl Session {
@@ -20,14 +29,12 @@ impl Session {
     /// copying goes on, or when an earlier copy came to nothing: that one may have come too late, for a
     /// call that had ended, so what became of it says nothing of the next.
     pub(super) fn asked_to_offload(&mut self, version: Version, generation: Generation) {
-        let runs = |offload: &Offload| {
-            (offload.version, offload.generation) == (version, generation)
-                && offload.failed.is_none()
-        };
-        if self.offload.as_ref().is_some_and(runs) {
+        let runs = |offload: &&mut Offload| offload.runs(version, generation);
+        if let Some(offload) = self.offload.as_mut().filter(runs) {
+            offload.again = true;
             return;
         }
-        let mut offload = Offload { version, generation, failed: None };
+        let mut offload = Offload { version, generation, failed: None, again: false };
         if (self.copy.version(), self.copy.generation()) != (Some(version), generation) {
             offload.failed = Some(format!("it does not hold version {version}"));
             self.offload = Some(offload);
@@ -51,6 +58,16 @@ impl Session {
         if let Some(offload) = self.offload.as_mut().filter(same) {
             offload.failed.get_or_insert(reason);
             self.send_offload_failed();
+        }
+    }
+
+    /// The copy was made, and let go of since: another one is made when it is asked for, or now if it
+    /// was while this one was there. The server may not have meant another one: then it refuses that.
+    pub fn handle_offload_over(&mut self, now: Time, version: Version, generation: Generation) {
+        self.tick(now);
+        let runs = |offload: &mut Offload| offload.runs(version, generation);
+        if self.offload.take_if(runs).is_some_and(|offload| offload.again) {
+            self.asked_to_offload(version, generation);
         }
     }
 

@@ -585,12 +585,12 @@ impl Cluster {
                 client.closed = Some(error.clone());
                 self.report_seed(index);
                 let client = &self.clients[index];
-                if let (Some((owner, version, generation)), Some(error)) =
-                    (client.offload_of, error)
-                {
-                    let (now, reason) = (self.now, error.to_string());
-                    let owner = &mut self.clients[owner].session;
-                    owner.handle_offload_failed(now, version, generation, reason);
+                if let Some((owner, version, generation)) = client.offload_of {
+                    let (now, owner) = (self.now, &mut self.clients[owner].session);
+                    match error.map(|error| error.to_string()) {
+                        Some(why) => owner.handle_offload_failed(now, version, generation, why),
+                        None => owner.handle_offload_over(now, version, generation),
+                    }
                 }
             }
         }

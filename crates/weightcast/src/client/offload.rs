@@ -43,10 +43,15 @@ impl Offloader {
         self.stop();
         self.running.cancel = Arc::default();
         let (events, copying) = (self.events.clone(), self.running.clone());
+        let over = self.events.clone();
         self.owner.begin(
             "weightcast-offload",
             (offload_name(&self.owner.replica.name, version), Role::Offload(version)),
-            move |second| keep(second, version, &copying),
+            move |second| {
+                keep(second, version, &copying)?;
+                drop(over.send(Event::OffloadOver { version, generation }));
+                Ok(())
+            },
             move |reason| drop(events.send(Event::OffloadFailed { version, generation, reason })),
         );
     }

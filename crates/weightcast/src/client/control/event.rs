@@ -109,6 +109,11 @@ pub(crate) enum Event {
         generation: Generation,
         reason: String,
     },
+    /// An offload was made, and let go of since.
+    OffloadOver {
+        version: Version,
+        generation: Generation,
+    },
     /// A seed came to nothing.
     SeedFailed {
         ask: u64,

@@ -166,6 +166,9 @@ impl Control {
                 tracing::warn!(%version, reason, "a retained version was not offloaded");
                 self.session.handle_offload_failed(now, version, generation, reason);
             }
+            Event::OffloadOver { version, generation } => {
+                self.session.handle_offload_over(now, version, generation);
+            }
             Event::SeedFailed { ask, reason } => {
                 tracing::warn!(ask, reason, "a version was not brought near in the background");
                 self.session.handle_seed_failed(now, ask);

@@ -344,6 +344,7 @@ pub(super) fn kind(event: &Event) -> &'static str {
         Event::SealFailed { .. } => "seal failed",
         Event::Probed { .. } => "probed",
         Event::OffloadFailed { .. } => "offload failed",
+        Event::OffloadOver { .. } => "offload over",
         Event::SeedFailed { .. } => "seed failed",
         Event::AwaitEnd { .. } => "await end",
         Event::ReadDone { .. } => "read done",
