@@ -166,13 +166,12 @@ fn what_no_transfer_was_planned_for_is_not_final_and_what_brings_nothing_is() {
 }
 
 /// Whoever waits is woken by what arrives, by a transfer that brings nothing, and by a fence, after
-/// which it looks again.
+/// which it looks again. Each waits already when it happens.
 #[test]
 fn who_waits_is_woken() {
     use crate::ExportId;
     use crate::export::Export;
-    use std::sync::Arc;
-    let long = Duration::from_secs(60);
+    use std::sync::{Arc, mpsc};
     let acts: [fn(&Filling, &Export); 3] = [
         |filling, _| filling.arrived(0, 0, UNIT as u64),
         |filling, _| drop(filling.begin(std::iter::empty())),
@@ -182,19 +181,20 @@ fn who_waits_is_woken() {
         let filling = Arc::new(Filling::new(&[region(UNIT)]));
         filling.begin([&[Copy::contiguous(0, 0, 0, 0, UNIT as u64)][..]].into_iter());
         let export = Export::new(ExportId(5), 1, Vec::new()).filling(Arc::clone(&filling));
+        let (waits, waiting) = mpsc::channel();
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| {
-                let begun = std::time::Instant::now();
-                filling.wait(0..1, long);
-                begun.elapsed()
+            let woken = scope.spawn(|| {
+                let lock = filling.waiting.lock().unwrap();
+                waits.send(()).unwrap();
+                let (_lock, late) =
+                    filling.moved.wait_timeout(lock, Duration::from_secs(20)).unwrap();
+                !late.timed_out()
             });
-            // Nobody sees when it has fallen asleep: a fence may be too early for it, and comes again.
+            waiting.recv().unwrap();
+            // Its lock is free once it sleeps.
+            drop(filling.waiting.lock().unwrap());
             act(&filling, &export);
-            while number == 2 && !waiting.is_finished() {
-                act(&filling, &export);
-                std::thread::yield_now();
-            }
-            assert!(waiting.join().unwrap() < long, "{number}");
+            assert!(woken.join().unwrap(), "{number}");
         });
     }
 }

@@ -2,12 +2,15 @@
 
 use super::*;
 use crate::computed::Compute;
+use crate::exports::lock;
 use crate::limits::MIN_UNIT_BYTES;
 use crate::seats::{Holder, Seats};
 use crate::{Copy, digest_at};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
 use std::thread;
+use std::time::Duration;
 
 struct Counting;
 
@@ -241,6 +244,49 @@ fn whoever_waits_is_told_of_all_units() {
     let described = near(&desk, &asks(Kind::Describe, &[]), 0).0;
     let (place, len) = (word.regions()[0].address(), 11 * UNIT);
     assert_eq!(described[16..], numbers(&[word.word_address(), 1, place, len]));
+}
+
+/// Says, whenever its bytes are made, whether whoever withdraws the export would wait.
+struct Watched {
+    export: Mutex<Option<Arc<Export>>>,
+    waited_for: Mutex<Vec<bool>>,
+}
+
+impl Compute for Watched {
+    fn fill(&self, _: usize, bytes: &mut [u8]) {
+        let idle = lock(&self.export).as_ref().is_none_or(|e| e.wait_idle(Duration::ZERO));
+        lock(&self.waited_for).push(!idle);
+        bytes.fill(3);
+    }
+}
+
+/// A withdrawal waits for everybody who takes bytes, and for nobody else.
+#[test]
+fn a_withdrawal_waits_for_whoever_takes_bytes() {
+    let desk = desk();
+    let watched = Watched { export: Mutex::default(), waited_for: Mutex::default() };
+    let watched = Arc::new(watched);
+    let made = Region::computed(500, Arc::clone(&watched) as Arc<dyn Compute>);
+    let id = desk.exports.expose(4, vec![made]);
+    let export = desk.exports.get(id).unwrap();
+    *lock(&watched.export) = Some(Arc::clone(&export));
+    let asks = |kind, rest: &[u64]| frame(kind, &numbers(&[&[id.0, 4], rest].concat()));
+    let takes = [
+        (asks(Kind::Read, &[0, 5, 2, 3, 100]), true),
+        (asks(Kind::Digest, &[0, 5, 2, 3, 100, 0, 7]), true),
+        (asks(Kind::Describe, &[]), false),
+        (asks(Kind::Note, &[]), false),
+        (asks(Kind::Await, &[0, 5, 2, 3, 100]), false),
+    ];
+    for (number, (request, takes)) in takes.iter().enumerate() {
+        let (_, ended) = near(&desk, request, 1);
+        let seen = std::mem::take(&mut *lock(&watched.waited_for));
+        assert_eq!((ended, !seen.is_empty()), (true, *takes), "{number}");
+        assert!(seen.iter().all(|waited_for| *waited_for), "{number}: {seen:?}");
+        assert!(export.wait_idle(Duration::ZERO), "{number} is over");
+    }
+    // It holds the region, which holds it.
+    *lock(&watched.export) = None;
 }
 
 /// Who is let in, and what the others are told; places are looked for after the token only.
