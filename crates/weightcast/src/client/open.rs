@@ -157,6 +157,7 @@ impl ShardHandle {
             options: options.clone(),
             shared: Arc::clone(&shared),
             room: Room::new(options.offload_bytes),
+            open: Arc::new(Self::open),
         };
         let seeder = Seeder::new(owner.clone(), events.clone());
         let offloader = Offloader::new(owner, events.clone());
@@ -199,7 +200,7 @@ impl ShardHandle {
         })
     }
 
-    fn await_open(&self, server: &str, limit: Duration) -> Result<(), Error> {
+    pub(super) fn await_open(&self, server: &str, limit: Duration) -> Result<(), Error> {
         let (reply, answer) = reply::channel();
         self.send(Event::AwaitOpen { reply })?;
         match self.receive(&answer, Some(limit))? {

@@ -15,6 +15,10 @@ use super::shared::Shared;
 use crate::Error;
 use crate::config::{Options, Replica, Role};
 
+/// Opens the handle of a second replica; tests have other ways.
+pub(super) type OpenHandle =
+    Arc<dyn Fn(&str, Replica, &Options) -> Result<ShardHandle, Error> + Send + Sync>;
+
 /// Whose second replicas they are.
 #[derive(Clone)]
 pub(super) struct Owner {
@@ -23,6 +27,7 @@ pub(super) struct Owner {
     pub(super) options: Options,
     pub(super) shared: Arc<Shared>,
     pub(super) room: Arc<Room>,
+    pub(super) open: OpenHandle,
 }
 
 impl Owner {
@@ -43,6 +48,7 @@ impl Owner {
             options: Options { role, offload_seeding: false, ..self.options.clone() },
             registration,
             room: Arc::clone(&self.room),
+            open: Arc::clone(&self.open),
         };
         let told = failed.clone();
         let run = move || {
@@ -63,6 +69,7 @@ pub(super) struct Second {
     pub(super) options: Options,
     pub(super) registration: Arc<Registration>,
     room: Arc<Room>,
+    open: OpenHandle,
 }
 
 impl Second {
@@ -79,7 +86,7 @@ impl Second {
     pub(super) fn open(self, regions: Vec<Region>, room: Share) -> Result<OpenSecond, Error> {
         let layout = LayoutSource::Known((*self.registration.layout).clone());
         drop(self.registration);
-        let handle = ShardHandle::open(&self.model, self.replica, &self.options)?;
+        let handle = (self.open)(&self.model, self.replica, &self.options)?;
         handle.register(layout, regions, self.options.deadline)?;
         Ok(OpenSecond { handle, _room: room })
     }

@@ -96,10 +96,10 @@ impl Control {
         !self.over || self.awaiting_close.is_empty()
     }
 
-    fn leave(mut self) {
+    fn leave(&mut self) {
         self.memory.stop_read();
         self.memory.fence();
-        for reply in self.awaiting_close {
+        for reply in self.awaiting_close.drain(..) {
             let _ = reply.send(());
         }
     }

@@ -7,6 +7,7 @@ use weightcast_plan::{DType, LayoutBuilder, Part};
 use weightcast_protocol::{Epoch, Span};
 use weightcast_transport::{Auth, DataServer, ExportId, Way};
 
+use super::super::handle::ShardHandle;
 use super::super::networks::Networks;
 use super::super::registration::Registration;
 use super::super::room::Room;
@@ -62,6 +63,7 @@ fn scene(server: &str, room: u64) -> CopyScene {
         options,
         shared,
         room: Room::new(Some(room)),
+        open: Arc::new(ShardHandle::open),
     };
     let (events, queue) = mpsc::unbounded_channel();
     let seeder = Seeder::new(owner.clone(), events.clone());

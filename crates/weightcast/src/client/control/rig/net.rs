@@ -1,4 +1,4 @@
-//! The virtual network: the server machine, the streams to it, and ports that answer at once or fail.
+//! The virtual network: the server machines, the streams to them, and ports that answer at once or fail.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -9,32 +9,39 @@ use prost::bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Status;
-use weightcast_protocol::message::ServerMessage;
+use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
 use weightcast_protocol::{ConnectionId, ContentDigest, Span, Time};
 
 use super::super::super::control_port::{ControlPort, Incoming, Requested};
-use crate::convert::{ByteMeter, Encoder, inspect_reply, inspected, sum};
+use crate::convert::{
+    ByteMeter, Encoder, inspect_reply, inspected, sum, term_proof, term_proof_frame,
+};
 use crate::wire::{
     ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, Page, ProbeReply, ProbeRequest,
     ServerFrame,
 };
 
-/// The server, and what leads to it.
+/// The servers, and what leads to them.
 pub(super) struct Net {
     pub(super) now: Time,
-    pub(super) server: Server,
+    /// Those of all lists, in their order; none where it is dead.
+    pub(super) servers: Vec<Option<Server>>,
+    lives: u64,
     encoder: Encoder,
     /// Streams that are open, as the server has them.
     pub(super) lines: BTreeMap<ConnectionId, VirtualLine>,
     opened: u64,
     /// Workers whose requests fail.
     pub(super) unreachable: Vec<usize>,
+    /// Workers whose requests to one server fail.
+    pub(super) parted: Vec<(usize, usize)>,
 }
 
 /// One stream.
 pub(super) struct VirtualLine {
     pub(super) worker: usize,
+    pub(super) server: usize,
     /// What the client sends.
     pub(super) up: mpsc::Receiver<ClientFrame>,
     down: mpsc::UnboundedSender<Result<ServerFrame, Status>>,
@@ -47,49 +54,113 @@ pub(super) fn lock(net: &SharedNet) -> MutexGuard<'_, Net> {
 }
 
 impl Net {
-    pub(super) fn new(life: u64) -> Self {
-        let config = ServerConfig {
-            life,
-            lease: Span::from_secs(2),
-            drain_deadline: Span::from_secs(3),
-            paranoid: true,
-            ..ServerConfig::default()
-        };
-        Self {
+    pub(super) fn new(life: u64, servers: usize) -> Self {
+        let mut net = Self {
             now: Time(0),
-            server: Server::new(config),
+            servers: Vec::new(),
+            lives: life,
             encoder: Encoder::new(ByteMeter::default()),
             lines: BTreeMap::new(),
             opened: 0,
             unreachable: Vec::new(),
-        }
+            parted: Vec::new(),
+        };
+        net.servers = (0..servers).map(|index| Some(net.fresh(index))).collect();
+        net
+    }
+
+    /// A server that knows nothing, at this place of the list.
+    fn fresh(&mut self, index: usize) -> Server {
+        let life = self.lives;
+        self.lives += 1;
+        Server::new(ServerConfig {
+            life,
+            index: index as u32,
+            lease: Span::from_secs(2),
+            drain_deadline: Span::from_secs(3),
+            paranoid: true,
+            ..ServerConfig::default()
+        })
+    }
+
+    /// A server dies, and all streams to it break.
+    pub(super) fn die(&mut self, server: usize) {
+        self.servers[server] = None;
+        let lines = self.lines.iter().filter(|(_, line)| line.server == server);
+        let lines: Vec<_> = lines.map(|(id, _)| *id).collect();
+        lines.into_iter().for_each(|line| self.cut(line));
+    }
+
+    /// One that knows nothing takes its place.
+    pub(super) fn revive(&mut self, server: usize) {
+        self.servers[server] = Some(self.fresh(server));
+    }
+
+    /// A worker and a server do not reach each other any more.
+    pub(super) fn part(&mut self, worker: usize, server: usize) {
+        self.parted.push((worker, server));
+        let of = |line: &VirtualLine| line.worker == worker && line.server == server;
+        let lines = self.lines.iter().filter(|(_, line)| of(line));
+        let lines: Vec<_> = lines.map(|(id, _)| *id).collect();
+        lines.into_iter().for_each(|line| self.cut(line));
+    }
+
+    /// The server of a worker's newest stream.
+    pub(super) fn server_of(&self, worker: usize) -> Option<usize> {
+        self.line_of(worker).map(|line| self.lines[&line].server)
     }
 
     fn open(
         &mut self,
-        worker: usize,
+        (worker, server): (usize, usize),
         up: mpsc::Receiver<ClientFrame>,
     ) -> Result<Incoming<ServerFrame>, Status> {
-        self.check(worker)?;
         self.opened += 1;
         let (down, frames) = mpsc::unbounded_channel();
-        self.lines.insert(ConnectionId(self.opened), VirtualLine { worker, up, down });
+        self.lines.insert(ConnectionId(self.opened), VirtualLine { worker, server, up, down });
         Ok(Box::pin(UnboundedReceiverStream::new(frames)))
     }
 
-    fn check(&self, worker: usize) -> Result<(), Status> {
-        match self.unreachable.contains(&worker) {
-            true => Err(Status::unavailable("the network is down, says a test")),
-            false => Ok(()),
+    /// A server that a worker reaches.
+    fn reached(&mut self, worker: usize, server: usize) -> Result<&mut Server, Status> {
+        let down = || Status::unavailable("the network is down, says a test");
+        if self.unreachable.contains(&worker) || self.parted.contains(&(worker, server)) {
+            return Err(down());
         }
+        self.servers[server].as_mut().ok_or_else(down)
     }
 
-    /// Lets the server's messages go their way.
+    /// The next moment at which a server has something to do.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.servers.iter().flatten().filter_map(Server::next_timeout).min()
+    }
+
+    /// It is now: servers do what is due.
+    pub(super) fn wake(&mut self) {
+        let now = self.now;
+        let due = |server: &&mut Server| server.next_timeout().is_some_and(|at| at <= now);
+        let due = self.servers.iter_mut().flatten().filter(due);
+        due.for_each(|server| server.handle_timeout(now));
+        self.dispatch();
+    }
+
+    /// What a client has sent comes to its server.
+    pub(super) fn hear(&mut self, from: ConnectionId, message: ClientMessage) {
+        let Some(line) = self.lines.get(&from) else { return };
+        if let Some(server) = &mut self.servers[line.server] {
+            server.handle(self.now, from, message);
+        }
+        self.dispatch();
+    }
+
+    /// Lets the servers' messages go their way.
     pub(super) fn dispatch(&mut self) {
-        while let Some(output) = self.server.poll_output() {
-            match output {
-                ServerOutput::Send { to, message } => self.send(to, message),
-                ServerOutput::Disconnect { connection } => drop(self.lines.remove(&connection)),
+        for server in 0..self.servers.len() {
+            while let Some(output) = self.servers[server].as_mut().and_then(Server::poll_output) {
+                match output {
+                    ServerOutput::Send { to, message } => self.send(to, message),
+                    ServerOutput::Disconnect { connection } => drop(self.lines.remove(&connection)),
+                }
             }
         }
     }
@@ -105,7 +176,9 @@ impl Net {
     pub(super) fn cut(&mut self, connection: ConnectionId) {
         let Some(line) = self.lines.remove(&connection) else { return };
         let _ = line.down.send(Err(Status::unavailable("cut, says a test")));
-        self.server.handle_disconnect(self.now, connection);
+        if let Some(server) = &mut self.servers[line.server] {
+            server.handle_disconnect(self.now, connection);
+        }
         self.dispatch();
     }
 
@@ -115,19 +188,21 @@ impl Net {
     }
 }
 
-/// One worker's way to the server.
+/// One worker's way to a server.
 pub(super) struct VirtualPort {
     pub(super) net: SharedNet,
     pub(super) worker: usize,
+    pub(super) server: usize,
 }
 
 impl VirtualPort {
     fn answer<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&mut Net) -> Result<T, Status>,
+        ask: impl FnOnce(&mut Server, Time) -> Result<T, Status>,
     ) -> Requested<T> {
         let mut net = lock(&self.net);
-        let result = net.check(self.worker).and_then(|()| ask(&mut net));
+        let now = net.now;
+        let result = net.reached(self.worker, self.server).and_then(|server| ask(server, now));
         net.dispatch();
         Box::pin(ready(result))
     }
@@ -139,37 +214,42 @@ fn once<T: Send + 'static>(item: T) -> Incoming<T> {
 
 impl ControlPort for VirtualPort {
     fn session(&self, sent: mpsc::Receiver<ClientFrame>) -> Requested<Incoming<ServerFrame>> {
-        let worker = self.worker;
-        self.answer(|net| net.open(worker, sent))
+        let mut net = lock(&self.net);
+        let reached = net.reached(self.worker, self.server).map(drop);
+        let opened = reached.and_then(|()| net.open((self.worker, self.server), sent));
+        Box::pin(ready(opened))
     }
 
-    fn probe(&self, _: ProbeRequest) -> Requested<ProbeReply> {
-        self.answer(|_| Ok(ProbeReply::default()))
+    fn probe(&self, request: ProbeRequest) -> Requested<ProbeReply> {
+        let told = term_proof(request.proof.expect("a proof")).expect("a term");
+        self.answer(|server, now| {
+            Ok(ProbeReply { proof: server.handle_probe(now, told).map(term_proof_frame) })
+        })
     }
 
     fn put_manifest(&self, name: ContentDigest, bytes: Bytes) -> Requested<()> {
         let refused = |error| Status::resource_exhausted(format!("{error}"));
-        self.answer(|net| net.server.put_manifest(net.now, name, bytes.to_vec()).map_err(refused))
+        self.answer(|server, now| server.put_manifest(now, name, bytes.to_vec()).map_err(refused))
     }
 
     fn get_manifest(&self, request: GetManifestRequest) -> Requested<Incoming<ManifestPage>> {
-        self.answer(|net| {
+        self.answer(|server, _| {
             let name = ContentDigest(request.digest.try_into().expect("a digest"));
-            let found = net.server.manifest(&name).ok_or_else(|| Status::not_found("unknown"))?;
+            let found = server.manifest(&name).ok_or_else(|| Status::not_found("unknown"))?;
             let data = Bytes::copy_from_slice(&found);
             Ok(once(ManifestPage { size: data.len() as u64, data, ..ManifestPage::default() }))
         })
     }
 
     fn status(&self) -> Requested<Incoming<Page>> {
-        self.answer(|_| Err(Status::unimplemented("nobody asks here")))
+        self.answer(|_, _| Err(Status::unimplemented("nobody asks here")))
     }
 
     fn inspect(&self, request: InspectRequest) -> Requested<Incoming<Page>> {
-        self.answer(|net| {
+        self.answer(|server, _| {
             let found = request.found.map(sum);
-            let found = net.server.inspect(&request.model, &request.replica, found);
-            let data = inspect_reply(inspected(net.server.term(), found)).encode_to_vec();
+            let found = server.inspect(&request.model, &request.replica, found);
+            let data = inspect_reply(inspected(server.term(), found)).encode_to_vec();
             Ok(once(Page { size: data.len() as u64, data: data.into() }))
         })
     }

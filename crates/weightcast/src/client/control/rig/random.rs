@@ -9,7 +9,7 @@ use weightcast_transport::{HoldPoint, Way};
 use super::super::Reply;
 use super::Draw;
 use super::net::lock;
-use super::scene::{LONG, TRAINER, kind, run};
+use super::scene::{self, LONG, TRAINER, kind, run};
 use super::worker::Form;
 use super::world::RigWorld;
 
@@ -41,7 +41,7 @@ struct RandomRun {
 }
 
 fn form(draw: &mut Draw) -> Form {
-    Form { turned: draw.once_in(2), bytes: 9_000 }
+    Form { turned: draw.once_in(2), ..scene::form(9_000) }
 }
 
 impl RandomRun {

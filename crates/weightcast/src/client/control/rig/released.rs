@@ -106,7 +106,7 @@ fn a_thread_that_leaves_serves_nothing_any_more() {
     run(async {
         let reader = kind(Role::Rollout, form(BYTES), Way::Direct);
         let mut world = RigWorld::with_reader(BYTES, reader).await;
-        let worker = world.workers.remove(TRAINER);
+        let mut worker = world.workers.remove(TRAINER);
         let shared = std::sync::Arc::clone(&worker.control.shared);
         assert_eq!(shared.exports.exports().len(), 1);
         worker.control.leave();

@@ -20,11 +20,23 @@ pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 pub(super) fn form(bytes: u64) -> Form {
-    Form { turned: false, bytes }
+    Form { turned: false, bytes, shard: 0, shards: 1 }
 }
 
 pub(super) fn kind(role: Role, form: Form, way: Way) -> ClientKind {
-    ClientKind { role, form, way, relays: false, plans: None, port: None }
+    ClientKind {
+        name: None,
+        datacentre: String::new(),
+        retain: 0,
+        seeding: false,
+        room: None,
+        role,
+        form,
+        way,
+        relays: false,
+        plans: None,
+        port: None,
+    }
 }
 
 impl RigWorld {
@@ -44,6 +56,11 @@ impl RigWorld {
     pub(super) async fn register(&mut self, worker: usize) {
         let now = self.now;
         self.acting(worker, "register", |worker| worker.register(now));
+        self.registered(worker).await;
+    }
+
+    /// The call that registers is answered, and the memory is what is served.
+    pub(super) async fn registered(&mut self, worker: usize) {
         let Some((Call::Register { export, .. }, _)) = &self.workers[worker].pending else {
             panic!("it is called")
         };

@@ -1,6 +1,7 @@
 //! One client: its control thread's state, its memory, and the calls of its program.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, mpsc as reply};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use weightcast_protocol::{PROTOCOL, Selector, SessionId, Span, Time};
 use weightcast_transport::{Auth, DataServer, ExportId, Region, Way};
 
 use super::super::super::connection::Connection;
+use super::super::super::control_port::ControlPort;
 use super::super::super::networks::Networks;
 use super::super::super::offload::Offloader;
 use super::super::super::plan_files::PlanFiles;
@@ -25,6 +27,7 @@ use super::super::super::shared::{Shared, View};
 use super::super::{Control, Event, Reply};
 use super::gate::Gate;
 use super::net::{SharedNet, VirtualPort, lock};
+use super::seconds::Seconds;
 use crate::clock::Clock;
 use crate::config::{Options, Replica, Role};
 use crate::manifest;
@@ -39,6 +42,15 @@ pub(super) struct Form {
     pub(super) turned: bool,
     /// Bytes of the larger tensor.
     pub(super) bytes: u64,
+    /// Which part of both this is, and of how many.
+    pub(super) shard: u32,
+    pub(super) shards: u32,
+}
+
+/// What a shard holds of a tensor of so many bytes.
+fn held(form: Form, size: u64) -> Range<u64> {
+    let cut = |shard: u32| size * u64::from(shard) / u64::from(form.shards);
+    cut(form.shard)..cut(form.shard + 1)
 }
 
 /// The first tensor, and the second, which is a third as long.
@@ -55,7 +67,10 @@ fn names(form: Form) -> [&'static str; 2] {
 pub(super) fn layout(form: Form) -> Layout {
     let mut builder = LayoutBuilder::new();
     for (name, size) in names(form).into_iter().zip(sizes(form)) {
-        builder.add(name, DType::U8, &[size], vec![Part::new(name).shape([size])], 0);
+        let held = held(form, size);
+        let len = held.end - held.start;
+        let part = Part::new(name).shape([size]).range(0, held.start, len);
+        builder.add(name, DType::U8, &[len], vec![part], 0);
     }
     builder.build().expect("a layout")
 }
@@ -65,7 +80,7 @@ pub(super) fn content(form: Form, index: usize, version: u64) -> Vec<u8> {
     let tensor = names(form)[index].as_bytes()[0];
     let start = version.wrapping_mul(0x9e37_79b9).wrapping_add(u64::from(tensor) << 8);
     let byte = |i: u64| ((start ^ i).wrapping_mul(0x2545_f491_4f6c_dd1d) >> 56) as u8;
-    (0..sizes(form)[index]).map(byte).collect()
+    held(form, sizes(form)[index]).map(byte).collect()
 }
 
 /// A client, as the world drives it.
@@ -78,12 +93,28 @@ pub(super) struct RigClient {
     /// Memory that it has let go of, with what was written to it then.
     pub(super) released: Vec<(Region, Vec<u8>)>,
     pub(super) pending: Option<(Call, reply::Receiver<Reply>)>,
+    /// What its copies and seeds may take.
+    pub(super) room: Arc<Room>,
+    /// A copy or a seed, whose program is not the test.
+    pub(super) second: bool,
+    /// Its thread has left.
+    pub(super) gone: bool,
     net: SharedNet,
+    index: usize,
     drawn: u64,
+    /// What its last registration named.
+    pub(super) export: weightcast_protocol::ExportId,
 }
 
 /// What makes one client different from another.
 pub(super) struct ClientKind {
+    /// Its replica's name, if that is not its place.
+    pub(super) name: Option<String>,
+    pub(super) datacentre: String,
+    pub(super) retain: u32,
+    pub(super) seeding: bool,
+    /// Bytes that its copies and seeds may take.
+    pub(super) room: Option<u64>,
     pub(super) role: Role,
     pub(super) form: Form,
     pub(super) way: Way,
@@ -93,24 +124,36 @@ pub(super) struct ClientKind {
     pub(super) port: Option<SocketAddr>,
 }
 
+/// What a world's clients share.
+pub(super) struct RigWays<'a> {
+    pub(super) net: &'a SharedNet,
+    pub(super) gate: &'a Gate,
+    pub(super) seconds: &'a Seconds,
+}
+
 impl RigClient {
     /// `life` tells it from whoever had its place before.
-    pub(super) fn new(
-        index: usize,
-        life: u64,
-        kind: ClientKind,
-        net: &SharedNet,
-        gate: &Gate,
-    ) -> Self {
-        let ClientKind { role, form, way, relays, plans, port } = kind;
+    pub(super) fn new(index: usize, life: u64, kind: ClientKind, ways: RigWays<'_>) -> Self {
+        let ClientKind { role, form, way, relays, plans, port: data_port, .. } = kind;
+        let RigWays { net, gate, seconds } = ways;
         let name = format!("worker{index}");
-        let server = VirtualPort { net: Arc::clone(net), worker: index };
-        let connection = Connection::to(vec![("virtual".to_owned(), Box::new(server))]);
+        let servers = 0..lock(net).servers.len();
+        let port = |server| VirtualPort { net: Arc::clone(net), worker: index, server };
+        let address = |server| format!("virtual{server}");
+        let ports =
+            servers.clone().map(|s| (address(s), Box::new(port(s)) as Box<dyn ControlPort>));
+        let connection = Connection::to(ports.collect());
+        let addresses = servers.map(address).collect::<Vec<_>>().join(",");
         let auth = Auth { token: None, insecure: true };
-        let port = port.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let port = data_port.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let exports = DataServer::bind(port, auth.clone());
         let exports = exports.expect("a data port");
-        let options = Options { server: Some("127.0.0.1:1".to_owned()), ..Options::new(role) };
+        let options = Options {
+            server: Some("127.0.0.1:1".to_owned()),
+            retain: kind.retain,
+            offload_seeding: kind.seeding,
+            ..Options::new(role)
+        };
         let networks = Networks::new(&options, "127.0.0.1:1", Some(exports.addr()));
         let files = plans.map(|path| PlanFiles::within(&path).expect("a directory"));
         let mut routes = Routes::new(auth, way, networks.expect("networks"), files);
@@ -128,30 +171,40 @@ impl RigClient {
             trouble: Mutex::new(None),
             progress: Arc::new(AtomicU64::new(0)),
         });
-        let replica = Replica::new(&name, 0, 1);
+        // A group's first shard names it.
+        let group = kind.name.unwrap_or_else(|| format!("worker{}", index - form.shard as usize));
+        let place = Replica::new(&group, form.shard, form.shards);
+        let replica = Replica { datacentre: kind.datacentre, ..place };
         let open = Open {
             protocol: PROTOCOL,
             session: SessionId(life.into()),
             ticket: None,
             rejoins: false,
             model: "model".to_owned(),
-            replica: name.clone(),
-            shard: 0,
-            num_shards: 1,
+            replica: group,
+            shard: form.shard,
+            num_shards: form.shards,
             role,
             epoch: options.epoch,
-            retain: 0,
-            offload_seeding: false,
+            retain: kind.retain,
+            offload_seeding: kind.seeding,
             location: replica.location(),
             data_address,
             activate: false,
         };
-        let mut config = SessionConfig::new(open, "virtual");
+        let mut config = SessionConfig::new(open, addresses);
         config.relays = relays;
         let (events, queue) = mpsc::unbounded_channel();
         let shared_too = Arc::clone(&shared);
-        let room = Room::new(None);
-        let owner = Owner { model: "model".to_owned(), replica, options, shared: shared_too, room };
+        let room = Room::new(kind.room);
+        let owner = Owner {
+            model: "model".to_owned(),
+            replica,
+            options,
+            shared: shared_too,
+            room: Arc::clone(&room),
+            open: seconds.way_for(index),
+        };
         let session = Session::new(config, Time(0));
         let seeder = Seeder::new(owner.clone(), events.clone());
         let offloader = Offloader::new(owner, events.clone());
@@ -167,8 +220,13 @@ impl RigClient {
             regions,
             released,
             pending: None,
+            room,
+            second: false,
+            gone: false,
             net,
+            index,
             drawn: life << 16,
+            export: weightcast_protocol::ExportId(0),
         }
     }
 
@@ -191,22 +249,30 @@ impl RigClient {
         let layout = layout(self.form);
         let (encoded, bytes) = (manifest::encode(&layout), layout.bytes());
         let name = manifest::blob_digest(&encoded);
-        let _ = lock(&self.net).server.put_manifest(now, name, encoded);
+        let mut net = lock(&self.net);
+        let server = net.server_of(self.index).unwrap_or_default();
+        let server = net.servers[server].as_mut();
+        let _ = server.map(|server| server.put_manifest(now, name, encoded));
+        drop(net);
         self.drawn += 1;
         let export = weightcast_protocol::ExportId(
             self.control.session.generation().0 << 32 | {
                 self.name.bytes().fold(self.drawn, |sum, byte| sum * 31 + u64::from(byte))
             },
         );
+        self.export = export;
         self.call(now, Call::Register { layout: name, export, bytes }, Span::from_secs(20));
     }
 
     /// The group has agreed: `export` is what its call named.
     pub(super) fn registered(&mut self, export: weightcast_protocol::ExportId) {
         let fresh = |bytes: &u64| Region::allocate(*bytes as usize).expect("memory");
-        let layout = Arc::new(layout(self.form));
-        self.regions = layout.buffers().iter().map(fresh).collect();
-        let made = Registration::new(&[layout], 0, self.regions.clone()).expect("a registration");
+        let of = |shard| Arc::new(layout(Form { shard, ..self.form }));
+        let group: Vec<_> = (0..self.form.shards).map(of).collect();
+        let shard = self.form.shard as usize;
+        self.regions = group[shard].buffers().iter().map(fresh).collect();
+        let made = Registration::new(&group, shard, self.regions.clone());
+        let made = made.expect("a registration");
         self.control.shared.register(made, ExportId(export.0));
     }
 

@@ -10,6 +10,7 @@ use super::super::{Event, Reply};
 use super::Draw;
 use super::gate::Gate;
 use super::net::{Net, SharedNet, lock};
+use super::seconds::Seconds;
 use super::worker::{ClientKind, RigClient};
 use crate::convert::client_message;
 
@@ -29,7 +30,7 @@ enum StreamSide {
     Down(usize, u64),
 }
 
-/// One server and its clients.
+/// Servers and their clients.
 pub(super) struct RigWorld {
     pub(super) now: Time,
     pub(super) net: SharedNet,
@@ -49,15 +50,21 @@ pub(super) struct RigWorld {
     /// Events that do not happen by themselves: the test has them.
     pub(super) keep: Option<fn(&Event) -> bool>,
     pub(super) kept: Vec<(usize, Event)>,
+    pub(super) seconds: Seconds,
     /// A client to which nothing comes any more but what it does itself.
     pub(super) deaf: Option<usize>,
 }
 
 impl RigWorld {
     pub(super) fn new(seed: u64) -> Self {
+        Self::with_servers(seed, 1)
+    }
+
+    /// All clients have the same list of so many servers.
+    pub(super) fn with_servers(seed: u64, servers: usize) -> Self {
         Self {
             now: Time(0),
-            net: Arc::new(Mutex::new(Net::new(seed))),
+            net: Arc::new(Mutex::new(Net::new(seed, servers))),
             workers: Vec::new(),
             gate: Gate::default(),
             agenda: BTreeMap::new(),
@@ -70,6 +77,7 @@ impl RigWorld {
             happened: 0,
             kept: Vec::new(),
             keep: None,
+            seconds: Seconds::default(),
             deaf: None,
         }
     }
@@ -84,7 +92,7 @@ impl RigWorld {
 
     fn worker(&mut self, index: usize, kind: ClientKind) -> RigClient {
         self.lives += 1;
-        let mut worker = RigClient::new(index, self.lives, kind, &self.net, &self.gate);
+        let mut worker = RigClient::new(index, self.lives, kind, self.ways());
         worker.control.carry_out(self.now);
         worker
     }
@@ -94,19 +102,26 @@ impl RigWorld {
         let mut worker = self.worker(index, kind);
         std::mem::swap(&mut worker, &mut self.workers[index]);
         self.agenda.retain(|_, due| !matches!(due, Due::Event(of, _) if *of == index));
+        self.gate.busy(true);
+        worker.control.leave();
+        self.gate.busy(false);
         self.gate.running(index, None);
         worker.let_go(0);
         self.workers[index].released = worker.released;
-        worker.control.leave();
     }
 
     /// A client's process ends, and another one has its place and its address.
     pub(super) fn restart(&mut self, index: usize, kind: ClientKind) {
         self.cut(index);
-        let old = self.workers.remove(index);
+        let mut old = self.workers.remove(index);
         let port = Some(old.control.shared.exports.addr());
         self.agenda.retain(|_, due| !matches!(due, Due::Event(of, _) if *of == index));
+        self.gate.busy(true);
         old.control.leave();
+        self.gate.busy(false);
+        self.gate.running(index, None);
+        // Its port is free again.
+        drop(old);
         let worker = self.worker(index, ClientKind { port, ..kind });
         self.workers.insert(index, worker);
     }
@@ -133,7 +148,8 @@ impl RigWorld {
 
     /// Takes what clients and tasks have sent. Whether there was anything.
     fn collect(&mut self) -> bool {
-        let before = self.scheduled;
+        let before = self.scheduled + self.lives;
+        self.open_seconds();
         for index in 0..self.workers.len() {
             while let Ok(event) = self.workers[index].queue.try_recv() {
                 if self.keep.is_some_and(|keep| keep(&event)) {
@@ -162,7 +178,7 @@ impl RigWorld {
         for (id, message) in sent {
             self.schedule(Some(StreamSide::Up(id)), Due::Message(id, message));
         }
-        self.scheduled != before
+        self.scheduled + self.lives != before
     }
 
     /// Lets the first thing happen that is due. Whether there was one.
@@ -179,16 +195,14 @@ impl RigWorld {
     }
 
     fn hear(&mut self, from: ConnectionId, message: ClientMessage) {
-        let mut net = lock(&self.net);
-        if net.lines.contains_key(&from) {
-            let now = self.now;
-            net.server.handle(now, from, message);
-            net.dispatch();
-        }
+        lock(&self.net).hear(from, message);
     }
 
     /// Lets an event happen to a client, and looks.
     pub(super) fn happen(&mut self, worker: usize, event: Event) {
+        if self.workers[worker].gone {
+            return;
+        }
         let said = kind(&event);
         let now = self.now;
         self.acting(worker, said, |worker| worker.control.take(now, event));
@@ -214,6 +228,7 @@ impl RigWorld {
         for id in &worker.control.memory.exposed {
             worker.control.shared.exports.exports().hold(*id, gate.holds());
         }
+        worker.leave_if_over();
         worker.check(said);
         let state = worker.state();
         for byte in format!("{} {index} {said} {state}", self.now.0).bytes() {
@@ -275,8 +290,8 @@ impl RigWorld {
 
     fn turn(&mut self, until: Time) {
         let awake = self.workers.iter().enumerate().filter(|(index, _)| self.deaf != Some(*index));
-        let timers = awake.filter_map(|(_, worker)| worker.control.session.next_timeout());
-        let timer = timers.chain(lock(&self.net).server.next_timeout()).min();
+        let timers = awake.filter_map(|(_, worker)| worker.next_timeout());
+        let timer = timers.chain(lock(&self.net).next_timeout()).min();
         let due = self.agenda.first_key_value().map(|((at, _), _)| *at);
         let next = timer.into_iter().chain(due).min().unwrap_or(until);
         self.now = next.max(Time(self.now.0 + 1)).min(until.max(self.now));
@@ -289,15 +304,11 @@ impl RigWorld {
         let due = |timeout: Option<Time>| timeout.is_some_and(|at| at <= now);
         for index in 0..self.workers.len() {
             // Who hears nothing does not notice either how long that has been.
-            if self.deaf != Some(index) && due(self.workers[index].control.session.next_timeout()) {
+            if self.deaf != Some(index) && due(self.workers[index].next_timeout()) {
                 self.acting(index, "time", |worker| worker.control.wake(now));
             }
         }
-        let mut net = lock(&self.net);
-        if due(net.server.next_timeout()) {
-            net.server.handle_timeout(now);
-            net.dispatch();
-        }
+        lock(&self.net).wake();
     }
 
     /// Lets so much time pass.
