@@ -160,9 +160,9 @@ fn nobody_commits_before_the_last_has_read() {
 }
 
 /// What a shard may meet while its group reads.
-type Loss = (&'static str, fn(&mut RigWorld, usize));
+type ShardLoss = (&'static str, fn(&mut RigWorld, usize));
 
-const LOSSES: [Loss; 3] = [
+const LOSSES: [ShardLoss; 3] = [
     ("it closes", close),
     ("it loses its server", |world, shard| {
         super::net::lock(&world.net).unreachable.push(shard);
