@@ -56,6 +56,12 @@ impl Offloader {
         );
     }
 
+    /// Whether nothing reads the registered memory any more, or will, of what was begun.
+    #[cfg(test)]
+    pub(super) fn is_stopped(&self) -> bool {
+        self.running.cancel.load(Ordering::Acquire) && self.running.reads.try_lock().is_ok()
+    }
+
     /// After this, no copy touches the registered memory. One that is through lives on.
     pub(super) fn stop(&mut self) {
         self.running.cancel.store(true, Ordering::Release);

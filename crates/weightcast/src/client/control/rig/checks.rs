@@ -2,7 +2,25 @@
 
 use weightcast_protocol::Version;
 
+use std::time::{Duration, Instant};
+
 use super::worker::{RigClient, content};
+use super::world::RigWorld;
+
+impl RigWorld {
+    /// Whoever holds a version has noted its parts, and serves the note with it.
+    pub(super) fn notes_are_served(&self) {
+        for worker in &self.workers {
+            let (memory, shared) = (&worker.control.memory, &worker.control.shared);
+            let [id] = memory.exposed[..] else { continue };
+            let soon = Instant::now() + Duration::from_secs(20);
+            let (address, generation) = (shared.exports.addr().to_string(), worker.generation());
+            let peer = shared.routes.peer(&address, soon).expect("its own data port");
+            let served = peer.note(id, generation, soon).expect("it is served");
+            assert!(served.is_some() && served == memory.note, "{}: its note", worker.name);
+        }
+    }
+}
 
 impl RigClient {
     /// Panics if anything is not as the session says.
@@ -32,6 +50,10 @@ impl RigClient {
         }
     }
 
+    fn generation(&self) -> u64 {
+        self.control.session.generation().0
+    }
+
     /// What can be seen of it from outside, in words.
     pub(super) fn state(&self) -> String {
         let view = *self.control.shared.view.lock().expect("no panic while held");
@@ -45,7 +67,7 @@ impl RigClient {
 
     fn check_content(&self, version: Version, said: &str) {
         for (index, region) in self.regions.iter().enumerate() {
-            let right = region.to_vec() == content(self.form, index, version.number);
+            let right = region.to_vec() == content(self.form, index, version.number + self.lies);
             let state = self.control.session.state();
             assert!(right, "{} after {said}: not {version:?}, in {state:?}", self.name);
         }

@@ -120,6 +120,7 @@ fn groups_of_any_size_read_from_each_other() {
                         assert!(matches!(good(reply), Answer::Committed { .. }), "{sizes:?}");
                     }
                     assert_eq!(world.held(&readers), Some(version));
+                    world.notes_are_served();
                     world.give_up(&trainers).await;
                     world.publish_group(&trainers, version + 1).await;
                 }

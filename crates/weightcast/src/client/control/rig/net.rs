@@ -34,6 +34,8 @@ pub(super) struct Net {
     opened: u64,
     /// Workers whose requests fail.
     pub(super) unreachable: Vec<usize>,
+    /// How often a server was told of a term by somebody who is at another.
+    pub(super) probes: u64,
     /// Workers whose requests to one server fail.
     pub(super) parted: Vec<(usize, usize)>,
 }
@@ -64,6 +66,7 @@ impl Net {
             opened: 0,
             unreachable: Vec::new(),
             parted: Vec::new(),
+            probes: 0,
         };
         net.servers = (0..servers).map(|index| Some(net.fresh(index))).collect();
         net
@@ -221,6 +224,7 @@ impl ControlPort for VirtualPort {
     }
 
     fn probe(&self, request: ProbeRequest) -> Requested<ProbeReply> {
+        lock(&self.net).probes += 1;
         let told = term_proof(request.proof.expect("a proof")).expect("a term");
         self.answer(|server, now| {
             Ok(ProbeReply { proof: server.handle_probe(now, told).map(term_proof_frame) })

@@ -41,6 +41,7 @@ impl RigWorld {
             })
         })
         .await;
+        assert!(self.workers[TRAINER].control.offloader.is_stopped());
         self.workers[TRAINER].let_go(0xdd);
         let live = self.live_seconds();
         assert_eq!(live.len(), 1);
@@ -138,6 +139,7 @@ fn a_copy_that_comes_too_late_is_not_kept() {
             world.pass(Span::from_secs(80)).await;
             assert!(world.workers[TRAINER].answered().is_some(), "{what}: its call has ended");
             assert_eq!(world.workers[TRAINER].control.session.state(), SessionState::Ended);
+            assert!(world.workers[TRAINER].control.offloader.is_stopped(), "{what}");
             world.workers[TRAINER].let_go(0xdd);
             world.seconds.late = false;
             world.until("it is open", |world| world.live_seconds().len() == 1).await;

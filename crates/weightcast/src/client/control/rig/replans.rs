@@ -9,7 +9,7 @@ use weightcast_transport::{HoldPoint, Way};
 
 use super::super::super::PlanFrom;
 use super::scene::{LONG, READER, TRAINER, form, kind, run};
-use super::worker::{ClientKind, Form};
+use super::worker::{ClientKind, Form, good};
 use super::world::RigWorld;
 
 /// Larger than what is asked for at once.
@@ -115,7 +115,18 @@ async fn broken_off() -> RigWorld {
 fn what_is_left_of_a_read_is_gone_on_with_in_the_same_memory() {
     run(async {
         let mut world = broken_off().await;
-        world.ask_exactly().await;
+        world.gate.open();
+        world.settle().await;
+        world.workers[READER].take_back();
+        world.gate.stop_at(HoldPoint::Asking, 0);
+        let call = Call::Replicate { selector: Selector::Exact(1) };
+        world.begin(READER, call, LONG);
+        world.settle().await;
+        let progress = world.workers[READER].control.memory.progress().expect("it reads");
+        let whole = PIECES + PIECES / 3;
+        assert!(progress.left > 0 && progress.left < whole, "{progress:?}");
+        world.gate.open();
+        assert!(matches!(good(world.answer(READER).await), Answer::Committed { .. }));
         world.look().await;
     });
 }

@@ -59,6 +59,7 @@ impl ServedGroups {
             assert!(matches!(good(reply), Answer::Committed { .. }));
         }
         world.look().await;
+        world.notes_are_served();
         world.publish_group(&self.trainers, 2).await;
         for (group, staged) in [(&self.readers, true), (&self.others, false)] {
             for reply in world.together(group, &update(staged)).await {
@@ -67,6 +68,7 @@ impl ServedGroups {
             assert_eq!(world.held(group), Some(2));
         }
         world.look().await;
+        world.notes_are_served();
     }
 }
 
@@ -131,6 +133,26 @@ fn all_part_from_a_server_that_lives() {
             scene.are_at(1);
             scene.goes_on().await;
         }
+    });
+}
+
+/// Whoever was told is not told again and again.
+#[test]
+fn a_server_that_knows_of_a_term_is_not_told_for_ever() {
+    run(async {
+        let mut scene = ServedGroups::new(3, 1).await;
+        lock(&scene.world.net).die(0);
+        scene.world.pass(OVER).await;
+        // One of the other two.
+        let at = lock(&scene.world.net).server_of(0).expect("they have come over");
+        scene.are_at(at);
+        lock(&scene.world.net).revive(0);
+        scene.world.pass(Span::from_secs(5)).await;
+        let told = lock(&scene.world.net).probes;
+        assert!(told > 0);
+        scene.world.pass(OVER).await;
+        let again = lock(&scene.world.net).probes - told;
+        assert_eq!(again, 0, "after {told}");
     });
 }
 

@@ -184,6 +184,22 @@ fn a_stream_that_takes_nothing_is_given_up() {
     });
 }
 
+/// Its other half may still bring what the server had sent.
+#[test]
+fn what_comes_over_a_stream_that_took_nothing_is_ignored() {
+    run(async {
+        let mut world = RigWorld::with_reader(9_000, reader()).await;
+        let current = stream(&world, READER).unwrap();
+        let reason = "it does not take messages".to_owned();
+        world.keep = Some(|event| matches!(event, Event::Connected { .. }));
+        world.happen(READER, Event::StreamEnded { stream: current, reason: reason.clone() });
+        let before = state(&world, READER);
+        world.happen(READER, Event::Frame { stream: current, message: ServerMessage::Closed });
+        world.happen(READER, Event::StreamEnded { stream: current, reason });
+        assert_eq!(state(&world, READER), before);
+    });
+}
+
 type CallStep = (&'static str, fn(&mut RigWorld), fn(&Answer) -> bool);
 
 fn version_exists() -> Condition {

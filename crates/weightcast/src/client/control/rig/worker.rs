@@ -95,6 +95,8 @@ pub(super) struct RigClient {
     pub(super) pending: Option<(Call, reply::Receiver<Reply>)>,
     /// What its copies and seeds may take.
     pub(super) room: Arc<Room>,
+    /// What it writes in place of a version is another one, by so much.
+    pub(super) lies: u64,
     /// A copy or a seed, whose program is not the test.
     pub(super) second: bool,
     /// Its thread has left.
@@ -221,6 +223,7 @@ impl RigClient {
             released,
             pending: None,
             room,
+            lies: 0,
             second: false,
             gone: false,
             net,
@@ -299,7 +302,8 @@ impl RigClient {
     pub(super) fn write(&mut self, version: u64) {
         self.take_back();
         for (index, region) in self.regions.iter().enumerate() {
-            region.write_at(0, &content(self.form, index, version)).expect("memory");
+            let bytes = content(self.form, index, version + self.lies);
+            region.write_at(0, &bytes).expect("memory");
         }
     }
 

@@ -1,0 +1,36 @@
+//! A source that gives nothing for a while is left for another one, which the session can only know from
+//! how far the read is.
+
+use weightcast_protocol::Span;
+use weightcast_protocol::message::{Answer, Role};
+use weightcast_transport::{HoldPoint, Way};
+
+use super::scene::{LONG, READER, TRAINER, form, kind, run};
+use super::worker::{ClientKind, good};
+use super::world::RigWorld;
+
+/// Several pieces.
+const BYTES: u64 = 1_300_000;
+
+#[test]
+fn a_source_that_gives_nothing_is_left() {
+    run(async {
+        let client =
+            || ClientKind { relays: true, ..kind(Role::Rollout, form(BYTES), Way::Direct) };
+        let mut world = RigWorld::with_reader(BYTES, client()).await;
+        let late = world.join(client());
+        world.register(late).await;
+        world.read(READER, false, LONG);
+        assert!(matches!(good(world.answer(READER).await), Answer::Committed { .. }));
+        world.gate.stop_at(HoldPoint::Asking, 1);
+        world.read(late, false, Span::from_secs(60));
+        world.settle().await;
+        assert!(world.gate.is_held());
+        // Nobody opens the gate: the read is stopped, and another one is made.
+        let begun = world.now;
+        assert!(matches!(good(world.answer(late).await), Answer::Committed { .. }));
+        assert!(world.now > begun, "it was held");
+        assert!(world.workers[TRAINER].control.session.version().is_some());
+        world.look().await;
+    });
+}
