@@ -194,6 +194,17 @@ fn a_copy_that_is_stopped_is_waited_for_and_leaves_nothing() {
     assert_eq!(Arc::strong_count(&registration), 2);
 }
 
+/// The next copy is asked for: the one before, if it has not ended, does so now, and this one does not.
+#[test]
+fn a_copy_ends_when_the_next_one_begins() {
+    let mut scene = scene("127.0.0.1:1", BYTES);
+    let first = Arc::clone(&scene.offloader.running.cancel);
+    assert!(!first.load(Ordering::Acquire));
+    assert!(scene.offload().contains("127.0.0.1:1"));
+    assert!(first.load(Ordering::Acquire));
+    assert!(!scene.offloader.running.cancel.load(Ordering::Acquire));
+}
+
 /// The name of the running thread in `/proc`.
 fn this_thread() -> String {
     let link = std::fs::read_link("/proc/thread-self").unwrap();

@@ -27,7 +27,12 @@ fn what_is_refused_has_a_record_until_something_else_is_published() {
     run(async {
         let mut world = refused().await;
         let memory = &world.workers[TRAINER].control.memory;
-        assert!(memory.record.is_some() && memory.exposed.is_empty());
+        assert!(memory.exposed.is_empty());
+        // Where others look for it: at the generation after that which was served.
+        let control = &world.workers[TRAINER].control;
+        let export = control.shared.current().map(|(_, export)| export);
+        let found = export.map(|export| export.at(control.session.generation().0));
+        assert!(memory.record.is_some() && memory.record == found);
         assert!(memory.refusal().is_some());
         world.begin(TRAINER, Call::Unpublish, LONG);
         let Err(failed) = world.answer(TRAINER).await else { panic!("it was refused") };
