@@ -122,10 +122,11 @@ fn what_is_left_of_a_read_is_gone_on_with_in_the_same_memory() {
         let call = Call::Replicate { selector: Selector::Exact(1) };
         world.begin(READER, call, LONG);
         world.settle().await;
-        let progress = world.workers[READER].control.memory.progress().expect("it reads");
+        let progress = world.workers[READER].control.memory.progress();
+        let progress = progress.expect("it reads");
         let whole = PIECES + PIECES / 3;
-        assert!(progress.left > 0 && progress.left < whole, "{progress:?}");
         world.gate.open();
+        assert!(progress.left > 0 && progress.left < whole, "{progress:?}");
         assert!(matches!(good(world.answer(READER).await), Answer::Committed { .. }));
         world.look().await;
     });

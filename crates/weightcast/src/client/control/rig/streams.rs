@@ -193,6 +193,7 @@ fn what_comes_over_a_stream_that_took_nothing_is_ignored() {
         let reason = "it does not take messages".to_owned();
         world.keep = Some(|event| matches!(event, Event::Connected { .. }));
         world.happen(READER, Event::StreamEnded { stream: current, reason: reason.clone() });
+        assert_eq!(stream(&world, READER), None);
         let before = state(&world, READER);
         world.happen(READER, Event::Frame { stream: current, message: ServerMessage::Closed });
         world.happen(READER, Event::StreamEnded { stream: current, reason });
