@@ -195,4 +195,18 @@ fn scales_of_experts_are_refined_to_32_and_no_further() {
     // Whole experts have ragged blocks.
     let (w13, w2) = experts(96, 128, "vllm:tp=2,ep=2").expect("a layout");
     assert_eq!((w13.0, w2.0), (vec![8, 2, 2], vec![8, 2, 1]));
+    // In SGLang none has.
+    for (intermediate, spec, right) in [
+        (96, "sglang:tp=2,ep=2", false),
+        (127, "sglang:tp=1", false),
+        (128, "sglang:tp=1", true),
+        (129, "sglang:tp=1", false),
+        (256, "sglang:tp=2", true),
+        (384, "sglang:tp=2", false),
+        (384, "sglang:tp=2,ep=2", true),
+    ] {
+        let found = experts(intermediate, 128, spec);
+        assert_eq!(found.is_ok(), right, "{intermediate} {spec}: {found:?}");
+        assert!(right || matches!(found, Err(RuleError::CutBlock { .. })), "{spec}: {found:?}");
+    }
 }

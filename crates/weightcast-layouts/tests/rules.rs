@@ -546,13 +546,12 @@ fn draft_layers_are_a_model_of_their_own_beside_the_main_one() {
         "draft.model.layers.{L}.shared_head.head.weight",
     ];
     is(&names("vllm:tp=1,mtp=1"), &vllm, "draft.model.layers.{L}.mtp_block.");
+    // It has the embedding and the head of its model.
     let sglang = [
-        "draft.model.embed_tokens.weight",
         "draft.model.eh_proj.weight",
         "draft.model.enorm.weight",
         "draft.model.hnorm.weight",
         "draft.model.shared_head.norm.weight",
-        "draft.lm_head.weight",
     ];
     is(&names("sglang:tp=1,mtp=1"), &sglang, "draft.model.decoder.");
     // None where none are asked for, or there.

@@ -49,7 +49,7 @@ impl List<'_> {
         stack: &Stack,
         fused: &Fused<'_>,
         families: &[&Family],
-        held: &[u64],
+        held: &[Option<u64>],
     ) -> Result<Record, RuleError> {
         let suffix = rename(families[0], "");
         let suffix = suffix.rsplit('.').next().unwrap_or_default();
@@ -77,26 +77,25 @@ impl List<'_> {
             one.clear();
         }
         shape.insert(0, held.len() as u64);
-        let pieces = |(slot, &expert)| -> Vec<Piece> {
+        let pieces = |(slot, expert)| -> Vec<Piece> {
             one.iter().map(|&(f, r, at)| of_expert(f, r, at, expert, slot)).collect()
         };
-        let pieces = held.iter().enumerate().flat_map(pieces).collect();
+        let filled = held.iter().enumerate().filter_map(|(slot, held)| Some((slot, (*held)?)));
+        let pieces = filled.flat_map(pieces).collect();
         let dtype = self.dtype_of(families[0]);
         Ok(Record { name, shape, dtype, pieces, offset: None, layers: fused.layers })
     }
 
-    /// The experts of this rank, slot by slot: the redundant ones are numbered after all others.
-    fn held_experts(&self) -> Result<Vec<u64>, RuleError> {
+    /// The experts of this rank, slot by slot: the redundant ones are numbered after all others. A
+    /// draft of SGLang has room for those, but they are not placed: nothing fills it.
+    fn held_experts(&self) -> Result<Vec<Option<u64>>, RuleError> {
         let Some(moe) = &self.model.dims.moe else { return Ok(Vec::new()) };
         let (place, redundant) = (self.ranks.expert, self.engine.redundant);
-        let must_divide = redundant > 0 || self.engine.program == Program::Sglang;
-        if must_divide && (moe.experts + redundant) % place.of != 0 {
-            let (what, size) = ("experts with redundant ones".to_owned(), moe.experts + redundant);
-            return Err(RuleError::Indivisible { what, size, parts: place.of });
-        }
-        let physical: Vec<u64> =
-            (0..moe.experts + redundant).map(|slot| slot % moe.experts).collect();
-        if self.is_dealt_round(moe) {
+        self.refuse_experts(moe)?;
+        let is_placed = !self.draft || self.engine.program != Program::Sglang;
+        let expert = |slot| (is_placed || slot < moe.experts).then_some(slot % moe.experts);
+        let physical: Vec<Option<u64>> = (0..moe.experts + redundant).map(expert).collect();
+        if is_placed && self.is_dealt_round(moe) {
             let mine = physical.iter().skip(place.index as usize).step_by(place.of as usize);
             return Ok(mine.copied().collect());
         }
@@ -105,6 +104,44 @@ impl List<'_> {
         let first = place.index * each + place.index.min(more);
         let count = each + u64::from(place.index < more);
         Ok(physical[first as usize..(first + count) as usize].to_vec())
+    }
+
+    /// What the engine's classes refuse of experts and their copies.
+    fn refuse_experts(&self, moe: &MoeDims) -> Result<(), RuleError> {
+        let (program, redundant) = (self.engine.program, self.engine.redundant);
+        let refused = |what| Err(RuleError::Degrees { what });
+        if redundant > 0 && !self.model.copied_in.contains(&program.name()) {
+            let (name, model_type) = (program.name(), &self.model.model_type);
+            return refused(format!(
+                "{name} has no room for copies of the experts of {model_type}; leave out redundant"
+            ));
+        }
+        if program == Program::Sglang && self.engine.tp > moe.experts {
+            let (tp, experts) = (self.engine.tp, moe.experts);
+            return refused(format!(
+                "SGLang refuses tp={tp} for {experts} experts; use fewer ranks"
+            ));
+        }
+        self.refuse_ragged(moe)?;
+        let must_divide = redundant > 0 || program == Program::Sglang;
+        if must_divide && !(moe.experts + redundant).is_multiple_of(self.ranks.expert.of) {
+            let (what, size) = ("experts with redundant ones".to_owned(), moe.experts + redundant);
+            return Err(RuleError::Indivisible { what, size, parts: self.ranks.expert.of });
+        }
+        Ok(())
+    }
+
+    /// SGLang wants whole blocks in each part of an expert, also of experts that are not cut.
+    fn refuse_ragged(&self, moe: &MoeDims) -> Result<(), RuleError> {
+        let mut scales = self.model.of_role(Role::ExpertGate).filter(|f| f.member == Member::Scale);
+        let (Some(q), Some(scale)) = (&self.model.quantisation, scales.next()) else {
+            return Ok(());
+        };
+        let (size, block) = (moe.intermediate / self.ranks.expert_tensor.of, q.block.0);
+        if self.engine.program == Program::Vllm || size.is_multiple_of(block) {
+            return Ok(());
+        }
+        Err(RuleError::CutBlock { what: scale.name.clone(), size, block })
     }
 
     /// vLLM deals round only experts that are chosen by group and there once.

@@ -23,7 +23,7 @@ pub(crate) struct List<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) ranks: &'a Ranks,
     /// Whether the draft layers are being listed, not the others.
-    draft: bool,
+    pub(crate) draft: bool,
     layout: RankLayout,
 }
 
@@ -186,15 +186,12 @@ impl<'a> List<'a> {
             return name.to_owned();
         }
         let rest = name.strip_prefix("model.layers.{L}.").unwrap_or(name);
-        let own = ["eh_proj", "enorm", "hnorm", "shared_head", "embed_tokens"];
+        let own = ["eh_proj", "enorm", "hnorm", "shared_head"];
         let is_own = own.iter().any(|o| rest.starts_with(o));
         match self.engine.program {
             _ if rest.starts_with("embed_tokens") => format!("draft.model.{rest}"),
             Program::Vllm if is_own => format!("draft.model.layers.{{L}}.{rest}"),
             Program::Vllm => format!("draft.model.layers.{{L}}.mtp_block.{rest}"),
-            Program::Sglang if rest.starts_with("shared_head.head") => {
-                rest.replace("shared_head.head", "draft.lm_head")
-            }
             Program::Sglang if is_own => format!("draft.model.{rest}"),
             Program::Sglang => format!("draft.model.decoder.{rest}"),
         }

@@ -1,5 +1,6 @@
 //! MLPs: dense, or a router with experts and shared experts.
 
+use super::Program;
 use super::list::List;
 use crate::cut::{Cut, Place, Range, piece};
 use crate::error::RuleError;
@@ -47,14 +48,21 @@ impl List<'_> {
         Some(name.strip_suffix(".weight")?.to_owned())
     }
 
-    /// What stands in a draft layer beside the decoder layer.
+    /// What stands in a draft layer beside the decoder layer. SGLang's draft has the embedding and
+    /// the head of its model, whatever the checkpoint has for it.
     pub(crate) fn draft_modules(&mut self) -> Result<(), RuleError> {
-        self.vocabulary(Role::DraftEmbedding)?;
+        let has_vocabulary = self.engine.program == Program::Vllm;
+        if has_vocabulary {
+            self.vocabulary(Role::DraftEmbedding)?;
+        }
         for role in [Role::DraftEmbeddingNorm, Role::DraftHiddenNorm, Role::DraftProjection] {
             self.whole(role)?;
         }
         self.whole(Role::DraftFinalNorm)?;
-        self.vocabulary(Role::DraftHead)
+        match has_vocabulary {
+            true => self.vocabulary(Role::DraftHead),
+            false => Ok(()),
+        }
     }
 }
 

@@ -95,8 +95,18 @@ impl Engine {
         list.whole(Role::FinalNorm)?;
         list.vocabulary(Role::Head)?;
         if self.draft && model.dims.draft_layers > 0 {
+            self.refuse_drafts(model.dims.draft_layers)?;
             list.layers(true)?;
         }
         Ok(list.finish())
+    }
+
+    /// SGLang loads a draft of one layer.
+    fn refuse_drafts(&self, layers: u64) -> Result<(), RuleError> {
+        if self.program == Program::Vllm || layers == 1 {
+            return Ok(());
+        }
+        let what = format!("SGLang takes one draft layer, not {layers} (num_nextn_predict_layers)");
+        Err(RuleError::Degrees { what })
     }
 }

@@ -41,6 +41,13 @@ impl Ranks {
 fn vllm(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError> {
     let all = Place { index: rank, of: engine.ranks() };
     let tp = Place { index: rank % engine.tp, of: engine.tp };
+    if engine.redundant > 0 && engine.ep == 1 {
+        let what = format!(
+            "vLLM: redundant={} needs experts spread over several ranks (ep=tp*dp)",
+            engine.redundant
+        );
+        return Err(RuleError::Degrees { what });
+    }
     let (expert, expert_tensor) = match engine.ep {
         1 => (Place::ALONE, all),
         ep if ep == engine.ranks() => (all, Place::ALONE),

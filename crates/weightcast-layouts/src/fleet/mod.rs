@@ -16,7 +16,7 @@ use weightcast_plan::Slice;
 
 use crate::cluster::Cluster;
 use crate::error::RuleError;
-use crate::model::{Family, Member, fill};
+use crate::model::{Family, Member, Role, fill};
 use balance::Balance;
 use cells::{Group, cut, groups};
 pub use cost::{Cost, Hardware};
@@ -238,11 +238,18 @@ impl Planner<'_> {
     /// Notes names that one side has and the other does not know.
     fn unmatched(&mut self) {
         let scales = |name: &str| name.ends_with("_scale_inv");
+        // A draft may have those of its model in their place.
+        let shared = |name: &str| {
+            let families = self.target.model().families.iter();
+            let mut drafts =
+                families.filter(|f| matches!(f.role, Role::DraftEmbedding | Role::DraftHead));
+            drafts.any(|family| family.name == name)
+        };
         let takes = |name: &str| !self.takers.of_tensor(name).is_empty();
         let mut lost: Vec<String> = Vec::new();
         for name in self.holders.names() {
             let dequantised = scales(name) && self.target.model().quantisation.is_none();
-            if !takes(name) && !dequantised {
+            if !takes(name) && !dequantised && !shared(name) {
                 lost.push(format!("{name} is held by the source and taken by no target rank"));
             }
         }

@@ -25,6 +25,8 @@ pub struct Model {
     pub(crate) dims: Dims,
     pub(crate) router_f32: bool,
     pub(crate) shared_by_tokens: bool,
+    /// Engines that have room for copies of its experts.
+    pub(crate) copied_in: &'static [&'static str],
     pub(crate) output_bias_taken: bool,
     pub(crate) model_type: String,
     /// Whether engines and trainers have rules for it; else only whole tensors and rows.
@@ -54,6 +56,7 @@ impl Model {
             dims,
             router_f32: decoder.is_some_and(|d| d.moe.router_f32),
             shared_by_tokens: decoder.is_some_and(|d| d.moe.shared_by_tokens),
+            copied_in: decoder.map_or(&[], |d| d.moe.copied_in),
             output_bias_taken: decoder.is_some_and(|d| d.output_bias_taken),
             model_type: config.model_type().to_owned(),
             is_decoder: decoder.is_some(),

@@ -63,6 +63,8 @@ pub(crate) struct Moe {
     pub(crate) shared_by_tokens: bool,
     /// A gate that scales the shared experts.
     pub(crate) shared_switch: Option<&'static str>,
+    /// Engines whose class has room for copies of experts.
+    pub(crate) copied_in: &'static [&'static str],
 }
 
 const MOE: Moe = Moe {
@@ -74,6 +76,7 @@ const MOE: Moe = Moe {
     shared: "mlp.shared_experts",
     shared_by_tokens: false,
     shared_switch: None,
+    copied_in: &["vLLM", "SGLang"],
 };
 
 const PLAIN: Decoder = Decoder {
@@ -110,6 +113,7 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
             moe: Moe {
                 shared: "mlp.shared_expert",
                 shared_switch: Some("mlp.shared_expert_gate"),
+                copied_in: &["SGLang"],
                 ..MOE
             },
             ..QWEN2
@@ -123,6 +127,7 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
                 router: "block_sparse_moe.gate",
                 experts: "block_sparse_moe.experts",
                 projections: ["w1", "w3", "w2"],
+                copied_in: &["vLLM"],
                 ..MOE
             },
             qkv_bias: When::Never,
@@ -139,7 +144,7 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         Decoder {
             output_bias: When::Never,
             qk_norm: When::Flag("use_qk_norm"),
-            moe: Moe { correction: When::Always, router_f32: true, ..MOE },
+            moe: Moe { correction: When::Always, router_f32: true, copied_in: &["vLLM"], ..MOE },
             draft_embeddings: true,
             ..PLAIN
         },
