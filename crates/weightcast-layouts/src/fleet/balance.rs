@@ -208,6 +208,61 @@ mod tests {
         }
     }
 
+    /// The rule once more, choice by choice: of all that is left the largest comes next, then that of
+    /// the first set, then that to the first target, from who has sent least.
+    fn chosen(
+        mut sent: Vec<u64>,
+        mut left: Vec<(u64, Vec<u32>, u32)>,
+        sets: &[Vec<u32>],
+    ) -> Vec<u64> {
+        let number = |set: &[u32]| sets.iter().position(|known| known == set).unwrap();
+        while !left.is_empty() {
+            let next = (0..left.len())
+                .min_by_key(|&at| (u64::MAX - left[at].0, number(&left[at].1), left[at].2))
+                .unwrap();
+            let (bytes, mut set, target) = left.remove(next);
+            let turn = target as usize % set.len();
+            set.rotate_left(turn);
+            let mut giver = set[0];
+            for &source in &set {
+                if sent[source as usize] < sent[giver as usize] {
+                    giver = source;
+                }
+            }
+            sent[giver as usize] += bytes;
+        }
+        sent
+    }
+
+    #[test]
+    fn who_sends_what_is_settled_by_size_set_and_target() {
+        let mut rng = Rng(7);
+        for _ in 0..2_000 {
+            let (sources, targets) = (2 + rng.below(4), 1 + rng.below(4));
+            let mut balance = Balance::new(sources, targets, 1_000);
+            let (mut sent, mut left, mut sets) =
+                (vec![0; sources as usize], Vec::new(), Vec::new());
+            for _ in 0..rng.below(12) {
+                let mut set: Vec<u32> = (0..sources as u32).filter(|_| rng.below(2) == 0).collect();
+                if set.is_empty() {
+                    set.push(rng.below(sources) as u32);
+                }
+                let (target, bytes) = (rng.below(targets) as u32, 1 + rng.below(4));
+                let number = balance.set(&set);
+                balance.add(number, target, bytes);
+                if !sets.contains(&set) {
+                    sets.push(set.clone());
+                }
+                match set[..] {
+                    [only] => sent[only as usize] += bytes,
+                    _ => left.push((bytes, set, target)),
+                }
+            }
+            balance.settle();
+            assert_eq!(balance.sent, chosen(sent, left.clone(), &sets), "{sets:?} {left:?}");
+        }
+    }
+
     /// What several sources could send leaves none of them a piece behind the others.
     #[test]
     fn what_is_shared_is_shared_evenly() {
