@@ -11,7 +11,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-ABSENT = {"flashinfer", "gguf", "sgl_kernel", "torchvision", "triton"}
+ABSENT = {"deep_ep", "flashinfer", "gguf", "sgl_kernel", "torchvision", "triton"}
 
 
 class Absent:

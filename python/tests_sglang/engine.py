@@ -9,6 +9,7 @@ import json
 import os
 import tempfile
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,10 @@ from sglang.srt import runtime_context  # noqa: E402
 from sglang.srt.configs.load_config import LoadConfig  # noqa: E402
 from sglang.srt.configs.model_config import ModelConfig  # noqa: E402
 from sglang.srt.distributed import parallel_state  # noqa: E402
+from sglang.srt.environ import envs  # noqa: E402
+from sglang.srt.eplb import expert_location  # noqa: E402
 from sglang.srt.layers.dp_attention import initialize_dp_attention  # noqa: E402
+from sglang.srt.layers.moe.utils import draft_model_build_scope, initialize_moe_config  # noqa: E402
 from sglang.srt.layers.quantization.fp8 import Fp8Config  # noqa: E402
 from sglang.srt.model_loader.loader import _initialize_model  # noqa: E402
 from sglang.srt.model_loader.utils import set_default_torch_dtype  # noqa: E402
@@ -45,10 +49,13 @@ def build(
     dtype: str = "bfloat16",
     device: str = "cpu",
     fp8: Fp8Config | None = None,
+    shared_whole: bool = False,
+    draft: bool = False,
     **more: Any,
 ) -> nn.Module:
-    """The model of a config on one rank, with whatever values memory has. `more`: further
-    `ServerArgs`."""
+    """The model of a config on one rank, or the draft model beside it, with whatever values memory
+    has. `shared_whole`: DeepSeek's shared experts on every rank, which a variable of the environment
+    asks for. `more`: further `ServerArgs`."""
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "config.json").write_text(json.dumps(config))
         arguments = ServerArgs(
@@ -64,9 +71,24 @@ def build(
             **more,
         )
         _spread(arguments, rank)
-        model = ModelConfig.from_server_args(arguments)
-        with set_default_torch_dtype(model.dtype), torch.device(device):
+        model = ModelConfig.from_server_args(arguments, is_draft_model=draft)
+        if not draft:
+            _place_experts(model)
+        scope = draft_model_build_scope() if draft else nullcontext()
+        with (
+            envs.SGLANG_SHARED_EXPERT_TP1.override(shared_whole),
+            scope,
+            set_default_torch_dtype(model.dtype),
+            torch.device(device),
+        ):
             return _initialize_model(model, LoadConfig(load_format="dummy"), fp8)
+
+
+def _place_experts(model: ModelConfig) -> None:
+    """Says which expert is in which slot, as the engine does before it builds a model: loaders ask."""
+    rank = runtime_context.get_parallel().moe_ep_rank
+    places = expert_location.compute_initial_expert_location_metadata(model, rank)
+    expert_location.set_global_expert_location_metadata(places, allow_overwrite=True)
 
 
 def _spread(arguments: ServerArgs, rank: int) -> None:
@@ -87,6 +109,7 @@ def _spread(arguments: ServerArgs, rank: int) -> None:
     groups = {f"{name}_group": _group(parallel, name) for name in GROUPS}
     parallel.override_permanently(**{n: group for n, group in groups.items() if n in known})
     initialize_dp_attention(arguments)
+    initialize_moe_config()
 
 
 def _group(parallel: Any, name: str) -> Any:

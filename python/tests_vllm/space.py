@@ -170,22 +170,20 @@ def quantised(drawn: dict[str, Any], block: tuple[int, int], draw: random.Random
     }
 
 
-def block_of(drawn: dict[str, Any]) -> int:
-    """Elements along a side of a block; 1 where nothing is quantised."""
-    return drawn.get("quantization_config", {"weight_block_size": [1]})["weight_block_size"][0]
-
-
-def catalog_of(rules: Rules, drawn: dict[str, Any]) -> Catalog:
+def catalog_of(rules: Rules, drawn: dict[str, Any], *, draft: bool = False) -> Catalog:
     """What the checkpoint holds: projections in FP8, but for those left as they are."""
-    listed = dict(rules.catalog())
+    listed = dict(rules.catalog(draft=draft))
     if "quantization_config" not in drawn:
         return listed
-    left, block = drawn["quantization_config"]["modules_to_not_convert"], block_of(drawn)
+    said = drawn["quantization_config"]
+    left, block = said["modules_to_not_convert"], said["weight_block_size"]
     for name, entry in list(listed.items()):
         module, _, member = name.rpartition(".")
         projects = "_proj" in module or module.endswith((".w1", ".w2", ".w3"))
+        # What joins a draft to its model is never quantised.
+        projects = projects and not module.endswith(".eh_proj")
         if projects and member == "weight" and module not in left:
             listed[name] = Entry(entry.shape, "F8_E4M3")
-            grid = tuple(math.ceil(n / block) for n in entry.shape)
+            grid = tuple(math.ceil(n / side) for n, side in zip(entry.shape, block, strict=True))
             listed[f"{name}_scale_inv"] = Entry(grid, "F32")
     return listed
