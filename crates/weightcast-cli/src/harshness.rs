@@ -52,3 +52,82 @@ fn between(text: &str, least: f64, most: f64) -> Result<f64, String> {
     let fits = (least..=most).contains(&number);
     if fits { Ok(number) } else { Err(format!("it must be between {least} and {most}")) }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct GivenHarsh {
+        #[command(flatten)]
+        harsh: Harsh,
+    }
+
+    /// As it would be given on the command line.
+    pub(crate) fn given(words: &str) -> Option<Harsh> {
+        let words = std::iter::once("sim").chain(words.split_ascii_whitespace());
+        GivenHarsh::try_parse_from(words).ok().map(|given| given.harsh)
+    }
+
+    #[test]
+    fn numbers_are_taken_up_to_their_ends() {
+        let most = Harshness::SERVERS;
+        for (option, taken, refused) in [
+            (
+                "servers",
+                vec!["1".to_owned(), most.to_string()],
+                vec!["0".to_owned(), (most + 1).to_string()],
+            ),
+            ("call-deadline", words("0.1 5 600"), words("0.099 600.001 0 nan inf x")),
+            ("fault-rate", words("0 1 100"), words("-0.001 100.001 nan inf x")),
+        ] {
+            for number in taken {
+                assert!(given(&format!("--{option}={number}")).is_some(), "{option} {number}");
+            }
+            for number in refused {
+                assert!(given(&format!("--{option}={number}")).is_none(), "{option} {number}");
+            }
+        }
+    }
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    /// What is said of a world can be said again, and means the same world.
+    #[test]
+    fn options_are_told_as_they_can_be_given() {
+        for servers in [None, Some(1), Some(4)] {
+            for (deadline, millis) in
+                [(None, None), (Some("0.25"), Some(250)), (Some("7"), Some(7_000))]
+            {
+                for (rate, thousandths) in
+                    [(None, None), (Some("0"), Some(0)), (Some("2.5"), Some(2_500))]
+                {
+                    for drawn in [false, true] {
+                        let text: String = [
+                            servers.map(|n: u32| format!(" --servers {n}")),
+                            deadline.map(|s| format!(" --call-deadline {s}")),
+                            rate.map(|times| format!(" --fault-rate {times}")),
+                            drawn.then(|| " --harsh".to_owned()),
+                        ]
+                        .into_iter()
+                        .flatten()
+                        .collect();
+                        let harsh = given(&text).expect("options");
+                        assert_eq!(harsh.arguments(), text);
+                        let wanted = Harshness {
+                            servers,
+                            call_deadline: millis.map(Span::from_millis),
+                            fault_rate: thousandths,
+                            drawn,
+                        };
+                        assert_eq!(harsh.harshness(), wanted, "{text}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -92,3 +92,60 @@ fn table(layout: &RankLayout) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(experts: u64, spec: &str) -> RankLayout {
+        let config = format!(
+            r#"{{"model_type": "qwen3_moe", "dtype": "bfloat16", "vocab_size": 65, "hidden_size": 8,
+            "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": 4,
+            "num_experts": {experts}, "moe_intermediate_size": 4, "mlp_only_layers": [0]}}"#
+        );
+        let model = Model::of(&Config::parse(&config).unwrap()).unwrap();
+        Cluster::new(&model, &spec.parse().unwrap()).unwrap().layout(0).unwrap()
+    }
+
+    /// A line for each parameter and for each of its pieces, of many for the first four.
+    #[test]
+    fn every_parameter_is_listed_with_what_fills_it() {
+        for experts in 1..8 {
+            let layout = layout(experts, "vllm:tp=1");
+            let text = table(&layout);
+            let mut lines = text.lines();
+            let (received, padded) = (layout.transfer_bytes(), layout.alloc_bytes());
+            // Two layers of six parameters beside the MLP, which has two and three; three outside.
+            let said = format!("{received} bytes to receive, {padded} with padding, 20 parameters");
+            assert_eq!(lines.next(), Some(said.as_str()));
+            for record in &layout.records {
+                let head = lines.next().expect("a line");
+                let shape = format!("{:?}", record.shape);
+                assert!(head.starts_with(&record.name) && head.contains(&shape), "{head}");
+                let layers = record.layers.map_or(String::new(), |(a, b)| format!("L {a}..{b}"));
+                assert!(head.ends_with(&layers), "{head}");
+                for piece in record.pieces.iter().take(4) {
+                    let line = lines.next().expect("a line");
+                    let (at, from) = line.trim().split_once(" <- ").expect("two sides");
+                    let slot = piece.target_index.map_or(String::new(), |slot| format!("[{slot}]"));
+                    assert_eq!(at, format!("{slot}[{}:]", piece.target_start));
+                    assert_eq!(from, format!("{}{}", piece.tensor, piece.slice));
+                }
+                if record.pieces.len() > 4 {
+                    let more = format!("    ... {} pieces in all", record.pieces.len());
+                    assert_eq!(lines.next(), Some(more.as_str()));
+                }
+            }
+            assert_eq!(lines.next(), None);
+        }
+    }
+
+    #[test]
+    fn what_nothing_fills_is_said() {
+        assert!(!table(&layout(2, "vllm:tp=1")).contains("no source"));
+        let mut none = layout(2, "vllm:tp=1");
+        none.records[0].pieces.clear();
+        let text = table(&none);
+        assert_eq!(text.matches("    no source: empty, padding or derived\n").count(), 1, "{text}");
+    }
+}

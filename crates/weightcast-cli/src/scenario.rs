@@ -106,3 +106,49 @@ fn origin(row: &Row) -> String {
     let how = if row.formula { format!("a formula; {how}") } else { how.to_owned() };
     format!("{how}: {}", row.source)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_or_so() {
+        for (value, digits, said) in [
+            (None, 3, "-"),
+            (Some(0.0), 3, "0.000"),
+            (Some(9.876_54), 3, "9.877"),
+            (Some(9.876_54), 2, "9.88"),
+            (Some(10.0), 3, "10.0"),
+            (Some(-10.0), 3, "-10.0"),
+            (Some(98.76), 2, "98.8"),
+            (Some(100.0), 3, "100"),
+            (Some(-1_234.5), 3, "-1234"),
+        ] {
+            assert_eq!(number(value, digits), said);
+        }
+    }
+
+    #[test]
+    fn a_row_says_how_its_value_is_known() {
+        for (known, said) in [
+            (Origin::Stated, "stated"),
+            (Origin::Derived, "derived"),
+            (Origin::Plot, "in a plot only"),
+            (Origin::Unreported, "not reported"),
+        ] {
+            for formula in [false, true] {
+                let row = Row {
+                    what: String::new(),
+                    predicted: None,
+                    reported: None,
+                    ratio: None,
+                    origin: known,
+                    source: "p. 3".to_owned(),
+                    formula,
+                };
+                let prefix = if formula { "a formula; " } else { "" };
+                assert_eq!(origin(&row), format!("{prefix}{said}: p. 3"));
+            }
+        }
+    }
+}

@@ -109,6 +109,8 @@ mod tests {
             ("0.1", Some(0.1)),
             ("0", None),
             ("-1", None),
+            ("9999999", Some(9_999_999.0)),
+            ("1e7", None),
             ("1e9", None),
             ("nan", None),
             ("x", None),

@@ -155,3 +155,45 @@ impl Progress {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weightcast_protocol::Time;
+    use weightcast_sim::Violation;
+
+    use super::*;
+
+    /// What is wrong comes in this order: an invariant, a world that is not repeated, what was not
+    /// reached. A campaign of no world has reached nothing.
+    #[test]
+    fn a_verdict_says_the_worst_and_what_to_do() {
+        let violation = |invariant: &str| {
+            let (invariant, detail) = (invariant.to_owned(), String::new());
+            Violation { invariant, step: 1, at: Time(0), detail }
+        };
+        for covers in [false, true] {
+            for unrepeatable in [vec![], vec![9, 8]] {
+                for violations in [vec![], vec![(5, violation("S1")), (6, violation("S2"))]] {
+                    let worst = (violations.is_empty(), unrepeatable.is_empty(), covers);
+                    let summary = Summary {
+                        seeds: 40,
+                        violations,
+                        unrepeatable: unrepeatable.clone(),
+                        ..Summary::default()
+                    };
+                    let told = verdict(&summary, covers, " --harsh").err();
+                    let told = told.map_or(String::new(), |error| error.to_string());
+                    match worst {
+                        (false, _, _) => assert_eq!(
+                            told,
+                            "2 violations in 40 worlds; see one with: weightcast replay 5 --harsh"
+                        ),
+                        (true, false, _) => assert!(told.starts_with("seed 9 came out different")),
+                        (true, true, true) => assert!(told.starts_with("no world reached: ")),
+                        (true, true, false) => assert_eq!(told, ""),
+                    }
+                }
+            }
+        }
+    }
+}

@@ -182,3 +182,123 @@ pub(crate) fn mutants_json() -> String {
     let entries: Vec<Entry> = MUTANTS.iter().map(entry).collect();
     serde_json::to_string_pretty(&entries).expect("plain fields always serialise") + "\n"
 }
+
+#[cfg(test)]
+mod tests {
+    use weightcast_protocol::Time;
+    use weightcast_sim::Violation;
+
+    use super::*;
+
+    fn caught(seed: u64) -> Option<Catch> {
+        let (invariant, detail) = ("S1".to_owned(), "torn".to_owned());
+        Some(Catch { seed, violation: Violation { invariant, step: 7, at: Time(0), detail } })
+    }
+
+    /// The worlds up to the one that shows it, that one too; else all.
+    #[test]
+    fn worlds_are_counted_from_the_first_seed() {
+        let mutant = &MUTANTS[0];
+        for (seeds, seed, worlds) in [
+            (0..200, Some(0), 1),
+            (0..200, Some(199), 200),
+            (40..50, Some(40), 1),
+            (40..50, Some(44), 5),
+            (40..50, None, 10),
+        ] {
+            let report = CatchReport::of(mutant, seeds, seed.and_then(caught));
+            assert_eq!((report.worlds, report.seed, report.caught), (worlds, seed, seed.is_some()));
+            let told = report.to_string();
+            let counted = format!("worlds {worlds}");
+            assert!(told.contains(mutant.name) && told.contains(&counted), "{told}");
+            assert_eq!(told.starts_with("NOT CAUGHT"), seed.is_none(), "{told}");
+            if let Some(seed) = seed {
+                assert!(told.contains(&format!("S1   seed {seed}, step 7, ")), "{told}");
+                assert!(told.ends_with(": torn"), "{told}");
+            }
+        }
+    }
+
+    /// Of violations the first ten; of options and points what there is.
+    #[test]
+    fn a_campaign_is_told_line_by_line() {
+        for (violations, options, unrepeatable) in [
+            (0, "", vec![]),
+            (1, "--harsh", vec![3]),
+            (10, "", vec![]),
+            (12, "--servers 4", vec![4, 5]),
+        ] {
+            let summary = Summary {
+                seeds: 20,
+                time: weightcast_protocol::Span(5_400_000_000_000),
+                events: 77,
+                faults: BTreeMap::from([("cut", 2), ("kill", 3)]),
+                violations: (0..violations)
+                    .map(|n| (n, caught(n).expect("one").violation))
+                    .collect(),
+                repeated: 2,
+                unrepeatable: unrepeatable.clone(),
+                ..Summary::default()
+            };
+            let harsh = crate::harshness::tests::given(options).expect("options");
+            let report = SimReport::of(&summary, &harsh, Duration::from_millis(1_500));
+            let text = report.table();
+            let found: Vec<&str> = text.lines().map(str::trim_end).collect();
+            let said = |line: &str| found.iter().filter(|found| **found == line).count();
+            for line in [
+                "worlds          20 in 1.5 s",
+                "virtual hours   1.50",
+                "events          77",
+                "faults          5",
+                "                       2  cut",
+                "                       3  kill",
+                &format!("played twice    2, {} differed", unrepeatable.len()),
+                &format!("violations      {violations}"),
+            ] {
+                assert_eq!(said(line), 1, "{line:?} in {text}");
+            }
+            let line = format!("options         {options}");
+            assert_eq!(said(&line), usize::from(!options.is_empty()), "{text}");
+            let shown = text.matches(" at step 7: torn").count() as u64;
+            assert_eq!(shown, violations.min(10), "{text}");
+            let coverage = summary.coverage();
+            assert_eq!(text.matches("  missed  ").count(), coverage.missed.len());
+            let reached = format!("coverage        {} of {} points", coverage.hit, coverage.total);
+            assert_eq!(said(&reached), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn mutants_are_listed_as_they_are() {
+        let listed: serde_json::Value = serde_json::from_str(&mutants_json()).unwrap();
+        let table = mutants_table();
+        let mut lines = table.lines();
+        for (number, mutant) in MUTANTS.iter().enumerate() {
+            let entry = &listed[number];
+            assert_eq!(
+                (&entry["name"], &entry["what"]),
+                (&mutant.name.into(), &mutant.what.into())
+            );
+            assert_eq!(entry["found_by"], serde_json::json!(mutant.found_by));
+            let line = lines.next().expect("a line");
+            assert!(line.starts_with(mutant.name) && line.ends_with(mutant.what), "{line}");
+            assert!(line.contains(&mutant.found_by.join(" or ")), "{line}");
+        }
+        assert_eq!((lines.next(), listed.as_array().map(Vec::len)), (None, Some(MUTANTS.len())));
+    }
+
+    #[test]
+    fn one_mutant_is_an_object_and_several_are_a_list() {
+        let of = |count: u64| -> Vec<CatchReport> {
+            (0..count).map(|seed| CatchReport::of(&MUTANTS[0], 0..9, caught(seed))).collect()
+        };
+        for (count, one, list) in
+            [(1, true, false), (1, false, true), (2, false, true), (0, false, true)]
+        {
+            let text = CatchReport::json(&of(count), one);
+            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(value.is_array(), list, "{count} {one}");
+            assert!(text.ends_with('\n'));
+        }
+    }
+}

@@ -324,6 +324,39 @@ mod tests {
         assert!(selector("-1").is_err() && selector("newest").is_err());
     }
 
+    /// Each unit from its thousand on; beyond the last there is none.
+    #[test]
+    fn sizes_have_the_unit_that_suits() {
+        for (bytes, said) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.00 KB"),
+            (1_001, "1.00 KB"),
+            (999_000, "999.00 KB"),
+            (1_000_000, "1.00 MB"),
+            (999_000_000, "999.00 MB"),
+            (1_000_000_000, "1.00 GB"),
+            (1_000_000_000_000, "1.00 TB"),
+            (1_000_000_000_000_000, "1000.00 TB"),
+        ] {
+            assert_eq!(size(bytes), said);
+        }
+    }
+
+    #[test]
+    fn holders_are_named_up_to_four() {
+        let same = |count: u32| -> String {
+            holders(
+                &(0..count).map(|shard| HeldBy { shard, ..held("r", None) }).collect::<Vec<_>>(),
+            )
+        };
+        for (count, named, more) in [(1, 1, ""), (3, 3, ""), (4, 4, ""), (5, 4, " = 1 more")] {
+            let names: Vec<String> =
+                (0..named).map(|shard| format!("r shard {shard} (a:1)")).collect();
+            assert_eq!(same(count), format!("{}{more}", names.join(" = ")));
+        }
+    }
+
     #[test]
     fn sizes_and_places_are_named() {
         assert_eq!((size(999).as_str(), size(1_230_000).as_str()), ("999 B", "1.23 MB"));

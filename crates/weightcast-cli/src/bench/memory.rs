@@ -127,6 +127,56 @@ mod tests {
     use super::super::cases::{Case, CaseName};
     use super::*;
 
+    /// No block is empty or longer than a block, and together they are the rows, byte by byte.
+    #[test]
+    fn rows_are_cut_into_blocks_without_a_gap() {
+        for row_bytes in [1, 8, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 8] {
+            for rows in [1, 2, 3] {
+                let (pitch, position_pitch) = (row_bytes + 24, row_bytes + 40);
+                let run = Run {
+                    buffer: 0,
+                    offset: 16,
+                    pitch,
+                    row_bytes,
+                    rows,
+                    cell: 0,
+                    position: 32,
+                    position_pitch,
+                };
+                let found: Vec<(u64, u64, u64)> = blocks(&run).collect();
+                let mut next = found.iter();
+                for row in 0..rows {
+                    let mut done = 0;
+                    while done < row_bytes {
+                        let &(offset, position, len) = next.next().expect("a block");
+                        assert_eq!(offset, 16 + row * pitch + done);
+                        assert_eq!(position, 32 + row * position_pitch + done);
+                        assert_eq!(len, BLOCK.min(row_bytes - done));
+                        done += len;
+                    }
+                }
+                assert_eq!(next.next(), None, "{row_bytes} {rows}");
+            }
+        }
+    }
+
+    /// Where a reading begins changes nothing of what is there.
+    #[test]
+    fn content_is_of_a_place() {
+        let mut whole = [0; 64];
+        content(hash("w"), 3, 0, &mut whole);
+        for from in (0..64).step_by(8) {
+            let mut part = vec![0; 64 - from];
+            content(hash("w"), 3, from as u64, &mut part);
+            assert_eq!(part, whole[from..], "{from}");
+        }
+        for (name, version) in [("w", 4), ("v", 3)] {
+            let mut other = [0; 64];
+            content(hash(name), version, 0, &mut other);
+            assert!(whole.chunks(8).zip(other.chunks(8)).all(|(a, b)| a != b), "{name} {version}");
+        }
+    }
+
     #[test]
     fn content_is_known_and_every_byte_counts() {
         let case = &Case::of(CaseName::QwenReshard, true, &[])[0];

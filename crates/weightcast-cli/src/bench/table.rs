@@ -132,3 +132,92 @@ fn seconds(seconds: f64) -> String {
         s => format!("{s:.3} s"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_have_the_unit_that_suits() {
+        for (time, said) in [
+            (0.0, "0.00 ms"),
+            (0.0015, "1.50 ms"),
+            (0.0999, "99.90 ms"),
+            (0.1, "0.100 s"),
+            (12.3456, "12.346 s"),
+        ] {
+            assert_eq!(seconds(time), said);
+        }
+    }
+
+    fn report(passed: &[bool], verified: bool) -> Report {
+        let floors = passed.iter().map(|&pass| Floor::at_least(String::new(), 1.0, pass.into()));
+        let floors: Vec<Floor> = floors.collect();
+        let way = WayTimes {
+            way: "tcp",
+            unavailable: Some("no".into()),
+            stack: None,
+            limits: vec![],
+            floors,
+        };
+        let transfer = Transfer {
+            case: "tiny".into(),
+            tensors: 1,
+            bytes: 1_500_000,
+            source_shards: 2,
+            target_shards: 3,
+            ways: vec![way],
+        };
+        Report {
+            machine: crate::bench::report::machine(),
+            quick: !verified,
+            runs: 5,
+            transfers: vec![transfer],
+            publish: Vec::new(),
+            verified,
+            seconds: 7.0,
+        }
+    }
+
+    #[test]
+    fn floors_are_counted_and_bytes_vouched_for() {
+        for (passed, kept) in
+            [(&[][..], "0 of 0"), (&[false], "0 of 1"), (&[true, false, true], "2 of 3")]
+        {
+            for (verified, said) in [(true, "every byte verified"), (false, "UNVERIFIED BYTES")] {
+                let text = table(&report(passed, verified));
+                assert!(
+                    text.ends_with(&format!("\n{kept} floors reached; {said}; 7 s\n")),
+                    "{text}"
+                );
+                assert_eq!(text.contains("QUICK"), !verified);
+                assert!(text.contains("\ntiny: 1 tensor, 1.5 MB, 2 -> 3 shards\n"), "{text}");
+                assert!(text.contains("  tcp: not possible: no\n"), "{text}");
+                assert!(!text.contains("publish"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_floor_is_told_with_what_is_missed() {
+        for (floor, said) in [
+            (
+                Floor::at_least("of memcpy".into(), 0.8, 0.9),
+                "floor, tcp: 0.8 of memcpy: 0.90: pass",
+            ),
+            (
+                Floor::at_least("of memcpy".into(), 0.8, 0.6),
+                "floor, tcp: 0.8 of memcpy: 0.60: MISS by 25 %",
+            ),
+            (Floor::below("seconds".into(), 0.5, 0.25), "floor, tcp: under 0.500 s: 0.250 s: pass"),
+            (
+                Floor::below("seconds".into(), 0.5, 1.0),
+                "floor, tcp: under 0.500 s: 1.000 s: MISS by 100 %",
+            ),
+        ] {
+            let mut text = String::new();
+            floor_row(&mut text, "tcp", &floor);
+            assert_eq!(text, format!("  {said}\n"));
+        }
+    }
+}

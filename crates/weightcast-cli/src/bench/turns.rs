@@ -140,3 +140,44 @@ impl Runs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_is_held_to_its_own_limit_first() {
+        let names = |way, shards, slices| -> Vec<String> {
+            limits_of(way, shards, slices).into_iter().map(Limit::name).collect()
+        };
+        let slices = Some(Slices::default());
+        for shards in 1..4 {
+            let pair = format!("socket pair x{}", 2 * shards);
+            assert_eq!(names(Way::Tcp, shards, None), [pair.as_str(), "memcpy x2"]);
+            assert_eq!(names(Way::Tcp, shards, slices), [pair.as_str(), "memcpy x2"]);
+            let bare = ["process_vm_readv x2", "process_vm_readv x1"];
+            assert_eq!(names(Way::Direct, shards, None), [&bare[..], &["memcpy x2"]].concat());
+            let sliced = [&bare[..], &["process_vm_readv x2 sliced", "memcpy x2"]].concat();
+            assert_eq!(names(Way::Direct, shards, slices), sliced);
+        }
+    }
+
+    /// Sums are divided by the updates; the first update is told apart.
+    #[test]
+    fn runs_are_told_as_medians_and_means() {
+        let runs = Runs {
+            seconds: vec![2.0, 1.0, 4.0],
+            read_s: vec![0.5, 1.5, 1.0],
+            seal_s: vec![3.0, 5.0, 4.0],
+            cpu_s: 6.0,
+            extra: Some(12),
+            verified: 34,
+            content_ok: true,
+        };
+        let times = runs.times(8_000_000_000, 9.0);
+        assert_eq!((times.median_s, times.read_median_s, times.seal_median_s), (2.0, 1.0, 4.0));
+        assert_eq!((times.gb_per_s, times.cpu_s, times.first_s), (4.0, 2.0, 9.0));
+        assert_eq!((times.extra_bytes, times.verified_bytes), (Some(12), 34));
+        assert_eq!((times.content_ok, times.all_s), (true, vec![2.0, 1.0, 4.0]));
+    }
+}

@@ -136,6 +136,21 @@ mod tests {
     }
 
     #[test]
+    fn equal_neighbours_are_counted_together() {
+        for (bytes, counted) in [
+            (&[][..], &[][..]),
+            (&[5], &[[1, 5]]),
+            (&[5, 5, 5], &[[3, 5]]),
+            (&[5, 5, 6, 5], &[[2, 5], [1, 6], [1, 5]]),
+        ] {
+            assert_eq!(runs(bytes), counted, "{bytes:?}");
+            let again =
+                runs(bytes).iter().flat_map(|&[n, b]| vec![b; n as usize]).collect::<Vec<_>>();
+            assert_eq!(again, bytes);
+        }
+    }
+
+    #[test]
     fn what_has_no_fields_is_no_lock() {
         let file = std::env::temp_dir().join(format!("weightcast-lock-{}", std::process::id()));
         for text in ["[]", "3", "", "{"] {

@@ -125,3 +125,58 @@ impl Report {
 fn gigabytes(bytes: u64) -> String {
     format!("{:.3} GB", bytes as f64 / 1e9)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(target: &[u64], source: &[u64]) -> Report {
+        Report {
+            source: "fsdp2:dp=2".to_owned(),
+            target: "vllm:tp=2".to_owned(),
+            replicas: 3,
+            gpus_per_host: 8,
+            nic_gbps: 400.0,
+            per_target_bytes: target.to_vec(),
+            per_source_bytes: source.to_vec(),
+            per_source_network_bytes: vec![7_000_000, 9_000_000],
+            host_bytes_in: vec![1_000_000_000],
+            host_bytes_out: Vec::new(),
+            copies: 12,
+            messages: 4,
+            broadcast_bytes: 5_000_000_000,
+            extra_buffer_bytes: Extra { source: 1, target: 0 },
+            peak_staged_bytes: 250_000_000,
+            predicted_s: 0.125,
+            lower_bound_s: 0.0625,
+            lower_bound_direct_s: 2.0,
+            plan_s: 1.5,
+            coverage: "exact".to_owned(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Each number stands beside its own name, in its unit.
+    #[test]
+    fn a_plan_is_told_line_by_line() {
+        let text =
+            report(&[2_000_000_000, 3_000_000_000, 2_500_000_000], &[4_000_000, 4_000_000]).table();
+        let expected = [
+            "fsdp2:dp=2 (2 ranks) -> 3 x vllm:tp=2 (3 ranks)",
+            "  each target rank receives         2.000 GB to 3.000 GB",
+            "  a broadcast would bring it        5.000 GB",
+            "  each source rank sends            0.004 GB",
+            "    where hosts copy                0.007 GB to 0.009 GB",
+            "  each target host takes in         1.000 GB",
+            "  each source host gives out        0.000 GB",
+            "  messages                          4 of 12 copies",
+            "  converted weights staged at most  0.250 GB",
+            "  predicted                         0.125 s",
+            "  the NICs allow                    0.062 s",
+            "    without hosts copying           2.000 s",
+            "  planned in                        1.50 s",
+            "  coverage                          exact",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+}

@@ -136,6 +136,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_answer_has_the_version_that_it_speaks_of() {
+        let version = Some(wire::Version { epoch: 3, number: 7 });
+        for (answer, number) in [
+            (Answer::Described(wire::Described { version, ..Default::default() }), Some(7)),
+            (Answer::Committed(wire::Committed { version, ..Default::default() }), Some(7)),
+            (Answer::Unchanged(wire::Unchanged { held: version }), Some(7)),
+            (Answer::Unchanged(wire::Unchanged { held: None }), None),
+            (Answer::Described(wire::Described::default()), None),
+        ] {
+            assert_eq!(version_of(answer), number);
+        }
+    }
+
+    #[test]
+    fn what_is_asked_is_of_its_kind() {
+        assert!(matches!(question(Kind::Describe), call::Call::Describe(_)));
+        let asked = question(Kind::Update);
+        let plain = matches!(&asked, call::Call::Update(u) if !u.allow_rollback && !u.staged);
+        assert!(plain, "{asked:?}");
+    }
+
+    #[test]
     fn a_herd_comes_spread_over_the_whole_time() {
         let mut tenths = [0; 10];
         for index in 0..1_000 {

@@ -103,6 +103,33 @@ impl LatencyFigures {
 mod tests {
     use super::*;
 
+    /// All failures are counted, a few kept; what was taken is gone.
+    #[test]
+    fn what_was_recorded_is_taken_once() {
+        for failures in [0, 1, KEPT - 1, KEPT, KEPT + 1, 3 * KEPT] {
+            let record = Record::new();
+            record.add(Kind::List, 7);
+            record.add(Kind::List, 5);
+            record.add(Kind::Update, 9);
+            (0..failures).for_each(|number| record.failed(number.to_string()));
+            // Nobody is answered before the question was sent.
+            record.answered(Kind::Publish, u64::MAX);
+            let taken = record.take();
+            let latencies = BTreeMap::from([
+                (Kind::List, vec![7, 5]),
+                (Kind::Update, vec![9]),
+                (Kind::Publish, vec![0]),
+            ]);
+            assert_eq!(taken.latencies, latencies);
+            assert_eq!(taken.failed, failures as u64);
+            let kept: Vec<String> =
+                (0..failures.min(KEPT)).map(|number| number.to_string()).collect();
+            assert_eq!(taken.failures, kept);
+            let again = record.take();
+            assert!(again.latencies.is_empty() && again.failures.is_empty() && again.failed == 0);
+        }
+    }
+
     #[test]
     fn percentiles() {
         let latency = LatencyFigures::of((1..=1000).rev().map(|ms| ms * 1_000_000).collect());

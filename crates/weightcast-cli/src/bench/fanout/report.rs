@@ -229,6 +229,41 @@ mod tests {
         }
     }
 
+    /// Each number stands below its own name.
+    #[test]
+    fn readers_are_told_with_their_own_numbers() {
+        let mut report = Report::new(crate::bench::report::machine(), 2_500_000, 100);
+        assert!(!report.table().contains("readers"), "nothing was spread");
+        let far = Setting { readers: 6, shards: 3, datacentres: 2, ..setting() };
+        let naive = Spread { sum_s: 9.0, cpu_s: 8.0, ..spread(true) };
+        report.spreads.push(Beside::new(
+            &far,
+            Spread { crossed: 1.5, ..spread(true) },
+            Some(naive),
+        ));
+        report.spreads.push(Beside::new(&setting(), spread(true), None));
+        report.killed.push(killed(true));
+        let text = report.table();
+        let row = |number: usize| -> Vec<&str> {
+            let after = text.lines().skip_while(|line| !line.contains("ideal sum"));
+            after.skip(number).next().expect("a row").split_ascii_whitespace().collect()
+        };
+        let two = |number: f64| format!("{number:.2}");
+        let ratio = |of: &Setting| two(4.0 / of.ideal_sum_s());
+        let (sum, most) = (two(far.ideal_sum_s()), two(far.ideal_max_s()));
+        let wanted =
+            ["6", "3", &sum, "4.00", &ratio(&far), &most, "2.00", "1.00", "9.00", "8.00", "1.50"];
+        assert_eq!(row(1)[..11], wanted);
+        let (sum, most) = (two(setting().ideal_sum_s()), two(setting().ideal_max_s()));
+        let wanted =
+            ["4", "2", &sum, "4.00", &ratio(&setting()), &most, "2.00", "1.00", "-", "-", "-"];
+        assert_eq!(row(2)[..11], wanted);
+        let said = "4 readers of 2 shards, a source killed at 50 %: all others finish after 2.00 s, \
+                    undisturbed 1.00 s: 1.00 s more (ideal of one transfer: 1.00 s); 0 of 0 victims";
+        assert!(text.contains(said), "{text}");
+        assert!(text.contains("; 2.5 MB a replica, 100 Mbit/s a host"), "{text}");
+    }
+
     #[test]
     fn what_misses_the_aim_is_said() {
         let ideal = setting().ideal_sum_s();

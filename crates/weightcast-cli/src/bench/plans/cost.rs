@@ -96,3 +96,27 @@ fn median(runs: usize, mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow::
     seconds.sort_by(f64::total_cmp);
     Ok(seconds[seconds.len() / 2])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No stage has two layers more than another, and all have all.
+    #[test]
+    fn layers_are_spread_evenly_over_stages() {
+        for layers in [1, 2, 7, 61, 64] {
+            for count in 1..=layers.min(40) {
+                let text = stages(layers, count);
+                let counts: Vec<u64> = text
+                    .strip_prefix("pp_layers=")
+                    .expect("a key")
+                    .split('+')
+                    .map(|n| n.parse().expect("a number"))
+                    .collect();
+                assert_eq!((counts.len() as u64, counts.iter().sum::<u64>()), (count, layers));
+                let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+                assert!(most - least <= 1, "{text}");
+            }
+        }
+    }
+}
