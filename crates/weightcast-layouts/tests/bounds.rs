@@ -109,3 +109,17 @@ fn every_element_of_a_rank_has_a_route() {
         }
     }
 }
+
+/// Whole experts: their rows are whole blocks, whatever their columns are.
+#[test]
+fn sglang_counts_the_rows_of_a_block() {
+    for (rows, columns, right) in
+        [(8, 8, true), (8, 16, true), (16, 8, false), (16, 16, false), (24, 16, true)]
+    {
+        let said = json!({"quant_method": "fp8", "weight_block_size": [rows, columns]});
+        let config = config(json!({"moe_intermediate_size": 24, "quantization_config": said}));
+        let found = cluster(&config, "sglang:tp=1").layout(0);
+        assert_eq!(found.is_ok(), right, "{rows} {columns}: {found:?}");
+        assert!(cluster(&config, "vllm:tp=1").layout(0).is_ok(), "{rows} {columns}");
+    }
+}
