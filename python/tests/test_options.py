@@ -1,12 +1,18 @@
 """What a worker says of itself when it opens, and what it asks for, reaches the server as it was said. The
 package's own half of the way is looked at in `test_arguments.py`."""
 
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import weightcast as wc
 
-from .conftest import SOON
+from .conftest import SOON, token_file
+from .programs.driver import Gate
 
 
 def replicas(server: wc.Server) -> dict[str, dict]:
@@ -99,3 +105,93 @@ def test_verify_of_a_version_that_is_not_held_any_more(server: wc.Server, group)
     assert wc.verify("policy", "rollout", version=2, server=server.address, deadline=SOON)
     with pytest.raises(wc.WeightcastError):
         wc.verify("policy", "rollout", version=1, server=server.address, deadline=SOON)
+
+
+@pytest.mark.parametrize("fanout, stripes, helpers", [(2, 1, ()), (1, 2, ("second",))])
+def test_readers_of_a_source_and_sources_of_a_reader_are_two_numbers(
+    group, fanout: int, stripes: int, helpers: tuple[str, ...]
+) -> None:
+    weight, copy, target = (np.ones(1 << 20, "f4") for _ in range(3))
+    with wc.serve(fanout=fanout, stripes=stripes) as server:
+        [first] = group("first", [wc.Layout().add(weight, "w")], role="trainer", server=server.address).handles
+        first.publish(1, deadline=SOON, seal=True)
+        [second] = group("second", [wc.Layout().add(copy, "w")], server=server.address).handles
+        second.replicate(1, deadline=SOON)
+        [third] = group("third", [wc.Layout().add(target, "w")], server=server.address).handles
+        assert third.replicate(1, deadline=SOON).helpers == helpers
+        for handle in (third, second, first):
+            handle.close(deadline=SOON)
+
+
+def test_a_drain_ends_when_the_server_was_told(group) -> None:
+    """The lease would let it last five times as long as the trainer waits."""
+    weight, copy = np.ones(8 << 20, "f4"), np.zeros(8 << 20, "f4")
+    gate = Gate()
+    with wc.serve(lease=5 * SOON, drain_deadline=0.2) as server:
+        [trainer] = group("trainer", [wc.Layout().add(weight, "w")], role="trainer", server=server.address,
+                          way="tcp", **gate.options).handles
+        trainer.publish(1, deadline=SOON, seal=True)
+        [rollout] = group("rollout", [wc.Layout().add(copy, "w")], server=server.address, way="tcp").handles
+        gate.hold_after(1 << 20)
+        ends: list[Exception] = []
+
+        def read() -> None:
+            try:
+                rollout.replicate(1, deadline=2 * SOON)
+            except wc.WeightcastError as error:
+                ends.append(error)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        gate.wait_held()
+        trainer.unpublish(deadline=SOON)
+        gate.close()
+        reader.join(2 * SOON)
+        assert [type(error) for error in ends] == [wc.SourceLost], ends
+
+
+def test_a_token_file_that_was_given_is_the_server_s(tmp_path: Path) -> None:
+    file = token_file(tmp_path / "token", "a-token-of-this-test-alone" * 2)
+    with wc.serve(token_file=file) as server:
+        assert server.token_file == file
+        assert wc.status(server.address, token_file=file)["models"] == []
+
+
+def test_seconds_of_planning_are_not_those_of_installing(group) -> None:
+    weight, copy = np.ones(64, "f4"), np.zeros(64, "f4")
+    [trainer] = group("trainer", [wc.Layout().add(weight, "w")], role="trainer").handles
+    trainer.publish(1, deadline=SOON)
+    [rollout] = group("rollout", [wc.Layout().add(copy, "w")]).handles
+    moved = rollout.replicate(1, deadline=SOON)
+    assert moved.plan_seconds > 0 and moved.install_seconds == 0 and moved.staged == 0
+    assert moved.seconds >= moved.plan_seconds
+
+
+def test_tied_weights_lie_along_the_dimension_that_was_said(group) -> None:
+    """One array is `a` beside `b`, and `c` beside `d` as well: left and right, not above and below."""
+    weight = np.arange(24, dtype="f4").reshape(4, 6)
+    parts = {name: wc.part(name, shape=(4, 3)) for name in "abcd"}
+    tied = wc.Layout().add(weight, [parts["a"], parts["b"]], along=1).also([parts["c"], parts["d"]], along=1)
+    [trainer] = group("trainer", [tied], role="trainer").handles
+    trainer.publish(1, deadline=SOON)
+    copies = {name: np.zeros((4, 3), "f4") for name in parts}
+    layout = wc.Layout()
+    for name, copy in copies.items():
+        layout.add(copy, name)
+    [rollout] = group("rollout", [layout]).handles
+    rollout.replicate(1, deadline=SOON)
+    for left, right in ("ab", "cd"):
+        assert np.array_equal(np.hstack([copies[left], copies[right]]), weight)
+
+
+def test_a_program_that_ends_leaves_with_all_its_handles() -> None:
+    """Nobody closes them; the lease would keep their places for minutes."""
+    with wc.serve(lease=10 * SOON) as server:
+        program = """
+import sys, weightcast as wc
+kept = [wc.open("policy", wc.Replica(name), server=sys.argv[1]) for name in ("one", "two", "three")]
+print(len(wc.status(sys.argv[1])["models"][0]["replicas"]))
+"""
+        done = subprocess.run([sys.executable, "-c", program, server.address], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout.strip()) == (0, "3"), done.stderr
+        assert [r["name"] for model in wc.status(server.address)["models"] for r in model["replicas"]] == []
