@@ -29,6 +29,8 @@ pub(in crate::checkers) struct NobodyLeft {
     /// What was given up, by whose memory it is: nobody is told to read it.
     gone: BTreeMap<ExportId, Generation>,
     reads: BTreeMap<Incarnation, ToldToRead>,
+    /// The last `unpublish` of each group that was answered: who missed the answer hears it again later.
+    unpublished: BTreeMap<Incarnation, OpSeq>,
     called: BTreeMap<GroupShard, OpSeq>,
     /// A shard that has made a call again in this event: it is told all that it may have missed.
     again: Option<GroupShard>,
@@ -39,6 +41,7 @@ pub(in crate::checkers) struct NobodyLeft {
 struct ToldToRead {
     place: (OpSeq, Attempt),
     sources: BTreeSet<Incarnation>,
+    copies: Vec<(ExportId, Generation)>,
     unread: BTreeSet<u32>,
 }
 
@@ -53,6 +56,7 @@ impl NobodyLeft {
             drained: BTreeMap::new(),
             gone: BTreeMap::new(),
             reads: BTreeMap::new(),
+            unpublished: BTreeMap::new(),
             called: BTreeMap::new(),
             again: None,
             deadlines: BTreeMap::new(),
@@ -147,7 +151,7 @@ impl NobodyLeft {
                     self.reads.remove(&group);
                 }
                 match result {
-                    Ok(Answer::Unpublished) => return self.unpublished(now, group),
+                    Ok(Answer::Unpublished) => return self.unpublished(now, group, *seq),
                     Ok(Answer::Committed { .. }) => self.drained.remove(&group),
                     _ => None,
                 };
@@ -181,24 +185,38 @@ impl NobodyLeft {
         let gone = assignment.shards.iter().find(|shard| {
             self.gone.get(&shard.export).is_some_and(|gone| *gone >= shard.generation)
         });
-        self.reads.insert(reader, ToldToRead { place, sources, unread });
+        let copies = assignment.shards.iter().map(|shard| (shard.export, shard.generation));
+        let copies = copies.collect();
+        self.reads.insert(reader, ToldToRead { place, sources, copies, unread });
         let source = &assignment.replica;
         gone.map(|_| format!("{reader} is told to read from {source}, which has unpublished"))
     }
 
-    fn unpublished(&mut self, now: Time, group: Incarnation) -> Option<String> {
+    fn unpublished(&mut self, now: Time, group: Incarnation, seq: OpSeq) -> Option<String> {
+        if self.unpublished.insert(group, seq) >= Some(seq) {
+            return None;
+        }
         let own = self.exports.iter().filter(|(_, (of, _))| *of == group);
         let gone = own.filter_map(|(export, shard)| Some((*export, *self.generations.get(shard)?)));
         let gone: Vec<_> = gone.collect();
         self.gone.extend(gone);
         let cut = self.drained.remove(&group)?; // it was told before
         let reads = |(reader, reading): &(&Incarnation, &ToldToRead)| {
-            reading.sources.contains(&group) && self.must_read(now, **reader, reading, group)
+            self.reads_copy(reading, group) && self.must_read(now, **reader, reading, group)
         };
         let left = self.reads.iter().filter(|_| now < cut).find(reads);
         let left = left.map(|(reader, _)| *reader);
         self.reads.retain(|_, reading| !reading.sources.contains(&group));
         left.map(|reader| format!("{group} has unpublished, and {reader} reads from it"))
+    }
+
+    /// Whether it was told to read what a group has now, and not an older copy, of which the server has
+    /// let its readers go.
+    fn reads_copy(&self, reading: &ToldToRead, group: Incarnation) -> bool {
+        reading.copies.iter().any(|(export, generation)| {
+            let shard = self.exports.get(export).filter(|shard| shard.0 == group);
+            shard.is_some_and(|shard| self.generations.get(shard) <= Some(generation))
+        })
     }
 
     /// Whether the server must think that a group reads what it was told to, from others than this one too.

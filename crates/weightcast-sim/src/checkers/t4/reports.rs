@@ -64,6 +64,8 @@ type ServedCopy = (ExportId, Generation);
 #[derive(Default)]
 pub(in crate::checkers) struct Accusers {
     names: BTreeMap<usize, String>,
+    /// The name of each group, as one of its shards said.
+    groups: BTreeMap<Incarnation, String>,
     exports: BTreeMap<(Incarnation, u32), ExportId>,
     reads: BTreeMap<Incarnation, Attempted>,
     /// Who may say that a copy is of other bytes: who has read all of it, in which call and attempt.
@@ -89,6 +91,9 @@ impl Attempted {
 
 impl Accusers {
     fn heard(&mut self, who: &Who, message: &ClientMessage) -> Option<()> {
+        if let (Some(group), Some(name)) = (who.incarnation, self.names.get(&who.process)) {
+            self.groups.entry(group).or_insert_with(|| name.clone());
+        }
         match message {
             ClientMessage::Open(open) => {
                 self.names.insert(who.process, open.replica.clone());
@@ -106,7 +111,7 @@ impl Accusers {
                     return None;
                 }
                 let from = read.from.filter(|_| read.unread.is_empty())?;
-                let name = self.names.get(&who.process)?.clone();
+                let name = self.groups.get(&who.incarnation?)?.clone();
                 self.may.entry(from).or_default().insert((name, *seq, *attempt));
             }
             _ => {}
@@ -128,7 +133,7 @@ impl Accusers {
             // What it has read was right.
             ServerMessage::Answered { seq, result: Ok(Answer::Committed { .. }) } => {
                 let read = self.reads.get(&group).filter(|read| read.place.0 == *seq)?;
-                let entry = (self.names.get(&who.process)?.clone(), *seq, read.place.1);
+                let entry = (self.groups.get(&group)?.clone(), *seq, read.place.1);
                 self.may.get_mut(&read.from?)?.remove(&entry);
                 None
             }
