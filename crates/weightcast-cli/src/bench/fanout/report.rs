@@ -245,8 +245,8 @@ mod tests {
         report.killed.push(killed(true));
         let text = report.table();
         let row = |number: usize| -> Vec<&str> {
-            let after = text.lines().skip_while(|line| !line.contains("ideal sum"));
-            after.skip(number).next().expect("a row").split_ascii_whitespace().collect()
+            let mut after = text.lines().skip_while(|line| !line.contains("ideal sum"));
+            after.nth(number).expect("a row").split_ascii_whitespace().collect()
         };
         let two = |number: f64| format!("{number:.2}");
         let ratio = |of: &Setting| two(4.0 / of.ideal_sum_s());
