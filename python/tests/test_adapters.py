@@ -255,8 +255,12 @@ def test_a_loader_that_repeats_elements_gets_the_tensor_itself() -> None:
         made.layout()
     made.layout(stage=True)
     made._arrived["gate"].copy_(torch.arange(16.0).reshape(2, 8))  # what an update would do
+    derived: list[torch.Tensor] = []
+    made._after.append(lambda: derived.append(engine.gate.sum(0)))  # as adapters of engines do
     made.finish()
     assert engine.gate.equal(torch.arange(8.0).expand(2, 8).to(engine.gate.dtype))
+    # What is derived, is derived of what has just arrived.
+    assert len(derived) == 1 and derived[0].equal(engine.gate.sum(0))
 
 
 def test_catalogs(tmp_path: Path) -> None:

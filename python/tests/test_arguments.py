@@ -75,6 +75,25 @@ def test_one_text_is_passed_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (got["shard"], got["num_shards"], got["datacentre"], got["host"], got["spot"]) == (0, 1, "", None, False)
 
 
+def test_looks_at_a_function_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look takes two seconds of the ten; the last has none left, and the server says so."""
+    now, left = [100.0], []
+
+    def changed(after: tuple[int, int], deadline: float) -> tuple:
+        left.append((after, deadline))
+        assert len(left) < 10, "it looks for ever"
+        now[0] += 2
+        if deadline == 0:
+            raise wc.Timeout("the deadline passed")
+        return (1, after[1] + 1), []
+
+    monkeypatch.setattr(handle.time, "monotonic", lambda: now[0])
+    core = Native(list=lambda deadline: ((1, 1), []), wait_changed=changed)
+    with pytest.raises(wc.Timeout):
+        wc.Handle(core, "policy", ME).wait(lambda versions: False, deadline=10.0)
+    assert left == [((1, 1 + look), 10.0 - 2 * look) for look in range(6)]
+
+
 HELD = (True, (21, 22), "trainer-1", 23, 24, 25.5, 26.5, ("tcp", "other host"), 27, 28.5, ["relay-1", "relay-2"], "file")
 LISTED = ((31, 32), [((7, 1), ["a"]), ((8, 1), ["a", "b"])])
 CALLS = [

@@ -53,6 +53,11 @@ impl Sim {
     fn seeds(&self, usual: u64) -> Range<u64> {
         self.first_seed..self.first_seed + self.seeds.unwrap_or(usual)
     }
+
+    /// Whether so many worlds have to reach all coverage points.
+    fn must_cover(&self, worlds: u64) -> bool {
+        self.require_coverage || worlds >= COVERING_SEEDS
+    }
 }
 
 pub(crate) fn run(arguments: &Sim) -> anyhow::Result<()> {
@@ -87,8 +92,7 @@ fn play_seeds(arguments: &Sim) -> anyhow::Result<()> {
     progress.end();
     let report = SimReport::of(&summary, &arguments.harsh, started.elapsed());
     print!("{}", if arguments.json { report.json() } else { report.table() });
-    let covers = arguments.require_coverage || number >= COVERING_SEEDS;
-    verdict(&summary, covers, &arguments.harsh.arguments())
+    verdict(&summary, arguments.must_cover(number), &arguments.harsh.arguments())
 }
 
 /// An error unless the campaign is clean.
@@ -162,6 +166,26 @@ mod tests {
     use weightcast_sim::Violation;
 
     use super::*;
+
+    #[test]
+    fn a_thousand_worlds_have_to_reach_all_that_there_is() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            sim: Sim,
+        }
+        let sim = |options: &[&str]| {
+            let line = [&["weightcast"], options].concat();
+            <Line as clap::Parser>::try_parse_from(line).expect("options of sim").sim
+        };
+        let usual = sim(&[]);
+        let seeds = usual.seeds(COVERING_SEEDS);
+        assert!(usual.must_cover(seeds.end - seeds.start), "the usual campaign");
+        for (worlds, must) in [(1, false), (999, false), (1_000, true), (1_001, true)] {
+            assert_eq!(usual.must_cover(worlds), must, "{worlds}");
+            assert!(sim(&["--require-coverage"]).must_cover(worlds));
+        }
+    }
 
     /// What is wrong comes in this order: an invariant, a world that is not repeated, what was not
     /// reached. A campaign of no world has reached nothing.

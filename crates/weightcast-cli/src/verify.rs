@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: Verify) -> i32 {
                 false => text(&verdict),
             };
             match output::print(&shown) {
-                Ok(()) => i32::from(!verdict.equal),
+                Ok(()) => status(&verdict),
                 Err(error) => {
                     eprintln!("weightcast: {error:#}");
                     2
@@ -117,6 +117,11 @@ pub(crate) fn run(arguments: Verify) -> i32 {
             2
         }
     }
+}
+
+/// The exit status: goes by the verdict, which may be against replicas that agree with each other.
+fn status(verdict: &Verdict) -> i32 {
+    i32::from(!verdict.equal)
 }
 
 /// The verdict as JSON, field by field as [`Verdict`] has it.
@@ -244,6 +249,14 @@ mod tests {
     fn lines(verdict: &Verdict) -> Vec<String> {
         let squeezed = |line: &str| line.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
         text(verdict).lines().map(squeezed).collect()
+    }
+
+    #[test]
+    fn equal_replicas_that_are_not_what_was_published_are_no_success() {
+        let both = |as_published| vec![verified("a", true, as_published)];
+        assert_eq!(status(&verdict(true, both(Some(true)), &[])), 0);
+        assert_eq!(status(&verdict(false, both(Some(false)), &[])), 1);
+        assert_eq!(status(&verdict(false, both(None), &["w"])), 1);
     }
 
     #[test]

@@ -71,6 +71,10 @@ fn a_plan_has_every_number() {
     assert!(plan["extra_buffer_bytes"]["source"].is_u64());
     let (predicted, bound) = (&plan["predicted_s"], &plan["lower_bound_s"]);
     assert!(predicted.as_f64() > bound.as_f64());
+    // What a host's eight NICs of 50 GB/s need for its bytes, and hardly more.
+    let alone = 266_181_724_864.0 / (8.0 * 400e9 / 8.0);
+    let bound_s = bound.as_f64().expect("s");
+    assert!((alone..1.1 * alone).contains(&bound_s), "{alone} {bound_s}");
     let half = json(&weightcast(&arguments("200")));
     let ratio = half["lower_bound_s"].as_f64().expect("s") / bound.as_f64().expect("s");
     assert!((ratio - 2.0).abs() < 1e-9, "{ratio}");

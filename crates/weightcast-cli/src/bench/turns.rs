@@ -92,8 +92,8 @@ impl Turns<'_> {
         runs.read_s.push(read_s);
         runs.seal_s.push(published.seal_s);
         runs.extra = runs.extra.max(growth);
-        runs.verified = verified;
-        runs.content_ok &= verified == bytes && bytes == self.bytes() && target.holds(version);
+        let whole = verified == bytes && bytes == self.bytes();
+        runs.looked_at(verified, whole && target.holds(version));
         Ok(())
     }
 
@@ -124,6 +124,12 @@ fn limits_of(way: Way, target_shards: usize, slices: Option<Slices>) -> Vec<Limi
 }
 
 impl Runs {
+    /// A run whose content was wrong is not made good by later ones.
+    fn looked_at(&mut self, verified: u64, right: bool) {
+        self.verified = verified;
+        self.content_ok &= right;
+    }
+
     fn times(self, bytes: u64, first_s: f64) -> StackTimes {
         let median_s = median(&self.seconds);
         StackTimes {
@@ -159,6 +165,15 @@ mod tests {
             assert_eq!(names(Way::Direct, shards, None), [&bare[..], &["memcpy x2"]].concat());
             let sliced = [&bare[..], &["process_vm_readv x2 sliced", "memcpy x2"]].concat();
             assert_eq!(names(Way::Direct, shards, slices), sliced);
+        }
+    }
+
+    #[test]
+    fn one_wrong_content_is_enough() {
+        for wrong in [None, Some(0), Some(1), Some(2)] {
+            let mut runs = Runs { content_ok: true, ..Runs::default() };
+            (0..3).for_each(|run| runs.looked_at(run, wrong != Some(run)));
+            assert_eq!((runs.content_ok, runs.verified), (wrong.is_none(), 2), "{wrong:?}");
         }
     }
 
