@@ -331,4 +331,52 @@ mod tests {
             assert_eq!(*lock(&seen), expected, "worker {worker}");
         }
     }
+
+    /// Whether a thread waits for a lock: the kernel says for what a thread sleeps.
+    fn waits_for<T>(thread: &str, mutex: &Mutex<T>) -> bool {
+        let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
+        let call = call.unwrap_or_default();
+        let first = call.split(' ').nth(1).and_then(|first| first.strip_prefix("0x"));
+        let first = first.and_then(|first| usize::from_str_radix(first, 16).ok());
+        let start = std::ptr::from_ref(mutex).addr();
+        first.is_some_and(|word| (start..start + size_of::<Mutex<T>>()).contains(&word))
+    }
+
+    /// While a worker cannot note why it failed it stops nobody: who is stopped notes that it was
+    /// cancelled, and would be the first.
+    #[test]
+    fn no_worker_is_stopped_before_the_cause_is_noted() {
+        std::fs::read("/proc/thread-self/syscall").expect("the kernel says where threads wait");
+        let server = server();
+        let memory = Region::from_bytes(&[1; 2]).unwrap();
+        for way in [Way::Tcp, Way::Direct, Way::Reference] {
+            let (peer, targets) = (peer(&server, way), [Region::allocate(2).unwrap()]);
+            let export = server.exports().expose(1, vec![memory.clone()]);
+            let job = job(&peer, export, vec![Copy::contiguous(0, 0, 0, 0, 2)]);
+            let options = ReadOptions::default();
+            let mut route = Route::check(0, &job, &targets, &options).unwrap();
+            route.pieces = Pieces::cut(&job.copies, 2);
+            let run = RunningTransfer::new(vec![route], &targets, &options);
+            server.exports().fence(export);
+            let (name, named) = std::sync::mpsc::channel();
+            thread::scope(|scope| {
+                let noted = lock(&run.failed);
+                let worker = scope.spawn(|| {
+                    let own = std::fs::read_link("/proc/thread-self").unwrap();
+                    name.send(own.file_name().unwrap().to_str().unwrap().to_owned()).unwrap();
+                    run.work(0)
+                });
+                let worker_thread = named.recv().unwrap();
+                while !worker.is_finished() && !waits_for(&worker_thread, &run.failed) {
+                    thread::yield_now();
+                }
+                let (stopped, waits) = (run.stop.load(Ordering::Acquire), !worker.is_finished());
+                drop(noted);
+                assert!(waits && !stopped, "{way:?}");
+            });
+            let cause = ReadError { source: 0, kind: TransportError::Fenced { export } };
+            assert_eq!(*lock(&run.failed), Some(cause), "{way:?}");
+            assert!(run.stop.load(Ordering::Acquire), "{way:?}: and then all are");
+        }
+    }
 }
