@@ -226,4 +226,33 @@ mod tests {
             [1, 10].map(|more| FRAME_GRACE + more * second)
         );
     }
+
+    /// By the bytes that have come, whatever the header says is still to come. The clocks are set, so
+    /// nothing here takes its time: what is too late is late by a nanosecond, what is not by a minute.
+    #[test]
+    fn a_frame_has_as_long_as_its_bytes_that_have_come_may_take() {
+        let rate = MIN_FRAME_RATE as usize;
+        let minute = Duration::from_secs(60);
+        let announced = HEADER_BYTES + MAX_REQUEST_BYTES;
+        for came in [1, HEADER_BYTES, rate - 1, rate, 10 * rate, 61 * rate, STEP - 1, STEP] {
+            let outcome = |may_take: Duration, count: usize| {
+                let ((socket, mut there), mut input) = (pair(), Input::new());
+                there.write_all(&vec![7; came]).unwrap();
+                drop(there);
+                let begun = Instant::now() - may_take;
+                input.at_least(&socket, count, begun).map_err(|error| error.kind())
+            };
+            let most = FRAME_GRACE + Duration::from_secs((came / rate) as u64);
+            let moment = Duration::from_nanos(1);
+            for count in [came, came + 1, came + rate, 2 * came, announced] {
+                let late = outcome(most + moment, count);
+                assert_eq!(late, Err(ErrorKind::TimedOut), "{came} of {count} bytes");
+            }
+            if most > minute {
+                let closed = Err(ErrorKind::UnexpectedEof);
+                assert_eq!(outcome(most - minute, came), Ok(()), "{came} bytes");
+                assert_eq!(outcome(most - minute, announced), closed, "{came} bytes");
+            }
+        }
+    }
 }
