@@ -81,6 +81,9 @@ impl Pool {
 }
 
 #[cfg(test)]
+mod questions;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::limits::STREAM_REST;
