@@ -15,6 +15,7 @@ use crate::client::registration::union;
 mod bounds;
 mod served;
 mod sums;
+mod together;
 #[path = "../../../../weightcast-plan/tests/world/mod.rs"]
 mod world;
 
