@@ -212,6 +212,9 @@ impl Drop for Place {
 }
 
 #[cfg(test)]
+mod rule;
+
+#[cfg(test)]
 mod tests {
     use rustix::io::Errno;
     use tokio::sync::oneshot::error::TryRecvError;
