@@ -151,24 +151,28 @@ fn a_copy_that_is_stopped_is_waited_for_and_leaves_nothing() {
     // As if the copy had just begun: it waits for its turn in vain.
     let copying = reads.lock().unwrap();
     offloader.running.cancel = Arc::default();
-    let (stopping, stopped) = (std::sync::Barrier::new(2), AtomicBool::new(false));
+    let cancel = Arc::clone(&offloader.running.cancel);
+    let (stopping, stopped) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         let offloader = &mut offloader;
         let (stopping, stopped) = (&stopping, &stopped);
-        let name = std::sync::OnceLock::new();
         let (said, told) = std::sync::mpsc::channel();
         scope.spawn(move || {
             said.send(this_thread()).unwrap();
-            stopping.wait();
+            stopping.store(true, Ordering::SeqCst);
             offloader.stop();
             stopped.store(true, Ordering::SeqCst);
         });
-        name.set(told.recv().unwrap()).unwrap();
-        stopping.wait();
-        while !stopped.load(Ordering::SeqCst) && !sleeps(name.get().unwrap()) {
+        let name = told.recv().unwrap();
+        // From then on nothing but the copy is waited for.
+        while !stopping.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        while !stopped.load(Ordering::SeqCst) && !sleeps(&name) {
             thread::yield_now();
         }
         assert!(!stopped.load(Ordering::SeqCst), "the copy still reads");
+        assert!(cancel.load(Ordering::SeqCst), "it is told to end before it is waited for");
         drop(copying);
     });
     assert!(offloader.running.cancel.load(Ordering::SeqCst));
