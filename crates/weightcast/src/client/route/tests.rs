@@ -9,6 +9,8 @@ use super::super::plans::PlanFrom;
 use super::*;
 use crate::config::{Options, Role};
 
+mod full;
+
 pub(in crate::client) const BYTES: u64 = 300_000;
 
 fn auth() -> Auth {
