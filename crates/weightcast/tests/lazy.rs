@@ -47,6 +47,11 @@ fn a_server_that_is_gone_is_started_anew() {
 }
 
 #[test]
+fn those_who_start_together_have_one_server() {
+    play("start_together");
+}
+
+#[test]
 fn who_only_asks_starts_nothing() {
     play("only_asks");
 }
@@ -135,6 +140,43 @@ fn gone_and_anew() {
         while status(&options).map_or_else(|e| !e.to_string().contains("none started"), |_| true) {}
         assert!(files(JOB).join("server.log").exists(), "what it said stays");
     }
+}
+
+/// How often this process has a file open.
+fn opened(file: &Path) -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    links.filter(|of| std::fs::read_link(of.path()).is_ok_and(|to| to == file)).count()
+}
+
+/// All have looked for a server in vain, if they look before their turn: the first starts one, and the
+/// others find it.
+#[test]
+#[ignore = "a scene"]
+fn start_together() {
+    const NAMES: [&str; 3] = ["one", "three", "two"];
+    let options = options(JOB);
+    // It makes the job's files.
+    let refused = open("nobody", &Options { lazy_server: Vec::new(), ..options.clone() });
+    assert!(refused.err().unwrap().to_string().contains("none is configured"));
+    let path = files(JOB).join("lock");
+    let lock = std::fs::File::open(&path).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let handles = std::thread::scope(|scope| {
+        let starting = NAMES.map(|name| {
+            let options = &options;
+            scope.spawn(move || open(name, options))
+        });
+        let is_over = || starting.iter().any(std::thread::ScopedJoinHandle::is_finished);
+        while opened(&path) < 1 + NAMES.len() && !is_over() {
+            std::thread::yield_now();
+        }
+        assert!(!is_over(), "they wait for their turn");
+        drop(lock);
+        starting.map(|handle| handle.join().unwrap())
+    });
+    let handles = handles.map(Result::unwrap);
+    assert_eq!(replicas(&options), NAMES);
+    drop(handles);
 }
 
 #[test]
