@@ -142,10 +142,16 @@ fn without_a_seed_an_update_crosses_by_itself() {
         world.seconds.late = true;
         world.asks_for_a_seed().await;
         world.until("it asks", |world| world.seconds.asking() == 1).await;
-        // Its time is the server's to say.
+        // Its thread lets go of the room first, and says so when it gets to it.
+        world.keep = Some(|event| matches!(event, Event::SeedFailed { .. }));
         world.seconds.forget();
+        world.until("its end", |world| !world.kept.is_empty()).await;
+        assert!(world.workers[READER].has_room());
+        world.keep = None;
+        let (reader, failed) = world.kept.remove(0);
+        world.happen(reader, failed);
+        // Its time is the server's to say.
         world.pass(Span::from_secs(1)).await;
-        world.until("its end", |world| world.workers[READER].has_room()).await;
         assert!(matches!(world.ask(READER, update(false)).await, Answer::Committed { .. }));
         assert_eq!(world.reader_holds(), Some(2));
         world.look().await;
