@@ -64,7 +64,8 @@ type ServedCopy = (ExportId, Generation);
 #[derive(Default)]
 pub(in crate::checkers) struct Accusers {
     names: BTreeMap<usize, String>,
-    /// The name of each group, as one of its shards said.
+    /// The name of each group, as one of its shards said. Whose `Open` made the server act said so before its
+    /// term, of which this checker is.
     groups: BTreeMap<Incarnation, String>,
     exports: BTreeMap<(Incarnation, u32), ExportId>,
     reads: BTreeMap<Incarnation, Attempted>,
@@ -111,12 +112,17 @@ impl Accusers {
                     return None;
                 }
                 let from = read.from.filter(|_| read.unread.is_empty())?;
-                let name = self.groups.get(&who.incarnation?)?.clone();
+                let name = self.name(who.incarnation?);
                 self.may.entry(from).or_default().insert((name, *seq, *attempt));
             }
             _ => {}
         }
         None
+    }
+
+    /// What tells it from others: its name, or itself where none is known.
+    fn name(&self, group: Incarnation) -> String {
+        self.groups.get(&group).cloned().unwrap_or_else(|| group.to_string())
     }
 
     fn said(&mut self, who: &Who, message: &ServerMessage) -> Option<String> {
@@ -133,7 +139,7 @@ impl Accusers {
             // What it has read was right.
             ServerMessage::Answered { seq, result: Ok(Answer::Committed { .. }) } => {
                 let read = self.reads.get(&group).filter(|read| read.place.0 == *seq)?;
-                let entry = (self.groups.get(&group)?.clone(), *seq, read.place.1);
+                let entry = (self.name(group), *seq, read.place.1);
                 self.may.get_mut(&read.from?)?.remove(&entry);
                 None
             }
