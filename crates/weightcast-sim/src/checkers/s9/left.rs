@@ -26,6 +26,8 @@ pub(in crate::checkers) struct NobodyLeft {
     heard: BTreeMap<GroupShard, Time>,
     /// When the readers of a group that gives its copy up may be cut off.
     drained: BTreeMap<Incarnation, Time>,
+    /// Whose readers are moved before long, whatever else these read from.
+    closing: BTreeSet<Incarnation>,
     /// What was given up, by whose memory it is: nobody is told to read it.
     gone: BTreeMap<ExportId, Generation>,
     reads: BTreeMap<Incarnation, ToldToRead>,
@@ -54,6 +56,7 @@ impl NobodyLeft {
             generations: BTreeMap::new(),
             heard: BTreeMap::new(),
             drained: BTreeMap::new(),
+            closing: BTreeSet::new(),
             gone: BTreeMap::new(),
             reads: BTreeMap::new(),
             unpublished: BTreeMap::new(),
@@ -89,7 +92,10 @@ impl NobodyLeft {
             {
                 self.reads.remove(&group);
             }
-            ClientMessage::Close { .. } => self.ended(group),
+            ClientMessage::Close { .. } => {
+                self.closing.insert(group);
+                self.ended(group);
+            }
             _ => {}
         }
     }
@@ -229,7 +235,8 @@ impl NobodyLeft {
     ) -> bool {
         let in_time = self.deadlines.get(&(reader, reading.place.0)).is_some_and(|at| now < *at);
         let cut = |source: &Incarnation| {
-            self.drained.get(source).is_some_and(|cut| *cut <= now) || self.is_silent(now, *source)
+            let drained = self.drained.get(source).is_some_and(|cut| *cut <= now);
+            drained || self.closing.contains(source) || self.is_silent(now, *source)
         };
         let mut others = reading.sources.iter().filter(|other| **other != source);
         in_time && !self.is_silent(now, reader) && !others.any(cut)
