@@ -69,8 +69,8 @@ pub(in crate::checkers) struct Accusers {
     groups: BTreeMap<Incarnation, String>,
     exports: BTreeMap<(Incarnation, u32), ExportId>,
     reads: BTreeMap<Incarnation, Attempted>,
-    /// Who may say that a copy is of other bytes: who has read all of it, in which call and attempt.
-    may: BTreeMap<ServedCopy, BTreeSet<(String, OpSeq, Attempt)>>,
+    /// Who may say that a copy is of other bytes: who has read all of it, in which life, call and attempt.
+    may: BTreeMap<ServedCopy, BTreeSet<(String, Incarnation, OpSeq, Attempt)>>,
 }
 
 /// What a group reads.
@@ -112,8 +112,9 @@ impl Accusers {
                     return None;
                 }
                 let from = read.from.filter(|_| read.unread.is_empty())?;
-                let name = self.name(who.incarnation?);
-                self.may.entry(from).or_default().insert((name, *seq, *attempt));
+                let group = who.incarnation?;
+                let entry = (self.name(group), group, *seq, *attempt);
+                self.may.entry(from).or_default().insert(entry);
             }
             _ => {}
         }
@@ -139,7 +140,7 @@ impl Accusers {
             // What it has read was right.
             ServerMessage::Answered { seq, result: Ok(Answer::Committed { .. }) } => {
                 let read = self.reads.get(&group).filter(|read| read.place.0 == *seq)?;
-                let entry = (self.name(group), *seq, read.place.1);
+                let entry = (self.name(group), group, *seq, read.place.1);
                 self.may.get_mut(&read.from?)?.remove(&entry);
                 None
             }
