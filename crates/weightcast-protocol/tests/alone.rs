@@ -4,6 +4,8 @@ mod cluster;
 
 #[path = "alone/anew.rs"]
 mod anew;
+#[path = "alone/aside.rs"]
+mod aside;
 #[path = "alone/calls.rs"]
 mod calls;
 #[path = "alone/ends.rs"]
