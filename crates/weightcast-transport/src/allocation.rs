@@ -120,6 +120,8 @@ mod tests {
         });
         let flags = flags.expect("its mapping");
         assert!(["rd", "wr", "dd"].iter().all(|flag| flags.contains(flag)), "{flags}");
+        let has_huge_pages = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+        assert_eq!(flags.contains("hg"), has_huge_pages, "{flags}");
     }
 
     /// Pages whose borders lie within the range, and no other.
@@ -153,6 +155,15 @@ mod tests {
             assert_eq!(found, backed.collect::<Vec<_>>(), "{len} bytes at {offset}");
             // SAFETY: mapped above, unmapped once.
             unsafe { munmap(mapping, PAGES * PAGE) }.unwrap();
+        }
+    }
+
+    /// To its last page: all of these together have no room in the address space, which has 2^47 bytes.
+    #[test]
+    fn whoever_drops_an_allocation_gives_all_of_it_back() {
+        for round in 0..16 {
+            let allocation = Allocation::new(1 << 44);
+            assert!(allocation.is_ok(), "round {round}");
         }
     }
 }

@@ -215,3 +215,71 @@ fn each_part_of<T: Send>(
         threads.into_iter().map(|thread| thread.join().expect("no panics")).collect()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Auth, DataServer, Way};
+    use std::time::Duration;
+
+    fn some(len: usize) -> Region {
+        let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8 + 1).collect();
+        Region::from_bytes(&bytes).unwrap()
+    }
+
+    #[test]
+    fn parts_are_of_whole_units_and_leave_nothing_out() {
+        for (len, threads, unit) in [(0, 3, 10), (1, 3, 10), (29, 3, 10), (31, 3, 10), (7, 0, 1)] {
+            let parts = each_part_of(len, threads, unit, |from, len| (from, len));
+            assert_eq!(parts.len(), threads.max(1));
+            let mut end = 0;
+            for (from, part) in parts {
+                assert_eq!(from, end, "{len} over {threads}");
+                assert!(from % unit == 0 || part == 0, "{len} over {threads}");
+                end += part;
+            }
+            assert_eq!(end, len);
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_bare_copy_arrives() {
+        for len in [1, 4_097, 3 * TCP_PIECE + 5] {
+            let (source, target) = (some(len), Region::allocate(len).unwrap());
+            memcpy(&source, &target, 3);
+            assert!(target.to_vec() == source.to_vec());
+            for streams in [1, 3] {
+                let target = Region::allocate(len).unwrap();
+                tcp(&source, &target, streams).unwrap();
+                assert!(target.to_vec() == source.to_vec(), "{len} over {streams}");
+            }
+        }
+    }
+
+    /// Against the rows by hand; more of them than one call takes.
+    #[test]
+    fn bare_slices_are_the_even_rows_and_behind_them_the_odd_ones() {
+        let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+        let soon = Instant::now() + Duration::from_secs(20);
+        let peer = Peer::connect_by(Way::Direct, server.addr(), &Auth::default(), soon).unwrap();
+        for (bytes, row) in
+            [(0, 0), (30, 3), (31, 3), (6 * (MAX_RANGES + 5), 3), (6 * MAX_RANGES, 3)]
+        {
+            let len = 10_007;
+            let source = some(len);
+            let export = server.exports().expose(1, vec![source.clone()]);
+            let target = Region::allocate(len).unwrap();
+            process_vm_readv(&peer, export, 1, &target, 1, Slices { bytes, row }).unwrap();
+            let mut expected = source.to_vec();
+            if row > 0 {
+                let sliced = bytes / (2 * row) * 2 * row;
+                let slices = expected.split_off(len - sliced);
+                for first in [0, 1] {
+                    let rows = slices.chunks(row).skip(first).step_by(2);
+                    expected.extend(rows.flatten());
+                }
+            }
+            assert!(target.to_vec() == expected, "{bytes} in rows of {row}");
+        }
+    }
+}

@@ -151,7 +151,7 @@ impl Direct {
 }
 
 /// The process that listens at the other end, if it is one whose memory should be read.
-fn listener(socket: &std::os::unix::net::UnixStream, own: bool) -> Result<Pid, String> {
+pub(crate) fn listener(socket: &std::os::unix::net::UnixStream, own: bool) -> Result<Pid, String> {
     let who = credentials::of_peer(socket.as_fd()).map_err(|e: io::Error| e.to_string())?;
     let pid = Pid::from_raw(who.pid).ok_or("it runs in another pid namespace")?;
     if who.uid != rustix::process::geteuid().as_raw() {
@@ -161,4 +161,64 @@ fn listener(socket: &std::os::unix::net::UnixStream, own: bool) -> Result<Pid, S
         return Err("it is this very process".to_owned());
     }
     Ok(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Auth, DataServer};
+    use std::os::unix::net::UnixListener;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A process that has ended, held on to.
+    fn ended() -> OwnedFd {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_raw(child.id() as i32).unwrap();
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        child.wait().unwrap();
+        pidfd
+    }
+
+    /// Addresses are those of the process of the first connection, as long as it lives.
+    #[test]
+    fn an_export_is_described_by_the_process_that_was_reached() {
+        let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+        let export = server.exports().expose(1, Vec::new());
+        let (key, patience) = (Auth::default().mac_key(), Patience::default());
+        let mut stream = Stream::open(server.addr(), &key, &patience, || true).unwrap();
+        let mut request = Vec::new();
+        wire::begin(&mut request, Kind::Identify);
+        let name = stream.ask(&request, Kind::Identity, &patience).unwrap();
+        let name = wire::decode_identity(&name).unwrap();
+        let mut direct = Direct::reach(server.addr(), name, &key, true, &patience).unwrap();
+        assert!(direct.describe(export, 1, &patience).is_ok());
+        let own = std::mem::replace(&mut direct.pidfd, ended());
+        let gone = direct.describe(export, 1, &patience).unwrap_err();
+        assert_eq!(gone, direct.gone("its process has ended"));
+        direct.pidfd = own;
+        direct.pid += 1;
+        let other = direct.describe(export, 1, &patience).unwrap_err();
+        assert_eq!(other, direct.gone("another process listens in its place"));
+    }
+
+    /// It says nothing of the way: the call itself was given up.
+    #[test]
+    fn whoever_is_given_up_in_a_handshake_was_not_refused_the_way() {
+        let name = LocalName::draw();
+        let silent = UnixListener::bind_addr(&name.address().unwrap()).unwrap();
+        let (key, cancel) = (Auth::default().mac_key(), AtomicBool::new(false));
+        let patience = Patience { cancel: Some(&cancel), ..Patience::default() };
+        let addr = ([127, 0, 0, 1], 1).into();
+        std::thread::scope(|scope| {
+            let cancel = &cancel;
+            scope.spawn(move || {
+                let reader = silent.accept().unwrap();
+                cancel.store(true, Ordering::Release);
+                // It hears nothing, and sees no end, until it has given up.
+                let _closed = io::Read::read(&mut &reader.0, &mut [0]);
+            });
+            let found = Direct::reach(addr, Some(name), &key, true, &patience).err();
+            assert_eq!(found, Some(TransportError::Cancelled));
+        });
+    }
 }

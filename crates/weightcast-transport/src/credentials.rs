@@ -118,4 +118,65 @@ mod tests {
         let range = [io::IoSlice::new(bytes)];
         sendmsg(socket, &range, &mut control, SendFlags::empty()).unwrap();
     }
+
+    /// What a peer sends along in place of credentials, where it may, is no word of the kernel.
+    #[test]
+    fn only_credentials_are_credentials() {
+        let (there, here) = UnixStream::pair().unwrap();
+        let mut bytes = [0; 8];
+        // As many descriptors as take the room of credentials.
+        for count in 1..=4 {
+            let far: Vec<_> = (0..count).map(|_| UnixStream::pair().unwrap().0).collect();
+            use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+            let fds: Vec<_> = far.iter().map(AsFd::as_fd).collect();
+            let mut space = [std::mem::MaybeUninit::uninit(); 64];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+            let range = [io::IoSlice::new(b"abc")];
+            sendmsg(&there, &range, &mut control, SendFlags::empty()).unwrap();
+            assert_eq!(receive(here.as_fd(), &mut bytes).unwrap(), (3, None), "{count}");
+        }
+    }
+
+    /// A user is told apart from its group. Only root can become another user, so others learn nothing
+    /// here.
+    #[test]
+    fn another_user_is_another_user_at_every_door() {
+        use crate::{connect, listener::Listener, local_name::LocalName, patience::Patience};
+        use rustix::process::{Gid, Uid};
+        use rustix::thread::{set_thread_gid, set_thread_uid};
+        use std::os::unix::net::UnixListener;
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let (uid, gid) = (65_534, 65_533);
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let (theirs, own) = (
+            LocalName::draw(),
+            UnixListener::bind_addr(&LocalName::draw().address().unwrap()).unwrap(),
+        );
+        // The ids are those of this thread alone.
+        let become_another = move || {
+            set_thread_gid(Gid::from_raw(gid)).unwrap();
+            set_thread_uid(Uid::from_raw(uid)).unwrap();
+        };
+        let (name, to) = (listener.name().unwrap(), own.local_addr().unwrap());
+        let came = std::thread::spawn(move || {
+            become_another();
+            let near = crate::local::connect(name, &Patience::default()).unwrap().unwrap();
+            (
+                near,
+                UnixStream::connect_addr(&to).unwrap(),
+                UnixListener::bind_addr(&theirs.address().unwrap()).unwrap(),
+            )
+        });
+        let _came = came.join().unwrap();
+        let accepted = own.accept().unwrap().0;
+        let pid = std::process::id() as i32;
+        assert_eq!(of_peer(accepted.as_fd()).unwrap(), Credentials { pid, uid });
+        assert!(listener.accept().is_empty(), "it may not ask for addresses");
+        let socket = crate::local::connect(theirs, &Patience::default()).unwrap().unwrap();
+        let no = connect::listener(&socket, true).unwrap_err();
+        assert_eq!(no, format!("it belongs to another user ({uid})"));
+    }
 }

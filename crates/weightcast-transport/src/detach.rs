@@ -72,4 +72,34 @@ mod tests {
         assert_eq!(files, ["0", "1", "2"]);
         assert_eq!(session, child.id() as i32);
     }
+
+    #[test]
+    fn a_program_that_there_is_not_is_told() {
+        assert!(detach(&mut Command::new("/there/is/no/such/program")).spawn().is_err());
+    }
+
+    /// Descriptors from the first on: this very test, once more, where the first one is open.
+    #[test]
+    fn not_even_the_first_descriptor_is_kept() {
+        const INSIDE: &str = "WEIGHTCAST_TEST_FIRST_DESCRIPTOR";
+        if std::env::var_os(INSIDE).is_none() {
+            let name = "detach::tests::not_even_the_first_descriptor_is_kept";
+            let mut again = Command::new("sh");
+            again.args(["-c", r#"exec "$0" --exact "$1" 3</dev/null"#]);
+            again.arg(std::env::current_exe().unwrap()).arg(name).env(INSIDE, "1");
+            let done = again.output().unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+            return;
+        }
+        let mut command = Command::new("cat");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = detach(&mut command).spawn().unwrap();
+        let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        to.write_all(b"a").unwrap();
+        from.read_exact(&mut [0]).unwrap();
+        let files = files(&child);
+        drop(to);
+        child.wait().unwrap();
+        assert_eq!(files, ["0", "1", "2"]);
+    }
 }

@@ -36,3 +36,28 @@ pub(crate) fn dial(addr: SocketAddr, patience: &Patience<'_>) -> Result<TcpStrea
     socket.set_nonblocking(false).map_err(unreachable)?;
     Ok(socket)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::sync::atomic::AtomicBool;
+
+    /// Else each look at an answer that has not come would be answered at once, round and round.
+    #[test]
+    fn a_dialled_socket_blocks() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = dial(listener.local_addr().unwrap(), &Patience::default()).unwrap();
+        let flags = rustix::fs::fcntl_getfl(&socket).unwrap();
+        assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK));
+    }
+
+    #[test]
+    fn whoever_was_given_up_before_does_not_connect() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let raised = AtomicBool::new(true);
+        let patience = Patience { cancel: Some(&raised), ..Patience::default() };
+        let given_up = dial(listener.local_addr().unwrap(), &patience).err();
+        assert_eq!(given_up, Some(TransportError::Cancelled));
+    }
+}

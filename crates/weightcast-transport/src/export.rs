@@ -168,7 +168,9 @@ mod tests {
         let export = Export::new(ExportId(5), 1, Vec::new());
         let idle = || export.wait_idle(Duration::ZERO);
         assert!(idle() && export.wait_idle(Duration::MAX));
-        let (one, other) = (socket(), socket());
+        let pairs = [(); 2].map(|()| UnixStream::pair().unwrap());
+        let [(one, _there), (other, _far)] = pairs.map(|(a, b)| (Arc::new(Socket::Local(a)), b));
+        assert!(one.is_connected() && other.is_connected());
         let sending = [export.serve(&one), export.serve(&other), export.serve(&one)];
         assert!(!idle());
         let of = |socket: &Arc<Socket>| {
@@ -265,5 +267,27 @@ mod tests {
         export.stop_at(HoldPoint::Judging);
         export.stop_at(HoldPoint::Taking);
         assert_eq!(*lock(&passed), [HoldPoint::Judging, HoldPoint::Taking]);
+    }
+
+    /// As long as it takes: each waits already, or sees that it need not.
+    #[test]
+    fn an_endless_wait_ends_with_the_last_who_sends_only() {
+        let export = Export::new(ExportId(5), 1, Vec::new());
+        let one = socket();
+        for _ in 0..50 {
+            let sending = export.serve(&one);
+            let (comes, coming) = std::sync::mpsc::channel();
+            std::thread::scope(|scope| {
+                let export = &export;
+                let waiting = scope.spawn(move || {
+                    comes.send(()).unwrap();
+                    export.wait_idle(Duration::MAX)
+                });
+                coming.recv().unwrap();
+                (0..100).for_each(|_| std::thread::yield_now());
+                drop(sending);
+                assert!(waiting.join().unwrap());
+            });
+        }
     }
 }

@@ -254,4 +254,16 @@ mod tests {
             "never the same"
         );
     }
+
+    /// Else whoever heard one welcome could play it back to the same reader.
+    #[test]
+    fn a_reader_never_says_the_same_twice() {
+        let hello = SourceSide::new(Channel::Tcp).hello();
+        let key = Auth::default().mac_key();
+        let [one, other] = [(); 2].map(|()| ReaderSide::new(Channel::Tcp, &hello).unwrap());
+        assert_ne!(one.proof(&key), other.proof(&key));
+        let source = SourceSide::new(Channel::Tcp);
+        let heard = source.judge(&key, &one.proof(&key)).0;
+        assert_eq!(other.check(&key, &heard), Err(Failed::Unauthorized));
+    }
 }

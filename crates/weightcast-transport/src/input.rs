@@ -41,7 +41,11 @@ impl Input {
     /// # Errors
     /// Whatever means that the connection must be closed.
     pub(crate) fn frame(&mut self, socket: &Socket) -> io::Result<(Header, &[u8])> {
-        let begun = Instant::now();
+        self.frame_since(socket, Instant::now())
+    }
+
+    /// The same of a frame whose first bytes came at a known time.
+    fn frame_since(&mut self, socket: &Socket, begun: Instant) -> io::Result<(Header, &[u8])> {
         self.at_least(socket, HEADER_BYTES, begun)?;
         let header = self.buffer[self.unread.clone()].first_chunk().expect("a header's bytes");
         let header = Header::decode(header)
@@ -254,5 +258,60 @@ mod tests {
                 assert_eq!(outcome(most - minute, announced), closed, "{came} bytes");
             }
         }
+    }
+
+    /// A handshake leaves its own limit on the socket.
+    #[test]
+    fn a_fresh_connection_waits_without_limit() {
+        let ((socket, mut there), mut input) = (pair(), Input::new());
+        let Socket::Local(here) = &socket else { unreachable!() };
+        socket.set_read_timeout(Some(FRAME_GRACE)).unwrap();
+        there.write_all(&[1]).unwrap();
+        assert!(input.wait(&socket).unwrap());
+        assert_eq!(here.read_timeout().unwrap(), None);
+    }
+
+    /// A header that comes late leaves the body no more time.
+    #[test]
+    fn the_time_of_a_frame_is_that_of_header_and_body() {
+        let long_ago = Instant::now() - FRAME_GRACE - Duration::from_secs(1);
+        let bytes = frame(Kind::Read, &[1; 8]);
+        for (came, expected) in [
+            (HEADER_BYTES, Err(ErrorKind::TimedOut)),
+            (HEADER_BYTES + 7, Err(ErrorKind::TimedOut)),
+            (HEADER_BYTES + 8, Ok(8)),
+        ] {
+            let ((socket, mut there), mut input) = (pair(), Input::new());
+            there.write_all(&bytes[..came]).unwrap();
+            assert!(input.wait(&socket).unwrap());
+            there.write_all(&bytes[came..]).unwrap();
+            let found = input.frame_since(&socket, long_ago);
+            let found = found.map(|(header, _)| header.body).map_err(|error| error.kind());
+            assert_eq!(found, expected, "{came} bytes were there in time");
+        }
+    }
+
+    /// However few there are: a connection on which a frame has begun does not rest.
+    #[test]
+    fn bytes_of_another_frame_are_more() {
+        for more in [0, 1, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1] {
+            let ((socket, mut there), mut input) = (pair(), Input::new());
+            let whole = frame(Kind::Read, &[1; 8]);
+            there.write_all(&[&whole, &whole[..more]].concat()).unwrap();
+            assert!(input.wait(&socket).unwrap() && input.has_more());
+            input.frame(&socket).unwrap();
+            assert_eq!(input.has_more(), more > 0, "{more} bytes");
+        }
+    }
+
+    /// A read that found nothing in its time is no loss: the frame's own time decides.
+    #[test]
+    fn a_read_that_finds_nothing_only_looks_at_the_time() {
+        let ((socket, _there), mut input) = (pair(), Input::new());
+        let Socket::Local(here) = &socket else { unreachable!() };
+        here.set_nonblocking(true).unwrap();
+        let long_ago = Instant::now() - FRAME_GRACE - Duration::from_secs(1);
+        let outcome = input.at_least(&socket, 1, long_ago).map_err(|error| error.kind());
+        assert_eq!(outcome, Err(ErrorKind::TimedOut));
     }
 }

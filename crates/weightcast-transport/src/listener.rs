@@ -149,4 +149,14 @@ mod tests {
         let come = listener.accept();
         assert!(come.iter().all(Result::is_err), "{come:?}");
     }
+
+    /// Neither socket takes anybody's connection any more.
+    #[test]
+    fn a_closed_listener_can_be_reached_neither_way() {
+        let listener = listener();
+        let (addr, name) = (listener.addr().unwrap(), listener.name().unwrap());
+        listener.close();
+        assert!(TcpStream::connect(addr).is_err());
+        assert!(local::connect(name, &Patience::default()).unwrap().is_err());
+    }
 }

@@ -68,3 +68,31 @@ impl Peer {
         self.pool().ask(&request, Kind::Noted, &patience, wire::decode_noted)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Auth, DataServer, Way};
+    use std::time::Duration;
+
+    /// Of an export of any generation, as long as may be, and as long as it is served.
+    #[test]
+    fn a_note_is_as_long_as_allowed_and_of_its_generation() {
+        let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+        let soon = Instant::now() + Duration::from_secs(20);
+        let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon).unwrap();
+        let limit = MAX_NOTE_BYTES;
+        for bytes in [0, limit - 1, limit, limit + 1] {
+            let export = server.exports().expose(5, Vec::new());
+            let fits = bytes <= limit;
+            let expected = if fits { Ok(()) } else { Err(NoteError::TooLong { bytes, limit }) };
+            assert_eq!(server.exports().annotate(export, &vec![1; bytes]), expected);
+            let found = peer.note(export, 5, soon).unwrap().map(|note| note.len());
+            assert_eq!(found, fits.then_some(bytes));
+            assert!(peer.note(export, 1, soon).is_err() && peer.note(export, 6, soon).is_err());
+            server.exports().fence(export);
+            let late = server.exports().annotate(export, b"late");
+            assert_eq!(late, Err(NoteError::NotServed { export }));
+        }
+    }
+}

@@ -404,4 +404,16 @@ mod tests {
         output.rest();
         assert_eq!(output.pending.capacity(), 0, "whatever was made");
     }
+
+    /// A full batch goes out in the midst of a range: its bytes are looked at as the last ones are.
+    #[test]
+    fn what_is_fenced_in_the_midst_of_a_range_is_sent_as_zeros_too() {
+        let sent = Sending::new().all(|sending| {
+            sending.add(0, 10);
+            sending.export.fence();
+            sending.add(10, SEND_BYTES + 7);
+            sending.finish();
+        });
+        assert!(sent == vec![0; 10 + SEND_BYTES + 7]);
+    }
 }

@@ -349,4 +349,30 @@ mod tests {
         }
         assert_eq!(peer.digests(export, 1, &all, soon()), Err(Refusal::TooMuch.into()));
     }
+
+    /// And of all extents: the first of them is there from the beginning.
+    #[test]
+    fn every_extent_that_was_asked_for_is_waited_for() {
+        use crate::limits::MIN_UNIT_BYTES as UNIT;
+        use crate::{Copy, Filling, HoldPoint, Holds};
+        let server = server();
+        let memory = vec![Region::allocate(3 * UNIT as usize).unwrap()];
+        let (filling, export) = (Arc::new(Filling::new(&memory)), ExportId::random());
+        filling.begin([&[Copy::contiguous(0, 0, 0, 0, 3 * UNIT)][..]].into_iter());
+        filling.arrived(0, 0, UNIT);
+        server.exports().expose_filling(export, 1, memory, Arc::clone(&filling));
+        let come = std::sync::Once::new();
+        let holds = Holds::new(move |point| {
+            if point == HoldPoint::Waiting {
+                come.call_once(|| filling.arrived(0, 2 * UNIT, UNIT));
+            }
+        });
+        server.exports().hold(export, holds);
+        let peer = by(Way::Tcp, &server);
+        let extent =
+            |unit| Extent { region: 0, offset: unit * UNIT, row_bytes: 1, rows: 1, pitch: 1 };
+        let extents = [0, 2].map(extent).into_iter();
+        let patience = Patience { deadline: Some(soon()), ..Patience::default() };
+        assert_eq!(peer.wait_final(export, 1, extents, &patience), Ok(vec![0b101]));
+    }
 }

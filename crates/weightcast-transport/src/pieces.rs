@@ -347,6 +347,7 @@ mod tests {
         let most = MAX_PIECE_ROWS;
         assert_eq!(cut(&[rows(most as u64)], 1 << 20), [(2 * most, 1)]);
         assert_eq!(cut(&[rows(most as u64 + 1)], 1 << 20), [(2 * most, 1), (2, 1)]);
+        assert_eq!(cut(&[rows(most as u64 - 1), rows(2)], 1 << 20), [(2 * most, 2), (2, 1)]);
         assert_eq!(cut(&[rows(3), tiny(0, 4)], 10), [(10, 2)]);
         assert_eq!(cut(&[rows(3), tiny(0, 5)], 10), [(6, 1), (5, 1)]);
         assert_eq!(cut(&[tiny(0, 9), tiny(0, 1), tiny(0, 1)], 10), [(10, 2), (1, 1)]);

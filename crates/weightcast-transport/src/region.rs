@@ -441,4 +441,34 @@ mod tests {
         let said = format!("{region:?}");
         assert_eq!(said, "Region { len: 10, writable: false, computed: true, .. }");
     }
+
+    #[test]
+    fn raw_memory_is_as_writable_as_its_owner_says() {
+        let owner: Arc<Vec<u8>> = Arc::new(vec![7; 10]);
+        for writable in [false, true] {
+            let address = owner.as_ptr().cast_mut();
+            // SAFETY: the vector outlives the region through the Arc; nothing is written.
+            let region = unsafe { Region::from_raw(address, 10, writable, owner.clone()) };
+            assert_eq!(region.is_writable(), writable);
+            assert_eq!(region.write_at(0, &[]).is_ok(), writable);
+        }
+    }
+
+    /// Pages that were made for reading only would each cost the first write a fault all the same.
+    #[test]
+    fn whoever_writes_to_prefaulted_memory_waits_for_no_page() {
+        const PAGES: usize = 256;
+        let faults = || -> usize {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let behind_name = stat.rsplit_once(')').unwrap().1;
+            behind_name.split_whitespace().nth(7).unwrap().parse().unwrap()
+        };
+        let bytes = vec![1; PAGES << 12];
+        let region = Region::allocate(bytes.len()).unwrap();
+        region.prefault();
+        let before = faults();
+        region.write_at(0, &bytes).unwrap();
+        let cost = faults() - before;
+        assert!(cost < PAGES / 8, "{cost} faults");
+    }
 }

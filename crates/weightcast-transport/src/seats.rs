@@ -224,4 +224,7 @@ fn gives_way(worth: Worth, held: usize, claim: Option<usize>, now: Instant) -> b
 }
 
 #[cfg(test)]
+mod door_tests;
+
+#[cfg(test)]
 mod tests;

@@ -127,4 +127,15 @@ mod tests {
         assert_ne!(mac, key.mac(Role::Reader, tcp, &two, &one));
         assert_ne!(mac, other.mac(Role::Reader, tcp, &one, &two));
     }
+
+    /// To be open beyond loopback is one thing, the token another.
+    #[test]
+    fn a_token_is_the_key_wherever_the_port_is() {
+        let of = |auth: Auth| auth.mac_key().0;
+        let token = || Some(Secret::new("a"));
+        let key = of(Auth::with_token(Secret::new("a")));
+        assert_eq!(of(Auth { token: token(), insecure: true }), key);
+        assert_ne!(of(Auth { token: None, insecure: true }), key);
+        assert_eq!(of(Auth { token: None, insecure: true }), of(Auth::default()));
+    }
 }

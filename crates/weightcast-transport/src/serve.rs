@@ -338,4 +338,7 @@ impl Request {
 }
 
 #[cfg(test)]
+mod late;
+
+#[cfg(test)]
 mod tests;

@@ -291,4 +291,101 @@ mod tests {
         });
         assert_eq!(server.connections(), 0);
     }
+
+    /// Whatever still holds its exports.
+    #[test]
+    fn a_closed_port_serves_nothing() {
+        let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+        let exports = Arc::clone(server.exports());
+        let export = exports.get(exports.expose(1, Vec::new())).unwrap();
+        drop(server);
+        assert!(!export.is_served());
+    }
+
+    /// A trouble that no place given up would cure costs nobody a place.
+    #[test]
+    fn places_are_given_up_for_what_comes_back_only() {
+        let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+        let (here, _there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let socket = Arc::new(Socket::Local(here));
+        let (number, _seat) = enter(&socket, Holder::Process(1), &server.shared).expect("room");
+        for (trouble, places) in [(libc::EINVAL, 1), (libc::EBADF, 1), (libc::EMFILE, 0)] {
+            rest(&io::Error::from_raw_os_error(trouble), &server.shared);
+            assert_eq!(server.connections(), places, "{trouble}");
+        }
+        lock(&server.shared.seats).leave(number);
+    }
+
+    #[test]
+    fn whoever_is_turned_away_hears_why() {
+        let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+        let (here, mut there) = std::os::unix::net::UnixStream::pair().unwrap();
+        lock(&server.shared.seats).closing = true;
+        start(Socket::Local(here), Holder::Process(1), &server.shared).unwrap();
+        let mut said = Vec::new();
+        std::io::Read::read_to_end(&mut there, &mut said).unwrap();
+        assert_eq!(said, handshake::full());
+    }
+
+    /// What a connection's socket must be like before its peer is asked for anything.
+    #[test]
+    fn a_connection_is_prepared_before_it_speaks() {
+        use std::io::Read;
+        let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut there = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = Arc::new(Socket::Tcp(listener.accept().unwrap().0));
+        let (number, seat) = enter(&socket, Holder::Process(1), &server.shared).expect("room");
+        thread::scope(|scope| {
+            let served = scope.spawn(|| converse(&seat, number, &server.shared));
+            there.read_exact(&mut [0]).unwrap();
+            let Socket::Tcp(here) = &*socket else { unreachable!() };
+            let options = (here.nodelay().unwrap(), here.write_timeout().unwrap());
+            socket.shut_down();
+            assert!(served.join().unwrap().is_err());
+            assert_eq!(options, (true, Some(SEND_TICK)));
+        });
+        lock(&server.shared.seats).leave(number);
+    }
+
+    /// Whoever is about to let go of an export's memory has let go of it once the port is closed.
+    #[test]
+    fn a_port_is_closed_once_its_connections_have_ended() {
+        use crate::holds::{HoldPoint, Holds};
+        use crate::{Copy, Peer, ReadOptions, Region, SourceJob, Way, read};
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+        let soon = Instant::now() + Duration::from_secs(20);
+        let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon).unwrap();
+        let id = server.exports().expose(1, vec![Region::allocate(1).unwrap()]);
+        let export = server.exports().get(id).unwrap();
+        let (takes, taking) = std::sync::mpsc::channel();
+        let let_go = Arc::new(AtomicBool::new(false));
+        let (served, gone) = (Arc::clone(&export), Arc::clone(&let_go));
+        server.exports().hold(
+            id,
+            Holds::new(move |point| {
+                if point == HoldPoint::Taking {
+                    takes.send(()).unwrap();
+                    while served.is_served() {
+                        thread::yield_now();
+                    }
+                    // The port is being closed.
+                    (0..1_000).for_each(|_| thread::yield_now());
+                    gone.store(true, Ordering::Release);
+                }
+            }),
+        );
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let copies = vec![Copy::contiguous(0, 0, 0, 0, 1)];
+                let job = SourceJob { peer: &peer, export: id, generation: 1, copies };
+                let options = ReadOptions { deadline: Some(soon), ..ReadOptions::default() };
+                assert!(read(&[job], &[Region::allocate(1).unwrap()], &options).is_err());
+            });
+            taking.recv().unwrap();
+            drop(server);
+            assert!(let_go.load(Ordering::Acquire));
+        });
+    }
 }

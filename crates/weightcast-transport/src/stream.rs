@@ -373,4 +373,23 @@ mod tests {
         let again = Stream::reopen(addr, &key, &patience, || true).err();
         assert!(matches!(again, Some(TransportError::SourceGone { addr: a, .. }) if a == addr));
     }
+
+    /// A source that takes nothing, or says nothing, is looked at with patience each tick.
+    #[test]
+    fn every_call_wakes_to_look_and_looks_before_it_blocks() {
+        let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), Auth::default()).unwrap();
+        let mut stream = stream(&server);
+        let Socket::Tcp(socket) = &stream.socket else { unreachable!() };
+        let ticks = [socket.read_timeout(), socket.write_timeout()].map(|t| t.unwrap().unwrap());
+        assert!(ticks.into_iter().all(|tick| (TICK..2 * TICK).contains(&tick)), "{ticks:?}");
+        let raised = std::sync::atomic::AtomicBool::new(true);
+        let patience = Patience { cancel: Some(&raised), ..Patience::default() };
+        let cancelled = Err(TransportError::Cancelled);
+        assert_eq!(stream.send(b"x", &patience), cancelled);
+        assert_eq!(stream.receive(&mut [0], &patience), cancelled);
+        let (mut byte, mut ranges) = (0_u8, Ranges::default());
+        ranges.push((&raw mut byte).expose_provenance() as u64, 1);
+        // SAFETY: the byte is ours.
+        assert_eq!(unsafe { stream.receive_into(&mut ranges, &patience) }, cancelled);
+    }
 }

@@ -402,4 +402,35 @@ mod tests {
         assert!(waited(-1, error(libc::EINTR)).is_ok());
         assert!(waited(-1, error(libc::EINVAL)).is_err());
     }
+
+    /// One call for a whole piece, however its bytes come.
+    #[test]
+    fn a_receive_waits_for_all_that_was_asked_for() {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        there.write_all(b"abc").unwrap();
+        let mut to = [0_u8; 6];
+        let all = ranges(&[((&raw mut to).expose_provenance() as u64, 6)]);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // What is there is taken first, so the call has begun.
+                while !is_taken(&there) {
+                    std::thread::yield_now();
+                }
+                there.write_all(b"def").unwrap();
+            });
+            // SAFETY: the array is ours, and long enough.
+            let count = unsafe { receive(here.as_fd(), &all) }.unwrap();
+            assert_eq!(count, 6);
+        });
+        assert_eq!(&to, b"abcdef");
+    }
+
+    /// Whether the peer of a Unix socket has taken all that was sent: nothing is queued.
+    fn is_taken(socket: &UnixStream) -> bool {
+        let mut queued: libc::c_int = 0;
+        // SAFETY: the kernel writes one number, which is ours.
+        let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &mut queued) };
+        assert_eq!(done, 0);
+        queued == 0
+    }
 }

@@ -267,4 +267,10 @@ mod tests {
         assert_eq!(kinds, [(0, part(0, 2, 0, 4)), (1, part(2, 2, 0, 4)), (2, part(4, 1, 0, 4))]);
         assert_eq!(part(3, 9, 5, 9).at(100, 20), 165);
     }
+
+    #[test]
+    fn rows_without_bytes_are_not_even_counted() {
+        let rows = Rows { region: 0, offset: 0, pitch: 0, row_bytes: 0, rows: u64::MAX };
+        assert_eq!(small().parts(rows, |_, _| Some(())), []);
+    }
 }

@@ -17,6 +17,9 @@ mod faults;
 #[path = "contract/fork.rs"]
 mod fork;
 
+#[path = "contract/given_up.rs"]
+mod given_up;
+
 #[path = "contract/holds.rs"]
 mod holds;
 

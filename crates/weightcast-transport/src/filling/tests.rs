@@ -172,14 +172,15 @@ fn who_waits_is_woken() {
     use crate::ExportId;
     use crate::export::Export;
     use std::sync::{Arc, mpsc};
-    let acts: [fn(&Filling, &Export); 3] = [
+    let acts: [fn(&Filling, &Export); 4] = [
         |filling, _| filling.arrived(0, 0, UNIT as u64),
+        |filling, _| filling.arrived(0, 0, UNIT as u64 + 1),
         |filling, _| drop(filling.begin(std::iter::empty())),
         |_, export| export.fence(),
     ];
     for (number, act) in acts.into_iter().enumerate() {
-        let filling = Arc::new(Filling::new(&[region(UNIT)]));
-        filling.begin([&[Copy::contiguous(0, 0, 0, 0, UNIT as u64)][..]].into_iter());
+        let filling = Arc::new(Filling::new(&[region(2 * UNIT)]));
+        filling.begin([&[Copy::contiguous(0, 0, 0, 0, 2 * UNIT as u64)][..]].into_iter());
         let export = Export::new(ExportId(5), 1, Vec::new()).filling(Arc::clone(&filling));
         let (waits, waiting) = mpsc::channel();
         std::thread::scope(|scope| {
@@ -197,4 +198,14 @@ fn who_waits_is_woken() {
             assert!(woken.join().unwrap(), "{number}");
         });
     }
+}
+
+/// Nobody would wake it any more.
+#[test]
+fn whoever_finds_all_final_does_not_wait() {
+    let filling = Filling::new(&[region(UNIT)]);
+    filling.begin(std::iter::empty());
+    let forever = Duration::from_secs(3600);
+    filling.wait(0..1, forever);
+    filling.wait(0..0, forever);
 }

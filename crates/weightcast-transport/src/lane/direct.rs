@@ -371,4 +371,36 @@ mod tests {
             assert!(lane.has_room() && targets[0].to_vec()[..9] == [0; 9]);
         });
     }
+
+    /// Else every piece of a relay would cost its source a question.
+    #[test]
+    fn what_was_seen_to_be_final_is_not_asked_for_again() {
+        use crate::limits::MIN_UNIT_BYTES as UNIT;
+        let reached = Reached::new();
+        let memory = vec![Region::allocate(3 * UNIT as usize).unwrap()];
+        let filling = std::sync::Arc::new(crate::Filling::new(&memory));
+        filling.begin(std::iter::empty());
+        let export = ExportId::random();
+        reached.server.exports().expose_filling(export, 1, memory, filling);
+        let description = reached.direct.describe(export, 1, &Patience::default()).unwrap();
+        let pieces = Pieces::cut(&[Copy::contiguous(0, 0, 0, 0, 3 * UNIT)], UNIT as usize);
+        let task = LaneTask {
+            peer: &reached.peer,
+            export,
+            generation: 1,
+            description: &description,
+            pieces: &pieces,
+            targets: &[],
+            lanes: &AtomicUsize::new(0),
+            patience: Patience::default(),
+            holds: &Holds::default(),
+        };
+        let mut lane = DirectLane::new(&reached.direct, task);
+        assert_eq!(lane.wait(pieces.draw().unwrap()), Ok(()));
+        // Whoever asked now would be refused.
+        reached.server.exports().fence(export);
+        assert_eq!(lane.wait(pieces.draw().unwrap()), Ok(()));
+        lane.last_seen.as_mut().unwrap().1.clear();
+        assert_eq!(lane.wait(pieces.draw().unwrap()), Err(TransportError::Fenced { export }));
+    }
 }

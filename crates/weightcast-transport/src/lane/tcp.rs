@@ -208,6 +208,9 @@ fn put_request(request: &mut Vec<u8>, task: &LaneTask<'_>, piece: &Piece) {
 }
 
 #[cfg(test)]
+mod liars;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::copy::Copy;
@@ -348,7 +351,7 @@ mod tests {
     /// What came over it is right whichever connection it is.
     #[test]
     fn a_stream_is_kept_if_nothing_is_under_way_on_it() {
-        for left in [0, 1] {
+        for left in [0, 1, 2] {
             let (reading, holds) = (Reading::new(9, 2, 1), Holds::default());
             let mut lane = reading.lane(&holds);
             assert_eq!(fill_up(&mut lane, &reading), 2);
@@ -381,5 +384,16 @@ mod tests {
             let expected = if waits { Err(TransportError::Full { addr }) } else { Ok(false) };
             assert_eq!(opened, expected, "{lanes} lanes, drawn: {drawn}");
         }
+    }
+
+    #[test]
+    fn a_lane_tells_its_window_of_each_answer() {
+        let (reading, holds) = (Reading::new(9, 9, 1), Holds::default());
+        let mut lane = reading.lane(&holds);
+        let trip = Duration::from_secs(60);
+        lane.window = Window::new(trip, Instant::now() - trip);
+        fill_up(&mut lane, &reading);
+        assert!(lane.poll().unwrap().is_some());
+        assert_ne!(lane.window.requests(), MIN_WINDOW, "one in a trip, and it would be two");
     }
 }

@@ -257,4 +257,17 @@ mod tests {
         assert!(seat.lose(Worth::Idle(now), now) && !socket.is_connected());
         drop(there);
     }
+
+    /// By which it is told from those that sip.
+    #[test]
+    fn what_is_sent_counts_as_taken() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let socket = Arc::new(Socket::Local(here));
+        let seat = ConnectionSeat::new(socket, Holder::Process(1), Instant::now());
+        let mut output = crate::output::Output::default();
+        output.pending.extend(b"header");
+        output.send(&seat, b"and bytes").unwrap();
+        assert_eq!(seat.taken(), 15);
+        drop(there);
+    }
 }

@@ -1,0 +1,137 @@
+//! Sources that say of a read what no source says, and one that is slow to be filled.
+
+use crate::handshake::{Channel, PROOF_BYTES, SourceSide};
+use crate::holds::{HoldPoint, Holds};
+use crate::limits::PIECE_BYTES;
+use crate::region::Region;
+use crate::wire::{self, HEADER_BYTES, Header, Kind};
+use crate::{
+    Auth, Copy, DataServer, ExportId, Filling, Peer, ReadOptions, SourceJob, TransportError, Way,
+    read,
+};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+/// A source whose answer to every read is this, if it has any: without one it closes. Counts those
+/// who have asked.
+fn liar(answer: Vec<u8>) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    thread::spawn(move || {
+        while let Ok((socket, _)) = listener.accept() {
+            let (answer, count) = (answer.clone(), Arc::clone(&count));
+            thread::spawn(move || serve(socket, &answer, &count));
+        }
+    });
+    (addr, asked)
+}
+
+fn serve(mut socket: TcpStream, answer: &[u8], asked: &AtomicUsize) -> io::Result<()> {
+    let side = SourceSide::new(Channel::Tcp);
+    socket.write_all(&side.hello())?;
+    let mut proof = [0; PROOF_BYTES];
+    socket.read_exact(&mut proof)?;
+    socket.write_all(&side.judge(&Auth::default().mac_key(), &proof).0)?;
+    loop {
+        let mut header = [0; HEADER_BYTES];
+        socket.read_exact(&mut header)?;
+        let header = Header::decode(&header).expect("a request");
+        socket.read_exact(&mut vec![0; header.body])?;
+        if header.kind == Kind::Describe {
+            let mut description = Vec::new();
+            let start = wire::begin(&mut description, Kind::Description);
+            // Addresses, as if over a Unix socket: of the word, and of a region of four bytes.
+            wire::put(&mut description, &[4_096, 0, 8_192, 4]);
+            wire::finish(&mut description, start);
+            socket.write_all(&description)?;
+            continue;
+        }
+        asked.fetch_add(1, Ordering::SeqCst);
+        if answer.is_empty() {
+            return Ok(());
+        }
+        socket.write_all(answer)?;
+    }
+}
+
+fn read_four(addr: SocketAddr) -> TransportError {
+    let peer = Peer::connect_by(Way::Tcp, addr, &Auth::default(), soon()).unwrap();
+    let copies = vec![Copy::contiguous(0, 0, 0, 0, 4)];
+    let job = SourceJob { peer: &peer, export: ExportId(7), generation: 1, copies };
+    let options = ReadOptions { threads: 1, deadline: Some(soon()), ..ReadOptions::default() };
+    read(&[job], &[Region::allocate(4).unwrap()], &options).unwrap_err().kind
+}
+
+#[test]
+fn what_is_no_answer_to_a_read_is_told_apart() {
+    let data = |len: usize| [&Header::new(Kind::Data, len).encode()[..], &vec![1; len]].concat();
+    let end = Header::end(true).encode();
+    let noted = Header::new(Kind::Noted, 0).encode();
+    let another = "an answer to another question";
+    let table = [
+        ([data(5), end.to_vec()].concat(), "length of an answer"),
+        ([data(3), end.to_vec()].concat(), "length of an answer"),
+        ([data(4), noted.to_vec()].concat(), another),
+        ([data(4), Header::new(Kind::Data, 4).encode().to_vec()].concat(), another),
+        ([noted.to_vec(), end.to_vec()].concat(), another),
+    ];
+    for (answer, what) in table {
+        let (addr, _) = liar(answer);
+        assert_eq!(read_four(addr), TransportError::Protocol { addr, what });
+    }
+    let (addr, _) = liar([data(4), Header::end(false).encode().to_vec()].concat());
+    assert_eq!(read_four(addr), TransportError::Fenced { export: ExportId(7) });
+}
+
+/// Once more on a new connection, as for any question, and then it is gone.
+#[test]
+fn a_source_that_never_answers_is_asked_twice() {
+    let (addr, asked) = liar(Vec::new());
+    let gone = read_four(addr);
+    assert!(matches!(gone, TransportError::SourceGone { .. }), "{gone}");
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+}
+
+/// Nobody vouches for them.
+#[test]
+fn addresses_that_come_over_tcp_are_forgotten() {
+    let (addr, _) = liar(Vec::new());
+    let peer = Peer::connect_by(Way::Tcp, addr, &Auth::default(), soon()).unwrap();
+    let description = peer.describe(ExportId(7), 1, &crate::patience::Patience::default()).unwrap();
+    assert_eq!((description.word, &description.regions[..]), (0, &[(0, 4)][..]));
+}
+
+/// The next piece comes only once the reader has told of the first one.
+#[test]
+fn a_piece_is_told_of_while_the_source_waits_for_the_next() {
+    let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+    let piece = PIECE_BYTES as u64;
+    let memory = vec![Region::allocate(2 * PIECE_BYTES).unwrap()];
+    let filling = Arc::new(Filling::new(&memory));
+    let whole = [Copy::contiguous(0, 0, 0, 0, 2 * piece)];
+    filling.begin([&whole[..]].into_iter());
+    filling.arrived(0, 0, piece);
+    let export = ExportId::random();
+    server.exports().expose_filling(export, 1, memory, Arc::clone(&filling));
+    let told = AtomicUsize::new(0);
+    let holds = Holds::new(move |point| {
+        if point == HoldPoint::Telling && told.fetch_add(1, Ordering::SeqCst) == 0 {
+            filling.arrived(0, piece, piece);
+        }
+    });
+    let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon()).unwrap();
+    let job = SourceJob { peer: &peer, export, generation: 1, copies: whole.to_vec() };
+    let deadline = Some(soon());
+    let options = ReadOptions { threads: 1, deadline, holds, ..ReadOptions::default() };
+    read(&[job], &[Region::allocate(2 * PIECE_BYTES).unwrap()], &options).unwrap();
+}
