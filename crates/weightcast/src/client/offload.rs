@@ -48,8 +48,9 @@ impl Offloader {
             "weightcast-offload",
             (offload_name(&self.owner.replica.name, version), Role::Offload(version)),
             move |second| {
-                keep(second, version, &copying)?;
-                drop(over.send(Event::OffloadOver { version, generation }));
+                if keep(second, version, &copying)? {
+                    drop(over.send(Event::OffloadOver { version, generation }));
+                }
                 Ok(())
             },
             move |reason| drop(events.send(Event::OffloadFailed { version, generation, reason })),
@@ -69,14 +70,14 @@ impl Offloader {
     }
 }
 
-/// Ends when the copy is not needed any more.
-fn keep(second: Second, version: Version, copying: &Copying) -> Result<(), Error> {
+/// Ends when the copy is not needed any more. Whether there was one: copying may have been stopped.
+fn keep(second: Second, version: Version, copying: &Copying) -> Result<bool, Error> {
     let room = second.take_room(Duration::ZERO)?;
-    let Some(regions) = copying.copy(&second)? else { return Ok(()) };
+    let Some(regions) = copying.copy(&second)? else { return Ok(false) };
     let deadline = second.options.deadline;
     let open = second.open(regions, room)?;
     open.handle.publish(version.number, deadline)?;
-    open.handle.wait_ended()
+    open.handle.wait_ended().map(|()| true)
 }
 
 impl Copying {
