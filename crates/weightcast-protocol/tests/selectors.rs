@@ -106,6 +106,31 @@ fn an_update_never_goes_back_unless_it_is_allowed_to() {
     }
 }
 
+/// What an update comes to, whatever is held and asked for: a newer version is read, an older one if that is
+/// allowed, and the held one never again.
+#[test]
+fn an_update_reads_what_is_newer_or_older_and_never_what_it_holds() {
+    let asked = [(Selector::Latest, 7), (Selector::Exact(1), 1), (Selector::NthLatest(1), 3)];
+    for (held, (selector, number)) in [1, 3, 7].into_iter().flat_map(|h| asked.map(|a| (h, a))) {
+        for (allow_rollback, staged) in [(false, false), (false, true), (true, false), (true, true)]
+        {
+            let mut cluster = gaps();
+            let rollout = cluster.rollout("rollout", 1);
+            cluster.call_all(&rollout, |_| replicate(Selector::Exact(held)));
+            let outcome =
+                cluster.call_all(&rollout, |_| Call::Update { selector, allow_rollback, staged });
+            let reads = number > held || allow_rollback && number < held;
+            let what = format!("{selector} with {held}, back: {allow_rollback}, staged: {staged}");
+            if reads {
+                assert_eq!(committed(&outcome[0]), Some(number), "{what}");
+            } else {
+                let held = Some(version(0, held));
+                assert_eq!(outcome[0], Ok(Answer::Unchanged { held }), "{what}");
+            }
+        }
+    }
+}
+
 #[test]
 fn latest_that_went_back_takes_nobody_along() {
     let mut cluster = gaps();

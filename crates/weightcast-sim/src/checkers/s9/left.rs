@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::message::{
-    Announcement, Answer, Assignment, Call, ClientMessage, ServerMessage,
+    Announcement, Answer, Assignment, Call, ClientMessage, Role, ServerMessage,
 };
 use weightcast_protocol::{Attempt, ExportId, Generation, Incarnation, OpSeq, Span, Time};
 
@@ -16,7 +16,8 @@ type GroupShard = (Incarnation, u32);
 /// the next source): so a reader counts while its server must think that it reads. It is over for one that
 /// has read everything or has failed, that was answered or told of its end, whose time is up, or that has
 /// not been heard for half a lease; and for the readers of a source that the server may have cut off: one
-/// that has been drained for as long as it may be, was refused, is at its end, or has gone silent.
+/// that has been drained for as long as it may be, was refused, is at its end, or has gone silent. Seeds
+/// do not count: one that nobody needs any more is ended, and may not be told.
 pub(in crate::checkers) struct NobodyLeft {
     lease: Span,
     drain_deadline: Span,
@@ -31,6 +32,8 @@ pub(in crate::checkers) struct NobodyLeft {
     /// What was given up, by whose memory it is: nobody is told to read it.
     gone: BTreeMap<ExportId, Generation>,
     reads: BTreeMap<Incarnation, ToldToRead>,
+    /// Processes of seeds: a server ends a seed that nobody needs any more, and a broken stream hides that.
+    seeds: BTreeSet<usize>,
     /// The last `unpublish` of each group that was answered: who missed the answer hears it again later.
     unpublished: BTreeMap<Incarnation, OpSeq>,
     called: BTreeMap<GroupShard, OpSeq>,
@@ -59,6 +62,7 @@ impl NobodyLeft {
             closing: BTreeSet::new(),
             gone: BTreeMap::new(),
             reads: BTreeMap::new(),
+            seeds: BTreeSet::new(),
             unpublished: BTreeMap::new(),
             called: BTreeMap::new(),
             again: None,
@@ -68,6 +72,12 @@ impl NobodyLeft {
 
     fn heard(&mut self, now: Time, who: &Who, message: &ClientMessage) {
         self.again = None;
+        if let ClientMessage::Open(open) = message {
+            match open.role {
+                Role::Seed(_) => self.seeds.insert(who.process),
+                Role::Trainer | Role::Rollout | Role::Offload(_) => self.seeds.remove(&who.process),
+            };
+        }
         let Some(group) = who.incarnation else { return };
         let shard = (group, who.shard);
         self.heard.insert(shard, now);
@@ -87,10 +97,13 @@ impl NobodyLeft {
                 }
                 self.reads.retain(|_, reading| !reading.unread.is_empty());
             }
-            ClientMessage::ReadFailed { seq, attempt, .. }
-                if self.reading(group, (*seq, *attempt)).is_some() =>
-            {
-                self.reads.remove(&group);
+            ClientMessage::ReadFailed { seq, attempt, .. } => {
+                let failed = self.reading(group, (*seq, *attempt)).map(|read| read.sources.clone());
+                // One of them is cut off: what is read from that is over, and what that reads itself.
+                failed.into_iter().flatten().for_each(|source| self.ended(source));
+                if self.reading(group, (*seq, *attempt)).is_some() {
+                    self.reads.remove(&group);
+                }
             }
             ClientMessage::Close { .. } => {
                 self.closing.insert(group);
@@ -110,8 +123,9 @@ impl NobodyLeft {
         let group = shard.0;
         let again = self.called.insert(shard, seq) == Some(seq);
         self.again = again.then_some(shard);
-        let deadline = self.deadlines.entry((group, seq)).or_insert(now + allowed);
-        *deadline = (*deadline).min(now + allowed);
+        let until = at_least(now, allowed);
+        let deadline = self.deadlines.entry((group, seq)).or_insert(until);
+        *deadline = (*deadline).min(until);
         let deadline = *deadline;
         match call {
             Call::Register { export, .. } => {
@@ -122,7 +136,7 @@ impl NobodyLeft {
                 self.drained.remove(&group);
             }
             Call::Unpublish => {
-                let cut = deadline.min(now + self.drain_deadline);
+                let cut = deadline.min(at_least(now, self.drain_deadline));
                 let drained = self.drained.entry(group).or_insert(cut);
                 *drained = (*drained).min(cut);
             }
@@ -193,7 +207,9 @@ impl NobodyLeft {
         });
         let copies = assignment.shards.iter().map(|shard| (shard.export, shard.generation));
         let copies = copies.collect();
-        self.reads.insert(reader, ToldToRead { place, sources, copies, unread });
+        if !self.seeds.contains(&who.process) {
+            self.reads.insert(reader, ToldToRead { place, sources, copies, unread });
+        }
         let source = &assignment.replica;
         gone.map(|_| format!("{reader} is told to read from {source}, which has unpublished"))
     }
@@ -246,6 +262,11 @@ impl NobodyLeft {
         let shards = self.heard.range((group, 0)..=(group, u32::MAX));
         shards.into_iter().any(|(_, heard)| *heard + Span(self.lease.0 / 2) < now)
     }
+}
+
+/// The end of a span by a clock that is fast.
+fn at_least(now: Time, span: Span) -> Time {
+    now + Span(span.0 / 10 * 9)
 }
 
 impl Checker for NobodyLeft {
