@@ -321,4 +321,22 @@ mod tests {
         clients.pop();
         next.pass().show().unwrap();
     }
+
+    #[test]
+    fn the_same_is_said_once_in_a_while() {
+        let (start, moment) = (Instant::now(), Duration::from_millis(1));
+        let mut said = None;
+        for (after, news) in [
+            (Duration::ZERO, true),
+            (moment, false),
+            (SAY - moment, false),
+            (SAY, true),
+            (SAY + moment, false),
+            (2 * SAY - moment, false),
+            (2 * SAY, true),
+            (5 * SAY, true),
+        ] {
+            assert_eq!(is_news(&mut said, start + after), news, "{after:?}");
+        }
+    }
 }

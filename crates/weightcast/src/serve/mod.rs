@@ -316,46 +316,4 @@ enum Guard {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Clients have the token, and may not make tickets where the servers have a secret of their own.
-    #[test]
-    fn tickets_are_keyed_with_the_secret_of_the_servers_if_there_is_one() {
-        let key = |secret: &str| TicketKey::of_secret(secret.as_bytes());
-        for (token, ticket_secret, keyed) in [
-            (Some("token"), Some("secret"), "secret"),
-            (None, Some("secret"), "secret"),
-            (Some("token"), None, "token"),
-            (None, None, ""),
-        ] {
-            let [token, ticket_secret] = [token, ticket_secret].map(|bytes| bytes.map(Secret::new));
-            let config = ServeConfig { token, ticket_secret, ..ServeConfig::default() };
-            assert!(machine_config(&config, 1, [0; 2]).ticket_key == key(keyed), "{keyed}");
-        }
-    }
-
-    #[test]
-    fn off_means_off() {
-        use Guard::{Given, Nothing, OwnToken};
-        for (address, token, insecure, guard) in [
-            ("127.0.0.1:0", false, false, Some(OwnToken)),
-            ("127.0.0.1:0", true, false, Some(Given)),
-            ("127.0.0.1:0", false, true, Some(Nothing)),
-            ("[::1]:0", false, false, Some(OwnToken)),
-            ("[::ffff:127.0.0.1]:0", false, false, Some(OwnToken)),
-            ("unix:/tmp/x.sock", false, false, Some(OwnToken)),
-            ("unix:/tmp/x.sock", false, true, Some(Nothing)),
-            ("0.0.0.0:0", false, false, None),
-            ("0.0.0.0:0", true, false, Some(Given)),
-            ("0.0.0.0:0", true, true, Some(Given)),
-            ("0.0.0.0:0", false, true, Some(Nothing)),
-            ("[::]:0", false, false, None),
-            ("192.0.2.1:1", false, false, None),
-        ] {
-            let parsed = BindAddress::parse(address).expect(address);
-            assert_eq!(parsed.guard(token, insecure).ok(), guard, "{address}");
-        }
-        assert!(BindAddress::parse("localhost").is_err());
-    }
-}
+mod tests;

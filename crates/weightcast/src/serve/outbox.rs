@@ -340,4 +340,18 @@ mod tests {
         assert!(matches!(Pin::new(&mut frames).poll_next(&mut cx), Poll::Ready(None)));
         assert_eq!(meter.alive(), 0);
     }
+
+    /// A stream may be polled by another task than before.
+    #[test]
+    fn the_last_that_waits_is_woken() {
+        let (meter, (outbox, mut frames)) = (ByteMeter::default(), outbox());
+        let woken = [(); 2].map(|()| Arc::new(Woken::default()));
+        for woken in &woken {
+            let waker = Waker::from(Arc::clone(woken));
+            assert!(Pin::new(&mut frames).poll_next(&mut Context::from_waker(&waker)).is_pending());
+        }
+        assert!(outbox.push(vec![page(1)], &meter));
+        let times = woken.map(|woken| woken.0.load(std::sync::atomic::Ordering::Relaxed));
+        assert_eq!(times, [0, 1]);
+    }
 }
