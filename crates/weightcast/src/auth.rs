@@ -172,4 +172,27 @@ mod tests {
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "and no draft is left");
         fs::remove_dir_all(directory).unwrap();
     }
+
+    #[test]
+    fn a_token_is_one_line_without_what_is_around_it() {
+        let directory = fresh();
+        let token = "t".repeat(SHORTEST);
+        for (number, (text, right)) in [
+            (format!("{token}\n"), true),
+            (format!("\n {token}\t\r\n"), true),
+            (format!("{token} {token}"), false),
+            (format!("{token}\n{token}\n"), false),
+            (format!("{token}\u{e9}"), false),
+            (format!("{token}\0"), false),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let path = directory.join(number.to_string());
+            write_token(&path, &Secret::new(text.clone())).unwrap();
+            let read = read_token(&path).ok().map(|read| read.expose().to_vec());
+            assert_eq!(read, right.then(|| token.clone().into_bytes()), "{text:?}");
+        }
+        fs::remove_dir_all(directory).unwrap();
+    }
 }

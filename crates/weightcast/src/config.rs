@@ -229,4 +229,39 @@ mod tests {
         let insecure = Options { insecure: true, ..options };
         assert!(insecure.token("unix:/x").unwrap().is_none());
     }
+
+    #[test]
+    fn what_is_said_of_a_shard_is_told_of_it() {
+        for (datacentre, host, spot) in [("", "h", false), ("paris", "i", true)] {
+            let (datacentre, host) = (datacentre.to_owned(), host.to_owned());
+            let told = Location { datacentre: datacentre.clone(), host: host.clone(), spot };
+            let replica = Replica { datacentre, host, spot, ..Replica::new("r", 1, 2) };
+            assert_eq!(replica.location(), told);
+            assert_eq!((replica.shard, replica.num_shards), (1, 2));
+        }
+    }
+
+    #[test]
+    fn a_job_that_is_named_is_that_job() {
+        let options = Options { job: Some("mine".to_owned()), ..Options::new(Role::Rollout) };
+        assert_eq!(options.job().unwrap(), "mine");
+    }
+
+    /// Whoever asks a configured server shows the token that is configured with it.
+    #[test]
+    fn the_server_that_runs_is_the_configured_one_with_its_token() {
+        let token = auth::new_token().unwrap();
+        let name = format!("wc-config-{}", token.expose()[..12].escape_ascii());
+        let file = std::env::temp_dir().join(name);
+        auth::write_token(&file, &token).unwrap();
+        let options = Options {
+            server: Some("http://192.0.2.1:7".to_owned()),
+            token_file: Some(file.clone()),
+            ..Options::new(Role::Rollout)
+        };
+        let (server, shown) = options.running_server().unwrap();
+        assert_eq!(server, "http://192.0.2.1:7");
+        assert_eq!(shown.unwrap().expose(), token.expose());
+        std::fs::remove_file(file).unwrap();
+    }
 }

@@ -307,4 +307,75 @@ mod tests {
         // As many scalars as tensors are as they should be.
         assert!(sketch(&[&tensor[..], &entry(&[])].concat()).is_ok());
     }
+
+    /// Those of the cells are left out where they are those of the entries, digest by digest.
+    #[test]
+    fn cells_that_are_not_the_entries_are_noted() {
+        let [one, other] = [Digest([1, 2]), Digest([3, 4])];
+        for cells in [vec![one, one], vec![one, other], vec![other, one], vec![other]] {
+            let bytes = encode_parts(&[one, one], &cells);
+            assert_eq!(decode_cells(&bytes, cells.len()), Some(cells));
+            assert_eq!(decode_parts(&bytes, 2), Some(vec![one, one]));
+        }
+    }
+
+    #[test]
+    fn as_much_as_may_be_is_taken_and_no_more() {
+        let tensor = |name: usize, dims: usize| {
+            let (name, shape) = ("n".repeat(name), vec![1; dims]);
+            let tensor = wire::Tensor { name, dtype: 1, shape }.encode_to_vec();
+            [&[18][..], &length(tensor.len()), &tensor].concat()
+        };
+        for (bytes, said) in [
+            (tensor(MAX_NAME_BYTES, 1), None),
+            (tensor(MAX_NAME_BYTES + 1, 1), Some("a name")),
+            (tensor(1, MAX_DIMS), None),
+            (tensor(1, MAX_DIMS + 1), Some("dimensions")),
+            (tensor(1, 1).repeat(MAX_TENSORS), None),
+            (tensor(1, 1).repeat(MAX_TENSORS + 1), Some("tensors: at most")),
+            (buffers(&[MAX_BUFFERS]), None),
+            (buffers(&[MAX_BUFFERS - 1, 1]), None),
+            (buffers(&[MAX_BUFFERS, 1]), Some("buffers: at most")),
+            (buffers(&[1, MAX_BUFFERS]), Some("buffers: at most")),
+            (entry_of([2, 2, 2]), None),
+            (entry_of([2, 2, 1]), Some("[2, 2, 1] dimensions")),
+            (entry_of([2, 1, 2]), Some("[2, 1, 2] dimensions")),
+            (entry_of([1, 2, 2]), Some("[1, 2, 2] dimensions")),
+            (entry_of([MAX_DIMS; 3]), None),
+            (entry_of([MAX_DIMS + 1; 3]), Some("dimensions")),
+        ] {
+            let looked_at = sketch(&bytes).map(drop);
+            match said {
+                None => assert_eq!(looked_at, Ok(())),
+                Some(said) => {
+                    let problem = looked_at.unwrap_err();
+                    assert!(problem.contains(said), "{said:?} in {problem:?}");
+                }
+            }
+        }
+    }
+
+    fn length(bytes: usize) -> Vec<u8> {
+        let mut length = Vec::new();
+        prost::encoding::encode_varint(bytes as u64, &mut length);
+        length
+    }
+
+    /// Lists of so many buffers without a byte each.
+    fn buffers(lists: &[usize]) -> Vec<u8> {
+        let list = |count: &usize| [&[10][..], &length(*count), &vec![0; *count]].concat();
+        lists.iter().flat_map(list).collect()
+    }
+
+    /// An entry whose lists have so many numbers.
+    fn entry_of([start, len, strides]: [usize; 3]) -> Vec<u8> {
+        let entry = wire::Entry {
+            start: vec![1; start],
+            len: vec![1; len],
+            strides: vec![1; strides],
+            ..wire::Entry::default()
+        };
+        let entry = entry.encode_to_vec();
+        [&[26][..], &length(entry.len()), &entry].concat()
+    }
 }

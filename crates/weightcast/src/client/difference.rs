@@ -39,3 +39,53 @@ fn list(title: &str, names: Vec<String>) -> Option<String> {
     }
     (!shown.is_empty()).then(|| format!("{title}: {shown}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use weightcast_plan::DType;
+
+    use super::*;
+
+    fn catalog(of: &[(&str, DType, u64)]) -> Catalog {
+        let tensor = |(name, dtype, size): &(&str, DType, u64)| {
+            ((*name).to_owned(), Tensor::new(*name, *dtype, [*size]).expect("a tensor"))
+        };
+        of.iter().map(tensor).collect()
+    }
+
+    #[test]
+    fn what_is_on_one_side_alone_is_told_of_that_side() {
+        let here = catalog(&[("a", DType::U8, 4), ("mine", DType::U8, 4)]);
+        let there = catalog(&[("a", DType::U8, 4), ("yours", DType::U8, 4)]);
+        assert_eq!(
+            difference(&here, &there),
+            "the version has tensors that no shard here registers: yours; \
+             registered here but not in the version: mine"
+        );
+    }
+
+    #[test]
+    fn shapes_and_types_are_told_as_they_are_here_and_there() {
+        let of = |dtype, size| catalog(&[("a", dtype, size)]);
+        let shown = |dtype, size| Tensor::new("a", dtype, [size]).expect("a tensor").to_string();
+        let shapes = difference(&of(DType::U8, 4), &of(DType::U8, 5));
+        let (ours, theirs) = (shown(DType::U8, 4), shown(DType::U8, 5));
+        assert_eq!(shapes, format!("different: {ours} here and {theirs} there"));
+        let types = difference(&of(DType::F32, 4), &of(DType::BF16, 4));
+        let hint = hint::of_dtypes(DType::BF16, DType::F32);
+        assert!(types.ends_with(&format!("; {hint}")), "{types}");
+    }
+
+    #[test]
+    fn a_few_names_are_told_and_the_others_counted() {
+        for (names, more) in [(1, None), (SHOWN, None), (SHOWN + 1, Some(1)), (SHOWN + 7, Some(7))]
+        {
+            let names: Vec<String> = (0..names).map(|number| format!("n{number:02}")).collect();
+            let told = list("title", names.clone()).expect("there are names");
+            let shown = names[..names.len().min(SHOWN)].join(", ");
+            let more = more.map_or_else(String::new, |more| format!(" and {more} more"));
+            assert_eq!(told, format!("title: {shown}{more}"));
+        }
+        assert_eq!(list("title", Vec::new()), None);
+    }
+}

@@ -192,4 +192,18 @@ mod tests {
             assert!(parse(listed).is_err(), "{listed}");
         }
     }
+
+    #[test]
+    fn this_host_by_whatever_name() {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        for servers in [format!("http://{host}:7700"), format!("{ELSEWHERE}, {host}:7700")] {
+            assert_eq!(allowed(&networks("", &servers, None), &LOOPBACK), LOOPBACK, "{servers}");
+        }
+        for own in ["[::ffff:127.0.0.1]:9", "[::1]:9"] {
+            assert_eq!(allowed(&networks("", ELSEWHERE, Some(own)), &LOOPBACK), LOOPBACK, "{own}");
+        }
+        // What is listed is listed, wherever the job is.
+        let listed = networks("127.0.0.0/8", ELSEWHERE, None);
+        assert_eq!(allowed(&listed, &LOOPBACK), ["127.0.0.1:1", "[::ffff:127.0.0.9]:1"]);
+    }
 }

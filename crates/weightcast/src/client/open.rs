@@ -100,26 +100,7 @@ impl ShardHandle {
             trouble: Mutex::new(None),
             progress: Arc::new(AtomicU64::new(0)),
         });
-        let open = Open {
-            protocol: PROTOCOL,
-            session: SessionId(random()?),
-            ticket: None,
-            rejoins: false,
-            model: model.to_owned(),
-            replica: replica.name.clone(),
-            shard: replica.shard,
-            num_shards: replica.num_shards,
-            role: options.role,
-            epoch: options.epoch,
-            retain: options.retain,
-            offload_seeding: options.offload_seeding,
-            location: replica.location(),
-            data_address,
-            activate: false,
-        };
-        let mut config = SessionConfig::new(open, server.clone());
-        config.relays = true;
-        config.reconnect = span(options.reconnect);
+        let config = session_config(model, &replica, options, data_address, &server)?;
         let mut handle = Self::start(model, replica, options, config, token.as_ref(), shared)?;
         handle.interrupted = interrupted;
         (handle.warning, handle.job) = (warning, job);
@@ -215,6 +196,37 @@ impl ShardHandle {
     }
 }
 
+/// What the session says of this shard, and goes by.
+fn session_config(
+    model: &str,
+    replica: &Replica,
+    options: &Options,
+    data_address: String,
+    server: &str,
+) -> Result<SessionConfig, Error> {
+    let open = Open {
+        protocol: PROTOCOL,
+        session: SessionId(random()?),
+        ticket: None,
+        rejoins: false,
+        model: model.to_owned(),
+        replica: replica.name.clone(),
+        shard: replica.shard,
+        num_shards: replica.num_shards,
+        role: options.role,
+        epoch: options.epoch,
+        retain: options.retain,
+        offload_seeding: options.offload_seeding,
+        location: replica.location(),
+        data_address,
+        activate: false,
+    };
+    let mut config = SessionConfig::new(open, server.to_owned());
+    config.relays = true;
+    config.reconnect = span(options.reconnect);
+    Ok(config)
+}
+
 fn data_address(text: &str) -> Result<SocketAddr, Error> {
     text.parse().map_err(|_| Error::Config {
         what: "data port".to_owned(),
@@ -228,3 +240,6 @@ fn random() -> Result<u128, Error> {
         .map_err(|e| Error::io("draw a session's name", std::io::Error::other(e.to_string())))?;
     Ok(u128::from_le_bytes(bytes))
 }
+
+#[cfg(test)]
+mod tests;

@@ -304,4 +304,23 @@ mod tests {
             assert_eq!(is_ours(file), ours, "{file:?}");
         }
     }
+
+    /// Within one second as well.
+    #[test]
+    fn the_oldest_go_by_the_nanosecond() {
+        let directory = fresh();
+        let files = PlanFiles::within(&directory).unwrap();
+        // The older ones have the later names.
+        let path = |age: usize| directory.join(format!("{:03}.{WHOLE}", 100 + age));
+        for age in 0..STORED_PLANS + 3 {
+            let file = fs::File::create(path(age)).unwrap();
+            let time = Duration::new(1_000, 500 - age as u32);
+            file.set_modified(SystemTime::UNIX_EPOCH + time).unwrap();
+        }
+        files.thin_out().unwrap();
+        for age in [0, 1, STORED_PLANS - 1, STORED_PLANS, STORED_PLANS + 2] {
+            assert_eq!(path(age).exists(), age < STORED_PLANS, "{age}");
+        }
+        fs::remove_dir_all(directory).unwrap();
+    }
 }

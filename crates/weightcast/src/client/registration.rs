@@ -174,3 +174,6 @@ pub(crate) fn union(layouts: &[Arc<Layout>]) -> Result<BTreeMap<String, Tensor>,
     }
     Ok(tensors)
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,4 +111,12 @@ mod tests {
             assert!(error.contains(said), "{error}");
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_acts_from_its_first_term_on() {
+        for term in [1, 2, u64::MAX] {
+            let (sessions, asked) = told([server(0, 1), server(term, 3), server(7, 4)]).await;
+            assert_eq!((sessions.unwrap(), asked), (3, [1, 1, 0]), "{term}");
+        }
+    }
 }

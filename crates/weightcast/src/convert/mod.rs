@@ -26,3 +26,6 @@ pub(crate) struct Malformed(pub(crate) &'static str);
 fn need<T>(field: Option<T>, name: &'static str) -> Result<T, Malformed> {
     field.ok_or(Malformed(name))
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,4 +70,20 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn a_name_shows_so_many_characters_and_no_more() {
+        for (length, shown) in [(1, 1), (SHOWN - 1, SHOWN - 1), (SHOWN, SHOWN), (SHOWN + 1, SHOWN)]
+        {
+            let text = "x".repeat(length);
+            let batch = name(Some(&text), Path::new("/d"));
+            assert_eq!(batch, format!("slurm-{}", "x".repeat(shown)));
+            let here = name(None, &Path::new("/d").join(&text));
+            assert_eq!(here.len(), "in--".len() + shown + HASHED, "{here}");
+        }
+        // An id of which nothing can be shown is none.
+        for nothing in [None, Some(""), Some("/ *")] {
+            assert_eq!(name(nothing, Path::new("/d")), name(None, Path::new("/d")));
+        }
+    }
 }

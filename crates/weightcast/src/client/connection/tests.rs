@@ -27,6 +27,8 @@ pub(in crate::client) struct FakePort {
     said: Mutex<VecDeque<Said>>,
     pub(in crate::client) asked: Arc<AtomicUsize>,
     probed: Mutex<Option<Requested<ProbeReply>>>,
+    /// The last question about a replica.
+    inspected: Arc<Mutex<Option<InspectRequest>>>,
 }
 
 impl FakePort {
@@ -78,7 +80,8 @@ impl ControlPort for FakePort {
         self.next(|size, data| Page { size, data: data.into() })
     }
 
-    fn inspect(&self, _: InspectRequest) -> Requested<Incoming<Page>> {
+    fn inspect(&self, request: InspectRequest) -> Requested<Incoming<Page>> {
+        *self.inspected.lock().unwrap() = Some(request);
         self.next(|size, data| Page { size, data: data.into() })
     }
 }
@@ -206,4 +209,72 @@ async fn a_status_that_makes_no_sense_is_a_bug() {
     let connection = to([FakePort::saying([whole(&right.encode_to_vec()), whole(&[0xff; 9])])]);
     assert_eq!(connection.status().await.unwrap(), right);
     assert!(matches!(connection.status().await, Err(Error::Bug(_))));
+}
+
+#[tokio::test]
+async fn as_many_bytes_as_may_be_are_taken_and_no_more() {
+    let most = vec![0; MANIFEST_BYTES];
+    let connection = to([FakePort::saying([whole(&[])])]);
+    assert!(connection.put_manifest(most.clone()).await.is_ok(), "stored");
+    let name = manifest::blob_digest(&most);
+    let fetched =
+        async |pages: SaidPages| to([FakePort::saying([Said::Pages(pages)])]).manifest(name).await;
+    let size = MANIFEST_BYTES as u64;
+    assert!(fetched(vec![Ok((size, most.clone()))]).await.is_ok(), "fetched");
+    // Whatever size it says that it has.
+    let more = fetched(vec![Ok((10, most)), Ok((0, vec![1]))]).await;
+    assert!(matches!(more, Err(Error::Bug(_))));
+    // A status may have more.
+    let large = StatusReply {
+        models: vec![crate::wire::ModelStatus {
+            name: "n".repeat(MANIFEST_BYTES + 1),
+            ..Default::default()
+        }],
+        ..StatusReply::default()
+    };
+    let connection = to([FakePort::saying([whole(&large.encode_to_vec())])]);
+    assert!(connection.status().await.is_ok());
+}
+
+/// A pause doubles until it is the longest.
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_asked_after_so_long() {
+    let start = tokio::time::Instant::now();
+    let busy = (0..9).map(|_| Said::Refused(Status::new(BUSY, "later")));
+    let port = FakePort::saying(busy.chain([whole(&[1])]));
+    to([port]).manifest(manifest::blob_digest(&[1])).await.unwrap();
+    let pauses = [50, 100, 200, 400, 800, 1_000, 1_000, 1_000, 1_000];
+    assert_eq!(start.elapsed(), Duration::from_millis(pauses.iter().sum()));
+}
+
+#[tokio::test]
+async fn whoever_shows_a_wrong_token_is_told_so_in_the_servers_words() {
+    let connection = to([FakePort::default()]);
+    for (status, said) in [
+        (Status::unauthenticated("wrong token"), "wrong token"),
+        (Status::unavailable("down"), "Unavailable: down"),
+        (Status::permission_denied("no"), "PermissionDenied: no"),
+    ] {
+        match connection.unreachable(&status) {
+            Error::Call(CallError::ServerUnreachable { server, reason }) => {
+                assert_eq!((server.as_str(), reason.as_str()), ("one", said));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_found_is_asked_about() {
+    let port = FakePort::default();
+    let inspected = Arc::clone(&port.inspected);
+    let connection = to([port]);
+    for found in [None, Some(Sum([1, 2]))] {
+        // The question is what counts here: nobody answers.
+        let asked = connection.inspect("policy", "rollout", found);
+        assert!(tokio::time::timeout(Duration::ZERO, asked).await.is_err());
+        let request = inspected.lock().unwrap().take().expect("it was asked");
+        assert_eq!((request.model.as_str(), request.replica.as_str()), ("policy", "rollout"));
+        assert_eq!(request.found.map(crate::convert::sum), found);
+    }
 }

@@ -86,7 +86,7 @@ impl HandleScene {
             while let Some(event) = queue.recv().await {
                 match event {
                     Event::Call { call, deadline, filling, reply } => {
-                        let answer = answers(&call).map(|answer| (answer, Transfer::default()));
+                        let answer = answers(&call).map(|answer| (answer, moved()));
                         told.lock().unwrap().push(Heard::Call(call, deadline));
                         drop(filling);
                         let _ = reply.send(answer.map_err(Failed::from));
@@ -156,6 +156,11 @@ impl HandleScene {
         *self.own().reservation.lock().unwrap() = Some(Arc::new(reservation));
         self
     }
+}
+
+/// What each call says that it has moved.
+fn moved() -> Transfer {
+    Transfer { bytes: BYTES, way: "direct".to_owned(), ..Transfer::default() }
 }
 
 fn layout() -> Layout {
@@ -422,4 +427,22 @@ fn a_handle_that_is_dropped_leaves_in_good_order() {
     let heard = Arc::clone(&scene.heard);
     drop(scene);
     assert_eq!(*heard.lock().unwrap(), [Heard::Close(span(LEAVE))]);
+}
+
+#[test]
+fn an_update_may_go_back_only_where_that_is_said() {
+    for said in [false, true] {
+        let scene = saying(committed());
+        let updated = scene.handle.update(Selector::Latest, said, LONG).unwrap();
+        assert_eq!(updated.transfer, moved());
+        let staged = scene.handle.update_staged(Selector::Latest, said, LONG).unwrap();
+        assert_eq!(staged.transfer, moved());
+        for call in scene.calls() {
+            let Call::Update { allow_rollback, .. } = call else { panic!("{call:?}") };
+            assert_eq!(allow_rollback, said);
+        }
+        let unchanged = saying(Answer::Unchanged { held: None });
+        let updated = unchanged.handle.update(Selector::Latest, said, LONG).unwrap();
+        assert_eq!(updated.transfer, Transfer::default(), "nothing was read for it");
+    }
 }

@@ -197,3 +197,24 @@ fn what_is_shown_is_each_byte_times_the_key_of_its_tensor_and_place() {
         assert_eq!(proof(&shards, nonce), expected);
     }
 }
+
+/// Of a large group, what is shown is the windows alone, each byte times its key.
+#[test]
+fn of_a_large_group_the_windows_are_shown_and_nothing_else() {
+    const ALL: u64 = 2 * PROOF_WINDOW * PROOF_WINDOWS;
+    let tensor = Tensor::new("w".to_owned(), DType::U8, vec![ALL]).unwrap();
+    let slice = Slice { start: vec![0], len: vec![ALL] };
+    let entry = Entry { tensor: 0, slice, buffer: 0, offset: 3, strides: vec![1] };
+    let layout = Layout::new(vec![ALL + 3], vec![tensor], vec![entry]).unwrap();
+    let memory: Vec<u8> = (0..ALL + 3).map(|at| mix(1, at) as u8).collect();
+    let region = Region::from_bytes(&memory).unwrap();
+    let whole = Registration::new(&[Arc::new(layout)], 0, vec![region]).unwrap();
+    for nonce in [0, 1, u64::MAX] {
+        let sample = sample(&[("w".to_owned(), ALL)], Nonce(nonce));
+        let key = mix(!nonce, 1);
+        let byte = |at: u64| u64::from(memory[at as usize + 3]).wrapping_mul(mix(key, at));
+        let bytes = sample["w"].iter().flat_map(Clone::clone).map(byte);
+        let expected = bytes.fold(0, u64::wrapping_add);
+        assert_eq!(whole.prove(Nonce(nonce)), expected, "{nonce}");
+    }
+}

@@ -1,0 +1,131 @@
+//! What a handle is opened with reaches its session, its memory and its user.
+
+use weightcast_protocol::Version;
+use weightcast_protocol::message::EpochPolicy;
+
+use super::*;
+use crate::serve::{ServeConfig, Server, serve};
+
+const VERSION: Version = Version { epoch: weightcast_protocol::Epoch(1), number: 2 };
+
+#[test]
+fn each_option_is_told_under_its_own_name() {
+    for (role, epoch, retain, seeding) in [
+        (Role::Trainer, EpochPolicy::New, 3, false),
+        (Role::Rollout, EpochPolicy::Current, 0, true),
+        (Role::Offload(VERSION), EpochPolicy::Current, 5, false),
+    ] {
+        let spot = seeding;
+        let replica = Replica {
+            datacentre: "paris".into(),
+            host: "h".into(),
+            spot,
+            ..Replica::new("r", 4, 9)
+        };
+        let options = Options {
+            epoch,
+            retain,
+            offload_seeding: seeding,
+            deadline: Duration::from_secs(11),
+            reconnect: Duration::from_secs(12),
+            ..Options::new(role)
+        };
+        let config = session_config("policy", &replica, &options, "h:7".into(), "one,two").unwrap();
+        let expected = Open {
+            protocol: PROTOCOL,
+            session: config.open.session,
+            model: "policy".to_owned(),
+            replica: "r".to_owned(),
+            shard: 4,
+            num_shards: 9,
+            role,
+            epoch,
+            retain,
+            offload_seeding: seeding,
+            location: replica.location(),
+            data_address: "h:7".to_owned(),
+            ticket: None,
+            rejoins: false,
+            activate: false,
+        };
+        assert_eq!(config.open, expected);
+        assert_eq!((config.server.as_str(), config.relays), ("one,two", true));
+        assert_eq!(config.reconnect, span(Duration::from_secs(12)));
+        let again = session_config("policy", &replica, &options, "h:7".into(), "one,two").unwrap();
+        assert_ne!(again.open.session, config.open.session, "each has a name of its own");
+    }
+}
+
+/// A server that asks for a token, and what leads to it.
+fn served() -> (Server, Options) {
+    let server = serve(ServeConfig { insecure: true, ..ServeConfig::default() }).unwrap();
+    let options = Options {
+        server: Some(server.address().to_owned()),
+        insecure: true,
+        deadline: Duration::from_secs(20),
+        ..Options::new(Role::Rollout)
+    };
+    (server, options)
+}
+
+fn opened(options: &Options) -> Result<ShardHandle, Error> {
+    ShardHandle::open("policy", Replica::new("r", 0, 1), options)
+}
+
+#[test]
+fn what_bounds_a_handle_is_kept_with_it() {
+    let (_server, options) = served();
+    for staging_bytes in [None, Some(7)] {
+        let handle = opened(&Options { staging_bytes, ..options.clone() }).unwrap();
+        let own = handle.own().unwrap();
+        assert_eq!(own.shared.staging_bytes, staging_bytes);
+        assert!(own.fills && own.shared.sealing_threads == 1);
+        assert_eq!((handle.warning(), handle.job.as_deref()), (None, None));
+    }
+    let trainer = Options { role: Role::Trainer, ..options.clone() };
+    assert!(!opened(&trainer).unwrap().own().unwrap().fills);
+}
+
+#[test]
+fn a_data_port_that_nobody_can_be_told_is_refused() {
+    let (_server, options) = served();
+    let everywhere = Options { data_bind: Some("0.0.0.0:0".to_owned()), ..options };
+    let error = opened(&everywhere).err().expect("it is refused").to_string();
+    assert!(error.contains("peers cannot connect to"), "{error}");
+    let told = Options { data_advertise: Some("127.0.0.1:1".to_owned()), ..everywhere };
+    assert!(opened(&told).is_ok());
+    let nonsense = Options { data_bind: Some("here".to_owned()), ..told };
+    assert!(opened(&nonsense).is_err());
+}
+
+#[test]
+fn nobody_goes_without_a_token_unless_that_is_said() {
+    let options = Options {
+        server: Some("http://192.0.2.1:7".to_owned()),
+        data_bind: Some("nonsense".to_owned()),
+        ..Options::new(Role::Rollout)
+    };
+    let error = opened(&options).err().expect("it is refused").to_string();
+    assert!(error.contains("insecure=True"), "{error}");
+    // With that said, what comes next is looked at.
+    let error = opened(&Options { insecure: true, ..options }).err().expect("it is refused");
+    assert!(error.to_string().contains("nonsense"), "{error}");
+}
+
+/// Whoever is refused has no handle, and whoever waits may give up.
+#[test]
+fn a_handle_is_open_or_an_error() {
+    let (_server, options) = served();
+    let none = Options { deadline: Duration::from_millis(1), ..options.clone() };
+    let _first = opened(&options).unwrap();
+    // Its place is taken.
+    assert!(opened(&none).is_err());
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let options = Options { server: Some(address), ..options };
+    let replica = Replica::new("r", 0, 1);
+    let interrupted: Interrupted = Box::new(|| true);
+    let given_up =
+        ShardHandle::open_interruptible("policy", replica, &options, Some(interrupted)).err();
+    assert!(matches!(given_up, Some(Error::Interrupted)), "{given_up:?}");
+}
