@@ -101,7 +101,7 @@ pub(crate) mod tests {
     fn options_are_told_as_they_can_be_given() {
         for servers in [None, Some(1), Some(4)] {
             for (deadline, millis) in
-                [(None, None), (Some("0.25"), Some(250)), (Some("7"), Some(7_000))]
+                [(None, None), (Some("1.001"), Some(1_001)), (Some("7"), Some(7_000))]
             {
                 for (rate, thousandths) in
                     [(None, None), (Some("0"), Some(0)), (Some("2.5"), Some(2_500))]

@@ -109,7 +109,43 @@ fn origin(row: &Row) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weightcast_sim::scenario::{LinkBytes, Outcome};
+
     use super::*;
+
+    /// Each number stands below its own name; of the links the busiest is named.
+    #[test]
+    fn a_case_is_told_line_by_line() {
+        let row = |what: &str, numbers: [Option<f64>; 3]| {
+            let [predicted, reported, ratio] = numbers;
+            let (what, source) = (what.to_owned(), "p. 3".to_owned());
+            Row { what, predicted, reported, ratio, origin: Origin::Stated, source, formula: false }
+        };
+        let link = |name: &str, gb| LinkBytes { name: name.to_owned(), gb };
+        let mut outcome = Outcome { events: 99, ..Outcome::default() };
+        outcome.links = vec![link("a", 1.0), link("b", 20.0), link("c", 3.0)];
+        outcome.failures = [("cut".to_owned(), 1), ("late".to_owned(), 2)].into();
+        let counters = &mut outcome.counters;
+        (counters.assignments, counters.relays, counters.resumes) = (9, 8, 7);
+        (counters.crossings, counters.skips) = (6, 5);
+        let rows = vec![
+            row("stall", [Some(1.5), Some(3.0), Some(0.5)]),
+            row("rate", [Some(20.0), None, None]),
+        ];
+        let text = table(&Comparison { case: "burst".to_owned(), rows, outcome });
+        let squeezed = |line: &str| line.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        let expected = [
+            "burst",
+            "predicted reported ratio reported is",
+            "stall 1.500 3.000 0.50 stated: p. 3",
+            "rate 20.0 - - stated: p. 3",
+            "busiest link: b, 20.0 GB",
+            "9 assignments (8 of relays, 7 resumed, 6 crossed), 5 skips, 99 events",
+            "1 times: cut",
+            "2 times: late",
+        ];
+        assert_eq!(text.lines().map(squeezed).collect::<Vec<_>>(), expected);
+    }
 
     #[test]
     fn numbers_have_three_digits_or_so() {

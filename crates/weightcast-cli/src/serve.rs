@@ -64,18 +64,12 @@ pub(crate) fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
-    crate::open_files::allow_all();
-    if arguments.detached {
-        std::env::set_current_dir("/")?;
-    }
-    let given = arguments.token_file;
-    let token = given.as_deref().map(weightcast::read_token).transpose()?;
-    let secret = arguments.ticket_secret_file.as_deref();
-    let server = weightcast::serve(ServeConfig {
+/// The server that is asked for, but for what is in files.
+fn configured(arguments: Serve) -> ServeConfig {
+    ServeConfig {
         address: arguments.address,
-        token,
-        ticket_secret: secret.map(weightcast::read_token).transpose()?,
+        token: None,
+        ticket_secret: None,
         insecure: arguments.insecure_no_auth,
         index: arguments.index,
         lease: Duration::from_secs_f64(arguments.lease),
@@ -86,7 +80,19 @@ pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
         idle_exit: arguments.idle_exit.map(Duration::from_secs_f64),
         paranoid: arguments.paranoid,
         gives_up_at: arguments.gives_up_at,
-    })?;
+    }
+}
+
+pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
+    crate::open_files::allow_all();
+    if arguments.detached {
+        std::env::set_current_dir("/")?;
+    }
+    let given = arguments.token_file.clone();
+    let token = given.as_deref().map(weightcast::read_token).transpose()?;
+    let secret = arguments.ticket_secret_file.as_deref();
+    let ticket_secret = secret.map(weightcast::read_token).transpose()?;
+    let server = weightcast::serve(ServeConfig { token, ticket_secret, ..configured(arguments) })?;
     // Whoever started it may not listen any more: that is no reason to stop serving.
     let address = server.address();
     let file = server.token_file().or(given.as_deref());
@@ -101,6 +107,39 @@ pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every option changes what it names, and nothing else.
+    #[test]
+    fn options_reach_the_server() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            serve: Serve,
+        }
+        let given = |words: &str| {
+            let words = ["serve", "--address", "a:1"].into_iter().chain(words.split(' '));
+            let line =
+                <Line as clap::Parser>::try_parse_from(words.filter(|word| !word.is_empty()));
+            format!("{:?}", configured(line.expect("options of serve").serve))
+        };
+        let seconds = Duration::from_secs_f64;
+        let usual = || ServeConfig { address: "a:1".to_owned(), ..ServeConfig::default() };
+        for (words, wanted) in [
+            ("", usual()),
+            ("--insecure-no-auth", ServeConfig { insecure: true, ..usual() }),
+            ("--index 1023", ServeConfig { index: 1_023, ..usual() }),
+            ("--lease 1.25", ServeConfig { lease: seconds(1.25), ..usual() }),
+            ("--drain-deadline 2.5", ServeConfig { drain_deadline: seconds(2.5), ..usual() }),
+            ("--offload-deadline 3.5", ServeConfig { offload_deadline: seconds(3.5), ..usual() }),
+            ("--fanout 1024", ServeConfig { fanout: 1_024, ..usual() }),
+            ("--stripes 64", ServeConfig { stripes: 64, ..usual() }),
+            ("--idle-exit 0.25", ServeConfig { idle_exit: Some(seconds(0.25)), ..usual() }),
+            ("--paranoid", ServeConfig { paranoid: true, ..usual() }),
+            ("--gives-up-at /f", ServeConfig { gives_up_at: Some("/f".into()), ..usual() }),
+        ] {
+            assert_eq!(given(words), format!("{wanted:?}"), "{words}");
+        }
+    }
 
     #[test]
     fn seconds_are_above_nothing_and_not_for_ever() {

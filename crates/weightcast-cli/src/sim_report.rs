@@ -259,7 +259,11 @@ mod tests {
             }
             let line = format!("options         {options}");
             assert_eq!(said(&line), usize::from(!options.is_empty()), "{text}");
-            let shown = text.matches(" at step 7: torn").count() as u64;
+            let shown: Vec<&str> = text.lines().filter(|line| line.contains("S1 in")).collect();
+            for (seed, line) in shown.iter().enumerate() {
+                assert!(line.ends_with(&format!("S1 in seed {seed} at step 7: torn")), "{line}");
+            }
+            let shown = shown.len() as u64;
             assert_eq!(shown, violations.min(10), "{text}");
             let coverage = summary.coverage();
             assert_eq!(text.matches("  missed  ").count(), coverage.missed.len());

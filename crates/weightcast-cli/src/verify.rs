@@ -70,8 +70,8 @@ fn selector(text: &str) -> Result<Selector, String> {
     }
 }
 
-/// Returns the exit status.
-pub(crate) fn run(arguments: Verify) -> i32 {
+/// What is to be compared, and who is asked.
+fn asked(arguments: Verify) -> (Comparison, Options) {
     let options = Options {
         server: arguments.server,
         token_file: arguments.token_file,
@@ -89,6 +89,13 @@ pub(crate) fn run(arguments: Verify) -> i32 {
         version: arguments.version,
         deadline: Duration::from_secs_f64(arguments.timeout),
     };
+    (what, options)
+}
+
+/// Returns the exit status.
+pub(crate) fn run(arguments: Verify) -> i32 {
+    let json = arguments.json;
+    let (what, options) = asked(arguments);
     let shown = Mutex::new(Instant::now());
     let progress = |digested: u64| {
         let mut shown = shown.lock().expect("no panic while held");
@@ -100,7 +107,7 @@ pub(crate) fn run(arguments: Verify) -> i32 {
     };
     match weightcast::verify(&what, &options, &progress) {
         Ok(verdict) => {
-            let shown = match arguments.json {
+            let shown = match json {
                 true => verdict_json(&verdict) + "\n",
                 false => text(&verdict),
             };
@@ -252,6 +259,39 @@ mod tests {
     }
 
     #[test]
+    fn options_reach_the_comparison() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            verify: Verify,
+        }
+        let given = |words: &str| {
+            let words = ["verify", "a", "--model", "m"].into_iter().chain(words.split(' '));
+            let line =
+                <Line as clap::Parser>::try_parse_from(words.filter(|word| !word.is_empty()));
+            asked(line.expect("options of verify").verify)
+        };
+        for (words, other, version, seconds) in [
+            ("", Other::Any, None, 600.0),
+            ("b", Other::Replica("b".to_owned()), None, 600.0),
+            ("--sealed", Other::Sealed, None, 600.0),
+            ("--version 3", Other::Any, Some(Selector::Exact(3)), 600.0),
+            ("--version latest", Other::Any, Some(Selector::Latest), 600.0),
+            ("--timeout 2.5", Other::Any, None, 2.5),
+        ] {
+            let (what, options) = given(words);
+            assert_eq!((what.model.as_str(), what.replica.as_str()), ("m", "a"));
+            let deadline = Duration::from_secs_f64(seconds);
+            let wanted = (other, version, deadline);
+            assert_eq!((what.other, what.version, what.deadline), wanted, "{words}");
+            assert_eq!(options.job, None);
+        }
+        let (_, options) = given("--server s --token-file /t --job j");
+        assert_eq!((options.server.as_deref(), options.job.as_deref()), (Some("s"), Some("j")));
+        assert_eq!(options.token_file, Some(PathBuf::from("/t")));
+    }
+
+    #[test]
     fn equal_replicas_that_are_not_what_was_published_are_no_success() {
         let both = |as_published| vec![verified("a", true, as_published)];
         assert_eq!(status(&verdict(true, both(Some(true)), &[])), 0);
@@ -326,13 +366,17 @@ mod tests {
         ];
         let said = lines(&of);
         assert_eq!(said[2..said.len() - 1], expected.concat());
-        of.differences[0].more_ranges = 0;
-        assert_eq!(lines(&of).len(), said.len() - 1);
+        for (more, line) in [(0, None), (1, Some("and 1 more places"))] {
+            of.differences[0].more_ranges = more;
+            let told = lines(&of);
+            assert_eq!(told.iter().map(String::as_str).find(|l| l.contains("more places")), line);
+        }
     }
 
     #[test]
     fn versions_are_numbers_or_the_latest() {
         assert_eq!(selector("latest"), Ok(Selector::Latest));
+        assert_eq!(selector("0"), Ok(Selector::Exact(0)));
         assert_eq!(selector("12"), Ok(Selector::Exact(12)));
         assert!(selector("-1").is_err() && selector("newest").is_err());
     }

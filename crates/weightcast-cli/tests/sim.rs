@@ -43,6 +43,17 @@ fn a_point_that_was_not_reached_fails_where_coverage_is_required() {
     assert!(String::from_utf8_lossy(&few.stderr).contains("no world reached"));
 }
 
+/// Worlds are counted, not the numbers of their seeds; nobody who reads a file is shown progress.
+#[test]
+fn a_late_first_seed_makes_no_large_campaign() {
+    let one = weightcast(&["sim", "--seeds", "1", "--first-seed", "5000", "--json"]);
+    assert!(one.status.success() && one.stderr.is_empty(), "{one:?}");
+    let report: Value = serde_json::from_slice(&one.stdout).unwrap();
+    let calls = report["calls"].as_object().unwrap();
+    assert!(calls.values().filter_map(Value::as_u64).sum::<u64>() > 0, "{report}");
+    assert!(report["wall_seconds"].as_f64().unwrap() > 1e-4, "{report}");
+}
+
 #[test]
 fn harsher_worlds_are_told_of_and_played_again_with_the_same_options() {
     let given = ["--servers", "4", "--call-deadline", "1.5", "--fault-rate", "2"];
@@ -109,10 +120,12 @@ fn a_mutant_is_caught_and_its_story_shows_it() {
 #[test]
 fn a_mutant_that_is_not_found_is_a_failure() {
     // The weakest one does not show in a single world.
-    let missed =
-        weightcast(&["sim", "--mutant", "no_commit_fence", "--seeds", "1", "--first-seed", "3"]);
+    let arguments = ["sim", "--mutant", "no_commit_fence", "--seeds", "1", "--first-seed", "3"];
+    let missed = weightcast(&arguments);
     assert_eq!(missed.status.code(), Some(1), "{missed:?}");
     assert!(String::from_utf8_lossy(&missed.stdout).starts_with("NOT CAUGHT"));
+    let (report, status) = json(&[&arguments[..], &["--json"]].concat());
+    assert_eq!((report["caught"].as_bool(), status), (Some(false), Some(1)), "{report}");
 }
 
 #[test]

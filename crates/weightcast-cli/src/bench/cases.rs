@@ -176,6 +176,35 @@ impl Case {
 mod tests {
     use super::*;
 
+    /// Names, tensors, bytes and promises as the command line says them.
+    #[test]
+    fn cases_are_what_they_are_called() {
+        for (tensors, mib) in [(1, 1), (32, 64), (4, 3)] {
+            let case = Case::even(tensors, mib << 20);
+            assert_eq!(case.name, format!("{mib}MiB"));
+            assert_eq!(case.tensor_count() as u64, tensors);
+            assert_eq!(case.sources().unwrap()[0].bytes(), mib << 20);
+        }
+        let promised = |name| Case::of(name, true, &[])[0].floors;
+        for (name, direct, tcp) in [
+            (CaseName::Qwen, Some(0.8), Some(0.9)),
+            (CaseName::QwenReshard, Some(0.6), Some(0.9)),
+            (CaseName::Tiny, None, None),
+        ] {
+            let floors = promised(name);
+            assert_eq!((floors.direct, floors.tcp), (direct, tcp), "{name:?}");
+        }
+        let buffers = |name| {
+            let case = Case::of(name, true, &[]).swap_remove(0);
+            case.targets().unwrap()[0].buffers().len()
+        };
+        // Three projections are one, and two; so are the three biases: five fewer in each layer.
+        assert_eq!(buffers(CaseName::Qwen) - buffers(CaseName::QwenFuse), 2 * 5);
+        let sliced = Case::of(CaseName::QwenSlice, false, &[]).swap_remove(0);
+        let slices = sliced.slices().unwrap();
+        assert_eq!((slices.bytes, slices.row), (24 * 896 * 4864 * 2, 4864));
+    }
+
     #[test]
     fn qwen_has_its_real_size() {
         let case = &Case::of(CaseName::Qwen, false, &[])[0];

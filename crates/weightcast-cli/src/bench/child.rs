@@ -62,10 +62,7 @@ impl Sources {
         let mut slowest = Published { publish_s: 0.0, seal_s: 0.0 };
         for source in &mut self.shards {
             match source.reply()? {
-                Reply::Published(took) => {
-                    slowest.publish_s = slowest.publish_s.max(took.publish_s);
-                    slowest.seal_s = slowest.seal_s.max(took.seal_s);
-                }
+                Reply::Published(took) => slowest = slowest.longer(took),
                 other => bail!("a source process answered {other:?}"),
             }
         }

@@ -192,22 +192,29 @@ impl Play {
     }
 
     fn report(self, arguments: &ElasticOf, start: Instant) -> Report {
+        let seconds = start.elapsed().as_secs_f64();
+        Report::of(self.joins, self.bytes, arguments.rate, self.content_ok, seconds)
+    }
+}
+
+impl Report {
+    fn of(joins: Vec<Join>, bytes: u64, rate_mbit: u32, content_ok: bool, seconds: f64) -> Self {
         let mut by_number: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-        for join in &self.joins {
+        for join in &joins {
             by_number.entry(join.at_once).or_default().push(join.stall_s);
         }
-        let mut cdf_s: Vec<f64> = self.joins.iter().map(|join| join.stall_s).collect();
+        let mut cdf_s: Vec<f64> = joins.iter().map(|join| join.stall_s).collect();
         cdf_s.sort_by(f64::total_cmp);
-        Report {
+        Self {
             machine: machine(),
-            bytes: self.bytes,
-            rate_mbit: arguments.rate,
-            ideal_s: self.bytes as f64 * 8.0 / (f64::from(arguments.rate) * 1e6 * GOODPUT),
-            joins: self.joins,
+            bytes,
+            rate_mbit,
+            ideal_s: bytes as f64 * 8.0 / (f64::from(rate_mbit) * 1e6 * GOODPUT),
+            joins,
             by_number: by_number.into_iter().map(|(n, all)| (n, median(&all))).collect(),
             cdf_s,
-            content_ok: self.content_ok,
-            seconds: start.elapsed().as_secs_f64(),
+            content_ok,
+            seconds,
         }
     }
 }
@@ -234,4 +241,23 @@ fn print(report: &Report) {
         );
     }
     println!("\n{:.0} s", report.seconds);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Medians by the number that joined at once; all stalls, the shortest first.
+    #[test]
+    fn stalls_are_set_beside_the_ideal() {
+        let joins = [(1, 4.0), (2, 9.0), (2, 5.0), (1, 2.0), (1, 3.0)].map(|(at_once, stall_s)| {
+            Join { name: "a".to_owned(), at_once, stall_s, source: "t".to_owned() }
+        });
+        let report = Report::of(joins.into(), 25_000_000, 200, true, 7.0);
+        assert_eq!(report.by_number, BTreeMap::from([(1, 3.0), (2, 7.0)]));
+        assert_eq!(report.cdf_s, [2.0, 3.0, 4.0, 5.0, 9.0]);
+        // 200 Mbit at 200 Mbit/s.
+        assert!((report.ideal_s * GOODPUT - 1.0).abs() < 1e-9, "{}", report.ideal_s);
+        assert_eq!((report.bytes, report.rate_mbit, report.seconds), (25_000_000, 200, 7.0));
+    }
 }

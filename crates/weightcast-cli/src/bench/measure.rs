@@ -11,10 +11,15 @@ const TICKS: f64 = 100.0;
 /// CPU seconds that a process has used, all of its threads, to 10 ms.
 pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("read /proc/PID/stat")?;
+    Ok(seconds_of(&stat))
+}
+
+/// The seconds that a line of `/proc/PID/stat` tells.
+fn seconds_of(stat: &str) -> f64 {
     // The name in parentheses may hold anything; utime and stime are the 12th and 13th behind it.
     let behind = stat.rsplit(')').next().unwrap_or_default();
     let ticks = behind.split_ascii_whitespace().skip(11).take(2);
-    Ok(ticks.map(|t| t.parse::<f64>().unwrap_or(0.0)).sum::<f64>() / TICKS)
+    ticks.map(|t| t.parse::<f64>().unwrap_or(0.0)).sum::<f64>() / TICKS
 }
 
 /// The largest growth of this process's resident memory since it was made.
@@ -42,6 +47,11 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
 
 fn status_bytes(process: &str, field: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    bytes_of(&status, field)
+}
+
+/// The bytes of a field of `/proc/PID/status`, which tells KiB.
+fn bytes_of(status: &str, field: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
 }
@@ -67,6 +77,30 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_tells_is_read_in_its_units() {
+        let stat = |name: &str| {
+            format!("7 ({name}) S 1 2 3 4 5 6 7 8 9 10 1250 250 1000 1000 20 0 1 0 99")
+        };
+        for name in ["weightcast", "a) b (c", "x y"] {
+            assert_eq!(seconds_of(&stat(name)), 15.0, "{name}");
+        }
+        let status = "VmPeak:\t 9 kB\nVmHWM:\t 8 kB\nVmRSS:\t 3 kB\n";
+        for (field, bytes) in [("VmRSS:", Some(3_072)), ("VmHWM:", Some(8_192)), ("VmX:", None)] {
+            assert_eq!(bytes_of(status, field), bytes);
+        }
+    }
+
+    #[test]
+    fn work_is_timed_from_its_beginning() {
+        let (took, seconds) = timed(|| {
+            let start = Instant::now();
+            while start.elapsed().as_micros() < 500 {}
+            start.elapsed().as_secs_f64()
+        });
+        assert!(seconds >= took, "{seconds} {took}");
+    }
 
     #[test]
     fn medians() {

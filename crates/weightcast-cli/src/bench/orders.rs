@@ -48,3 +48,31 @@ pub(crate) struct Published {
     /// From the return of `publish` until all bytes were digested.
     pub(crate) seal_s: f64,
 }
+
+impl Published {
+    /// The longer of either time.
+    pub(crate) fn longer(self, other: Self) -> Self {
+        Self {
+            publish_s: self.publish_s.max(other.publish_s),
+            seal_s: self.seal_s.max(other.seal_s),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The slowest shard may publish first and seal last.
+    #[test]
+    fn either_time_is_that_of_the_shard_that_took_longest() {
+        let shards = [(1.0, 5.0), (3.0, 2.0), (2.0, 4.0)];
+        let took = shards.map(|(publish_s, seal_s)| Published { publish_s, seal_s });
+        for turned in 0..shards.len() {
+            let mut took = took;
+            took.rotate_left(turned);
+            let slowest = took.into_iter().reduce(Published::longer).unwrap();
+            assert_eq!((slowest.publish_s, slowest.seal_s), (3.0, 5.0), "{turned}");
+        }
+    }
+}

@@ -149,3 +149,24 @@ fn median(runs: usize, mut work: impl FnMut()) -> f64 {
     seconds.sort_by(f64::total_cmp);
     seconds[seconds.len() / 2]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_set_beside_memcpy() {
+        let row = row("x", 2.0, 0.5, 4_000_000_000);
+        assert_eq!((row.seconds, row.gb_per_s, row.of_memcpy), (2.0, 2.0, 0.25));
+    }
+
+    /// Each measurement is made once before it counts.
+    #[test]
+    fn work_is_done_once_more_than_it_is_measured() {
+        for (runs, calls) in [(0, 2), (1, 2), (3, 4)] {
+            let mut made = 0;
+            median(runs, || made += 1);
+            assert_eq!(made, calls, "{runs}");
+        }
+    }
+}

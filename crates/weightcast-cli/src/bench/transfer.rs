@@ -63,8 +63,7 @@ pub(crate) fn run(arguments: &TransferOf) -> Result<()> {
         let transfer = transfer(&server, &case, runs);
         report.transfers.push(transfer.with_context(|| format!("case {}", case.name))?);
     }
-    let stacks = report.transfers.iter().flat_map(|t| &t.ways).filter_map(|way| way.stack.as_ref());
-    report.verified = stacks.fold(true, |all, stack| all & stack.content_ok);
+    report.verified = verified(&report.transfers);
     report.seconds = start.elapsed().as_secs_f64();
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&report)?),
@@ -72,6 +71,12 @@ pub(crate) fn run(arguments: &TransferOf) -> Result<()> {
     }
     ensure!(report.verified, "bytes arrived that are not those published: this is a bug");
     Ok(())
+}
+
+/// Whether all content was right, every way.
+fn verified(transfers: &[Transfer]) -> bool {
+    let stacks = transfers.iter().flat_map(|t| &t.ways).filter_map(|way| way.stack.as_ref());
+    stacks.fold(true, |all, stack| all & stack.content_ok)
 }
 
 impl TransferOf {
@@ -124,4 +129,43 @@ fn transfer(server: &Server, case: &Case, runs: usize) -> Result<Transfer> {
         target_shards: targets.len(),
         ways,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::bench::report::{StackTimes, WayTimes};
+
+    fn way(content_ok: bool) -> WayTimes {
+        let stack = StackTimes {
+            median_s: 1.0,
+            gb_per_s: 1.0,
+            all_s: vec![1.0],
+            read_median_s: 1.0,
+            first_s: 1.0,
+            seal_median_s: 1.0,
+            cpu_s: 1.0,
+            extra_bytes: None,
+            verified_bytes: 1,
+            content_ok,
+        };
+        let (limits, floors) = (Vec::new(), Vec::new());
+        WayTimes { way: "tcp", unavailable: None, stack: Some(stack), limits, floors }
+    }
+
+    #[test]
+    fn one_wrong_content_anywhere_is_found() {
+        for wrong in 0..5 {
+            let transfer = |first: usize| Transfer {
+                case: "tiny".to_owned(),
+                tensors: 1,
+                bytes: 1,
+                source_shards: 1,
+                target_shards: 1,
+                ways: [first, first + 1].map(|place| way(place != wrong)).into(),
+            };
+            assert_eq!(verified(&[transfer(0), transfer(2)]), wrong == 4, "{wrong}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use weightcast::transport::Way;
 use weightcast::transport::bench::Slices;
 
-use super::cases::Case;
+use super::cases::{Case, Floors};
 use super::child::Sources;
 use super::limits::{Limit, Limits};
 use super::measure::{MemoryPeak, median};
@@ -71,7 +71,7 @@ impl Turns<'_> {
                 LimitTimes::new(limit.name(), bytes, all_s, cpu_s, &runs.seconds)
             })
             .collect();
-        let floors = self.floors(way, &limits, median(&runs.seconds));
+        let floors = floors(&self.case.floors, way, &limits, median(&runs.seconds));
         let stack = Some(runs.times(bytes, first_s));
         Ok(WayTimes { way: name, unavailable: None, stack, limits, floors })
     }
@@ -96,17 +96,17 @@ impl Turns<'_> {
         runs.looked_at(verified, whole && target.holds(version));
         Ok(())
     }
+}
 
-    fn floors(&self, way: Way, limits: &[LimitTimes], seconds: f64) -> Vec<Floor> {
-        let floors = &self.case.floors;
-        let share = if way == Way::Direct { floors.direct } else { floors.tcp };
-        // The limit that counts is the first.
-        let share = share.zip(limits.first()).map(|(wanted, limit)| {
-            Floor::at_least(format!("of {}", limit.limit), wanted, limit.ratio)
-        });
-        let time = floors.seconds.map(|s| Floor::below("seconds".to_owned(), s, seconds));
-        share.into_iter().chain(time).collect()
-    }
+/// What was promised of a way beside what it came to.
+fn floors(of: &Floors, way: Way, limits: &[LimitTimes], seconds: f64) -> Vec<Floor> {
+    let share = if way == Way::Direct { of.direct } else { of.tcp };
+    // The limit that counts is the first.
+    let share = share
+        .zip(limits.first())
+        .map(|(wanted, limit)| Floor::at_least(format!("of {}", limit.limit), wanted, limit.ratio));
+    let time = of.seconds.map(|s| Floor::below("seconds".to_owned(), s, seconds));
+    share.into_iter().chain(time).collect()
 }
 
 /// The limits of a way; the first is the one that it is held to.
@@ -150,6 +150,23 @@ impl Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_way_is_held_to_its_own_promise() {
+        let limit =
+            |name: &str, all_s| LimitTimes::new(name.to_owned(), 1_000, vec![all_s], 0.0, &[2.0]);
+        let limits = [limit("first", 1.0), limit("second", 4.0)];
+        let of = Floors { direct: Some(0.4), tcp: Some(0.6), seconds: Some(3.0) };
+        let told = |of: &Floors, way| -> Vec<(String, f64, f64, bool)> {
+            let floors = floors(of, way, &limits, 2.5).into_iter();
+            floors.map(|floor| (floor.what, floor.wanted, floor.got, floor.pass)).collect()
+        };
+        let time = ("seconds".to_owned(), 3.0, 2.5, true);
+        let share = |wanted, pass| ("of first".to_owned(), wanted, 0.5, pass);
+        assert_eq!(told(&of, Way::Direct), [share(0.4, true), time.clone()]);
+        assert_eq!(told(&of, Way::Tcp), [share(0.6, false), time]);
+        assert_eq!(told(&Floors::default(), Way::Tcp), []);
+    }
 
     #[test]
     fn a_way_is_held_to_its_own_limit_first() {

@@ -156,6 +156,51 @@ mod tests {
         }
     }
 
+    /// Each number of a plan and of its cost is reported under its own name.
+    #[test]
+    fn a_report_has_every_number_of_its_plan() {
+        let transfer = Transfer {
+            config: "c.json".into(),
+            source: "fsdp2:dp=2".parse().unwrap(),
+            target: "vllm:tp=2".parse().unwrap(),
+            replicas: 3,
+        };
+        let plan = |defects: &[&str]| FleetPlan {
+            per_target: vec![1, 2],
+            per_source: vec![3],
+            host_in: vec![4],
+            host_out: vec![5],
+            network_out: vec![6],
+            network_in: vec![7],
+            copies: 8,
+            messages: 9,
+            of_busiest: (10, 11),
+            broadcast: 12,
+            largest_converted: 13,
+            converted: 14,
+            bound_network_out: 15.0,
+            bound_out: 16.0,
+            defects: defects.iter().map(|defect| (*defect).to_owned()).collect(),
+            warnings: vec!["odd".to_owned()],
+        };
+        let cost =
+            Cost { predicted: 0.5, lower_bound: 0.25, lower_bound_direct: 0.75, peak_staged: 17 };
+        for (defects, coverage) in [(&[][..], "exact"), (&["gap", "twice"], "gap")] {
+            let report = Report::new(&transfer, 100.0, 4, &plan(defects), &cost, 1.5);
+            let wanted = serde_json::json!({
+                "source": transfer.source.to_string(), "target": transfer.target.to_string(),
+                "replicas": 3, "gpus_per_host": 4, "nic_gbps": 100.0,
+                "per_target_bytes": [1, 2], "per_source_bytes": [3],
+                "per_source_network_bytes": [6], "host_bytes_in": [4], "host_bytes_out": [5],
+                "copies": 8, "messages": 9, "broadcast_bytes": 12,
+                "extra_buffer_bytes": {"source": 17, "target": 0}, "peak_staged_bytes": 17,
+                "predicted_s": 0.5, "lower_bound_s": 0.25, "lower_bound_direct_s": 0.75,
+                "plan_s": 1.5, "coverage": coverage, "warnings": ["odd"],
+            });
+            assert_eq!(serde_json::to_value(&report).unwrap(), wanted);
+        }
+    }
+
     /// Each number stands beside its own name, in its unit.
     #[test]
     fn a_plan_is_told_line_by_line() {

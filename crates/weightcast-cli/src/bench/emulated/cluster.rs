@@ -189,21 +189,12 @@ impl Group {
 
     /// The answers to an update: the last shard's times, and all bytes.
     pub(crate) fn updated(&mut self) -> Result<Updated> {
-        let mut whole: Option<Updated> = None;
-        for reply in self.replies()? {
-            let Reply::Updated(updated) = reply else { bail!("update was answered: {reply:?}") };
-            whole = Some(match whole {
-                None => updated,
-                Some(before) => Updated {
-                    bytes: before.bytes + updated.bytes,
-                    verified: before.verified + updated.verified,
-                    called_ns: before.called_ns.min(updated.called_ns),
-                    done_ns: before.done_ns.max(updated.done_ns),
-                    ..updated
-                },
-            });
-        }
-        whole.context("a group has shards")
+        let updates = self.replies()?.into_iter().map(|reply| match reply {
+            Reply::Updated(updated) => Ok(updated),
+            other => bail!("update was answered: {other:?}"),
+        });
+        let updates = updates.collect::<Result<Vec<_>>>()?;
+        updates.into_iter().reduce(Updated::and).context("a group has shards")
     }
 
     /// Looks at every byte of every shard.

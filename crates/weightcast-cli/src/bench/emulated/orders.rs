@@ -74,8 +74,47 @@ pub(crate) struct Updated {
     pub(crate) done_ns: u64,
 }
 
+impl Updated {
+    /// Two shards' updates as one: both bytes, from the first call to the last return.
+    pub(crate) fn and(self, updated: Updated) -> Updated {
+        let before = self;
+        Updated {
+            bytes: before.bytes + updated.bytes,
+            verified: before.verified + updated.verified,
+            called_ns: before.called_ns.min(updated.called_ns),
+            done_ns: before.done_ns.max(updated.done_ns),
+            ..updated
+        }
+    }
+}
+
 /// The clock that all processes of a machine share.
 pub(crate) fn now_ns() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn updates_of_shards_are_one_update() {
+        let shard = |bytes, called_ns, done_ns| Updated {
+            version: Some(3),
+            source: Some("trainer".to_owned()),
+            way: "tcp".to_owned(),
+            bytes,
+            verified: bytes + 1,
+            called_ns,
+            done_ns,
+        };
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+            let shards = [shard(10, 5, 30), shard(20, 4, 50), shard(40, 6, 40)];
+            let whole = order.map(|n: usize| shards[n].clone()).into_iter().reduce(Updated::and);
+            let whole = whole.expect("three shards");
+            assert_eq!((whole.bytes, whole.verified), (70, 73));
+            assert_eq!((whole.called_ns, whole.done_ns, whole.version), (4, 50, Some(3)));
+        }
+    }
 }

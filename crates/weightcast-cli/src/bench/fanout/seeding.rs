@@ -171,3 +171,46 @@ fn verified(setting: &Setting, group: &mut Group, updated: &Updated, version: u6
     let all = updated.verified == setting.bytes && updated.bytes == setting.bytes;
     Ok(all && group.holds(version)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_told_as_medians_and_the_longest() {
+        let turn = |crossing_s, polls_s: &[f64], consumes_s: &[f64], content_ok| Turn {
+            crossed: crossing_s * 2.0,
+            crossing_s,
+            near_s: crossing_s * 3.0,
+            polls_s: polls_s.to_vec(),
+            consumes_s: consumes_s.to_vec(),
+            sources: Vec::new(),
+            content_ok,
+        };
+        let setting = Setting {
+            readers: 4,
+            shards: 2,
+            bytes: 1 << 20,
+            rate: 100,
+            datacentres: 2,
+            slow: 50,
+            fanout: 1,
+            repeat: 3,
+        };
+        for wrong in 0..4 {
+            let turns = vec![
+                turn(1.0, &[0.5, 0.25], &[4.0], wrong != 0),
+                turn(3.0, &[], &[1.0, 2.0], wrong != 1),
+                turn(2.0, &[0.125], &[3.0, 9.0], wrong != 2),
+            ];
+            let seeded = Seeded::of(&setting, turns);
+            assert_eq!((seeded.crossing_s, seeded.crossed, seeded.near_s), (2.0, 4.0, 6.0));
+            assert_eq!((seeded.polls, seeded.longest_poll_s), (3, 0.5));
+            assert_eq!((seeded.consume_s, seeded.longest_consume_s), (3.0, 9.0));
+            assert_eq!((seeded.ideal_s, seeded.content_ok), (setting.ideal_s(), wrong == 3));
+            assert_eq!(seeded.ideal_crossing_s, setting.ideal_crossing_s());
+        }
+        assert_eq!(seconds(1_000_000_000, 3_500_000_000), 2.5);
+        assert_eq!(seconds(2, 1), 0.0);
+    }
+}

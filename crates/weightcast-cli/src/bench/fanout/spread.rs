@@ -182,6 +182,28 @@ fn cpu_seconds(cluster: &Cluster, trainer: &Group, readers: &[Group]) -> Result<
 mod tests {
     use super::*;
 
+    #[test]
+    fn turns_are_told_as_medians() {
+        let turn = |stalls_s: &[f64], cpu_s, crossed, content_ok| Turn {
+            stalls_s: stalls_s.to_vec(),
+            sources: Vec::new(),
+            cpu_s,
+            crossed,
+            content_ok,
+        };
+        for wrong in 0..4 {
+            let turns = vec![
+                turn(&[1.0, 3.0, 2.0], 5.0, 1.0, wrong != 0),
+                turn(&[2.0, 2.0, 8.0], 9.0, 0.0, wrong != 1),
+                turn(&[1.0, 4.0, 3.0], 4.0, 2.0, wrong != 2),
+            ];
+            let spread = Spread::of(turns);
+            assert_eq!((spread.sum_s, spread.max_s), (8.0, 4.0));
+            assert_eq!((spread.cpu_s, spread.crossed), (5.0, 1.0));
+            assert_eq!((spread.content_ok, spread.turns.len()), (wrong == 3, 3));
+        }
+    }
+
     fn setting(readers: usize, datacentres: usize) -> Setting {
         let (shards, bytes, rate, slow) = (2, 100_000_000, 800, 200);
         Setting { readers, shards, bytes, rate, datacentres, slow, fanout: 1, repeat: 1 }

@@ -114,3 +114,29 @@ impl Fault {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All faults happen to all, but the trainer is never killed; links are hit where there are any.
+    #[test]
+    fn every_fault_is_drawn_and_the_trainer_lives() {
+        for (emulated, names) in [
+            (true, &["nothing", "kill", "stop", "cut", "slow"][..]),
+            (false, &["nothing", "kill", "stop"]),
+        ] {
+            let (size, mut random) = (Size { rollouts: 3, shards: 2, emulated }, Random(1));
+            let drawn: Vec<Fault> = (0..2_000).map(|_| Fault::draw(&mut random, &size)).collect();
+            for name in names {
+                for (group, shard) in (0..=3).flat_map(|group| [(group, 0), (group, 1)]) {
+                    let hit =
+                        |f: &&Fault| f.name() == *name && (f.group, f.shard) == (group, shard);
+                    let dies = drawn.iter().any(|fault| hit(&fault));
+                    assert_eq!(dies, (*name, group) != ("kill", 0), "{name} {group} {shard}");
+                }
+            }
+            assert!(drawn.iter().all(|fault| names.contains(&fault.name()) && fault.group <= 3));
+        }
+    }
+}
