@@ -16,7 +16,7 @@ from weightcast.adapters.catalog import Entry, catalog_of  # noqa: E402
 from weightcast.adapters.live import LiveLayout  # noqa: E402
 from weightcast.adapters.read import read  # noqa: E402
 from weightcast.adapters.recorder import view  # noqa: E402
-from weightcast.adapters.strides import NotBoxes, boxes, compose  # noqa: E402
+from weightcast.adapters.strides import Box, NotBoxes, boxes, compose  # noqa: E402
 
 from .conftest import SOON  # noqa: E402
 
@@ -203,6 +203,12 @@ def test_left_over_names_are_errors_with_the_nearest() -> None:
         live(engine, catalog=published(down=None))
     with pytest.raises(wc.LayoutMismatch, match="scale"):
         live(engine, unsourced={})
+    # One shard of a fused parameter is missing: the others are not all of it.
+    partly = published(k=None)
+    with pytest.raises(wc.LayoutMismatch, match=r"fills:\n  qkv \(64 of 96 elements are filled\)"):
+        live(engine, catalog=partly)
+    left = {"scale": "set by the engine", "qkv": "a test"}
+    assert live(engine, catalog=partly, unsourced=left).unsourced == left
     made = live(
         engine,
         catalog=published(embedding=(7, 8), down=None),
@@ -307,6 +313,19 @@ def test_names_are_mapped() -> None:
     }
     with pytest.raises(wc.Misuse, match="module.q and module.k are both renamed to x"):
         live(Engine(0, 1), catalog=catalog, rename=lambda name: "x")
+
+
+def test_a_copy_of_a_copy_is_traced_back_from_the_last_to_the_first() -> None:
+    weight = torch.zeros(2, 2)
+
+    def loader(weights) -> None:
+        [(_, tensor)] = weights
+        columns = tensor[:, 3:6].contiguous()
+        weight.copy_(columns[4:, 1:].clone()[1:])
+
+    made = read({"w": weight}, loader, {"w": Entry((7, 8), "F32")}, unused={}, unsourced={})
+    [[piece]] = [record.pieces for record in made.records]
+    assert (piece.source, piece.target) == (Box((5, 4), (2, 2)), Box((0, 0), (2, 2)))
 
 
 class Joining(nn.Module):
