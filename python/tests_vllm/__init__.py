@@ -1,0 +1,3 @@
+"""The vLLM adapter against vLLM itself."""
+
+from . import cpu  # before anything imports vLLM

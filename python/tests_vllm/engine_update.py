@@ -19,6 +19,7 @@ os.environ |= {
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import tests_vllm  # the CPU's kernels, before vLLM chooses them
 import torch
 import weightcast as wc
 from safetensors.torch import save_file

@@ -1,0 +1,25 @@
+"""One set of vLLM's kernels on every CPU, or tests would see what the machine at hand packs: vLLM asks
+torch what the CPU can do, loads another library for it, and packs weights for AMX where there is some
+(where a hypervisor shows AMX and does not allow it, the process dies of an illegal instruction).
+
+To be imported before vLLM.
+"""
+
+import os
+from types import MappingProxyType
+
+import torch
+
+#: What of x86 is newer than plain AVX-512.
+NEWER = ("amx", "avx512_bf16", "avx512_fp16", "avx10")
+
+_real = torch.cpu.get_capabilities
+
+
+def _plain() -> MappingProxyType:
+    able = _real().items()
+    return MappingProxyType({name: not name.startswith(NEWER) and has for name, has in able})
+
+
+torch.cpu.get_capabilities = _plain
+os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_VNNI"
