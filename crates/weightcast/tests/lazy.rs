@@ -56,6 +56,11 @@ fn who_only_asks_starts_nothing() {
     play("only_asks");
 }
 
+#[test]
+fn a_server_that_is_named_is_asked_beside_the_jobs_own() {
+    play("named_beside");
+}
+
 /// What `weightcast serve` is called with by a client that starts it.
 const SCRIPT: &str = r#"WC_TEST_ADDRESS="$3" WC_TEST_TOKEN_FILE="$5" exec "$WC_TEST_PROGRAM" --exact server --ignored"#;
 
@@ -192,4 +197,18 @@ fn only_asks() {
         let refused = open("one", &self::options(job)).err().unwrap().to_string();
         assert!(refused.contains("1 to 64 of"), "{refused}");
     }
+}
+
+#[test]
+#[ignore = "a scene"]
+fn named_beside() {
+    let own = options(JOB);
+    let one = open("one", &own).unwrap();
+    let address = "127.0.0.1:0".to_owned();
+    let server = serve(ServeConfig { address, ..ServeConfig::default() }).unwrap();
+    let named = Options { server: Some(server.address().to_string()), ..own.clone() };
+    let elsewhere = open("elsewhere", &named).unwrap();
+    assert_eq!(replicas(&named), ["elsewhere"]);
+    assert_eq!(replicas(&own), ["one"]);
+    drop((one, elsewhere));
 }

@@ -97,3 +97,47 @@ pub(super) struct OpenSecond {
     pub(super) handle: ShardHandle,
     _room: Share,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use weightcast_plan::{DType, LayoutBuilder, Part};
+
+    use super::*;
+
+    /// As of a version before, whose memory has just been let go of. Where nobody waits, it is too late
+    /// for the first that comes.
+    #[test]
+    fn a_copy_waits_for_the_room_of_the_one_before() {
+        let mut layout = LayoutBuilder::new();
+        layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
+        let region = Region::allocate(8).unwrap();
+        let registration = Registration::new(&[Arc::new(layout.build().unwrap())], 0, vec![region]);
+        let second = Second {
+            model: "model".to_owned(),
+            replica: Replica::new("rollout", 0, 1),
+            options: Options::new(Role::Rollout),
+            registration: Arc::new(registration.unwrap()),
+            room: Room::new(Some(8)),
+            open: Arc::new(ShardHandle::open),
+        };
+        let second = &second;
+        for _ in 0..20 {
+            let before = second.take_room(Duration::ZERO).unwrap();
+            let (asks, asked) = mpsc::channel();
+            thread::scope(|scope| {
+                let next = scope.spawn(move || {
+                    asks.send(()).unwrap();
+                    second.take_room(Duration::from_secs(20)).map(drop)
+                });
+                asked.recv().unwrap();
+                (0..100).for_each(|_| thread::yield_now());
+                drop(before);
+                next.join().unwrap().expect("there is room");
+            });
+        }
+        let _taken = second.take_room(Duration::ZERO).unwrap();
+        assert!(second.take_room(Duration::ZERO).is_err());
+    }
+}

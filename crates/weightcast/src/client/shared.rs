@@ -65,3 +65,28 @@ impl Shared {
         self.registration.lock().expect("no panic while held").clone()
     }
 }
+
+#[cfg(test)]
+impl Shared {
+    /// Of a client without servers. A staged update may take so many bytes.
+    pub(super) fn alone(
+        registration: Option<(Arc<Registration>, ExportId)>,
+        staging_bytes: Option<u64>,
+    ) -> Arc<Self> {
+        let auth = weightcast_transport::Auth { token: None, insecure: false };
+        let options = crate::config::Options::new(crate::config::Role::Rollout);
+        let networks = super::networks::Networks::new(&options, "localhost:1", None).unwrap();
+        Arc::new(Self {
+            exports: DataServer::bind("127.0.0.1:0".parse().unwrap(), auth.clone()).unwrap(),
+            routes: Routes::new(auth, weightcast_transport::Way::Auto, networks, None),
+            registration: Mutex::new(registration),
+            layouts: Mutex::default(),
+            memory: Mutex::new(()),
+            sealing_threads: 1,
+            view: Mutex::new(View::default()),
+            trouble: Mutex::new(None),
+            staging_bytes,
+            progress: Arc::new(AtomicU64::new(0)),
+        })
+    }
+}

@@ -240,33 +240,4 @@ async fn forward(
 }
 
 #[cfg(test)]
-mod tests {
-    use weightcast_protocol::ContentDigest;
-
-    use super::super::queue::ClientOrigin;
-    use super::*;
-
-    #[tokio::test]
-    async fn a_manifest_that_another_has_brought_meanwhile_is_not_read_again() {
-        let (inputs, mut queue) = mpsc::channel(1);
-        let service = Service { inputs, connections: Arc::default(), transfers: Transfers::new() };
-        let digest = ContentDigest([7; 16]);
-        let first = wire::ManifestPage { digest: vec![7; 16], size: 9, ..Default::default() };
-        let turns = Turns::new(ClientOrigin::Process(1));
-        let asked = tokio::spawn(async move {
-            for stored in [false, true] {
-                let Some(Input::HasManifest(asked, reply)) = queue.recv().await else {
-                    panic!("it is asked for first")
-                };
-                assert_eq!(asked, digest);
-                reply.send(stored).unwrap();
-            }
-            queue
-        });
-        // Nothing comes after the first page: who reads on finds no manifest.
-        let stored = service.store(&turns, tokio_stream::iter([Ok(first)])).await;
-        stored.expect("it is stored");
-        assert!(asked.await.unwrap().try_recv().is_err(), "nothing is stored a second time");
-        let _again = turns.to_send().expect("its turn has ended");
-    }
-}
+mod tests;

@@ -6,16 +6,13 @@ use std::thread;
 
 use weightcast_plan::{DType, Layout, LayoutBuilder, Part, Slice};
 use weightcast_protocol::{Epoch, Generation, Span};
-use weightcast_transport::{Auth, DataServer, ExportId, Region, Way};
+use weightcast_transport::{ExportId, Region};
 
 use super::super::connection::tests::{FakePort, Said, to};
 use super::super::locate::Cause;
-use super::super::networks::Networks;
 use super::super::registration::Registration;
 use super::super::reservations::ReservedMemory;
-use super::super::route::Routes;
 use super::*;
-use crate::config::{Options, Role};
 
 pub(in crate::client) const LONG: Duration = Duration::from_secs(20);
 /// Of the registered tensor `w`.
@@ -63,20 +60,7 @@ impl HandleScene {
         said: Vec<Said>,
         mut answers: impl FnMut(&Call) -> Result<Answer, CallError> + Send + 'static,
     ) -> Self {
-        let auth = Auth { token: None, insecure: false };
-        let networks = Networks::new(&Options::new(Role::Rollout), "localhost:1", None).unwrap();
-        let shared = Arc::new(Shared {
-            exports: DataServer::bind("127.0.0.1:0".parse().unwrap(), auth.clone()).unwrap(),
-            routes: Routes::new(auth, Way::Auto, networks, None),
-            registration: Mutex::new(None),
-            layouts: Mutex::default(),
-            memory: Mutex::new(()),
-            sealing_threads: 1,
-            view: Mutex::new(View::default()),
-            staging_bytes,
-            trouble: Mutex::new(None),
-            progress: Arc::new(AtomicU64::new(0)),
-        });
+        let shared = Shared::alone(None, staging_bytes);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let driven = runtime.handle().clone();
         let (events, mut queue) = mpsc::unbounded_channel();

@@ -1,20 +1,13 @@
 //! What is noted of the memory is of what it holds, not of what was read beside it.
 
-use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
-
 use weightcast_plan::{DType, LayoutBuilder, Part, Plan};
 use weightcast_protocol::{ContentDigest, Epoch, Version};
-use weightcast_transport::{Auth, DataServer, Peer, Region, Way};
+use weightcast_transport::{Auth, Peer, Region};
 
 use super::super::Transfer;
 use super::super::locate::Evidence;
-use super::super::networks::Networks;
 use super::super::registration::Registration;
-use super::super::route::Routes;
-use super::super::shared::View;
 use super::*;
-use crate::config::{Options, Role};
 
 const OLD: &[u8] = b"digests of the old version";
 const NEW: &[u8] = b"digests of the new version";
@@ -30,20 +23,7 @@ fn holding() -> Memory {
     layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
     let (layout, region) = (Arc::new(layout.build().unwrap()), Region::from_bytes(&[1; 8]));
     let registration = Registration::new(&[layout], 0, vec![region.unwrap()]).unwrap();
-    let options = Options::new(Role::Rollout);
-    let networks = Networks::new(&options, "localhost:1", None).unwrap();
-    let shared = Arc::new(Shared {
-        exports: DataServer::bind("127.0.0.1:0".parse().unwrap(), auth()).unwrap(),
-        routes: Routes::new(auth(), Way::Auto, networks, None),
-        registration: Mutex::new(Some((Arc::new(registration), EXPORT))),
-        layouts: Mutex::default(),
-        memory: Mutex::new(()),
-        sealing_threads: 1,
-        view: Mutex::new(View::default()),
-        staging_bytes: None,
-        trouble: Mutex::new(None),
-        progress: Arc::new(AtomicU64::new(0)),
-    });
+    let shared = Shared::alone(Some((Arc::new(registration), EXPORT)), None);
     let connection = Connection::new("127.0.0.1:1", None).unwrap();
     let mut memory = Memory::new(shared, connection, mpsc::unbounded_channel().0);
     memory.sealing = Some(Generation(1));
@@ -52,11 +32,9 @@ fn holding() -> Memory {
     memory
 }
 
-/// What a staged read has brought beside the memory.
-fn beside(memory: &Memory) -> Box<Arrival> {
-    let (registration, _) = memory.shared.current().unwrap();
-    let target = staging::allocate(&registration, None).unwrap();
-    let assignment = Assignment {
+/// A read beside the memory, from nobody.
+fn staged() -> Assignment {
+    Assignment {
         version: Version { epoch: Epoch(0), number: 2 },
         catalog: ContentDigest::default(),
         replica: "trainer".to_owned(),
@@ -64,7 +42,13 @@ fn beside(memory: &Memory) -> Box<Arrival> {
         staged: true,
         helpers: Vec::new(),
         shards: [].into(),
-    };
+    }
+}
+
+/// What a staged read has brought beside the memory.
+fn beside(memory: &Memory) -> Box<Arrival> {
+    let (registration, _) = memory.shared.current().unwrap();
+    let target = staging::allocate(&registration, None).unwrap();
     Box::new(Arrival {
         sums: ShardSums::default(),
         transfer: Transfer::default(),
@@ -72,7 +56,7 @@ fn beside(memory: &Memory) -> Box<Arrival> {
         in_place: false,
         evidence: Evidence {
             registration: target.registration,
-            assignment,
+            assignment: staged(),
             sources: Vec::new(),
             plan: Arc::new(Plan { copies: Vec::new(), echoes: Vec::new() }),
             digests: Vec::new(),
@@ -135,4 +119,22 @@ async fn what_is_published_anew_has_no_note_of_what_was_there_before() {
     memory.forget();
     memory.expose(Generation(2));
     assert_eq!(noted(&memory, 2), None, "it is not digested yet");
+}
+
+/// What a bad source gave is not gone on with: a read that begins anew has other memory and no progress.
+#[tokio::test]
+async fn a_read_that_begins_anew_keeps_nothing() {
+    let mut memory = holding();
+    let soon = Instant::now() + Duration::from_secs(20);
+    let mut reading = |attempt, keep| {
+        memory.start_read(OpSeq(1), Attempt(attempt), staged(), keep, soon);
+        memory.staged.clone().expect("memory beside")
+    };
+    let (first, on) = (reading(1, false), reading(2, true));
+    assert!(Arc::ptr_eq(&first.registration, &on.registration));
+    let anew = reading(3, false);
+    assert!(!Arc::ptr_eq(&first.registration, &anew.registration));
+    assert_ne!(first.registration.regions[0].address(), anew.registration.regions[0].address());
+    let (had, has) = (first.filling.unwrap(), anew.filling.unwrap());
+    assert!(!Arc::ptr_eq(&had, &has));
 }

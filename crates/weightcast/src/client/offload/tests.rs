@@ -1,19 +1,16 @@
 //! Copies and seeds that come to nothing, at each stage: nothing of them is left.
 
-use std::sync::atomic::AtomicU64;
 use std::thread;
 
 use weightcast_plan::{DType, LayoutBuilder, Part};
 use weightcast_protocol::{Epoch, Span};
-use weightcast_transport::{Auth, DataServer, ExportId, Way};
+use weightcast_transport::ExportId;
 
 use super::super::handle::ShardHandle;
-use super::super::networks::Networks;
 use super::super::registration::Registration;
 use super::super::room::Room;
-use super::super::route::Routes;
 use super::super::seed::Seeder;
-use super::super::shared::{Shared, View};
+use super::super::shared::Shared;
 use super::*;
 use crate::config::{Options, Replica};
 use crate::serve::{ServeConfig, serve};
@@ -37,26 +34,13 @@ fn registration() -> Registration {
 }
 
 fn scene(server: &str, room: u64) -> CopyScene {
-    let auth = || Auth { token: None, insecure: true };
     let options = Options {
         server: Some(server.to_owned()),
         insecure: true,
         deadline: Duration::from_millis(500),
         ..Options::new(Role::Rollout)
     };
-    let networks = Networks::new(&options, "localhost:1", None).unwrap();
-    let shared = Arc::new(Shared {
-        exports: DataServer::bind("127.0.0.1:0".parse().unwrap(), auth()).unwrap(),
-        routes: Routes::new(auth(), Way::Auto, networks, None),
-        registration: Mutex::new(Some((Arc::new(registration()), ExportId(7)))),
-        layouts: Mutex::default(),
-        memory: Mutex::new(()),
-        sealing_threads: 1,
-        view: Mutex::new(View::default()),
-        staging_bytes: None,
-        trouble: Mutex::new(None),
-        progress: Arc::new(AtomicU64::new(0)),
-    });
+    let shared = Shared::alone(Some((Arc::new(registration()), ExportId(7))), None);
     let owner = Owner {
         model: "model".to_owned(),
         replica: Replica::new("rollout", 0, 1),

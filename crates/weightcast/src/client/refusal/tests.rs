@@ -3,6 +3,8 @@
 use std::sync::mpsc;
 
 use weightcast_plan::{DType, LayoutBuilder, Part};
+use weightcast_protocol::ContentDigest;
+use weightcast_protocol::message::SourceShard;
 use weightcast_transport::Region;
 
 use super::super::registration::Registration;
@@ -156,4 +158,22 @@ fn a_note_is_asked_for_where_it_is_and_ones_own_is_known() {
     for (generation, fenced) in [(GENERATION, true), (GENERATION - 1, false)] {
         assert!(asked(generation, fenced, AGAIN).is_err(), "nothing is served there");
     }
+}
+
+/// A note that makes no sense ends the search: nobody waits for its longest time.
+#[tokio::test]
+async fn a_search_that_fails_ends_too() {
+    let shared = Shared::alone(None, None);
+    let name = ContentDigest([7; 16]);
+    let layout = Arc::clone(&noted("copy", &[shard(0)]).layouts[0]);
+    shared.layouts.lock().unwrap().keep(name, &layout);
+    let scene = RouteScene::reading("a").assignment_at(GENERATION);
+    let own = OwnPublication { export: ExportId(scene.shards[0].export.0), note: vec![1, 2, 3] };
+    let at = SourceShard { layout: name, ..scene.shards[0].clone() };
+    let witnesses =
+        Witnesses { copy: Some(Assignment { shards: [at].into(), ..scene }), holder: None };
+    let refusal = Arc::<FoundRefusal>::default();
+    let connection = Connection::new("127.0.0.1:1", None).unwrap();
+    look(connection, shared, own, witnesses, Arc::clone(&refusal)).await;
+    assert_eq!(*refusal.found.lock().unwrap(), Some(None), "it is over");
 }
