@@ -5,7 +5,7 @@
 #[path = "support/gate.rs"]
 mod gate;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gate::Gate;
 use weightcast::plan::{DType, Layout, LayoutBuilder, Part};
@@ -84,8 +84,10 @@ impl Stage {
 
     /// Waits until this is so, looking whenever something is published, read or given up.
     fn wait_until(&self, so: impl Fn(&Status) -> bool) {
+        let begun = Instant::now();
         let mut listing = self.trainer.list(SOON).unwrap();
         while !so(&self.status()) {
+            assert!(begun.elapsed() < SOON, "it never comes: {:?}", self.status().counters);
             let changed = Condition::Changed { after: listing.revision };
             listing = self.trainer.wait(changed, Duration::from_millis(50)).unwrap_or(listing);
         }
@@ -137,7 +139,7 @@ fn updates_go_on_while_one_copy_crosses_and_then_read_it() {
 fn without_room_for_a_seed_the_next_update_crosses_by_itself() {
     let stage = Stage::new(1, Some(BYTES - 1));
     assert!(!stage.update(0).changed);
-    stage.wait_until(|status| status.counters["seeds_failed"] == 1);
+    stage.wait_until(|status| status.counters["seeds_failed"] >= 1);
     assert!(stage.update(0).changed);
     assert!(stage.rollouts[0].1.to_vec() == content(2));
     assert_eq!(stage.counter("seeds"), 0);
