@@ -4,8 +4,6 @@
 use std::sync::{Arc, Mutex, mpsc as reply};
 use std::time::Instant;
 
-use weightcast_protocol::Span;
-
 use super::super::super::handle::{Own, ShardHandle};
 use super::super::super::process::Owned;
 use super::super::super::reservations::Registrant;
@@ -83,20 +81,15 @@ impl RigWorld {
         }
     }
 
-    /// Waits until threads have done so much. No time passes, but a tenth of a second for each one that they take:
-    /// a session that was refused tries again only then.
+    /// Waits, while no time passes, until threads have done so much.
     pub(super) async fn until(&mut self, what: &str, done: impl Fn(&mut Self) -> bool) {
-        let (begun, mut passed) = (Instant::now(), 0);
+        let begun = Instant::now();
         loop {
             self.settle().await;
             if done(self) {
                 return;
             }
             assert!(begun.elapsed().as_secs() < 30, "{what}: it never comes");
-            if begun.elapsed().as_secs() > passed {
-                passed += 1;
-                self.pass(Span::from_millis(100)).await;
-            }
             std::thread::yield_now();
         }
     }

@@ -207,7 +207,7 @@ impl RigClient {
             room: Arc::clone(&room),
             open: seconds.way_for(index),
         };
-        let session = Session::new(config, Time(0));
+        let session = Session::new(config, lock(net).now);
         let seeder = Seeder::new(owner.clone(), events.clone());
         let offloader = Offloader::new(owner, events.clone());
         // Deadlines of reads are real: none passes while a test runs.
