@@ -6,7 +6,11 @@ To be imported before vLLM.
 """
 
 import os
+from collections.abc import Callable
 from types import MappingProxyType
+
+# Tests fork: a pool of threads is not there afterwards, and whoever asks it for work waits for ever.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
@@ -19,6 +23,14 @@ _real = torch.cpu.get_capabilities
 def _plain() -> MappingProxyType:
     able = _real().items()
     return MappingProxyType({name: not name.startswith(NEWER) and has for name, has in able})
+
+
+def claim_fp8(setattr: Callable = setattr) -> None:
+    """Has vLLM find kernels for FP8 when it makes a layer. None may run: there are none."""
+    from vllm import _custom_ops
+
+    setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    setattr(_custom_ops, "_supports_cpu_fp8_w8a16", True)
 
 
 torch.cpu.get_capabilities = _plain

@@ -15,6 +15,7 @@ from weightcast.adapters.recorder import DTYPES
 from weightcast.testing import Checkpoint, conform
 
 from .configs import config
+from .cpu import claim_fp8
 from .engine import build
 from .rules import Rules, laid
 from .test_conformance import ranks
@@ -24,8 +25,7 @@ BLOCK = 128
 
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """vLLM looks for FP8 kernels when it makes a layer; none runs here."""
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    claim_fp8(monkeypatch.setattr)
 
 
 def quantised(family: str, draw: random.Random, **changes: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog
 from weightcast.testing import fp8
 
+from .cpu import claim_fp8
 from .engine import build
 from .processes import SOON, Rank
 from .rules import Rules
@@ -67,7 +68,7 @@ def rollout(
 ) -> None:
     """A rank of an FP8 engine that updates, and says which parameters differ from loaded ones."""
     torch.set_num_threads(1)  # a fork has not the threads of its parent's pool
-    torch.cpu._is_amx_tile_supported = lambda: True  # for FP8 kernels, of which none runs here
+    claim_fp8()
 
     def built() -> torch.nn.Module:
         return build(drawn, tp=tp, rank=me.shard, ep=ep)

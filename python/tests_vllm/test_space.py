@@ -4,10 +4,10 @@ import random
 from pathlib import Path
 
 import pytest
-import torch
 import weightcast as wc
 from weightcast.adapters import vllm
 
+from .cpu import claim_fp8
 from .engine import build
 from .rules import Rules, laid
 from .space import DENSE, MOE, Case, catalog_of, config, quantised
@@ -52,8 +52,7 @@ def case(seed: int) -> Case:
 
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """vLLM looks for FP8 kernels when it makes a layer; none runs here."""
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    claim_fp8(monkeypatch.setattr)
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))
