@@ -263,6 +263,23 @@ mod tests {
         }
     }
 
+    /// An entry all of whose fields are zero, and a buffer without bytes between others.
+    #[test]
+    fn what_takes_no_bytes_comes_back_too() {
+        let tensor = |name, shape: &[u64]| Tensor::new(name, DType::BF16, shape).unwrap();
+        let entry = |tensor, buffer, len: &[u64], strides: &[u64]| Entry {
+            tensor,
+            slice: Slice::new(vec![0; len.len()], len),
+            buffer,
+            offset: 0,
+            strides: strides.to_vec(),
+        };
+        let entries = vec![entry(0, 0, &[], &[]), entry(1, 2, &[4], &[2])];
+        let tensors = vec![tensor("a", &[]), tensor("b", &[4])];
+        let layout = Layout::new(vec![2, 0, 8], tensors, entries).unwrap();
+        assert_eq!(decode(&encode(&layout)).unwrap(), layout);
+    }
+
     /// As it stays as it came, a stranger cannot have it sorted, or its strides made.
     #[test]
     fn what_is_not_as_a_layout_gives_it_is_refused() {

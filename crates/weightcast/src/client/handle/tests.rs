@@ -58,6 +58,17 @@ impl HandleScene {
         staging_bytes: Option<u64>,
         shards: u32,
         said: Vec<Said>,
+        answers: impl FnMut(&Call) -> Result<Answer, CallError> + Send + 'static,
+    ) -> Self {
+        Self::made(true, staging_bytes, shards, said, answers)
+    }
+
+    /// One of a trainer does not fill its memory at any time.
+    fn made(
+        fills: bool,
+        staging_bytes: Option<u64>,
+        shards: u32,
+        said: Vec<Said>,
         mut answers: impl FnMut(&Call) -> Result<Answer, CallError> + Send + 'static,
     ) -> Self {
         let shared = Shared::alone(None, staging_bytes);
@@ -96,7 +107,7 @@ impl HandleScene {
             shared,
             thread: Mutex::new(Some(thread)),
             holder: Registrant::new("policy", &replica),
-            fills: true,
+            fills,
             reservation: Mutex::default(),
             mismatch: Mutex::new(None),
         };
@@ -237,8 +248,8 @@ fn what_does_not_fit_beside_the_memory_is_declined_by_the_group() {
 
 #[test]
 fn memory_that_cannot_be_written_is_not_filled() {
-    for shards in [1, 2] {
-        let scene = HandleScene::new(shards, Vec::new(), |_| Ok(committed()));
+    for (shards, fills) in [(1, true), (2, true), (1, false), (2, false)] {
+        let scene = HandleScene::made(fills, None, shards, Vec::new(), |_| Ok(committed()));
         let scene = scene.holding(&region().read_only());
         for refused in [
             scene.handle.replicate(Selector::Latest, LONG),

@@ -218,3 +218,30 @@ fn of_a_large_group_the_windows_are_shown_and_nothing_else() {
         assert_eq!(whole.prove(Nonce(nonce)), expected, "{nonce}");
     }
 }
+
+/// As stages of a pipeline hold them, or ranks their experts.
+#[test]
+fn shards_that_hold_different_tensors_show_what_one_shard_of_all_shows() {
+    let group = |shards: &[&[&str]]| -> Vec<Registration> {
+        let layout = |names: &&[&str]| {
+            let mut layout = LayoutBuilder::new();
+            for name in *names {
+                layout.add(*name, DType::U8, &[64], vec![Part::new(*name).shape([64])], 0);
+            }
+            Arc::new(layout.build().unwrap())
+        };
+        let layouts: Vec<Arc<Layout>> = shards.iter().map(layout).collect();
+        let filled = |name: &&str| Region::from_bytes(&[name.as_bytes()[0]; 64]).unwrap();
+        let shards = shards.iter().enumerate().map(|(shard, names)| {
+            Registration::new(&layouts, shard, names.iter().map(filled).collect()).unwrap()
+        });
+        shards.collect()
+    };
+    let whole = group(&[&["a", "b", "c"]]);
+    for nonce in [1, 9] {
+        let shown = proof(&whole, nonce);
+        for shards in [&[&["a"][..], &["b", "c"]][..], &[&["c"], &["b"], &["a"]]] {
+            assert_eq!(proof(&group(shards), nonce), shown, "{shards:?}");
+        }
+    }
+}

@@ -25,7 +25,7 @@ const WIDTH: u64 = 16;
 fn tall(differ: u64, first: u64) -> Searched {
     let tensor = Tensor::new("w", DType::U8, [ROWS, 2]).unwrap();
     let rows: BTreeSet<u64> = (0..differ).map(|row| first + row * APART).collect();
-    assert!(rows.last().is_some_and(|last| *last < ROWS));
+    assert!(rows.last().is_none_or(|last| *last < ROWS));
     let differs = move |slice: &Slice| rows.range(slice.start[0]..slice.end(0)).next().is_some();
     Searched { boxes: vec![Slice::full(tensor.shape())], tensor, differs: Box::new(differs) }
 }
@@ -96,5 +96,19 @@ fn each_of_many_tensors_has_its_boxes_looked_into() {
         let columns =
             places(&together, number).iter().filter(|(slice, _)| slice.len[1] == 1).count();
         assert_eq!(columns, fine, "tensor {number}");
+    }
+}
+
+/// Whatever is found of the others.
+#[test]
+fn a_tensor_that_does_not_differ_any_more_has_changed() {
+    let (same, other) = (tall(0, 0), tall(2, 5));
+    for all in [[&same, &other], [&other, &same]] {
+        let quiet = usize::from(std::ptr::eq(all[1], &raw const same));
+        let found = found(&all);
+        let moving: Vec<_> = found.iter().filter(|place| place.moving).collect();
+        assert_eq!(moving.len(), 1);
+        assert_eq!((moving[0].tensor, &moving[0].slice), (quiet, &same.boxes[0]));
+        assert_eq!(places(&found, 1 - quiet).len(), 2);
     }
 }

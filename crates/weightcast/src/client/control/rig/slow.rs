@@ -12,25 +12,28 @@ use super::world::RigWorld;
 /// Several pieces.
 const BYTES: u64 = 1_300_000;
 
+/// What had come before is kept, in the memory and beside it.
 #[test]
 fn a_source_that_gives_nothing_is_left() {
     run(async {
         let client =
             || ClientKind { relays: true, ..kind(Role::Rollout, form(BYTES), Way::Direct) };
-        let mut world = RigWorld::with_reader(BYTES, client()).await;
-        let late = world.join(client());
-        world.register(late).await;
-        world.read(READER, false, LONG);
-        assert!(matches!(good(world.answer(READER).await), Answer::Committed { .. }));
-        world.gate.stop_at(HoldPoint::Asking, 1);
-        world.read(late, false, Span::from_secs(60));
-        world.settle().await;
-        assert!(world.gate.is_held());
-        // Nobody opens the gate: the read is stopped, and another one is made.
-        let begun = world.now;
-        assert!(matches!(good(world.answer(late).await), Answer::Committed { .. }));
-        assert!(world.now > begun, "it was held");
-        assert!(world.workers[TRAINER].control.session.version().is_some());
-        world.look().await;
+        for staged in [false, true] {
+            let mut world = RigWorld::with_reader(BYTES, client()).await;
+            let late = world.join(client());
+            world.register(late).await;
+            world.read(READER, false, LONG);
+            assert!(matches!(good(world.answer(READER).await), Answer::Committed { .. }));
+            world.gate.stop_at(HoldPoint::Asking, 1);
+            world.read(late, staged, Span::from_secs(60));
+            world.settle().await;
+            assert!(world.gate.is_held());
+            // Nobody opens the gate: the read is stopped, and another one is made.
+            let begun = world.now;
+            assert!(matches!(good(world.answer(late).await), Answer::Committed { .. }), "{staged}");
+            assert!(world.now > begun, "it was held");
+            assert!(world.workers[TRAINER].control.session.version().is_some());
+            world.look().await;
+        }
     });
 }
