@@ -189,3 +189,45 @@ fn a_server_that_knows_nothing_takes_one_term_more_for_each_later_one_that_it_is
     terms.dedup();
     assert_eq!(terms.len(), 1 + known.len(), "{terms:?}");
 }
+
+/// The session is opened by the server that it has a ticket of; says how many others it tells of that.
+fn told(session: &mut Session, now: Time, ticket: Ticket) -> usize {
+    session.handle_message(now, ServerMessage::Opened { ticket, lease: LEASE });
+    session.handle_timeout(now);
+    let probes: Vec<usize> = std::iter::from_fn(|| session.poll_output())
+        .filter_map(|output| match output {
+            Output::Probe { server, .. } => Some(server),
+            _ => None,
+        })
+        .collect();
+    for server in &probes {
+        session.handle_probed(now, *server, ticket.proof.term, None);
+    }
+    probes.len()
+}
+
+/// The server that it has asked may act since, with nobody in it who could tell. Nor does the term of its own
+/// server, which it is back in, say that it was away.
+#[test]
+fn who_has_asked_a_server_to_act_looks_for_it_when_another_one_opens() {
+    let (mut now, ticket) = (START, ticket(&mut server(0), 1, None));
+    let config = SessionConfig::new(open("r", 0, 1, Role::Rollout), "a:1,b:1,c:1");
+    let mut session = Session::new(config, now);
+    asked(&mut session, &mut now);
+    assert_eq!(told(&mut session, now, ticket), 2, "its term is new to it");
+    session.handle_disconnected(now);
+    assert!(!asked(&mut session, &mut now).activate);
+    assert_eq!(told(&mut session, now, ticket), 0, "nobody else was asked to act");
+    session.handle_disconnected(now);
+    while !asked(&mut session, &mut now).activate {
+        session.handle_disconnected(now);
+    }
+    let error = CallError::Misuse { detail: "it has to wait".into() };
+    session.handle_message(now, ServerMessage::Refused { error, retry: true });
+    session.handle_disconnected(now);
+    assert!(!asked(&mut session, &mut now).activate);
+    assert_eq!(told(&mut session, now, ticket), 2, "one of them may act");
+    session.handle_disconnected(now);
+    assert!(!asked(&mut session, &mut now).activate);
+    assert_eq!(told(&mut session, now, ticket), 0, "they were told");
+}

@@ -16,6 +16,8 @@ pub(super) struct Link {
     server: usize,
     /// Servers found passive or not at all since the session was last open.
     asked: usize,
+    /// A server was asked to act since the session was last open; it may, whoever opens it then.
+    wanted: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -34,7 +36,8 @@ enum LinkState {
 
 impl Link {
     pub(super) fn new(now: Time) -> Self {
-        Self { state: LinkState::Down { retry_at: now }, tries: 0, server: 0, asked: 0 }
+        let state = LinkState::Down { retry_at: now };
+        Self { state, tries: 0, server: 0, asked: 0, wanted: false }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -157,6 +160,7 @@ impl Session {
         open.ticket = self.ticket;
         open.rejoins = self.lease.is_some() && self.answered > OpSeq(0);
         open.activate = self.config.servers == 1 || self.link.asked >= self.config.servers;
+        self.link.wanted |= open.activate;
         self.link.state = LinkState::Opening { sent_at: now, until: now + self.config.patience };
         self.outputs.push_back(Output::Send(ClientMessage::Open(open)));
     }
@@ -183,10 +187,11 @@ impl Session {
         let new_term = self.term != granted.term;
         self.term = granted.term;
         self.ticket = Some(ticket);
-        self.link = Link { state: LinkState::Open, tries: 0, server: self.link.server, asked: 0 };
+        let other_may_act = new_term || self.link.wanted;
+        self.link = Link { state: LinkState::Open, server: self.link.server, ..Link::new(now) };
         self.refused = None;
         self.take_lease(granted, sent_at);
-        if new_term {
+        if other_may_act {
             self.look_for_rivals(now);
         }
         self.heartbeat_if_due(now);
