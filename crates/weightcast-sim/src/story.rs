@@ -62,6 +62,7 @@ pub(crate) fn tell(fact: &Fact<'_>) -> Option<(Option<usize>, String)> {
             return Some((*process, format!("fault: {}", kind.name())));
         }
         Fact::Books(_)
+        | Fact::Unlinked { .. }
         | Fact::Changes { .. }
         | Fact::Served { .. }
         | Fact::Took { .. }

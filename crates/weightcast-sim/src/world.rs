@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weightcast_protocol::message::{EpochPolicy, Location, Role};
 use weightcast_protocol::{ConnectionId, ExportId, Incarnation, Span, Time, Version};
 
-use crate::checkers::{Checkers, Who};
+use crate::checkers::{Checkers, Fact, Who};
 use crate::chunk_loop::Progress;
 use crate::clock::Clock;
 use crate::failover_sights::FailoverSights;
@@ -274,6 +274,8 @@ impl World {
     pub(crate) fn break_wire(&mut self, stream: ConnectionId) {
         let Some(host) = self.network.host(stream) else { return };
         if let Some(cut) = self.network.cut(stream) {
+            let (who, term) = (self.who(cut.client), self.hosts[host].term());
+            self.observe(Fact::Unlinked { who, term });
             let (server, client) = (self.delay(), self.delay());
             let gone = Event::Server(self.seat(host), ServerStep::Gone(stream));
             self.queue.plan(self.now + server, gone);

@@ -70,6 +70,8 @@ pub(crate) enum Fact<'a> {
     Heard { who: Who, term: Term, message: &'a ClientMessage },
     /// It sends this.
     Said { who: Who, term: Term, message: &'a ServerMessage },
+    /// A shard's stream breaks: what its server says to it from now on, until it is heard again, is not seen.
+    Unlinked { who: Who, term: Term },
     /// A server's books after an event.
     Books(&'a Rc<Snapshot>),
     /// A call ended at a shard, which by then holds memory that is `foreign` to its version.
@@ -142,6 +144,7 @@ impl Fact<'_> {
         match self {
             Fact::Heard { term, .. }
             | Fact::Said { term, .. }
+            | Fact::Unlinked { term, .. }
             | Fact::Claimed { term, .. }
             | Fact::Weighed { term, .. } => Some(*term),
             Fact::Books(snapshot) => Some(snapshot.term),

@@ -16,8 +16,9 @@ type GroupShard = (Incarnation, u32);
 /// the next source): so a reader counts while its server must think that it reads. It is over for one that
 /// has read everything or has failed, that was answered or told of its end, whose time is up, or that has
 /// not been heard for half a lease; and for the readers of a source that the server may have cut off: one
-/// that has been drained for as long as it may be, was refused, is at its end, or has gone silent. Seeds
-/// do not count: one that nobody needs any more is ended, and may not be told.
+/// that has been drained for as long as it may be (by its update too), was refused, is at its end, or has gone
+/// silent. One of several sources may also be given to somebody who has none: whose stream is broken does not
+/// hear of that. Seeds do not count: one that nobody needs any more is ended, and may not be told.
 pub(in crate::checkers) struct NobodyLeft {
     lease: Span,
     drain_deadline: Span,
@@ -27,6 +28,10 @@ pub(in crate::checkers) struct NobodyLeft {
     heard: BTreeMap<GroupShard, Time>,
     /// When the readers of a group that gives its copy up may be cut off.
     drained: BTreeMap<Incarnation, Time>,
+    /// When the readers of a group that updates may be: they read what it had before.
+    updating: BTreeMap<Incarnation, Time>,
+    /// Shards whose streams are broken.
+    unlinked: BTreeSet<GroupShard>,
     /// Whose readers are moved before long, whatever else these read from.
     closing: BTreeSet<Incarnation>,
     /// What was given up, by whose memory it is: nobody is told to read it.
@@ -59,6 +64,8 @@ impl NobodyLeft {
             generations: BTreeMap::new(),
             heard: BTreeMap::new(),
             drained: BTreeMap::new(),
+            updating: BTreeMap::new(),
+            unlinked: BTreeSet::new(),
             closing: BTreeSet::new(),
             gone: BTreeMap::new(),
             reads: BTreeMap::new(),
@@ -81,6 +88,7 @@ impl NobodyLeft {
         let Some(group) = who.incarnation else { return };
         let shard = (group, who.shard);
         self.heard.insert(shard, now);
+        self.unlinked.remove(&shard);
         match message {
             ClientMessage::Announce(announcement) => self.announced(shard, announcement),
             ClientMessage::Call { seq, deadline, call } => {
@@ -127,6 +135,7 @@ impl NobodyLeft {
         let deadline = self.deadlines.entry((group, seq)).or_insert(until);
         *deadline = (*deadline).min(until);
         let deadline = *deadline;
+        let drained = at_least(now, self.drain_deadline);
         match call {
             Call::Register { export, .. } => {
                 self.exports.insert(*export, shard);
@@ -136,12 +145,15 @@ impl NobodyLeft {
                 self.drained.remove(&group);
             }
             Call::Unpublish => {
-                let cut = deadline.min(at_least(now, self.drain_deadline));
+                let cut = deadline.min(drained);
                 let drained = self.drained.entry(group).or_insert(cut);
                 *drained = (*drained).min(cut);
             }
             Call::Replicate { .. } => {
                 self.drained.remove(&group);
+            }
+            Call::Update { .. } => {
+                self.updating.entry(group).or_insert(drained);
             }
             _ => {}
         }
@@ -170,6 +182,7 @@ impl NobodyLeft {
                 if self.reads.get(&group).is_some_and(|reading| reading.place.0 <= *seq) {
                     self.reads.remove(&group);
                 }
+                self.updating.remove(&group);
                 match result {
                     Ok(Answer::Unpublished) => return self.unpublished(now, group, *seq),
                     Ok(Answer::Committed { .. }) => self.drained.remove(&group),
@@ -179,9 +192,10 @@ impl NobodyLeft {
             ServerMessage::Install { .. } => {
                 self.reads.remove(&group);
             }
-            ServerMessage::Fenced { .. } | ServerMessage::Broken { .. } | ServerMessage::Closed => {
-                self.ended(group);
-            }
+            ServerMessage::Fenced { .. }
+            | ServerMessage::Broken { .. }
+            | ServerMessage::Refused { retry: false, .. }
+            | ServerMessage::Closed => self.ended(group),
             _ => {}
         }
         None
@@ -251,11 +265,17 @@ impl NobodyLeft {
     ) -> bool {
         let in_time = self.deadlines.get(&(reader, reading.place.0)).is_some_and(|at| now < *at);
         let cut = |source: &Incarnation| {
-            let drained = self.drained.get(source).is_some_and(|cut| *cut <= now);
+            let until = [self.drained.get(source), self.updating.get(source)];
+            let drained = until.into_iter().flatten().any(|cut| *cut <= now);
             drained || self.closing.contains(source) || self.is_silent(now, *source)
         };
         let mut others = reading.sources.iter().filter(|other| **other != source);
-        in_time && !self.is_silent(now, reader) && !others.any(cut)
+        let moved = reading.sources.len() > 1 && self.is_unlinked(reader);
+        in_time && !self.is_silent(now, reader) && !moved && !others.any(cut)
+    }
+
+    fn is_unlinked(&self, group: Incarnation) -> bool {
+        self.unlinked.range((group, 0)..=(group, u32::MAX)).next().is_some()
     }
 
     fn is_silent(&self, now: Time, group: Incarnation) -> bool {
@@ -281,6 +301,10 @@ impl Checker for NobodyLeft {
                 None
             }
             Fact::Said { who, message, .. } => self.said(now, who, message),
+            Fact::Unlinked { who, .. } => {
+                self.unlinked.extend(who.incarnation.map(|group| (group, who.shard)));
+                None
+            }
             _ => None,
         }
     }
@@ -323,3 +347,7 @@ impl Checker for NoLateReads {
         None
     }
 }
+
+#[cfg(test)]
+#[path = "left_tests.rs"]
+mod tests;

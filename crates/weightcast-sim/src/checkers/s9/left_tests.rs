@@ -1,0 +1,138 @@
+use weightcast_protocol::message::{Answer, Assignment, Call, SourceShard};
+use weightcast_protocol::{
+    CallError, ContentDigest, Epoch, ExportId, OpSeq, Selector, Span, Term, Version,
+};
+
+use super::*;
+
+const SECOND: Span = Span::from_secs(1);
+const TERM: Term = Term(7);
+
+/// Number 1 gives its copy up, 2 is the other source, 3 reads.
+struct Scene {
+    checker: NobodyLeft,
+    now: Time,
+}
+
+fn group(number: u64) -> Incarnation {
+    Incarnation { term: TERM, number }
+}
+
+fn who(number: u64) -> Who {
+    Who { incarnation: Some(group(number)), process: number as usize, shard: 0, num_shards: 1 }
+}
+
+impl Scene {
+    fn new(sources: &[u64]) -> Self {
+        let checker = NobodyLeft::new(Span::from_secs(100), SECOND);
+        let mut scene = Self { checker, now: Time(0) };
+        for source in [1, 2] {
+            let export = ExportId(source.into());
+            let layout = ContentDigest::default();
+            scene.calls(source, 1, Call::Register { layout, export, bytes: 1 });
+            let (catalog, generation) = (ContentDigest::default(), Generation(1));
+            scene.calls(source, 2, Call::Publish { version: 1, catalog, generation });
+        }
+        scene.calls(3, 1, Call::Replicate { selector: Selector::Latest });
+        scene.says(3, assigned(sources));
+        scene
+    }
+
+    fn hears(&mut self, from: u64, message: ClientMessage) {
+        let fact = Fact::Heard { who: who(from), term: TERM, message: &message };
+        assert_eq!(self.checker.observe(self.now, &fact), None);
+    }
+
+    fn calls(&mut self, from: u64, seq: u64, call: Call) {
+        let deadline = Span::from_secs(50);
+        self.hears(from, ClientMessage::Call { seq: OpSeq(seq), deadline, call });
+    }
+
+    fn beats(&mut self, from: u64) {
+        self.hears(from, ClientMessage::Heartbeat { sent_at: 0 });
+    }
+
+    fn says(&mut self, to: u64, message: ServerMessage) {
+        let fact = Fact::Said { who: who(to), term: TERM, message: &message };
+        assert_eq!(self.checker.observe(self.now, &fact), None);
+    }
+
+    fn breaks(&mut self, stream_of: u64) {
+        let fact = Fact::Unlinked { who: who(stream_of), term: TERM };
+        assert_eq!(self.checker.observe(self.now, &fact), None);
+    }
+
+    /// Whether somebody must read from it when number 1 is told that nobody does.
+    fn is_read(mut self) -> bool {
+        self.calls(1, 3, Call::Unpublish);
+        let message = ServerMessage::Answered { seq: OpSeq(3), result: Ok(Answer::Unpublished) };
+        let fact = Fact::Said { who: who(1), term: TERM, message: &message };
+        self.checker.observe(self.now, &fact).is_some()
+    }
+}
+
+fn assigned(sources: &[u64]) -> ServerMessage {
+    let shards = sources.iter().map(|source| SourceShard {
+        data_address: String::new(),
+        export: ExportId((*source).into()),
+        generation: Generation(1),
+        layout: ContentDigest::default(),
+    });
+    let assignment = Assignment {
+        version: Version { epoch: Epoch(1), number: 1 },
+        catalog: ContentDigest::default(),
+        replica: "1".into(),
+        in_flight: false,
+        staged: false,
+        helpers: Vec::new(),
+        shards: shards.collect(),
+    };
+    let (attempt, since) = (Attempt(1), Attempt(1));
+    ServerMessage::Assigned { seq: OpSeq(1), attempt, since, assignment }
+}
+
+#[test]
+fn a_reader_whose_stream_is_broken_may_have_lost_one_of_several_sources() {
+    for sources in [&[1][..], &[1, 2]] {
+        assert!(Scene::new(sources).is_read());
+        let mut broken = Scene::new(sources);
+        broken.breaks(3);
+        assert_eq!(broken.is_read(), sources.len() == 1, "the only one is taken from nobody");
+        let mut back = Scene::new(sources);
+        back.breaks(3);
+        back.beats(3);
+        assert!(back.is_read(), "it would have heard");
+        let mut other = Scene::new(sources);
+        other.breaks(2);
+        assert!(other.is_read(), "it is not its stream");
+    }
+}
+
+#[test]
+fn a_reader_that_is_never_taken_in_again_reads_no_more() {
+    for retry in [false, true] {
+        let mut scene = Scene::new(&[1]);
+        let error = CallError::Misuse { detail: "it was evicted".into() };
+        scene.says(3, ServerMessage::Refused { error, retry });
+        assert_eq!(scene.is_read(), retry);
+    }
+}
+
+#[test]
+fn readers_of_what_another_source_had_may_be_moved_once_its_update_has_drained() {
+    let update =
+        || Call::Update { selector: Selector::Latest, allow_rollback: false, staged: true };
+    for (tenths, ended, read) in [(8, false, true), (9, false, false), (9, true, true)] {
+        for sources in [&[1][..], &[1, 2]] {
+            let mut scene = Scene::new(sources);
+            scene.calls(2, 3, update());
+            if ended {
+                let result = Ok(Answer::Unchanged { held: None });
+                scene.says(2, ServerMessage::Answered { seq: OpSeq(3), result });
+            }
+            scene.now = Time(0) + SECOND.scaled(tenths, 10);
+            [1, 2, 3].into_iter().for_each(|group| scene.beats(group));
+            assert_eq!(scene.is_read(), read || sources.len() == 1, "{tenths}, {ended}");
+        }
+    }
+}
