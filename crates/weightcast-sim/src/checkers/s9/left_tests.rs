@@ -27,7 +27,7 @@ impl Scene {
         let checker = NobodyLeft::new(Span::from_secs(100), SECOND);
         let mut scene = Self { checker, now: Time(0) };
         for source in [1, 2] {
-            let export = ExportId(source.into());
+            let export = ExportId(source);
             let layout = ContentDigest::default();
             scene.calls(source, 1, Call::Register { layout, export, bytes: 1 });
             let (catalog, generation) = (ContentDigest::default(), Generation(1));
@@ -63,7 +63,7 @@ impl Scene {
     }
 
     /// Whether somebody must read from it when number 1 is told that nobody does.
-    fn is_read(mut self) -> bool {
+    fn must_be_read(mut self) -> bool {
         self.calls(1, 3, Call::Unpublish);
         let message = ServerMessage::Answered { seq: OpSeq(3), result: Ok(Answer::Unpublished) };
         let fact = Fact::Said { who: who(1), term: TERM, message: &message };
@@ -74,7 +74,7 @@ impl Scene {
 fn assigned(sources: &[u64]) -> ServerMessage {
     let shards = sources.iter().map(|source| SourceShard {
         data_address: String::new(),
-        export: ExportId((*source).into()),
+        export: ExportId(*source),
         generation: Generation(1),
         layout: ContentDigest::default(),
     });
@@ -94,17 +94,17 @@ fn assigned(sources: &[u64]) -> ServerMessage {
 #[test]
 fn a_reader_whose_stream_is_broken_may_have_lost_one_of_several_sources() {
     for sources in [&[1][..], &[1, 2]] {
-        assert!(Scene::new(sources).is_read());
+        assert!(Scene::new(sources).must_be_read());
         let mut broken = Scene::new(sources);
         broken.breaks(3);
-        assert_eq!(broken.is_read(), sources.len() == 1, "the only one is taken from nobody");
+        assert_eq!(broken.must_be_read(), sources.len() == 1, "the only one is taken from nobody");
         let mut back = Scene::new(sources);
         back.breaks(3);
         back.beats(3);
-        assert!(back.is_read(), "it would have heard");
+        assert!(back.must_be_read(), "it would have heard");
         let mut other = Scene::new(sources);
         other.breaks(2);
-        assert!(other.is_read(), "it is not its stream");
+        assert!(other.must_be_read(), "it is not its stream");
     }
 }
 
@@ -114,7 +114,7 @@ fn a_reader_that_is_never_taken_in_again_reads_no_more() {
         let mut scene = Scene::new(&[1]);
         let error = CallError::Misuse { detail: "it was evicted".into() };
         scene.says(3, ServerMessage::Refused { error, retry });
-        assert_eq!(scene.is_read(), retry);
+        assert_eq!(scene.must_be_read(), retry);
     }
 }
 
@@ -132,7 +132,7 @@ fn readers_of_what_another_source_had_may_be_moved_once_its_update_has_drained()
             }
             scene.now = Time(0) + SECOND.scaled(tenths, 10);
             [1, 2, 3].into_iter().for_each(|group| scene.beats(group));
-            assert_eq!(scene.is_read(), read || sources.len() == 1, "{tenths}, {ended}");
+            assert_eq!(scene.must_be_read(), read || sources.len() == 1, "{tenths}, {ended}");
         }
     }
 }
