@@ -5,7 +5,8 @@ use weightcast_protocol::Span;
 use weightcast_protocol::message::{Answer, Role};
 use weightcast_transport::{HoldPoint, Way};
 
-use super::scene::{LONG, READER, TRAINER, form, kind, run};
+use super::net::lock;
+use super::scene::{LONG, READER, form, kind, run};
 use super::worker::{ClientKind, good};
 use super::world::RigWorld;
 
@@ -22,6 +23,10 @@ fn a_source_that_gives_nothing_is_left() {
             let mut world = RigWorld::with_reader(BYTES, client()).await;
             let late = world.join(client());
             world.register(late).await;
+            // Who holds nothing has nothing to go on serving, and stages nothing.
+            world.read(late, false, LONG);
+            assert!(matches!(good(world.answer(late).await), Answer::Committed { .. }));
+            world.second_version().await;
             world.read(READER, false, LONG);
             assert!(matches!(good(world.answer(READER).await), Answer::Committed { .. }));
             world.gate.stop_at(HoldPoint::Asking, 1);
@@ -32,7 +37,13 @@ fn a_source_that_gives_nothing_is_left() {
             let begun = world.now;
             assert!(matches!(good(world.answer(late).await), Answer::Committed { .. }), "{staged}");
             assert!(world.now > begun, "it was held");
-            assert!(world.workers[TRAINER].control.session.version().is_some());
+            let held = world.workers[late].control.session.version().map(|version| version.number);
+            assert_eq!(held, Some(2));
+            // What was digested is the whole, not what came from the second source.
+            let net = lock(&world.net);
+            let counters = net.servers[0].as_ref().expect("it lives").snapshot(world.now).counters;
+            drop(net);
+            assert_eq!(counters.digest_mismatches, 0, "{staged}");
             world.look().await;
         }
     });
