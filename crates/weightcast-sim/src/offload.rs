@@ -20,6 +20,8 @@ pub(crate) struct CopyOf {
     pub(crate) generation: Generation,
     /// What the owner was asked, if it is a seed.
     pub(crate) ask: Option<u64>,
+    /// The owner has been told that nothing came of it: it is told of each copy's end once, as in the runtime.
+    pub(crate) told: bool,
 }
 
 impl World {
@@ -38,10 +40,10 @@ impl World {
             return;
         };
         if self.rng.chance(self.options.offload_trouble) {
-            let copy = CopyOf { owner: life, version, generation, ask: None };
+            let copy = CopyOf { owner: life, version, generation, ask: None, told: false };
             return self.offload_failed(copy, "out of memory");
         }
-        let copy = self.copied(CopyOf { owner: life, version, generation, ask: None });
+        let copy = self.copied(CopyOf { owner: life, version, generation, ask: None, told: false });
         self.start_copy(copy);
     }
 
@@ -109,6 +111,9 @@ impl World {
 
     /// Nothing will come of a copy or a seed.
     fn copy_failed(&mut self, copy: CopyOf, reason: &str) {
+        if copy.told {
+            return;
+        }
         match copy.ask {
             Some(ask) => self.seed_failed(copy.owner, ask),
             None => self.offload_failed(copy, reason),
@@ -118,9 +123,11 @@ impl World {
 
     /// An offload or seed replica's call failed: it is no use. Its session ends in its own time.
     pub(crate) fn give_up_copy(&mut self, life: Life, reason: &str) {
-        let Some(copy) = self.processes[life.process].copy_of else { return };
-        self.copy_failed(copy, reason);
-        self.close(life);
+        if let Some(copy) = &mut self.processes[life.process].copy_of {
+            let copy = std::mem::replace(copy, CopyOf { told: true, ..*copy });
+            self.copy_failed(copy, reason);
+            self.close(life);
+        }
     }
 
     /// An offload or seed replica's session is over: its memory is freed.
@@ -146,6 +153,7 @@ impl World {
         let now = process.clock.local(self.now);
         if process.life == copy.owner.life
             && copy.ask.is_none()
+            && !copy.told
             && let Some(session) = &mut process.session
         {
             session.handle_offload_over(now, copy.version, copy.generation);

@@ -31,7 +31,7 @@ impl World {
         let chunks = chunks_of(owner.shard, owner.num_shards, self.options.chunks);
         // Nothing of its owner's memory goes into it.
         let generation = Generation::default();
-        let copy = CopyOf { owner: life, version, generation, ask: Some(ask) };
+        let copy = CopyOf { owner: life, version, generation, ask: Some(ask), told: false };
         let seed = Process {
             replica: seed_name(&owner.replica, version),
             role: Role::Seed(version),

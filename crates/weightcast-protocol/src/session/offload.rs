@@ -45,7 +45,9 @@ impl Session {
     }
 
     /// The memory could not be copied, or no session be opened for the copy. Void if the server
-    /// has not asked for it, or the memory has been given up since.
+    /// has not asked for it, or the memory has been given up since. Of each copy that was begun one end is
+    /// told, and told once: this one or that of [`handle_offload_over`](Self::handle_offload_over). By what is told
+    /// a second time the session would take the next copy for one that has ended, and not stop it (S3).
     pub fn handle_offload_failed(
         &mut self,
         now: Time,
