@@ -15,6 +15,8 @@ pub(super) struct OneAnswer {
     said: BTreeMap<(Incarnation, OpSeq), Result>,
     /// Groups that were told that they are at their end.
     over: BTreeSet<Incarnation>,
+    /// Groups of earlier terms that have come over to this one.
+    here: BTreeSet<Incarnation>,
 }
 
 impl OneAnswer {
@@ -63,7 +65,61 @@ impl Checker for OneAnswer {
                 self.over.insert(group);
                 None
             }
+            ServerMessage::Recovered => {
+                self.here.insert(group);
+                None
+            }
+            // It had its time to come over and did not. If it has not heard so either, it may still come.
+            ServerMessage::Opened { ticket, .. } if ticket.proof.term != group.term => {
+                if !self.here.contains(&group) {
+                    self.over.remove(&group);
+                }
+                None
+            }
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Who;
+    use super::*;
+    use weightcast_protocol::{Epoch, Span, Term, TermProof, Ticket};
+
+    const TERM: Term = Term(7);
+
+    fn says(checker: &mut OneAnswer, founded: Term, message: &ServerMessage) -> bool {
+        let incarnation = Some(Incarnation { term: founded, number: 1 });
+        let who = Who { incarnation, process: 0, shard: 0, num_shards: 1 };
+        checker.observe(Time(0), &Fact::Said { who, term: TERM, message }).is_none()
+    }
+
+    #[test]
+    fn only_a_group_that_has_not_come_over_yet_may_come_after_its_end() {
+        for (founded, came_over, comes, right) in [
+            (Term(3), false, true, true),
+            (Term(3), false, false, false),
+            (Term(3), true, true, false),
+            (TERM, false, true, false),
+        ] {
+            let mut checker = OneAnswer::default();
+            let error = CallError::Misuse { detail: "its lease ran out".into() };
+            if came_over {
+                assert!(says(&mut checker, founded, &ServerMessage::Recovered));
+            }
+            assert!(says(&mut checker, founded, &ServerMessage::Broken { error }));
+            let proof = TermProof { term: TERM, ..TermProof::default() };
+            let incarnation = Incarnation { term: founded, number: 1 };
+            let (epoch, held, mac) = (Epoch(0), None, Default::default());
+            let ticket = Ticket { proof, incarnation, epoch, held, mac };
+            if comes {
+                let opened = ServerMessage::Opened { ticket, lease: Span(1) };
+                assert!(says(&mut checker, founded, &opened));
+            }
+            let answered =
+                ServerMessage::Answered { seq: OpSeq(1), result: Ok(Answer::Unpublished) };
+            assert_eq!(says(&mut checker, founded, &answered), right, "{founded:?}, {came_over}");
         }
     }
 }
