@@ -63,6 +63,11 @@ pub(super) enum Resolution {
 }
 
 impl Model {
+    /// Whether the version's digest is known here: then a copy of it can be told from another.
+    pub(super) fn is_sealed(&self, version: Version) -> bool {
+        self.known.get(&version).is_some_and(|known| known.sum.is_some())
+    }
+
     /// Resolves a selector among the versions available now (G3: once per transaction).
     pub(super) fn resolve(&self, selector: Selector) -> Resolution {
         let available: Vec<Version> = self.visible.keys().copied().collect();

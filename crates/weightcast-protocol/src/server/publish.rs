@@ -34,8 +34,17 @@ impl Server {
     fn version_to_publish(&self, group: &Group, number: u64) -> Result<Version, CallError> {
         let model = &self.models[&group.model];
         if let Role::Offload(version) = group.role {
-            let misnamed = || misuse(format!("an offload of {version} can't publish {number}"));
-            return Some(version).filter(|v| v.number == number).ok_or_else(misnamed);
+            if version.number != number {
+                return Err(misuse(format!("an offload of {version} can't publish {number}")));
+            }
+            if !model.is_sealed(version) && !self.recovers() {
+                return Err(misuse(format!(
+                    "nobody who is here knows the digest of {version}, so nothing says that replica {} \
+                     is a copy of it; let go of the copy",
+                    group.replica
+                )));
+            }
+            return Ok(version);
         }
         if matches!(group.role, Role::Rollout | Role::Seed(_)) {
             // It can't define content: it has to have been replicated, so it is sealed.
@@ -44,8 +53,7 @@ impl Server {
             let came_over = group.members.values().any(|member| member.announced.is_some());
             let newest = || model.newest_of(number).filter(|_| !came_over);
             let version = replicated.or_else(newest);
-            let sealed = |v: &Version| model.known.get(v).is_some_and(|known| known.sum.is_some());
-            return version.filter(sealed).ok_or_else(|| {
+            return version.filter(|version| model.is_sealed(*version)).ok_or_else(|| {
                 misuse(format!(
                     "replica {} is a rollout and can't publish version {number}, which no trainer \
                      has published",
@@ -58,11 +66,24 @@ impl Server {
         Ok(version)
     }
 
+    /// Whether the group is an offload replica of a version whose digest only those know who may still come over:
+    /// it can't define content, for the memory that was copied may have been anything (S1).
+    pub(super) fn may_be_told(&self, incarnation: Incarnation) -> bool {
+        let group = &self.groups[&incarnation];
+        let model = &self.models[&group.model];
+        let unknown = |role| matches!(role, Role::Offload(version) if !model.is_sealed(version));
+        self.recovers() && unknown(group.role)
+    }
+
     pub(super) fn advance_publish(&mut self, incarnation: Incarnation) {
+        let waits = self.may_be_told(incarnation);
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let num_shards = group.num_shards as usize;
         let transaction = group.active_transaction().expect("checked");
         if transaction.arrived.len() < num_shards && !self.config.mutants.partial_publish {
+            return;
+        }
+        if waits {
             return;
         }
         let calls: Vec<(u64, ContentDigest, Generation)> = transaction
@@ -241,6 +262,11 @@ mod tests {
             let mut server = server();
             let group = server.prop("g", 1);
             server.at(group).role = role;
+            if role != Role::Trainer {
+                assert!(server.version_to_publish(&server.groups[&group], 5).is_err(), "of what?");
+                let content = Content { catalog: CATALOG, sum: Some(Sum([1, 1])) };
+                server.remember("policy", version(5), content);
+            }
             for (number, may) in [(4, role == Role::Trainer), (5, true), (6, role == Role::Trainer)]
             {
                 let said = server.version_to_publish(&server.groups[&group], number);
@@ -255,6 +281,32 @@ mod tests {
             assert_eq!(server.publish(group, &[(5, CATALOG, Generation(4))]), Ok(version(5)));
             let held = server.groups[&group].held.as_ref().expect("just published");
             assert_eq!((held.generations[0], server.counters.publishes), (Generation(3), 1));
+        }
+    }
+
+    /// The memory that was copied may have been anything, and who knows better may come a moment later.
+    #[test]
+    fn an_offload_whose_version_is_not_known_waits_for_those_who_may_come_over() {
+        for (recovers, sum, role, expected) in [
+            (true, None, Role::Offload(version(5)), None),
+            (true, Some(Sum([1, 1])), Role::Offload(version(5)), Some(true)),
+            (false, None, Role::Offload(version(5)), Some(false)),
+            (false, Some(Sum([1, 1])), Role::Offload(version(5)), Some(true)),
+            (true, None, Role::Trainer, Some(true)),
+        ] {
+            let mut server = server();
+            let group = server.prop("g", 1);
+            server.at(group).role = role;
+            let catalog = CATALOG;
+            server.remember("policy", version(5), Content { catalog, sum });
+            server.window_until = recovers.then_some(crate::Time(99));
+            let call = Call::Publish { version: 5, catalog, generation: Generation(3) };
+            let arrived = std::iter::once((0, call.clone())).collect();
+            server.calls(group, call).arrived = arrived;
+            server.advance_publish(group);
+            let ended = server.groups[&group].active.is_none();
+            let held = server.groups[&group].held.is_some();
+            assert_eq!(ended.then_some(held), expected, "{recovers}, {sum:?}, {role:?}");
         }
     }
 }

@@ -64,6 +64,8 @@ impl Server {
             }
             // Whoever has read it already can commit now.
             self.agenda.extend(self.edges.filling(&group.model, version));
+            // So can a copy of it that came over first.
+            self.agenda.extend(self.groups.keys().filter(|_| self.window_until.is_some()));
         }
         self.agenda.insert(incarnation);
         self.note_seal(incarnation);
@@ -172,6 +174,20 @@ mod tests {
                 assert_eq!(state(&server, group), (right, !right, trust));
                 assert_eq!(server.counters.fenced, u64::from(!right));
             }
+        }
+    }
+
+    #[test]
+    fn a_digest_that_becomes_known_lets_those_go_on_who_came_over_first() {
+        for recovers in [false, true] {
+            let (mut server, group) = published(true);
+            let copy = server.prop("copy", 1);
+            server.window_until = recovers.then_some(crate::Time(99));
+            server.agenda.clear();
+            server.at(group).held.as_mut().expect("just set").sums =
+                [(0, sums(1)), (1, sums(2))].into();
+            server.check_seal(group);
+            assert_eq!(server.agenda.contains(&copy), recovers);
         }
     }
 }
