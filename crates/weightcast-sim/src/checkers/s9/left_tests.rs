@@ -9,7 +9,7 @@ const SECOND: Span = Span::from_secs(1);
 const TERM: Term = Term(7);
 
 /// Number 1 gives its copy up, 2 is the other source, 3 reads.
-struct Scene {
+struct GivingUp {
     checker: NobodyLeft,
     now: Time,
 }
@@ -22,7 +22,7 @@ fn who(number: u64) -> Who {
     Who { incarnation: Some(group(number)), process: number as usize, shard: 0, num_shards: 1 }
 }
 
-impl Scene {
+impl GivingUp {
     fn new(sources: &[u64]) -> Self {
         let checker = NobodyLeft::new(Span::from_secs(100), SECOND);
         let mut scene = Self { checker, now: Time(0) };
@@ -94,15 +94,15 @@ fn assigned(sources: &[u64]) -> ServerMessage {
 #[test]
 fn a_reader_whose_stream_is_broken_may_have_lost_one_of_several_sources() {
     for sources in [&[1][..], &[1, 2]] {
-        assert!(Scene::new(sources).must_be_read());
-        let mut broken = Scene::new(sources);
+        assert!(GivingUp::new(sources).must_be_read());
+        let mut broken = GivingUp::new(sources);
         broken.breaks(3);
         assert_eq!(broken.must_be_read(), sources.len() == 1, "the only one is taken from nobody");
-        let mut back = Scene::new(sources);
+        let mut back = GivingUp::new(sources);
         back.breaks(3);
         back.beats(3);
         assert!(back.must_be_read(), "it would have heard");
-        let mut other = Scene::new(sources);
+        let mut other = GivingUp::new(sources);
         other.breaks(2);
         assert!(other.must_be_read(), "it is not its stream");
     }
@@ -111,7 +111,7 @@ fn a_reader_whose_stream_is_broken_may_have_lost_one_of_several_sources() {
 #[test]
 fn a_reader_that_is_never_taken_in_again_reads_no_more() {
     for retry in [false, true] {
-        let mut scene = Scene::new(&[1]);
+        let mut scene = GivingUp::new(&[1]);
         let error = CallError::Misuse { detail: "it was evicted".into() };
         scene.says(3, ServerMessage::Refused { error, retry });
         assert_eq!(scene.must_be_read(), retry);
@@ -124,7 +124,7 @@ fn readers_of_what_another_source_had_may_be_moved_once_its_update_has_drained()
         || Call::Update { selector: Selector::Latest, allow_rollback: false, staged: true };
     for (tenths, ended, read) in [(8, false, true), (9, false, false), (9, true, true)] {
         for sources in [&[1][..], &[1, 2]] {
-            let mut scene = Scene::new(sources);
+            let mut scene = GivingUp::new(sources);
             scene.calls(2, 3, update());
             if ended {
                 let result = Ok(Answer::Unchanged { held: None });

@@ -40,9 +40,10 @@ fn a_source_that_gives_nothing_is_left() {
             let held = world.workers[late].control.session.version().map(|version| version.number);
             assert_eq!(held, Some(2));
             // What was digested is the whole, not what came from the second source.
-            let net = lock(&world.net);
-            let counters = net.servers[0].as_ref().expect("it lives").snapshot(world.now).counters;
-            drop(net);
+            let counters = {
+                let net = lock(&world.net);
+                net.servers[0].as_ref().expect("it lives").snapshot(world.now).counters
+            };
             assert_eq!(counters.digest_mismatches, 0, "{staged}");
             world.look().await;
         }
