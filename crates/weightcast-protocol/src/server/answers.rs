@@ -119,7 +119,7 @@ impl Server {
                 self.transfer_waits_for(incarnation)
             }
             (None, Call::Unpublish) => self.unpublish_waits_for(incarnation),
-            (None, Call::Publish { .. }) if self.may_be_told(incarnation) => {
+            (None, Call::Publish { .. }) if self.waits_for_digest(incarnation) => {
                 "those of the last reference server who know the version's digest".to_owned()
             }
             (None, Call::Wait { until }) => self.wait_waits_for(incarnation, *until),

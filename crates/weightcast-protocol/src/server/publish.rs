@@ -68,7 +68,7 @@ impl Server {
 
     /// Whether the group is an offload replica of a version whose digest only those know who may still come over:
     /// it can't define content, for the memory that was copied may have been anything (S1).
-    pub(super) fn may_be_told(&self, incarnation: Incarnation) -> bool {
+    pub(super) fn waits_for_digest(&self, incarnation: Incarnation) -> bool {
         let group = &self.groups[&incarnation];
         let model = &self.models[&group.model];
         let unknown = |role| matches!(role, Role::Offload(version) if !model.is_sealed(version));
@@ -76,7 +76,7 @@ impl Server {
     }
 
     pub(super) fn advance_publish(&mut self, incarnation: Incarnation) {
-        let waits = self.may_be_told(incarnation);
+        let waits = self.waits_for_digest(incarnation);
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let num_shards = group.num_shards as usize;
         let transaction = group.active_transaction().expect("checked");
@@ -303,6 +303,8 @@ mod tests {
             let call = Call::Publish { version: 5, catalog, generation: Generation(3) };
             let arrived = std::iter::once((0, call.clone())).collect();
             server.calls(group, call).arrived = arrived;
+            let begins = server.start_publish(group, 5).is_ok();
+            assert_eq!(begins, expected != Some(false), "{recovers}, {sum:?}, {role:?}");
             server.advance_publish(group);
             let ended = server.groups[&group].active.is_none();
             let held = server.groups[&group].held.is_some();

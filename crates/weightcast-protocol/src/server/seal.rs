@@ -64,8 +64,10 @@ impl Server {
             }
             // Whoever has read it already can commit now.
             self.agenda.extend(self.edges.filling(&group.model, version));
-            // So can a copy of it that came over first.
-            self.agenda.extend(self.groups.keys().filter(|_| self.window_until.is_some()));
+            if self.recovers() {
+                // An offload replica of the version that came over first can be published now.
+                self.agenda.extend(self.groups.keys());
+            }
         }
         self.agenda.insert(incarnation);
         self.note_seal(incarnation);
@@ -184,8 +186,9 @@ mod tests {
             let copy = server.prop("copy", 1);
             server.window_until = recovers.then_some(crate::Time(99));
             server.agenda.clear();
-            server.at(group).held.as_mut().expect("just set").sums =
-                [(0, sums(1)), (1, sums(2))].into();
+            if let Some(held) = &mut server.at(group).held {
+                held.sums = [(0, sums(1)), (1, sums(2))].into();
+            }
             server.check_seal(group);
             assert_eq!(server.agenda.contains(&copy), recovers);
         }
