@@ -1,16 +1,19 @@
 //! L1: every call ends by its deadline, or within the second after it that the session waits; and one
 //! that ends because its deadline has passed does not end before. When all is well again, no call runs out
-//! of time but one that waits: for what it is to wait for, for a version, or for its turn to read it.
+//! of time but one that waits: for what it is to wait for, for a version, or for its turn to read it; or
+//! for a shard of its group, if its deadline is shorter than the shards are apart.
 
 use std::collections::BTreeMap;
 
 use weightcast_protocol::message::{Call, ClientMessage};
-use weightcast_protocol::{CallError, Incarnation, OpSeq, Time};
+use weightcast_protocol::{CallError, Incarnation, OpSeq, Span, Time};
 
 use super::{Checker, Fact};
 
-#[derive(Default)]
 pub(super) struct InTime {
+    /// How far apart the shards of a group may call: after an answer, and after a call that ends at
+    /// each shard by itself, a shard pauses.
+    apart: Span,
     /// The earliest deadline that a shard has told a server of.
     until: BTreeMap<(Incarnation, OpSeq), Time>,
     /// When each call began, and whether it needs nothing that may not be there.
@@ -20,11 +23,21 @@ pub(super) struct InTime {
 }
 
 impl InTime {
+    pub(super) fn new(longest_pause: Span) -> Self {
+        let apart = longest_pause.scaled(2, 1);
+        Self { apart, until: BTreeMap::new(), began: BTreeMap::new(), settled: None }
+    }
+
     /// Whether a call that ran out of time began when all was well, and waited for what must come then.
     fn in_vain(&self, place: (Incarnation, OpSeq), waiting_for: &str) -> bool {
         let began = self.began.get(&place).zip(self.settled);
         began.is_some_and(|((began, prompt), settled)| {
-            *began >= settled && (*prompt || waiting_for.ends_with("to call"))
+            let until = self.until.get(&place).copied().unwrap_or_default();
+            let vain = match waiting_for.ends_with("to call") {
+                true => until > *began + self.apart,
+                false => *prompt,
+            };
+            *began >= settled && vain
         })
     }
 }
@@ -73,5 +86,55 @@ impl Checker for InTime {
             }
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weightcast_protocol::Term;
+
+    use super::super::{Terms, Who};
+    use super::*;
+
+    const BEGAN: Time = Time(100);
+
+    /// Whether a call that began then, and has run out of time, is said to have waited in vain.
+    fn in_vain(settled: bool, call: Call, deadline: u64, waiting_for: &str) -> bool {
+        let mut checker = InTime::new(Span(10));
+        let who =
+            Who { incarnation: Some(Incarnation::default()), process: 0, shard: 0, num_shards: 2 };
+        if settled {
+            let fact = Fact::Looked {
+                settled: Some(Terms { acting: &[], sessions: &[] }),
+                disagreements: &[],
+            };
+            assert_eq!(checker.observe(Time(1), &fact), None);
+        }
+        let (seq, deadline) = (OpSeq(1), Span(deadline));
+        let message = ClientMessage::Call { seq, deadline, call };
+        checker.observe(BEGAN, &Fact::Heard { who, term: Term(7), message: &message });
+        let waiting_for = waiting_for.to_owned();
+        let result = Err(CallError::Timeout { call: "call".to_owned(), waiting_for });
+        let (foreign, due, term, leaves) = (None, None, None, false);
+        let done = Fact::Done { who, seq, result: &result, foreign, due, term, leaves };
+        checker.observe(BEGAN + deadline, &done).is_some()
+    }
+
+    #[test]
+    fn a_deadline_shorter_than_two_pauses_may_pass_before_the_last_shard_calls() {
+        for (settled, call, deadline, waiting_for, expected) in [
+            (true, Call::Unpublish, 20, "shard 1 of replica r to call", false),
+            (true, Call::Unpublish, 21, "shard 1 of replica r to call", true),
+            (false, Call::Unpublish, 21, "shard 1 of replica r to call", false),
+            (true, Call::Unpublish, 20, "readers of replica r", true),
+            (true, update(), 21, "shard 1 of replica r to call", true),
+            (true, update(), 21, "a free source of version 1", false),
+        ] {
+            assert_eq!(in_vain(settled, call, deadline, waiting_for), expected, "{waiting_for}");
+        }
+    }
+
+    fn update() -> Call {
+        Call::Replicate { selector: weightcast_protocol::Selector::Latest }
     }
 }

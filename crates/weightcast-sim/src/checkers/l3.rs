@@ -1,6 +1,6 @@
 //! L3: who gives its copy up has no reader any more once the drain deadline has passed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
 use weightcast_protocol::{Incarnation, OpSeq, Span, Time};
@@ -17,10 +17,15 @@ pub(super) struct BoundedDrain {
     late: BTreeMap<Drain, Time>,
 }
 
-/// One giving up: by this group, in this call, for what this source has. An update that loses its
-/// source keeps its copy; if it is given another source in the same event, that is a drain of its
-/// own, although the books never show the copy in between.
-type Drain = (Incarnation, Option<OpSeq>, Option<Incarnation>);
+/// One giving up: by this group, in this call, for what these sources have. An update that loses its
+/// source, or one of several, keeps its copy; if it is given others in the same event, that is a drain
+/// of its own, although the books never show the copy in between.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Drain {
+    group: Incarnation,
+    seq: Option<OpSeq>,
+    sources: BTreeSet<Incarnation>,
+}
 
 impl BoundedDrain {
     pub(super) fn new(deadline: Span) -> Self {
@@ -36,13 +41,13 @@ impl BoundedDrain {
         }
     }
 
-    fn is_late(&mut self, now: Time, model: &ModelSnapshot, drain: Drain) -> bool {
-        let read = model.edges.iter().any(|edge| edge.source_life == drain.0);
-        if now <= self.since[&drain] + self.deadline || !read {
-            self.late.remove(&drain);
+    fn is_late(&mut self, now: Time, model: &ModelSnapshot, drain: &Drain) -> bool {
+        let read = model.edges.iter().any(|edge| edge.source_life == drain.group);
+        if now <= self.since[drain] + self.deadline || !read {
+            self.late.remove(drain);
             return false;
         }
-        *self.late.entry(drain).or_insert(now) < now
+        *self.late.entry(drain.clone()).or_insert(now) < now
     }
 }
 
@@ -55,9 +60,9 @@ impl Checker for BoundedDrain {
         let Fact::Books(books) = fact else { return None };
         self.follow(now, books);
         books.models.values().find_map(|model| {
-            let drain = drains(model).find(|drain| self.is_late(now, model, *drain))?;
+            let drain = drains(model).find(|drain| self.is_late(now, model, drain))?;
             let millis = (now - self.since[&drain]).0 / 1_000_000;
-            let edge = model.edges.iter().find(|edge| edge.source_life == drain.0)?;
+            let edge = model.edges.iter().find(|edge| edge.source_life == drain.group)?;
             let (reader, source) = (&edge.reader, &edge.source);
             Some(format!("{reader} still reads {source}, which gave up its copy {millis} ms ago"))
         })
@@ -67,9 +72,9 @@ impl Checker for BoundedDrain {
 fn drains(model: &ModelSnapshot) -> impl Iterator<Item = Drain> + '_ {
     model.replicas.iter().filter(|replica| gives_up(replica)).map(|replica| {
         let group = replica.incarnation;
-        let source = model.edges.iter().find(|edge| edge.reader_life == group);
         let seq = replica.pending.as_ref().map(|pending| pending.seq);
-        (group, seq, source.map(|edge| edge.source_life))
+        let reads = model.edges.iter().filter(|edge| edge.reader_life == group);
+        Drain { group, seq, sources: reads.map(|edge| edge.source_life).collect() }
     })
 }
 
@@ -80,5 +85,41 @@ fn gives_up(replica: &ReplicaSnapshot) -> bool {
         ReplicaState::Closing => true,
         ReplicaState::Draining => !is_offload(replica) && !is_seed(replica),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::super::snapshots::{books, edge, replica};
+    use super::*;
+
+    /// Number 1 gives its copy up for what its sources have, number 3 reads from it.
+    fn says(checker: &mut BoundedDrain, now: u64, sources: &[u64]) -> bool {
+        let mut edges = vec![edge(3, 1)];
+        edges.extend(sources.iter().map(|source| edge(1, *source)));
+        let mut giver = replica(1);
+        giver.state = ReplicaState::Draining;
+        let books = Rc::new(books(vec![giver], edges));
+        checker.observe(Time(now), &Fact::Books(&books)).is_some()
+    }
+
+    #[test]
+    fn readers_leave_within_the_drain_deadline_of_the_sources_it_has() {
+        for (before, after, late) in [
+            (vec![4, 5], vec![4, 5], true),
+            (vec![4, 5], vec![5, 4], true),
+            (vec![4, 5], vec![4], false),
+            (vec![4, 5], vec![4, 6], false),
+            (vec![4], vec![4, 5], false),
+            (vec![], vec![], true),
+        ] {
+            let mut checker = BoundedDrain::new(Span(10));
+            assert!(!says(&mut checker, 1, &before));
+            assert!(!says(&mut checker, 11, &after), "the deadline has not passed");
+            assert!(!says(&mut checker, 12, &after), "the server may find its timer late");
+            assert_eq!(says(&mut checker, 13, &after), late, "{before:?}, {after:?}");
+        }
     }
 }

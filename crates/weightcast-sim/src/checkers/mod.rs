@@ -32,6 +32,8 @@ mod s5;
 mod s7;
 mod s8;
 mod s9;
+#[cfg(test)]
+mod snapshots;
 mod t1;
 mod t2;
 mod t3;
@@ -245,7 +247,7 @@ fn of_world(options: &Options) -> Row {
         Box::new(t2::NoEffect::default()),
         Box::new(t3::OneTerm::default()),
         Box::new(t6::ProvedPast::default()),
-        Box::new(l1::InTime::default()),
+        Box::new(l1::InTime::new(options.think_time)),
         Box::new(l5::SameTerm::new(options.servers)),
         Box::new(l6::Baseline),
         Box::new(l7::Sealed::new(options.lease, options.digest_time)),

@@ -19,13 +19,16 @@ pub(super) struct NoStall {
     before: Option<Rc<Snapshot>>,
     /// Which seed each group was asked for last, and when.
     asked: BTreeMap<Incarnation, (u64, Time)>,
+    /// Since when each seed replica has been here, and has held nothing.
+    coming: BTreeMap<Incarnation, Time>,
     /// Groups whose seed has failed since they last read a version.
     failed: BTreeSet<Incarnation>,
 }
 
 impl NoStall {
     pub(super) fn new(seed_deadline: Span) -> Self {
-        Self { seed_deadline, before: None, asked: BTreeMap::new(), failed: BTreeSet::new() }
+        let (asked, coming) = Default::default();
+        Self { seed_deadline, before: None, asked, coming, failed: BTreeSet::new() }
     }
 }
 
@@ -54,6 +57,7 @@ impl Checker for NoStall {
                 let before = self.before.replace((*after).clone())?;
                 after.models.iter().find_map(|(name, model)| {
                     let before = before.models.get(name)?;
+                    self.note_coming(now, model);
                     self.note_failures(now, before, model);
                     let is_new = |edge: &&ReadEdge| !before.edges.contains(edge);
                     let stalls = |edge: &&ReadEdge| self.stalls(before, model, edge);
@@ -74,10 +78,24 @@ impl NoStall {
             if read && replica.version.is_some() {
                 self.failed.remove(&life);
             }
-            let late = |(_, at): &(u64, Time)| now - *at >= self.seed_deadline;
-            let late = self.asked.get(&life).is_some_and(late);
-            if late || has_lost_its_seed(&replica.name, old, new) {
+            let late = |at: Time| now - at >= self.seed_deadline;
+            let asked_long_ago = self.asked.get(&life).is_some_and(|(_, at)| late(*at));
+            let comes_late = |seed: &ReplicaSnapshot| self.coming.get(&seed.incarnation);
+            let seeds = new.replicas.iter().filter(|seed| is_seed_of(seed, &replica.name));
+            let comes_late = seeds.filter_map(comes_late).any(|since| late(*since));
+            if asked_long_ago || comes_late || has_lost_its_seed(&replica.name, old, new) {
                 self.failed.insert(life);
+            }
+        }
+    }
+
+    /// A seed that came over from an earlier term was asked for there: this term's server counts from
+    /// when it came.
+    fn note_coming(&mut self, now: Time, model: &ModelSnapshot) {
+        for seed in model.replicas.iter().filter(|replica| is_seed(replica)) {
+            match seed.version {
+                None => drop(self.coming.entry(seed.incarnation).or_insert(now)),
+                Some(_) => drop(self.coming.remove(&seed.incarnation)),
             }
         }
     }
@@ -103,11 +121,55 @@ impl NoStall {
 /// for in an earlier term.
 fn has_lost_its_seed(owner: &str, old: &ModelSnapshot, new: &ModelSnapshot) -> bool {
     let over = [ReplicaState::Broken, ReplicaState::Closing, ReplicaState::Fenced];
-    let of_owner = |name: &str| name.split_once("~seed").is_some_and(|(of, _)| of == owner);
-    let held_nothing =
-        |r: &&ReplicaSnapshot| is_seed(r) && of_owner(&r.name) && r.version.is_none();
+    let held_nothing = |r: &&ReplicaSnapshot| is_seed_of(r, owner) && r.version.is_none();
     old.replicas.iter().filter(held_nothing).any(|old| {
         let now = same_life(new, old.incarnation);
         now.is_none_or(|now| over.contains(&now.state))
     })
+}
+
+fn is_seed_of(replica: &ReplicaSnapshot, owner: &str) -> bool {
+    let of = replica.name.split_once("~seed").map(|(of, _)| of);
+    is_seed(replica) && of == Some(owner)
+}
+
+#[cfg(test)]
+mod tests {
+    use weightcast_protocol::message::Role;
+
+    use super::super::snapshots::{VERSION, at, books, edge, replica, updates};
+    use super::*;
+
+    /// Number 1 holds something and updates; its seed is number 2; number 3 is far away.
+    fn crosses(checker: &mut NoStall, now: u64, seed: Option<(&str, bool)>, reads: bool) -> bool {
+        let mut reader = updates(at(replica(1), "here"));
+        (reader.offload_seeding, reader.version) = (true, Some(VERSION));
+        let mut replicas = vec![reader, at(replica(3), "there")];
+        if let Some((name, holds)) = seed {
+            let mut seed = at(replica(2), "here");
+            (seed.name, seed.role) = (name.to_owned(), Role::Seed(VERSION));
+            seed.version = holds.then_some(VERSION);
+            replicas.push(seed);
+        }
+        let edges = if reads { vec![edge(1, 3)] } else { vec![] };
+        let books = Rc::new(books(replicas, edges));
+        checker.observe(Time(now), &Fact::Books(&books)).is_some()
+    }
+
+    #[test]
+    fn a_seed_that_came_over_and_takes_too_long_has_failed() {
+        let (own, other) = ("replica-1~seed-0.1", "replica-4~seed-0.1");
+        for (seed, now, wrong) in [
+            (Some((own, false)), 10, true),
+            (Some((own, false)), 11, false),
+            (Some((own, true)), 11, true),
+            (Some((other, false)), 11, true),
+            (None, 11, true),
+        ] {
+            let mut checker = NoStall::new(Span(10));
+            assert!(!crosses(&mut checker, 0, seed, false));
+            assert!(!crosses(&mut checker, 1, seed, false));
+            assert_eq!(crosses(&mut checker, now, seed, true), wrong, "{seed:?} at {now}");
+        }
+    }
 }

@@ -1,0 +1,95 @@
+//! Books for the tests of checkers: one model, groups of one shard, all in term 7.
+
+use std::collections::BTreeMap;
+
+use weightcast_protocol::message::{Location, Role};
+use weightcast_protocol::server::{
+    Counters, ModelSnapshot, PendingCall, ReadEdge, ReplicaSnapshot, ReplicaState, ShardSnapshot,
+    Snapshot,
+};
+use weightcast_protocol::{Epoch, Incarnation, OpSeq, Revision, Span, Term, Version};
+
+const TERM: Term = Term(7);
+
+/// What is read, and held.
+pub(super) const VERSION: Version = Version { epoch: Epoch(0), number: 1 };
+
+fn group(number: u64) -> Incarnation {
+    Incarnation { term: TERM, number }
+}
+
+/// An empty rollout with a name of its own, which nobody knows the place of.
+pub(super) fn replica(number: u64) -> ReplicaSnapshot {
+    ReplicaSnapshot {
+        name: format!("replica-{number}"),
+        incarnation: group(number),
+        num_shards: 1,
+        role: Role::Rollout,
+        offload_seeding: false,
+        state: ReplicaState::Empty,
+        version: None,
+        proved: false,
+        shards: vec![],
+        pending: None,
+    }
+}
+
+/// The replica, in a datacentre.
+pub(super) fn at(mut replica: ReplicaSnapshot, datacentre: &str) -> ReplicaSnapshot {
+    replica.shards.push(ShardSnapshot {
+        shard: 0,
+        location: Location { datacentre: datacentre.to_owned(), ..Location::default() },
+        data_address: String::new(),
+        connected: true,
+        lease_left: Span(1),
+        bytes: Some(1),
+        generation: None,
+    });
+    replica
+}
+
+/// The replica, whose shards have called `update`.
+pub(super) fn updates(mut replica: ReplicaSnapshot) -> ReplicaSnapshot {
+    replica.pending = Some(PendingCall {
+        seq: OpSeq(1),
+        call: "update(latest)".to_owned(),
+        arrived: 1,
+        age: Span(0),
+        left: Span(1),
+        wants: None,
+        failed: BTreeMap::new(),
+    });
+    replica
+}
+
+/// One group reads the version from another.
+pub(super) fn edge(reader: u64, source: u64) -> ReadEdge {
+    ReadEdge {
+        reader: format!("replica-{reader}"),
+        reader_life: group(reader),
+        source: format!("replica-{source}"),
+        source_life: group(source),
+        version: VERSION,
+    }
+}
+
+pub(super) fn books(replicas: Vec<ReplicaSnapshot>, edges: Vec<ReadEdge>) -> Snapshot {
+    let model = ModelSnapshot {
+        revision: Revision { term: TERM, number: 1 },
+        epoch: VERSION.epoch,
+        retain: 0,
+        versions: BTreeMap::new(),
+        replicas,
+        edges,
+    };
+    Snapshot {
+        term: TERM,
+        recovers: false,
+        sessions: 0,
+        manifests: 0,
+        manifests_bytes: 0,
+        models: BTreeMap::from([("policy".to_owned(), model)]),
+        losses: vec![],
+        counters: Counters::default(),
+    }
+}
