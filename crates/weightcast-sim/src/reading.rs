@@ -203,7 +203,8 @@ impl World {
         let version = read.assignment.version;
         let in_circle = self.reads_from(source, life.process);
         if in_circle || !spoiled && !self.disputed(version) {
-            self.observe(Fact::Served { version, held, chunk, tag, there, in_circle });
+            let reader = life.process;
+            self.observe(Fact::Served { reader, version, held, chunk, tag, there, in_circle });
         }
         self.see_giving(source);
         self.see_serving(source);

@@ -1,10 +1,10 @@
 //! D2: nobody reads, directly or through others, from itself: in the server's books, and in what is
-//! really served. A reader may have been told of another source than the books say; what it still
-//! reads there must not come from itself either.
+//! really served. A reader goes on at the source that it had until it hears of the next one, or of its
+//! call's end; so a circle may close for as long as a word can be lost, and no longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weightcast_protocol::{Incarnation, Time};
+use weightcast_protocol::{Incarnation, Span, Time};
 
 use super::{Checker, Fact};
 
@@ -30,20 +30,37 @@ impl Checker for Acyclic {
     }
 }
 
-pub(super) struct AcyclicReads;
+pub(super) struct AcyclicReads {
+    /// After that a session has heard of where it reads, or reads no more: its lease, or the second after
+    /// its call's deadline, by a slow clock.
+    unheard: Span,
+    /// Since when all that each process reads comes from itself.
+    circles: BTreeMap<usize, Time>,
+}
+
+impl AcyclicReads {
+    pub(super) fn new(lease: Span) -> Self {
+        let unheard = lease.max(Span::from_secs(1)).scaled(12, 10);
+        Self { unheard, circles: BTreeMap::new() }
+    }
+}
 
 impl Checker for AcyclicReads {
     fn name(&self) -> &'static str {
         "D2"
     }
 
-    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
-        match fact {
-            Fact::Served { version, chunk, in_circle: true, .. } => {
-                Some(format!("chunk {chunk} of {version} is read in a circle"))
-            }
-            _ => None,
+    fn observe(&mut self, now: Time, fact: &Fact<'_>) -> Option<String> {
+        let Fact::Served { reader, version, chunk, in_circle, .. } = fact else { return None };
+        if !in_circle {
+            self.circles.remove(reader);
+            return None;
         }
+        let lasts = now - *self.circles.entry(*reader).or_insert(now);
+        (lasts > self.unheard).then(|| {
+            let millis = lasts.0 / 1_000_000;
+            format!("chunk {chunk} of {version} is read in a circle, for {millis} ms now")
+        })
     }
 }
 
@@ -60,4 +77,53 @@ fn loops(graph: &Graph, reader: Incarnation) -> bool {
         }
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::snapshots::{VERSION, books, edge};
+    use super::*;
+
+    #[test]
+    fn the_books_hold_no_circle() {
+        for (edges, circle) in [
+            (vec![(1, 2), (2, 3)], false),
+            (vec![(1, 2), (1, 3), (2, 3)], false),
+            (vec![(1, 2), (2, 3), (3, 1)], true),
+            (vec![(1, 4), (1, 2), (2, 1)], true),
+            (vec![(1, 1)], true),
+        ] {
+            let edges_of: Vec<_> = edges.iter().map(|(from, to)| edge(*from, *to)).collect();
+            let books = std::rc::Rc::new(books(vec![], edges_of));
+            let found = Acyclic.observe(Time(0), &Fact::Books(&books)).is_some();
+            assert_eq!(found, circle, "{edges:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_served_goes_in_a_circle_no_longer_than_a_word_may_be_lost() {
+        // Lease, and when which process reads in a circle; at the last one the circle has lasted too long.
+        let second = 1_000_000_000;
+        for (lease, reads, too_long) in [
+            (10 * second, vec![(0, 1, true), (12 * second, 1, true)], false),
+            (10 * second, vec![(0, 1, true), (12 * second + 1, 1, true)], true),
+            (second / 2, vec![(0, 1, true), (12 * second / 10, 1, true)], false),
+            (second / 2, vec![(0, 1, true), (12 * second / 10 + 1, 1, true)], true),
+            (second, vec![(0, 1, true), (9, 1, false), (2 * second, 1, true)], false),
+            (second, vec![(0, 1, true), (9, 2, false), (2 * second, 1, true)], true),
+            (second, vec![(0, 1, true), (9, 2, true), (2 * second, 3, true)], false),
+        ] {
+            let mut checker = AcyclicReads::new(Span(lease));
+            let (last, earlier) = reads.split_last().unwrap();
+            assert!(earlier.iter().all(|read| !circles(&mut checker, read)), "{reads:?}");
+            assert_eq!(circles(&mut checker, last), too_long, "{reads:?}");
+        }
+    }
+
+    fn circles(checker: &mut AcyclicReads, read: &(u64, usize, bool)) -> bool {
+        let (now, reader, in_circle) = *read;
+        let (version, held, chunk, tag, there) = (VERSION, None, 0, 0, true);
+        let fact = Fact::Served { reader, version, held, chunk, tag, there, in_circle };
+        checker.observe(Time(now), &fact).is_some()
+    }
 }

@@ -110,6 +110,8 @@ pub(crate) enum Fact<'a> {
     /// within what the source has of the generation that it serves.
     /// And whether the source, over others, is reading from this reader itself.
     Served {
+        /// The process that reads.
+        reader: usize,
         version: Version,
         held: Option<Version>,
         chunk: u32,
@@ -252,7 +254,7 @@ fn of_world(options: &Options) -> Row {
         Box::new(l6::Baseline),
         Box::new(l7::Sealed::new(options.lease, options.digest_time)),
         Box::new(l8::Agreement),
-        Box::new(d2::AcyclicReads),
+        Box::new(d2::AcyclicReads::new(options.lease)),
     ]
 }
 

@@ -15,7 +15,7 @@ type GroupShard = (Incarnation, u32);
 /// Goes by what is said and heard. A reader whose server has let go of it is not always told (it waits for
 /// the next source): so a reader counts while its server must think that it reads. It is over for one that
 /// has read everything or has failed, that was answered or told of its end, whose time is up, or that has
-/// not been heard for half a lease; and for the readers of a source that the server may have cut off: one
+/// not renewed its lease for half of it; and for the readers of a source that the server may have cut off: one
 /// that has been drained for as long as it may be (by its update too), was refused, is at its end, or has gone
 /// silent. One of several sources may also be given to somebody who has none: whose stream is broken does not
 /// hear of that. Seeds do not count: one that nobody needs any more is ended, and may not be told.
@@ -25,7 +25,8 @@ pub(in crate::checkers) struct NobodyLeft {
     exports: BTreeMap<ExportId, GroupShard>,
     /// At which each shard serves, or will.
     generations: BTreeMap<GroupShard, Generation>,
-    heard: BTreeMap<GroupShard, Time>,
+    /// When each shard last renewed its lease: its calls don't, and come where its clock stands still.
+    renewed: BTreeMap<GroupShard, Time>,
     /// When the readers of a group that gives its copy up may be cut off.
     drained: BTreeMap<Incarnation, Time>,
     /// When the readers of a group that updates may be: they read what it had before.
@@ -62,7 +63,7 @@ impl NobodyLeft {
             drain_deadline,
             exports: BTreeMap::new(),
             generations: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            renewed: BTreeMap::new(),
             drained: BTreeMap::new(),
             updating: BTreeMap::new(),
             unlinked: BTreeSet::new(),
@@ -87,9 +88,11 @@ impl NobodyLeft {
         }
         let Some(group) = who.incarnation else { return };
         let shard = (group, who.shard);
-        self.heard.insert(shard, now);
         self.unlinked.remove(&shard);
         match message {
+            ClientMessage::Heartbeat { .. } => {
+                self.renewed.insert(shard, now);
+            }
             ClientMessage::Announce(announcement) => self.announced(shard, announcement),
             ClientMessage::Call { seq, deadline, call } => {
                 self.called(now, shard, *seq, *deadline, call);
@@ -279,8 +282,8 @@ impl NobodyLeft {
     }
 
     fn is_silent(&self, now: Time, group: Incarnation) -> bool {
-        let shards = self.heard.range((group, 0)..=(group, u32::MAX));
-        shards.into_iter().any(|(_, heard)| *heard + Span(self.lease.0 / 2) < now)
+        let shards = self.renewed.range((group, 0)..=(group, u32::MAX));
+        shards.into_iter().any(|(_, renewed)| *renewed + Span(self.lease.0 / 2) < now)
     }
 }
 

@@ -136,3 +136,22 @@ fn readers_of_what_another_source_had_may_be_moved_once_its_update_has_drained()
         }
     }
 }
+
+#[test]
+fn a_reader_whose_calls_come_without_its_heartbeats_may_have_been_evicted() {
+    for (beats_again, read) in [(false, false), (true, true)] {
+        let mut scene = GivingUp::new(&[1]);
+        scene.beats(3);
+        scene.now = Time(0) + Span::from_secs(51);
+        let filling =
+            ClientMessage::Filling { seq: OpSeq(1), since: Attempt(1), generation: Generation(2) };
+        scene.hears(3, filling);
+        if beats_again {
+            scene.beats(3);
+        }
+        // Neither its deadline nor the drain's has passed.
+        scene.checker.deadlines.clear();
+        scene.checker.deadlines.insert((group(3), OpSeq(1)), Time(u64::MAX));
+        assert_eq!(scene.must_be_read(), read);
+    }
+}
