@@ -361,13 +361,14 @@ mod tests {
         let export = server.exports().get(id).unwrap();
         let (takes, taking) = std::sync::mpsc::channel();
         let let_go = Arc::new(AtomicBool::new(false));
-        let (served, gone) = (Arc::clone(&export), Arc::clone(&let_go));
+        // Weak: the export holds what is done at these points.
+        let (served, gone) = (Arc::downgrade(&export), Arc::clone(&let_go));
         server.exports().hold(
             id,
             Holds::new(move |point| {
                 if point == HoldPoint::Taking {
                     takes.send(()).unwrap();
-                    while served.is_served() {
+                    while served.upgrade().is_some_and(|served| served.is_served()) {
                         thread::yield_now();
                     }
                     // The port is being closed.

@@ -34,7 +34,7 @@ pub(super) struct AcyclicReads {
     /// After that a session has heard of where it reads, or reads no more: its lease, or the second after
     /// its call's deadline, by a slow clock.
     unheard: Span,
-    /// Since when all that each process reads comes from itself.
+    /// Since when each process is given what comes from itself, over others.
     circles: BTreeMap<usize, Time>,
 }
 

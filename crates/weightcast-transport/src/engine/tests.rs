@@ -229,19 +229,21 @@ fn a_failure_stops_whoever_waits() {
     let (forever, bad) = (crate::ExportId::random(), server.exports().expose(1, memory.clone()));
     let filling = Arc::new(Filling::new(&memory));
     server.exports().expose_filling(forever, 1, memory, filling);
-    let table = Arc::clone(server.exports());
+    // Weak: the table holds what the exports do at these points.
+    let table = Arc::downgrade(server.exports());
     // It fails once the other waits.
     let holds = Holds::new(move |point| {
         if point == HoldPoint::Waiting {
-            table.fence(bad);
+            table.upgrade().expect("served").fence(bad);
         }
     });
     server.exports().hold(forever, holds);
-    let table = Arc::clone(server.exports());
+    let table = Arc::downgrade(server.exports());
     server.exports().hold(
         bad,
         Holds::new(move |point| {
             if point == HoldPoint::Judging {
+                let table = table.upgrade().expect("served");
                 while table.get(bad).is_ok_and(|export| export.is_served()) {
                     thread::yield_now();
                 }

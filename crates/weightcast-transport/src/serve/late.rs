@@ -6,22 +6,23 @@ use crate::limits::{MAX_NOTE_BYTES, MAX_READ_ROWS, SLICE_COST};
 use crate::seats::{Holder, Seats};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
 
 /// Fences its own export when its bytes are first made, and counts them.
 #[derive(Default)]
 struct Fencing {
-    export: OnceLock<Arc<Export>>,
+    /// Weak: the export holds the region that is made here.
+    export: OnceLock<Weak<Export>>,
     made: AtomicU64,
 }
 
 impl Compute for Fencing {
     fn fill(&self, _: usize, bytes: &mut [u8]) {
         self.made.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        if let Some(export) = self.export.get() {
+        if let Some(export) = self.export.get().and_then(Weak::upgrade) {
             export.fence();
         }
     }
@@ -66,7 +67,7 @@ fn a_fence_ends_a_digest_and_what_was_digested_is_not_answered() {
         let (desk, bytes) = (desk(), Arc::new(Fencing::default()));
         let region = Region::computed(len as usize, Arc::clone(&bytes) as Arc<dyn Compute>);
         let id = desk.exports.expose(1, vec![region]);
-        assert!(bytes.export.set(desk.exports.get(id).unwrap()).is_ok());
+        assert!(bytes.export.set(Arc::downgrade(&desk.exports.get(id).unwrap())).is_ok());
         let digest = request(Kind::Digest, &[id.0, 1, 0, 0, len, 1, 0, 0, 0]);
         let refused = asked(&desk, |there| answer(there, &digest));
         assert_eq!(refused, Header::refusal(Refusal::StaleGeneration), "{len}");
