@@ -469,6 +469,7 @@ mod tests {
         let before = faults();
         region.write_at(0, &bytes).unwrap();
         let cost = faults() - before;
-        assert!(cost < PAGES / 8, "{cost} faults");
+        // AddressSanitizer may look at its own eighth for the first time.
+        assert!(cost < PAGES / 4, "{cost} faults");
     }
 }
