@@ -53,6 +53,8 @@ pub mod scenario;
 mod seed_sights;
 mod seeding;
 mod sights;
+#[cfg(test)]
+mod snapshots;
 mod staging;
 mod staging_sights;
 mod story;

@@ -81,8 +81,8 @@ fn loops(graph: &Graph, reader: Incarnation) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::snapshots::{VERSION, books, edge};
     use super::*;
+    use crate::snapshots::{VERSION, books, edge};
 
     #[test]
     fn the_books_hold_no_circle() {

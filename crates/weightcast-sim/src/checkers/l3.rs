@@ -92,8 +92,8 @@ fn gives_up(replica: &ReplicaSnapshot) -> bool {
 mod tests {
     use std::rc::Rc;
 
-    use super::super::snapshots::{books, edge, replica};
     use super::*;
+    use crate::snapshots::{books, edge, replica};
 
     /// Number 1 gives its copy up for what its sources have, number 3 reads from it.
     fn says(checker: &mut BoundedDrain, now: u64, sources: &[u64]) -> bool {

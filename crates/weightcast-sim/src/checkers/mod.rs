@@ -32,8 +32,6 @@ mod s5;
 mod s7;
 mod s8;
 mod s9;
-#[cfg(test)]
-mod snapshots;
 mod t1;
 mod t2;
 mod t3;

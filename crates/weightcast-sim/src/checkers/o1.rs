@@ -137,8 +137,8 @@ fn is_seed_of(replica: &ReplicaSnapshot, owner: &str) -> bool {
 mod tests {
     use weightcast_protocol::message::Role;
 
-    use super::super::snapshots::{VERSION, at, books, edge, replica, updates};
     use super::*;
+    use crate::snapshots::{VERSION, at, books, edge, replica, updates};
 
     /// Number 1 holds something and updates; its seed is number 2; number 3 is far away.
     fn crosses(checker: &mut NoStall, now: u64, seed: Option<(&str, bool)>, reads: bool) -> bool {

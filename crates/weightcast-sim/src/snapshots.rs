@@ -12,14 +12,14 @@ use weightcast_protocol::{Epoch, Incarnation, OpSeq, Revision, Span, Term, Versi
 const TERM: Term = Term(7);
 
 /// What is read, and held.
-pub(super) const VERSION: Version = Version { epoch: Epoch(0), number: 1 };
+pub(crate) const VERSION: Version = Version { epoch: Epoch(0), number: 1 };
 
 fn group(number: u64) -> Incarnation {
     Incarnation { term: TERM, number }
 }
 
 /// An empty rollout with a name of its own, which nobody knows the place of.
-pub(super) fn replica(number: u64) -> ReplicaSnapshot {
+pub(crate) fn replica(number: u64) -> ReplicaSnapshot {
     ReplicaSnapshot {
         name: format!("replica-{number}"),
         incarnation: group(number),
@@ -35,7 +35,7 @@ pub(super) fn replica(number: u64) -> ReplicaSnapshot {
 }
 
 /// The replica, in a datacentre.
-pub(super) fn at(mut replica: ReplicaSnapshot, datacentre: &str) -> ReplicaSnapshot {
+pub(crate) fn at(mut replica: ReplicaSnapshot, datacentre: &str) -> ReplicaSnapshot {
     replica.shards.push(ShardSnapshot {
         shard: 0,
         location: Location { datacentre: datacentre.to_owned(), ..Location::default() },
@@ -49,7 +49,7 @@ pub(super) fn at(mut replica: ReplicaSnapshot, datacentre: &str) -> ReplicaSnaps
 }
 
 /// The replica, whose shards have called `update`.
-pub(super) fn updates(mut replica: ReplicaSnapshot) -> ReplicaSnapshot {
+pub(crate) fn updates(mut replica: ReplicaSnapshot) -> ReplicaSnapshot {
     replica.pending = Some(PendingCall {
         seq: OpSeq(1),
         call: "update(latest)".to_owned(),
@@ -63,7 +63,7 @@ pub(super) fn updates(mut replica: ReplicaSnapshot) -> ReplicaSnapshot {
 }
 
 /// One group reads the version from another.
-pub(super) fn edge(reader: u64, source: u64) -> ReadEdge {
+pub(crate) fn edge(reader: u64, source: u64) -> ReadEdge {
     ReadEdge {
         reader: format!("replica-{reader}"),
         reader_life: group(reader),
@@ -73,7 +73,7 @@ pub(super) fn edge(reader: u64, source: u64) -> ReadEdge {
     }
 }
 
-pub(super) fn books(replicas: Vec<ReplicaSnapshot>, edges: Vec<ReadEdge>) -> Snapshot {
+pub(crate) fn books(replicas: Vec<ReplicaSnapshot>, edges: Vec<ReadEdge>) -> Snapshot {
     let model = ModelSnapshot {
         revision: Revision { term: TERM, number: 1 },
         epoch: VERSION.epoch,
