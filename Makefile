@@ -16,7 +16,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply mani
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python test-vllm test-sglang sim pin scenarios model verify audit fix bench nemesis attacks full soak mutate sweep wheel docs clean fuzz loom asan
+.PHONY: help demo test test-rust test-python test-vllm test-sglang sim pin fingerprints scenarios model verify audit fix bench nemesis attacks full soak mutate sweep wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -45,6 +45,10 @@ sim: ## Play a thousand random clusters against the protocol, then each mutant o
 
 pin: ## Write down how the pinned scenes and worlds go now: the diff is what changed
 	.ci/pin
+
+# `ACCEPT=1` writes down how they go now, in a commit whose message says why.
+fingerprints: ## Play a thousand random clusters: does each go event for event as it went?
+	.ci/fingerprints $(if $(ACCEPT),--accept)
 
 scenarios: ## Simulate the paper's figures at its size: predicted beside reported
 	@for file in scenarios/*.json; do \

@@ -23,6 +23,8 @@ pub(crate) struct SimReport {
     faults: BTreeMap<&'static str, u64>,
     coverage: CoverageReport,
     violations: Vec<ViolationReport>,
+    /// What happened in each world as one number in hexadecimal, by seed: see docs/verification.md.
+    fingerprints: BTreeMap<u64, String>,
     /// Seeds played twice and compared; those that differed.
     repeated: u64,
     unrepeatable: Vec<u64>,
@@ -68,6 +70,7 @@ impl SimReport {
                 missed: coverage.missed,
             },
             violations: violations.collect(),
+            fingerprints: hexadecimal(&summary.fingerprints),
             repeated: summary.repeated,
             unrepeatable: summary.unrepeatable.clone(),
             calls: summary.calls.clone(),
@@ -108,6 +111,10 @@ impl SimReport {
         }
         text
     }
+}
+
+fn hexadecimal(fingerprints: &BTreeMap<u64, u64>) -> BTreeMap<u64, String> {
+    fingerprints.iter().map(|(seed, print)| (*seed, format!("{print:016x}"))).collect()
 }
 
 /// What came of a mutant.

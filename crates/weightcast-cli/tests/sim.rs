@@ -33,6 +33,11 @@ fn a_campaign_says_what_it_did_and_does_it_again() {
     assert_eq!(coverage["hit"].as_u64().unwrap() + missed, coverage["total"].as_u64().unwrap());
     assert_eq!(report["violations"], serde_json::json!([]));
     assert_eq!(report["repeated"], 1);
+    let prints = report["fingerprints"].as_object().unwrap();
+    assert!(prints.keys().eq((40..50).map(|seed| seed.to_string()).collect::<Vec<_>>().iter()));
+    let distinct: std::collections::BTreeSet<&str> =
+        prints.values().map(|print| print.as_str().unwrap()).collect();
+    assert!(distinct.len() == 10 && distinct.iter().all(|print| print.len() == 16), "{prints:?}");
     assert_eq!(without_time(report), without_time(json(&arguments).0));
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::{Revision, Selector, Version};
 
 /// Ends a `wait` as soon as it holds; the answer is the listing at which it did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// The listing has moved past a revision: a watch that loses no change.
     Changed {
@@ -24,7 +24,7 @@ pub enum Condition {
 /// Rollouts count from `register` to `unregister` or their end; one that is being filled holds
 /// nothing. Versions are those of the run of the newest available version: without one, nothing
 /// is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// The oldest version that will do.
     pub oldest: Oldest,
@@ -33,7 +33,7 @@ pub struct Held {
 }
 
 /// The oldest version that is new enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Oldest {
     /// This number.
     Number(u64),
@@ -42,7 +42,7 @@ pub enum Oldest {
 }
 
 /// How many rollouts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quorum {
     /// Every one, and there is one.
     All,

@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::{OpSeq, Selector, Version};
 
 /// Why a call of a shard failed. Every shard of a group gets the same one for the same call (G1).
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
 pub enum CallError {
     /// The version was never published, is gone, or did not come before the deadline.
     #[error(

@@ -19,7 +19,7 @@ impl Add for Sum {
 }
 
 /// What one shard says of its content.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ShardSums {
     /// Sum over the elements that this shard counts for its group.
     pub counted: Sum,

@@ -48,7 +48,7 @@ pub struct TermProof {
 }
 
 /// A server's word to one session, who brings it to the next server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     /// When it was given.
     pub proof: TermProof,
@@ -63,7 +63,7 @@ pub struct Ticket {
 }
 
 /// A version that a server has seen a group hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Proved {
     /// The version.
     pub version: Version,

@@ -33,6 +33,8 @@ pub struct Summary {
     pub points: BTreeSet<Point>,
     /// The first violation of each invariant in each world, by seed.
     pub violations: Vec<(u64, Violation)>,
+    /// The fingerprint of each world, by seed.
+    pub fingerprints: BTreeMap<u64, u64>,
     /// Seeds played twice.
     pub repeated: u64,
     /// Those that came out different.
@@ -57,6 +59,7 @@ impl Summary {
             faults: report.faults,
             calls: report.calls,
             points: report.points,
+            fingerprints: BTreeMap::from([(report.seed, report.fingerprint)]),
             ..Summary::default()
         });
     }
@@ -69,6 +72,7 @@ impl Summary {
         other.calls.into_iter().for_each(|(k, n)| *self.calls.entry(k).or_default() += n);
         self.points.extend(other.points);
         self.violations.extend(other.violations);
+        self.fingerprints.extend(other.fingerprints);
         self.repeated += other.repeated;
         self.unrepeatable.extend(other.unrepeatable);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 macro_rules! fault_kinds {
     ($($(#[$doc:meta])* $kind:ident: $name:literal, $usual:literal;)*) => {
         /// A kind of fault.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum FaultKind {
             $($(#[$doc])* $kind,)*
         }

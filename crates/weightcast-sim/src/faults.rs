@@ -12,7 +12,7 @@ use crate::rng::Rng;
 use crate::world::World;
 
 /// A fault, as it is drawn or written down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Strike {
     /// When it happens.
     pub at: Time,

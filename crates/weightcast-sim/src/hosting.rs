@@ -59,6 +59,7 @@ impl World {
             .map_or_else(Vec::new, |server| std::iter::from_fn(|| server.poll_output()).collect());
         let dies = self.server_dies_halfway(host, &mut outputs);
         for output in outputs {
+            self.fingerprint.server_output(&output);
             match output {
                 ServerOutput::Send { to, message } => self.send_down(to, term, message),
                 ServerOutput::Disconnect { connection } => {

@@ -27,6 +27,7 @@ mod coverage;
 mod failover_sights;
 mod fault_kinds;
 mod faults;
+mod fingerprint;
 mod halfway;
 mod harshness;
 mod hosting;

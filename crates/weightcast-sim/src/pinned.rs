@@ -3,8 +3,8 @@
 //! rebuilding that is meant to change nothing, where an invariant holds before and after and an answer is another one.
 
 use crate::harshness::Harshness;
+use crate::run;
 use crate::workers::{cores, for_each};
-use crate::{Report, run};
 
 /// A world and what came of it when it was written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Pinned {
     pub seed: u64,
     /// Whether it is a harsh one (`weightcast replay SEED --harsh`).
     pub harsh: bool,
-    /// [`Report::fingerprint`] of it.
+    /// [`Report::fingerprint`](crate::Report::fingerprint) of it.
     pub fingerprint: u64,
 }
 
@@ -38,7 +38,7 @@ impl Pinned {
     /// The same world as it is now.
     pub fn again(&self) -> Self {
         let options = Harshness { drawn: self.harsh, ..Harshness::default() }.options(self.seed);
-        Self { fingerprint: run(self.seed, &options).fingerprint(), ..*self }
+        Self { fingerprint: run(self.seed, &options).fingerprint, ..*self }
     }
 
     fn played(seeds: std::ops::Range<u64>, harsh: bool) -> Vec<Self> {
@@ -63,16 +63,5 @@ impl std::fmt::Display for Pinned {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = if self.harsh { "harsh" } else { "usual" };
         write!(f, "{kind} {} {:016x}", self.seed, self.fingerprint)
-    }
-}
-
-impl Report {
-    /// A hash of every event with what was said in it, of how calls ended and of what the server counted.
-    pub fn fingerprint(&self) -> u64 {
-        let text =
-            format!("{:016x} {} {:?} {:?}", self.trace, self.events, self.calls, self.counters);
-        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
     }
 }

@@ -9,7 +9,7 @@ use crate::fault_kinds::FaultKind;
 use crate::faults::Strike;
 
 /// One life of one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Life {
     /// Which process.
     pub(crate) process: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Life {
 }
 
 /// One life of one server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Seat {
     /// The machine that it runs on.
     pub(crate) host: usize,
@@ -44,7 +44,7 @@ pub(crate) enum Event {
 }
 
 /// Something that happens to a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) enum ServerStep {
     /// Its timer is due.
     Timer,
@@ -57,7 +57,7 @@ pub(crate) enum ServerStep {
 }
 
 /// Something that happens to a process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) enum Step {
     /// Its session's timer is due.
     Timer,

@@ -14,8 +14,8 @@ pub struct Report {
     pub seed: u64,
     /// Events played.
     pub events: u64,
-    /// A hash of all events in order: equal for equal runs.
-    pub trace: u64,
+    /// Of all that happened, in order: equal for equal runs.
+    pub fingerprint: u64,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
     /// Calls that ended, by how.

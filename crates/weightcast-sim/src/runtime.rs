@@ -129,6 +129,7 @@ impl World {
     }
 
     fn obey(&mut self, life: Life, output: Output) {
+        self.fingerprint.session_output(&output);
         let process = &mut self.processes[life.process];
         match output {
             Output::Connect { server } => self.connect(life, server),

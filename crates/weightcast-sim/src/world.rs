@@ -9,6 +9,7 @@ use crate::checkers::{Checkers, Fact, Who};
 use crate::chunk_loop::Progress;
 use crate::clock::Clock;
 use crate::failover_sights::FailoverSights;
+use crate::fingerprint::Fingerprint;
 use crate::hosts::Host;
 use crate::memory::{Memory, chunks_of};
 use crate::network::Network;
@@ -19,7 +20,7 @@ use crate::program::Action;
 use crate::queue::{Event, Life, Queue, ServerStep, Step};
 use crate::recorded::Recorded;
 use crate::report::{Report, Violation};
-use crate::rng::{Rng, mix};
+use crate::rng::Rng;
 use crate::seed_sights::SeedSights;
 use crate::sights::Sights;
 use crate::story::StoryEvent;
@@ -58,6 +59,7 @@ pub(crate) struct World {
     /// It has gone wrong in a way that leaves nothing to see after it.
     pub(crate) over: bool,
     pub(crate) report: Report,
+    pub(crate) fingerprint: Fingerprint,
     pub(crate) checkers: Checkers,
     pub(crate) sights: Sights,
     pub(crate) failover_sights: FailoverSights,
@@ -109,6 +111,7 @@ impl World {
             at_once: 0,
             over: false,
             report: Report { seed, ..Report::default() },
+            fingerprint: Fingerprint::default(),
             checkers: Checkers::new(&options),
             sights: Sights::default(),
             failover_sights: FailoverSights::default(),
@@ -202,14 +205,19 @@ impl World {
     /// Plays to the end, and tells what happened.
     pub(crate) fn tell(mut self) -> (Report, Vec<StoryEvent>) {
         self.story = Some(Vec::new());
-        self.go_on(|_| false);
+        self.play(|_| false);
         (self.report, self.story.unwrap_or_default())
     }
 
     /// Plays to the end, or until this is violated.
     pub(crate) fn play_until(mut self, found: impl Fn(&Violation) -> bool) -> Report {
-        self.go_on(found);
+        self.play(found);
         self.report
+    }
+
+    fn play(&mut self, found: impl Fn(&Violation) -> bool) {
+        self.go_on(found);
+        self.report.fingerprint = self.fingerprint.end(&self.report.counters);
     }
 
     fn go_on(&mut self, found: impl Fn(&Violation) -> bool) {
@@ -221,7 +229,7 @@ impl World {
             let violations = self.report.violations.len();
             self.progress(at);
             self.report.events += 1;
-            self.record(&event);
+            self.fingerprint.event(self.now, &event);
             if !self.happens(event)
                 || self.over
                 || self.report.violations[violations..].iter().any(&found)
@@ -242,14 +250,6 @@ impl World {
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
         self.violated("panic", text.to_owned());
         false
-    }
-
-    fn record(&mut self, event: &Event) {
-        let text = format!("{event:?}");
-        let hash = text
-            .bytes()
-            .fold(self.now.0, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-        self.report.trace = mix(&[self.report.trace, hash]);
     }
 
     fn happen(&mut self, event: Event) {

@@ -42,7 +42,7 @@ fn the_same_seed_is_the_same_world() {
     for seed in 0..5 {
         assert_eq!(run(seed, &options), run(seed, &options));
     }
-    assert_ne!(run(1, &options).trace, run(2, &options).trace);
+    assert_ne!(run(1, &options).fingerprint, run(2, &options).fingerprint);
 }
 
 /// A lease that is counted too long is masked by every other fence: T1 sees the act itself, before

@@ -3,7 +3,7 @@
 use crate::{ContentDigest, ExportId, Generation, OpSeq, ShardSums, Version};
 
 /// What a shard tells a server of a newer term, so that its group goes on there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Announcement {
     /// The last call that was answered to it.
     pub answered: OpSeq,
@@ -16,7 +16,7 @@ pub struct Announcement {
 }
 
 /// A shard's memory, as `register` declared it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Registration {
     /// Name of its layout.
     pub layout: ContentDigest,
@@ -27,7 +27,7 @@ pub struct Registration {
 }
 
 /// A version in a shard's memory. No other than the one that the shard's ticket says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Holding {
     /// The version.
     pub version: Version,

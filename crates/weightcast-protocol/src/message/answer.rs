@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::{ContentDigest, Revision, Version};
 
 /// A call's good end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// All shards are registered.
     Registered {
@@ -46,7 +46,7 @@ pub enum Answer {
 }
 
 /// All visible versions of a model at one revision (S10).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Listing {
     /// When.
     pub revision: Revision,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{ContentDigest, ExportId, Generation, Version};
 
 /// A route's source: a replica, and how to reach its shards.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Assignment {
     /// The version.
     pub version: Version,
@@ -52,7 +52,7 @@ impl Assignment {
 }
 
 /// One shard of a source.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceShard {
     /// `host:port` of its data port.
     pub data_address: String,
@@ -66,7 +66,7 @@ pub struct SourceShard {
 
 /// Whose notes tell in which tensor a copy that was refused differs. The server, which sees only
 /// sums, can't.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Witnesses {
     /// The copy itself, as readers were told of it.
     pub copy: Option<Assignment>,
@@ -75,7 +75,7 @@ pub struct Witnesses {
 }
 
 /// What a shard saw while it read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReadFailure {
     /// A source shard did not answer, or moved on; another source may do.
     Source {

@@ -3,7 +3,7 @@
 use crate::{Condition, ContentDigest, ExportId, Generation, Selector};
 
 /// A call of Table 2 of the paper. All shards of a group make the same ones in the same order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Declares the shard's memory. The arguments may differ between shards.
     Register {

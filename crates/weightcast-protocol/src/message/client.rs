@@ -4,7 +4,7 @@ use super::{Announcement, Call, Open, ReadFailure};
 use crate::{Attempt, Generation, Nonce, OpSeq, ShardSums, Span, Version};
 
 /// From a session to the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ClientMessage {
     /// Opens or resumes.
     Open(Open),

@@ -3,7 +3,7 @@
 use crate::{SessionId, Ticket, Version};
 
 /// What a session may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Publishes new versions.
     Trainer,
@@ -18,7 +18,7 @@ pub enum Role {
 }
 
 /// Whether opening starts a new training run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EpochPolicy {
     /// Join the run that there is.
     Current,
@@ -27,7 +27,7 @@ pub enum EpochPolicy {
 }
 
 /// Where a shard runs. Labels for the choice of a source; the server reads nothing else into them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Location {
     /// Datacentre, empty if there is only one.
     pub datacentre: String,
@@ -38,7 +38,7 @@ pub struct Location {
 }
 
 /// First message on every stream: opens a session, or resumes it after the stream broke.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Open {
     /// Version of this protocol that the client speaks ([`crate::PROTOCOL`]).
     pub protocol: u32,

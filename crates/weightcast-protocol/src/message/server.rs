@@ -4,7 +4,7 @@ use super::{Answer, Assignment, Witnesses};
 use crate::{Attempt, CallError, Generation, Nonce, OpSeq, Span, Ticket, Version};
 
 /// From the server to a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ServerMessage {
     /// The session is open.
     Opened {

@@ -162,7 +162,7 @@ impl Default for ServerConfig {
 }
 
 /// What the runtime owes the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ServerOutput {
     /// Send on this stream. In order; dropped if the stream is gone.
     Send {

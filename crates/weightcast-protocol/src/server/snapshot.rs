@@ -12,7 +12,7 @@ use crate::message::{Location, Role};
 use crate::{Epoch, Generation, Incarnation, OpSeq, Revision, Span, Term, Time, Version};
 
 /// How often things happened since the server started.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counters {
     /// Versions published, counting each replica.
     pub publishes: u64,

@@ -58,7 +58,7 @@ use suspension::{Rivals, Suspended};
 /// What the runtime owes the session.
 // One at a time is on its way to the runtime.
 #[allow(clippy::large_enum_variant)]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
     /// Open a stream to this server of the list, and forget an older one, also one that is still
     /// being opened; report `handle_connected` or `handle_disconnected`, of this one only.
