@@ -41,7 +41,7 @@ test-sglang: $(VENV_SGLANG)/tools $(VENV)/weightcast ## Test the SGLang adapter 
 
 sim: ## Play a thousand random clusters against the protocol, then each mutant of it
 	cargo run --locked --release --quiet -p weightcast-cli -- sim --seeds 1000
-	cargo run --locked --release --quiet -p weightcast-cli -- sim --mutant all
+	cargo run --locked --release --quiet -p weightcast-mutants -- hunt all
 
 pin: ## Write down how the pinned scenes and worlds go now: the diff is what changed
 	.ci/pin

@@ -1,4 +1,4 @@
-//! `weightcast sim`: plays random clusters against the real protocol, and mutants of it.
+//! `weightcast sim`: plays random clusters against the real protocol.
 
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use clap::Args;
-use weightcast_sim::{MUTANTS, Mutant, Summary, campaign, hunt};
+use weightcast_sim::{Summary, campaign};
 
 use crate::harshness::Harsh;
-use crate::sim_report::{CatchReport, SimReport, mutants_json, mutants_table};
+use crate::sim_report::SimReport;
 
 /// From so many seeds on, a coverage point that was not reached is a failure.
 const COVERING_SEEDS: u64 = 1_000;
@@ -18,28 +18,19 @@ const COVERING_SEEDS: u64 = 1_000;
 /// Arguments of `sim`.
 #[derive(Args)]
 pub(crate) struct Sim {
-    /// Worlds to play, each from a seed of its own; of a mutant, at most so many (default 1000, of
-    /// a mutant 200)
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    seeds: Option<u64>,
+    /// Worlds to play, each from a seed of its own
+    #[arg(long, default_value_t = COVERING_SEEDS,
+          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    seeds: u64,
     /// The first seed
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..1 << 62))]
     first_seed: u64,
     /// Fail if a coverage point is not reached; always so from 1000 seeds on
     #[arg(long)]
     require_coverage: bool,
-    /// Switch a safeguard off and play until the checkers notice; `all` plays every mutant
-    #[arg(long, conflicts_with_all = [
-        "list_mutants", "servers", "call_deadline", "fault_rate", "harsh",
-    ])]
-    mutant: Option<String>,
-    /// Show the mutants: what each switches off, which invariants must notice
-    #[arg(long)]
-    list_mutants: bool,
     /// Play a scenario file instead: predicted beside reported
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "seeds", "first_seed", "require_coverage", "mutant", "list_mutants", "servers", "call_deadline",
-        "fault_rate", "harsh",
+        "seeds", "first_seed", "require_coverage", "servers", "call_deadline", "fault_rate", "harsh",
     ])]
     scenario: Option<PathBuf>,
     #[command(flatten)]
@@ -50,8 +41,8 @@ pub(crate) struct Sim {
 }
 
 impl Sim {
-    fn seeds(&self, usual: u64) -> Range<u64> {
-        self.first_seed..self.first_seed + self.seeds.unwrap_or(usual)
+    fn seeds(&self) -> Range<u64> {
+        self.first_seed..self.first_seed + self.seeds
     }
 
     /// Whether so many worlds have to reach all coverage points.
@@ -64,27 +55,11 @@ pub(crate) fn run(arguments: &Sim) -> anyhow::Result<()> {
     if let Some(file) = &arguments.scenario {
         return crate::scenario::run(file, arguments.json);
     }
-    if arguments.list_mutants {
-        print!("{}", if arguments.json { mutants_json() } else { mutants_table() });
-        return Ok(());
-    }
-    match arguments.mutant.as_deref() {
-        Some("all") => play_mutants(arguments, MUTANTS),
-        Some(name) => play_mutants(arguments, std::slice::from_ref(mutant_named(name)?)),
-        None => play_seeds(arguments),
-    }
-}
-
-/// The mutant of this name.
-pub(crate) fn mutant_named(name: &str) -> anyhow::Result<&'static Mutant> {
-    Mutant::named(name).ok_or_else(|| {
-        let names: Vec<&str> = MUTANTS.iter().map(|mutant| mutant.name).collect();
-        anyhow::anyhow!("there is no mutant {name}; there are {}", names.join(", "))
-    })
+    play_seeds(arguments)
 }
 
 fn play_seeds(arguments: &Sim) -> anyhow::Result<()> {
-    let seeds = arguments.seeds(COVERING_SEEDS);
+    let seeds = arguments.seeds();
     let number = seeds.end - seeds.start;
     let started = Instant::now();
     let progress = Progress::new(number);
@@ -111,26 +86,6 @@ fn verdict(summary: &Summary, covers: bool, harsh: &str) -> anyhow::Result<()> {
     if covers && !missed.is_empty() {
         anyhow::bail!("no world reached: {}", missed.join("; "));
     }
-    Ok(())
-}
-
-fn play_mutants(arguments: &Sim, mutants: &[Mutant]) -> anyhow::Result<()> {
-    let mut reports = Vec::new();
-    for mutant in mutants {
-        let seeds = arguments.seeds(200);
-        let report = CatchReport::of(mutant, seeds.clone(), hunt(mutant, seeds));
-        if !arguments.json {
-            println!("{report}");
-        }
-        reports.push(report);
-    }
-    if arguments.json {
-        // One mutant by name is one object, `all` is a list.
-        let one = arguments.mutant.as_deref() != Some("all");
-        print!("{}", CatchReport::json(&reports, one));
-    }
-    let missed: Vec<&str> = reports.iter().filter(|r| !r.caught).map(|r| r.mutant).collect();
-    anyhow::ensure!(missed.is_empty(), "not caught: {}", missed.join(", "));
     Ok(())
 }
 
@@ -179,7 +134,7 @@ mod tests {
             <Line as clap::Parser>::try_parse_from(line).expect("options of sim").sim
         };
         let usual = sim(&[]);
-        let seeds = usual.seeds(COVERING_SEEDS);
+        let seeds = usual.seeds();
         assert!(usual.must_cover(seeds.end - seeds.start), "the usual campaign");
         for (worlds, must) in [(1, false), (999, false), (1_000, true), (1_001, true)] {
             assert_eq!(usual.must_cover(worlds), must, "{worlds}");

@@ -30,30 +30,22 @@ fn told(line: &Value) -> String {
 
 #[test]
 fn both_stories_say_the_same() {
-    let mutant = "no_group_transaction";
-    let caught = json(&["sim", "--mutant", mutant]);
-    let (seed, step) = (caught["seed"].to_string(), caught["step"].as_u64().expect("a step"));
-    let (near, at) = ((step - 1).to_string(), step.to_string());
-    let all = ["replay", &seed, "--mutant", mutant];
-    for window in [&[][..], &["--from", &near, "--to", &at], &["--from", &at], &["--to", &near]] {
-        let arguments = [&all[..], window].concat();
+    let middle = json(&["replay", "1"])["events"].as_u64().expect("a number") / 2;
+    let (from, to) = (middle.to_string(), (middle + 200).to_string());
+    for window in [&[][..], &["--from", &from, "--to", &to], &["--from", &from], &["--to", &to]] {
+        let arguments = [&["replay", "1"], window].concat();
         let (story, text) = (json(&arguments), weightcast(&arguments));
-        let lines: Vec<String> =
-            story["lines"].as_array().expect("lines").iter().map(told).collect();
+        let lines = story["lines"].as_array().expect("lines");
+        let body: String = lines.iter().map(|line| format!("{}\n", told(line))).collect();
         let (options, events) = (self::text(&story, "options"), &story["events"]);
-        let violations = story["violations"].as_array().expect("violations");
-        let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        let end = format!("\n{events} events, {} violations\n", violations.len());
-        assert_eq!(text, format!("seed {seed}\n{options}\n{body}{end}"));
-        assert!(violations.iter().any(|v| v["step"] == step && v["detail"] == caught["detail"]));
-        let steps = || story["lines"].as_array().expect("lines").iter().map(|l| l["step"].as_u64());
+        assert_eq!(text, format!("seed 1\n{options}\n{body}\n{events} events, 0 violations\n"));
         let number = |option: &str, usual: u64| {
             let at = window.iter().position(|word| *word == option);
             at.map_or(usual, |at| window[at + 1].parse().expect("a number"))
         };
-        let (from, to) = (number("--from", 0), number("--to", u64::MAX));
-        assert!(steps().flatten().all(|step| (from..=to).contains(&step)), "{window:?}");
-        let marked = steps().flatten().any(|found| found == step);
-        assert_eq!(marked, (from..=to).contains(&step), "{window:?}");
+        let wanted = number("--from", 0)..=number("--to", u64::MAX);
+        let steps = lines.iter().map(|line| line["step"].as_u64().expect("a step"));
+        assert!(steps.clone().all(|step| wanted.contains(&step)), "{window:?}");
+        assert!(steps.count() > 0, "{window:?}");
     }
 }

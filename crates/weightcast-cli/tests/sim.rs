@@ -104,46 +104,6 @@ fn what_is_no_world_is_refused() {
         let refused = weightcast(&[&["sim", "--seeds", "1"], &wrong[..]].concat());
         assert_eq!(refused.status.code(), Some(2), "{wrong:?}: {refused:?}");
     }
-    // The world of a mutant is its own.
-    let both = weightcast(&["sim", "--mutant", "no_digest", "--harsh"]);
-    assert_eq!(both.status.code(), Some(2));
-}
-
-#[test]
-fn a_mutant_is_caught_and_its_story_shows_it() {
-    let (caught, status) = json(&["sim", "--mutant", "no_group_transaction", "--json"]);
-    assert_eq!((caught["caught"].as_bool(), status), (Some(true), Some(0)), "{caught}");
-    let (seed, step) = (caught["seed"].to_string(), caught["step"].to_string());
-    let story = ["replay", &seed, "--mutant", "no_group_transaction", "--json"];
-    let (story, status) = json(&[&story[..], &["--from", &step, "--to", &step]].concat());
-    assert_eq!(status, Some(0));
-    let invariant = &caught["invariant"];
-    let lines = story["lines"].as_array().unwrap();
-    assert!(lines.iter().any(|line| line["invariant"] == *invariant), "{story}");
-}
-
-#[test]
-fn a_mutant_that_is_not_found_is_a_failure() {
-    // The weakest one does not show in a single world.
-    let arguments = ["sim", "--mutant", "no_commit_fence", "--seeds", "1", "--first-seed", "3"];
-    let missed = weightcast(&arguments);
-    assert_eq!(missed.status.code(), Some(1), "{missed:?}");
-    assert!(String::from_utf8_lossy(&missed.stdout).starts_with("NOT CAUGHT"));
-    let (report, status) = json(&[&arguments[..], &["--json"]].concat());
-    assert_eq!((report["caught"].as_bool(), status), (Some(false), Some(1)), "{report}");
-}
-
-#[test]
-fn mutants_are_listed_by_the_names_that_play_them() {
-    let (list, _) = json(&["sim", "--list-mutants", "--json"]);
-    let names: Vec<&str> =
-        list.as_array().unwrap().iter().map(|m| m["name"].as_str().unwrap()).collect();
-    let table = weightcast(&["sim", "--list-mutants"]);
-    let table = String::from_utf8(table.stdout).unwrap();
-    assert!(table.lines().map(|line| line.split(' ').next().unwrap()).eq(names));
-    let unknown = weightcast(&["sim", "--mutant", "no_such"]);
-    assert_eq!(unknown.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&unknown.stderr).contains("no_digest"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use weightcast_protocol::message::Role;
-use weightcast_protocol::mutants::Mutants;
+use weightcast_protocol::{Safeguard, Safeguards};
 
 /// Chunks of a whole version: two, so that half of one can be old.
 pub(crate) const CHUNKS: u32 = 2;
@@ -34,7 +34,7 @@ pub struct Bounds {
     /// Whether a message to the server may stay on its way while other things happen.
     pub slow_up: bool,
     /// Safeguards switched off.
-    pub mutants: Mutants,
+    pub safeguards: Safeguards,
     /// The one invariant to look at; others break earlier when a safeguard is off.
     pub only: Option<&'static str>,
 }
@@ -54,7 +54,7 @@ impl Bounds {
             death: false,
             partings: 0,
             slow_up: false,
-            mutants: Mutants::default(),
+            safeguards: Safeguards::default(),
             only: None,
         }
     }
@@ -123,47 +123,31 @@ pub(crate) struct Place {
     pub(crate) num_shards: u32,
 }
 
+/// The safeguards that can be switched off, by what their absence is called.
+pub const MUTANTS: [(&str, Safeguard); 9] = [
+    ("no_drain", Safeguard::Drain),
+    ("no_group_transaction", Safeguard::GroupTransaction),
+    ("no_digest_check", Safeguard::DigestCheck),
+    ("no_commit_fence", Safeguard::CommitFence),
+    ("no_source_fence", Safeguard::SourceFence),
+    ("naive_source_choice", Safeguard::AcyclicChoice),
+    ("stale_term_accepted", Safeguard::TermOrder),
+    ("unequal_recovery", Safeguard::EqualRecovery),
+    ("no_recovery_window", Safeguard::RecoveryWindow),
+];
+
 /// Switches safeguards off by name; several are joined by `+`.
 ///
 /// # Errors
-/// Names the safeguards that there are.
-pub fn mutants(names: &str) -> Result<Mutants, String> {
-    let mut mutants = Mutants::default();
-    if names.is_empty() {
-        return Ok(mutants);
-    }
-    for name in names.split('+').map(str::trim) {
-        let switch = match name {
-            "no_drain" => &mut mutants.no_drain,
-            "no_group_transaction" => &mut mutants.no_group_transaction,
-            "no_digest_check" => &mut mutants.no_digest_check,
-            "no_commit_fence" => &mut mutants.no_commit_fence,
-            "no_source_fence" => &mut mutants.no_source_fence,
-            "naive_source_choice" => &mut mutants.naive_source_choice,
-            "stale_term_accepted" => &mut mutants.stale_term_accepted,
-            "unequal_recovery" => &mut mutants.unequal_recovery,
-            "no_recovery_window" => &mut mutants.no_recovery_window,
-            _ => {
-                return Err(format!(
-                    "no safeguard is called {name}; there are {}",
-                    NAMES.join(", ")
-                ));
-            }
-        };
-        *switch = true;
-    }
-    Ok(mutants)
+/// Names the mutants that there are.
+pub fn without(names: &str) -> Result<Safeguards, String> {
+    let mut names = names.split('+').map(str::trim).filter(|name| !name.is_empty());
+    names.try_fold(Safeguards::default(), |safeguards, name| {
+        let found = MUTANTS.iter().find(|(known, _)| *known == name);
+        let (_, off) = found.ok_or_else(|| {
+            let known = MUTANTS.map(|(known, _)| known).join(", ");
+            format!("no mutant is called {name}; there are {known}")
+        })?;
+        Ok(safeguards.without(&[*off]))
+    })
 }
-
-/// The safeguards that can be switched off.
-pub const NAMES: [&str; 9] = [
-    "no_drain",
-    "no_group_transaction",
-    "no_digest_check",
-    "no_commit_fence",
-    "no_source_fence",
-    "naive_source_choice",
-    "stale_term_accepted",
-    "unequal_recovery",
-    "no_recovery_window",
-];

@@ -31,7 +31,7 @@ impl Host {
             index: index as u32,
             lease: LEASE,
             drain_deadline: DRAIN,
-            mutants: bounds.mutants,
+            safeguards: bounds.safeguards,
             ..ServerConfig::default()
         };
         Self { server: Hashed::new(Server::new(config)), now: Time(0), alive: true }

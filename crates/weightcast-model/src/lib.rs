@@ -23,7 +23,7 @@ mod story;
 mod suite;
 mod worker;
 
-pub use bounds::{Bounds, NAMES, mutants};
+pub use bounds::{Bounds, MUTANTS, without};
 pub use cluster::Cluster;
 pub use invariants::Broken;
 pub use search::{Found, search};

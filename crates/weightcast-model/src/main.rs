@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use weightcast_model::{Bounds, Found, NAMES, mutants, search, suite};
+use weightcast_model::{Bounds, Found, MUTANTS, search, suite, without};
 
 /// Explores every order of events of a small cluster.
 #[derive(Parser)]
@@ -62,7 +62,7 @@ struct Arguments {
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     if arguments.list_mutants {
-        NAMES.iter().for_each(|name| println!("{name}"));
+        MUTANTS.iter().for_each(|(name, _)| println!("{name}"));
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.suite {
@@ -80,7 +80,7 @@ fn main() -> anyhow::Result<ExitCode> {
         partings: arguments.partings,
         rollouts: arguments.rollouts.unwrap_or(base.rollouts),
         slow_up: arguments.slow_up,
-        mutants: mutants(arguments.mutant.as_deref().unwrap_or_default())
+        safeguards: without(arguments.mutant.as_deref().unwrap_or_default())
             .map_err(anyhow::Error::msg)?,
         only: arguments.only.clone().map(|only| &*only.leak()),
         ..base

@@ -1,6 +1,6 @@
 //! The worlds that are looked at as a matter of course, and what must be found in broken ones.
 
-use crate::bounds::{Bounds, mutants};
+use crate::bounds::{Bounds, without};
 
 /// A world, and the invariant that breaks in it: none if the protocol is whole.
 #[derive(Clone, Copy, Debug)]
@@ -9,7 +9,7 @@ pub struct Case {
     pub bounds: Bounds,
     /// What must be found.
     pub found: Option<&'static str>,
-    /// The safeguards that are off, as [`mutants`] has them.
+    /// The safeguards that are off, as [`without`] has them.
     pub off: &'static str,
 }
 
@@ -45,9 +45,9 @@ pub fn suite() -> Vec<Case> {
         ("stale_term_accepted", "T3", parted),
     ];
     let broken = broken.map(|(off, found, bounds)| {
-        let mutants = mutants(off).expect("the names are right");
+        let safeguards = without(off).expect("the names are right");
         // Another invariant breaks as well, perhaps earlier: this is about one.
-        let bounds = Bounds { mutants, only: Some(found), ..bounds };
+        let bounds = Bounds { safeguards, only: Some(found), ..bounds };
         Case { bounds, found: Some(found), off }
     });
     let whole = whole.map(|bounds| Case { bounds, found: None, off: "" });

@@ -114,7 +114,7 @@ impl Worker {
         config.reconnect = if bounds.fails_over() { FOR_EVER } else { Span(0) };
         (config.backoff, config.backoff_max) = (Span(0), Span(0));
         config.patience = Span(u64::MAX);
-        config.mutants = bounds.mutants;
+        config.safeguards = bounds.safeguards;
         let mut session = Session::new(config, Time(0));
         // It wants the first server.
         session.poll_output();

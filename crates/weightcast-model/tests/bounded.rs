@@ -1,6 +1,6 @@
 //! The smallest worlds, looked at whole: a few seconds. `make model` looks at larger ones.
 
-use weightcast_model::{Bounds, mutants, search};
+use weightcast_model::{Bounds, search, without};
 
 #[test]
 fn without_faults_every_state_is_right() {
@@ -12,15 +12,15 @@ fn without_faults_every_state_is_right() {
 
 #[test]
 fn a_drain_that_nobody_waits_for_is_found() {
-    let mutants = mutants("no_drain").unwrap();
-    let found = search(Bounds { expiries: 0, mutants, ..Bounds::three_workers() }, 1, None);
+    let safeguards = without("no_drain").unwrap();
+    let found = search(Bounds { expiries: 0, safeguards, ..Bounds::three_workers() }, 1, None);
     assert_eq!(found.broken.first().map(|(invariant, _)| *invariant), Some("S9"), "{found:?}");
 }
 
 #[test]
 fn a_false_expiry_without_fences_and_digests_tears() {
-    let mutants = mutants("no_source_fence+no_commit_fence+no_digest_check").unwrap();
-    let bounds = Bounds { rollouts: 1, mutants, only: Some("S1"), ..Bounds::three_workers() };
+    let safeguards = without("no_source_fence+no_commit_fence+no_digest_check").unwrap();
+    let bounds = Bounds { rollouts: 1, safeguards, only: Some("S1"), ..Bounds::three_workers() };
     let found = search(bounds, 1, None);
     let (invariant, story) = found.broken.first().expect("a torn accept is found");
     assert_eq!(*invariant, "S1");
@@ -29,8 +29,8 @@ fn a_false_expiry_without_fences_and_digests_tears() {
 
 #[test]
 fn the_digest_alone_keeps_torn_bytes_out() {
-    let mutants = mutants("no_source_fence+no_commit_fence").unwrap();
-    let bounds = Bounds { rollouts: 1, mutants, only: Some("S1"), ..Bounds::three_workers() };
+    let safeguards = without("no_source_fence+no_commit_fence").unwrap();
+    let bounds = Bounds { rollouts: 1, safeguards, only: Some("S1"), ..Bounds::three_workers() };
     let found = search(bounds, 1, None);
     assert!(found.broken.is_empty() && found.exhaustive, "{:?}", found.broken);
 }
@@ -71,8 +71,8 @@ fn each_safeguard_of_failover_is_there_for_something() {
         ("stale_term_accepted", "T2", parted),
         ("stale_term_accepted", "T3", parted),
     ] {
-        let mutants = mutants(off).unwrap();
-        let found = search(Bounds { mutants, only: Some(invariant), ..bounds }, 1, None);
+        let safeguards = without(off).unwrap();
+        let found = search(Bounds { safeguards, only: Some(invariant), ..bounds }, 1, None);
         let broken: Vec<_> = found.broken.iter().map(|(invariant, _)| *invariant).collect();
         assert_eq!(broken, [invariant], "{off}");
     }

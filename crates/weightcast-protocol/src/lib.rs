@@ -13,8 +13,7 @@ mod error;
 mod ids;
 pub mod limits;
 pub mod message;
-#[doc(hidden)]
-pub mod mutants;
+mod safeguards;
 mod selector;
 pub mod server;
 pub mod session;
@@ -28,6 +27,11 @@ pub use ids::{
     Attempt, ConnectionId, ContentDigest, Epoch, ExportId, Generation, Incarnation, Nonce, OpSeq,
     Revision, SessionId, Term, Version,
 };
+#[cfg(feature = "mutants")]
+#[doc(hidden)]
+pub use safeguards::SWITCHABLE;
+#[doc(hidden)]
+pub use safeguards::{Safeguard, Safeguards};
 pub use selector::Selector;
 pub use sums::{ShardSums, Sum};
 pub use ticket::{Mac, Proved, TermProof, Ticket, TicketKey};

@@ -63,7 +63,7 @@ impl World {
         config.slow_pace = CHUNK_BYTES * 1_000_000_000 / (12 * self.options.chunk_time.0);
         // Who goes through the list is through in less than a lease (L5).
         config.backoff_max = Span(self.options.lease.0 / (2 * self.hosts.len() as u64));
-        config.mutants = self.options.mutants;
+        config.safeguards = self.options.safeguards;
         process.session = Some(Session::new(config, process.clock.local(self.now)));
         process.program = Program { stray, ..Program::default() };
         process.exposed = None;

@@ -1,4 +1,4 @@
-//! Many worlds: a campaign plays a range of seeds; a hunt plays a mutant until it is found.
+//! Many worlds: a campaign plays a range of seeds; a hunt plays until a violation is found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -7,7 +7,6 @@ use weightcast_protocol::Span;
 
 use crate::coverage::{Coverage, Point};
 use crate::harshness::Harshness;
-use crate::mutants::Mutant;
 use crate::options::Options;
 use crate::report::{Report, Violation};
 use crate::workers::{cores, for_each};
@@ -101,7 +100,7 @@ pub fn campaign(seeds: Range<u64>, harshness: Harshness, played: impl Fn() + Syn
     whole
 }
 
-/// A mutant that was found.
+/// A violation that was looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catch {
     /// In which world.
@@ -110,13 +109,15 @@ pub struct Catch {
     pub violation: Violation,
 }
 
-/// Plays a mutant until one of the checkers that must find it does: the lowest such seed.
-pub fn hunt(mutant: &Mutant, seeds: Range<u64>) -> Option<Catch> {
+/// Plays worlds until one has a violation that is wanted: the lowest such seed.
+pub fn hunt(
+    seeds: Range<u64>,
+    options: impl Fn(u64) -> Options + Sync,
+    wanted: impl Fn(&Violation) -> bool + Sync,
+) -> Option<Catch> {
     let parts = for_each(seeds, cores(), |caught: &mut Option<Catch>, seed| {
-        let world = World::new(seed, mutant.options(seed));
-        let report = world.play_until(|violation| mutant.expects(violation));
-        let found = report.violations.into_iter().find(|v| mutant.expects(v));
-        if let Some(violation) = found {
+        let report = World::new(seed, options(seed)).play_until(&wanted);
+        if let Some(violation) = report.violations.into_iter().find(&wanted) {
             // Threads take seeds in order: the first that one finds is the lowest it finds.
             caught.get_or_insert(Catch { seed, violation });
         }

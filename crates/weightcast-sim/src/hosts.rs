@@ -51,7 +51,7 @@ fn start(options: &Options, index: usize, life: u32) -> Server {
         seed_deadline: options.seed_deadline,
         install_deadline: INSTALL_DEADLINE,
         limits: options.limits.clone(),
-        mutants: options.mutants,
+        safeguards: options.safeguards,
         secret: [index as u64, life.into()],
         ..ServerConfig::default()
     })

@@ -5,7 +5,7 @@
 //! run their programs while streams break, processes crash or are suspended, the network delays
 //! and bits flip; then the faults cease, and everything must come right again. After each event
 //! the `checkers` compare what happened with the invariants; a checker is trusted only because
-//! it finds the bug when a safeguard is switched off ([`MUTANTS`]).
+//! it finds the bug when a safeguard is switched off (`weightcast-mutants`).
 //!
 //! [`campaign`] plays many worlds, each of a kind of its own ([`Options::drawn`]), and says what
 //! they have been through ([`Coverage`]); [`replay`] tells the story of one.
@@ -34,7 +34,6 @@ mod hosting;
 mod hosts;
 mod lease_sights;
 mod memory;
-mod mutants;
 mod network;
 mod offload;
 mod options;
@@ -71,12 +70,11 @@ pub use coverage::{Coverage, Point};
 pub use fault_kinds::{FaultCounts, FaultKind};
 pub use harshness::Harshness;
 pub use memory::{Exposed, Memory, chunks_of};
-pub use mutants::{MUTANTS, Mutant};
 pub use options::Options;
 pub use pinned::Pinned;
 pub use recorded::{RECORDED, Recorded};
 pub use report::{Report, Violation};
-pub use story::StoryEvent;
+pub use story::{Story, StoryEvent};
 
 /// Plays one world: the same seed and options give the same report, event for event.
 pub fn run(seed: u64, options: &Options) -> Report {

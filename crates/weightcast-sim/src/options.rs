@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use weightcast_protocol::Span;
 use weightcast_protocol::limits::Limits;
-use weightcast_protocol::mutants::Mutants;
+use weightcast_protocol::{Safeguards, Span};
 
 use crate::fault_kinds::{FaultCounts, FaultKind};
 
@@ -76,7 +75,7 @@ pub struct Options {
     /// How many faults of each kind there are at most; a seed leaves some kinds out.
     pub faults: FaultCounts,
     /// Safeguards switched off.
-    pub mutants: Mutants,
+    pub safeguards: Safeguards,
 }
 
 impl Default for Options {
@@ -113,7 +112,7 @@ impl Default for Options {
             fault_time: Span::from_secs(10),
             quiet_time: Span::from_secs(20),
             faults: FaultCounts::usual(),
-            mutants: Mutants::default(),
+            safeguards: Safeguards::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use weightcast_protocol::message::{Assignment, ReadFailure, SourceShard};
 use weightcast_protocol::session::ReadProgress;
-use weightcast_protocol::{Attempt, OpSeq, Span, Time};
+use weightcast_protocol::{Attempt, OpSeq, Safeguard, Span, Time};
 
 use crate::checkers::Fact;
 use crate::chunk_loop::{self, ChunkLoop, Next};
@@ -49,7 +49,7 @@ impl World {
         let chunks = if assignment.in_flight {
             let generation = assignment.shards[process.shard as usize].generation;
             ChunkLoop::following(all, kept, generation, STALL, self.now)
-                .untagged(self.options.mutants.untagged_progress)
+                .untagged(!self.options.safeguards.on(Safeguard::TaggedProgress))
         } else {
             ChunkLoop::new(all, kept)
         };

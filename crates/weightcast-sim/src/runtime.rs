@@ -2,7 +2,7 @@
 
 use weightcast_protocol::message::{Answer, Call, ServerMessage};
 use weightcast_protocol::session::Output;
-use weightcast_protocol::{CallError, ConnectionId, OpSeq, Span, Term, TermProof, Time};
+use weightcast_protocol::{CallError, ConnectionId, OpSeq, Safeguard, Span, Term, TermProof, Time};
 
 use crate::checkers::{Act, Fact, Standing};
 use crate::chunk_loop::Progress;
@@ -290,7 +290,8 @@ impl World {
         let process = &mut self.processes[life.process];
         process.life += 1;
         process.session = None;
-        process.exposed = process.exposed.filter(|_| self.options.mutants.no_source_fence);
+        process.exposed =
+            process.exposed.filter(|_| !self.options.safeguards.on(Safeguard::SourceFence));
         process.read = None;
         process.beside = None;
         process.copying = None;

@@ -1,11 +1,15 @@
 //! The story of one world: a line for everything that a person would want to know of a run.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
+use serde::Serialize;
 use weightcast_protocol::message::{Answer, Call, ClientMessage, ServerMessage};
 use weightcast_protocol::{Ticket, Time};
 
 use crate::checkers::Fact;
+use crate::options::Options;
+use crate::report::Report;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +31,74 @@ impl fmt::Display for StoryEvent {
         let mark = self.invariant.as_ref().map_or(String::new(), |name| format!("!! {name}: "));
         let seconds = self.at.0 as f64 / 1e9;
         write!(f, "{:>7} {:>9.4} s  {:<14} {mark}{}", self.step, seconds, self.who, self.what)
+    }
+}
+
+/// The story of a world, for people (`Display`) and for programs (`Serialize`).
+#[derive(Debug, Serialize)]
+pub struct Story<'a> {
+    seed: u64,
+    options: String,
+    events: u64,
+    lines: Vec<StoryLine<'a>>,
+    violations: Vec<StoryViolation<'a>>,
+    #[serde(skip)]
+    told: Vec<&'a StoryEvent>,
+}
+
+#[derive(Debug, Serialize)]
+struct StoryLine<'a> {
+    step: u64,
+    seconds: f64,
+    who: &'a str,
+    what: &'a str,
+    invariant: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct StoryViolation<'a> {
+    invariant: &'a str,
+    step: u64,
+    detail: &'a str,
+}
+
+impl<'a> Story<'a> {
+    /// What happened in these steps, and everything that was violated.
+    pub fn of(
+        report: &'a Report,
+        options: &Options,
+        events: &'a [StoryEvent],
+        steps: RangeInclusive<u64>,
+    ) -> Self {
+        let told: Vec<&StoryEvent> = events.iter().filter(|e| steps.contains(&e.step)).collect();
+        let line = |event: &&'a StoryEvent| StoryLine {
+            step: event.step,
+            seconds: event.at.0 as f64 / 1e9,
+            who: &event.who,
+            what: &event.what,
+            invariant: event.invariant.as_deref(),
+        };
+        let violations = report.violations.iter().map(|violation| StoryViolation {
+            invariant: &violation.invariant,
+            step: violation.step,
+            detail: &violation.detail,
+        });
+        Self {
+            seed: report.seed,
+            options: options.to_string(),
+            events: report.events,
+            lines: told.iter().map(line).collect(),
+            violations: violations.collect(),
+            told,
+        }
+    }
+}
+
+impl fmt::Display for Story<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}\n{}", self.seed, self.options)?;
+        self.told.iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        write!(f, "\n{} events, {} violations", self.events, self.violations.len())
     }
 }
 

@@ -1,8 +1,8 @@
-//! `docs/invariants.md` and the code name the same checkers, mutants and faults.
+//! `docs/invariants.md` and the code name the same checkers and faults.
 
 use std::path::{Path, PathBuf};
 
-use weightcast_sim::{FaultKind, MUTANTS};
+use weightcast_sim::FaultKind;
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -33,20 +33,6 @@ fn every_checker_has_a_row_and_every_named_file_exists() {
     let cells = rows.iter().flat_map(|row| row[3].split('`').skip(1).step_by(2));
     for file in cells.filter(|cell| cell.ends_with(".rs") && !cell.contains('/')) {
         assert!(here("src/checkers").join(file).exists(), "{file}");
-    }
-}
-
-#[test]
-fn every_mutant_is_named_and_every_row_is_a_mutant() {
-    let rows = rows(&page(), "## Mutants");
-    for mutant in MUTANTS {
-        let name = format!("`{}`", mutant.name);
-        assert!(rows.iter().any(|row| row[0] == name), "no row for {name}");
-    }
-    for row in rows {
-        let name = row[0].trim_matches('`');
-        let mutant = MUTANTS.iter().find(|mutant| mutant.name == name).expect(name);
-        assert!(mutant.found_by.iter().all(|invariant| row[2].contains(invariant)), "{name}");
     }
 }
 

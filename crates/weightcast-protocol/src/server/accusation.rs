@@ -4,7 +4,7 @@ use super::Server;
 use super::choose::ATTEMPTS_PER_SOURCE;
 use super::source_loss::Loss;
 use crate::message::Assignment;
-use crate::{CallError, Incarnation};
+use crate::{CallError, Incarnation, Safeguard};
 
 /// Replicas that must have read wrong bytes from a source before it is fenced.
 const ACCUSERS: usize = 2;
@@ -20,8 +20,9 @@ impl Server {
     ) {
         self.counters.digest_mismatches += 1;
         let resumed = self.transfer(incarnation).expect("checked").resumed();
-        let resumed = resumed && !self.config.mutants.accuse_resumed;
-        let several = assignment.stripes() > 1 && !self.config.mutants.accuse_first_stripe;
+        let resumed = resumed && self.config.safeguards.on(Safeguard::ResumedNotAccused);
+        let several =
+            assignment.stripes() > 1 && self.config.safeguards.on(Safeguard::OneSourceAccused);
         let resumed = resumed || several;
         let source = self.edges.source_of(incarnation);
         let failures = if resumed { 1 } else { ATTEMPTS_PER_SOURCE };
@@ -46,7 +47,9 @@ impl Server {
         held.accusers.insert(accuser);
         let (version, accusers) = (held.version, held.accusers.len());
         let holders = self.models[&group.model].visible.get(&version).map_or(0, |h| h.len());
-        if (accusers >= ACCUSERS && holders > 1) || self.config.mutants.one_accuser {
+        if (accusers >= ACCUSERS && holders > 1)
+            || !self.config.safeguards.on(Safeguard::TwoAccusers)
+        {
             self.counters.accused_fenced += 1;
             self.fence(source, version, "two replicas have read other bytes from it");
         }

@@ -4,13 +4,13 @@ use super::Server;
 use super::timers::Timer;
 use super::transaction::call_name;
 use crate::message::{Answer, Call, ServerMessage};
-use crate::{CallError, Incarnation, OpSeq, SessionId, Time};
+use crate::{CallError, Incarnation, OpSeq, Safeguard, SessionId, Time};
 
 impl Server {
     /// Ends the group's pending call: one result, told to all that have asked and kept for the rest.
     /// A good one waits until all have.
     pub(super) fn finish(&mut self, incarnation: Incarnation, result: Result<Answer, CallError>) {
-        let waits = !self.config.mutants.no_group_transaction;
+        let waits = self.config.safeguards.on(Safeguard::GroupTransaction);
         let group = self.groups.get_mut(&incarnation).expect("groups finish while they live");
         let num_shards = group.num_shards as usize;
         let Some(transaction) = group.active_transaction() else { return };
@@ -58,7 +58,7 @@ impl Server {
     pub(super) fn repeat(&mut self, session: SessionId, incarnation: Incarnation, seq: OpSeq) {
         let transaction = &self.groups[&incarnation].transactions[&seq];
         let over = self.groups[&incarnation].over.as_ref();
-        let over = over.filter(|_| self.config.mutants.end_over_record);
+        let over = over.filter(|_| !self.config.safeguards.on(Safeguard::RecordOverEnd));
         let ended = over.map(|over| Err(over.error.clone()));
         let result = ended.or_else(|| transaction.result.clone());
         // Even before an error: from the assignment a session knows that it gave its copy up.
@@ -94,7 +94,7 @@ impl Server {
         }
         let error = self.timeout_error(incarnation);
         self.counters.timeouts += 1;
-        let keeps = !self.config.mutants.reads_from_zero;
+        let keeps = self.config.safeguards.on(Safeguard::ReadsKept);
         self.groups.entry(incarnation).and_modify(|group| group.leave_to_next(keeps));
         self.abandon_transfer(incarnation);
         self.finish(incarnation, Err(error));
@@ -128,14 +128,14 @@ impl Server {
         CallError::Timeout { call: call_name(&transaction.call), waiting_for }
     }
 
-    /// With `no_group_transaction`, answers that depend on the moment are found anew.
-    pub(super) fn unless_mutant(
+    /// The recorded answer. Without the safeguard, answers that depend on the moment are found anew.
+    pub(super) fn as_recorded(
         &mut self,
         incarnation: Incarnation,
         seq: OpSeq,
         recorded: Result<Answer, CallError>,
     ) -> Result<Answer, CallError> {
-        if !self.config.mutants.no_group_transaction {
+        if self.config.safeguards.on(Safeguard::GroupTransaction) {
             return recorded;
         }
         let group = &self.groups[&incarnation];

@@ -6,7 +6,7 @@ use super::timers::Timer;
 use super::transaction::{Transaction, call_name, same_call};
 use crate::limits::DETAIL_CHARS;
 use crate::message::Call;
-use crate::{CallError, Incarnation, OpSeq, SessionId, Span, Time};
+use crate::{CallError, Incarnation, OpSeq, Safeguard, SessionId, Span, Time};
 
 /// How a call relates to what the shard and its group have called before.
 enum Arrival {
@@ -52,16 +52,17 @@ impl Server {
         }
         self.pass_earlier(incarnation, shard, seq);
         self.look_up_first(incarnation, seq, &call);
-        let early = self.config.mutants.early_timeouts;
-        let allowed = if early { allowed.scaled(1, 2) } else { allowed };
+        let whole = self.config.safeguards.on(Safeguard::FullDeadline);
+        let allowed = if whole { allowed } else { allowed.scaled(1, 2) };
         self.arrive(now, incarnation, shard, seq, now + allowed, call);
         self.agenda.insert(incarnation);
     }
 
-    /// With `repeats_run_again`, what is known of a call that has ended is forgotten.
+    /// Without the safeguard, what is known of a call that has ended is forgotten.
     fn runs_again(&mut self, incarnation: Incarnation, seq: OpSeq) -> bool {
         let group = self.groups.get_mut(&incarnation).expect("sessions have a group");
-        let ended = group.active.is_none() && self.config.mutants.repeats_run_again;
+        let ended =
+            group.active.is_none() && !self.config.safeguards.on(Safeguard::RepeatsAnswered);
         ended && group.transactions.remove(&seq).is_some()
     }
 
@@ -116,7 +117,7 @@ impl Server {
             return Err(over.error.clone());
         }
         if group.transactions.len() > self.config.limits.calls_ahead
-            && !self.config.mutants.calls_kept
+            && self.config.safeguards.on(Safeguard::CallsForgotten)
             && !recorded
         {
             let reason = format!(
@@ -137,7 +138,9 @@ impl Server {
         let last = std::mem::replace(&mut member.last_seq, seq);
         if let Some(transaction) = group.transactions.get_mut(&last) {
             transaction.passed += 1;
-            if transaction.passed == group.num_shards && !self.config.mutants.calls_kept {
+            if transaction.passed == group.num_shards
+                && self.config.safeguards.on(Safeguard::CallsForgotten)
+            {
                 group.transactions.remove(&last);
             }
         }
@@ -186,7 +189,7 @@ impl Server {
             self.timers.set(deadline, Timer::Call(incarnation, seq));
             self.start(now, incarnation);
         } else if let Some(result) = transaction.result.clone() {
-            let result = self.unless_mutant(incarnation, seq, result);
+            let result = self.as_recorded(incarnation, seq, result);
             self.answer(session, seq, result);
         } else if deadline < transaction.deadline {
             transaction.deadline = deadline;

@@ -7,7 +7,7 @@
 use super::Server;
 use super::group::Group;
 use super::transaction::Transfer;
-use crate::{Incarnation, Version};
+use crate::{Incarnation, Safeguard, Version};
 
 /// How often one source may fail one transfer before it is not tried again.
 pub(super) const ATTEMPTS_PER_SOURCE: u32 = 3;
@@ -75,7 +75,7 @@ impl Server {
                 Choice::Granted(rank.source)
             }
             Some(_) => Choice::Busy,
-            None if self.config.mutants.busy_is_gone => Choice::Nobody,
+            None if !self.config.safeguards.on(Safeguard::BusyIsWaitedFor) => Choice::Nobody,
             None if busy || barred => Choice::Busy,
             None if self.coming(reader, version, |_| true).next().is_some() => Choice::Busy,
             None if self.landing(reader, version).next().is_some() => Choice::Busy,
@@ -135,7 +135,7 @@ impl Server {
         version: Version,
         wanted: impl Fn(&Group) -> bool + 'a,
     ) -> impl Iterator<Item = &'a Group> {
-        let naive = self.config.mutants.naive_source_choice;
+        let naive = !self.config.safeguards.on(Safeguard::AcyclicChoice);
         let from_holder = move |group: &Group| {
             let root = self.edges.chain(group.incarnation).last();
             root.is_some_and(|root| self.groups[&root].holds(version))
@@ -164,13 +164,14 @@ impl Server {
         };
         let depth = self.depth(source, version) + 1 + below;
         let short = depth <= self.config.depth_limit.max(1) as usize;
-        self.has_place(source, reader) && (short || self.config.mutants.no_depth_bound)
+        self.has_place(source, reader)
+            && (short || !self.config.safeguards.on(Safeguard::DepthBound))
     }
 
     /// Whether a source reads, over others or not, from the reader (D2). One that holds a version
     /// reads only if its update is staged, and it will have done so soon.
     pub(super) fn reads_from(&self, source: &Group, reader: &Group) -> bool {
-        !self.config.mutants.naive_source_choice
+        self.config.safeguards.on(Safeguard::AcyclicChoice)
             && self.edges.leads_to(source.incarnation, reader.incarnation)
     }
 
@@ -181,7 +182,7 @@ impl Server {
         let crosses = source.datacentre() != reader.datacentre();
         self.edges.load(source.incarnation) < fanout
             || self.load(source.incarnation, crosses) < fanout
-            || self.config.mutants.no_fanout
+            || !self.config.safeguards.on(Safeguard::Fanout)
     }
 
     /// How many read from a source in its own datacentre, or from another one.
@@ -198,12 +199,13 @@ impl Server {
             near(group) && failures.is_none_or(|failures| *failures < ATTEMPTS_PER_SOURCE)
         };
         let is_seed = |(brings, group)| brings == version && self.brings_near(group, reader);
-        let mutants = self.config.mutants;
+        let safeguards = self.config.safeguards;
         let first = self.coming(reader, version, usable).next().is_none()
             && !self.landing(reader, version).any(usable)
             && !self.edges.crossing().any(is_seed);
-        mutants.far_as_near
-            || (!self.holders(reader, version).any(usable) && (first || mutants.many_crossings))
+        !safeguards.on(Safeguard::NearFirst)
+            || (!self.holders(reader, version).any(usable)
+                && (first || !safeguards.on(Safeguard::OneCrossing)))
     }
 
     /// The group reads from these sources from now on.

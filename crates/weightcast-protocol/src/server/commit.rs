@@ -5,7 +5,9 @@ use super::Server;
 use super::source_loss::Loss;
 use super::transaction::Phase;
 use crate::message::{Answer, Assignment, ReadFailure};
-use crate::{Attempt, CallError, Generation, Incarnation, OpSeq, SessionId, ShardSums, Sum, Time};
+use crate::{
+    Attempt, CallError, Generation, Incarnation, OpSeq, Safeguard, SessionId, ShardSums, Sum, Time,
+};
 
 /// What has become of the source of a transfer whose shards have all read.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,8 +30,11 @@ impl Server {
         sums: ShardSums,
     ) {
         let Some((incarnation, shard)) = self.reading(session, seq, attempt) else { return };
+        // Without the safeguard one shard speaks for all.
+        let whole = self.config.safeguards.on(Safeguard::WholeCommit);
+        let shards = if whole { shard..shard + 1 } else { 0..self.groups[&incarnation].num_shards };
         let transfer = self.transfer(incarnation).expect("checked");
-        transfer.prepared.insert(shard, (generation, sums));
+        transfer.prepared.extend(shards.map(|shard| (shard, (generation, sums))));
         self.agenda.insert(incarnation);
     }
 
@@ -68,26 +73,24 @@ impl Server {
     ) -> Option<(Incarnation, u32)> {
         let entry = &self.sessions[&session];
         let (incarnation, shard) = (entry.group, entry.shard);
-        let mutants = self.config.mutants;
-        let any_attempt = mutants.no_commit_fence;
+        let safeguards = self.config.safeguards;
+        let fenced = safeguards.on(Safeguard::CommitFence);
         if self.groups[&incarnation].active != Some(seq) {
             return None;
         }
         let transfer = self.transfer(incarnation)?;
-        let same = transfer.attempt == attempt || mutants.stale_reports;
+        let same = transfer.attempt == attempt || !safeguards.on(Safeguard::CurrentReports);
         let current = transfer.phase == Phase::Reading && same;
-        (current || any_attempt).then_some((incarnation, shard))
+        (current || !fenced).then_some((incarnation, shard))
     }
 
     /// All shards have read: commit, if the source still stands and the content is the publisher's.
     pub(super) fn try_commit(&mut self, now: Time, incarnation: Incarnation) {
+        let safeguards = self.config.safeguards;
         let group = &self.groups[&incarnation];
         let transaction = &group.transactions[&group.active.expect("checked")];
         let transfer = transaction.transfer.as_ref().expect("checked");
-        let num_shards = group.num_shards;
-        let whole = transfer.prepared.len() == num_shards as usize;
-        let some = self.config.mutants.partial_commit && !transfer.prepared.is_empty();
-        if !whole && !some {
+        if transfer.prepared.len() < group.num_shards as usize {
             return;
         }
         let assignment = transfer.assignment.clone().expect("set while reading");
@@ -101,19 +104,13 @@ impl Server {
         let sums = transfer.prepared.values().fold(ShardSums::default(), |a, (_, b)| a + *b);
         let content = self.models[&group.model].known.get(&assignment.version);
         let Some(expected) = content.and_then(|content| content.sum) else {
-            if self.config.mutants.no_digest_check {
+            if !safeguards.on(Safeguard::DigestCheck) {
                 self.commit_read(now, incarnation, assignment);
             }
             return; // the source has not sealed: its seal brings us back
         };
-        if !whole {
-            let prepared = &mut self.transfer(incarnation).expect("checked").prepared;
-            for shard in 0..num_shards {
-                prepared.entry(shard).or_default();
-            }
-        }
         match mismatch(sums, expected) {
-            Some(detail) if whole && !self.config.mutants.no_digest_check => {
+            Some(detail) if safeguards.on(Safeguard::DigestCheck) => {
                 self.refuse_content(incarnation, &assignment, detail);
             }
             _ => self.commit_read(now, incarnation, assignment),
@@ -137,7 +134,8 @@ impl Server {
     /// What has become of the source: it must hold what was assigned, at the same generations (S5).
     fn standing(&self, reader: Incarnation, assignment: &Assignment) -> Standing {
         let version = assignment.version;
-        let all = if self.config.mutants.first_stripe_only { 1 } else { usize::MAX };
+        let safeguards = self.config.safeguards;
+        let all = if safeguards.on(Safeguard::EveryStripe) { usize::MAX } else { 1 };
         let sources = self.edges.sources_of(reader).iter().take(all);
         let sources: Vec<_> = sources.filter_map(|source| self.groups.get(source)).collect();
         let generations = sources.iter().filter_map(|source| source.generations(version));
@@ -146,10 +144,9 @@ impl Server {
         let assigned = assigned.take(each.saturating_mul(all));
         let same = !sources.is_empty() && generations.flatten().eq(assigned);
         let committed = !sources.is_empty() && sources.iter().all(|source| source.holds(version));
-        let mutants = self.config.mutants;
         match (same, committed) {
-            (true, false) if !mutants.no_dag_order => Standing::BeingFilled,
-            (false, _) if !mutants.no_commit_fence => Standing::Gone,
+            (true, false) if safeguards.on(Safeguard::DagOrder) => Standing::BeingFilled,
+            (false, _) if safeguards.on(Safeguard::CommitFence) => Standing::Gone,
             _ => Standing::Stands,
         }
     }

@@ -3,7 +3,7 @@
 use super::Server;
 use super::source_loss::Loss;
 use super::timers::Timer;
-use crate::{Incarnation, Time};
+use crate::{Incarnation, Safeguard, Time};
 
 impl Server {
     /// The group's copy is listed and read from now on.
@@ -25,7 +25,7 @@ impl Server {
         let model = self.models.get_mut(&group.model).expect("groups have a model");
         let revision = model.revision;
         model.hide(held.version, &group.replica);
-        if self.config.mutants.silent_retraction {
+        if !self.config.safeguards.on(Safeguard::RetractionRevision) {
             (model.revision, model.listed) = (revision, None);
         }
         self.changed.insert(group.model.clone());
@@ -41,9 +41,9 @@ impl Server {
 
     /// Whether nobody reads from the group.
     pub(super) fn drained(&self, incarnation: Incarnation) -> bool {
-        let mutant = self.config.mutants.no_drain;
+        let unread = self.config.safeguards.on(Safeguard::Drain);
         let mut readers = self.edges.readers_of(incarnation);
-        readers.all(|reader| mutant && self.groups[&reader].held.is_none())
+        readers.all(|reader| !unread && self.groups[&reader].held.is_none())
     }
 
     /// The drain is over, one way or the other.
@@ -57,7 +57,9 @@ impl Server {
     /// The readers have had their time. Safe, because a source fences before it changes (S3).
     pub(super) fn drain_timer(&mut self, now: Time, incarnation: Incarnation) {
         let Some(group) = self.groups.get_mut(&incarnation) else { return };
-        if group.drain_until.is_none_or(|until| until > now) || self.config.mutants.endless_drain {
+        if group.drain_until.is_none_or(|until| until > now)
+            || !self.config.safeguards.on(Safeguard::DrainDeadline)
+        {
             return;
         }
         group.drain_until = None;
@@ -80,14 +82,16 @@ impl Server {
     fn take_readers_off(&mut self, source: Incarnation, reason: &str, loss: Loss) {
         let readers: Vec<Incarnation> = self.edges.readers_of(source).collect();
         for reader in readers {
-            if self.config.mutants.no_commit_fence && self.groups[&reader].held.is_none() {
+            if !self.config.safeguards.on(Safeguard::CommitFence)
+                && self.groups[&reader].held.is_none()
+            {
                 // The mutant lets a read go on as if nothing had happened.
                 let model = self.groups[&reader].model.clone();
                 self.edges.remove(&model, reader);
             } else {
                 let from = self.edges.sources_of(reader);
                 let stripe = from.iter().position(|from| *from == source).unwrap_or(0);
-                if stripe > 0 && self.config.mutants.first_stripe_only {
+                if stripe > 0 && !self.config.safeguards.on(Safeguard::EveryStripe) {
                     self.edges.keep_first(reader); // as if it were none of its sources
                 } else {
                     self.lose_source(reader, reason, Loss { stripe, ..loss });

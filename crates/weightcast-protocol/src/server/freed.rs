@@ -10,7 +10,7 @@
 use super::Server;
 use super::invariants::{Violation, ensure};
 use super::model::Model;
-use crate::{Epoch, Revision};
+use crate::{Epoch, Revision, Safeguard};
 
 /// The newest that models which are forgotten had given out in this term.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,10 @@ impl Server {
 
     /// Forgets the models that the last group has left since this was last called.
     pub(super) fn free_models(&mut self) {
-        if self.vacant.is_empty() || self.recovers() || self.config.mutants.models_kept {
+        if self.vacant.is_empty()
+            || self.recovers()
+            || !self.config.safeguards.on(Safeguard::ModelsForgotten)
+        {
             return;
         }
         for name in std::mem::take(&mut self.vacant) {

@@ -3,7 +3,9 @@
 use super::Server;
 use super::model::Resolution;
 use crate::message::Answer;
-use crate::{CallError, Condition, Incarnation, Revision, Selector, Term, Time, Version};
+use crate::{
+    CallError, Condition, Incarnation, Revision, Safeguard, Selector, Term, Time, Version,
+};
 
 impl Server {
     pub(super) fn start_list(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
@@ -69,8 +71,8 @@ impl Server {
     /// Revisions of this term come after those of earlier ones, so that whoever watches from one
     /// of those is woken.
     pub(super) fn first_revision(&self) -> Revision {
-        let restarts = self.config.mutants.revisions_restart;
-        Revision { term: if restarts { Term::default() } else { self.own.term }, number: 0 }
+        let goes_on = self.config.safeguards.on(Safeguard::RevisionsGoOn);
+        Revision { term: if goes_on { self.own.term } else { Term::default() }, number: 0 }
     }
 
     /// Answers with what there is now.

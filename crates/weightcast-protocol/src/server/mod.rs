@@ -135,7 +135,7 @@ pub struct ServerConfig {
     pub paranoid: bool,
     /// Safeguards switched off, so that a test rig can show that it notices.
     #[doc(hidden)]
-    pub mutants: crate::mutants::Mutants,
+    pub safeguards: crate::Safeguards,
 }
 
 impl Default for ServerConfig {
@@ -156,7 +156,7 @@ impl Default for ServerConfig {
             limits: Limits::default(),
             secret: [0; 2],
             paranoid: false,
-            mutants: Default::default(),
+            safeguards: Default::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::invariants::{Violation, ensure};
 use super::model::Model;
 use crate::limits::DETAIL_CHARS;
 use crate::message::{Open, Role, ServerMessage};
-use crate::{CallError, Generation, Incarnation, SessionId, Version};
+use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, Version};
 
 /// Name of the offload replica of a replica's copy: no user can open one of that name.
 pub fn offload_name(replica: &str, version: Version) -> String {
@@ -155,7 +155,7 @@ impl Server {
         self.agenda.extend(&model.retention.held_back);
         // One at a time: what is released does not count for the next.
         for replica in model.retention.replicas.clone() {
-            let kept = self.config.mutants.offloads_kept;
+            let kept = !self.config.safeguards.on(Safeguard::OffloadRelease);
             if !kept && !self.is_needed(&self.models[name], replica) {
                 self.counters.offloads_released += 1;
                 self.release(replica);
@@ -185,7 +185,7 @@ impl Server {
             });
         };
         let alone = !self.is_countable(model, version, Some(replica));
-        let alone = alone && !self.config.mutants.early_release;
+        let alone = alone && self.config.safeguards.on(Safeguard::OffloadNeeded);
         held.fenced.is_none() && alone && self.is_retained(model, version)
     }
 

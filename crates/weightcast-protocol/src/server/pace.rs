@@ -8,7 +8,7 @@ use super::Server;
 use super::group::Group;
 use super::transaction::Phase;
 use crate::limits::MOVES;
-use crate::{Attempt, Incarnation, OpSeq, SessionId, Version};
+use crate::{Attempt, Incarnation, OpSeq, Safeguard, SessionId, Version};
 
 /// A source that was left is tried again by who gets so many times less now.
 const MUCH_FASTER: u64 = 4;
@@ -32,7 +32,7 @@ impl Server {
         let sources = self.edges.sources_of(reader);
         let stripe = assignment.at(shard).0;
         let Some(slow) = sources.get(stripe).copied().filter(|_| current) else { return };
-        if transfer.moves >= MOVES || self.config.mutants.slow_source_kept {
+        if transfer.moves >= MOVES || !self.config.safeguards.on(Safeguard::SlowSourceLeft) {
             return;
         }
         let others: Vec<_> = sources.iter().copied().filter(|source| *source != slow).collect();

@@ -5,7 +5,7 @@ use super::claims::Trust;
 use super::group::{Group, Held};
 use super::model::{Content, Model};
 use crate::message::{Answer, Call, Role};
-use crate::{CallError, ContentDigest, Generation, Incarnation, Proved, Version};
+use crate::{CallError, ContentDigest, Generation, Incarnation, Proved, Safeguard, Version};
 
 fn misuse(detail: String) -> CallError {
     CallError::Misuse { detail }
@@ -80,7 +80,9 @@ impl Server {
         let group = self.groups.get_mut(&incarnation).expect("checked");
         let num_shards = group.num_shards as usize;
         let transaction = group.active_transaction().expect("checked");
-        if transaction.arrived.len() < num_shards && !self.config.mutants.partial_publish {
+        if transaction.arrived.len() < num_shards
+            && self.config.safeguards.on(Safeguard::WholePublish)
+        {
             return;
         }
         if waits {

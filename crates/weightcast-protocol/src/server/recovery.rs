@@ -9,7 +9,7 @@ use super::lease::SessionEntry;
 use super::timers::Timer;
 use crate::message::{Announcement, Holding, Open, Role, ServerMessage};
 use crate::server::model::Content;
-use crate::{CallError, Generation, Incarnation, SessionId, Ticket, Time};
+use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, Ticket, Time};
 
 impl Server {
     /// A session of an earlier term: finds its group, or founds it anew.
@@ -94,7 +94,7 @@ impl Server {
         let announced: Vec<Announcement> =
             group.members.values().filter_map(|m| m.announced.clone()).collect();
         if let Some(reason) = difference(&announced)
-            && !self.config.mutants.unequal_recovery
+            && self.config.safeguards.on(Safeguard::EqualRecovery)
         {
             let replica = group.replica.clone();
             return self.break_group(incarnation, CallError::GroupBroken { replica, reason });

@@ -14,7 +14,7 @@ use super::group::Group;
 use super::model::Model;
 use super::timers::Timer;
 use crate::message::Role;
-use crate::{Incarnation, Time, Version};
+use crate::{Incarnation, Safeguard, Time, Version};
 
 /// Losses that a server remembers for people, after their models are gone too; the counter goes on.
 const LOSSES_SHOWN: usize = 256;
@@ -78,11 +78,11 @@ impl Server {
         but: Option<Incarnation>,
     ) -> bool {
         let holders = model.visible.get(&version).into_iter().flatten();
-        let blind = self.config.mutants.blind_to_offloads;
+        let blind = !self.config.safeguards.on(Safeguard::OffloadsCount);
         let believed = |group: &Group| {
             let held = group.held.as_ref();
             held.is_some_and(|held| held.trust == Trust::Proved)
-                || self.config.mutants.claims_counted
+                || !self.config.safeguards.on(Safeguard::ProvedCopies)
         };
         let counts = |group: &Group| {
             group.counts() && believed(group) && !(blind && group.offloads().is_some())
@@ -160,7 +160,7 @@ impl Server {
         if !model.retention.asked.contains_key(&version) {
             self.secure(now, incarnation, version);
         }
-        self.config.mutants.no_offload_wait
+        !self.config.safeguards.on(Safeguard::OffloadWait)
     }
 
     /// The last copy that is proved wants to go: another one is to be proved first, or made.
@@ -169,7 +169,7 @@ impl Server {
         let model = &self.models[&self.groups[&incarnation].model];
         let copies = model.retention.replicas.iter().map(|replica| &self.groups[replica]);
         let made = copies.clone().any(|copy| {
-            let blind = self.config.mutants.blind_to_offloads;
+            let blind = !self.config.safeguards.on(Safeguard::OffloadsCount);
             copy.offloads() == Some(version) && copy.counts() && !blind
         });
         if !made && !awaits_proof {

@@ -4,7 +4,7 @@ use super::Server;
 use super::claims::Trust;
 use super::transaction::Transaction;
 use crate::message::Call;
-use crate::{CallError, Generation, Incarnation, SessionId, ShardSums, Version};
+use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, ShardSums, Version};
 
 /// What is wrong with a copy whose shards disagree, and what to do.
 const COPIES_DIFFER: &str = "its shards hold different copies of the same slice; unpublish it, \
@@ -24,7 +24,7 @@ impl Server {
             return;
         }
         if held.settled() {
-            if self.config.mutants.verdict_said_once {
+            if !self.config.safeguards.on(Safeguard::VerdictRepeated) {
                 return;
             }
             return self.tell_verdict(incarnation, shard); // it may have missed it
@@ -44,7 +44,7 @@ impl Server {
         let model = self.models.get_mut(&group.model).expect("groups have a model");
         // A version is forgotten only when it is old and nobody shows it.
         let known = model.known.get_mut(&version);
-        let other = |sum| sum != total.counted && !self.config.mutants.any_content;
+        let other = |sum| sum != total.counted && self.config.safeguards.on(Safeguard::OneContent);
         let wrong = if !total.copies_agree() {
             Some(COPIES_DIFFER)
         } else if known.as_ref().is_none_or(|known| known.sum.is_some_and(other)) {

@@ -9,7 +9,7 @@ use super::model::Model;
 use super::offload::owner_of;
 use super::seeding::Asked;
 use crate::message::Role;
-use crate::{CallError, Incarnation, Time, Version};
+use crate::{CallError, Incarnation, Safeguard, Time, Version};
 
 impl Server {
     /// The seed replicas of a datacentre, until they have been told to end, or have left.
@@ -102,7 +102,8 @@ impl Server {
         let Some(held) = &group.held else { return self.asked_for(group).is_some() };
         let here = group.datacentre();
         let owned = model.replicas.contains_key(owner_of(&group.replica));
-        let lacked = self.is_lacked(model, here, held.version) || self.config.mutants.keep_seed;
+        let lacked = self.is_lacked(model, here, held.version)
+            || !self.config.safeguards.on(Safeguard::SeedRelease);
         let asked = model.seeding.asked.contains_key(here);
         held.fenced.is_none() && owned && lacked && !asked && !self.is_outdone(model, group)
     }

@@ -13,7 +13,7 @@ use super::Server;
 use super::group::Group;
 use super::model::{Model, Resolution};
 use crate::message::{Open, Role, ServerMessage};
-use crate::{CallError, Incarnation, Selector, SessionId, Time, Version};
+use crate::{CallError, Incarnation, Safeguard, Selector, SessionId, Time, Version};
 
 /// What a model's groups leave to seed replicas.
 #[derive(Clone, Debug, Default)]
@@ -106,7 +106,10 @@ impl Server {
             return true;
         }
         let wants = group.offload_seeding && !group.seed_failed && group.held.is_some();
-        if !wants || self.config.mutants.cross_in_place || !self.must_cross(group, version) {
+        if !wants
+            || !self.config.safeguards.on(Safeguard::SeedFirst)
+            || !self.must_cross(group, version)
+        {
             return false;
         }
         // Not for one that was chosen because it was near, and is not any more; nor for one that is
@@ -130,13 +133,13 @@ impl Server {
     fn begin_seed(&mut self, now: Time, incarnation: Incarnation, version: Version) {
         let group = &self.groups[&incarnation];
         let (name, here) = (group.model.clone(), group.datacentre().to_owned());
-        let (model, mutants) = (&self.models[&name], self.config.mutants);
-        let second = mutants.second_seed;
-        if model.recovers || (model.seeding.asked.contains_key(&here) && !second) {
+        let model = &self.models[&name];
+        let one = self.config.safeguards.on(Safeguard::OneSeed);
+        if model.recovers || (model.seeding.asked.contains_key(&here) && one) {
             return; // one may yet come over, or is on its way for others
         }
         let others: Vec<Incarnation> = self.seeds_in(model, &here).collect();
-        if !others.is_empty() && !second {
+        if !others.is_empty() && one {
             // Their memory is free by the next update, or the one after it.
             return others.into_iter().for_each(|seed| self.let_seed_go(seed));
         }

@@ -2,7 +2,7 @@
 
 use super::Server;
 use super::transaction::{Phase, name_shards};
-use crate::{CallError, Incarnation};
+use crate::{CallError, Incarnation, Safeguard};
 
 /// Why a transfer loses its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Server {
         let model = self.groups[&reader].model.clone();
         let sources = self.edges.remove(&model, reader);
         self.agenda.extend(&sources);
-        if !sources.is_empty() && !self.config.mutants.missed_wakeup {
+        if !sources.is_empty() && self.config.safeguards.on(Safeguard::Wakeup) {
             self.changed.insert(model);
         }
         sources

@@ -8,7 +8,7 @@
 use super::Server;
 use super::group::Group;
 use super::transaction::{Phase, Transfer};
-use crate::{Incarnation, Version};
+use crate::{Incarnation, Safeguard, Version};
 
 impl Server {
     /// The source that was chosen, and those beside it that the reader may draw from as well.
@@ -79,9 +79,9 @@ impl Server {
         let found = holders.map(|(_, source)| source).filter(near).find_map(striped);
         let Some(striped) = found else { return };
         self.counters.unstriped += 1;
-        let free = match self.config.mutants.unstriped_kept {
-            true => Vec::new(),
-            false => self.edges.keep_first(striped),
+        let free = match self.config.safeguards.on(Safeguard::StripeRelease) {
+            true => self.edges.keep_first(striped),
+            false => Vec::new(),
         };
         self.agenda.extend(free);
         self.changed.insert(self.groups[&striped].model.clone());

@@ -13,7 +13,7 @@ use super::{Server, ServerOutput};
 use crate::message::{Open, Role, ServerMessage};
 use crate::server::edges::Edges;
 use crate::server::timers::Timer;
-use crate::{Incarnation, Span, Term, TermProof, Time};
+use crate::{Incarnation, Safeguard, Span, Term, TermProof, Time};
 
 impl Server {
     /// This server's term, zero while it is passive.
@@ -56,7 +56,7 @@ impl Server {
 
     /// This term was proved.
     fn hear_of(&mut self, now: Time, proof: TermProof) {
-        if self.config.mutants.stale_term_accepted {
+        if !self.config.safeguards.on(Safeguard::TermOrder) {
             return;
         }
         let other_line = proof.term > Term(0) && proof.origin != self.own.origin;
@@ -79,7 +79,7 @@ impl Server {
     fn defers(&self, now: Time) -> bool {
         let (term, at) = self.told;
         let acts = term == self.seen.term && term > self.own.term && now < at + self.config.lease;
-        acts && !self.config.mutants.no_deference
+        acts && self.config.safeguards.on(Safeguard::Deference)
     }
 
     fn activate(&mut self, now: Time) {
@@ -135,7 +135,7 @@ impl Server {
 
     /// Whether clients of an earlier term may still come over: what is unknown may exist (A5).
     pub(super) fn recovers(&self) -> bool {
-        self.window_until.is_some() && !self.config.mutants.no_recovery_window
+        self.window_until.is_some() && self.config.safeguards.on(Safeguard::RecoveryWindow)
     }
 
     /// Whoever has not come over by now will not: what is not known does not exist.

@@ -5,7 +5,7 @@ use super::Server;
 use super::group::{Group, Member};
 use crate::message::{Announcement, Answer, Open, ServerMessage};
 use crate::ticket::TicketOwner;
-use crate::{CallError, Mac, Proved, SessionId, TermProof, Ticket};
+use crate::{CallError, Mac, Proved, Safeguard, SessionId, TermProof, Ticket};
 
 impl Server {
     /// What a session can show of its group.
@@ -50,14 +50,15 @@ impl Server {
 
     /// Whether a server of this job acted in a term.
     pub(super) fn is_proved(&self, proof: &TermProof) -> bool {
-        self.config.ticket_key.has_proved(proof) || self.config.mutants.tickets_unchecked
+        self.config.ticket_key.has_proved(proof)
+            || !self.config.safeguards.on(Safeguard::TicketCheck)
     }
 
     /// Whether the ticket that a session shows was given to it, by a server of this job.
     pub(super) fn check_ticket(&self, open: &Open) -> Result<(), CallError> {
         let forged = open.ticket.as_ref().is_some_and(|ticket| {
             !self.config.ticket_key.has_granted(ticket, open.into())
-                && !self.config.mutants.tickets_unchecked
+                && self.config.safeguards.on(Safeguard::TicketCheck)
         });
         if forged || (open.rejoins && open.ticket.is_none()) {
             let reason = "what it brings from another reference server was not given to it by one \
@@ -84,7 +85,9 @@ impl Server {
             return Err("says that it holds a version in memory that is not registered");
         }
         let proved = member.proved.map(|proved| (proved.version, proved.catalog));
-        if proved != Some((held.version, held.catalog)) && !self.config.mutants.claims_unproved {
+        if proved != Some((held.version, held.catalog))
+            && self.config.safeguards.on(Safeguard::ClaimCheck)
+        {
             return Err("says that it holds a version that no reference server has seen it hold");
         }
         Ok(())

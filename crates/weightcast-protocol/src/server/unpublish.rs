@@ -5,7 +5,7 @@ use super::Server;
 use super::group::Held;
 use super::transaction::name_shards;
 use crate::message::{Answer, Call};
-use crate::{CallError, Incarnation, Time};
+use crate::{CallError, Incarnation, Safeguard, Time};
 
 /// Readers named to a person who waited for them in vain.
 const NAMED: usize = 4;
@@ -22,7 +22,7 @@ impl Server {
             return Err(CallError::Misuse { detail });
         }
         let deadline = group.active_transaction().expect("checked").deadline;
-        if !self.config.mutants.late_retraction {
+        if self.config.safeguards.on(Safeguard::EarlyRetraction) {
             self.hide_copy(incarnation);
         }
         self.drain_until(incarnation, deadline.min(now + self.config.drain_deadline));
@@ -46,7 +46,7 @@ impl Server {
         let num_shards = group.num_shards as usize;
         let transaction = group.active_transaction().expect("checked");
         debug_assert_eq!(transaction.call, Call::Unpublish);
-        let by_one = self.config.mutants.unpublish_by_one;
+        let by_one = !self.config.safeguards.on(Safeguard::WholeUnpublish);
         let arrived = transaction.arrived.len() == num_shards || by_one;
         if arrived {
             self.hide_copy(incarnation); // it is hidden already, but with a mutant
@@ -60,7 +60,7 @@ impl Server {
             self.end_drain(incarnation);
             self.note_gone(incarnation);
             // Whoever never asked is told now at the latest; the copy is given up all the same.
-            let told = refused.filter(|_| !self.config.mutants.silent_refusal);
+            let told = refused.filter(|_| self.config.safeguards.on(Safeguard::TellRefusal));
             self.finish(incarnation, told.map_or(Ok(Answer::Unpublished), Err));
         }
     }

@@ -5,7 +5,7 @@ use super::group::Group;
 use super::model::{Model, Resolution};
 use super::transaction::Transaction;
 use crate::message::{Call, Role};
-use crate::{Condition, Held, Incarnation, Quorum, Version};
+use crate::{Condition, Held, Incarnation, Quorum, Safeguard, Version};
 
 /// Rollouts named to a person who waited for them in vain.
 const NAMED: usize = 4;
@@ -64,7 +64,7 @@ impl Server {
     fn is_held(&self, model: &Model, held: Held) -> bool {
         // Laggards may still come over from the server before this one.
         let unknown = model.recovers && held.by == Quorum::All;
-        let blind = self.config.mutants.blind_wait;
+        let blind = !self.config.safeguards.on(Safeguard::EmptyReplicasWaitedFor);
         let rollouts = self.rollouts(model).map(listed).filter(|held| held.is_some() || !blind);
         !unknown && held.is_met(model.latest(), rollouts)
     }

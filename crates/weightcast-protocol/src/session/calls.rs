@@ -3,7 +3,7 @@
 use super::transfer::Transfer;
 use super::{Output, Session};
 use crate::message::{Answer, Call, ClientMessage, Registration};
-use crate::{CallError, OpSeq, Span, Term, Time};
+use crate::{CallError, OpSeq, Safeguard, Span, Term, Time};
 
 /// The call that has not been answered yet.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ impl Session {
 
     /// A stream is open again: says all that the server may have missed.
     pub(super) fn send_again(&mut self, now: Time) {
-        if !self.config.mutants.seal_said_once {
+        if self.config.safeguards.on(Safeguard::SealRepeated) {
             self.send_seal();
         }
         self.renew_publish();

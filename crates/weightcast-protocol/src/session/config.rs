@@ -40,7 +40,7 @@ pub struct SessionConfig {
     pub relays: bool,
     /// Safeguards switched off, so that a test rig can show that it notices.
     #[doc(hidden)]
-    pub mutants: crate::mutants::Mutants,
+    pub safeguards: crate::Safeguards,
 }
 
 impl SessionConfig {
@@ -66,7 +66,7 @@ impl SessionConfig {
             slow_pace: crate::limits::SLOW_PACE,
             slow_patience: crate::limits::SLOW_PATIENCE,
             relays: false,
-            mutants: Default::default(),
+            safeguards: Default::default(),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{Output, Session, SessionState};
 use crate::message::{ClientMessage, Witnesses};
-use crate::{CallError, Generation, ShardSums, Span, Time, Version};
+use crate::{CallError, Generation, Safeguard, ShardSums, Span, Time, Version};
 
 /// What the memory holds and how it is served.
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ impl Session {
     /// Nobody can read the memory any more; its content stays (S3).
     pub(super) fn stop_serving(&mut self) {
         self.stop_offload();
-        if self.config.mutants.no_source_fence {
+        if !self.config.safeguards.on(Safeguard::SourceFence) {
             return;
         }
         if std::mem::take(&mut self.copy.exposed) != Exposed::Nothing {

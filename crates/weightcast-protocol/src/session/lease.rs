@@ -2,7 +2,7 @@
 
 use super::{Output, Session};
 use crate::message::ClientMessage;
-use crate::{CallError, Epoch, Incarnation, Span, Term, Ticket, Time};
+use crate::{CallError, Epoch, Incarnation, Safeguard, Span, Term, Ticket, Time};
 
 /// What the server granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Session {
 
     pub(super) fn heartbeat_acked(&mut self, now: Time, sent_at: Time) {
         if let Some(lease) = self.lease.as_mut().filter(|lease| !lease.lost) {
-            let from_answer = self.config.mutants.lease_from_answer;
+            let from_answer = !self.config.safeguards.on(Safeguard::LeaseFromAsking);
             lease.renew(if from_answer { now } else { sent_at.min(now) });
         }
     }

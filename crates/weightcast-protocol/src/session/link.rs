@@ -4,7 +4,7 @@
 use super::lease::Lease;
 use super::{Output, Session};
 use crate::message::ClientMessage;
-use crate::{CallError, OpSeq, Span, Ticket, Time};
+use crate::{CallError, OpSeq, Safeguard, Span, Ticket, Time};
 
 /// How far the stream is.
 #[derive(Clone, Debug)]
@@ -168,7 +168,7 @@ impl Session {
     pub(super) fn opened(&mut self, now: Time, ticket: Ticket, lease: Span) {
         let granted = Lease::new(&ticket, lease);
         let LinkState::Opening { sent_at, .. } = self.link.state else { return };
-        if granted.term < self.term && !self.config.mutants.stale_term_accepted {
+        if granted.term < self.term && self.config.safeguards.on(Safeguard::TermOrder) {
             return self.lose_stream(now); // no way back (T3)
         }
         let goes_over = self.lease.as_ref().is_some_and(|lease| lease.term != granted.term);
@@ -217,7 +217,7 @@ impl Session {
             };
         }
         self.refused = Some(error);
-        if !self.config.mutants.refused_may_activate {
+        if self.config.safeguards.on(Safeguard::RefusalIsAnswer) {
             // This server acts. It may step down without telling who is none of its sessions; then
             // the whole list is asked again before another is made to act.
             self.link.asked = 0;

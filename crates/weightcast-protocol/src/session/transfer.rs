@@ -4,7 +4,7 @@ use super::pace::Pace;
 use super::staging::Staging;
 use super::{Output, Session};
 use crate::message::{Assignment, ClientMessage, ReadFailure};
-use crate::{Attempt, CallError, ContentDigest, OpSeq, ShardSums, Time, Version};
+use crate::{Attempt, CallError, ContentDigest, OpSeq, Safeguard, ShardSums, Time, Version};
 
 /// A read that was assigned.
 #[derive(Clone, Debug)]
@@ -74,7 +74,9 @@ impl Session {
         let reads = old.is_some_and(|transfer| transfer.report.is_none());
         let Assignment { version, catalog, staged, .. } = assignment;
         let staging = if staged { Staging::Beside } else { Staging::InPlace };
-        let same = |old: &Transfer| old.since == since || self.config.mutants.keep_suspect;
+        let same = |old: &Transfer| {
+            old.since == since || !self.config.safeguards.on(Safeguard::DropSuspect)
+        };
         let left = self.left.take();
         let resumes =
             left.as_ref().is_some_and(|left| left.goes_on(since, attempt, version, staging));
@@ -154,7 +156,7 @@ impl Session {
                 if staging == Staging::InPlace {
                     // Before the server can commit and send readers here.
                     self.expose();
-                } else if self.config.mutants.staged_early_copy {
+                } else if !self.config.safeguards.on(Safeguard::StagedInstall) {
                     self.outputs.push_back(Output::Install { seq, attempt });
                 }
                 let generation = self.copy.generation();

@@ -7,8 +7,7 @@
 mod duel;
 mod line;
 
-use weightcast_protocol::mutants::Mutants;
-use weightcast_protocol::{Span, Time};
+use weightcast_protocol::{Safeguards, Span, Time};
 
 use crate::fault_kinds::{FaultCounts, FaultKind};
 use crate::faults::Strike;
@@ -39,8 +38,8 @@ pub const RECORDED: &[Recorded] = &[duel::DUEL, line::LINE];
 
 impl Recorded {
     /// Plays it; what is not written down is drawn from the seed.
-    pub fn play(&self, seed: u64, mutants: Mutants) -> Report {
-        let options = Options { faults: FaultCounts::none(), mutants, ..(self.options)() };
+    pub fn play(&self, seed: u64, safeguards: Safeguards) -> Report {
+        let options = Options { faults: FaultCounts::none(), safeguards, ..(self.options)() };
         World::recorded(seed, options, self).play_until(|_| false)
     }
 

@@ -1,7 +1,6 @@
 //! Worlds in which mutants of several kinds can show.
 
-use crate::fault_kinds::{FaultCounts, FaultKind};
-use crate::options::Options;
+use weightcast_sim::{FaultCounts, FaultKind, Options};
 
 /// Many replicas of one size, in one place: long chains.
 pub(super) fn crowd(options: Options) -> Options {

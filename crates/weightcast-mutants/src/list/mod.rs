@@ -9,10 +9,9 @@ mod sources;
 mod terms;
 mod worlds;
 
-use weightcast_protocol::mutants::Mutants;
+use weightcast_protocol::Safeguard;
 
-use crate::options::Options;
-use crate::report::Violation;
+use weightcast_sim::{Options, Violation};
 
 /// A protocol with something missing.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +22,7 @@ pub struct Mutant {
     pub what: &'static str,
     /// The invariants whose checkers must find it; one is enough.
     pub found_by: &'static [&'static str],
-    switch: fn(&mut Mutants),
+    off: &'static [Safeguard],
     /// Makes the world one in which it can show.
     scenario: fn(Options) -> Options,
 }
@@ -35,14 +34,14 @@ impl Mutant {
     }
 
     /// Whether this is what had to be found.
-    pub(crate) fn expects(&self, violation: &Violation) -> bool {
+    pub fn expects(&self, violation: &Violation) -> bool {
         self.found_by.contains(&violation.invariant.as_str())
     }
 
     /// The world in which this seed plays it.
     pub fn options(&self, seed: u64) -> Options {
         let mut options = (self.scenario)(Options::drawn(seed));
-        (self.switch)(&mut options.mutants);
+        options.safeguards = options.safeguards.without(self.off);
         options
     }
 }

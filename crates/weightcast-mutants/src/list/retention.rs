@@ -1,43 +1,44 @@
 //! Mutants of retention: the last copy of a version that is to survive.
 
+use weightcast_protocol::Safeguard;
+use weightcast_sim::{FaultKind, Options};
+
 use super::Mutant;
-use crate::fault_kinds::FaultKind;
-use crate::options::Options;
 
 pub(super) const LIST: &[Mutant] = &[
     Mutant {
         name: "no_offload_wait",
         what: "unpublish does not wait until the last copy of a retained version is offloaded",
         found_by: &["A2"],
-        switch: |off| off.no_offload_wait = true,
+        off: &[Safeguard::OffloadWait],
         scenario: retaining,
     },
     Mutant {
         name: "claims_counted",
         what: "a copy counts although its shards have not shown that they hold the bytes",
         found_by: &["A2"],
-        switch: |off| off.claims_counted = true,
+        off: &[Safeguard::ProvedCopies],
         scenario: claiming,
     },
     Mutant {
         name: "early_release",
         what: "an offload replica is released though nobody else holds its version",
         found_by: &["A3"],
-        switch: |off| off.early_release = true,
+        off: &[Safeguard::OffloadNeeded],
         scenario: retaining,
     },
     Mutant {
         name: "blind_to_offloads",
         what: "an offload replica is not seen as a copy, so the next holder's is offloaded as well",
         found_by: &["A4"],
-        switch: |off| off.blind_to_offloads = true,
+        off: &[Safeguard::OffloadsCount],
         scenario: retaining,
     },
     Mutant {
         name: "offloads_kept",
         what: "offload replicas are never released",
         found_by: &["L6"],
-        switch: |off| off.offloads_kept = true,
+        off: &[Safeguard::OffloadRelease],
         scenario: retaining,
     },
 ];

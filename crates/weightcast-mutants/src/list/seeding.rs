@@ -1,28 +1,30 @@
 //! Mutants of offload seeding: who crosses, and how often.
 
+use weightcast_protocol::Safeguard;
+use weightcast_sim::Options;
+
 use super::Mutant;
-use crate::options::Options;
 
 pub(super) const LIST: &[Mutant] = &[
     Mutant {
         name: "cross_in_place",
         what: "an update crosses although its group leaves that to a seed",
         found_by: &["O1"],
-        switch: |off| off.cross_in_place = true,
+        off: &[Safeguard::SeedFirst],
         scenario: seeding,
     },
     Mutant {
         name: "second_seed",
         what: "a group is asked for a seed though its datacentre has one",
         found_by: &["O2"],
-        switch: |off| off.second_seed = true,
+        off: &[Safeguard::OneSeed],
         scenario: seeding,
     },
     Mutant {
         name: "keep_seed",
         what: "a seed is kept though nobody in its datacentre lacks its version",
         found_by: &["O3"],
-        switch: |off| off.keep_seed = true,
+        off: &[Safeguard::SeedRelease],
         scenario: seeding,
     },
 ];

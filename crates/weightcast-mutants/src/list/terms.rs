@@ -1,73 +1,72 @@
 //! Mutants of takeovers: who acts, in which term, and whose word counts after it.
 
-use weightcast_protocol::Span;
+use weightcast_protocol::{Safeguard, Span};
+use weightcast_sim::{FaultCounts, FaultKind, Options};
 
 use super::Mutant;
-use crate::fault_kinds::{FaultCounts, FaultKind};
-use crate::options::Options;
 
 pub(super) const LIST: &[Mutant] = &[
     Mutant {
         name: "lease_from_answer",
         what: "a lease counts from when its renewal was answered, not from when it was asked for",
         found_by: &["T1"],
-        switch: |off| off.lease_from_answer = true,
+        off: &[Safeguard::LeaseFromAsking],
         scenario: hard_to_reach,
     },
     Mutant {
         name: "stale_term_accepted",
         what: "servers and sessions go on in a term although there is a later one",
         found_by: &["T2", "T3", "L5"],
-        switch: |off| off.stale_term_accepted = true,
+        off: &[Safeguard::TermOrder],
         scenario: failing_over,
     },
     Mutant {
         name: "tickets_unchecked",
         what: "servers believe terms and pasts that no server has written",
         found_by: &["T6"],
-        switch: |off| off.tickets_unchecked = true,
+        off: &[Safeguard::TicketCheck],
         scenario: pretending,
     },
     Mutant {
         name: "claims_unproved",
         what: "a shard that comes over may say that it held what no server has seen it hold",
         found_by: &["T6"],
-        switch: |off| off.claims_unproved = true,
+        off: &[Safeguard::ClaimCheck],
         scenario: pretending,
     },
     Mutant {
         name: "unequal_recovery",
         what: "a group goes on in a later term although its shards were answered differently",
         found_by: &["G1", "G4", "T3"],
-        switch: |off| off.unequal_recovery = true,
+        off: &[Safeguard::EqualRecovery],
         scenario: failing_over,
     },
     Mutant {
         name: "no_recovery_window",
         what: "a server that took over acts as if it knew all that there is",
         found_by: &["A5"],
-        switch: |off| off.no_recovery_window = true,
+        off: &[Safeguard::RecoveryWindow],
         scenario: failing_over,
     },
     Mutant {
         name: "revisions_restart",
         what: "a server that takes over counts revisions from the start",
         found_by: &["S10"],
-        switch: |off| off.revisions_restart = true,
+        off: &[Safeguard::RevisionsGoOn],
         scenario: failing_over,
     },
     Mutant {
         name: "seal_said_once",
         what: "digests that came while a session had no server are never told to one",
         found_by: &["L7"],
-        switch: |off| off.seal_said_once = true,
+        off: &[Safeguard::SealRepeated],
         scenario: sealing,
     },
     Mutant {
         name: "refused_may_activate+no_deference",
         what: "who was refused by a server that acts may make the next one act, at once",
         found_by: &["L5"],
-        switch: |off| (off.refused_may_activate, off.no_deference) = (true, true),
+        off: &[Safeguard::RefusalIsAnswer, Safeguard::Deference],
         scenario: failing_over,
     },
 ];

@@ -1,116 +1,115 @@
 //! Mutants of the choice of a source, and of those who wait for one.
 
-use weightcast_protocol::Span;
+use weightcast_protocol::{Safeguard, Span};
+use weightcast_sim::{FaultCounts, FaultKind, Options};
 
 use super::Mutant;
 use super::worlds::{crowd, flipping};
-use crate::fault_kinds::{FaultCounts, FaultKind};
-use crate::options::Options;
 
 pub(super) const LIST: &[Mutant] = &[
     Mutant {
         name: "first_stripe_only",
         what: "of several sources that one reader draws from, only the first has to stand",
         found_by: &["S5"],
-        switch: |off| off.first_stripe_only = true,
+        off: &[Safeguard::EveryStripe],
         scenario: leaving_helpers,
     },
     Mutant {
         name: "accuse_first_stripe",
         what: "wrong bytes drawn from several sources are said to be the first one's",
         found_by: &["T4"],
-        switch: |off| off.accuse_first_stripe = true,
+        off: &[Safeguard::OneSourceAccused],
         scenario: flipped_stripes,
     },
     Mutant {
         name: "unstriped_kept",
         what: "a reader that is to let go of its further sources keeps their places",
         found_by: &["T5"],
-        switch: |off| off.unstriped_kept = true,
+        off: &[Safeguard::StripeRelease],
         scenario: crowd,
     },
     Mutant {
         name: "no_dag_order",
         what: "replicas commit before those that they were read from",
         found_by: &["S5"],
-        switch: |off| off.no_dag_order = true,
+        off: &[Safeguard::DagOrder],
         scenario: crowd,
     },
     Mutant {
         name: "naive_source_choice",
         what: "a replica may read from one that reads from it",
         found_by: &["D2"],
-        switch: |off| off.naive_source_choice = true,
+        off: &[Safeguard::AcyclicChoice],
         scenario: crowd,
     },
     Mutant {
         name: "no_fanout",
         what: "a source has any number of readers",
         found_by: &["D1"],
-        switch: |off| off.no_fanout = true,
+        off: &[Safeguard::Fanout],
         scenario: crowd,
     },
     Mutant {
         name: "far_as_near",
         what: "a source in another datacentre is as good as one in the reader's own",
         found_by: &["D3"],
-        switch: |off| off.far_as_near = true,
+        off: &[Safeguard::NearFirst],
         scenario: spread,
     },
     Mutant {
         name: "many_crossings",
         what: "a version crosses to a datacentre although it is crossing already",
         found_by: &["D4"],
-        switch: |off| off.many_crossings = true,
+        off: &[Safeguard::OneCrossing],
         scenario: spread,
     },
     Mutant {
         name: "no_depth_bound",
         what: "chains of replicas grow without bound",
         found_by: &["D6"],
-        switch: |off| off.no_depth_bound = true,
+        off: &[Safeguard::DepthBound],
         scenario: shallow,
     },
     Mutant {
         name: "one_accuser",
         what: "one reader's word fences a source, even the last one",
         found_by: &["T4"],
-        switch: |off| off.one_accuser = true,
+        off: &[Safeguard::TwoAccusers],
         scenario: |options| flipping(crowd(options)),
     },
     Mutant {
         name: "accuse_resumed",
         what: "a reader that went on after another source accuses its last one of all that it has",
         found_by: &["T4"],
-        switch: |off| off.accuse_resumed = true,
+        off: &[Safeguard::ResumedNotAccused],
         scenario: resuming,
     },
     Mutant {
         name: "missed_wakeup",
         what: "a source that is free again is offered to nobody who waits",
         found_by: &["L2"],
-        switch: |off| off.missed_wakeup = true,
+        off: &[Safeguard::Wakeup],
         scenario: crowd,
     },
     Mutant {
         name: "slow_source_kept",
         what: "who reads from a slow source stays there though another one is free",
         found_by: &["L2"],
-        switch: |off| off.slow_source_kept = true,
+        off: &[Safeguard::SlowSourceLeft],
         scenario: slow_sources,
     },
     Mutant {
         name: "reads_from_zero",
         what: "what was read when a call ran out of time is not kept for the next one",
         found_by: &["L1"],
-        switch: |off| off.reads_from_zero = true,
+        off: &[Safeguard::ReadsKept],
         scenario: long_reads,
     },
     Mutant {
         name: "busy_is_gone",
         what: "who finds every source of a version busy is told that there is none",
         found_by: &["A1"],
-        switch: |off| off.busy_is_gone = true,
+        off: &[Safeguard::BusyIsWaitedFor],
         scenario: crowd,
     },
 ];
