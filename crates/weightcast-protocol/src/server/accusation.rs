@@ -19,7 +19,7 @@ impl Server {
         detail: &str,
     ) {
         self.counters.digest_mismatches += 1;
-        let resumed = self.transfer(incarnation).expect("checked").resumed();
+        let resumed = self.pending_transfer(incarnation).resumed();
         let resumed = resumed && self.config.safeguards.on(Safeguard::ResumedNotAccused);
         let several =
             assignment.stripes() > 1 && self.config.safeguards.on(Safeguard::OneSourceAccused);
@@ -27,7 +27,7 @@ impl Server {
         let source = self.edges.source_of(incarnation);
         let failures = if resumed { 1 } else { ATTEMPTS_PER_SOURCE };
         self.lose_source(incarnation, detail, Loss { failures, suspect: true, stripe: 0 });
-        let transfer = self.transfer(incarnation).expect("checked");
+        let transfer = self.pending_transfer(incarnation);
         transfer.last_error = Some(CallError::DigestMismatch {
             version: assignment.version,
             source_replica: assignment.sources().join(", "),
@@ -40,13 +40,13 @@ impl Server {
 
     /// Counts an accusation. Two replicas' word fences a copy, unless it is the last of its version.
     fn accuse(&mut self, source: Incarnation, by: Incarnation) {
-        let accuser = self.groups[&by].replica.clone();
+        let accuser = self.groups.of(&by).replica.clone();
         let Some(group) = self.groups.get_mut(&source) else { return };
         let Some(held) = group.held.as_mut().filter(|held| held.visible) else { return };
         self.counters.accusations += 1;
         held.accusers.insert(accuser);
         let (version, accusers) = (held.version, held.accusers.len());
-        let holders = self.models[&group.model].visible.get(&version).map_or(0, |h| h.len());
+        let holders = self.models.of(&group.model).visible.get(&version).map_or(0, |h| h.len());
         if (accusers >= ACCUSERS && holders > 1)
             || !self.config.safeguards.on(Safeguard::TwoAccusers)
         {

@@ -11,7 +11,7 @@ impl Server {
     /// A good one waits until all have.
     pub(super) fn finish(&mut self, incarnation: Incarnation, result: Result<Answer, CallError>) {
         let waits = self.config.safeguards.on(Safeguard::GroupTransaction);
-        let group = self.groups.get_mut(&incarnation).expect("groups finish while they live");
+        let group = self.groups.of_mut(&incarnation);
         let num_shards = group.num_shards as usize;
         let Some(transaction) = group.active_transaction() else { return };
         if let Ok(answer) = &result
@@ -33,7 +33,7 @@ impl Server {
         let sessions: Vec<SessionId> =
             shards.iter().filter_map(|s| group.members.get(s)).map(|m| m.session).collect();
         if let Some(place) = place {
-            self.models.get_mut(&group.model).expect("exists").waiting.remove(&place);
+            self.models.of_mut(&group.model).waiting.remove(&place);
         }
         self.timers.cancel(Timer::Call(incarnation, seq));
         pinned.into_iter().for_each(|layout| self.blobs.release(layout));
@@ -56,8 +56,8 @@ impl Server {
 
     /// A shard asks again after its stream broke: it is told all it may have missed.
     pub(super) fn repeat(&mut self, session: SessionId, incarnation: Incarnation, seq: OpSeq) {
-        let transaction = &self.groups[&incarnation].transactions[&seq];
-        let over = self.groups[&incarnation].over.as_ref();
+        let transaction = &self.groups.of(&incarnation).transactions[&seq];
+        let over = self.groups.of(&incarnation).over.as_ref();
         let over = over.filter(|_| !self.config.safeguards.on(Safeguard::RecordOverEnd));
         let ended = over.map(|over| Err(over.error.clone()));
         let result = ended.or_else(|| transaction.result.clone());
@@ -102,7 +102,7 @@ impl Server {
 
     /// What a call was waiting for when its deadline passed.
     fn timeout_error(&self, incarnation: Incarnation) -> CallError {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let transaction = &group.transactions[&group.active.expect("checked by the caller")];
         let missing = transaction.missing(group.num_shards);
         if missing.is_none()
@@ -138,10 +138,10 @@ impl Server {
         if self.config.safeguards.on(Safeguard::GroupTransaction) {
             return recorded;
         }
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         match group.transactions[&seq].call {
             Call::List | Call::Wait { .. } => {
-                let model = self.models.get_mut(&group.model).expect("groups have a model");
+                let model = self.models.of_mut(&group.model);
                 Ok(Answer::Listed(model.listing()))
             }
             _ => recorded,

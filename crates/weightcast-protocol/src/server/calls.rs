@@ -31,7 +31,7 @@ impl Server {
         allowed: Span,
         call: Call,
     ) {
-        let entry = &self.sessions[&session];
+        let entry = self.sessions.of(&session);
         let (incarnation, shard) = (entry.group, entry.shard);
         match self.arrival(incarnation, shard, seq, &call) {
             Arrival::Wrong(error) => {
@@ -60,14 +60,14 @@ impl Server {
 
     /// Without the safeguard, what is known of a call that has ended is forgotten.
     fn runs_again(&mut self, incarnation: Incarnation, seq: OpSeq) -> bool {
-        let group = self.groups.get_mut(&incarnation).expect("sessions have a group");
+        let group = self.groups.of_mut(&incarnation);
         let ended =
             group.active.is_none() && !self.config.safeguards.on(Safeguard::RepeatsAnswered);
         ended && group.transactions.remove(&seq).is_some()
     }
 
     fn arrival(&self, incarnation: Incarnation, shard: u32, seq: OpSeq, call: &Call) -> Arrival {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let last = group.members[&shard].last_seq;
         let transaction = group.transactions.get(&seq);
         // What a shard has called last, by its own word too, is a call only if it came here: else
@@ -108,7 +108,7 @@ impl Server {
 
     /// Whether a call may start or join: not at the end of a group, and not too far ahead.
     fn admit(&mut self, incarnation: Incarnation, seq: OpSeq) -> Result<(), CallError> {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         // At the end of a group every call that it has made has its result.
         let recorded = group.transactions.contains_key(&seq);
         if let Some(over) = &group.over
@@ -133,7 +133,7 @@ impl Server {
 
     /// The shard has gone past its last call; forgets calls that every shard has gone past.
     fn pass_earlier(&mut self, incarnation: Incarnation, shard: u32, seq: OpSeq) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let member = group.members.get_mut(&shard).expect("checked");
         let last = std::mem::replace(&mut member.last_seq, seq);
         if let Some(transaction) = group.transactions.get_mut(&last) {
@@ -155,7 +155,7 @@ impl Server {
         deadline: Time,
         call: Call,
     ) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let starts = !group.transactions.contains_key(&seq);
         let transaction = group.transactions.entry(seq).or_insert_with(|| Transaction {
             seq,
@@ -199,7 +199,7 @@ impl Server {
 
     /// What the first shard's arrival decides, for all.
     fn start(&mut self, now: Time, incarnation: Incarnation) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let call = group.active_transaction().expect("just set").call.clone();
         let fenced = group.held.as_ref().and_then(|held| held.fenced.clone());
         if let Some(error) = fenced.filter(|_| call != Call::Unpublish) {
@@ -254,9 +254,9 @@ impl Server {
     /// A shard can't make the group's call: it ends for all, and they learn why.
     fn declined(&mut self, incarnation: Incarnation, shard: u32) {
         self.abandon_transfer(incarnation);
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let replica = group.replica.clone();
-        let transaction = group.active_transaction().expect("checked");
+        let transaction = group.pending_mut();
         transaction.decided = None;
         let Some(Call::Decline { detail }) = transaction.arrived.get(&shard) else { return };
         let detail: String = detail.chars().take(DETAIL_CHARS).collect();

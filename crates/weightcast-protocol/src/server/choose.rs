@@ -79,7 +79,7 @@ impl Server {
             None if busy || barred => Choice::Busy,
             None if self.coming(reader, version, |_| true).next().is_some() => Choice::Busy,
             None if self.landing(reader, version).next().is_some() => Choice::Busy,
-            None if self.models[&reader.model].is_offloading(version) => Choice::Busy,
+            None if self.models.of(&reader.model).is_offloading(version) => Choice::Busy,
             None => Choice::Nobody,
         }
     }
@@ -120,9 +120,9 @@ impl Server {
         reader: &'a Group,
         version: Version,
     ) -> impl Iterator<Item = &'a Group> {
-        let holders = self.models[&reader.model].visible.get(&version).into_iter().flatten();
+        let holders = self.models.of(&reader.model).visible.get(&version).into_iter().flatten();
         holders
-            .map(|(_, source)| &self.groups[source])
+            .map(|(_, source)| self.groups.of(source))
             .filter(|source| source.incarnation != reader.incarnation)
     }
 
@@ -138,7 +138,7 @@ impl Server {
         let naive = !self.config.safeguards.on(Safeguard::AcyclicChoice);
         let from_holder = move |group: &Group| {
             let root = self.edges.chain(group.incarnation).last();
-            root.is_some_and(|root| self.groups[&root].holds(version))
+            root.is_some_and(|root| self.groups.of(&root).holds(version))
         };
         let apart = move |group: &Group| {
             from_holder(group) && !self.edges.leads_to(group.incarnation, reader.incarnation)
@@ -146,7 +146,7 @@ impl Server {
         self.edges
             .filling(&reader.model, version)
             .filter(move |group| *group != reader.incarnation)
-            .map(|group| &self.groups[&group])
+            .map(|group| self.groups.of(&group))
             .filter(move |group| wanted(group) && (naive || apart(group)))
     }
 
@@ -215,15 +215,15 @@ impl Server {
         version: Version,
         from: Vec<Incarnation>,
     ) {
-        let group = &self.groups[&reader];
-        let far = |source: &Incarnation| self.groups[source].datacentre() != group.datacentre();
+        let group = self.groups.of(&reader);
+        let far = |source: &Incarnation| self.groups.of(source).datacentre() != group.datacentre();
         let crosses = from.first().is_some_and(far);
         self.edges.add(&group.model, version, reader, from, crosses);
     }
 
     /// Whether a group that crosses brings something of the reader's model to its datacentre.
     fn brings_near(&self, crossing: Incarnation, reader: &Group) -> bool {
-        let group = &self.groups[&crossing];
+        let group = self.groups.of(&crossing);
         group.model == reader.model && group.datacentre() == reader.datacentre()
     }
 
@@ -237,7 +237,7 @@ impl Server {
             let useful = *brings == version || *brings > held.version;
             useful && self.brings_near(*group, reader)
         });
-        let asked = self.models[&reader.model].seeding.asked.get(reader.datacentre());
+        let asked = self.models.of(&reader.model).seeding.asked.get(reader.datacentre());
         let asked = asked.is_some_and(|a| a.version == version || a.version > held.version);
         (asked || seeds.next().is_some()) && !self.holders(reader, version).any(near)
     }

@@ -111,8 +111,8 @@ impl Server {
     /// Copies are refuted by one that is proved. Where none is left, whose memory changed is not
     /// known any more: it may have been the publisher's. They are claims again, which can agree.
     fn forgive(&mut self, name: &str, version: Version) {
-        let model = &self.models[name];
-        let leaving = model.retention.held_back.iter().map(|group| &self.groups[group]);
+        let model = self.models.of(name);
+        let leaving = model.retention.held_back.iter().map(|group| self.groups.of(group));
         let proved = |group: &Group| group.trust(version) == Some(Trust::Proved);
         if leaving.chain(self.holders_of(model, version)).any(proved) {
             return;
@@ -129,9 +129,9 @@ impl Server {
     /// Whether it is being found out if somebody else holds the bytes of a version whose holder
     /// wants to go. Only one answer is waited for.
     pub(super) fn awaits_proof(&mut self, now: Time, owner: Incarnation, version: Version) -> bool {
-        let name = self.groups[&owner].model.clone();
+        let name = self.groups.of(&owner).model.clone();
         self.challenge(now, &name, version);
-        let model = &self.models[&name];
+        let model = self.models.of(&name);
         let in_vain = model.unshown.beside(version, owner)
             || self.holders_of(model, version).any(|g| g.trust(version) == Some(Trust::Refuted));
         !in_vain && self.is_compared(owner, version)
@@ -139,7 +139,7 @@ impl Server {
 
     /// Whether copies of a version, which a group holds as well, are compared now.
     pub(super) fn is_compared(&self, owner: Incarnation, version: Version) -> bool {
-        let name = &self.groups[&owner].model;
+        let name = &self.groups.of(&owner).model;
         self.challenges.values().any(|c| c.model == *name && c.version == version)
     }
 
@@ -162,9 +162,9 @@ impl Server {
         if self.challenges.values().any(|c| c.model == name && c.version == version) {
             return;
         }
-        let compared = self.to_compare(now, &self.models[name], version);
+        let compared = self.to_compare(now, self.models.of(name), version);
         let Some((claimant, reference)) = compared else { return };
-        let sides = [claimant, reference].map(|group| ChallengeSide::of(&self.groups[&group]));
+        let sides = [claimant, reference].map(|group| ChallengeSide::of(self.groups.of(&group)));
         let [Some(claimant), Some(reference)] = sides else { return };
         let nonce = self.next_nonce();
         let model = name.to_owned();
@@ -173,7 +173,7 @@ impl Server {
         self.counters.challenges += 1;
         let asked: Vec<SessionId> = [&challenge.claimant, &challenge.reference]
             .into_iter()
-            .flat_map(|side| self.groups[&side.group].members.values().map(|m| m.session))
+            .flat_map(|side| self.groups.of(&side.group).members.values().map(|m| m.session))
             .collect();
         self.challenges.insert(nonce, challenge);
         asked.into_iter().for_each(|session| self.remind_challenges(session));
@@ -185,7 +185,7 @@ impl Server {
         version: Version,
     ) -> impl Iterator<Item = &'a Group> + 'a {
         let holders = model.visible.get(&version).into_iter().flat_map(|of| of.values());
-        holders.map(|group| &self.groups[group])
+        holders.map(|group| self.groups.of(group))
     }
 
     /// Whom to compare with whom, if that is of use.
@@ -205,7 +205,7 @@ impl Server {
             return None;
         }
         // Who gives its copy up is not listed any more, and is the one to ask.
-        let leaving = model.retention.held_back.iter().map(|group| &self.groups[group]);
+        let leaving = model.retention.held_back.iter().map(|group| self.groups.of(group));
         let others: Vec<&Group> = leaving.chain(self.holders_of(model, version)).collect();
         let beside = |trust| {
             let of = others.iter().filter(move |group| group.trust(version) == Some(trust));
@@ -259,7 +259,7 @@ impl Server {
         nonce: Nonce,
         sum: u64,
     ) {
-        let entry = &self.sessions[&session];
+        let entry = self.sessions.of(&session);
         let (group, shard) = (entry.group, entry.shard);
         let Some(challenge) = self.challenges.get_mut(&nonce) else { return };
         for side in [&mut challenge.claimant, &mut challenge.reference] {
@@ -283,7 +283,7 @@ impl Server {
     pub(super) fn note_gone(&mut self, incarnation: Incarnation) {
         let asked = |c: &Challenge| [c.claimant.group, c.reference.group].contains(&incarnation);
         if self.challenges.values().any(asked) {
-            self.changed.insert(self.groups[&incarnation].model.clone());
+            self.changed.insert(self.groups.of(&incarnation).model.clone());
         }
     }
 

@@ -6,9 +6,9 @@ use crate::{CallError, Incarnation, SessionId, Span, Time};
 
 impl Server {
     pub(super) fn close(&mut self, now: Time, session: SessionId, deadline: Span) {
-        let entry = &self.sessions[&session];
+        let entry = self.sessions.of(&session);
         let (incarnation, shard) = (entry.group, entry.shard);
-        let group = self.groups.get_mut(&incarnation).expect("sessions have a group");
+        let group = self.groups.of_mut(&incarnation);
         group.members.get_mut(&shard).expect("sessions are members").closing = true;
         let replica = group.replica.clone();
         let reason = format!("shard {shard} was closed");
@@ -23,11 +23,11 @@ impl Server {
     /// last one.
     pub(super) fn advance_closing(&mut self, now: Time, incarnation: Incarnation) {
         let drained = self.edges.load(incarnation) == 0;
-        let closing = self.groups[&incarnation].members.values().any(|m| m.closing);
+        let closing = self.groups.of(&incarnation).members.values().any(|m| m.closing);
         if closing && (!self.may_give_up(now, incarnation, drained) || !drained) {
             return;
         }
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let leaving: Vec<SessionId> =
             group.members.values().filter(|m| m.closing).map(|m| m.session).collect();
         for session in leaving {

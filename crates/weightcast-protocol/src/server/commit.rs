@@ -32,8 +32,9 @@ impl Server {
         let Some((incarnation, shard)) = self.reading(session, seq, attempt) else { return };
         // Without the safeguard one shard speaks for all.
         let whole = self.config.safeguards.on(Safeguard::WholeCommit);
-        let shards = if whole { shard..shard + 1 } else { 0..self.groups[&incarnation].num_shards };
-        let transfer = self.transfer(incarnation).expect("checked");
+        let shards =
+            if whole { shard..shard + 1 } else { 0..self.groups.of(&incarnation).num_shards };
+        let transfer = self.pending_transfer(incarnation);
         transfer.prepared.extend(shards.map(|shard| (shard, (generation, sums))));
         self.agenda.insert(incarnation);
     }
@@ -49,7 +50,7 @@ impl Server {
         self.counters.read_failures += 1;
         match failure {
             ReadFailure::Source { shard: source_shard, reason } => {
-                let transfer = self.transfer(incarnation).expect("checked");
+                let transfer = self.pending_transfer(incarnation);
                 let assignment = transfer.assignment.as_ref().expect("set while reading");
                 let (stripe, source_shard) = assignment.at(source_shard);
                 let reason = format!("shard {shard} reading shard {source_shard}: {reason}");
@@ -57,7 +58,7 @@ impl Server {
                 self.lose_source(incarnation, &reason, loss);
             }
             ReadFailure::Layout { detail } => {
-                let replica = self.groups[&incarnation].replica.clone();
+                let replica = self.groups.of(&incarnation).replica.clone();
                 self.abandon_transfer(incarnation);
                 self.finish(incarnation, Err(CallError::LayoutMismatch { replica, detail }));
             }
@@ -71,11 +72,11 @@ impl Server {
         seq: OpSeq,
         attempt: Attempt,
     ) -> Option<(Incarnation, u32)> {
-        let entry = &self.sessions[&session];
+        let entry = self.sessions.of(&session);
         let (incarnation, shard) = (entry.group, entry.shard);
         let safeguards = self.config.safeguards;
         let fenced = safeguards.on(Safeguard::CommitFence);
-        if self.groups[&incarnation].active != Some(seq) {
+        if self.groups.of(&incarnation).active != Some(seq) {
             return None;
         }
         let transfer = self.transfer(incarnation)?;
@@ -87,9 +88,9 @@ impl Server {
     /// All shards have read: commit, if the source still stands and the content is the publisher's.
     pub(super) fn try_commit(&mut self, now: Time, incarnation: Incarnation) {
         let safeguards = self.config.safeguards;
-        let group = &self.groups[&incarnation];
-        let transaction = &group.transactions[&group.active.expect("checked")];
-        let transfer = transaction.transfer.as_ref().expect("checked");
+        let group = self.groups.of(&incarnation);
+        let transaction = group.pending();
+        let transfer = transaction.as_transfer();
         if transfer.prepared.len() < group.num_shards as usize {
             return;
         }
@@ -102,7 +103,7 @@ impl Server {
             }
         }
         let sums = transfer.prepared.values().fold(ShardSums::default(), |a, (_, b)| a + *b);
-        let content = self.models[&group.model].known.get(&assignment.version);
+        let content = self.models.of(&group.model).known.get(&assignment.version);
         let Some(expected) = content.and_then(|content| content.sum) else {
             if !safeguards.on(Safeguard::DigestCheck) {
                 self.commit_read(now, incarnation, assignment);
@@ -119,14 +120,14 @@ impl Server {
 
     /// What the shards have read is the version: they hold it, or are to put it in place first.
     fn commit_read(&mut self, now: Time, incarnation: Incarnation, assignment: Assignment) {
-        let transfer = self.transfer(incarnation).expect("checked");
+        let transfer = self.pending_transfer(incarnation);
         if transfer.staged {
             return self.verified_beside(now, incarnation);
         }
         let generations = transfer.prepared.values().map(|(generation, _)| *generation).collect();
         let sources = self.release_edge(incarnation);
         // They have been read from to the end.
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         group.slow.retain(|source, _| !sources.contains(source));
         self.commit(incarnation, assignment, generations);
     }
@@ -158,11 +159,11 @@ impl Server {
         assignment: Assignment,
         generations: Vec<Generation>,
     ) {
-        let transfer = self.transfer(incarnation).expect("checked");
+        let transfer = self.pending_transfer(incarnation);
         let prepared = std::mem::take(&mut transfer.prepared);
         let Assignment { version, catalog, replica: source, .. } = assignment;
         self.hold(incarnation, version, catalog, generations);
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let held = group.held.as_mut().expect("just set");
         held.sums = prepared.into_iter().map(|(shard, (_, sums))| (shard, sums)).collect();
         held.sealed = true;

@@ -8,21 +8,21 @@ use crate::{Incarnation, Safeguard, Time};
 impl Server {
     /// The group's copy is listed and read from now on.
     pub(super) fn show_copy(&mut self, incarnation: Incarnation) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let held = group.held.as_mut().expect("checked by the caller");
         held.visible = true;
         held.offload_failed = None;
-        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        let model = self.models.of_mut(&group.model);
         model.show(held.version, &group.replica, incarnation);
         self.changed.insert(group.model.clone());
     }
 
     /// The group's copy is not listed and takes no new readers from now on.
     pub(super) fn hide_copy(&mut self, incarnation: Incarnation) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let Some(held) = group.held.as_mut().filter(|held| held.visible) else { return };
         held.visible = false;
-        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        let model = self.models.of_mut(&group.model);
         let revision = model.revision;
         model.hide(held.version, &group.replica);
         if !self.config.safeguards.on(Safeguard::RetractionRevision) {
@@ -33,7 +33,7 @@ impl Server {
 
     /// Readers of the group have until then to finish.
     pub(super) fn drain_until(&mut self, incarnation: Incarnation, until: Time) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let until = group.drain_until.map_or(until, |earlier| earlier.min(until));
         group.drain_until = Some(until);
         self.timers.set(until, Timer::Drain(incarnation));
@@ -43,12 +43,12 @@ impl Server {
     pub(super) fn drained(&self, incarnation: Incarnation) -> bool {
         let unread = self.config.safeguards.on(Safeguard::Drain);
         let mut readers = self.edges.readers_of(incarnation);
-        readers.all(|reader| !unread && self.groups[&reader].held.is_none())
+        readers.all(|reader| !unread && self.groups.of(&reader).held.is_none())
     }
 
     /// The drain is over, one way or the other.
     pub(super) fn end_drain(&mut self, incarnation: Incarnation) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         if group.drain_until.take().is_some() {
             self.timers.cancel(Timer::Drain(incarnation));
         }
@@ -83,10 +83,10 @@ impl Server {
         let readers: Vec<Incarnation> = self.edges.readers_of(source).collect();
         for reader in readers {
             if !self.config.safeguards.on(Safeguard::CommitFence)
-                && self.groups[&reader].held.is_none()
+                && self.groups.of(&reader).held.is_none()
             {
                 // The mutant lets a read go on as if nothing had happened.
-                let model = self.groups[&reader].model.clone();
+                let model = self.groups.of(&reader).model.clone();
                 self.edges.remove(&model, reader);
             } else {
                 let from = self.edges.sources_of(reader);

@@ -14,9 +14,9 @@ impl Server {
         for (reader, source, version) in self.edges.all() {
             self.validate_reader(reader, source, version)?;
             self.validate_source(reader, source, version)?;
-            let group = &self.groups[&reader];
+            let group = self.groups.of(&reader);
             let first = self.edges.source_of(reader) == Some(source);
-            let far = self.groups[&source].datacentre() != group.datacentre();
+            let far = self.groups.of(&source).datacentre() != group.datacentre();
             ensure(!first || far == self.edges.crosses(reader), "T5", || {
                 format!(
                     "{reader} reads from {source}, and is not booked as crossing, or not rightly"

@@ -14,9 +14,9 @@ impl Server {
         since: Attempt,
         generation: Generation,
     ) {
-        let entry = &self.sessions[&session];
+        let entry = self.sessions.of(&session);
         let (incarnation, shard) = (entry.group, entry.shard);
-        let group = self.groups.get_mut(&incarnation).expect("sessions have a group");
+        let group = self.groups.of_mut(&incarnation);
         let (num_shards, model) = (group.num_shards as usize, group.model.clone());
         if group.active != Some(seq) {
             return;
@@ -33,15 +33,16 @@ impl Server {
 
     /// How to read a group's copy, or what it is being filled with; or the copies of several.
     pub(super) fn assignment(&self, sources: &[Incarnation], version: Version) -> Assignment {
-        let group = &self.groups[&sources[0]];
-        let shards = sources.iter().flat_map(|source| self.groups[source].source_shards(version));
+        let group = self.groups.of(&sources[0]);
+        let shards =
+            sources.iter().flat_map(|source| self.groups.of(source).source_shards(version));
         Assignment {
             version,
             catalog: group.catalog(version).expect("what is served has one"),
             replica: group.replica.clone(),
             in_flight: !group.holds(version),
             staged: false,
-            helpers: sources[1..].iter().map(|s| self.groups[s].replica.clone()).collect(),
+            helpers: sources[1..].iter().map(|s| self.groups.of(s).replica.clone()).collect(),
             shards: shards.collect(),
         }
     }

@@ -182,7 +182,19 @@ impl Group {
         self.transfer().is_some_and(|transfer| transfer.phase == Phase::Installing)
     }
 
-    /// The call that has no result yet.
+    /// The call that has no result yet; for those whom its start or its arrival has brought here.
+    #[track_caller]
+    pub(super) fn pending(&self) -> &Transaction {
+        self.active.and_then(|seq| self.transactions.get(&seq)).expect("a call is pending")
+    }
+
+    /// The same, to change it.
+    #[track_caller]
+    pub(super) fn pending_mut(&mut self) -> &mut Transaction {
+        self.active_transaction().expect("a call is pending")
+    }
+
+    /// The call that has no result yet, if there is one.
     pub(super) fn active_transaction(&mut self) -> Option<&mut Transaction> {
         let seq = self.active?;
         self.transactions.get_mut(&seq)

@@ -25,7 +25,7 @@ impl Server {
     pub fn inspect(&self, model: &str, replica: &str, found: Option<Sum>) -> Inspection {
         let Some(model) = self.models.get(model) else { return Inspection::default() };
         let Some(incarnation) = model.replicas.get(replica) else { return Inspection::default() };
-        let group = &self.groups[incarnation];
+        let group = self.groups.of(incarnation);
         let state = Some(self.replica_state(group));
         let shown = |version| {
             let holders = model.visible.get(&version);

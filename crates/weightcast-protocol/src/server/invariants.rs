@@ -77,7 +77,9 @@ impl Server {
     fn validate_group(&self, group: &Group) -> Result<(), Violation> {
         let name = &group.replica;
         if let Some(held) = &group.held {
-            let listed = self.models[&group.model]
+            let listed = self
+                .models
+                .of(&group.model)
                 .visible
                 .get(&held.version)
                 .is_some_and(|holders| holders.get(name) == Some(&group.incarnation));
@@ -127,7 +129,7 @@ impl Server {
     }
 
     fn validate_sessions(&self) -> Result<(), Violation> {
-        for (session, entry) in &self.sessions {
+        for (session, entry) in self.sessions.iter() {
             let member = self.groups.get(&entry.group).and_then(|g| g.members.get(&entry.shard));
             ensure(member.is_some_and(|m| m.session == *session), "T5", || {
                 format!("{session:?} is no member of group {}", entry.group)

@@ -14,7 +14,7 @@ impl Server {
     /// copy that is out of sight may be shown again, and what was read has yet to be judged and shown.
     pub(super) fn remember(&mut self, name: &str, version: Version, content: Content) {
         let bound = self.config.limits.versions;
-        let model = self.models.get_mut(name).expect("groups have a model");
+        let model = self.models.of_mut(name);
         model.known.insert(version, content);
         if model.known.len() <= bound {
             return;

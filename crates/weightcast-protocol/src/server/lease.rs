@@ -77,7 +77,7 @@ impl Server {
         }
         let (incarnation, shard) = (entry.group, entry.shard);
         self.counters.evictions += 1;
-        let replica = self.groups[&incarnation].replica.clone();
+        let replica = self.groups.of(&incarnation).replica.clone();
         let reason =
             format!("shard {shard} has not renewed its lease; its process or network died");
         self.break_group(incarnation, CallError::GroupBroken { replica, reason });
@@ -90,10 +90,10 @@ impl Server {
         if !self.end_group(incarnation, error.clone(), false) {
             return;
         }
-        let lost = self.groups[&incarnation].replica.clone();
+        let lost = self.groups.of(&incarnation).replica.clone();
         self.cut_readers(incarnation, &format!("replica {lost} is gone"));
         let members: Vec<SessionId> =
-            self.groups[&incarnation].members.values().map(|m| m.session).collect();
+            self.groups.of(&incarnation).members.values().map(|m| m.session).collect();
         for session in members {
             self.send(session, ServerMessage::Broken { error: error.clone() });
         }
@@ -113,7 +113,7 @@ impl Server {
         group.over = Some(Over { error: error.clone(), closing });
         let (name, replica) = (group.model.clone(), group.replica.clone());
         let active = group.active.is_some();
-        let model = self.models.get_mut(&name).expect("groups have a model");
+        let model = self.models.of_mut(&name);
         if model.replicas.get(&replica) == Some(&incarnation) {
             model.replicas.remove(&replica);
         }
@@ -141,7 +141,7 @@ impl Server {
             self.connections.remove(&connection);
             self.outputs.push_back(ServerOutput::Disconnect { connection });
         }
-        let group = self.groups.get_mut(&entry.group).expect("sessions have a group");
+        let group = self.groups.of_mut(&entry.group);
         if let Some(member) = group.members.remove(&entry.shard)
             && let Some(registration) = member.registration
         {
@@ -153,7 +153,7 @@ impl Server {
             self.timers.forget_group(entry.group);
             self.agenda.remove(&entry.group);
             let Some(group) = self.groups.remove(&entry.group) else { return };
-            let model = self.models.get_mut(&group.model).expect("groups have a model");
+            let model = self.models.of_mut(&group.model);
             model.groups -= 1;
             if model.groups == 0 {
                 self.vacant.insert(group.model);

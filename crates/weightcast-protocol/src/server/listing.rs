@@ -15,14 +15,14 @@ impl Server {
 
     /// Gives the group's call its place among those that wait for the model to change.
     pub(super) fn start_waiting(&mut self, incarnation: Incarnation) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let is_transfer = group.transfer().is_some();
         let place = group.place.take_if(|_| is_transfer).unwrap_or_else(|| {
             self.last_place += 1;
             self.last_place
         });
-        group.active_transaction().expect("checked").place = Some(place);
-        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        group.pending_mut().place = Some(place);
+        let model = self.models.of_mut(&group.model);
         model.waiting.insert(place, incarnation);
     }
 
@@ -77,13 +77,13 @@ impl Server {
 
     /// Answers with what there is now.
     pub(super) fn finish_listed(&mut self, incarnation: Incarnation) {
-        let model = &self.groups[&incarnation].model;
-        let listing = self.models.get_mut(model).expect("groups have a model").listing();
+        let model = &self.groups.of(&incarnation).model;
+        let listing = self.models.of_mut(model).listing();
         self.finish(incarnation, Ok(Answer::Listed(listing)));
     }
 
     pub(super) fn advance_describe(&mut self, incarnation: Incarnation, selector: Selector) {
-        let model = &self.models[&self.groups[&incarnation].model];
+        let model = self.models.of(&self.groups.of(&incarnation).model);
         match model.resolve(selector) {
             Resolution::NotYet => {}
             Resolution::Gone => {
@@ -92,7 +92,7 @@ impl Server {
             }
             Resolution::Available(version) => {
                 let holder = model.visible[&version].values().next().expect("never left empty");
-                let layouts = self.groups[holder].layouts();
+                let layouts = self.groups.of(holder).layouts();
                 self.finish(incarnation, Ok(Answer::Described { version, layouts }));
             }
         }
@@ -100,14 +100,14 @@ impl Server {
 
     /// The error for a version that is not there.
     pub(super) fn unavailable(&self, incarnation: Incarnation, selector: Selector) -> CallError {
-        let model = &self.groups[&incarnation].model;
-        let latest = self.models[model].latest();
+        let model = &self.groups.of(&incarnation).model;
+        let latest = self.models.of(model).latest();
         CallError::VersionUnavailable { model: model.clone(), selector, latest }
     }
 
     /// That error, if the group's call waits for a version that has not come.
     pub(super) fn version_missing(&self, incarnation: Incarnation) -> Option<CallError> {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let transaction = &group.transactions[&group.active?];
         let resolved = transaction.transfer.as_ref().is_some_and(|t| t.version.is_some());
         let selector = transaction.selector().filter(|_| !resolved)?;

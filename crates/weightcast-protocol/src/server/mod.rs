@@ -60,6 +60,7 @@ mod settling;
 mod snapshot;
 mod source_loss;
 mod staging;
+mod store;
 mod striping;
 mod term;
 mod tickets;
@@ -93,6 +94,7 @@ use freed::HighWater;
 use group::Group;
 use lease::SessionEntry;
 use model::Model;
+use store::Store;
 use timers::{Timer, Timers};
 
 /// How a server behaves.
@@ -194,13 +196,13 @@ pub struct Server {
     fresh_until: Option<Time>,
     /// Until when clients may come over from an earlier term.
     window_until: Option<Time>,
-    models: BTreeMap<String, Model>,
+    models: Store<String, Model>,
     /// Models whose last group has left.
     vacant: BTreeSet<String>,
     /// What models that were forgotten in this term had given out.
     high_water: Option<HighWater>,
-    groups: BTreeMap<Incarnation, Group>,
-    sessions: BTreeMap<SessionId, SessionEntry>,
+    groups: Store<Incarnation, Group>,
+    sessions: Store<SessionId, SessionEntry>,
     /// Streams on which a session was opened.
     connections: BTreeMap<ConnectionId, SessionId>,
     edges: Edges,
@@ -235,11 +237,11 @@ impl Server {
             told: (Term(0), Time(0)),
             fresh_until: None,
             window_until: None,
-            models: BTreeMap::new(),
+            models: Store::default(),
             vacant: BTreeSet::new(),
             high_water: None,
-            groups: BTreeMap::new(),
-            sessions: BTreeMap::new(),
+            groups: Store::default(),
+            sessions: Store::default(),
             connections: BTreeMap::new(),
             edges: Edges::default(),
             blobs: Blobs::default(),
@@ -270,7 +272,7 @@ impl Server {
     }
 
     fn handle_opened(&mut self, now: Time, session: SessionId, message: ClientMessage) {
-        let recovering = self.groups[&self.sessions[&session].group].recovering;
+        let recovering = self.groups.of(&self.sessions.of(&session).group).recovering;
         match message {
             ClientMessage::Open(_) => unreachable!("handled by the caller"),
             ClientMessage::Announce(announcement) => self.announce(now, session, announcement),

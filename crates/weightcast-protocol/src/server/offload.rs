@@ -35,8 +35,8 @@ pub(super) fn owner_of(replica: &str) -> &str {
 impl Server {
     /// Asks a group's shards to copy what they hold.
     pub(super) fn ask_offload(&mut self, incarnation: Incarnation, version: Version) {
-        let group = &self.groups[&incarnation];
-        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        let group = self.groups.of(&incarnation);
+        let model = self.models.of_mut(&group.model);
         model.retention.asked.insert(version, incarnation);
         let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
         for session in members {
@@ -47,13 +47,13 @@ impl Server {
     /// Tells a session what it may have missed: to offload what it holds, or to give up what it
     /// offloaded or brought.
     pub(super) fn remind_offload(&mut self, session: SessionId) {
-        let entry = &self.sessions[&session];
-        let group = &self.groups[&entry.group];
+        let entry = self.sessions.of(&session);
+        let group = self.groups.of(&entry.group);
         if group.released {
             let deadline = self.config.drain_deadline;
             return self.send(session, ServerMessage::Release { deadline });
         }
-        let asked = &self.models[&group.model].retention.asked;
+        let asked = &self.models.of(&group.model).retention.asked;
         let Some(held) = &group.held else { return };
         if asked.get(&held.version) == Some(&entry.group) {
             let generation = held.generations[entry.shard as usize];
@@ -69,7 +69,7 @@ impl Server {
             .models
             .get(&open.model)
             .and_then(|model| model.retention.asked.get(&version))
-            .map(|owner| &self.groups[owner].replica);
+            .map(|owner| &self.groups.of(owner).replica);
         let wanted = owner.is_some_and(|owner| open.replica == offload_name(owner, version));
         let detail = format!(
             "an offload of version {version} by {} is not wanted any more; let go of the copy",
@@ -86,10 +86,10 @@ impl Server {
         generation: Generation,
         reason: String,
     ) {
-        let entry = &self.sessions[&session];
+        let entry = self.sessions.of(&session);
         let (incarnation, shard) = (entry.group, entry.shard);
-        let group = &self.groups[&incarnation];
-        let asked = self.models[&group.model].retention.asked.get(&version);
+        let group = self.groups.of(&incarnation);
+        let asked = self.models.of(&group.model).retention.asked.get(&version);
         // Not an older copy of the same version: the one that is made now may come to something.
         let same = |held: &Held| held.generations.get(shard as usize) == Some(&generation);
         if asked == Some(&incarnation) && group.held.as_ref().is_some_and(same) {
@@ -100,8 +100,8 @@ impl Server {
 
     /// What was asked of this group will not come.
     fn fail_offload(&mut self, owner: Incarnation, version: Version, reason: String) {
-        let group = self.groups.get_mut(&owner).expect("checked by the caller");
-        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        let group = self.groups.of_mut(&owner);
+        let model = self.models.of_mut(&group.model);
         model.retention.asked.remove(&version);
         if let Some(held) = &mut group.held {
             held.offload_failed = Some(reason);
@@ -112,8 +112,8 @@ impl Server {
 
     /// A copy was sealed: an offload that was asked for is there.
     pub(super) fn note_seal(&mut self, incarnation: Incarnation) {
-        let group = &self.groups[&incarnation];
-        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        let group = self.groups.of(&incarnation);
+        let model = self.models.of_mut(&group.model);
         let retention = &mut model.retention;
         if let Some(version) = group.offloads() {
             retention.asked.remove(&version);
@@ -126,19 +126,19 @@ impl Server {
 
     /// A group is at its end or its content was refused: what was asked of it, or for it, fails.
     pub(super) fn note_end(&mut self, incarnation: Incarnation) {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         if group.released {
             return;
         }
         if group.seeds().is_some() {
             return self.note_seed_end(incarnation);
         }
-        let retention = &self.models[&group.model].retention;
+        let retention = &self.models.of(&group.model).retention;
         let closing = group.over.as_ref().is_some_and(|over| over.closing);
         if let Some(version) = group.offloads() {
             let owner = retention.asked.get(&version).copied();
             let own = |owner: &Incarnation| {
-                offload_name(&self.groups[owner].replica, version) == group.replica
+                offload_name(&self.groups.of(owner).replica, version) == group.replica
             };
             if let Some(owner) = owner.filter(own) {
                 self.fail_offload(owner, version, format!("{} was lost", group.replica));
@@ -156,7 +156,7 @@ impl Server {
         // One at a time: what is released does not count for the next.
         for replica in model.retention.replicas.clone() {
             let kept = !self.config.safeguards.on(Safeguard::OffloadRelease);
-            if !kept && !self.is_needed(&self.models[name], replica) {
+            if !kept && !self.is_needed(self.models.of(name), replica) {
                 self.counters.offloads_released += 1;
                 self.release(replica);
             }
@@ -165,14 +165,14 @@ impl Server {
 
     /// The group is forgotten.
     pub(super) fn forget_offloads(&mut self, incarnation: Incarnation) {
-        let model = &self.groups[&incarnation].model;
-        let model = self.models.get_mut(model).expect("groups have a model");
+        let model = &self.groups.of(&incarnation).model;
+        let model = self.models.of_mut(model);
         model.retention.replicas.remove(&incarnation);
         model.seeding.replicas.remove(&incarnation);
     }
 
     fn is_needed(&self, model: &Model, replica: Incarnation) -> bool {
-        let group = &self.groups[&replica];
+        let group = self.groups.of(&replica);
         let Some(version) = group.offloads().filter(|_| group.over.is_none()) else { return true };
         if group.released || group.recovering || model.recovers {
             return true;
@@ -181,7 +181,7 @@ impl Server {
             // It is on its way. Once it is published, it does not need its owner any more.
             let owner = model.retention.asked.get(&version);
             return owner.is_some_and(|owner| {
-                group.replica == offload_name(&self.groups[owner].replica, version)
+                group.replica == offload_name(&self.groups.of(owner).replica, version)
             });
         };
         let alone = !self.is_countable(model, version, Some(replica));
@@ -191,7 +191,7 @@ impl Server {
 
     /// The replica may go: nobody new reads from it, and its shards are told to close.
     pub(super) fn release(&mut self, replica: Incarnation) {
-        let group = self.groups.get_mut(&replica).expect("checked by the caller");
+        let group = self.groups.of_mut(&replica);
         group.released = true;
         let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
         self.hide_copy(replica);
@@ -218,7 +218,7 @@ impl Server {
             return Ok(()); // nothing is released before all could have come over
         }
         let listed = |replica: &Incarnation| {
-            let held = self.groups[replica].held.as_ref();
+            let held = self.groups.of(replica).held.as_ref();
             held.filter(|held| held.visible && held.sealed).map(|held| (*replica, held))
         };
         // While none has shown the bytes, none goes for another one's sake.
@@ -227,7 +227,7 @@ impl Server {
         for (replica, held) in proved {
             let others = copies.iter().filter(|(_, other)| other.version == held.version).count();
             ensure(others == 1, "A4", || {
-                let name_of = &self.groups[replica].replica;
+                let name_of = &self.groups.of(replica).replica;
                 format!("{name}: {name_of} is one of two offloads of {}", held.version)
             })?;
         }

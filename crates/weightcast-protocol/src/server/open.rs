@@ -56,7 +56,7 @@ impl Server {
 
     fn opened(&mut self, now: Time, from: ConnectionId, open: &Open) {
         let session = open.session;
-        let entry = self.sessions.get_mut(&session).expect("opened sessions are known");
+        let entry = self.sessions.of_mut(&session);
         let old = entry.connection.replace(from);
         if let Some(connection) = old.filter(|old| *old != from) {
             self.connections.remove(&connection);
@@ -74,8 +74,8 @@ impl Server {
 
     /// A known session on a new stream: its state is kept.
     fn resume(&mut self, open: &Open) -> Result<(), Refusal> {
-        let entry = &self.sessions[&open.session];
-        let group = &self.groups[&entry.group];
+        let entry = self.sessions.of(&open.session);
+        let group = self.groups.of(&entry.group);
         if (&group.model, &group.replica, entry.shard, group.num_shards)
             != (&open.model, &open.replica, open.shard, open.num_shards)
         {
@@ -104,7 +104,7 @@ impl Server {
         let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
         let incarnation = match live.copied() {
             Some(incarnation) => {
-                check_fits(&self.groups[&incarnation], open)?;
+                check_fits(self.groups.of(&incarnation), open)?;
                 incarnation
             }
             None => {
@@ -131,7 +131,7 @@ impl Server {
             // Versions of another line have the names of ours (S7).
             proved: open.past().filter(|past| self.is_ours(past)).and_then(|past| past.held),
         };
-        let group = self.groups.get_mut(&incarnation).expect("found or founded");
+        let group = self.groups.of_mut(&incarnation);
         group.members.insert(open.shard, member);
         let entry = SessionEntry::new(incarnation, open.shard);
         self.timers.set(now + self.lease_with_margin(), Timer::Lease(open.session));
@@ -142,7 +142,7 @@ impl Server {
     /// take the place of a shard that may come over.
     fn check_settled(&self, open: &Open) -> Result<(), Refusal> {
         let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
-        let recovering = live.is_some_and(|group| self.groups[group].recovering);
+        let recovering = live.is_some_and(|group| self.groups.of(group).recovering);
         if recovering || (open.role == Role::Trainer && self.recovers()) {
             let detail = format!(
                 "replica {} has to wait until the clients of the last reference server have come \

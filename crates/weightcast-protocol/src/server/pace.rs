@@ -22,8 +22,8 @@ impl Server {
         shard: u32,
         bytes_per_s: u64,
     ) {
-        let reader = self.sessions[&session].group;
-        let group = &self.groups[&reader];
+        let reader = self.sessions.of(&session).group;
+        let group = self.groups.of(&reader);
         let Some(transfer) = group.transfer().filter(|_| group.active == Some(seq)) else { return };
         let current = transfer.phase == Phase::Reading && transfer.attempt == attempt;
         let (Some(version), Some(assignment)) = (transfer.version, &transfer.assignment) else {
@@ -76,7 +76,7 @@ impl Server {
 
     /// The group prefers others from now on.
     pub(super) fn note_slow(&mut self, reader: Incarnation, source: Incarnation, bytes_per_s: u64) {
-        let mut slow = self.groups[&reader].slow.clone();
+        let mut slow = self.groups.of(&reader).slow.clone();
         slow.retain(|source, _| self.groups.contains_key(source));
         slow.insert(source, bytes_per_s);
         self.groups.entry(reader).and_modify(|group| group.slow = slow);

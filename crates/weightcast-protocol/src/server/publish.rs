@@ -17,7 +17,7 @@ impl Server {
         incarnation: Incarnation,
         number: u64,
     ) -> Result<(), CallError> {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         if !group.registered {
             return Err(misuse("nothing is registered; call register first".into()));
         }
@@ -32,7 +32,7 @@ impl Server {
 
     /// The version that a group means by a number, if it may publish it.
     fn version_to_publish(&self, group: &Group, number: u64) -> Result<Version, CallError> {
-        let model = &self.models[&group.model];
+        let model = self.models.of(&group.model);
         if let Role::Offload(version) = group.role {
             if version.number != number {
                 return Err(misuse(format!("an offload of {version} can't publish {number}")));
@@ -69,17 +69,17 @@ impl Server {
     /// Whether the group is an offload replica of a version whose digest only those know who may still come over:
     /// it can't define content, for the memory that was copied may have been anything (S1).
     pub(super) fn waits_for_digest(&self, incarnation: Incarnation) -> bool {
-        let group = &self.groups[&incarnation];
-        let model = &self.models[&group.model];
+        let group = self.groups.of(&incarnation);
+        let model = self.models.of(&group.model);
         let unknown = |role| matches!(role, Role::Offload(version) if !model.is_sealed(version));
         self.recovers() && unknown(group.role)
     }
 
     pub(super) fn advance_publish(&mut self, incarnation: Incarnation) {
         let waits = self.waits_for_digest(incarnation);
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let num_shards = group.num_shards as usize;
-        let transaction = group.active_transaction().expect("checked");
+        let transaction = group.pending_mut();
         if transaction.arrived.len() < num_shards
             && self.config.safeguards.on(Safeguard::WholePublish)
         {
@@ -107,7 +107,7 @@ impl Server {
         incarnation: Incarnation,
         calls: &[(u64, ContentDigest, Generation)],
     ) -> Result<Version, CallError> {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let (number, catalog, _) = calls[0];
         if let Some(shard) = calls.iter().position(|call| call.1 != catalog) {
             return Err(CallError::LayoutMismatch {
@@ -123,7 +123,7 @@ impl Server {
             return Ok(held.version);
         }
         let version = self.version_to_publish(group, number)?;
-        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        let model = self.models.of_mut(&group.model);
         check_catalog(model, version, catalog, &group.replica)?;
         if !model.known.contains_key(&version) {
             let content = Content { catalog, sum: None };
@@ -132,9 +132,9 @@ impl Server {
         }
         let mut generations: Vec<Generation> = calls.iter().map(|call| call.2).collect();
         // Nobody is missing but with the mutant.
-        generations.resize(self.groups[&incarnation].num_shards as usize, Generation(0));
+        generations.resize(self.groups.of(&incarnation).num_shards as usize, Generation(0));
         self.hold(incarnation, version, catalog, generations);
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let held = group.held.as_mut().expect("just set");
         held.authored = group.role == Role::Trainer;
         self.counters.publishes += 1;
@@ -149,7 +149,7 @@ impl Server {
         catalog: ContentDigest,
         generations: Vec<Generation>,
     ) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         group.kept = None;
         group.held = Some(Held {
             version,

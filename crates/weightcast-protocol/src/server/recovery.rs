@@ -34,7 +34,7 @@ impl Server {
                 refuse("another group had taken its name when it came over to this server")
             }
             Some(_) => {
-                let group = &self.groups[&incarnation];
+                let group = self.groups.of(&incarnation);
                 let fits = group.recovering
                     && (group.num_shards, group.role) == (open.num_shards, open.role)
                     && group.epoch == ticket.epoch
@@ -46,7 +46,7 @@ impl Server {
             }
             None => {
                 self.found_group(open, incarnation)?;
-                self.groups.get_mut(&incarnation).expect("just founded").recovering = true;
+                self.groups.of_mut(&incarnation).recovering = true;
                 self.timers.set(now + self.recovery_time(), Timer::Recovery(incarnation));
                 Ok(())
             }
@@ -54,9 +54,9 @@ impl Server {
     }
 
     pub(super) fn announce(&mut self, now: Time, session: SessionId, announcement: Announcement) {
-        let entry = &self.sessions[&session];
+        let entry = self.sessions.of(&session);
         let (incarnation, shard) = (entry.group, entry.shard);
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let member = &group.members[&shard];
         if let Some(over) = &group.over {
             // What it missed is gone; waiting for more, it would keep its memory until it gives up.
@@ -78,8 +78,8 @@ impl Server {
 
     /// The group goes on once all its shards have said what they bring.
     fn take_claims(&mut self, now: Time, session: SessionId, announcement: Announcement) {
-        let SessionEntry { group: incarnation, shard, .. } = self.sessions[&session];
-        let group = self.groups.get_mut(&incarnation).expect("sessions have a group");
+        let &SessionEntry { group: incarnation, shard, .. } = self.sessions.of(&session);
+        let group = self.groups.of_mut(&incarnation);
         group.members.get_mut(&shard).expect("sessions are members").announced = Some(announcement);
         let here = group.members.values().filter(|m| m.announced.is_some()).count();
         if here == group.num_shards as usize {
@@ -90,7 +90,7 @@ impl Server {
 
     /// All shards are here.
     fn recover(&mut self, incarnation: Incarnation) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let announced: Vec<Announcement> =
             group.members.values().filter_map(|m| m.announced.clone()).collect();
         if let Some(reason) = difference(&announced)
@@ -111,7 +111,7 @@ impl Server {
         let epoch = group.epoch;
         let model = group.model.clone();
         let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
-        let model = self.models.get_mut(&model).expect("groups have a model");
+        let model = self.models.of_mut(&model);
         model.epoch = model.epoch.max(epoch);
         self.counters.recoveries += 1;
         for session in members {
@@ -134,11 +134,11 @@ impl Server {
         // What an earlier server has sealed is not for its holders to define again. All that the shards
         // have in writing is of this version: each was held against what it says (`check_claims`), and
         // they say the same (`difference`).
-        let mut members = self.groups[&incarnation].members.values();
+        let mut members = self.groups.of(&incarnation).members.values();
         let sum = members.find_map(|member| member.proved?.sum);
         let generations = held.iter().map(|(generation, _)| *generation).collect();
         self.hold(incarnation, version, catalog, generations);
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         group.replicated = Some(version);
         let copy = group.held.as_mut().expect("just set");
         let sums =
@@ -146,14 +146,14 @@ impl Server {
         copy.sums = sums.collect();
         let sealed = copy.sums.len() == held.len();
         let name = group.model.clone();
-        let model = self.models.get_mut(&name).expect("groups have a model");
+        let model = self.models.of_mut(&name);
         model.epoch = model.epoch.max(version.epoch);
         if !model.known.contains_key(&version) {
             self.remember(&name, version, Content { catalog, sum });
             // Whoever has read it already can commit now.
             self.agenda.extend(self.edges.filling(&name, version).filter(|_| sum.is_some()));
         }
-        let known = &self.models[&name].known;
+        let known = &self.models.of(&name).known;
         let other_catalog = known.get(&version).is_none_or(|known| known.catalog != catalog);
         if held.iter().any(|(_, held)| held.refused) {
             self.fence(incarnation, version, "an earlier server has refused it");

@@ -7,7 +7,7 @@ use crate::{CallError, Incarnation, OpSeq};
 
 impl Server {
     pub(super) fn start_register(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
-        if self.groups[&incarnation].registered {
+        if self.groups.of(&incarnation).registered {
             let detail = "tensors are registered already; call unregister first".to_owned();
             return Err(CallError::Misuse { detail });
         }
@@ -17,7 +17,7 @@ impl Server {
     /// A shard looks shapes up where others have registered already: all are told what it is told, and
     /// those register again with it.
     pub(super) fn look_up_first(&mut self, incarnation: Incarnation, seq: OpSeq, call: &Call) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let Some(transaction) = group.active_transaction().filter(|t| t.seq == seq) else { return };
         if matches!(transaction.call, Call::Register { .. }) && looks_up(call) {
             transaction.call = call.clone();
@@ -26,9 +26,9 @@ impl Server {
     }
 
     pub(super) fn advance_register(&mut self, incarnation: Incarnation) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let num_shards = group.num_shards as usize;
-        let transaction = group.active_transaction().expect("checked");
+        let transaction = group.pending_mut();
         if transaction.arrived.len() < num_shards {
             return;
         }
@@ -44,7 +44,7 @@ impl Server {
     }
 
     pub(super) fn start_unregister(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let detail = match &group.held {
             _ if !group.registered => "nothing is registered".to_owned(),
             Some(held) => {
@@ -56,9 +56,9 @@ impl Server {
     }
 
     pub(super) fn advance_unregister(&mut self, incarnation: Incarnation) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let num_shards = group.num_shards as usize;
-        if group.active_transaction().expect("checked").arrived.len() < num_shards {
+        if group.pending_mut().arrived.len() < num_shards {
             return;
         }
         for member in group.members.values_mut() {

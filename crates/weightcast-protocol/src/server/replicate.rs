@@ -26,7 +26,7 @@ impl Server {
         selector: Selector,
     ) -> Result<(), CallError> {
         self.check_registered(incarnation)?;
-        if let Some(held) = &self.groups[&incarnation].held {
+        if let Some(held) = &self.groups.of(&incarnation).held {
             let detail = format!("holds {}; call update or unpublish first", held.version);
             return Err(misuse(detail));
         }
@@ -48,7 +48,7 @@ impl Server {
         staged: bool,
     ) -> Result<(), CallError> {
         self.check_registered(incarnation)?;
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         if group.held.as_ref().is_some_and(|held| !held.visible) {
             return Err(misuse("unpublish was begun and not finished; call it again".into()));
         }
@@ -57,7 +57,7 @@ impl Server {
             None => true,
             Some(held) => *version > held || (allow_rollback && *version != held),
         };
-        match self.models[&group.model].resolve(selector) {
+        match self.models.of(&group.model).resolve(selector) {
             Resolution::Available(version) if better(&version) => {
                 let staged = staged && held.is_some();
                 let version = self.nearby_instead(group, selector, version);
@@ -75,13 +75,13 @@ impl Server {
     }
 
     fn resolve(&self, incarnation: Incarnation, selector: Selector) -> Resolution {
-        let group = &self.groups[&incarnation];
-        let model = &self.models[&group.model];
+        let group = self.groups.of(&incarnation);
+        let model = self.models.of(&group.model);
         group.seeds().map_or_else(|| model.resolve(selector), |v| model.resolve_exactly(v))
     }
 
     fn check_registered(&self, incarnation: Incarnation) -> Result<(), CallError> {
-        if self.groups[&incarnation].registered {
+        if self.groups.of(&incarnation).registered {
             return Ok(());
         }
         Err(misuse("nothing is registered; call register first".into()))
@@ -93,11 +93,17 @@ impl Server {
         version: Option<Version>,
         staged: bool,
     ) -> Result<(), CallError> {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let transfer = Transfer { version, staged, ..Transfer::default() };
-        group.active_transaction().expect("checked").transfer = Some(transfer);
+        group.pending_mut().transfer = Some(transfer);
         self.start_waiting(incarnation);
         Ok(())
+    }
+
+    /// The transfer of the group's pending call; for those whom its phase has brought here.
+    #[track_caller]
+    pub(super) fn pending_transfer(&mut self, incarnation: Incarnation) -> &mut Transfer {
+        self.groups.of_mut(&incarnation).pending_mut().as_transfer_mut()
     }
 
     /// The group's transfer, if its pending call is one.
@@ -106,7 +112,7 @@ impl Server {
     }
 
     pub(super) fn advance_transfer(&mut self, now: Time, incarnation: Incarnation) {
-        let phase = self.transfer(incarnation).expect("checked").phase;
+        let phase = self.pending_transfer(incarnation).phase;
         match phase {
             Phase::Waiting => self.look_for_source(now, incarnation),
             Phase::Draining => self.give_up_copy(now, incarnation),
@@ -116,9 +122,9 @@ impl Server {
     }
 
     fn look_for_source(&mut self, now: Time, incarnation: Incarnation) {
-        let group = &self.groups[&incarnation];
-        let transaction = &group.transactions[&group.active.expect("checked")];
-        let transfer = transaction.transfer.as_ref().expect("checked");
+        let group = self.groups.of(&incarnation);
+        let transaction = group.pending();
+        let transfer = transaction.as_transfer();
         let selector = transaction.selector().expect("transfers have one");
         let Some(version) = transfer.version else {
             return self.resolve_late(now, incarnation, selector);
@@ -126,12 +132,12 @@ impl Server {
         let has_all = transfer.attempt == Attempt(0) || transfer.staged;
         let keeps = transaction.is_update() && has_all;
         if keeps && self.leave_to_seed(now, incarnation, selector, version) {
-            let held = self.groups[&incarnation].held.as_ref().map(|held| held.version);
+            let held = self.groups.of(&incarnation).held.as_ref().map(|held| held.version);
             return self.finish(incarnation, Ok(Answer::Unchanged { held }));
         }
-        let group = &self.groups[&incarnation];
-        let transaction = &group.transactions[&group.active.expect("checked")];
-        let transfer = transaction.transfer.as_ref().expect("checked");
+        let group = self.groups.of(&incarnation);
+        let transaction = group.pending();
+        let transfer = transaction.as_transfer();
         match self.choose_source(group, transfer, version) {
             // The place is taken only once all shards are there to use it.
             Choice::Granted(source) if transaction.arrived.len() == group.num_shards as usize => {
@@ -143,7 +149,7 @@ impl Server {
             }
             Choice::Granted(_) | Choice::Busy => {}
             Choice::Nobody if self.is_void(incarnation, selector, version) => {
-                self.transfer(incarnation).expect("checked").version = None;
+                self.pending_transfer(incarnation).version = None;
                 self.resolve_late(now, incarnation, selector);
             }
             Choice::Nobody => {
@@ -166,7 +172,7 @@ impl Server {
     /// else now: a group that holds nothing waits on for that, rather than fail because the trainer
     /// was quicker than its turn.
     fn is_void(&self, incarnation: Incarnation, selector: Selector, version: Version) -> bool {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let untold = group.transfer().is_some_and(|t| t.attempt == Attempt(0));
         let other = self.resolve(incarnation, selector) != Resolution::Available(version);
         untold && group.held.is_none() && group.seeds().is_none() && other
@@ -180,7 +186,7 @@ impl Server {
                 self.finish(incarnation, Err(error));
             }
             Resolution::Available(version) => {
-                self.transfer(incarnation).expect("checked").version = Some(version);
+                self.pending_transfer(incarnation).version = Some(version);
                 self.look_for_source(now, incarnation);
             }
         }
@@ -195,7 +201,7 @@ impl Server {
         version: Version,
     ) {
         self.read_from(incarnation, version, sources);
-        if self.transfer(incarnation).expect("checked").staged {
+        if self.pending_transfer(incarnation).staged {
             return self.assign(incarnation);
         }
         self.drain_old_copy(now, incarnation);
@@ -203,8 +209,8 @@ impl Server {
 
     /// The old copy's readers finish, then it is given up.
     pub(super) fn drain_old_copy(&mut self, now: Time, incarnation: Incarnation) {
-        self.transfer(incarnation).expect("checked").phase = Phase::Draining;
-        if self.groups[&incarnation].held.is_some() {
+        self.pending_transfer(incarnation).phase = Phase::Draining;
+        if self.groups.of(&incarnation).held.is_some() {
             self.hide_copy(incarnation);
             self.drain_until(incarnation, now + self.config.drain_deadline);
             self.hold_until(now, incarnation, Time(u64::MAX));
@@ -214,16 +220,16 @@ impl Server {
 
     fn give_up_copy(&mut self, now: Time, incarnation: Incarnation) {
         let drained = self.drained(incarnation) && !self.may_be_last(incarnation);
-        if let Some(held) = &self.groups[&incarnation].held
+        if let Some(held) = &self.groups.of(&incarnation).held
             && (!held.settled() || !self.may_give_up(now, incarnation, drained) || !drained)
         {
             return;
         }
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         group.held = None;
         group.replicated = None;
         self.end_drain(incarnation);
-        match self.transfer(incarnation).expect("checked").staged {
+        match self.pending_transfer(incarnation).staged {
             true => self.install(now, incarnation),
             false => self.assign(incarnation),
         }
@@ -231,12 +237,12 @@ impl Server {
 
     pub(super) fn assign(&mut self, incarnation: Incarnation) {
         let sources = self.edges.sources_of(incarnation);
-        let transfer = self.groups[&incarnation].transfer().expect("checked");
+        let transfer = self.groups.of(&incarnation).pending().as_transfer();
         let staged = transfer.staged;
         let assignment = self.assignment(sources, transfer.version.expect("resolved"));
         let assignment = Assignment { staged, ..assignment };
         let kept = self.groups.get_mut(&incarnation).and_then(|group| group.kept.take());
-        let transfer = self.transfer(incarnation).expect("checked");
+        let transfer = self.pending_transfer(incarnation);
         transfer.go_on_after(kept);
         transfer.phase = Phase::Reading;
         transfer.attempt = transfer.attempt.next();
@@ -251,8 +257,8 @@ impl Server {
         self.counters.relays += u64::from(assignment.in_flight);
         self.counters.resumes += u64::from(since != attempt);
         self.counters.crossings += u64::from(self.edges.crosses(incarnation));
-        let group = &self.groups[&incarnation];
-        let seq = group.active.expect("checked");
+        let group = self.groups.of(&incarnation);
+        let seq = group.pending().seq;
         let sessions: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
         for session in sessions {
             let assignment = assignment.clone();

@@ -87,7 +87,7 @@ impl Server {
         let counts = |group: &Group| {
             group.counts() && believed(group) && !(blind && group.offloads().is_some())
         };
-        holders.into_iter().any(|(_, group)| Some(*group) != but && counts(&self.groups[group]))
+        holders.into_iter().any(|(_, group)| Some(*group) != but && counts(self.groups.of(group)))
     }
 
     /// Whether a version is one of the newest that are to survive. Newer ones that nobody holds
@@ -101,12 +101,12 @@ impl Server {
     /// Whether a version would be lost with a group's copy: it is retained, this copy is good enough
     /// to count, and no other one does. A server that does not know all copies must assume so (A5).
     pub(super) fn is_last_countable(&self, incarnation: Incarnation) -> bool {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let Some(held) = group.held.as_ref().filter(|held| held.sealed && held.fenced.is_none())
         else {
             return false;
         };
-        let model = &self.models[&group.model];
+        let model = self.models.of(&group.model);
         let broken = group.over.as_ref().is_some_and(|over| !over.closing);
         let of_another = group.offloads().is_some() || group.seeds().is_some();
         let may_count = !group.is_spot() && !of_another && group.complete();
@@ -118,7 +118,7 @@ impl Server {
 
     /// A group that gives its copy up keeps it that long if it has to be offloaded first.
     pub(super) fn hold_until(&mut self, now: Time, incarnation: Incarnation, until: Time) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let until = until.min(now + self.config.offload_deadline);
         group.hold_until = Some(until);
         if let Some(held) = &mut group.held {
@@ -139,7 +139,7 @@ impl Server {
             }
             return true;
         }
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let overdue = group.hold_until.is_none_or(|until| until <= now);
         let held = group.held.as_mut().expect("it is the last copy");
         if held.trust == Trust::Refuted {
@@ -155,7 +155,7 @@ impl Server {
             return ready;
         }
         let (model, version) = (group.model.clone(), held.version);
-        let model = self.models.get_mut(&model).expect("groups have a model");
+        let model = self.models.of_mut(&model);
         model.retention.held_back.insert(incarnation);
         if !model.retention.asked.contains_key(&version) {
             self.secure(now, incarnation, version);
@@ -166,8 +166,8 @@ impl Server {
     /// The last copy that is proved wants to go: another one is to be proved first, or made.
     fn secure(&mut self, now: Time, incarnation: Incarnation, version: Version) {
         let awaits_proof = self.awaits_proof(now, incarnation, version);
-        let model = &self.models[&self.groups[&incarnation].model];
-        let copies = model.retention.replicas.iter().map(|replica| &self.groups[replica]);
+        let model = self.models.of(&self.groups.of(&incarnation).model);
+        let copies = model.retention.replicas.iter().map(|replica| self.groups.of(replica));
         let made = copies.clone().any(|copy| {
             let blind = !self.config.safeguards.on(Safeguard::OffloadsCount);
             copy.offloads() == Some(version) && copy.counts() && !blind
@@ -184,7 +184,7 @@ impl Server {
 
     /// The group's copy need not be kept any longer.
     pub(super) fn end_hold(&mut self, incarnation: Incarnation) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         if group.hold_until.take().is_some() {
             self.timers.cancel(Timer::Hold(incarnation));
         }
@@ -193,8 +193,8 @@ impl Server {
 
     /// The same for now: others have a copy, but the group has not given its own up yet.
     fn let_go(&mut self, incarnation: Incarnation) {
-        let group = &self.groups[&incarnation];
-        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        let group = self.groups.of(&incarnation);
+        let model = self.models.of_mut(&group.model);
         if model.retention.held_back.remove(&incarnation) {
             // An offload that it was asked for has no owner any more.
             model.retention.asked.retain(|_, owner| *owner != incarnation);
@@ -216,7 +216,7 @@ impl Server {
 
     /// Whether a group has to keep its copy for now.
     pub(super) fn is_held_back(&self, incarnation: Incarnation) -> bool {
-        let model = &self.models[&self.groups[&incarnation].model];
+        let model = self.models.of(&self.groups.of(&incarnation).model);
         model.retention.held_back.contains(&incarnation)
     }
 
@@ -231,7 +231,7 @@ impl Server {
     fn lose_version(&mut self, incarnation: Incarnation) {
         self.counters.retention_lost += 1;
         self.end_hold(incarnation);
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let held = group.held.as_ref().expect("checked by the caller");
         let loss = RetentionLoss {
             model: group.model.clone(),

@@ -15,9 +15,9 @@ const OTHER_BYTES: &str = "its bytes differ from those that the version was seal
 
 impl Server {
     pub(super) fn sealed(&mut self, session: SessionId, generation: Generation, sums: ShardSums) {
-        let entry = &self.sessions[&session];
+        let entry = self.sessions.of(&session);
         let (incarnation, shard) = (entry.group, entry.shard);
-        let group = self.groups.get_mut(&incarnation).expect("sessions have a group");
+        let group = self.groups.of_mut(&incarnation);
         let num_shards = group.num_shards as usize;
         let Some(held) = &mut group.held else { return };
         if held.generations.get(shard as usize) != Some(&generation) {
@@ -37,11 +37,11 @@ impl Server {
 
     /// All shards have sealed: the first copy defines the version, others must equal it.
     pub(super) fn check_seal(&mut self, incarnation: Incarnation) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let held = group.held.as_mut().expect("checked");
         let version = held.version;
         let total = held.sums.values().copied().fold(ShardSums::default(), |a, b| a + b);
-        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        let model = self.models.of_mut(&group.model);
         // A version is forgotten only when it is old and nobody shows it.
         let known = model.known.get_mut(&version);
         let other = |sum| sum != total.counted && self.config.safeguards.on(Safeguard::OneContent);
@@ -78,7 +78,7 @@ impl Server {
     /// under way ends with the reason, as those after it will; `unpublish` goes on and says it.
     pub(super) fn fence(&mut self, incarnation: Incarnation, version: Version, detail: &str) {
         self.hide_copy(incarnation);
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let error = CallError::ContentMismatch {
             version,
             replica: group.replica.clone(),
@@ -92,7 +92,7 @@ impl Server {
         self.tell_all(incarnation);
         self.note_end(incarnation);
         self.agenda.insert(incarnation);
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let ends = |call: &mut Transaction| call.call != Call::Unpublish;
         if group.active_transaction().is_some_and(ends) {
             self.abandon_transfer(incarnation);

@@ -21,14 +21,14 @@ impl Server {
         let seeds = model.seeding.replicas.iter().copied();
         let lives = |group: &Group| group.over.as_ref().is_none_or(|over| over.closing);
         seeds.filter(move |seed| {
-            let group = &self.groups[seed];
+            let group = self.groups.of(seed);
             lives(group) && group.datacentre() == here
         })
     }
 
     /// A group has committed: if it is a seed, what was asked for has come.
     pub(super) fn note_seeded(&mut self, incarnation: Incarnation) {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         group.seed_failed = false;
         if group.seeds().is_some() {
             self.counters.seeds += 1;
@@ -38,22 +38,22 @@ impl Server {
 
     /// A seed is at its end, or its content was refused.
     pub(super) fn note_seed_end(&mut self, incarnation: Incarnation) {
-        if self.asked_for(&self.groups[&incarnation]).is_some() {
+        if self.asked_for(self.groups.of(&incarnation)).is_some() {
             self.fail_seed(incarnation);
         }
     }
 
     /// What was asked for, if it is this seed.
     fn asked_for(&self, seed: &Group) -> Option<&Asked> {
-        let asked = self.models[&seed.model].seeding.asked.get(seed.datacentre());
+        let asked = self.models.of(&seed.model).seeding.asked.get(seed.datacentre());
         asked.filter(|asked| asked.replica() == seed.replica)
     }
 
     fn withdraw_ask(&mut self, seed: Incarnation) {
-        let group = &self.groups[&seed];
+        let group = self.groups.of(&seed);
         if self.asked_for(group).is_some() {
             let here = group.datacentre().to_owned();
-            let model = self.models.get_mut(&group.model).expect("groups have a model");
+            let model = self.models.of_mut(&group.model);
             model.seeding.asked.remove(&here);
         }
     }
@@ -66,11 +66,11 @@ impl Server {
             let until = now + self.config.seed_deadline;
             let owner = owner_of(&group.replica).to_owned();
             let here = group.datacentre().to_owned();
-            let model = self.models.get_mut(&group.model).expect("groups have a model");
+            let model = self.models.of_mut(&group.model);
             let asked = Asked { ask: 0, version, owner, until };
             model.seeding.asked.entry(here).or_insert(asked);
         }
-        self.changed.insert(self.groups[&incarnation].model.clone());
+        self.changed.insert(self.groups.of(&incarnation).model.clone());
     }
 
     /// Something has changed in a model: what nobody needs is not asked for any more, and goes.
@@ -83,7 +83,7 @@ impl Server {
         };
         let needless: Vec<String> =
             model.seeding.asked.iter().filter(needless).map(|(here, _)| here.clone()).collect();
-        let model = self.models.get_mut(name).expect("just seen");
+        let model = self.models.of_mut(name);
         model.seeding.asked.retain(|here, _| !needless.contains(here));
         // One at a time: what has gone does not count for the next.
         for seed in model.seeding.replicas.clone() {
@@ -94,8 +94,8 @@ impl Server {
     }
 
     fn is_seed_needed(&self, seed: Incarnation) -> bool {
-        let group = &self.groups[&seed];
-        let model = &self.models[&group.model];
+        let group = self.groups.of(&seed);
+        let model = self.models.of(&group.model);
         if group.over.is_some() || group.released || group.recovering || model.recovers {
             return true; // it goes already, or it is too early to tell
         }
@@ -110,7 +110,7 @@ impl Server {
 
     /// Whether a rollout of a datacentre could still use a version.
     fn is_lacked(&self, model: &Model, here: &str, version: Version) -> bool {
-        let groups = model.replicas.values().map(|group| &self.groups[group]);
+        let groups = model.replicas.values().map(|group| self.groups.of(group));
         let mut near = groups.filter(|group| {
             group.role == Role::Rollout && group.registered && group.datacentre() == here
         });
@@ -126,12 +126,12 @@ impl Server {
             held == version && other.incarnation < seed.incarnation && !other.released
         };
         newer.into_iter().any(|newer| self.is_here(model, here, *newer))
-            || self.seeds_in(model, here).any(|other| same(&self.groups[&other]))
+            || self.seeds_in(model, here).any(|other| same(self.groups.of(&other)))
     }
 
     /// A seed that holds something is drained and told to go; one that does not just ends.
     pub(super) fn let_seed_go(&mut self, seed: Incarnation) {
-        let group = &self.groups[&seed];
+        let group = self.groups.of(&seed);
         if group.over.is_some() || group.released {
             return;
         }
@@ -140,7 +140,7 @@ impl Server {
             return self.release(seed);
         }
         self.withdraw_ask(seed);
-        let replica = self.groups[&seed].replica.clone();
+        let replica = self.groups.of(&seed).replica.clone();
         let reason = "nobody needs what it was to bring any more".to_owned();
         self.break_group(seed, CallError::GroupBroken { replica, reason });
     }

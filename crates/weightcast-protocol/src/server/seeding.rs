@@ -71,7 +71,7 @@ impl Server {
         selector: Selector,
         version: Version,
     ) -> Version {
-        let model = &self.models[&group.model];
+        let model = self.models.of(&group.model);
         let here = group.datacentre();
         let Some(held) = group.held.as_ref().filter(|_| group.offload_seeding) else {
             return version;
@@ -87,7 +87,7 @@ impl Server {
     /// Whether somebody in a datacentre holds a version to be read.
     pub(super) fn is_here(&self, model: &Model, here: &str, version: Version) -> bool {
         let mut holders = model.visible.get(&version).into_iter().flatten();
-        holders.any(|(_, holder)| self.groups[holder].datacentre() == here)
+        holders.any(|(_, holder)| self.groups.of(holder).datacentre() == here)
     }
 
     /// Whether an update of a group that could keep what it holds does so, because the version is on
@@ -100,7 +100,7 @@ impl Server {
         version: Version,
     ) -> bool {
         self.give_up_overdue_seed(now, incarnation);
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         if self.waits_for_seed(group, version) {
             self.counters.skips += 1;
             return true;
@@ -114,7 +114,7 @@ impl Server {
         }
         // Not for one that was chosen because it was near, and is not any more; nor for one that is
         // on its way to others only.
-        let newest = self.models[&group.model].resolve(selector);
+        let newest = self.models.of(&group.model).resolve(selector);
         if newest == Resolution::Available(version) {
             self.begin_seed(now, incarnation, version);
         }
@@ -131,9 +131,9 @@ impl Server {
 
     /// Asks the group for a seed, unless its datacentre has one: that goes first.
     fn begin_seed(&mut self, now: Time, incarnation: Incarnation, version: Version) {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let (name, here) = (group.model.clone(), group.datacentre().to_owned());
-        let model = &self.models[&name];
+        let model = self.models.of(&name);
         let one = self.config.safeguards.on(Safeguard::OneSeed);
         if model.recovers || (model.seeding.asked.contains_key(&here) && one) {
             return; // one may yet come over, or is on its way for others
@@ -148,7 +148,7 @@ impl Server {
         let until = now + self.config.seed_deadline;
         let asked = Asked { ask: self.new_ask(), version, owner, until };
         self.counters.seeds_asked += 1;
-        let model = self.models.get_mut(&name).expect("groups have a model");
+        let model = self.models.of_mut(&name);
         model.seeding.asked.insert(here, asked);
         for session in members {
             self.remind_seed(session);
@@ -169,8 +169,8 @@ impl Server {
 
     /// Tells a session what it may have missed: to seed.
     pub(super) fn remind_seed(&mut self, session: SessionId) {
-        let group = &self.groups[&self.sessions[&session].group];
-        let asked = self.models[&group.model].seeding.asked.get(group.datacentre());
+        let group = self.groups.of(&self.sessions.of(&session).group);
+        let asked = self.models.of(&group.model).seeding.asked.get(group.datacentre());
         if let Some(asked) = asked.filter(|asked| asked.ask > 0 && group.was_asked(asked)) {
             let (version, ask) = (asked.version, asked.ask);
             let deadline = self.config.seed_deadline;
@@ -193,9 +193,9 @@ impl Server {
 
     /// A shard has no memory for a seed, or its seed has failed.
     pub(super) fn seed_failed(&mut self, session: SessionId, ask: u64) {
-        let incarnation = self.sessions[&session].group;
-        let group = &self.groups[&incarnation];
-        let asked = self.models[&group.model].seeding.asked.get(group.datacentre());
+        let incarnation = self.sessions.of(&session).group;
+        let group = self.groups.of(&incarnation);
+        let asked = self.models.of(&group.model).seeding.asked.get(group.datacentre());
         if asked.is_some_and(|asked| asked.ask == ask && group.was_asked(asked)) {
             self.fail_seed(incarnation);
         }
@@ -203,8 +203,8 @@ impl Server {
 
     /// A seed that takes too long must not keep its datacentre from the version (F29, L4).
     pub(super) fn give_up_overdue_seed(&mut self, now: Time, incarnation: Incarnation) {
-        let group = &self.groups[&incarnation];
-        let asked = self.models[&group.model].seeding.asked.get(group.datacentre());
+        let group = self.groups.of(&incarnation);
+        let asked = self.models.of(&group.model).seeding.asked.get(group.datacentre());
         if asked.is_some_and(|asked| asked.until <= now) {
             self.fail_seed(incarnation);
         }
@@ -213,13 +213,13 @@ impl Server {
     /// What was asked for in this group's datacentre will not come: who was asked crosses by itself
     /// with its next update.
     pub(super) fn fail_seed(&mut self, incarnation: Incarnation) {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let name = group.model.clone();
-        let model = self.models.get_mut(&name).expect("groups have a model");
+        let model = self.models.of_mut(&name);
         let Some(asked) = model.seeding.asked.remove(group.datacentre()) else { return };
         self.counters.seeds_failed += 1;
         if let Some(owner) = model.replicas.get(&asked.owner) {
-            self.groups.get_mut(owner).expect("live").seed_failed = true;
+            self.groups.of_mut(owner).seed_failed = true;
         }
         self.changed.insert(name);
     }

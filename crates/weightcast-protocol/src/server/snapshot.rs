@@ -252,8 +252,8 @@ impl Server {
         let groups = || self.groups.values().filter(|group| group.model == name);
         let mut replicas: Vec<_> = groups().map(|g| self.replica_snapshot(now, g)).collect();
         replicas.sort_by(|a, b| (&a.name, a.incarnation).cmp(&(&b.name, b.incarnation)));
-        let replica = |group: Incarnation| self.groups[&group].replica.clone();
-        let edges = self.edges.all().filter(|(reader, ..)| self.groups[reader].model == name);
+        let replica = |group: Incarnation| self.groups.of(&group).replica.clone();
+        let edges = self.edges.all().filter(|(reader, ..)| self.groups.of(reader).model == name);
         ModelSnapshot {
             revision: model.revision,
             epoch: model.epoch,
@@ -278,7 +278,7 @@ impl Server {
 
     fn replica_snapshot(&self, now: Time, group: &Group) -> ReplicaSnapshot {
         let shards = group.members.iter().map(|(shard, member)| {
-            let entry = &self.sessions[&member.session];
+            let entry = self.sessions.of(&member.session);
             let held = group.held.as_ref();
             ShardSnapshot {
                 shard: *shard,

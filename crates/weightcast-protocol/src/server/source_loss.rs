@@ -60,7 +60,7 @@ impl Server {
             // They keep what they have: it was right as far as anybody knows.
             self.cut_readers(incarnation, "it has given up the version");
         }
-        if phase == Phase::Draining && self.groups[&incarnation].over.is_none() {
+        if phase == Phase::Draining && self.groups.of(&incarnation).over.is_none() {
             self.keep_copy(incarnation);
         }
     }
@@ -69,7 +69,7 @@ impl Server {
     fn keep_copy(&mut self, incarnation: Incarnation) {
         self.end_drain(incarnation);
         self.end_hold(incarnation);
-        let held = self.groups[&incarnation].held.as_ref();
+        let held = self.groups.of(&incarnation).held.as_ref();
         if held.is_some_and(|held| !held.visible && held.fenced.is_none()) {
             self.show_copy(incarnation);
         }
@@ -77,7 +77,7 @@ impl Server {
 
     /// Lets go of the sources: they may be drained now, or free for the next.
     pub(super) fn release_edge(&mut self, reader: Incarnation) -> Vec<Incarnation> {
-        let model = self.groups[&reader].model.clone();
+        let model = self.groups.of(&reader).model.clone();
         let sources = self.edges.remove(&model, reader);
         self.agenda.extend(&sources);
         if !sources.is_empty() && self.config.safeguards.on(Safeguard::Wakeup) {
@@ -88,9 +88,9 @@ impl Server {
 
     /// What a transfer was waiting for when its deadline passed.
     pub(super) fn transfer_waits_for(&self, incarnation: Incarnation) -> String {
-        let group = &self.groups[&incarnation];
-        let transaction = &group.transactions[&group.active.expect("checked")];
-        let transfer = transaction.transfer.as_ref().expect("checked");
+        let group = self.groups.of(&incarnation);
+        let transaction = group.pending();
+        let transfer = transaction.as_transfer();
         let version = transfer.version.map(|v| v.to_string()).unwrap_or_default();
         let unread: Vec<u32> =
             (0..group.num_shards).filter(|s| !transfer.prepared.contains_key(s)).collect();

@@ -18,8 +18,8 @@ impl Server {
     pub(super) fn verified_beside(&mut self, now: Time, incarnation: Incarnation) {
         self.counters.staged += 1;
         self.release_edge(incarnation);
-        let model = self.groups[&incarnation].model.clone();
-        self.models.get_mut(&model).expect("groups have a model").landing.insert(incarnation);
+        let model = self.groups.of(&incarnation).model.clone();
+        self.models.of_mut(&model).landing.insert(incarnation);
         self.drain_old_copy(now, incarnation);
     }
 
@@ -27,12 +27,12 @@ impl Server {
     /// near, but nothing would be won by leaving them with neither.
     pub(super) fn install(&mut self, now: Time, incarnation: Incarnation) {
         let span = self.config.install_deadline;
-        let group = self.groups.get_mut(&incarnation).expect("checked");
-        let transaction = group.active_transaction().expect("checked");
+        let group = self.groups.of_mut(&incarnation);
+        let transaction = group.pending_mut();
         let seq = transaction.seq;
         let deadline = transaction.deadline.max(now + span);
         transaction.deadline = deadline;
-        let transfer = transaction.transfer.as_mut().expect("checked");
+        let transfer = transaction.as_transfer_mut();
         (transfer.phase, transfer.gave_up) = (Phase::Installing, true);
         let attempt = transfer.attempt;
         let sessions: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
@@ -50,9 +50,9 @@ impl Server {
         attempt: Attempt,
         generation: Generation,
     ) {
-        let entry = &self.sessions[&session];
+        let entry = self.sessions.of(&session);
         let (incarnation, shard) = (entry.group, entry.shard);
-        if self.groups[&incarnation].active != Some(seq) {
+        if self.groups.of(&incarnation).active != Some(seq) {
             return;
         }
         let Some(transfer) = self.transfer(incarnation) else { return };
@@ -64,8 +64,8 @@ impl Server {
 
     /// All shards have it in place: the group holds it.
     pub(super) fn try_commit_installed(&mut self, incarnation: Incarnation) {
-        let num_shards = self.groups[&incarnation].num_shards as usize;
-        let transfer = self.transfer(incarnation).expect("checked");
+        let num_shards = self.groups.of(&incarnation).num_shards as usize;
+        let transfer = self.pending_transfer(incarnation);
         if transfer.installed.len() < num_shards {
             return;
         }
@@ -78,7 +78,7 @@ impl Server {
     /// The group does not put anything in place any more.
     pub(super) fn end_landing(&mut self, incarnation: Incarnation) {
         let Some(group) = self.groups.get(&incarnation) else { return };
-        let model = self.models.get_mut(&group.model).expect("groups have a model");
+        let model = self.models.of_mut(&group.model);
         if model.landing.remove(&incarnation) {
             self.changed.insert(group.model.clone());
         }
@@ -90,7 +90,8 @@ impl Server {
         reader: &'a Group,
         version: Version,
     ) -> impl Iterator<Item = &'a Group> {
-        let landing = self.models[&reader.model].landing.iter().map(|group| &self.groups[group]);
+        let landing =
+            self.models.of(&reader.model).landing.iter().map(|group| self.groups.of(group));
         let brings = move |group: &Group| {
             group.transfer().is_some_and(|transfer| transfer.version == Some(version))
         };

@@ -20,7 +20,7 @@ impl Server {
         first: Incarnation,
     ) -> Vec<Incarnation> {
         let mut from = vec![first];
-        let source = &self.groups[&first];
+        let source = self.groups.of(&first);
         let limits = &self.config.limits;
         let fit = limits.sources.min(limits.source_shards / source.num_shards.max(1));
         let most = self.config.stripes.min(fit).max(1) as usize;
@@ -29,8 +29,8 @@ impl Server {
         if plain || !self.is_idle(source, reader, version) || self.somebody_waits(reader, version) {
             return from;
         }
-        let holders = self.models[&reader.model].visible.get(&version).into_iter().flatten();
-        let others = holders.map(|(_, group)| &self.groups[group]).filter(|group| {
+        let holders = self.models.of(&reader.model).visible.get(&version).into_iter().flatten();
+        let others = holders.map(|(_, group)| self.groups.of(group)).filter(|group| {
             group.incarnation != first
                 && group.same_layouts(source)
                 && self.is_idle(group, reader, version)
@@ -59,8 +59,8 @@ impl Server {
             let call = group.active.map(|seq| &group.transactions[&seq]);
             call.is_some_and(|call| call.wants(group.num_shards) == Some(version))
         };
-        let mut waiting = self.models[&reader.model].waiting.values();
-        waiting.any(|group| *group != reader.incarnation && waits(&self.groups[group]))
+        let mut waiting = self.models.of(&reader.model).waiting.values();
+        waiting.any(|group| *group != reader.incarnation && waits(self.groups.of(group)))
     }
 
     /// A reader has found every source busy: one that another draws from beside its first is taken
@@ -69,9 +69,10 @@ impl Server {
         if self.config.stripes < 2 {
             return; // many may wait
         }
-        let group = &self.groups[&reader];
-        let holders = self.models[&group.model].visible.get(&version).into_iter().flatten();
-        let near = |source: &&Incarnation| self.groups[*source].datacentre() == group.datacentre();
+        let group = self.groups.of(&reader);
+        let holders = self.models.of(&group.model).visible.get(&version).into_iter().flatten();
+        let near =
+            |source: &&Incarnation| self.groups.of(*source).datacentre() == group.datacentre();
         let striped = |source: &Incarnation| {
             let mut readers = self.edges.readers_of(*source);
             readers.find(|reader| self.edges.sources_of(*reader)[0] != *source)
@@ -84,7 +85,7 @@ impl Server {
             false => Vec::new(),
         };
         self.agenda.extend(free);
-        self.changed.insert(self.groups[&striped].model.clone());
+        self.changed.insert(self.groups.of(&striped).model.clone());
         let reads = |transfer: &mut Transfer| transfer.phase == Phase::Reading;
         if self.transfer(striped).is_some_and(reads) {
             self.assign(striped); // it goes on where it is

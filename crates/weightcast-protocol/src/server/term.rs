@@ -123,7 +123,7 @@ impl Server {
         self.vacant.clear();
         self.challenges.clear();
         self.high_water = None;
-        for group in std::mem::take(&mut self.groups).into_values() {
+        for group in std::mem::take(&mut *self.groups).into_values() {
             group.named_layouts().for_each(|layout| self.blobs.release(layout));
         }
         self.sessions.clear();
@@ -143,7 +143,7 @@ impl Server {
         self.window_until = None;
         let held_back = |group: &&Incarnation| self.held_back(**group);
         self.counters.held_back += self.groups.keys().filter(held_back).count() as u64;
-        for (name, model) in &mut self.models {
+        for (name, model) in self.models.iter_mut() {
             model.recovers = false;
             self.changed.insert(name.clone());
         }

@@ -10,8 +10,8 @@ use crate::{CallError, Mac, Proved, Safeguard, SessionId, TermProof, Ticket};
 impl Server {
     /// What a session can show of its group.
     pub(super) fn ticket(&self, session: SessionId) -> Ticket {
-        let entry = &self.sessions[&session];
-        let group = &self.groups[&entry.group];
+        let entry = self.sessions.of(&session);
+        let group = self.groups.of(&entry.group);
         let ticket = Ticket {
             proof: self.own,
             incarnation: group.incarnation,
@@ -33,7 +33,7 @@ impl Server {
     /// What its group has held last: the session may not know yet that this was given up.
     fn proved(&self, group: &Group, member: &Member) -> Option<Proved> {
         let held = member.proved?;
-        let known = self.models[&group.model].known.get(&held.version);
+        let known = self.models.of(&group.model).known.get(&held.version);
         let content = known.filter(|content| content.catalog == held.catalog);
         Some(Proved { sum: content.and_then(|content| content.sum).or(held.sum), ..held })
     }

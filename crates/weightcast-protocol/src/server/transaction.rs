@@ -88,6 +88,18 @@ impl Transfer {
 }
 
 impl Transaction {
+    /// The transfer that this call is; for those whom its phase has brought here.
+    #[track_caller]
+    pub(super) fn as_transfer(&self) -> &Transfer {
+        self.transfer.as_ref().expect("the call is a transfer")
+    }
+
+    /// The same, to change it.
+    #[track_caller]
+    pub(super) fn as_transfer_mut(&mut self) -> &mut Transfer {
+        self.transfer.as_mut().expect("the call is a transfer")
+    }
+
     /// Whether it is an `update`.
     pub(super) fn is_update(&self) -> bool {
         matches!(self.call, Call::Update { .. })

@@ -16,12 +16,12 @@ impl Server {
         now: Time,
         incarnation: Incarnation,
     ) -> Result<(), CallError> {
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         if group.held.is_none() {
             let detail = "nothing is published; call publish or replicate first".to_owned();
             return Err(CallError::Misuse { detail });
         }
-        let deadline = group.active_transaction().expect("checked").deadline;
+        let deadline = group.pending_mut().deadline;
         if self.config.safeguards.on(Safeguard::EarlyRetraction) {
             self.hide_copy(incarnation);
         }
@@ -32,7 +32,7 @@ impl Server {
 
     /// Whether the group's pending call is an `unpublish` of all its shards.
     pub(super) fn unpublishes(&self, incarnation: Incarnation) -> bool {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let transaction = group.active.and_then(|seq| group.transactions.get(&seq));
         transaction.is_some_and(|transaction| {
             transaction.call == Call::Unpublish
@@ -42,20 +42,20 @@ impl Server {
 
     pub(super) fn advance_unpublish(&mut self, now: Time, incarnation: Incarnation) {
         let drained = self.drained(incarnation) && !self.may_be_last(incarnation);
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let num_shards = group.num_shards as usize;
-        let transaction = group.active_transaction().expect("checked");
+        let transaction = group.pending_mut();
         debug_assert_eq!(transaction.call, Call::Unpublish);
         let by_one = !self.config.safeguards.on(Safeguard::WholeUnpublish);
         let arrived = transaction.arrived.len() == num_shards || by_one;
         if arrived {
             self.hide_copy(incarnation); // it is hidden already, but with a mutant
         }
-        let group = self.groups.get_mut(&incarnation).expect("checked");
+        let group = self.groups.of_mut(&incarnation);
         let settled = group.held.as_ref().is_some_and(|held| held.settled());
         let ready = arrived && settled && drained;
         if settled && self.may_give_up(now, incarnation, ready) && ready {
-            let group = self.groups.get_mut(&incarnation).expect("checked");
+            let group = self.groups.of_mut(&incarnation);
             let refused = group.held.take().and_then(|held| held.fenced);
             self.end_drain(incarnation);
             self.note_gone(incarnation);
@@ -67,11 +67,12 @@ impl Server {
 
     /// What an `unpublish` that all shards have called was waiting for when its deadline passed.
     pub(super) fn unpublish_waits_for(&self, incarnation: Incarnation) -> String {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let held = group.held.as_ref().expect("it is answered once there is none");
         let undigested: Vec<u32> =
             (0..group.num_shards).filter(|shard| !held.sums.contains_key(shard)).collect();
-        let readers = self.edges.readers_of(incarnation).map(|r| self.groups[&r].replica.as_str());
+        let readers =
+            self.edges.readers_of(incarnation).map(|r| self.groups.of(&r).replica.as_str());
         let readers: Vec<&str> = readers.take(NAMED).collect();
         if let Some(shards) = name_shards(&undigested).filter(|_| !held.settled()) {
             format!("the digests of {shards} of what replica {} has published", group.replica)
@@ -87,7 +88,7 @@ impl Server {
 
     /// Whether only the end of the recovery window lets the group give its copy up.
     pub(super) fn held_back(&self, incarnation: Incarnation) -> bool {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let call = group.active.map(|seq| &group.transactions[&seq].call);
         call == Some(&Call::Unpublish) && self.drained(incarnation) && !self.copied(incarnation)
     }
@@ -100,8 +101,8 @@ impl Server {
 
     /// Whether somebody else has the group's version, or it is none to be kept.
     fn copied(&self, incarnation: Incarnation) -> bool {
-        let group = &self.groups[&incarnation];
-        let visible = &self.models[&group.model].visible;
+        let group = self.groups.of(&incarnation);
+        let visible = &self.models.of(&group.model).visible;
         let copied = |held: &Held| held.fenced.is_some() || visible.contains_key(&held.version);
         group.held.as_ref().is_some_and(copied)
     }

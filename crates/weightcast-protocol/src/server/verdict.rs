@@ -20,7 +20,7 @@ impl Server {
 
     /// Tells all shards what has just become of it.
     pub(super) fn tell_all(&mut self, incarnation: Incarnation) {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let shards: Vec<u32> = group.members.keys().copied().collect();
         let witnesses = match &group.held {
             Some(held) if held.fenced.is_some() => self.witnesses(incarnation, held.version),
@@ -36,7 +36,7 @@ impl Server {
     }
 
     fn tell(&mut self, incarnation: Incarnation, shard: u32, witnesses: &Witnesses) {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let Some(held) = &group.held else { return };
         let generation = held.generations.get(shard as usize).copied();
         let (Some(member), Some(generation)) = (group.members.get(&shard), generation) else {
@@ -54,9 +54,9 @@ impl Server {
     }
 
     fn witnesses(&self, incarnation: Incarnation, version: Version) -> Witnesses {
-        let model = &self.models[&self.groups[&incarnation].model];
+        let model = self.models.of(&self.groups.of(&incarnation).model);
         let sealed = |other: &Incarnation| {
-            let held = self.groups[other].held.as_ref();
+            let held = self.groups.of(other).held.as_ref();
             *other != incarnation && held.is_some_and(|held| held.sealed)
         };
         let holders = model.visible.get(&version).into_iter().flat_map(|of| of.values().copied());
@@ -68,7 +68,7 @@ impl Server {
 
     /// How to reach what a group holds, fenced or not; nothing unless it is whole.
     fn copy_of(&self, incarnation: Incarnation) -> Option<Assignment> {
-        let group = &self.groups[&incarnation];
+        let group = self.groups.of(&incarnation);
         let held = group.held.as_ref().filter(|_| group.complete())?;
         let shard = |(member, generation): (&super::group::Member, &crate::Generation)| {
             let registration = member.registration?;

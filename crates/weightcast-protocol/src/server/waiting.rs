@@ -58,7 +58,7 @@ impl Server {
     }
 
     fn model_of(&self, incarnation: Incarnation) -> &Model {
-        &self.models[&self.groups[&incarnation].model]
+        self.models.of(&self.groups.of(&incarnation).model)
     }
 
     fn is_held(&self, model: &Model, held: Held) -> bool {
@@ -71,7 +71,7 @@ impl Server {
 
     /// The rollouts that count: those with registered memory.
     fn rollouts<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = &'a Group> {
-        let groups = model.replicas.values().map(|incarnation| &self.groups[incarnation]);
+        let groups = model.replicas.values().map(|incarnation| self.groups.of(incarnation));
         groups.filter(|group| group.role == Role::Rollout && group.registered)
     }
 }
