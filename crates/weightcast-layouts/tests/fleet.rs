@@ -403,6 +403,26 @@ fn names_that_were_meant_are_found() {
     assert!(!model.families.iter().any(scaled));
 }
 
+/// A source's bytes go in pieces of one in 64 of its share, so a large version is not cut into
+/// megabytes.
+#[test]
+fn pieces_grow_with_what_each_source_has_to_send() {
+    let config = dense(json!({
+        "vocab_size": 200_000, "hidden_size": 4_096, "intermediate_size": 1_024,
+        "num_hidden_layers": 1,
+    }));
+    let (dp, replicas) = (2, 1);
+    let (source, target) = (cluster(&config, "ddp:dp=2"), cluster(&config, "vllm:tp=1"));
+    let plan = fleet::plan(&source, &target, replicas, 1).expect("a plan");
+    let tensors: Vec<u64> =
+        boxes(&target, 0).iter().map(|(_, s, d)| s.volume() * d.bits() / 8).collect();
+    let piece = sum(&tensors) / dp / 64;
+    assert!(piece > 8 << 20 && tensors.iter().any(|&bytes| bytes > piece));
+    assert!(tensors.iter().any(|&bytes| bytes > 1 << 20 && bytes < piece));
+    let pieces = |bytes: &u64| bytes.div_ceil(piece).min(4 * dp);
+    assert_eq!(plan.copies, tensors.iter().map(pieces).sum::<u64>());
+}
+
 /// Sources that all have everything share what they send, in pieces of a megabyte at least.
 #[test]
 fn copies_of_a_source_share_what_is_sent() {
