@@ -86,7 +86,7 @@ impl Server {
         let [one, other] = self.config.secret;
         #[expect(deprecated, reason = "a keyed pseudorandom function, which is what it is for")]
         let mut hasher = std::hash::SipHasher::new_with_keys(one, other);
-        hasher.write_u64(self.own.term.0);
+        hasher.write_u64(self.terms.own.term.0);
         hasher.write_u64(self.nonces);
         Nonce(hasher.finish())
     }

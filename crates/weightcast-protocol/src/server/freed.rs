@@ -106,7 +106,7 @@ mod tests {
         let mut server = server();
         left(&mut server, "a", 0, 10);
         server.free_models();
-        server.own.term = Term(4);
+        server.terms.own.term = Term(4);
         let new = server.new_model();
         assert_eq!(new.revision, Revision { term: Term(4), number: 0 });
         left(&mut server, "b", 0, 3);

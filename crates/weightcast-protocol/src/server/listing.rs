@@ -72,7 +72,7 @@ impl Server {
     /// of those is woken.
     pub(super) fn first_revision(&self) -> Revision {
         let goes_on = self.config.safeguards.on(Safeguard::RevisionsGoOn);
-        Revision { term: if goes_on { self.own.term } else { Term::default() }, number: 0 }
+        Revision { term: if goes_on { self.terms.own.term } else { Term::default() }, number: 0 }
     }
 
     /// Answers with what there is now.

@@ -15,7 +15,7 @@
 //! `edges` is the book of who reads from whom and `choose` adds to it, `striping` several at once;
 //! `filling` lets replicas be read while they are being filled, `kept` has the next call go on
 //! after what was read, `pace` has slow sources left; `accusation` weighs what readers say of
-//! sources; `term` says when this server acts at all, and `recovery` brings groups over from an
+//! sources; `terms` says when this server acts at all (`term`: what follows), and `recovery` brings groups over from an
 //! earlier term; `retention` says which copies must not be given up yet, `claims` which of them can
 //! be relied on (`unshown`: who could not be asked), and `offload` has them copied aside; `freed`
 //! forgets models that nobody is in; `seeding` leaves crossings to `seed_replicas`; `snapshot` and
@@ -63,6 +63,7 @@ mod staging;
 mod store;
 mod striping;
 mod term;
+mod terms;
 mod tickets;
 mod timers;
 mod transaction;
@@ -85,7 +86,7 @@ pub use snapshot::{
 
 use crate::limits::Limits;
 use crate::message::{ClientMessage, ServerMessage};
-use crate::{ConnectionId, Incarnation, Nonce, SessionId, Span, Term, TermProof, TicketKey, Time};
+use crate::{ConnectionId, Incarnation, Nonce, SessionId, Span, TicketKey, Time};
 use blobs::Blobs;
 use claims::Challenge;
 pub use claims::Trust;
@@ -95,6 +96,7 @@ use group::Group;
 use lease::SessionEntry;
 use model::Model;
 use store::Store;
+use terms::Terms;
 use timers::{Timer, Timers};
 
 /// How a server behaves.
@@ -184,18 +186,7 @@ pub enum ServerOutput {
 #[derive(Clone, Debug)]
 pub struct Server {
     config: ServerConfig,
-    /// The newest term that this server took, and its proof of it.
-    own: TermProof,
-    /// Whether it acts in it.
-    active: bool,
-    /// The newest term that was proved to it.
-    seen: TermProof,
-    /// The latest term that another server was said to act in, and when.
-    told: (Term, Time),
-    /// It took its term for somebody who knew of no other. Until then it gives way to any.
-    fresh_until: Option<Time>,
-    /// Until when clients may come over from an earlier term.
-    window_until: Option<Time>,
+    terms: Terms,
     models: Store<String, Model>,
     /// Models whose last group has left.
     vacant: BTreeSet<String>,
@@ -231,12 +222,7 @@ impl Server {
     pub fn new(config: ServerConfig) -> Self {
         Self {
             config,
-            own: TermProof::default(),
-            active: false,
-            seen: TermProof::default(),
-            told: (Term(0), Time(0)),
-            fresh_until: None,
-            window_until: None,
+            terms: Terms::default(),
             models: Store::default(),
             vacant: BTreeSet::new(),
             high_water: None,

@@ -175,7 +175,7 @@ impl Server {
     }
 
     fn check_open(&self, open: &Open) -> Result<(), CallError> {
-        if open.past().is_some_and(|ticket| ticket.proof.term == self.own.term) {
+        if open.past().is_some_and(|ticket| ticket.proof.term == self.terms.own.term) {
             // It was open here, so it was evicted.
             let reason = format!("the lease of shard {} ran out, or it was closed", open.shard);
             return Err(CallError::GroupBroken { replica: open.replica.clone(), reason });

@@ -301,7 +301,7 @@ mod tests {
             server.at(group).role = role;
             let catalog = CATALOG;
             server.remember("policy", version(5), Content { catalog, sum });
-            server.window_until = recovers.then_some(crate::Time(99));
+            server.terms.window_until = recovers.then_some(crate::Time(99));
             let call = Call::Publish { version: 5, catalog, generation: Generation(3) };
             let arrived = std::iter::once((0, call.clone())).collect();
             server.calls(group, call).arrived = arrived;

@@ -15,8 +15,8 @@ const ORIGIN: Term = Term(7);
 /// A server of a later term than the one that its groups come from.
 fn later() -> Server {
     let mut server = server();
-    server.own = TermProof { term: Term(9), origin: ORIGIN, mac: Mac::default() };
-    server.active = true;
+    server.terms.own = TermProof { term: Term(9), origin: ORIGIN, mac: Mac::default() };
+    server.terms.active = true;
     server
 }
 
@@ -105,7 +105,7 @@ fn the_first_shard_founds_its_group_anew_and_the_time_of_the_others_begins() {
         let mut server = later();
         server.config.lease = lease;
         // The window in which all come over began before.
-        server.window_until = Some(Time(5));
+        server.terms.window_until = Some(Time(5));
         let group = Incarnation { term: Term(8), number: 4 };
         let open = Open { rejoins: true, ..opening("policy", "r", 2) };
         assert_eq!(server.rejoin(NOW, &open, &ticket(group)), Ok(()));

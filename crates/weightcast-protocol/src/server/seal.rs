@@ -184,7 +184,7 @@ mod tests {
         for recovers in [false, true] {
             let (mut server, group) = published(true);
             let copy = server.prop("copy", 1);
-            server.window_until = recovers.then_some(crate::Time(99));
+            server.terms.window_until = recovers.then_some(crate::Time(99));
             server.agenda.clear();
             if let Some(held) = &mut server.at(group).held {
                 held.sums = [(0, sums(1)), (1, sums(2))].into();

@@ -160,7 +160,7 @@ impl Server {
     fn new_ask(&mut self) -> u64 {
         loop {
             self.last_incarnation = self.last_incarnation.next();
-            let ask = self.own.term.0.rotate_left(32) ^ self.last_incarnation.number;
+            let ask = self.terms.own.term.0.rotate_left(32) ^ self.last_incarnation.number;
             if ask != 0 {
                 return ask;
             }
@@ -248,7 +248,7 @@ mod tests {
 
     fn asked_in(term: u64, asks: &mut BTreeSet<u64>) {
         let mut server = Server::new(ServerConfig::default());
-        server.own.term = Term(term);
+        server.terms.own.term = Term(term);
         for _ in 0..100 {
             let ask = server.new_ask();
             assert!(ask > 0, "that is what comes over from an earlier term");

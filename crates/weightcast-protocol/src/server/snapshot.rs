@@ -238,7 +238,7 @@ impl Server {
         };
         Snapshot {
             term: self.term(),
-            recovers: self.window_until.is_some(),
+            recovers: self.terms.window_until.is_some(),
             sessions: self.sessions.len(),
             manifests,
             manifests_bytes,

@@ -2,13 +2,14 @@ use super::super::props::{SEQ, server, version};
 use super::*;
 use crate::message::Call;
 use crate::server::model::Model;
+use crate::server::terms::Terms;
 use crate::{ConnectionId, ContentDigest};
 
 /// A server of which every book has something in it.
 fn busy() -> Server {
     let mut server = server();
-    server.own = TermProof { term: Term(5), origin: Term(5), ..TermProof::default() };
-    (server.seen, server.active) = (server.own, true);
+    server.terms.own = TermProof { term: Term(5), origin: Term(5), ..TermProof::default() };
+    (server.terms.seen, server.terms.active) = (server.terms.own, true);
     let [a, b, reader] = ["a", "b", "reader"].map(|name| server.prop(name, 1));
     [a, b].iter().for_each(|holder| server.holds(*holder, version(1)));
     server.reads(reader, version(1), &[a]);
@@ -33,7 +34,7 @@ fn busy() -> Server {
     server.drain_until(a, Time(9));
     server.timers.set(Time(9), Timer::Call(reader, SEQ));
     server.timers.set(Time(9), Timer::Window);
-    (server.window_until, server.fresh_until) = (Some(Time(9)), Some(Time(9)));
+    (server.terms.window_until, server.terms.fresh_until) = (Some(Time(9)), Some(Time(9)));
     server.agenda.insert(a);
     server.changed.insert("policy".into());
     server.calls(b, Call::List);
@@ -51,12 +52,7 @@ fn a_server_that_steps_down_has_forgotten_its_clients_and_all_that_they_brought(
     server.step_down();
     let Server {
         config: _,
-        own,
-        active,
-        seen,
-        told: _,
-        fresh_until,
-        window_until,
+        terms,
         models,
         vacant,
         high_water,
@@ -77,6 +73,7 @@ fn a_server_that_steps_down_has_forgotten_its_clients_and_all_that_they_brought(
         unsettled: _,
         outputs,
     } = &server;
+    let Terms { own, active, seen, told: _, fresh_until, window_until } = terms;
     assert!(!active && own.term == Term(5) && seen.term == Term(5), "terms are for ever");
     assert_eq!((fresh_until, window_until), (&None, &None));
     assert!(models.is_empty() && vacant.is_empty() && high_water.is_none());
@@ -115,18 +112,23 @@ fn a_server_acts_one_step_after_all_that_it_knows() {
                 let mut server = server();
                 server.config.index = index;
                 let origin = Term(7);
-                server.seen = TermProof { term: Term(of(seen)), origin, ..TermProof::default() };
-                server.own = TermProof { term: Term(of(own)), origin: Term(8), ..server.seen };
+                server.terms.seen =
+                    TermProof { term: Term(of(seen)), origin, ..TermProof::default() };
+                server.terms.own =
+                    TermProof { term: Term(of(own)), origin: Term(8), ..server.terms.seen };
                 server.activate(Time(100));
-                assert_eq!(server.own.term.step(), seen.max(own) + 1, "{seen}, {own}");
-                assert_eq!(server.seen, server.own);
+                assert_eq!(server.terms.own.term.step(), seen.max(own) + 1, "{seen}, {own}");
+                assert_eq!(server.terms.seen, server.terms.own);
                 let until = Time(100) + server.config.lease.scaled(2, 1);
                 let follows = seen > 0;
-                assert_eq!(server.own.origin, if follows { origin } else { server.own.term });
-                assert_eq!(server.window_until, follows.then_some(until));
-                assert_eq!(server.fresh_until, (!follows).then_some(until));
+                assert_eq!(
+                    server.terms.own.origin,
+                    if follows { origin } else { server.terms.own.term }
+                );
+                assert_eq!(server.terms.window_until, follows.then_some(until));
+                assert_eq!(server.terms.fresh_until, (!follows).then_some(until));
                 assert_eq!(server.next_timeout(), follows.then_some(until));
-                assert_eq!(server.last_incarnation.term, server.own.term);
+                assert_eq!(server.last_incarnation.term, server.terms.own.term);
             }
         }
     }
@@ -142,13 +144,19 @@ fn of_two_lines_the_one_that_was_shown_goes_on_above_all_terms_of_both() {
             origin: Term(origin),
             ..TermProof::default()
         };
-        (server.own, server.active) = (of(own, 7), true);
-        (server.seen, server.fresh_until) = (server.own, Some(Time(10)));
+        (server.terms.own, server.terms.active) = (of(own, 7), true);
+        (server.terms.seen, server.terms.fresh_until) = (server.terms.own, Some(Time(10)));
         server.hear_of(Time(9), of(shown, 8));
-        assert!(!server.active, "{own}, {shown}");
-        assert_eq!((server.seen.term.step(), server.seen.origin), (own.max(shown), Term(8)));
+        assert!(!server.terms.active, "{own}, {shown}");
+        assert_eq!(
+            (server.terms.seen.term.step(), server.terms.seen.origin),
+            (own.max(shown), Term(8))
+        );
         server.activate(Time(9));
-        assert_eq!((server.own.term.step(), server.own.origin), (own.max(shown) + 1, Term(8)));
+        assert_eq!(
+            (server.terms.own.term.step(), server.terms.own.origin),
+            (own.max(shown) + 1, Term(8))
+        );
     }
 }
 
@@ -166,16 +174,16 @@ fn a_server_begins_to_act_for_whoever_asks_it_to_and_may() {
             let mut server = server();
             let told = TermProof { term: Term(1 << 26), ..TermProof::default() };
             if defers {
-                (server.seen, server.told) = (told, (told.term, Time(50)));
+                (server.terms.seen, server.terms.told) = (told, (told.term, Time(50)));
             }
             let open = super::super::props::opening("policy", "r", 1);
             let open = Open { role, activate, rejoins, ..open };
             let asked = matches!(role, Role::Offload(_) | Role::Seed(_));
             let acts = activate && !defers && (rejoins || !asked);
             assert_eq!(server.takes(Time(50), &open), acts, "{role:?} {activate} {rejoins}");
-            assert_eq!(server.active, acts);
+            assert_eq!(server.terms.active, acts);
             // One that acts already takes whoever comes, unless it knows of a later one.
-            server.active = true;
+            server.terms.active = true;
             assert_eq!(server.takes(Time(50), &open), !defers);
         }
     }

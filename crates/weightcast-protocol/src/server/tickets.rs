@@ -13,7 +13,7 @@ impl Server {
         let entry = self.sessions.of(&session);
         let group = self.groups.of(&entry.group);
         let ticket = Ticket {
-            proof: self.own,
+            proof: self.terms.own,
             incarnation: group.incarnation,
             epoch: group.epoch,
             held: self.proved(group, &group.members[&entry.shard]),
@@ -71,7 +71,7 @@ impl Server {
 
     /// Whether a ticket is of the line of terms that this server's belongs to.
     pub(super) fn is_ours(&self, ticket: &Ticket) -> bool {
-        ticket.proof.origin == self.own.origin
+        ticket.proof.origin == self.terms.own.origin
     }
 
     /// What is wrong with what a shard says of itself. What its group held it has in writing.

@@ -210,7 +210,7 @@ mod tests {
                 let copied = listed || fenced;
                 assert_eq!(server.held_back(group), unpublishes && !read && !copied);
                 assert!(!server.may_be_last(group), "nobody comes over");
-                server.window_until = Some(Time(99));
+                server.terms.window_until = Some(Time(99));
                 assert_eq!(server.may_be_last(group), !copied);
             }
         }
