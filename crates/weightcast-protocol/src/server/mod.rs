@@ -6,80 +6,44 @@
 //! - then [`Server::poll_output`] until it is empty, doing what each output says;
 //! - and [`Server::next_timeout`] for when to call `handle_timeout`.
 //!
-//! This file holds the state and the dispatcher, no logic. One file per concern:
-//! `open` and `lease` say who is a member of which group, `tickets` what each is given in writing;
-//! `calls` runs the group transactions (G1 to G5) and `answers` ends them; `register`, `publish`,
-//! `unpublish`, `replicate`, `listing` and `waiting` are the calls; `seal` decides what content a
-//! version has, and `verdict` says so; `commit` and `source_loss` end a transfer, `staging` puts in
-//! place what one read beside the old copy; `drain` takes copies out of sight and readers off them;
-//! `edges` is the book of who reads from whom and `choose` adds to it, `striping` several at once;
-//! `filling` lets replicas be read while they are being filled, `kept` has the next call go on
-//! after what was read, `pace` has slow sources left; `accusation` weighs what readers say of
-//! sources; `terms` says when this server acts at all (`term`: what follows), and `recovery` brings groups over from an
-//! earlier term; `retention` says which copies must not be given up yet, `claims` which of them can
-//! be relied on (`unshown`: who could not be asked), and `offload` has them copied aside; `freed`
-//! forgets models that nobody is in; `seeding` leaves crossings to `seed_replicas`; `snapshot` and
-//! `inspect` are for whoever only looks; `invariants` and `edge_invariants` state what must always
-//! hold.
+//! This file holds the state and the dispatcher, no logic. A room per concern:
+//! - `membership`: which session belongs to which group (`open`, `lease`, `close`), what each is
+//!   given in writing (`tickets`), when this server acts at all (`terms`; `term` has the effects),
+//!   groups brought over from an earlier term (`recovery`), models that nobody is in (`freed`);
+//! - `calls`: the shards of a call gather and get one answer (`transact`, G1 to G5; `answers`),
+//!   `register`, and what each event has made possible (`settling`);
+//! - `versions`: `publish`, `seal` (what content a version has) and `verdict` (whether bytes are
+//!   that content), `listing`, `waiting`, `unpublish`;
+//! - `transfers`: `replicate` and `update`: `edges` is the book of who reads from whom, `choose`
+//!   adds to the book, `striping` several sources at once, `filling` and `kept` let partial copies
+//!   be read, `pace` and `accusation` and `source_loss` take readers off a source, `staging` and
+//!   `commit` end a transfer, `drain` takes copies out of sight;
+//! - `durability`: copies that must not be given up yet (`retention`), those that can be relied on
+//!   (`claims`, `unshown`), copies aside (`offload`), copies in other datacentres (`seeding`,
+//!   `seed_replicas`);
+//! - `stores`: what the rooms change: groups, models, sessions, blobs, timers;
+//! - `views`: snapshots and invariants, for whoever only looks.
+//!
+//! `pub(in crate::server)` marks the face that a room shows to the others; all else is the room's.
 
-mod accusation;
-mod answers;
-mod blobs;
 mod calls;
-mod choose;
-mod claims;
-mod close;
-mod commit;
-mod drain;
-mod edge_invariants;
-mod edges;
-mod filling;
-mod freed;
-mod group;
-mod inspect;
-mod invariants;
-mod kept;
-mod known;
-mod lease;
-mod listing;
-mod model;
-mod offload;
-mod open;
-mod pace;
+mod durability;
+mod membership;
 #[cfg(test)]
 mod props;
-mod publish;
-mod recovery;
-mod register;
-mod replicate;
-mod retention;
-mod seal;
-mod seed_replicas;
-mod seeding;
-mod settling;
-mod snapshot;
-mod source_loss;
-mod staging;
-mod store;
-mod striping;
-mod term;
-mod terms;
-mod tickets;
-mod timers;
-mod transaction;
-mod unpublish;
-mod unshown;
-mod verdict;
-mod waiting;
+mod stores;
+mod transfers;
+mod versions;
+mod views;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-pub use inspect::Inspection;
-pub use invariants::Violation;
-pub use offload::offload_name;
-pub use retention::RetentionLoss;
-pub use seeding::seed_name;
-pub use snapshot::{
+pub use durability::offload::offload_name;
+pub use durability::retention::RetentionLoss;
+pub use durability::seeding::seed_name;
+pub use views::inspect::Inspection;
+pub use views::invariants::Violation;
+pub use views::snapshot::{
     Counters, ModelSnapshot, PendingCall, ReadEdge, ReplicaSnapshot, ReplicaState, ShardSnapshot,
     Snapshot,
 };
@@ -87,17 +51,17 @@ pub use snapshot::{
 use crate::limits::Limits;
 use crate::message::{ClientMessage, ServerMessage};
 use crate::{ConnectionId, Incarnation, Nonce, SessionId, Span, TicketKey, Time};
-use blobs::Blobs;
-use claims::Challenge;
-pub use claims::Trust;
-use edges::Edges;
-use freed::HighWater;
-use group::Group;
-use lease::SessionEntry;
-use model::Model;
-use store::Store;
-use terms::Terms;
-use timers::{Timer, Timers};
+use durability::claims::Challenge;
+pub use durability::claims::Trust;
+use membership::freed::HighWater;
+use membership::lease::SessionEntry;
+use membership::terms::Terms;
+use stores::blobs::Blobs;
+use stores::group::Group;
+use stores::model::Model;
+use stores::store::Store;
+use stores::timers::{Timer, Timers};
+use transfers::edges::Edges;
 
 /// How a server behaves.
 #[derive(Clone, Debug)]

@@ -1,10 +1,11 @@
 //! Groups put into the books by hand, for tests of rules that only look at them.
 
-use super::group::{Group, Member};
-use super::lease::SessionEntry;
-use super::transaction::{Phase, Transaction, Transfer};
-use super::{Server, ServerConfig};
 use crate::message::{Call, EpochPolicy, Open, Registration, Role};
+use crate::server::Server;
+use crate::server::ServerConfig;
+use crate::server::membership::lease::SessionEntry;
+use crate::server::stores::group::{Group, Member};
+use crate::server::stores::transaction::{Phase, Transaction, Transfer};
 use crate::{
     Attempt, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq, PROTOCOL, Selector,
     SessionId, Time, Version,

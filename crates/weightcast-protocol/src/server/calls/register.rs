@@ -1,0 +1,74 @@
+//! `register` and `unregister`: a group's memory.
+
+use crate::message::{Answer, Call, Registration};
+use crate::server::Server;
+use crate::server::stores::transaction::looks_up;
+use crate::{CallError, Incarnation, OpSeq};
+
+impl Server {
+    pub(super) fn start_register(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
+        if self.groups.of(&incarnation).registered {
+            let detail = "tensors are registered already; call unregister first".to_owned();
+            return Err(CallError::Misuse { detail });
+        }
+        Ok(())
+    }
+
+    /// A shard looks shapes up where others have registered already: all are told what it is told, and
+    /// those register again with it.
+    pub(super) fn look_up_first(&mut self, incarnation: Incarnation, seq: OpSeq, call: &Call) {
+        let group = self.groups.of_mut(&incarnation);
+        let Some(transaction) = group.active_transaction().filter(|t| t.seq == seq) else { return };
+        if matches!(transaction.call, Call::Register { .. }) && looks_up(call) {
+            transaction.call = call.clone();
+            self.start_waiting(incarnation);
+        }
+    }
+
+    pub(super) fn advance_register(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of_mut(&incarnation);
+        let num_shards = group.num_shards as usize;
+        let transaction = group.pending_mut();
+        if transaction.arrived.len() < num_shards {
+            return;
+        }
+        for (shard, call) in transaction.arrived.clone() {
+            let Call::Register { layout, export, bytes } = call else { continue };
+            let member = group.members.get_mut(&shard).expect("all shards have called");
+            member.registration = Some(Registration { layout, export, bytes });
+            self.blobs.retain(layout);
+        }
+        group.registered = true;
+        let layouts = group.layouts();
+        self.finish(incarnation, Ok(Answer::Registered { layouts }));
+    }
+
+    pub(super) fn start_unregister(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
+        let group = self.groups.of(&incarnation);
+        let detail = match &group.held {
+            _ if !group.registered => "nothing is registered".to_owned(),
+            Some(held) => {
+                format!("version {} is published; call unpublish first", held.version)
+            }
+            None => return Ok(()),
+        };
+        Err(CallError::Misuse { detail })
+    }
+
+    pub(super) fn advance_unregister(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of_mut(&incarnation);
+        let num_shards = group.num_shards as usize;
+        if group.pending_mut().arrived.len() < num_shards {
+            return;
+        }
+        for member in group.members.values_mut() {
+            if let Some(registration) = member.registration.take() {
+                self.blobs.release(registration.layout);
+            }
+        }
+        group.registered = false;
+        // One rollout less to wait for.
+        self.changed.insert(group.model.clone());
+        self.finish(incarnation, Ok(Answer::Unregistered));
+    }
+}

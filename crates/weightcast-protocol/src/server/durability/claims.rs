@@ -1,0 +1,339 @@
+//! Claims: whoever commits or announces a copy says that it holds the bytes, and shows sums that can
+//! be had without them: from other shards' notes, or from another claimant. Retention relies on no
+//! copy that has not shown more (A1, A2).
+//!
+//! What a trainer publishes first *is* the version, so it is proved. Any other copy is a claim until
+//! its shards and those of a proved holder, asked at the same time, have summed the same sample of
+//! the tensors under the same keys, all drawn from a number that nobody knew before; the sums of two
+//! groups are equal in any layouts. That is asked for as soon as a retained version has fewer than
+//! two proved holders, so that who gives its copy up seldom has to wait for it; who does waits for
+//! one answer, and has its copy offloaded if that is not good enough; who did not answer is asked
+//! again later. Where nobody is proved, as after a failover, two claimants are compared, and equal
+//! ones are both believed: to make up the same answer they would have to conspire.
+
+use std::hash::Hasher;
+
+use crate::message::ServerMessage;
+use crate::server::Server;
+use crate::server::durability::unshown::RETRY;
+use crate::server::stores::group::Group;
+use crate::server::stores::model::Model;
+use crate::server::stores::timers::Timer;
+use crate::{Generation, Incarnation, Nonce, SessionId, Span, Time, Version};
+use std::collections::BTreeMap;
+
+/// How long shards have to answer: many times what reading a few megabytes takes, and a small part
+/// of the time in which a copy can be offloaded instead.
+const ANSWER: Span = Span::from_secs(5);
+
+/// Whether a group has shown that it holds what it says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// It says so.
+    #[default]
+    Claimed,
+    /// It has.
+    Proved,
+    /// It holds something else.
+    Refuted,
+}
+
+/// Two groups that were asked to show the bytes of a version.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct Challenge {
+    model: String,
+    version: Version,
+    claimant: ChallengeSide,
+    reference: ChallengeSide,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+struct ChallengeSide {
+    group: Incarnation,
+    /// At which it holds the version; else it has moved on.
+    generations: Vec<Generation>,
+    answers: BTreeMap<u32, u64>,
+}
+
+impl ChallengeSide {
+    fn of(group: &Group) -> Option<Self> {
+        let generations = group.held.as_ref()?.generations.clone();
+        Some(Self { group: group.incarnation, generations, answers: BTreeMap::new() })
+    }
+
+    /// What all shards together have shown, once they have.
+    fn shown(&self) -> Option<u64> {
+        let whole = self.answers.len() == self.generations.len();
+        whole.then(|| self.answers.values().fold(0, |sum: u64, part| sum.wrapping_add(*part)))
+    }
+}
+
+impl Group {
+    /// What it is believed to hold of a version, while all its shards can be asked.
+    fn trust(&self, version: Version) -> Option<Trust> {
+        let held = self.held.as_ref().filter(|held| held.version == version && held.sealed)?;
+        let broken = self.over.as_ref().is_some_and(|over| !over.closing);
+        let asks = held.fenced.is_none() && self.complete() && !broken;
+        asks.then_some(held.trust)
+    }
+}
+
+impl Server {
+    /// A number that nobody can know before.
+    fn next_nonce(&mut self) -> Nonce {
+        self.nonces += 1;
+        let [one, other] = self.config.secret;
+        #[expect(deprecated, reason = "a keyed pseudorandom function, which is what it is for")]
+        let mut hasher = std::hash::SipHasher::new_with_keys(one, other);
+        hasher.write_u64(self.terms.own.term.0);
+        hasher.write_u64(self.nonces);
+        Nonce(hasher.finish())
+    }
+
+    /// Something has changed in a model: asks for proofs that may be needed.
+    pub(in crate::server) fn review_claims(&mut self, now: Time, name: &str) {
+        let Some(model) = self.models.get_mut(name).filter(|m| m.retention.versions > 0) else {
+            return;
+        };
+        let (visible, groups) = (&model.visible, &self.groups);
+        model.unshown.retain(|(version, one, other)| {
+            let live = groups.contains_key(one) && groups.contains_key(other);
+            live && visible.contains_key(version)
+        });
+        let versions: Vec<Version> = model.visible.keys().copied().collect();
+        for version in versions {
+            self.forgive(name, version);
+            self.challenge(now, name, version);
+        }
+    }
+
+    /// Copies are refuted by one that is proved. Where none is left, whose memory changed is not
+    /// known any more: it may have been the publisher's. They are claims again, which can agree.
+    fn forgive(&mut self, name: &str, version: Version) {
+        let model = self.models.of(name);
+        let leaving = model.retention.held_back.iter().map(|group| self.groups.of(group));
+        let proved = |group: &Group| group.trust(version) == Some(Trust::Proved);
+        if leaving.chain(self.holders_of(model, version)).any(proved) {
+            return;
+        }
+        let refuted = |group: &&Group| group.trust(version) == Some(Trust::Refuted);
+        let refuted = self.holders_of(model, version).filter(refuted);
+        let refuted: Vec<Incarnation> = refuted.map(|group| group.incarnation).collect();
+        for group in refuted {
+            let held = self.groups.get_mut(&group).and_then(|group| group.held.as_mut());
+            held.expect("it has refuted bytes").trust = Trust::Claimed;
+        }
+    }
+
+    /// Whether it is being found out if somebody else holds the bytes of a version whose holder
+    /// wants to go. Only one answer is waited for.
+    pub(super) fn awaits_proof(&mut self, now: Time, owner: Incarnation, version: Version) -> bool {
+        let name = self.groups.of(&owner).model.clone();
+        self.challenge(now, &name, version);
+        let model = self.models.of(&name);
+        let in_vain = model.unshown.beside(version, owner)
+            || self.holders_of(model, version).any(|g| g.trust(version) == Some(Trust::Refuted));
+        !in_vain && self.is_compared(owner, version)
+    }
+
+    /// Whether copies of a version, which a group holds as well, are compared now.
+    pub(super) fn is_compared(&self, owner: Incarnation, version: Version) -> bool {
+        let name = &self.groups.of(&owner).model;
+        self.challenges.values().any(|c| c.model == *name && c.version == version)
+    }
+
+    /// Starts a comparison if one is due, and none runs.
+    fn challenge(&mut self, now: Time, name: &str, version: Version) {
+        let (groups, timers) = (&self.groups, &mut self.timers);
+        self.challenges.retain(|nonce, challenge| {
+            let stands = |side: &ChallengeSide| {
+                let group =
+                    groups.get(&side.group).filter(|g| g.trust(challenge.version).is_some());
+                let held = group.and_then(|group| group.held.as_ref());
+                held.is_some_and(|held| held.generations == side.generations)
+            };
+            let stand = stands(&challenge.claimant) && stands(&challenge.reference);
+            if !stand {
+                timers.cancel(Timer::Proof(*nonce));
+            }
+            stand
+        });
+        if self.challenges.values().any(|c| c.model == name && c.version == version) {
+            return;
+        }
+        let compared = self.to_compare(now, self.models.of(name), version);
+        let Some((claimant, reference)) = compared else { return };
+        let sides = [claimant, reference].map(|group| ChallengeSide::of(self.groups.of(&group)));
+        let [Some(claimant), Some(reference)] = sides else { return };
+        let nonce = self.next_nonce();
+        let model = name.to_owned();
+        let challenge = Challenge { model, version, claimant, reference };
+        self.timers.set(now + ANSWER, Timer::Proof(nonce));
+        self.counters.challenges += 1;
+        let asked: Vec<SessionId> = [&challenge.claimant, &challenge.reference]
+            .into_iter()
+            .flat_map(|side| self.groups.of(&side.group).members.values().map(|m| m.session))
+            .collect();
+        self.challenges.insert(nonce, challenge);
+        asked.into_iter().for_each(|session| self.remind_challenges(session));
+    }
+
+    fn holders_of<'a>(
+        &'a self,
+        model: &'a Model,
+        version: Version,
+    ) -> impl Iterator<Item = &'a Group> + 'a {
+        let holders = model.visible.get(&version).into_iter().flat_map(|of| of.values());
+        holders.map(|group| self.groups.of(group))
+    }
+
+    /// Whom to compare with whom, if that is of use.
+    fn to_compare(
+        &self,
+        now: Time,
+        model: &Model,
+        version: Version,
+    ) -> Option<(Incarnation, Incarnation)> {
+        let counting = |trust| {
+            let of = self.holders_of(model, version).filter(|group| group.counts());
+            of.filter(move |group| group.trust(version) == Some(trust))
+        };
+        let claimants: Vec<Incarnation> =
+            counting(Trust::Claimed).map(|group| group.incarnation).collect();
+        if counting(Trust::Proved).nth(1).is_some() || !self.is_retained(model, version) {
+            return None;
+        }
+        // Who gives its copy up is not listed any more, and is the one to ask.
+        let leaving = model.retention.held_back.iter().map(|group| self.groups.of(group));
+        let others: Vec<&Group> = leaving.chain(self.holders_of(model, version)).collect();
+        let beside = |trust| {
+            let of = others.iter().filter(move |group| group.trust(version) == Some(trust));
+            of.map(|group| group.incarnation)
+        };
+        let proved: Vec<Incarnation> = beside(Trust::Proved).collect();
+        let references = match proved.is_empty() {
+            true => beside(Trust::Claimed).collect(),
+            false => proved,
+        };
+        let new = |one: Incarnation, other: Incarnation| {
+            one != other && !model.unshown.contains(version, one, other)
+        };
+        let first = claimants.iter().find_map(|claimant| {
+            let beside = references.iter().find(|reference| new(*claimant, **reference))?;
+            Some((*claimant, *beside))
+        });
+        // Those who did not answer come after those who were not asked.
+        first.or_else(|| {
+            let again = model.unshown.due(now, |(of, one, other)| {
+                *of == version && claimants.contains(one) && references.contains(other)
+            });
+            again.map(|(_, one, other)| (one, other))
+        })
+    }
+
+    /// Asks a session for the proofs that it has not sent.
+    pub(in crate::server) fn remind_challenges(&mut self, session: SessionId) {
+        let Some(entry) = self.sessions.get(&session) else { return };
+        let (group, shard) = (entry.group, entry.shard);
+        let mut messages = Vec::new();
+        for (nonce, challenge) in &self.challenges {
+            for side in [&challenge.claimant, &challenge.reference] {
+                if side.group == group
+                    && !side.answers.contains_key(&shard)
+                    && let Some(generation) = side.generations.get(shard as usize).copied()
+                {
+                    messages.push(ServerMessage::Challenge { generation, nonce: *nonce });
+                }
+            }
+        }
+        messages.into_iter().for_each(|message| self.send(session, message));
+    }
+
+    /// A shard has shown its part.
+    pub(in crate::server) fn proof(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        generation: Generation,
+        nonce: Nonce,
+        sum: u64,
+    ) {
+        let entry = self.sessions.of(&session);
+        let (group, shard) = (entry.group, entry.shard);
+        let Some(challenge) = self.challenges.get_mut(&nonce) else { return };
+        for side in [&mut challenge.claimant, &mut challenge.reference] {
+            if side.group == group && side.generations.get(shard as usize) == Some(&generation) {
+                side.answers.entry(shard).or_insert(sum);
+            }
+        }
+        if challenge.claimant.shown().is_some() && challenge.reference.shown().is_some() {
+            self.decide(now, nonce);
+        }
+    }
+
+    /// Copies that could not be compared may be now.
+    pub(in crate::server) fn retry_timer(&mut self, claimant: Incarnation) {
+        if let Some(group) = self.groups.get(&claimant) {
+            self.changed.insert(group.model.clone());
+        }
+    }
+
+    /// The group has given its copy up: whoever was compared with it is with another one.
+    pub(in crate::server) fn note_gone(&mut self, incarnation: Incarnation) {
+        let asked = |c: &Challenge| [c.claimant.group, c.reference.group].contains(&incarnation);
+        if self.challenges.values().any(asked) {
+            self.changed.insert(self.groups.of(&incarnation).model.clone());
+        }
+    }
+
+    /// Both have shown what they hold, or had their time.
+    pub(in crate::server) fn decide(&mut self, now: Time, nonce: Nonce) {
+        let Some(challenge) = self.challenges.remove(&nonce) else { return };
+        let Challenge { model: name, version, claimant, reference } = challenge;
+        self.timers.cancel(Timer::Proof(nonce));
+        let equal = match (claimant.shown(), reference.shown()) {
+            (Some(one), Some(other)) => Some(one == other),
+            _ => None,
+        };
+        let known =
+            |of: &ChallengeSide| self.groups.get(&of.group).and_then(|group| group.trust(version));
+        let by_proof = known(&reference) == Some(Trust::Proved);
+        let pair = (version, claimant.group, reference.group);
+        if let Some(model) = self.models.get_mut(&name) {
+            if equal.is_none() || (equal == Some(false) && !by_proof) {
+                // Nobody knows who is wrong: another one may tell, or the same ones later.
+                model.unshown.insert(pair, now + RETRY);
+                if self.groups.contains_key(&claimant.group) {
+                    self.timers.set(now + RETRY, Timer::Retry(claimant.group));
+                }
+            } else {
+                model.unshown.remove(&pair);
+            }
+        }
+        match equal {
+            Some(true) => {
+                self.counters.proofs += 1;
+                self.believe(&claimant, Trust::Proved);
+                self.believe(&reference, Trust::Proved);
+            }
+            Some(false) if by_proof => {
+                self.counters.refuted += 1;
+                self.believe(&claimant, Trust::Refuted);
+            }
+            _ => {}
+        }
+        self.changed.insert(name); // which others are to be compared is looked at next
+    }
+
+    /// Of the copy that was asked about, if it is still held.
+    fn believe(&mut self, side: &ChallengeSide, trust: Trust) {
+        let held = self.groups.get_mut(&side.group).and_then(|group| group.held.as_mut());
+        if let Some(held) = held.filter(|held| held.generations == side.generations) {
+            held.trust = trust;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! Offload replicas: asked for, founded, failed, released (§4.3.3 of the paper; A2 to A4).
+//!
+//! The shards of a group that holds the last countable copy of a retained version are told to copy
+//! their memory aside. Each then opens a session of its own; together they are a group with
+//! [`Role::Offload`], which publishes that version as any other would: it joins by its sum. It is
+//! released once it is not needed any more.
+
+use crate::limits::DETAIL_CHARS;
+use crate::message::{Open, Role, ServerMessage};
+use crate::server::Server;
+use crate::server::durability::claims::Trust;
+use crate::server::stores::group::Held;
+use crate::server::stores::model::Model;
+use crate::server::views::invariants::{Violation, ensure};
+use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, Version};
+
+/// Name of the offload replica of a replica's copy: no user can open one of that name.
+pub fn offload_name(replica: &str, version: Version) -> String {
+    format!("{replica}~offload-{}.{}", version.epoch, version.number)
+}
+
+/// On whose behalf an offload or seed replica is opened, by its name.
+pub(in crate::server) fn owner_name(open: &Open) -> &str {
+    match open.role {
+        Role::Offload(_) | Role::Seed(_) => owner_of(&open.replica),
+        Role::Trainer | Role::Rollout => &open.replica,
+    }
+}
+
+/// The same of such a replica's name.
+pub(super) fn owner_of(replica: &str) -> &str {
+    replica.split('~').next().unwrap_or_default()
+}
+
+impl Server {
+    /// Asks a group's shards to copy what they hold.
+    pub(super) fn ask_offload(&mut self, incarnation: Incarnation, version: Version) {
+        let group = self.groups.of(&incarnation);
+        let model = self.models.of_mut(&group.model);
+        model.retention.asked.insert(version, incarnation);
+        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        for session in members {
+            self.remind_offload(session);
+        }
+    }
+
+    /// Tells a session what it may have missed: to offload what it holds, or to give up what it
+    /// offloaded or brought.
+    pub(in crate::server) fn remind_offload(&mut self, session: SessionId) {
+        let entry = self.sessions.of(&session);
+        let group = self.groups.of(&entry.group);
+        if group.released {
+            let deadline = self.config.drain_deadline;
+            return self.send(session, ServerMessage::Release { deadline });
+        }
+        let asked = &self.models.of(&group.model).retention.asked;
+        let Some(held) = &group.held else { return };
+        if asked.get(&held.version) == Some(&entry.group) {
+            let generation = held.generations[entry.shard as usize];
+            let version = held.version;
+            self.send(session, ServerMessage::Offload { version, generation });
+        }
+    }
+
+    /// An offload replica may be opened only while it is wanted.
+    pub(in crate::server) fn check_offload(&self, open: &Open) -> Result<(), CallError> {
+        let Role::Offload(version) = open.role else { return Ok(()) };
+        let owner = self
+            .models
+            .get(&open.model)
+            .and_then(|model| model.retention.asked.get(&version))
+            .map(|owner| &self.groups.of(owner).replica);
+        let wanted = owner.is_some_and(|owner| open.replica == offload_name(owner, version));
+        let detail = format!(
+            "an offload of version {version} by {} is not wanted any more; let go of the copy",
+            open.replica
+        );
+        if wanted { Ok(()) } else { Err(CallError::Misuse { detail }) }
+    }
+
+    /// A shard could not copy its memory, or not open a session for the copy.
+    pub(in crate::server) fn offload_failed(
+        &mut self,
+        session: SessionId,
+        version: Version,
+        generation: Generation,
+        reason: String,
+    ) {
+        let entry = self.sessions.of(&session);
+        let (incarnation, shard) = (entry.group, entry.shard);
+        let group = self.groups.of(&incarnation);
+        let asked = self.models.of(&group.model).retention.asked.get(&version);
+        // Not an older copy of the same version: the one that is made now may come to something.
+        let same = |held: &Held| held.generations.get(shard as usize) == Some(&generation);
+        if asked == Some(&incarnation) && group.held.as_ref().is_some_and(same) {
+            let reason: String = reason.chars().take(DETAIL_CHARS).collect();
+            self.fail_offload(incarnation, version, format!("shard {shard}: {reason}"));
+        }
+    }
+
+    /// What was asked of this group will not come.
+    fn fail_offload(&mut self, owner: Incarnation, version: Version, reason: String) {
+        let group = self.groups.of_mut(&owner);
+        let model = self.models.of_mut(&group.model);
+        model.retention.asked.remove(&version);
+        if let Some(held) = &mut group.held {
+            held.offload_failed = Some(reason);
+        }
+        self.agenda.insert(owner);
+        self.changed.insert(group.model.clone());
+    }
+
+    /// A copy was sealed: an offload that was asked for is there.
+    pub(in crate::server) fn note_seal(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of(&incarnation);
+        let model = self.models.of_mut(&group.model);
+        let retention = &mut model.retention;
+        if let Some(version) = group.offloads() {
+            retention.asked.remove(&version);
+            self.counters.offloads += 1;
+        }
+        if retention.versions > 0 || !retention.replicas.is_empty() {
+            self.changed.insert(group.model.clone());
+        }
+    }
+
+    /// A group is at its end or its content was refused: what was asked of it, or for it, fails.
+    pub(in crate::server) fn note_end(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of(&incarnation);
+        if group.released {
+            return;
+        }
+        if group.seeds().is_some() {
+            return self.note_seed_end(incarnation);
+        }
+        let retention = &self.models.of(&group.model).retention;
+        let closing = group.over.as_ref().is_some_and(|over| over.closing);
+        if let Some(version) = group.offloads() {
+            let owner = retention.asked.get(&version).copied();
+            let own = |owner: &Incarnation| {
+                offload_name(&self.groups.of(owner).replica, version) == group.replica
+            };
+            if let Some(owner) = owner.filter(own) {
+                self.fail_offload(owner, version, format!("{} was lost", group.replica));
+            }
+        } else if !closing {
+            self.end_hold(incarnation);
+        }
+    }
+
+    /// Something has changed in a model: whoever was held back looks again, and offload replicas
+    /// that are not needed any more are released.
+    pub(in crate::server) fn review_offloads(&mut self, name: &str) {
+        let Some(model) = self.models.get(name) else { return };
+        self.agenda.extend(&model.retention.held_back);
+        // One at a time: what is released does not count for the next.
+        for replica in model.retention.replicas.clone() {
+            let kept = !self.config.safeguards.on(Safeguard::OffloadRelease);
+            if !kept && !self.is_needed(self.models.of(name), replica) {
+                self.counters.offloads_released += 1;
+                self.release(replica);
+            }
+        }
+    }
+
+    /// The group is forgotten.
+    pub(in crate::server) fn forget_offloads(&mut self, incarnation: Incarnation) {
+        let model = &self.groups.of(&incarnation).model;
+        let model = self.models.of_mut(model);
+        model.retention.replicas.remove(&incarnation);
+        model.seeding.replicas.remove(&incarnation);
+    }
+
+    fn is_needed(&self, model: &Model, replica: Incarnation) -> bool {
+        let group = self.groups.of(&replica);
+        let Some(version) = group.offloads().filter(|_| group.over.is_none()) else { return true };
+        if group.released || group.recovering || model.recovers {
+            return true;
+        }
+        let Some(held) = &group.held else {
+            // It is on its way. Once it is published, it does not need its owner any more.
+            let owner = model.retention.asked.get(&version);
+            return owner.is_some_and(|owner| {
+                group.replica == offload_name(&self.groups.of(owner).replica, version)
+            });
+        };
+        let alone = !self.is_countable(model, version, Some(replica));
+        let alone = alone && self.config.safeguards.on(Safeguard::OffloadNeeded);
+        held.fenced.is_none() && alone && self.is_retained(model, version)
+    }
+
+    /// The replica may go: nobody new reads from it, and its shards are told to close.
+    pub(in crate::server) fn release(&mut self, replica: Incarnation) {
+        let group = self.groups.of_mut(&replica);
+        group.released = true;
+        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        self.hide_copy(replica);
+        for session in members {
+            self.remind_offload(session);
+        }
+    }
+
+    /// A4: a version has one offload replica, once one has shown the bytes; T5: nothing is asked of
+    /// groups that are gone.
+    pub(in crate::server) fn validate_offloads(
+        &self,
+        name: &str,
+        model: &Model,
+    ) -> Result<(), Violation> {
+        let retention = &model.retention;
+        for (version, owner) in &retention.asked {
+            let held_back = retention.held_back.contains(owner);
+            ensure(held_back, "T5", || {
+                format!("{name}: nobody waits for an offload of {version}")
+            })?;
+        }
+        for group in retention.held_back.iter().chain(&retention.replicas) {
+            let known = self.groups.contains_key(group);
+            ensure(known, "T5", || format!("{name}: group {group} is gone, but not forgotten"))?;
+        }
+        if model.recovers {
+            return Ok(()); // nothing is released before all could have come over
+        }
+        let listed = |replica: &Incarnation| {
+            let held = self.groups.of(replica).held.as_ref();
+            held.filter(|held| held.visible && held.sealed).map(|held| (*replica, held))
+        };
+        // While none has shown the bytes, none goes for another one's sake.
+        let copies: Vec<_> = retention.replicas.iter().filter_map(listed).collect();
+        let proved = copies.iter().filter(|(_, held)| held.trust == Trust::Proved);
+        for (replica, held) in proved {
+            let others = copies.iter().filter(|(_, other)| other.version == held.version).count();
+            ensure(others == 1, "A4", || {
+                let name_of = &self.groups.of(replica).replica;
+                format!("{name}: {name_of} is one of two offloads of {}", held.version)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "offload_tests.rs"]
+mod tests;

@@ -1,0 +1,261 @@
+//! Retention: which versions are to survive, and when a group may give its copy up (§4.3.3 of the
+//! paper; A1, A2).
+//!
+//! A copy counts if it is whole, sealed, listed and not on a spot instance. The newest versions of
+//! which there is such a copy are retained, as many as the trainer asked for. Whoever holds the last
+//! countable copy of one of them keeps it until an offload replica has one, or until that has failed:
+//! then the loss is recorded, and the owner goes on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::message::Role;
+use crate::server::Server;
+use crate::server::durability::claims::Trust;
+use crate::server::stores::group::Group;
+use crate::server::stores::model::Model;
+use crate::server::stores::timers::Timer;
+use crate::{Incarnation, Safeguard, Time, Version};
+
+/// Losses that a server remembers for people, after their models are gone too; the counter goes on.
+const LOSSES_SHOWN: usize = 256;
+
+/// What a model's trainer wants to survive, and what is done for it.
+#[derive(Clone, Debug, Default)]
+pub(in crate::server) struct Retention {
+    /// How many of the newest versions are retained.
+    pub(in crate::server) versions: u32,
+    /// Offloads under way: who was asked to make them.
+    pub(in crate::server) asked: BTreeMap<Version, Incarnation>,
+    /// Groups that have to keep their copy for now.
+    pub(in crate::server) held_back: BTreeSet<Incarnation>,
+    /// Offload replicas, finished or not.
+    pub(in crate::server) replicas: BTreeSet<Incarnation>,
+}
+
+/// A retained version whose last countable copy was given up, since it could not be offloaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetentionLoss {
+    /// Of which model.
+    pub model: String,
+    /// The version.
+    pub version: Version,
+    /// Who held it last.
+    pub replica: String,
+    /// Why it was not offloaded.
+    pub reason: String,
+}
+
+impl Group {
+    /// Whether what it holds now satisfies retention, once it is proved that it does hold it.
+    pub(in crate::server) fn counts(&self) -> bool {
+        let copy = self
+            .held
+            .as_ref()
+            .is_some_and(|held| held.visible && held.sealed && held.fenced.is_none());
+        // A seed goes when its datacentre does not need it, whatever is retained: no copy to rely on.
+        let lasts = !self.released && !self.is_spot() && self.seeds().is_none();
+        copy && self.over.is_none() && self.complete() && lasts
+    }
+
+    fn is_spot(&self) -> bool {
+        self.members.values().any(|member| member.location.spot)
+    }
+
+    pub(in crate::server) fn offloads(&self) -> Option<Version> {
+        match self.role {
+            Role::Offload(version) => Some(version),
+            Role::Trainer | Role::Rollout | Role::Seed(_) => None,
+        }
+    }
+}
+
+impl Server {
+    /// Whether another group than this one has a countable copy of a version.
+    pub(super) fn is_countable(
+        &self,
+        model: &Model,
+        version: Version,
+        but: Option<Incarnation>,
+    ) -> bool {
+        let holders = model.visible.get(&version).into_iter().flatten();
+        let blind = !self.config.safeguards.on(Safeguard::OffloadsCount);
+        let believed = |group: &Group| {
+            let held = group.held.as_ref();
+            held.is_some_and(|held| held.trust == Trust::Proved)
+                || !self.config.safeguards.on(Safeguard::ProvedCopies)
+        };
+        let counts = |group: &Group| {
+            group.counts() && believed(group) && !(blind && group.offloads().is_some())
+        };
+        holders.into_iter().any(|(_, group)| Some(*group) != but && counts(self.groups.of(group)))
+    }
+
+    /// Whether a version is one of the newest that are to survive. Newer ones that nobody holds
+    /// safely yet don't count, so a version goes only when its successors are there.
+    pub(super) fn is_retained(&self, model: &Model, version: Version) -> bool {
+        let wanted = model.retention.versions as usize;
+        let newer = model.visible.keys().rev().take_while(|newer| **newer > version);
+        newer.filter(|newer| self.is_countable(model, **newer, None)).take(wanted).count() < wanted
+    }
+
+    /// Whether a version would be lost with a group's copy: it is retained, this copy is good enough
+    /// to count, and no other one does. A server that does not know all copies must assume so (A5).
+    pub(super) fn is_last_countable(&self, incarnation: Incarnation) -> bool {
+        let group = self.groups.of(&incarnation);
+        let Some(held) = group.held.as_ref().filter(|held| held.sealed && held.fenced.is_none())
+        else {
+            return false;
+        };
+        let model = self.models.of(&group.model);
+        let broken = group.over.as_ref().is_some_and(|over| !over.closing);
+        let of_another = group.offloads().is_some() || group.seeds().is_some();
+        let may_count = !group.is_spot() && !of_another && group.complete();
+        !broken
+            && may_count
+            && self.is_retained(model, held.version)
+            && !self.is_countable(model, held.version, Some(incarnation))
+    }
+
+    /// A group that gives its copy up keeps it that long if it has to be offloaded first.
+    pub(in crate::server) fn hold_until(
+        &mut self,
+        now: Time,
+        incarnation: Incarnation,
+        until: Time,
+    ) {
+        let group = self.groups.of_mut(&incarnation);
+        let until = until.min(now + self.config.offload_deadline);
+        group.hold_until = Some(until);
+        if let Some(held) = &mut group.held {
+            held.offload_failed = None;
+        }
+        self.timers.set(until, Timer::Hold(incarnation));
+    }
+
+    /// Whether a group that wants to give its copy up may do so, as far as retention goes. `ready`:
+    /// nothing else keeps it. If not, it has been asked for an offload, or another holder has; it is
+    /// looked at again when something changes.
+    pub(in crate::server) fn may_give_up(
+        &mut self,
+        now: Time,
+        incarnation: Incarnation,
+        ready: bool,
+    ) -> bool {
+        if !self.is_last_countable(incarnation) {
+            if ready {
+                self.end_hold(incarnation);
+            } else {
+                self.let_go(incarnation);
+            }
+            return true;
+        }
+        let group = self.groups.of_mut(&incarnation);
+        let overdue = group.hold_until.is_none_or(|until| until <= now);
+        let held = group.held.as_mut().expect("it is the last copy");
+        if held.trust == Trust::Refuted {
+            held.offload_failed = Some("it was found not to hold the version's bytes".to_owned());
+        }
+        if overdue && held.offload_failed.is_none() {
+            held.offload_failed = Some("it was not offloaded in time".to_owned());
+        }
+        if held.offload_failed.is_some() {
+            if ready {
+                self.lose_version(incarnation);
+            }
+            return ready;
+        }
+        let (model, version) = (group.model.clone(), held.version);
+        let model = self.models.of_mut(&model);
+        model.retention.held_back.insert(incarnation);
+        if !model.retention.asked.contains_key(&version) {
+            self.secure(now, incarnation, version);
+        }
+        !self.config.safeguards.on(Safeguard::OffloadWait)
+    }
+
+    /// The last copy that is proved wants to go: another one is to be proved first, or made.
+    fn secure(&mut self, now: Time, incarnation: Incarnation, version: Version) {
+        let awaits_proof = self.awaits_proof(now, incarnation, version);
+        let model = self.models.of(&self.groups.of(&incarnation).model);
+        let copies = model.retention.replicas.iter().map(|replica| self.groups.of(replica));
+        let made = copies.clone().any(|copy| {
+            let blind = !self.config.safeguards.on(Safeguard::OffloadsCount);
+            copy.offloads() == Some(version) && copy.counts() && !blind
+        });
+        if !made && !awaits_proof {
+            self.ask_offload(incarnation, version);
+        } else if made && !self.is_compared(incarnation, version) {
+            let held = self.groups.get_mut(&incarnation).and_then(|group| group.held.as_mut());
+            let reason = "the copy that was made did not show that it holds the bytes".to_owned();
+            held.expect("it is the last copy").offload_failed = Some(reason);
+            self.agenda.insert(incarnation);
+        }
+    }
+
+    /// The group's copy need not be kept any longer.
+    pub(in crate::server) fn end_hold(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of_mut(&incarnation);
+        if group.hold_until.take().is_some() {
+            self.timers.cancel(Timer::Hold(incarnation));
+        }
+        self.let_go(incarnation);
+    }
+
+    /// The same for now: others have a copy, but the group has not given its own up yet.
+    fn let_go(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of(&incarnation);
+        let model = self.models.of_mut(&group.model);
+        if model.retention.held_back.remove(&incarnation) {
+            // An offload that it was asked for has no owner any more.
+            model.retention.asked.retain(|_, owner| *owner != incarnation);
+            self.changed.insert(group.model.clone());
+        }
+    }
+
+    /// The group has had its time to be offloaded: the call ends now if nothing else keeps it.
+    /// False if it was not kept for that.
+    pub(in crate::server) fn give_up_hold(&mut self, now: Time, incarnation: Incarnation) -> bool {
+        let Some(group) = self.groups.get_mut(&incarnation) else { return false };
+        group.hold_until = None;
+        let held_back = self.is_held_back(incarnation);
+        if held_back {
+            self.advance(now, incarnation);
+        }
+        held_back
+    }
+
+    /// Whether a group has to keep its copy for now.
+    pub(in crate::server) fn is_held_back(&self, incarnation: Incarnation) -> bool {
+        let model = self.models.of(&self.groups.of(&incarnation).model);
+        model.retention.held_back.contains(&incarnation)
+    }
+
+    pub(in crate::server) fn hold_timer(&mut self, now: Time, incarnation: Incarnation) {
+        let due = |group: &Group| group.hold_until.is_some_and(|until| until <= now);
+        if self.groups.get(&incarnation).is_some_and(due) {
+            self.agenda.insert(incarnation);
+        }
+    }
+
+    /// The last countable copy of a retained version goes, and nothing more can be done about it.
+    fn lose_version(&mut self, incarnation: Incarnation) {
+        self.counters.retention_lost += 1;
+        self.end_hold(incarnation);
+        let group = self.groups.of(&incarnation);
+        let held = group.held.as_ref().expect("checked by the caller");
+        let loss = RetentionLoss {
+            model: group.model.clone(),
+            version: held.version,
+            replica: group.replica.clone(),
+            reason: held.offload_failed.clone().unwrap_or_default(),
+        };
+        self.losses.push_back(loss);
+        if self.losses.len() > LOSSES_SHOWN {
+            self.losses.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "retention_tests.rs"]
+mod tests;

@@ -1,0 +1,177 @@
+//! Seed replicas: they come, and go once nobody in their datacentre lacks their version (O2, O3).
+
+use std::collections::BTreeSet;
+
+use crate::message::Role;
+use crate::server::Server;
+use crate::server::durability::offload::owner_of;
+use crate::server::durability::seeding::Asked;
+use crate::server::stores::group::Group;
+use crate::server::stores::model::Model;
+use crate::server::views::invariants::{Violation, ensure};
+use crate::{CallError, Incarnation, Safeguard, Time, Version};
+
+impl Server {
+    /// The seed replicas of a datacentre, until they have been told to end, or have left.
+    pub(super) fn seeds_in<'a>(
+        &'a self,
+        model: &'a Model,
+        here: &'a str,
+    ) -> impl Iterator<Item = Incarnation> + 'a {
+        let seeds = model.seeding.replicas.iter().copied();
+        let lives = |group: &Group| group.over.as_ref().is_none_or(|over| over.closing);
+        seeds.filter(move |seed| {
+            let group = self.groups.of(seed);
+            lives(group) && group.datacentre() == here
+        })
+    }
+
+    /// A group has committed: if it is a seed, what was asked for has come.
+    pub(in crate::server) fn note_seeded(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of_mut(&incarnation);
+        group.seed_failed = false;
+        if group.seeds().is_some() {
+            self.counters.seeds += 1;
+            self.withdraw_ask(incarnation);
+        }
+    }
+
+    /// A seed is at its end, or its content was refused.
+    pub(super) fn note_seed_end(&mut self, incarnation: Incarnation) {
+        if self.asked_for(self.groups.of(&incarnation)).is_some() {
+            self.fail_seed(incarnation);
+        }
+    }
+
+    /// What was asked for, if it is this seed.
+    fn asked_for(&self, seed: &Group) -> Option<&Asked> {
+        let asked = self.models.of(&seed.model).seeding.asked.get(seed.datacentre());
+        asked.filter(|asked| asked.replica() == seed.replica)
+    }
+
+    fn withdraw_ask(&mut self, seed: Incarnation) {
+        let group = self.groups.of(&seed);
+        if self.asked_for(group).is_some() {
+            let here = group.datacentre().to_owned();
+            let model = self.models.of_mut(&group.model);
+            model.seeding.asked.remove(&here);
+        }
+    }
+
+    /// A seed of an earlier term goes on: nobody else is asked.
+    pub(in crate::server) fn seed_came_over(&mut self, now: Time, incarnation: Incarnation) {
+        let Some(group) = self.groups.get(&incarnation) else { return };
+        let Some(version) = group.seeds().filter(|_| group.over.is_none()) else { return };
+        if group.held.is_none() {
+            let until = now + self.config.seed_deadline;
+            let owner = owner_of(&group.replica).to_owned();
+            let here = group.datacentre().to_owned();
+            let model = self.models.of_mut(&group.model);
+            let asked = Asked { ask: 0, version, owner, until };
+            model.seeding.asked.entry(here).or_insert(asked);
+        }
+        self.changed.insert(self.groups.of(&incarnation).model.clone());
+    }
+
+    /// Something has changed in a model: what nobody needs is not asked for any more, and goes.
+    pub(in crate::server) fn review_seeds(&mut self, name: &str) {
+        let Some(model) = self.models.get(name) else { return };
+        let needless = |(here, asked): &(&String, &Asked)| {
+            let lost = !model.recovers && !model.replicas.contains_key(&asked.owner);
+            let newer = model.visible.range(asked.version..);
+            lost || newer.into_iter().any(|(version, _)| self.is_here(model, here, *version))
+        };
+        let needless: Vec<String> =
+            model.seeding.asked.iter().filter(needless).map(|(here, _)| here.clone()).collect();
+        let model = self.models.of_mut(name);
+        model.seeding.asked.retain(|here, _| !needless.contains(here));
+        // One at a time: what has gone does not count for the next.
+        for seed in model.seeding.replicas.clone() {
+            if !self.is_seed_needed(seed) {
+                self.let_seed_go(seed);
+            }
+        }
+    }
+
+    fn is_seed_needed(&self, seed: Incarnation) -> bool {
+        let group = self.groups.of(&seed);
+        let model = self.models.of(&group.model);
+        if group.over.is_some() || group.released || group.recovering || model.recovers {
+            return true; // it goes already, or it is too early to tell
+        }
+        let Some(held) = &group.held else { return self.asked_for(group).is_some() };
+        let here = group.datacentre();
+        let owned = model.replicas.contains_key(owner_of(&group.replica));
+        let lacked = self.is_lacked(model, here, held.version)
+            || !self.config.safeguards.on(Safeguard::SeedRelease);
+        let asked = model.seeding.asked.contains_key(here);
+        held.fenced.is_none() && owned && lacked && !asked && !self.is_outdone(model, group)
+    }
+
+    /// Whether a rollout of a datacentre could still use a version.
+    fn is_lacked(&self, model: &Model, here: &str, version: Version) -> bool {
+        let groups = model.replicas.values().map(|group| self.groups.of(group));
+        let mut near = groups.filter(|group| {
+            group.role == Role::Rollout && group.registered && group.datacentre() == here
+        });
+        near.any(|group| group.held.as_ref().is_none_or(|held| held.version < version))
+    }
+
+    /// Whether its datacentre has something newer, or another seed of the same.
+    fn is_outdone(&self, model: &Model, seed: &Group) -> bool {
+        let (here, version) = (seed.datacentre(), seed.held.as_ref().map(|held| held.version));
+        let newer = model.visible.keys().filter(|newer| Some(**newer) > version);
+        let same = |other: &Group| {
+            let held = other.held.as_ref().map(|held| held.version);
+            held == version && other.incarnation < seed.incarnation && !other.released
+        };
+        newer.into_iter().any(|newer| self.is_here(model, here, *newer))
+            || self.seeds_in(model, here).any(|other| same(self.groups.of(&other)))
+    }
+
+    /// A seed that holds something is drained and told to go; one that does not just ends.
+    pub(super) fn let_seed_go(&mut self, seed: Incarnation) {
+        let group = self.groups.of(&seed);
+        if group.over.is_some() || group.released {
+            return;
+        }
+        if group.held.is_some() {
+            self.counters.seeds_released += 1;
+            return self.release(seed);
+        }
+        self.withdraw_ask(seed);
+        let replica = self.groups.of(&seed).replica.clone();
+        let reason = "nobody needs what it was to bring any more".to_owned();
+        self.break_group(seed, CallError::GroupBroken { replica, reason });
+    }
+
+    /// O2: a datacentre has one seed at a time; T5: those that are gone are forgotten.
+    pub(in crate::server) fn validate_seeds(
+        &self,
+        name: &str,
+        model: &Model,
+    ) -> Result<(), Violation> {
+        let mut places = BTreeSet::new();
+        for seed in &model.seeding.replicas {
+            let group = self.groups.get(seed);
+            ensure(group.is_some(), "T5", || format!("{name}: seed {seed} is not forgotten"))?;
+            let Some(group) = group.filter(|group| {
+                group.over.is_none() && !group.released && !group.recovering && !model.recovers
+            }) else {
+                continue;
+            };
+            ensure(places.insert(group.datacentre()), "O2", || {
+                format!("{name}: {} is one of two seeds of {:?}", group.replica, group.datacentre())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "replicas_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "needs_tests.rs"]
+mod needs;

@@ -1,0 +1,375 @@
+//! Offload seeding (§4.3.2 of the paper; O1, O2): an update that would have to read from another
+//! datacentre is answered at once, and the version crosses in the background.
+//!
+//! The group that polled is asked to open a seed replica: memory of its layout, and a session for
+//! each shard, which replicates the version as any reader would (D1 to D6 hold for it). Once the
+//! seed holds the version it is a source of this datacentre, and the next update reads from it.
+//! One seed is finished before the next is asked for, so new versions don't starve a slow link; and
+//! what has come is read, even if there is something newer far away by then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::message::{Open, Role, ServerMessage};
+use crate::server::Server;
+use crate::server::stores::group::Group;
+use crate::server::stores::model::{Model, Resolution};
+use crate::{CallError, Incarnation, Safeguard, Selector, SessionId, Time, Version};
+
+/// What a model's groups leave to seed replicas.
+#[derive(Clone, Debug, Default)]
+pub(in crate::server) struct Seeding {
+    /// By datacentre: what was asked for and has not come yet.
+    pub(in crate::server) asked: BTreeMap<String, Asked>,
+    /// Seed replicas, finished or not.
+    pub(in crate::server) replicas: BTreeSet<Incarnation>,
+}
+
+/// A seed on its way.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct Asked {
+    /// Tells it from any other; zero if it came over from an earlier term.
+    pub(in crate::server) ask: u64,
+    pub(in crate::server) version: Version,
+    /// The replica that was asked.
+    pub(in crate::server) owner: String,
+    /// Then it has failed.
+    pub(in crate::server) until: Time,
+}
+
+/// Name of the seed replica of a replica that was asked: no user can open one of that name.
+pub fn seed_name(replica: &str, version: Version) -> String {
+    format!("{replica}~seed-{}.{}", version.epoch, version.number)
+}
+
+impl Group {
+    pub(in crate::server) fn seeds(&self) -> Option<Version> {
+        match self.role {
+            Role::Seed(version) => Some(version),
+            Role::Trainer | Role::Rollout | Role::Offload(_) => None,
+        }
+    }
+
+    /// Whether it was this group that was asked.
+    fn was_asked(&self, asked: &Asked) -> bool {
+        self.seeds().is_none() && self.replica == asked.owner
+    }
+}
+
+impl Asked {
+    /// The name under which the seed comes.
+    pub(in crate::server) fn replica(&self) -> String {
+        seed_name(&self.owner, self.version)
+    }
+}
+
+impl Server {
+    /// The version that an update had better go over to: of a group with offload seeding, one that
+    /// is in its datacentre already rather than one that is not.
+    pub(in crate::server) fn nearby_instead(
+        &self,
+        group: &Group,
+        selector: Selector,
+        version: Version,
+    ) -> Version {
+        let model = self.models.of(&group.model);
+        let here = group.datacentre();
+        let Some(held) = group.held.as_ref().filter(|_| group.offload_seeding) else {
+            return version;
+        };
+        if self.is_here(model, here, version) {
+            return version;
+        }
+        let known = model.visible.keys().copied();
+        let near: Vec<Version> = known.filter(|known| self.is_here(model, here, *known)).collect();
+        selector.pick(&near).filter(|near| *near > held.version).unwrap_or(version)
+    }
+
+    /// Whether somebody in a datacentre holds a version to be read.
+    pub(super) fn is_here(&self, model: &Model, here: &str, version: Version) -> bool {
+        let mut holders = model.visible.get(&version).into_iter().flatten();
+        holders.any(|(_, holder)| self.groups.of(holder).datacentre() == here)
+    }
+
+    /// Whether an update of a group that could keep what it holds does so, because the version is on
+    /// its way to its datacentre, or is sent on its way now.
+    pub(in crate::server) fn leave_to_seed(
+        &mut self,
+        now: Time,
+        incarnation: Incarnation,
+        selector: Selector,
+        version: Version,
+    ) -> bool {
+        self.give_up_overdue_seed(now, incarnation);
+        let group = self.groups.of(&incarnation);
+        if self.waits_for_seed(group, version) {
+            self.counters.skips += 1;
+            return true;
+        }
+        let wants = group.offload_seeding && !group.seed_failed && group.held.is_some();
+        if !wants
+            || !self.config.safeguards.on(Safeguard::SeedFirst)
+            || !self.must_cross(group, version)
+        {
+            return false;
+        }
+        // Not for one that was chosen because it was near, and is not any more; nor for one that is
+        // on its way to others only.
+        let newest = self.models.of(&group.model).resolve(selector);
+        if newest == Resolution::Available(version) {
+            self.begin_seed(now, incarnation, version);
+        }
+        true
+    }
+
+    /// Whether a reader can get a version from another datacentre only.
+    fn must_cross(&self, group: &Group, version: Version) -> bool {
+        let transfer = group.transfer().expect("its update is a transfer");
+        let known = self.holders(group, version).next().is_some()
+            || self.coming(group, version, |_| true).next().is_some();
+        known && self.may_cross(group, transfer, version)
+    }
+
+    /// Asks the group for a seed, unless its datacentre has one: that goes first.
+    fn begin_seed(&mut self, now: Time, incarnation: Incarnation, version: Version) {
+        let group = self.groups.of(&incarnation);
+        let (name, here) = (group.model.clone(), group.datacentre().to_owned());
+        let model = self.models.of(&name);
+        let one = self.config.safeguards.on(Safeguard::OneSeed);
+        if model.recovers || (model.seeding.asked.contains_key(&here) && one) {
+            return; // one may yet come over, or is on its way for others
+        }
+        let others: Vec<Incarnation> = self.seeds_in(model, &here).collect();
+        if !others.is_empty() && one {
+            // Their memory is free by the next update, or the one after it.
+            return others.into_iter().for_each(|seed| self.let_seed_go(seed));
+        }
+        let owner = group.replica.clone();
+        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        let until = now + self.config.seed_deadline;
+        let asked = Asked { ask: self.new_ask(), version, owner, until };
+        self.counters.seeds_asked += 1;
+        let model = self.models.of_mut(&name);
+        model.seeding.asked.insert(here, asked);
+        for session in members {
+            self.remind_seed(session);
+        }
+    }
+
+    /// A name for what is asked for, other than in earlier terms: a group that comes over may still
+    /// speak of those. Never zero, which names what came over.
+    fn new_ask(&mut self) -> u64 {
+        loop {
+            self.last_incarnation = self.last_incarnation.next();
+            let ask = self.terms.own.term.0.rotate_left(32) ^ self.last_incarnation.number;
+            if ask != 0 {
+                return ask;
+            }
+        }
+    }
+
+    /// Tells a session what it may have missed: to seed.
+    pub(in crate::server) fn remind_seed(&mut self, session: SessionId) {
+        let group = self.groups.of(&self.sessions.of(&session).group);
+        let asked = self.models.of(&group.model).seeding.asked.get(group.datacentre());
+        if let Some(asked) = asked.filter(|asked| asked.ask > 0 && group.was_asked(asked)) {
+            let (version, ask) = (asked.version, asked.ask);
+            let deadline = self.config.seed_deadline;
+            self.send(session, ServerMessage::Seed { version, ask, deadline });
+        }
+    }
+
+    /// A seed replica may be opened only while it is wanted.
+    pub(in crate::server) fn check_seed(&self, open: &Open) -> Result<(), CallError> {
+        let Role::Seed(version) = open.role else { return Ok(()) };
+        let model = self.models.get(&open.model);
+        let asked = model.and_then(|m| m.seeding.asked.get(&open.location.datacentre));
+        let detail = format!(
+            "a seed of version {version} by {} is not wanted any more; let go of its memory",
+            open.replica
+        );
+        let wanted = asked.is_some_and(|asked| asked.replica() == open.replica);
+        if wanted { Ok(()) } else { Err(CallError::Misuse { detail }) }
+    }
+
+    /// A shard has no memory for a seed, or its seed has failed.
+    pub(in crate::server) fn seed_failed(&mut self, session: SessionId, ask: u64) {
+        let incarnation = self.sessions.of(&session).group;
+        let group = self.groups.of(&incarnation);
+        let asked = self.models.of(&group.model).seeding.asked.get(group.datacentre());
+        if asked.is_some_and(|asked| asked.ask == ask && group.was_asked(asked)) {
+            self.fail_seed(incarnation);
+        }
+    }
+
+    /// A seed that takes too long must not keep its datacentre from the version (F29, L4).
+    pub(super) fn give_up_overdue_seed(&mut self, now: Time, incarnation: Incarnation) {
+        let group = self.groups.of(&incarnation);
+        let asked = self.models.of(&group.model).seeding.asked.get(group.datacentre());
+        if asked.is_some_and(|asked| asked.until <= now) {
+            self.fail_seed(incarnation);
+        }
+    }
+
+    /// What was asked for in this group's datacentre will not come: who was asked crosses by itself
+    /// with its next update.
+    pub(super) fn fail_seed(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of(&incarnation);
+        let name = group.model.clone();
+        let model = self.models.of_mut(&name);
+        let Some(asked) = model.seeding.asked.remove(group.datacentre()) else { return };
+        self.counters.seeds_failed += 1;
+        if let Some(owner) = model.replicas.get(&asked.owner) {
+            self.groups.of_mut(owner).seed_failed = true;
+        }
+        self.changed.insert(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::ServerConfig;
+    use crate::{Epoch, Term};
+
+    #[test]
+    fn what_is_asked_for_has_another_name_each_time_and_in_each_term() {
+        // Terms of several lives; in the upper half of a term there may be little or much.
+        let steps = [1 << 26, 1 << 32, 7 << 32, 1 << 40, 1 << 60];
+        let of_lives = steps.into_iter().zip(1..).map(|(step, life)| step + (1023 << 16) + life);
+        let mut asks = BTreeSet::new();
+        for term in of_lives {
+            asked_in(term, &mut asks);
+        }
+        // In the lower half may be nothing.
+        for term in steps {
+            asked_in(term, &mut BTreeSet::new());
+        }
+    }
+
+    fn asked_in(term: u64, asks: &mut BTreeSet<u64>) {
+        let mut server = Server::new(ServerConfig::default());
+        server.terms.own.term = Term(term);
+        for _ in 0..100 {
+            let ask = server.new_ask();
+            assert!(ask > 0, "that is what comes over from an earlier term");
+            assert!(asks.insert(ask), "{ask} was given twice");
+        }
+    }
+
+    fn version(number: u64) -> Version {
+        Version { epoch: Epoch(0), number }
+    }
+
+    /// A group of two shards that holds version 1, in a datacentre without a name.
+    fn owner() -> (Server, Incarnation) {
+        let mut server = crate::server::props::server();
+        let owner = server.prop("owner", 2);
+        server.holds(owner, version(1));
+        for shard in 0..2 {
+            let session = server.session(owner, shard);
+            let stream = crate::ConnectionId(shard.into());
+            server.sessions.get_mut(&session).expect("a prop").connection = Some(stream);
+        }
+        (server, owner)
+    }
+
+    /// What its shards are told.
+    fn told(server: &mut Server) -> Vec<(Version, u64, crate::Span)> {
+        let outputs = std::mem::take(&mut server.outputs).into_iter();
+        let seeds = outputs.filter_map(|output| match output {
+            crate::server::ServerOutput::Send {
+                message: ServerMessage::Seed { version, ask, deadline },
+                ..
+            } => Some((version, ask, deadline)),
+            _ => None,
+        });
+        seeds.collect()
+    }
+
+    #[test]
+    fn a_seed_is_asked_for_once_with_its_whole_time() {
+        for deadline in [7, 600] {
+            let (mut server, owner) = owner();
+            server.config.seed_deadline = crate::Span(deadline);
+            server.begin_seed(Time(50), owner, version(2));
+            let asked = server.models["policy"].seeding.asked[""].clone();
+            assert_eq!((asked.version, asked.until), (version(2), Time(50 + deadline)));
+            assert_eq!((asked.owner.as_str(), server.counters.seeds_asked), ("owner", 1));
+            let expected = (version(2), asked.ask, crate::Span(deadline));
+            assert_eq!(told(&mut server), [expected; 2], "each shard");
+            // Nothing else is, until that has come or failed, and nothing is told to others.
+            let other = server.prop("other", 1);
+            server.begin_seed(Time(60), other, version(3));
+            assert_eq!(server.models["policy"].seeding.asked.len(), 1);
+            assert_eq!((server.counters.seeds_asked, told(&mut server)), (1, vec![]));
+            for (session, tells) in
+                [(server.session(owner, 1), true), (server.session(other, 0), false)]
+            {
+                let stream = Some(crate::ConnectionId(9));
+                server.sessions.get_mut(&session).expect("a prop").connection = stream;
+                server.remind_seed(session);
+                assert_eq!(
+                    told(&mut server),
+                    tells.then_some(expected).into_iter().collect::<Vec<_>>()
+                );
+            }
+            // What came over has an owner who knows of it.
+            let model = server.models.get_mut("policy").expect("a prop");
+            model.seeding.asked.get_mut("").expect("asked").ask = 0;
+            server.remind_seed(server.session(owner, 1));
+            assert_eq!(told(&mut server), []);
+        }
+        let (mut server, owner) = owner();
+        server.models.get_mut("policy").expect("a prop").recovers = true;
+        server.begin_seed(Time(50), owner, version(2));
+        assert_eq!(
+            (told(&mut server), server.counters.seeds_asked),
+            (vec![], 0),
+            "one may come over"
+        );
+    }
+
+    #[test]
+    fn a_seed_has_failed_by_the_word_of_whoever_was_asked_for_it() {
+        for (by_owner, right_ask) in [(true, true), (true, false), (false, true), (false, false)] {
+            let (mut server, owner) = owner();
+            let other = server.prop("other", 1);
+            server.begin_seed(Time(50), owner, version(2));
+            let ask = server.models["policy"].seeding.asked[""].ask;
+            let session = server.session(if by_owner { owner } else { other }, 0);
+            server.seed_failed(session, if right_ask { ask } else { ask + 1 });
+            let fails = by_owner && right_ask;
+            assert_eq!(server.models["policy"].seeding.asked.is_empty(), fails);
+            assert_eq!(server.counters.seeds_failed, u64::from(fails));
+            assert_eq!(server.groups[&owner].seed_failed, fails);
+        }
+    }
+
+    #[test]
+    fn the_seed_that_was_asked_for_may_be_opened_and_no_other() {
+        let (mut server, owner) = owner();
+        server.begin_seed(Time(50), owner, version(2));
+        for (name, of, at, wanted) in [
+            (seed_name("owner", version(2)), 2, "", true),
+            (seed_name("owner", version(3)), 3, "", false),
+            (seed_name("other", version(2)), 2, "", false),
+            (seed_name("owner", version(2)), 2, "there", false),
+        ] {
+            let mut open = crate::server::props::opening("policy", &name, 2);
+            open.role = Role::Seed(version(of));
+            open.location.datacentre = at.to_owned();
+            assert_eq!(server.check_seed(&open).is_ok(), wanted, "{name} {at}");
+            open.role = Role::Rollout;
+            assert_eq!(server.check_seed(&open), Ok(()), "whoever is no seed");
+        }
+    }
+
+    #[test]
+    fn a_seed_is_named_after_who_was_asked_and_what_for() {
+        let version = Version { epoch: Epoch(3), number: 14 };
+        let asked = Asked { ask: 1, version, owner: "r/1".into(), until: Time(0) };
+        assert_eq!(asked.replica(), "r/1~seed-3.14");
+        assert_eq!(crate::server::durability::offload::owner_of(&asked.replica()), "r/1");
+        assert_eq!(crate::server::durability::offload::owner_of("r/1"), "r/1");
+    }
+}

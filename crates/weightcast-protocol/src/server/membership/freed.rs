@@ -1,0 +1,146 @@
+//! Models that nobody is in any more are forgotten, so that names can come and go for ever.
+//!
+//! What a forgotten name had given out is never given out again: its runs and revisions are below
+//! the *high water* of this term, and a model that is new here begins above it, whatever its name.
+//! So a trainer that comes back publishes into another run, and whoever still has a version in mind
+//! can't take one of the same number for it (S7), though its content is not known any more. Two
+//! numbers for all names are enough: remembering each name would only move the bound. While clients
+//! of an earlier term may come over, nothing is forgotten: what looks unused may not be.
+
+use crate::server::Server;
+use crate::server::stores::model::Model;
+use crate::server::views::invariants::{Violation, ensure};
+use crate::{Epoch, Revision, Safeguard};
+
+/// The newest that models which are forgotten had given out in this term.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::server) struct HighWater {
+    epoch: Epoch,
+    revision: Revision,
+}
+
+impl Server {
+    /// A model of a name that is not known.
+    pub(super) fn new_model(&self) -> Model {
+        let first = self.first_revision();
+        let (epoch, revision) = match self.high_water {
+            Some(mark) => (mark.epoch.next(), mark.revision.next().max(first)),
+            None => (Epoch(0), first),
+        };
+        Model { recovers: self.recovers(), epoch, revision, ..Model::default() }
+    }
+
+    /// Forgets the models that the last group has left since this was last called.
+    pub(in crate::server) fn free_models(&mut self) {
+        if self.vacant.is_empty()
+            || self.recovers()
+            || !self.config.safeguards.on(Safeguard::ModelsForgotten)
+        {
+            return;
+        }
+        for name in std::mem::take(&mut self.vacant) {
+            let Some(model) = self.models.get(&name).filter(|model| model.groups == 0) else {
+                continue;
+            };
+            let (epoch, revision) = (model.epoch, model.revision);
+            let mark = self.high_water.get_or_insert(HighWater { epoch, revision });
+            mark.epoch = mark.epoch.max(epoch);
+            mark.revision = mark.revision.max(revision);
+            self.models.remove(&name);
+        }
+    }
+
+    /// T5: the count of groups is right, and who has none is forgotten, or will be.
+    pub(in crate::server) fn validate_vacancy(
+        &self,
+        name: &str,
+        model: &Model,
+    ) -> Result<(), Violation> {
+        let groups = self.groups.values().filter(|group| group.model == name).count();
+        ensure(groups == model.groups, "T5", || {
+            format!("{name} has {groups} groups, and counts {}", model.groups)
+        })?;
+        let kept = model.groups > 0 || self.vacant.contains(name);
+        ensure(kept, "T5", || format!("{name} is kept, though nobody is in it"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::props::{opening, server};
+    use crate::{Incarnation, Term};
+
+    fn revision(number: u64) -> Revision {
+        Revision { term: Term(0), number }
+    }
+
+    /// A model that the last group has left, which had given this out.
+    fn left(server: &mut Server, name: &str, epoch: u64, number: u64) {
+        let model = Model { epoch: Epoch(epoch), revision: revision(number), ..Model::default() };
+        server.models.insert(name.to_owned(), model);
+        server.vacant.insert(name.to_owned());
+    }
+
+    #[test]
+    fn a_new_model_begins_above_all_that_were_forgotten_in_whatever_order() {
+        for numbers in
+            [[(3, 20), (5, 10)], [(5, 10), (3, 20)], [(3, 10), (5, 20)], [(5, 20), (3, 10)]]
+        {
+            for at_once in [false, true] {
+                let mut server = server();
+                assert_eq!(server.new_model().epoch, Epoch(0));
+                assert_eq!(server.new_model().revision, revision(0));
+                for (name, (epoch, number)) in ["a", "b"].iter().zip(numbers) {
+                    left(&mut server, name, epoch, number);
+                    if !at_once {
+                        server.free_models();
+                    }
+                }
+                server.free_models();
+                assert!(server.models.is_empty() && server.vacant.is_empty());
+                let new = server.new_model();
+                assert_eq!((new.epoch, new.revision), (Epoch(6), revision(21)), "{numbers:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn revisions_of_a_new_term_are_above_the_mark_of_an_earlier_one() {
+        let mut server = server();
+        left(&mut server, "a", 0, 10);
+        server.free_models();
+        server.terms.own.term = Term(4);
+        let new = server.new_model();
+        assert_eq!(new.revision, Revision { term: Term(4), number: 0 });
+        left(&mut server, "b", 0, 3);
+        server.models.get_mut("b").expect("just put there").revision.term = Term(4);
+        server.free_models();
+        assert_eq!(server.new_model().revision, Revision { term: Term(4), number: 4 });
+    }
+
+    #[test]
+    fn a_model_that_somebody_has_come_to_meanwhile_is_kept() {
+        let mut server = server();
+        left(&mut server, "a", 2, 9);
+        left(&mut server, "b", 1, 1);
+        let group = Incarnation { term: Term(0), number: 1 };
+        server.found_group(&opening("a", "rollout", 1), group).expect("there is room");
+        server.free_models();
+        assert_eq!(server.models.keys().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(server.new_model().epoch, Epoch(2), "above that of b alone");
+        assert_eq!(server.models["a"].epoch, Epoch(2));
+    }
+
+    #[test]
+    fn a_miscounted_or_forgotten_model_is_noticed() {
+        let mut server = server();
+        left(&mut server, "a", 0, 0);
+        let checked = |server: &Server| server.validate_vacancy("a", &server.models["a"]);
+        assert_eq!(checked(&server), Ok(()));
+        server.vacant.clear();
+        assert!(checked(&server).is_err(), "nobody will forget it");
+        server.models.get_mut("a").expect("just put there").groups = 1;
+        assert!(checked(&server).is_err(), "it has none");
+    }
+}

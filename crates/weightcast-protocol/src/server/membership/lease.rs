@@ -1,0 +1,320 @@
+//! Leases: how a silent session is found out, and what becomes of its group (T1).
+
+use crate::message::{Role, ServerMessage};
+use crate::server::Server;
+use crate::server::ServerOutput;
+use crate::server::stores::group::Over;
+use crate::server::stores::timers::Timer;
+use crate::{CallError, ConnectionId, Incarnation, SessionId, Span, Time};
+
+/// A server whose timers are late by this part of a lease has not listened.
+const LATE_PERCENT: u64 = 25;
+
+/// A session and its lease.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct SessionEntry {
+    pub(in crate::server) group: Incarnation,
+    pub(in crate::server) shard: u32,
+    pub(in crate::server) connection: Option<ConnectionId>,
+    /// The session is evicted then, unless it renews.
+    pub(in crate::server) lease_until: Time,
+}
+
+impl SessionEntry {
+    pub(in crate::server) fn new(group: Incarnation, shard: u32) -> Self {
+        Self { group, shard, connection: None, lease_until: Time(0) }
+    }
+}
+
+impl Server {
+    /// How long the server waits for a renewal: longer than the client acts on it.
+    pub(super) fn lease_with_margin(&self) -> Span {
+        self.config.lease.scaled(100 + u64::from(self.config.margin_percent), 100)
+    }
+
+    pub(super) fn renew(&mut self, now: Time, session: SessionId) {
+        let until = now + self.lease_with_margin();
+        if let Some(entry) = self.sessions.get_mut(&session) {
+            entry.lease_until = until;
+        }
+    }
+
+    pub(in crate::server) fn heartbeat(&mut self, now: Time, session: SessionId, sent_at: u64) {
+        self.renew(now, session);
+        self.send(session, ServerMessage::HeartbeatAck { sent_at });
+    }
+
+    /// Sends to a session, if it has a stream.
+    pub(in crate::server) fn send(&mut self, session: SessionId, message: ServerMessage) {
+        if let Some(to) = self.sessions.get(&session).and_then(|entry| entry.connection) {
+            self.outputs.push_back(ServerOutput::Send { to, message });
+        }
+    }
+
+    /// To be called before [`Server::handle_timeout`] where that may come late. A process that stood
+    /// still, or has not kept up, has not heard its clients either: then nobody's silence counts
+    /// before they had a lease's time to be heard.
+    pub fn excuse_delay(&mut self, now: Time) {
+        // What comes takes a few rounds of the runtime, each as late: with less than this the margin
+        // is enough.
+        let much = self.config.lease.scaled(LATE_PERCENT, 100);
+        if self.timers.next().is_none_or(|due| now < due + much) {
+            return;
+        }
+        let until = now + self.lease_with_margin();
+        for entry in self.sessions.values_mut() {
+            entry.lease_until = entry.lease_until.max(until);
+        }
+        let silence = |timer: &Timer| matches!(timer, Timer::Recovery(_) | Timer::Window);
+        self.timers.postpone(until, silence);
+    }
+
+    /// A lease may have run out; renewals do not move its timer, so look first.
+    pub(in crate::server) fn lease_timer(&mut self, now: Time, session: SessionId) {
+        let Some(entry) = self.sessions.get(&session) else { return };
+        if entry.lease_until > now {
+            self.timers.set(entry.lease_until, Timer::Lease(session));
+            return;
+        }
+        let (incarnation, shard) = (entry.group, entry.shard);
+        self.counters.evictions += 1;
+        let replica = self.groups.of(&incarnation).replica.clone();
+        let reason =
+            format!("shard {shard} has not renewed its lease; its process or network died");
+        self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+        self.remove_member(session);
+    }
+
+    /// Ends a group: nothing of it is seen or read any more, its members are told. It stays in the
+    /// books until they have left or their leases have run out, so that late calls get the error.
+    pub(in crate::server) fn break_group(&mut self, incarnation: Incarnation, error: CallError) {
+        if !self.end_group(incarnation, error.clone(), false) {
+            return;
+        }
+        let lost = self.groups.of(&incarnation).replica.clone();
+        self.cut_readers(incarnation, &format!("replica {lost} is gone"));
+        let members: Vec<SessionId> =
+            self.groups.of(&incarnation).members.values().map(|m| m.session).collect();
+        for session in members {
+            self.send(session, ServerMessage::Broken { error: error.clone() });
+        }
+    }
+
+    /// Takes a group out of sight and ends its call. False if it had already been broken.
+    pub(super) fn end_group(
+        &mut self,
+        incarnation: Incarnation,
+        error: CallError,
+        closing: bool,
+    ) -> bool {
+        let Some(group) = self.groups.get_mut(&incarnation) else { return false };
+        if group.over.as_ref().is_some_and(|over| closing || !over.closing) {
+            return false;
+        }
+        group.over = Some(Over { error: error.clone(), closing });
+        let (name, replica) = (group.model.clone(), group.replica.clone());
+        let active = group.active.is_some();
+        let model = self.models.of_mut(&name);
+        if model.replicas.get(&replica) == Some(&incarnation) {
+            model.replicas.remove(&replica);
+        }
+        let held = group.held.as_ref().filter(|held| held.visible && group.role == Role::Rollout);
+        if let Some(held) = held {
+            model.depart(&replica, held.version);
+        }
+        self.hide_copy(incarnation);
+        // One rollout less to wait for, even if it held nothing.
+        self.changed.insert(name);
+        if active {
+            self.abandon_transfer(incarnation);
+            self.finish(incarnation, Err(error));
+        }
+        self.note_end(incarnation);
+        self.agenda.insert(incarnation);
+        true
+    }
+
+    /// A member has left or was evicted; the last one takes the group with it.
+    pub(super) fn remove_member(&mut self, session: SessionId) {
+        let Some(entry) = self.sessions.remove(&session) else { return };
+        self.timers.cancel(Timer::Lease(session));
+        if let Some(connection) = entry.connection {
+            self.connections.remove(&connection);
+            self.outputs.push_back(ServerOutput::Disconnect { connection });
+        }
+        let group = self.groups.of_mut(&entry.group);
+        if let Some(member) = group.members.remove(&entry.shard)
+            && let Some(registration) = member.registration
+        {
+            self.blobs.release(registration.layout);
+        }
+        if group.members.is_empty() {
+            self.end_hold(entry.group);
+            self.forget_offloads(entry.group);
+            self.timers.forget_group(entry.group);
+            self.agenda.remove(&entry.group);
+            let Some(group) = self.groups.remove(&entry.group) else { return };
+            let model = self.models.of_mut(&group.model);
+            model.groups -= 1;
+            if model.groups == 0 {
+                self.vacant.insert(group.model);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::ServerConfig;
+    use crate::server::props::SEQ;
+
+    /// A group of two shards with leases of 100, for which the server waits 120.
+    fn leased() -> (Server, Incarnation, [SessionId; 2]) {
+        let (lease, margin_percent) = (Span(100), 20);
+        let mut server = Server::new(ServerConfig { lease, margin_percent, ..Default::default() });
+        let group = server.prop("g", 2);
+        let sessions = [0, 1].map(|shard| server.session(group, shard));
+        for session in sessions {
+            server.renew(Time(1_000), session);
+            server.timers.set(Time(1_120), Timer::Lease(session));
+        }
+        (server, group, sessions)
+    }
+
+    fn until(server: &Server, session: SessionId) -> Time {
+        server.sessions[&session].lease_until
+    }
+
+    #[test]
+    fn a_lease_is_waited_for_with_its_margin_from_when_it_was_renewed() {
+        let (mut server, _, [one, other]) = leased();
+        assert_eq!(server.lease_with_margin(), Span(120));
+        server.heartbeat(Time(1_050), one, 7);
+        assert_eq!((until(&server, one), until(&server, other)), (Time(1_170), Time(1_120)));
+        server.renew(Time(1_060), SessionId(99));
+        for (margin, expected) in [(0, 100), (1, 101), (10, 110), (100, 200)] {
+            server.config.margin_percent = margin;
+            assert_eq!(server.lease_with_margin(), Span(expected));
+        }
+    }
+
+    #[test]
+    fn a_lease_ends_at_its_last_moment_and_not_before() {
+        for (now, ended) in [(1_119, false), (1_120, true), (1_121, true)] {
+            let (mut server, group, [one, other]) = leased();
+            server.lease_timer(Time(now), one);
+            assert_eq!(server.counters.evictions, u64::from(ended), "{now}");
+            assert_eq!(server.sessions.contains_key(&one), !ended);
+            assert_eq!(server.groups[&group].over.is_some(), ended);
+            assert!(server.sessions.contains_key(&other), "it is told, and leaves by itself");
+        }
+        // One that was renewed meanwhile is waited for again.
+        let (mut server, _, [one, _]) = leased();
+        server.renew(Time(1_119), one);
+        server.handle_timeout(Time(1_121));
+        assert_eq!(server.counters.evictions, 1, "the other one");
+        assert_eq!(server.next_timeout(), Some(Time(1_239)));
+    }
+
+    #[test]
+    fn who_listens_late_by_a_quarter_of_a_lease_has_not_heard_its_clients() {
+        for (late, excused) in [(0, false), (24, false), (25, true), (5_000, true)] {
+            let (mut server, group, [one, other]) = leased();
+            server.renew(Time(9_000), other);
+            let [silent, others] = [
+                [Timer::Recovery(group), Timer::Window],
+                [Timer::Drain(group), Timer::Call(group, SEQ)],
+            ];
+            for timer in silent.iter().chain(&others) {
+                server.timers.set(Time(1_130), *timer);
+            }
+            let now = Time(1_120 + late);
+            server.excuse_delay(now);
+            let expected = if excused { now + Span(120) } else { Time(1_120) };
+            assert_eq!(until(&server, one), expected, "{late}");
+            assert_eq!(until(&server, other), Time(9_120), "nobody has less than before");
+            let mut due = Vec::new();
+            while let Some(timer) = server.timers.pop_due(Time(1_139).max(now)) {
+                due.push(timer);
+            }
+            assert!(others.iter().all(|timer| due.contains(timer)));
+            assert!(silent.iter().all(|timer| due.contains(timer) != excused), "{late}: {due:?}");
+        }
+        // Nothing was due: there is nothing to excuse.
+        let mut server = Server::new(ServerConfig::default());
+        server.excuse_delay(Time(u64::MAX));
+        assert_eq!(server.next_timeout(), None);
+    }
+
+    fn error(text: &str) -> CallError {
+        CallError::Misuse { detail: text.to_owned() }
+    }
+
+    #[test]
+    fn a_group_ends_once_and_who_closes_can_still_break() {
+        for (before, closing, ends) in [
+            (None, false, true),
+            (None, true, true),
+            (Some(true), false, true),
+            (Some(true), true, false),
+            (Some(false), true, false),
+            (Some(false), false, false),
+        ] {
+            let (mut server, group, _) = leased();
+            if let Some(closing) = before {
+                assert!(server.end_group(group, error("before"), closing));
+            }
+            server.agenda.clear();
+            assert_eq!(server.end_group(group, error("now"), closing), ends, "{before:?}");
+            let over = server.groups[&group].over.as_ref().unwrap();
+            let expected = if ends { ("now", closing) } else { ("before", before.unwrap()) };
+            assert_eq!((over.error.clone(), over.closing), (error(expected.0), expected.1));
+            assert_eq!(server.agenda.contains(&group), ends);
+        }
+    }
+
+    #[test]
+    fn what_ends_lets_its_name_its_call_and_its_copy_go() {
+        use crate::server::props::version;
+        for (role, shown, departs) in [
+            (Role::Rollout, true, true),
+            (Role::Rollout, false, false),
+            (Role::Trainer, true, false),
+        ] {
+            let (mut server, group, _) = leased();
+            server.at(group).role = role;
+            server.holds(group, version(1));
+            if !shown {
+                server.hide_copy(group);
+            }
+            server.calls(group, crate::message::Call::List);
+            server.end_group(group, error("over"), true);
+            let model = &server.models["policy"];
+            assert!(model.replicas.is_empty() && model.visible.is_empty());
+            let departed = [("g".to_owned(), version(1))];
+            assert!(model.departed.iter().eq(departed.iter().filter(|_| departs)), "{role:?}");
+            assert!(server.changed.contains("policy"));
+            let call = &server.groups[&group].transactions[&SEQ];
+            assert_eq!(call.result, Some(Err(error("over"))));
+        }
+        // The name may belong to the next life by then.
+        let (mut server, group, _) = leased();
+        let next = server.prop("g", 2);
+        server.end_group(group, error("over"), true);
+        assert_eq!(server.models["policy"].replicas.get("g"), Some(&next));
+    }
+
+    #[test]
+    fn the_last_member_takes_the_group_with_it() {
+        let (mut server, group, [one, other]) = leased();
+        for (session, left) in [(one, 1), (one, 1), (SessionId(99), 1), (other, 0)] {
+            server.remove_member(session);
+            assert_eq!(server.groups.get(&group).map_or(0, |group| group.members.len()), left);
+            assert_eq!(server.sessions.len(), left);
+            assert_eq!(server.timers.iter().count(), left);
+            assert_eq!(server.vacant.contains("policy"), left == 0);
+            assert_eq!(server.models["policy"].groups, left);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Who belongs to which group, under which term: sessions, leases, tickets, takeovers.
+
+pub(super) mod close;
+pub(super) mod freed;
+pub(super) mod lease;
+pub(super) mod open;
+pub(super) mod recovery;
+pub(super) mod term;
+pub(super) mod terms;
+pub(super) mod tickets;

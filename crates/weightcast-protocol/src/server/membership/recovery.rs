@@ -1,0 +1,209 @@
+//! Groups that come over from an earlier term: whole and all alike, or not at all (G1, G4, T3).
+//!
+//! A shard says which call was answered to it last and what it holds. If all shards say the same, no
+//! call has an answer that one of them does not know, and the group goes on: its copy is shown, the
+//! call that was pending is made again. If they differ, nobody can tell what the others were told.
+
+use crate::message::{Announcement, Holding, Open, Role, ServerMessage};
+use crate::server::Server;
+use crate::server::membership::lease::SessionEntry;
+use crate::server::stores::model::Content;
+use crate::server::stores::timers::Timer;
+use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, Ticket, Time};
+
+impl Server {
+    /// A session of an earlier term: finds its group, or founds it anew.
+    pub(super) fn rejoin(
+        &mut self,
+        now: Time,
+        open: &Open,
+        ticket: &Ticket,
+    ) -> Result<(), CallError> {
+        let incarnation = ticket.incarnation;
+        let refuse = |reason: &str| {
+            let (replica, reason) = (open.replica.clone(), reason.to_owned());
+            Err(CallError::GroupBroken { replica, reason })
+        };
+        if open.role == Role::Trainer && !self.is_ours(ticket) {
+            // A server that knew of nothing counted its runs: they have the numbers of ours (S7).
+            return refuse("it opened before the run that it is to follow was known here");
+        }
+        let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
+        match live.copied() {
+            Some(live) if live != incarnation => {
+                refuse("another group had taken its name when it came over to this server")
+            }
+            Some(_) => {
+                let group = self.groups.of(&incarnation);
+                let fits = group.recovering
+                    && (group.num_shards, group.role) == (open.num_shards, open.role)
+                    && group.epoch == ticket.epoch
+                    && !group.members.contains_key(&open.shard);
+                if fits { Ok(()) } else { refuse("it went on, or ended, without this shard") }
+            }
+            None if self.groups.contains_key(&incarnation) => {
+                refuse("it ended while it came over to this server")
+            }
+            None => {
+                self.found_group(open, incarnation)?;
+                self.groups.of_mut(&incarnation).recovering = true;
+                self.timers.set(now + self.recovery_time(), Timer::Recovery(incarnation));
+                Ok(())
+            }
+        }
+    }
+
+    pub(in crate::server) fn announce(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        announcement: Announcement,
+    ) {
+        let entry = self.sessions.of(&session);
+        let (incarnation, shard) = (entry.group, entry.shard);
+        let group = self.groups.of(&incarnation);
+        let member = &group.members[&shard];
+        if let Some(over) = &group.over {
+            // What it missed is gone; waiting for more, it would keep its memory until it gives up.
+            let error = over.error.clone();
+            return self.send(session, ServerMessage::Broken { error });
+        }
+        let same = |before: &Announcement| before.generation == announcement.generation;
+        let wrong = match self.check_claims(member, &announcement) {
+            Err(wrong) if group.recovering => wrong,
+            Ok(()) if group.recovering => return self.take_claims(now, session, announcement),
+            _ if member.announced.as_ref().is_some_and(same) => {
+                return self.send(session, ServerMessage::Recovered);
+            }
+            _ => "lost its lease, and has given up what it was doing",
+        };
+        let (replica, reason) = (group.replica.clone(), format!("shard {shard} {wrong}"));
+        self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+    }
+
+    /// The group goes on once all its shards have said what they bring.
+    fn take_claims(&mut self, now: Time, session: SessionId, announcement: Announcement) {
+        let &SessionEntry { group: incarnation, shard, .. } = self.sessions.of(&session);
+        let group = self.groups.of_mut(&incarnation);
+        group.members.get_mut(&shard).expect("sessions are members").announced = Some(announcement);
+        let here = group.members.values().filter(|m| m.announced.is_some()).count();
+        if here == group.num_shards as usize {
+            self.recover(incarnation);
+            self.seed_came_over(now, incarnation);
+        }
+    }
+
+    /// All shards are here.
+    fn recover(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of_mut(&incarnation);
+        let announced: Vec<Announcement> =
+            group.members.values().filter_map(|m| m.announced.clone()).collect();
+        if let Some(reason) = difference(&announced)
+            && self.config.safeguards.on(Safeguard::EqualRecovery)
+        {
+            let replica = group.replica.clone();
+            return self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+        }
+        group.recovering = false;
+        group.registered = announced.iter().all(|shard| shard.registration.is_some());
+        for (member, announced) in group.members.values_mut().zip(&announced) {
+            member.last_seq = announced.answered;
+            member.registration = announced.registration;
+            if let Some(registration) = announced.registration {
+                self.blobs.retain(registration.layout);
+            }
+        }
+        let epoch = group.epoch;
+        let model = group.model.clone();
+        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        let model = self.models.of_mut(&model);
+        model.epoch = model.epoch.max(epoch);
+        self.counters.recoveries += 1;
+        for session in members {
+            self.send(session, ServerMessage::Recovered);
+        }
+        let held: Vec<(Generation, Holding)> = announced
+            .iter()
+            .filter_map(|shard| shard.held.map(|held| (shard.generation, held)))
+            .collect();
+        if held.len() == announced.len() {
+            self.restore(incarnation, &held);
+        }
+        // What was perhaps the last copy of its version may not be any more.
+        self.agenda.extend(self.groups.keys());
+    }
+
+    /// The group's copy is shown again, if it may be.
+    fn restore(&mut self, incarnation: Incarnation, held: &[(Generation, Holding)]) {
+        let Holding { version, catalog, .. } = held[0].1;
+        // What an earlier server has sealed is not for its holders to define again. All that the shards
+        // have in writing is of this version: each was held against what it says (`check_claims`), and
+        // they say the same (`difference`).
+        let mut members = self.groups.of(&incarnation).members.values();
+        let sum = members.find_map(|member| member.proved?.sum);
+        let generations = held.iter().map(|(generation, _)| *generation).collect();
+        self.hold(incarnation, version, catalog, generations);
+        let group = self.groups.of_mut(&incarnation);
+        group.replicated = Some(version);
+        let copy = group.held.as_mut().expect("just set");
+        let sums =
+            held.iter().zip(0u32..).filter_map(|((_, held), shard)| Some((shard, held.sums?)));
+        copy.sums = sums.collect();
+        let sealed = copy.sums.len() == held.len();
+        let name = group.model.clone();
+        let model = self.models.of_mut(&name);
+        model.epoch = model.epoch.max(version.epoch);
+        if !model.known.contains_key(&version) {
+            self.remember(&name, version, Content { catalog, sum });
+            // Whoever has read it already can commit now.
+            self.agenda.extend(self.edges.filling(&name, version).filter(|_| sum.is_some()));
+        }
+        let known = &self.models.of(&name).known;
+        let other_catalog = known.get(&version).is_none_or(|known| known.catalog != catalog);
+        if held.iter().any(|(_, held)| held.refused) {
+            self.fence(incarnation, version, "an earlier server has refused it");
+        } else if other_catalog {
+            self.fence(incarnation, version, "the names, dtypes or shapes of its tensors differ");
+        } else if sealed {
+            self.check_seal(incarnation);
+        }
+        if held.iter().any(|(_, held)| held.withdrawn) {
+            self.hide_copy(incarnation);
+        }
+    }
+
+    /// A group has had its time to come over.
+    pub(in crate::server) fn recovery_timer(&mut self, incarnation: Incarnation) {
+        let Some(group) = self.groups.get(&incarnation).filter(|group| group.recovering) else {
+            return;
+        };
+        let replica = group.replica.clone();
+        let reason = "not all of its shards came over to this reference server".to_owned();
+        self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+    }
+}
+
+/// In what the shards of a group differ, if they do.
+fn difference(shards: &[Announcement]) -> Option<String> {
+    let first = shards.first()?;
+    let version = |shard: &Announcement| shard.held.map(|held| (held.version, held.catalog));
+    let other = |differs: &dyn Fn(&Announcement) -> bool| shards.iter().position(differs);
+    if let Some(shard) = other(&|shard| shard.answered != first.answered) {
+        return Some(format!(
+            "when the reference server was lost, shard 0 had an answer to call {}, shard {shard} to \
+             call {}",
+            first.answered, shards[shard].answered
+        ));
+    }
+    let shard = other(&|shard| {
+        version(shard) != version(first)
+            || shard.registration.is_some() != first.registration.is_some()
+    })?;
+    Some(format!(
+        "when the reference server was lost, shards 0 and {shard} held different versions"
+    ))
+}
+
+#[cfg(test)]
+#[path = "recovery_tests.rs"]
+mod tests;

@@ -1,0 +1,125 @@
+//! Terms: when this server acts, and when another one does (T2, T3).
+//!
+//! A server is passive until a client says that no other server of its list is active. It then takes a
+//! term one step after the latest that was proved to it. The proof of a later term, by whomever it is
+//! shown, ends that. A word without proof changes nothing. [`Terms`] decides; this file does what
+//! follows.
+
+use crate::server::Server;
+
+use crate::message::{Open, Role, ServerMessage};
+use crate::server::ServerOutput;
+use crate::server::stores::timers::Timer;
+use crate::server::transfers::edges::Edges;
+use crate::{Incarnation, Safeguard, Span, Term, TermProof, Time};
+
+impl Server {
+    /// This server's term, zero while it is passive.
+    pub fn term(&self) -> Term {
+        self.terms.acting().map_or(Term(0), |own| own.term)
+    }
+
+    /// A client of another server was opened in this term there. Ends this server's term if that is
+    /// earlier; the answer is this server's term then, for the client to go by.
+    pub fn handle_probe(&mut self, now: Time, told: TermProof) -> Option<TermProof> {
+        if self.is_proved(&told) {
+            self.terms.note_told(now, told.term);
+            self.hear_of(now, told);
+            self.settle(now);
+        }
+        self.terms.acting()
+    }
+
+    /// Whether the server is active, or has become so, for a client that opens.
+    pub(in crate::server) fn takes(&mut self, now: Time, open: &Open) -> bool {
+        let shown = open.ticket.map(|ticket| ticket.proof).unwrap_or_default();
+        self.hear_of(now, shown);
+        // A new offload or seed belongs to the server that asked for it: no other one acts on its
+        // word.
+        let asked = matches!(open.role, Role::Offload(_) | Role::Seed(_));
+        let may_act = open.activate && !self.defers(now);
+        if !self.terms.active && may_act && (open.rejoins || !asked) {
+            self.activate(now);
+        }
+        self.terms.active
+    }
+
+    /// How long a group, and all clients, have to come over from an earlier term: until then their
+    /// leases there have run out, and they have found this server.
+    pub(super) fn recovery_time(&self) -> Span {
+        self.config.lease.scaled(2, 1)
+    }
+
+    /// This term was proved.
+    fn hear_of(&mut self, now: Time, proof: TermProof) {
+        if self.config.safeguards.on(Safeguard::TermOrder) && self.terms.hear_of(now, proof) {
+            self.step_down();
+        }
+    }
+
+    /// Whether another server acts as far as is known.
+    fn defers(&self, now: Time) -> bool {
+        let acts = self.terms.defers(now, self.config.lease);
+        acts && self.config.safeguards.on(Safeguard::Deference)
+    }
+
+    fn activate(&mut self, now: Time) {
+        let Some((term, origin)) = self.terms.next(self.config.index, self.config.life) else {
+            return;
+        };
+        let own = self.config.ticket_key.prove(term, origin);
+        self.terms.activate(own, now + self.recovery_time());
+        self.last_incarnation = self.first_incarnation();
+        self.counters.terms += 1;
+        if let Some(until) = self.terms.window_until {
+            self.timers.set(until, Timer::Window);
+        }
+    }
+
+    /// Groups that are founded in this term come after it.
+    fn first_incarnation(&self) -> Incarnation {
+        Incarnation { term: self.terms.own.term, number: 0 }
+    }
+
+    /// Another server is active: this one forgets everything and sends its clients there.
+    fn step_down(&mut self) {
+        for connection in std::mem::take(&mut self.connections).into_keys() {
+            let message = ServerMessage::Superseded;
+            self.outputs.push_back(ServerOutput::Send { to: connection, message });
+        }
+        self.terms.step_down();
+        self.models.clear();
+        self.vacant.clear();
+        self.challenges.clear();
+        self.high_water = None;
+        for group in std::mem::take(&mut *self.groups).into_values() {
+            group.named_layouts().for_each(|layout| self.blobs.release(layout));
+        }
+        self.sessions.clear();
+        self.edges = Edges::default();
+        self.timers.keep_blobs();
+        self.agenda.clear();
+        self.changed.clear();
+    }
+
+    /// Whether clients of an earlier term may still come over: what is unknown may exist (A5).
+    pub(in crate::server) fn recovers(&self) -> bool {
+        self.terms.window_until.is_some() && self.config.safeguards.on(Safeguard::RecoveryWindow)
+    }
+
+    /// Whoever has not come over by now will not: what is not known does not exist.
+    pub(in crate::server) fn window_timer(&mut self) {
+        self.terms.window_until = None;
+        let held_back = |group: &&Incarnation| self.held_back(**group);
+        self.counters.held_back += self.groups.keys().filter(held_back).count() as u64;
+        for (name, model) in self.models.iter_mut() {
+            model.recovers = false;
+            self.changed.insert(name.clone());
+        }
+        self.agenda.extend(self.groups.keys());
+    }
+}
+
+#[cfg(test)]
+#[path = "term_tests.rs"]
+mod tests;

@@ -1,0 +1,335 @@
+//! A group: the shards that opened one replica together, in one life.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::message::{Announcement, Location, Registration, Role};
+use crate::server::durability::claims::Trust;
+use crate::server::stores::transaction::{Phase, Transaction, Transfer, name_shards};
+use crate::server::transfers::kept::Kept;
+use crate::{
+    CallError, ContentDigest, Epoch, Generation, Incarnation, OpSeq, Proved, SessionId, ShardSums,
+    Time, Version,
+};
+
+/// One life of one group.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct Group {
+    pub(in crate::server) incarnation: Incarnation,
+    pub(in crate::server) model: String,
+    pub(in crate::server) replica: String,
+    pub(in crate::server) role: Role,
+    /// The run that it publishes into.
+    pub(in crate::server) epoch: Epoch,
+    pub(in crate::server) num_shards: u32,
+    /// Whether its updates leave crossings to a seed replica.
+    pub(in crate::server) offload_seeding: bool,
+    /// The seed that it was asked for last did not come: its next update crosses by itself.
+    pub(in crate::server) seed_failed: bool,
+    pub(in crate::server) members: BTreeMap<u32, Member>,
+    /// Whether all shards have registered their memory.
+    pub(in crate::server) registered: bool,
+    /// The copy that it holds.
+    pub(in crate::server) held: Option<Held>,
+    /// What it replicated last: what a rollout means when it publishes this number again.
+    pub(in crate::server) replicated: Option<Version>,
+    /// Calls that not every shard has gone past, by number.
+    pub(in crate::server) transactions: BTreeMap<OpSeq, Transaction>,
+    /// The one that has no result yet; a shard goes on only after its answer, so there is one.
+    pub(in crate::server) active: Option<OpSeq>,
+    /// Its place among those that wait, left by a transfer that ran out of time: the next one takes
+    /// it. Else short deadlines pass a turn on for ever: each has it when it is too late (L4).
+    pub(in crate::server) place: Option<u64>,
+    /// Sources that it has left because they were slow, and the bytes a second that it got there.
+    pub(in crate::server) slow: BTreeMap<Incarnation, u64>,
+    /// What its last transfer had read when it ran out of time.
+    pub(in crate::server) kept: Option<Kept>,
+    /// When its readers are cut off, if it is being drained.
+    pub(in crate::server) drain_until: Option<Time>,
+    /// How long its copy may be held back for an offload, if it is being given up.
+    pub(in crate::server) hold_until: Option<Time>,
+    /// An offload replica that was told to go.
+    pub(in crate::server) released: bool,
+    /// Set once the group is at its end: nothing is served, no call starts any more.
+    pub(in crate::server) over: Option<Over>,
+    /// It comes over from an earlier term, and does nothing until all its shards are here.
+    pub(in crate::server) recovering: bool,
+}
+
+/// The end of a group.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct Over {
+    /// What calls fail with from now on.
+    pub(in crate::server) error: CallError,
+    /// Left by `close`: members are not told and readers are drained. Else broken: members are
+    /// told and readers are moved at once.
+    pub(in crate::server) closing: bool,
+}
+
+/// One shard of a group.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct Member {
+    pub(in crate::server) session: SessionId,
+    pub(in crate::server) location: Location,
+    pub(in crate::server) data_address: String,
+    pub(in crate::server) registration: Option<Registration>,
+    /// Its newest call.
+    pub(in crate::server) last_seq: OpSeq,
+    /// It has asked to leave, and waits for readers to be drained.
+    pub(in crate::server) closing: bool,
+    /// What it brought from an earlier term.
+    pub(in crate::server) announced: Option<Announcement>,
+    /// What its group held last, as a server has seen it.
+    pub(in crate::server) proved: Option<Proved>,
+}
+
+/// The copy that a group holds.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct Held {
+    pub(in crate::server) version: Version,
+    pub(in crate::server) catalog: ContentDigest,
+    /// At which each shard serves, in order.
+    pub(in crate::server) generations: Vec<Generation>,
+    /// Digests of the shards that have sealed.
+    pub(in crate::server) sums: BTreeMap<u32, ShardSums>,
+    /// All shards have sealed, and the content is that of the version.
+    pub(in crate::server) sealed: bool,
+    /// A trainer published it here, of its own: it is what defines the version, if it is the first.
+    pub(in crate::server) authored: bool,
+    /// Whether its shards have shown that they hold the bytes.
+    pub(in crate::server) trust: Trust,
+    /// Replicas that have read other bytes from it than the publisher's (T4).
+    pub(in crate::server) accusers: BTreeSet<String>,
+    /// Its content is not that of the version, or its shards disagree.
+    pub(in crate::server) fenced: Option<CallError>,
+    /// Why it can't be offloaded, once that has been tried.
+    pub(in crate::server) offload_failed: Option<String>,
+    /// Listed, and read by others.
+    pub(in crate::server) visible: bool,
+}
+
+impl Held {
+    /// Whether the shards have finished digesting: only then may the memory change.
+    pub(in crate::server) fn settled(&self) -> bool {
+        self.sealed || self.fenced.is_some()
+    }
+}
+
+impl Group {
+    /// Whether all shards have joined.
+    pub(in crate::server) fn complete(&self) -> bool {
+        self.members.len() == self.num_shards as usize
+    }
+
+    /// The shards that have not joined, for whoever waits for them.
+    pub(in crate::server) fn waits_to_open(&self) -> String {
+        let absent: Vec<u32> =
+            (0..self.num_shards).filter(|shard| !self.members.contains_key(shard)).collect();
+        let absent = name_shards(&absent).unwrap_or_default();
+        let (replica, of) = (&self.replica, self.num_shards);
+        format!("{absent} of replica {replica} to open: the others say that num_shards is {of}")
+    }
+
+    /// Where it runs: where its first shard does.
+    pub(in crate::server) fn location(&self) -> Option<&Location> {
+        self.members.values().next().map(|member| &member.location)
+    }
+
+    /// All layouts that its shards are registered with, or are about to be.
+    pub(in crate::server) fn named_layouts(&self) -> impl Iterator<Item = ContentDigest> {
+        let registered = self.members.values().filter_map(|m| m.registration.map(|r| r.layout));
+        let active = self.active.and_then(|seq| self.transactions.get(&seq));
+        registered.chain(active.into_iter().flat_map(Transaction::pinned))
+    }
+
+    /// Layouts of its shards, in order; empty if they are not registered.
+    pub(in crate::server) fn layouts(&self) -> Arc<[ContentDigest]> {
+        self.members.values().filter_map(|m| m.registration.map(|r| r.layout)).collect()
+    }
+
+    /// Whether its shards' layouts are those of another group's, one by one.
+    pub(in crate::server) fn same_layouts(&self, other: &Group) -> bool {
+        fn layouts(group: &Group) -> impl Iterator<Item = Option<ContentDigest>> {
+            group.members.values().map(|member| member.registration.map(|r| r.layout))
+        }
+        self.num_shards == other.num_shards && layouts(self).eq(layouts(other))
+    }
+
+    /// The version that it holds to be read.
+    pub(in crate::server) fn holds(&self, version: Version) -> bool {
+        self.held.as_ref().is_some_and(|held| held.version == version && held.fenced.is_none())
+    }
+
+    /// Where it runs, empty if there is only one datacentre.
+    pub(in crate::server) fn datacentre(&self) -> &str {
+        self.location().map_or("", |location| &location.datacentre)
+    }
+
+    /// The transfer of the call that has no result yet.
+    pub(in crate::server) fn transfer(&self) -> Option<&Transfer> {
+        self.transactions.get(&self.active?)?.transfer.as_ref()
+    }
+
+    /// What it holds, and what it reads or puts in place.
+    pub(in crate::server) fn versions(&self) -> impl Iterator<Item = Version> {
+        let held = self.held.as_ref().map(|held| held.version);
+        let read = self.transfer().and_then(|transfer| transfer.version);
+        held.into_iter().chain(read)
+    }
+
+    /// Whether its shards put a staged version in place.
+    pub(in crate::server) fn installs(&self) -> bool {
+        self.transfer().is_some_and(|transfer| transfer.phase == Phase::Installing)
+    }
+
+    /// The call that has no result yet; for those whom its start or its arrival has brought here.
+    #[track_caller]
+    pub(in crate::server) fn pending(&self) -> &Transaction {
+        self.active.and_then(|seq| self.transactions.get(&seq)).expect("a call is pending")
+    }
+
+    /// The same, to change it.
+    #[track_caller]
+    pub(in crate::server) fn pending_mut(&mut self) -> &mut Transaction {
+        self.active_transaction().expect("a call is pending")
+    }
+
+    /// The call that has no result yet, if there is one.
+    pub(in crate::server) fn active_transaction(&mut self) -> Option<&mut Transaction> {
+        let seq = self.active?;
+        self.transactions.get_mut(&seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Answer, Call};
+    use crate::server::Server;
+    use crate::server::props::{SEQ, server, version};
+    use crate::{Attempt, ExportId, Selector};
+
+    fn refused() -> CallError {
+        CallError::Misuse { detail: "refused".to_owned() }
+    }
+
+    #[test]
+    fn a_group_holds_to_be_read_what_it_has_and_what_was_not_refused() {
+        let mut server = server();
+        let group = server.prop("a", 1);
+        assert!(!server.at(group).holds(version(1)));
+        server.holds(group, version(1));
+        let group = server.at(group);
+        assert!(group.holds(version(1)) && !group.holds(version(2)));
+        assert!(!group.holds(Version { epoch: Epoch(1), number: 1 }), "of another run");
+        group.held.as_mut().unwrap().fenced = Some(refused());
+        assert!(!group.holds(version(1)) && !group.holds(version(2)));
+    }
+
+    #[test]
+    fn a_copy_has_settled_when_it_was_judged() {
+        let mut server = server();
+        let group = server.prop("a", 1);
+        server.holds(group, version(1));
+        let held = server.at(group).held.as_mut().unwrap();
+        for (sealed, fenced) in [(false, false), (false, true), (true, false), (true, true)] {
+            (held.sealed, held.fenced) = (sealed, fenced.then(refused));
+            assert_eq!(held.settled(), sealed || fenced);
+        }
+    }
+
+    #[test]
+    fn a_group_waits_for_those_shards_that_have_not_opened() {
+        let mut server = server();
+        let group = server.prop("a", 4);
+        let group = server.at(group);
+        assert!(group.complete());
+        group.members.remove(&1);
+        assert!(!group.complete());
+        group.members.remove(&3);
+        let text = "shards 1, 3 of replica a to open: the others say that num_shards is 4";
+        assert_eq!(group.waits_to_open(), text);
+    }
+
+    #[test]
+    fn a_group_is_where_its_first_shard_is() {
+        let mut server = server();
+        let group = server.prop("a", 2);
+        let group = server.at(group);
+        for (shard, at) in [(0, "eu"), (1, "us")] {
+            group.members.get_mut(&shard).unwrap().location.datacentre = at.to_owned();
+        }
+        assert_eq!(group.datacentre(), "eu");
+        group.members.remove(&0);
+        assert_eq!(group.datacentre(), "us");
+        group.members.remove(&1);
+        assert_eq!((group.datacentre(), group.location()), ("", None));
+    }
+
+    #[test]
+    fn layouts_are_the_same_shard_by_shard() {
+        let mut server = server();
+        let [one, other, wide] = [("a", 2), ("b", 2), ("c", 3)].map(|(n, s)| server.prop(n, s));
+        let same = |server: &Server, a, b| server.groups[&a].same_layouts(&server.groups[&b]);
+        assert!(same(&server, one, other) && !same(&server, one, wide));
+        assert_eq!(
+            *server.groups[&one].layouts(),
+            [ContentDigest([0; 16]), ContentDigest([1; 16])]
+        );
+        let last = server.at(other).members.get_mut(&1).unwrap();
+        last.registration.as_mut().unwrap().layout = ContentDigest([9; 16]);
+        assert!(!same(&server, one, other), "the last shard's differs");
+        let last = server.at(other).members.get_mut(&1).unwrap();
+        last.registration = None;
+        assert!(!same(&server, one, other));
+        assert_eq!(*server.groups[&other].layouts(), [ContentDigest([0; 16])]);
+        // As many have come so far, but one group will have more.
+        server.at(wide).members.remove(&2);
+        assert!(!same(&server, one, wide));
+    }
+
+    #[test]
+    fn a_group_has_the_version_that_it_holds_and_the_one_that_it_gets() {
+        let mut server = server();
+        let [source, group] = ["s", "g"].map(|name| server.prop(name, 1));
+        let versions = |server: &Server| server.groups[&group].versions().collect::<Vec<_>>();
+        assert!(versions(&server).is_empty());
+        server.holds(source, version(2));
+        server.holds(group, version(1));
+        assert_eq!(versions(&server), [version(1)]);
+        server.reads(group, version(2), &[source]);
+        assert_eq!(versions(&server), [version(1), version(2)]);
+        server.at(group).held = None;
+        assert_eq!(versions(&server), [version(2)]);
+        assert!(!server.at(group).installs());
+        let transfer = server.transfer(group).unwrap();
+        (transfer.phase, transfer.attempt) = (Phase::Installing, Attempt(2));
+        assert!(server.at(group).installs());
+        // A call that has ended is none any more.
+        server.at(group).active = None;
+        assert!(versions(&server).is_empty() && !server.at(group).installs());
+    }
+
+    #[test]
+    fn layouts_are_named_by_those_that_have_them_and_by_those_that_ask_for_them() {
+        let mut server = server();
+        let group = server.prop("a", 2);
+        let layout = ContentDigest([5; 16]);
+        let register = Call::Register { layout, export: ExportId(1), bytes: 8 };
+        let named = |server: &mut Server| -> Vec<u8> {
+            let names: Vec<ContentDigest> = server.at(group).named_layouts().collect();
+            names.iter().map(|digest| digest.0[0]).collect()
+        };
+        assert_eq!(named(&mut server), [0, 1]);
+        server.calls(group, register.clone()).arrived.insert(1, register);
+        assert_eq!(named(&mut server), [0, 1, 5]);
+        server.at(group).members.get_mut(&0).unwrap().registration = None;
+        assert_eq!(named(&mut server), [1, 5]);
+        let call = server.at(group).transactions.get_mut(&SEQ).unwrap();
+        call.result = Some(Ok(Answer::Unpublished));
+        assert_eq!(named(&mut server), [1], "the call has ended");
+        let list = Call::Replicate { selector: Selector::Latest };
+        server.calls(group, list.clone()).arrived.insert(0, list);
+        assert_eq!(named(&mut server), [1]);
+    }
+}

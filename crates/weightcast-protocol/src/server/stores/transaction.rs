@@ -1,0 +1,193 @@
+//! A group transaction: one call of all shards of a group (§4.4 of the paper; G1 to G5).
+
+use std::collections::BTreeMap;
+
+use crate::message::{Answer, Assignment, Call};
+use crate::{
+    Attempt, CallError, Condition, ContentDigest, Generation, Incarnation, OpSeq, Selector,
+    ShardSums, Time, Version,
+};
+
+/// One call of a group: what arrived, and what came of it.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct Transaction {
+    pub(in crate::server) seq: OpSeq,
+    /// The first shard's call, which all others must repeat (G2).
+    pub(in crate::server) call: Call,
+    pub(in crate::server) first_shard: u32,
+    pub(in crate::server) started: Time,
+    /// When it ends, whatever the state: the earliest that a shard gave, so that every shard has
+    /// the answer in time and none ends the call by itself (G1, L1).
+    pub(in crate::server) deadline: Time,
+    /// Calls by shard.
+    pub(in crate::server) arrived: BTreeMap<u32, Call>,
+    /// Shards that have made a later call, and so will not ask for this answer again.
+    pub(in crate::server) passed: u32,
+    /// The answer that the first shards' arrival decided, kept back until all have called: a shard
+    /// that calls something else then fails them all (G2).
+    pub(in crate::server) decided: Option<Answer>,
+    /// The answer, the same for every shard whenever it asks (G1).
+    pub(in crate::server) result: Option<Result<Answer, CallError>>,
+    /// Its place among those that wait.
+    pub(in crate::server) place: Option<u64>,
+    /// Of `replicate` and `update`.
+    pub(in crate::server) transfer: Option<Transfer>,
+}
+
+/// A `replicate` or `update` on its way.
+#[derive(Clone, Debug, Default)]
+pub(in crate::server) struct Transfer {
+    /// What the selector meant when it was resolved, once (G3).
+    pub(in crate::server) version: Option<Version>,
+    pub(in crate::server) phase: Phase,
+    pub(in crate::server) attempt: Attempt,
+    /// The attempt with which the shards began anew: what they have read since is kept.
+    pub(in crate::server) since: Attempt,
+    /// What they have read was proved bad: they begin anew with the next attempt.
+    pub(in crate::server) void: bool,
+    /// Shards that serve what they have read since then, and at which generation.
+    pub(in crate::server) filling: BTreeMap<u32, Generation>,
+    /// What was assigned last; set as long as shards may be reading.
+    pub(in crate::server) assignment: Option<Assignment>,
+    /// Shards that have read the current attempt.
+    pub(in crate::server) prepared: BTreeMap<u32, (Generation, ShardSums)>,
+    /// The group keeps what it holds until all shards have read this, verified.
+    pub(in crate::server) staged: bool,
+    /// The old copy was given up for what the shards had read beside it.
+    pub(in crate::server) gave_up: bool,
+    /// Shards that have put it in place, and at which generation they serve it.
+    pub(in crate::server) installed: BTreeMap<u32, Generation>,
+    /// How often it has left a slow source.
+    pub(in crate::server) moves: u32,
+    /// How often each source has failed this transfer.
+    pub(in crate::server) failures: BTreeMap<Incarnation, u32>,
+    /// What the transfer fails with if no source is left.
+    pub(in crate::server) last_error: Option<CallError>,
+}
+
+/// How far a transfer is. Who its source is stands in the book of edges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::server) enum Phase {
+    /// For the version, the other shards, or a free source.
+    #[default]
+    Waiting,
+    /// The readers of the group's own old copy finish. A source is granted, or, of a staged update,
+    /// all is read already and verified.
+    Draining,
+    /// The shards read; the group holds nothing, or its old copy if the update is staged.
+    Reading,
+    /// The shards put in place what they have read; the group holds nothing.
+    Installing,
+}
+
+impl Transfer {
+    /// Whether what was read may have come from several sources.
+    pub(in crate::server) fn resumed(&self) -> bool {
+        self.since != self.attempt
+    }
+}
+
+impl Transaction {
+    /// The transfer that this call is; for those whom its phase has brought here.
+    #[track_caller]
+    pub(in crate::server) fn as_transfer(&self) -> &Transfer {
+        self.transfer.as_ref().expect("the call is a transfer")
+    }
+
+    /// The same, to change it.
+    #[track_caller]
+    pub(in crate::server) fn as_transfer_mut(&mut self) -> &mut Transfer {
+        self.transfer.as_mut().expect("the call is a transfer")
+    }
+
+    /// Whether it is an `update`.
+    pub(in crate::server) fn is_update(&self) -> bool {
+        matches!(self.call, Call::Update { .. })
+    }
+
+    /// The selector of a call that waits for a version.
+    pub(in crate::server) fn selector(&self) -> Option<Selector> {
+        match self.call {
+            Call::Replicate { selector }
+            | Call::Update { selector, .. }
+            | Call::Describe { selector }
+            | Call::Wait { until: Condition::Available(selector) } => Some(selector),
+            _ => None,
+        }
+    }
+
+    /// The version that a transfer would read if it had a source, once all shards are there.
+    pub(in crate::server) fn wants(&self, num_shards: u32) -> Option<Version> {
+        let transfer = self.transfer.as_ref().filter(|t| t.phase == Phase::Waiting)?;
+        transfer.version.filter(|_| self.arrived.len() == num_shards as usize)
+    }
+
+    /// The layouts that a pending call of `register` names.
+    pub(in crate::server) fn pinned(&self) -> impl Iterator<Item = ContentDigest> {
+        let pending = self.result.is_none();
+        self.arrived.values().filter_map(move |call| match call {
+            Call::Register { layout, .. } if pending => Some(*layout),
+            _ => None,
+        })
+    }
+
+    /// The shards that have not made the call, for people: `shards 1, 3`.
+    pub(in crate::server) fn missing(&self, num_shards: u32) -> Option<String> {
+        let missing: Vec<u32> =
+            (0..num_shards).filter(|shard| !self.arrived.contains_key(shard)).collect();
+        name_shards(&missing)
+    }
+}
+
+/// `shard 1`, `shards 1, 3`, `shards 1, 2, 3 and 7 more`; `None` if there are none.
+pub(in crate::server) fn name_shards(shards: &[u32]) -> Option<String> {
+    const NAMED: usize = 8;
+    let plural = if shards.len() == 1 { "shard" } else { "shards" };
+    let names: Vec<String> = shards.iter().take(NAMED).map(u32::to_string).collect();
+    let more = match shards.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!shards.is_empty()).then(|| format!("{plural} {}{more}", names.join(", ")))
+}
+
+/// Whether two shards' calls are the same: kind and arguments, except where these may differ (G2).
+pub(in crate::server) fn same_call(a: &Call, b: &Call) -> bool {
+    match (a, b) {
+        (Call::Register { .. }, Call::Register { .. }) => true,
+        (Call::Decline { .. }, _) | (_, Call::Decline { .. }) => true,
+        // One knows its shapes, the other looks them up first: they register together afterwards.
+        (Call::Register { .. }, other) | (other, Call::Register { .. }) => looks_up(other),
+        // Different catalogs get an error of their own, which says more.
+        (Call::Publish { version: a, .. }, Call::Publish { version: b, .. }) => a == b,
+        _ => a == b,
+    }
+}
+
+/// Whether a call looks up what the newest version holds.
+pub(in crate::server) fn looks_up(call: &Call) -> bool {
+    matches!(call, Call::Describe { selector: Selector::Latest })
+}
+
+/// A call as a person would write it.
+pub(in crate::server) fn call_name(call: &Call) -> String {
+    match call {
+        Call::Register { .. } => "register".to_owned(),
+        Call::Unregister => "unregister".to_owned(),
+        Call::Publish { version, .. } => format!("publish({version})"),
+        Call::Unpublish => "unpublish".to_owned(),
+        Call::Replicate { selector } => format!("replicate({selector})"),
+        Call::Update { selector, allow_rollback, staged } => {
+            let rollback = if *allow_rollback { ", allow_rollback" } else { "" };
+            format!("update({selector}{rollback}{})", if *staged { ", staged" } else { "" })
+        }
+        Call::Describe { .. } => "register or catalog".to_owned(),
+        Call::List => "list".to_owned(),
+        Call::Wait { until } => format!("wait({until})"),
+        Call::Decline { .. } => "decline".to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "transaction_tests.rs"]
+mod tests;

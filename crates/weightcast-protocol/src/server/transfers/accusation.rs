@@ -1,0 +1,134 @@
+//! What readers say of sources: one reader's word costs a source that reader, no more (T4).
+
+use crate::message::Assignment;
+use crate::server::Server;
+use crate::server::transfers::choose::ATTEMPTS_PER_SOURCE;
+use crate::server::transfers::source_loss::Loss;
+use crate::{CallError, Incarnation, Safeguard};
+
+/// Replicas that must have read wrong bytes from a source before it is fenced.
+const ACCUSERS: usize = 2;
+
+impl Server {
+    /// The bytes are not the publisher's: all that was read is void, and another source is tried.
+    /// After a resume, or with several sources, it is not known which was wrong, so none is accused.
+    pub(super) fn refuse_content(
+        &mut self,
+        incarnation: Incarnation,
+        assignment: &Assignment,
+        detail: &str,
+    ) {
+        self.counters.digest_mismatches += 1;
+        let resumed = self.pending_transfer(incarnation).resumed();
+        let resumed = resumed && self.config.safeguards.on(Safeguard::ResumedNotAccused);
+        let several =
+            assignment.stripes() > 1 && self.config.safeguards.on(Safeguard::OneSourceAccused);
+        let resumed = resumed || several;
+        let source = self.edges.source_of(incarnation);
+        let failures = if resumed { 1 } else { ATTEMPTS_PER_SOURCE };
+        self.lose_source(incarnation, detail, Loss { failures, suspect: true, stripe: 0 });
+        let transfer = self.pending_transfer(incarnation);
+        transfer.last_error = Some(CallError::DigestMismatch {
+            version: assignment.version,
+            source_replica: assignment.sources().join(", "),
+            detail: detail.to_owned(),
+        });
+        if let Some(source) = source.filter(|_| !resumed) {
+            self.accuse(source, incarnation);
+        }
+    }
+
+    /// Counts an accusation. Two replicas' word fences a copy, unless it is the last of its version.
+    fn accuse(&mut self, source: Incarnation, by: Incarnation) {
+        let accuser = self.groups.of(&by).replica.clone();
+        let Some(group) = self.groups.get_mut(&source) else { return };
+        let Some(held) = group.held.as_mut().filter(|held| held.visible) else { return };
+        self.counters.accusations += 1;
+        held.accusers.insert(accuser);
+        let (version, accusers) = (held.version, held.accusers.len());
+        let holders = self.models.of(&group.model).visible.get(&version).map_or(0, |h| h.len());
+        if (accusers >= ACCUSERS && holders > 1)
+            || !self.config.safeguards.on(Safeguard::TwoAccusers)
+        {
+            self.counters.accused_fenced += 1;
+            self.fence(source, version, "two replicas have read other bytes from it");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Attempt;
+    use crate::server::props::{server, version};
+
+    /// So many holders of version 1, and a reader of the first `sources` of them.
+    fn read(holders: usize, sources: usize) -> (Server, Vec<Incarnation>, Incarnation) {
+        let mut server = server();
+        let names = ["a", "b", "c"];
+        let holders: Vec<Incarnation> =
+            names[..holders].iter().map(|name| server.prop(name, 1)).collect();
+        holders.iter().for_each(|holder| server.holds(*holder, version(1)));
+        let reader = server.prop("reader", 1);
+        server.reads(reader, version(1), &holders[..sources]);
+        (server, holders, reader)
+    }
+
+    fn accusers(server: &Server, group: Incarnation) -> Vec<String> {
+        server.groups[&group].held.as_ref().unwrap().accusers.iter().cloned().collect()
+    }
+
+    #[test]
+    fn a_source_is_accused_if_all_came_from_it_and_it_is_left_for_good() {
+        for (sources, resumed) in [(1, false), (1, true), (2, false), (2, true)] {
+            let (mut server, holders, reader) = read(2, sources);
+            let transfer = server.transfer(reader).unwrap();
+            if resumed {
+                transfer.attempt = Attempt(2);
+            }
+            let assignment = transfer.assignment.clone().unwrap();
+            server.refuse_content(reader, &assignment, "wrong bytes");
+            let sure = sources == 1 && !resumed;
+            let expected: &[&str] = if sure { &["reader"] } else { &[] };
+            assert_eq!(accusers(&server, holders[0]), expected, "{sources}, {resumed}");
+            assert!(accusers(&server, holders[1]).is_empty());
+            let counters = &server.counters;
+            assert_eq!((counters.digest_mismatches, counters.accusations), (1, u64::from(sure)));
+            let transfer = server.groups[&reader].transfer().unwrap();
+            let failures = if sure { ATTEMPTS_PER_SOURCE } else { 1 };
+            assert_eq!(transfer.failures, [(holders[0], failures)].into());
+            assert!(transfer.void, "all that was read is read again");
+            let error = CallError::DigestMismatch {
+                version: version(1),
+                source_replica: ["a", "a, b"][sources - 1].to_owned(),
+                detail: "wrong bytes".to_owned(),
+            };
+            assert_eq!(transfer.last_error, Some(error));
+        }
+    }
+
+    #[test]
+    fn two_replicas_word_fences_a_copy_that_is_not_the_last_one() {
+        for holders in 1..=3 {
+            let (mut server, groups, reader) = read(holders, 1);
+            let [same, other] = ["reader", "other"].map(|name| server.prop(name, 1));
+            for (by, accused, fenced) in
+                [(reader, 1, false), (same, 1, false), (other, 2, holders > 1)]
+            {
+                server.accuse(groups[0], by);
+                assert_eq!(accusers(&server, groups[0]).len(), accused, "one word each");
+                let is_fenced = server.groups[&groups[0]].held.as_ref().unwrap().fenced.is_some();
+                assert_eq!(is_fenced, fenced, "{holders} hold it");
+            }
+            assert_eq!(server.counters.accusations, 3);
+            assert_eq!(server.counters.accused_fenced, u64::from(holders > 1));
+        }
+        // What is out of sight is nobody's source any more.
+        let (mut server, groups, reader) = read(2, 1);
+        server.hide_copy(groups[0]);
+        server.accuse(groups[0], reader);
+        server.groups.remove(&groups[1]);
+        server.accuse(groups[1], reader);
+        assert_eq!(server.counters.accusations, 0);
+    }
+}

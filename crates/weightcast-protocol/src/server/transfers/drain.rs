@@ -1,0 +1,187 @@
+//! Taking copies out of sight, and readers off them: drain before mutate, bounded (S8, S9, L3).
+
+use crate::server::Server;
+use crate::server::stores::timers::Timer;
+use crate::server::transfers::source_loss::Loss;
+use crate::{Incarnation, Safeguard, Time};
+
+impl Server {
+    /// The group's copy is listed and read from now on.
+    pub(in crate::server) fn show_copy(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of_mut(&incarnation);
+        let held = group.held.as_mut().expect("checked by the caller");
+        held.visible = true;
+        held.offload_failed = None;
+        let model = self.models.of_mut(&group.model);
+        model.show(held.version, &group.replica, incarnation);
+        self.changed.insert(group.model.clone());
+    }
+
+    /// The group's copy is not listed and takes no new readers from now on.
+    pub(in crate::server) fn hide_copy(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of_mut(&incarnation);
+        let Some(held) = group.held.as_mut().filter(|held| held.visible) else { return };
+        held.visible = false;
+        let model = self.models.of_mut(&group.model);
+        let revision = model.revision;
+        model.hide(held.version, &group.replica);
+        if !self.config.safeguards.on(Safeguard::RetractionRevision) {
+            (model.revision, model.listed) = (revision, None);
+        }
+        self.changed.insert(group.model.clone());
+    }
+
+    /// Readers of the group have until then to finish.
+    pub(in crate::server) fn drain_until(&mut self, incarnation: Incarnation, until: Time) {
+        let group = self.groups.of_mut(&incarnation);
+        let until = group.drain_until.map_or(until, |earlier| earlier.min(until));
+        group.drain_until = Some(until);
+        self.timers.set(until, Timer::Drain(incarnation));
+    }
+
+    /// Whether nobody reads from the group.
+    pub(in crate::server) fn drained(&self, incarnation: Incarnation) -> bool {
+        let unread = self.config.safeguards.on(Safeguard::Drain);
+        let mut readers = self.edges.readers_of(incarnation);
+        readers.all(|reader| !unread && self.groups.of(&reader).held.is_none())
+    }
+
+    /// The drain is over, one way or the other.
+    pub(in crate::server) fn end_drain(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of_mut(&incarnation);
+        if group.drain_until.take().is_some() {
+            self.timers.cancel(Timer::Drain(incarnation));
+        }
+    }
+
+    /// The readers have had their time. Safe, because a source fences before it changes (S3).
+    pub(in crate::server) fn drain_timer(&mut self, now: Time, incarnation: Incarnation) {
+        let Some(group) = self.groups.get_mut(&incarnation) else { return };
+        if group.drain_until.is_none_or(|until| until > now)
+            || !self.config.safeguards.on(Safeguard::DrainDeadline)
+        {
+            return;
+        }
+        group.drain_until = None;
+        let reason = format!("replica {} gave its copy up before it was read", group.replica);
+        self.counters.drains_cut += self.edges.load(incarnation) as u64;
+        self.cut_readers(incarnation, &reason);
+        self.agenda.insert(incarnation);
+    }
+
+    /// Takes every reader off a source; each goes on at another, or fails.
+    pub(in crate::server) fn cut_readers(&mut self, source: Incarnation, reason: &str) {
+        self.take_readers_off(source, reason, Loss::default());
+    }
+
+    /// The same where the source was proved bad: each begins anew.
+    pub(in crate::server) fn spoil_readers(&mut self, source: Incarnation, reason: &str) {
+        self.take_readers_off(source, reason, Loss { suspect: true, ..Loss::default() });
+    }
+
+    fn take_readers_off(&mut self, source: Incarnation, reason: &str, loss: Loss) {
+        let readers: Vec<Incarnation> = self.edges.readers_of(source).collect();
+        for reader in readers {
+            if !self.config.safeguards.on(Safeguard::CommitFence)
+                && self.groups.of(&reader).held.is_none()
+            {
+                // The mutant lets a read go on as if nothing had happened.
+                let model = self.groups.of(&reader).model.clone();
+                self.edges.remove(&model, reader);
+            } else {
+                let from = self.edges.sources_of(reader);
+                let stripe = from.iter().position(|from| *from == source).unwrap_or(0);
+                if stripe > 0 && !self.config.safeguards.on(Safeguard::EveryStripe) {
+                    self.edges.keep_first(reader); // as if it were none of its sources
+                } else {
+                    self.lose_source(reader, reason, Loss { stripe, ..loss });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::props::{server, version};
+
+    /// A holder of version 1 that so many read from.
+    fn read_by(readers: usize) -> (Server, Incarnation, Vec<Incarnation>) {
+        let mut server = server();
+        let source = server.prop("source", 1);
+        server.holds(source, version(1));
+        let readers: Vec<Incarnation> =
+            ["r", "s", "t"][..readers].iter().map(|name| server.prop(name, 1)).collect();
+        readers.iter().for_each(|reader| server.reads(*reader, version(1), &[source]));
+        (server, source, readers)
+    }
+
+    #[test]
+    fn readers_have_until_the_earliest_time_that_was_given() {
+        let (mut server, source, _) = read_by(0);
+        for (until, expected) in [(50, 50), (60, 50), (40, 40), (40, 40)] {
+            server.drain_until(source, Time(until));
+            assert_eq!(server.groups[&source].drain_until, Some(Time(expected)));
+            assert_eq!(server.next_timeout(), Some(Time(expected)));
+        }
+        server.end_drain(source);
+        assert_eq!((server.groups[&source].drain_until, server.next_timeout()), (None, None));
+        server.drain_until(source, Time(90));
+        assert_eq!(server.next_timeout(), Some(Time(90)), "the next drain has its own time");
+    }
+
+    #[test]
+    fn readers_are_cut_off_at_the_end_of_their_time_and_not_before() {
+        for (now, cut) in [(49, false), (50, true), (51, true)] {
+            let (mut server, source, readers) = read_by(3);
+            server.agenda.clear();
+            server.drain_until(source, Time(50));
+            assert!(!server.drained(source));
+            server.drain_timer(Time(now), source);
+            assert_eq!(server.counters.drains_cut, if cut { 3 } else { 0 }, "{now}");
+            assert_eq!(server.drained(source), cut);
+            assert_eq!(server.groups[&source].drain_until.is_none(), cut);
+            assert_eq!(server.agenda.contains(&source), cut);
+            for reader in readers {
+                let transfer = server.groups[&reader].transfer().unwrap();
+                assert_eq!(transfer.failures.get(&source), cut.then_some(&0), "no word against it");
+                assert!(!transfer.void, "what it has read stays");
+            }
+        }
+        let (mut server, source, _) = read_by(1);
+        server.drain_timer(Time(u64::MAX), source);
+        assert_eq!(server.counters.drains_cut, 0, "it is not drained");
+    }
+
+    #[test]
+    fn readers_of_a_bad_copy_begin_anew() {
+        let (mut server, source, readers) = read_by(2);
+        server.spoil_readers(source, "bad");
+        for reader in readers {
+            assert!(server.groups[&reader].transfer().unwrap().void);
+        }
+        assert!(server.drained(source));
+    }
+
+    #[test]
+    fn what_is_shown_and_hidden_moves_the_listing_once() {
+        let (mut server, source, _) = read_by(0);
+        let number = |server: &Server| server.models["policy"].revision.number;
+        let before = number(&server);
+        let listed = |server: &Server| server.models["policy"].visible.contains_key(&version(1));
+        server.changed.clear();
+        server.hide_copy(source);
+        assert!(server.changed.contains("policy") && !listed(&server));
+        assert!(!server.groups[&source].held.as_ref().unwrap().visible);
+        server.changed.clear();
+        server.hide_copy(source);
+        assert_eq!((number(&server), server.changed.len()), (before + 1, 0), "it was hidden");
+        server.at(source).held.as_mut().unwrap().offload_failed = Some("no memory".to_owned());
+        server.show_copy(source);
+        assert!(server.changed.contains("policy") && listed(&server));
+        assert_eq!(number(&server), before + 2);
+        let held = server.groups[&source].held.as_ref().unwrap();
+        assert_eq!((held.visible, held.offload_failed.as_ref()), (true, None));
+    }
+}

@@ -1,0 +1,114 @@
+//! How a transfer loses its source, and what becomes of it.
+
+use crate::server::Server;
+use crate::server::stores::transaction::{Phase, name_shards};
+use crate::{CallError, Incarnation, Safeguard};
+
+/// Why a transfer loses its source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Loss {
+    /// How much it speaks against trying this source again.
+    pub(in crate::server) failures: u32,
+    /// What was read from it is not to be kept: its content was proved bad.
+    pub(in crate::server) suspect: bool,
+    /// Which of several sources it was.
+    pub(in crate::server) stripe: usize,
+}
+
+impl Server {
+    /// A transfer has no source any more: it looks for another, or fails. One of several is as good as
+    /// all: they are let go of together. What it has read is kept, unless it is suspect; then all who
+    /// read from this group lose it in the same way.
+    pub(super) fn lose_source(&mut self, reader: Incarnation, reason: &str, loss: Loss) {
+        let sources = self.release_edge(reader);
+        let lost = sources.get(loss.stripe).or(sources.first()).copied();
+        let Some(source) = lost else { return };
+        let source_replica = self.groups.get(&source).map(|g| g.replica.clone());
+        let Some(transfer) = self.transfer(reader) else { return };
+        *transfer.failures.entry(source).or_default() += loss.failures;
+        transfer.prepared.clear();
+        let was = std::mem::replace(&mut transfer.phase, Phase::Waiting);
+        transfer.last_error = transfer.version.map(|version| CallError::SourceLost {
+            version,
+            source_replica: source_replica.unwrap_or_default(),
+            reason: reason.to_owned(),
+        });
+        match was {
+            Phase::Reading if loss.suspect => {
+                transfer.void = true;
+                transfer.filling.clear();
+                // Those of a staged update read the old copy.
+                if !transfer.staged {
+                    self.spoil_readers(reader, reason);
+                }
+            }
+            Phase::Draining => self.keep_copy(reader),
+            _ => {}
+        }
+        self.agenda.insert(reader);
+    }
+
+    /// The group's transfer ends without success: its source is free, its old copy is kept if
+    /// nothing has been read over it.
+    pub(in crate::server) fn abandon_transfer(&mut self, incarnation: Incarnation) {
+        self.release_edge(incarnation);
+        let Some(transfer) = self.transfer(incarnation) else { return };
+        let served = !std::mem::take(&mut transfer.filling).is_empty();
+        let phase = std::mem::take(&mut transfer.phase);
+        self.end_landing(incarnation);
+        if served {
+            // They keep what they have: it was right as far as anybody knows.
+            self.cut_readers(incarnation, "it has given up the version");
+        }
+        if phase == Phase::Draining && self.groups.of(&incarnation).over.is_none() {
+            self.keep_copy(incarnation);
+        }
+    }
+
+    /// The old copy was not given up after all.
+    fn keep_copy(&mut self, incarnation: Incarnation) {
+        self.end_drain(incarnation);
+        self.end_hold(incarnation);
+        let held = self.groups.of(&incarnation).held.as_ref();
+        if held.is_some_and(|held| !held.visible && held.fenced.is_none()) {
+            self.show_copy(incarnation);
+        }
+    }
+
+    /// Lets go of the sources: they may be drained now, or free for the next.
+    pub(in crate::server) fn release_edge(&mut self, reader: Incarnation) -> Vec<Incarnation> {
+        let model = self.groups.of(&reader).model.clone();
+        let sources = self.edges.remove(&model, reader);
+        self.agenda.extend(&sources);
+        if !sources.is_empty() && self.config.safeguards.on(Safeguard::Wakeup) {
+            self.changed.insert(model);
+        }
+        sources
+    }
+
+    /// What a transfer was waiting for when its deadline passed.
+    pub(in crate::server) fn transfer_waits_for(&self, incarnation: Incarnation) -> String {
+        let group = self.groups.of(&incarnation);
+        let transaction = group.pending();
+        let transfer = transaction.as_transfer();
+        let version = transfer.version.map(|v| v.to_string()).unwrap_or_default();
+        let unread: Vec<u32> =
+            (0..group.num_shards).filter(|s| !transfer.prepared.contains_key(s)).collect();
+        match (transfer.phase, name_shards(&unread)) {
+            (Phase::Waiting, _) => format!("a free source of version {version}"),
+            (Phase::Draining, _) if self.is_held_back(incarnation) => {
+                format!("an offload of what replica {} holds", group.replica)
+            }
+            (Phase::Draining, _) => format!("readers of replica {}", group.replica),
+            (Phase::Installing, _) => format!("the shards to put version {version} in place"),
+            (Phase::Reading, Some(unread)) => format!("{unread} to read version {version}"),
+            (Phase::Reading, None) => {
+                format!("the publisher's digests of version {version}, or its source to commit")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "source_loss_tests.rs"]
+mod tests;

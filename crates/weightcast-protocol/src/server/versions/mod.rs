@@ -1,0 +1,8 @@
+//! What a version is: publish, seal, list, wait, unpublish.
+
+pub(super) mod listing;
+pub(super) mod publish;
+pub(super) mod seal;
+pub(super) mod unpublish;
+pub(super) mod verdict;
+pub(super) mod waiting;

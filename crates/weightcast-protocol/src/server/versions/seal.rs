@@ -1,0 +1,206 @@
+//! Seals: a published copy's digests are in, and say whether it is what it claims (S6, S7).
+
+use crate::message::Call;
+use crate::server::Server;
+use crate::server::durability::claims::Trust;
+use crate::server::stores::transaction::Transaction;
+use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, ShardSums, Version};
+
+/// What is wrong with a copy whose shards disagree, and what to do.
+const COPIES_DIFFER: &str = "its shards hold different copies of the same slice; unpublish it, \
+    make them equal (broadcast from one of them), then publish it again";
+/// What is wrong with a copy that is not what its number stands for.
+const OTHER_BYTES: &str = "its bytes differ from those that the version was sealed with; \
+    unpublish it, then publish them under a higher number, or in a new run (epoch=\"new\")";
+
+impl Server {
+    pub(in crate::server) fn sealed(
+        &mut self,
+        session: SessionId,
+        generation: Generation,
+        sums: ShardSums,
+    ) {
+        let entry = self.sessions.of(&session);
+        let (incarnation, shard) = (entry.group, entry.shard);
+        let group = self.groups.of_mut(&incarnation);
+        let num_shards = group.num_shards as usize;
+        let Some(held) = &mut group.held else { return };
+        if held.generations.get(shard as usize) != Some(&generation) {
+            return;
+        }
+        if held.settled() {
+            if !self.config.safeguards.on(Safeguard::VerdictRepeated) {
+                return;
+            }
+            return self.tell_verdict(incarnation, shard); // it may have missed it
+        }
+        held.sums.insert(shard, sums);
+        if held.sums.len() == num_shards {
+            self.check_seal(incarnation);
+        }
+    }
+
+    /// All shards have sealed: the first copy defines the version, others must equal it.
+    pub(in crate::server) fn check_seal(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of_mut(&incarnation);
+        let held = group.held.as_mut().expect("checked");
+        let version = held.version;
+        let total = held.sums.values().copied().fold(ShardSums::default(), |a, b| a + b);
+        let model = self.models.of_mut(&group.model);
+        // A version is forgotten only when it is old and nobody shows it.
+        let known = model.known.get_mut(&version);
+        let other = |sum| sum != total.counted && self.config.safeguards.on(Safeguard::OneContent);
+        let wrong = if !total.copies_agree() {
+            Some(COPIES_DIFFER)
+        } else if known.as_ref().is_none_or(|known| known.sum.is_some_and(other)) {
+            Some(OTHER_BYTES)
+        } else {
+            None
+        };
+        if let Some(detail) = wrong {
+            return self.fence(incarnation, version, detail);
+        }
+        held.sealed = true;
+        self.counters.seals += 1;
+        let known = known.expect("checked just now");
+        if known.sum.replace(total.counted).is_none() {
+            if held.authored {
+                held.trust = Trust::Proved; // whatever it holds is the version
+            }
+            // Whoever has read it already can commit now.
+            self.agenda.extend(self.edges.filling(&group.model, version));
+            if self.recovers() {
+                // An offload replica of the version that came over first can be published now.
+                self.agenda.extend(self.groups.keys());
+            }
+        }
+        self.agenda.insert(incarnation);
+        self.note_seal(incarnation);
+        self.tell_all(incarnation);
+    }
+
+    /// Takes a copy out of use for good: it stays where it is until its owner unpublishes it. A call
+    /// under way ends with the reason, as those after it will; `unpublish` goes on and says it.
+    pub(in crate::server) fn fence(
+        &mut self,
+        incarnation: Incarnation,
+        version: Version,
+        detail: &str,
+    ) {
+        self.hide_copy(incarnation);
+        let group = self.groups.of_mut(&incarnation);
+        let error = CallError::ContentMismatch {
+            version,
+            replica: group.replica.clone(),
+            detail: detail.to_owned(),
+        };
+        let held = group.held.as_mut().expect("checked by the caller");
+        held.fenced = Some(error.clone());
+        let reason = format!("replica {} turned out to hold other content", group.replica);
+        self.counters.fenced += 1;
+        self.spoil_readers(incarnation, &reason);
+        self.tell_all(incarnation);
+        self.note_end(incarnation);
+        self.agenda.insert(incarnation);
+        let group = self.groups.of_mut(&incarnation);
+        let ends = |call: &mut Transaction| call.call != Call::Unpublish;
+        if group.active_transaction().is_some_and(ends) {
+            self.abandon_transfer(incarnation);
+            self.finish(incarnation, Err(error));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sum;
+    use crate::server::props::{server, version};
+
+    fn sums(part: u64) -> ShardSums {
+        let sum = Sum([part, 0]);
+        ShardSums { counted: sum, held: sum, expected: sum }
+    }
+
+    /// A group of two shards that has published version 1, and nobody has digested it.
+    fn published(authored: bool) -> (Server, Incarnation) {
+        let mut server = server();
+        let group = server.prop("g", 2);
+        server.holds(group, version(1));
+        let held = server.at(group).held.as_mut().expect("just set");
+        (held.sealed, held.authored) = (false, authored);
+        let content = crate::server::stores::model::Content { catalog: held.catalog, sum: None };
+        server.remember("policy", version(1), content);
+        (server, group)
+    }
+
+    fn state(server: &Server, group: Incarnation) -> (bool, bool, Trust) {
+        let held = server.groups[&group].held.as_ref().expect("it holds it");
+        (held.sealed, held.fenced.is_some(), held.trust)
+    }
+
+    /// Its shards serve at 10 and 11.
+    #[test]
+    fn digests_count_of_what_is_held_now_and_the_last_of_each_shard() {
+        for (shard, generation) in [(0, 9), (0, 11), (1, 10), (1, 12)] {
+            let (mut server, group) = published(true);
+            server.sealed(server.session(group, shard), Generation(generation), sums(1));
+            let held = server.groups[&group].held.as_ref().expect("it holds it");
+            assert!(held.sums.is_empty(), "{shard} at {generation}");
+        }
+        let (mut server, group) = published(true);
+        for part in [1, 2] {
+            server.sealed(server.session(group, 0), Generation(10), sums(part));
+            assert_eq!(state(&server, group), (false, false, Trust::Claimed), "one shard alone");
+        }
+        server.agenda.clear();
+        server.sealed(server.session(group, 1), Generation(11), sums(5));
+        assert_eq!(server.models["policy"].known[&version(1)].sum, Some(Sum([7, 0])));
+        assert!(server.agenda.contains(&group), "an unpublish may wait for it");
+        assert_eq!((server.counters.seals, server.counters.fenced), (1, 0));
+        // It is settled.
+        server.sealed(server.session(group, 1), Generation(11), sums(6));
+        assert_eq!(server.models["policy"].known[&version(1)].sum, Some(Sum([7, 0])));
+        assert_eq!((server.counters.seals, server.counters.fenced), (1, 0));
+    }
+
+    #[test]
+    fn whoever_published_it_first_of_its_own_is_proved_and_nobody_else() {
+        for (authored, first) in [(true, true), (true, false), (false, true), (false, false)] {
+            for same in [false, true] {
+                let (mut server, group) = published(authored);
+                if !first {
+                    let known = &mut server.models.get_mut("policy").expect("a prop").known;
+                    let sum = Some(Sum([if same { 3 } else { 4 }, 0]));
+                    known.get_mut(&version(1)).expect("published").sum = sum;
+                }
+                server.sealed(server.session(group, 0), Generation(10), sums(1));
+                server.sealed(server.session(group, 1), Generation(11), sums(2));
+                let right = first || same;
+                let trust = if authored && first { Trust::Proved } else { Trust::Claimed };
+                assert_eq!(state(&server, group), (right, !right, trust), "{authored}, {first}");
+                let held = server.groups[&group].held.as_ref().expect("it stays");
+                assert_eq!(held.visible, right);
+                // What was refused stays refused, whatever is digested then.
+                server.sealed(server.session(group, 1), Generation(11), sums(3));
+                assert_eq!(state(&server, group), (right, !right, trust));
+                assert_eq!(server.counters.fenced, u64::from(!right));
+            }
+        }
+    }
+
+    #[test]
+    fn a_digest_that_becomes_known_lets_those_go_on_who_came_over_first() {
+        for recovers in [false, true] {
+            let (mut server, group) = published(true);
+            let copy = server.prop("copy", 1);
+            server.terms.window_until = recovers.then_some(crate::Time(99));
+            server.agenda.clear();
+            if let Some(held) = &mut server.at(group).held {
+                held.sums = [(0, sums(1)), (1, sums(2))].into();
+            }
+            server.check_seal(group);
+            assert_eq!(server.agenda.contains(&copy), recovers);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! `unpublish`: nobody new reads from the first call on; answered when nobody reads any more (S9),
+//! and the copy is not the last one of a retained version (A2).
+
+use crate::message::{Answer, Call};
+use crate::server::Server;
+use crate::server::stores::group::Held;
+use crate::server::stores::transaction::name_shards;
+use crate::{CallError, Incarnation, Safeguard, Time};
+
+/// Readers named to a person who waited for them in vain.
+const NAMED: usize = 4;
+
+impl Server {
+    pub(in crate::server) fn start_unpublish(
+        &mut self,
+        now: Time,
+        incarnation: Incarnation,
+    ) -> Result<(), CallError> {
+        let group = self.groups.of_mut(&incarnation);
+        if group.held.is_none() {
+            let detail = "nothing is published; call publish or replicate first".to_owned();
+            return Err(CallError::Misuse { detail });
+        }
+        let deadline = group.pending_mut().deadline;
+        if self.config.safeguards.on(Safeguard::EarlyRetraction) {
+            self.hide_copy(incarnation);
+        }
+        self.drain_until(incarnation, deadline.min(now + self.config.drain_deadline));
+        self.hold_until(now, incarnation, deadline);
+        Ok(())
+    }
+
+    /// Whether the group's pending call is an `unpublish` of all its shards.
+    pub(in crate::server) fn unpublishes(&self, incarnation: Incarnation) -> bool {
+        let group = self.groups.of(&incarnation);
+        let transaction = group.active.and_then(|seq| group.transactions.get(&seq));
+        transaction.is_some_and(|transaction| {
+            transaction.call == Call::Unpublish
+                && transaction.arrived.len() == group.num_shards as usize
+        })
+    }
+
+    pub(in crate::server) fn advance_unpublish(&mut self, now: Time, incarnation: Incarnation) {
+        let drained = self.drained(incarnation) && !self.may_be_last(incarnation);
+        let group = self.groups.of_mut(&incarnation);
+        let num_shards = group.num_shards as usize;
+        let transaction = group.pending_mut();
+        debug_assert_eq!(transaction.call, Call::Unpublish);
+        let by_one = !self.config.safeguards.on(Safeguard::WholeUnpublish);
+        let arrived = transaction.arrived.len() == num_shards || by_one;
+        if arrived {
+            self.hide_copy(incarnation); // it is hidden already, but with a mutant
+        }
+        let group = self.groups.of_mut(&incarnation);
+        let settled = group.held.as_ref().is_some_and(|held| held.settled());
+        let ready = arrived && settled && drained;
+        if settled && self.may_give_up(now, incarnation, ready) && ready {
+            let group = self.groups.of_mut(&incarnation);
+            let refused = group.held.take().and_then(|held| held.fenced);
+            self.end_drain(incarnation);
+            self.note_gone(incarnation);
+            // Whoever never asked is told now at the latest; the copy is given up all the same.
+            let told = refused.filter(|_| self.config.safeguards.on(Safeguard::TellRefusal));
+            self.finish(incarnation, told.map_or(Ok(Answer::Unpublished), Err));
+        }
+    }
+
+    /// What an `unpublish` that all shards have called was waiting for when its deadline passed.
+    pub(in crate::server) fn unpublish_waits_for(&self, incarnation: Incarnation) -> String {
+        let group = self.groups.of(&incarnation);
+        let held = group.held.as_ref().expect("it is answered once there is none");
+        let undigested: Vec<u32> =
+            (0..group.num_shards).filter(|shard| !held.sums.contains_key(shard)).collect();
+        let readers =
+            self.edges.readers_of(incarnation).map(|r| self.groups.of(&r).replica.as_str());
+        let readers: Vec<&str> = readers.take(NAMED).collect();
+        if let Some(shards) = name_shards(&undigested).filter(|_| !held.settled()) {
+            format!("the digests of {shards} of what replica {} has published", group.replica)
+        } else if self.is_held_back(incarnation) {
+            format!("an offload of what replica {} holds", group.replica)
+        } else if !readers.is_empty() {
+            format!("{} to finish reading from replica {}", readers.join(", "), group.replica)
+        } else {
+            "the clients of the last reference server, of which one may hold the only other copy"
+                .to_owned()
+        }
+    }
+
+    /// Whether only the end of the recovery window lets the group give its copy up.
+    pub(in crate::server) fn held_back(&self, incarnation: Incarnation) -> bool {
+        let group = self.groups.of(&incarnation);
+        let call = group.active.map(|seq| &group.transactions[&seq].call);
+        call == Some(&Call::Unpublish) && self.drained(incarnation) && !self.copied(incarnation)
+    }
+
+    /// Whether, for all that is known, nobody else has the group's version: while clients may still
+    /// come over from an earlier term, that has to wait (A5).
+    pub(in crate::server) fn may_be_last(&self, incarnation: Incarnation) -> bool {
+        self.recovers() && !self.copied(incarnation)
+    }
+
+    /// Whether somebody else has the group's version, or it is none to be kept.
+    fn copied(&self, incarnation: Incarnation) -> bool {
+        let group = self.groups.of(&incarnation);
+        let visible = &self.models.of(&group.model).visible;
+        let copied = |held: &Held| held.fenced.is_some() || visible.contains_key(&held.version);
+        group.held.as_ref().is_some_and(copied)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Span;
+    use crate::message::Call;
+    use crate::server::props::{server, version};
+
+    const NOW: Time = Time(50);
+
+    #[test]
+    fn readers_and_an_offload_have_their_own_time_within_that_of_the_call() {
+        for call in [51, 59, 60, 61, 79, 80, 81, 999] {
+            for (drain, offload) in [(10, 30), (30, 10), (10, 10)] {
+                let mut server = server();
+                server.config.drain_deadline = Span(drain);
+                server.config.offload_deadline = Span(offload);
+                let group = server.prop("g", 1);
+                server.calls(group, Call::Unpublish).deadline = Time(call);
+                let nothing = server.start_unpublish(NOW, group);
+                assert!(matches!(nothing, Err(CallError::Misuse { .. })), "it holds nothing");
+                server.holds(group, version(1));
+                assert_eq!(server.start_unpublish(NOW, group), Ok(()));
+                let (drained, held) = (Time(call.min(50 + drain)), Time(call.min(50 + offload)));
+                let copy = &server.groups[&group];
+                assert_eq!((copy.drain_until, copy.hold_until), (Some(drained), Some(held)));
+                assert_eq!(server.next_timeout(), Some(drained.min(held)));
+                assert!(copy.held.as_ref().is_some_and(|held| !held.visible), "to nobody new");
+                // A second one that begins later takes no reader's time away, nor gives more.
+                server.calls(group, Call::Unpublish).deadline = Time(9_999);
+                assert_eq!(server.start_unpublish(Time(55), group), Ok(()));
+                assert_eq!(server.groups[&group].drain_until, Some(drained.min(Time(55 + drain))));
+            }
+        }
+    }
+
+    /// That of its call does not count: the group goes on with what it holds if that passes.
+    #[test]
+    fn an_update_gives_readers_and_an_offload_their_whole_time() {
+        for (drain, offload) in [(10, 30), (30, 10)] {
+            let mut server = server();
+            server.config.drain_deadline = Span(drain);
+            server.config.offload_deadline = Span(offload);
+            let [group, reader, source] =
+                ["g", "reader", "source"].map(|name| server.prop(name, 1));
+            server.holds(group, version(1));
+            server.holds(source, version(2));
+            server.reads(reader, version(1), &[group]);
+            server.reads(group, version(2), &[source]);
+            server.at(group).replicated = Some(version(1));
+            server.at(group).held.as_mut().expect("just set").sealed = false;
+            server.drain_old_copy(NOW, group);
+            let copy = &server.groups[&group];
+            assert_eq!(copy.drain_until, Some(Time(50 + drain)));
+            assert_eq!(copy.hold_until, Some(Time(50 + offload)));
+            assert!(copy.held.as_ref().is_some_and(|held| !held.visible));
+            // Once nobody reads it, nothing is waited for any more.
+            server.release_edge(reader);
+            server.advance(Time(60), group);
+            assert!(server.groups[&group].held.is_some(), "it is being digested");
+            server.at(group).held.as_mut().expect("just seen").sealed = true;
+            server.advance(Time(60), group);
+            let copy = &server.groups[&group];
+            assert_eq!(
+                (copy.drain_until, copy.hold_until, copy.held.is_some()),
+                (None, None, false)
+            );
+            assert_eq!((copy.replicated, server.next_timeout()), (None, None));
+        }
+    }
+
+    /// Whoever would have given its copy up by now, but for those who may come over.
+    #[test]
+    fn a_copy_is_held_back_by_the_window_alone_or_not() {
+        for call in [None, Some(Call::List), Some(Call::Unpublish)] {
+            for (read, listed, fenced) in [
+                (false, false, false),
+                (true, false, false),
+                (false, true, false),
+                (false, false, true),
+                (true, true, true),
+            ] {
+                let mut server = server();
+                let [group, reader, other] =
+                    ["g", "reader", "other"].map(|name| server.prop(name, 1));
+                server.holds(group, version(1));
+                server.hide_copy(group);
+                if read {
+                    server.reads(reader, version(1), &[group]);
+                }
+                if listed {
+                    server.holds(other, version(1));
+                }
+                let error = CallError::Misuse { detail: "refused".into() };
+                let held = server.at(group).held.as_mut().expect("just set");
+                held.fenced = fenced.then_some(error);
+                if let Some(call) = call.clone() {
+                    server.calls(group, call);
+                }
+                let unpublishes = call == Some(Call::Unpublish);
+                let copied = listed || fenced;
+                assert_eq!(server.held_back(group), unpublishes && !read && !copied);
+                assert!(!server.may_be_last(group), "nobody comes over");
+                server.terms.window_until = Some(Time(99));
+                assert_eq!(server.may_be_last(group), !copied);
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What became of what was published: told to every shard, accepted or refused, and again whenever
+//! it asks. A refusal names whose notes tell where the difference is: the server sees only sums.
+
+use crate::message::{Assignment, ServerMessage, SourceShard, Witnesses};
+use crate::server::Server;
+use crate::{Incarnation, Version};
+
+/// In a larger group not every shard looks where the difference is: each has to be told of all, and
+/// asks all.
+const WITNESSED_SHARDS: usize = 256;
+/// The first so many do.
+const SPOKESMEN: u32 = 8;
+
+impl Server {
+    /// Tells a shard what became of the copy that its group holds, which is settled. It asks again
+    /// when it may have missed that, but is not told again where to look: that is long.
+    pub(super) fn tell_verdict(&mut self, incarnation: Incarnation, shard: u32) {
+        self.tell(incarnation, shard, &Witnesses::default());
+    }
+
+    /// Tells all shards what has just become of it.
+    pub(super) fn tell_all(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of(&incarnation);
+        let shards: Vec<u32> = group.members.keys().copied().collect();
+        let witnesses = match &group.held {
+            Some(held) if held.fenced.is_some() => self.witnesses(incarnation, held.version),
+            _ => Witnesses::default(),
+        };
+        let many = shards.len() > WITNESSED_SHARDS;
+        for shard in shards {
+            match many && shard >= SPOKESMEN {
+                true => self.tell_verdict(incarnation, shard),
+                false => self.tell(incarnation, shard, &witnesses),
+            }
+        }
+    }
+
+    fn tell(&mut self, incarnation: Incarnation, shard: u32, witnesses: &Witnesses) {
+        let group = self.groups.of(&incarnation);
+        let Some(held) = &group.held else { return };
+        let generation = held.generations.get(shard as usize).copied();
+        let (Some(member), Some(generation)) = (group.members.get(&shard), generation) else {
+            return;
+        };
+        let session = member.session;
+        let message = match held.fenced.clone() {
+            Some(error) => {
+                let witnesses = Box::new(witnesses.clone());
+                ServerMessage::Fenced { generation, error, witnesses }
+            }
+            None => ServerMessage::Sealed { generation },
+        };
+        self.send(session, message);
+    }
+
+    fn witnesses(&self, incarnation: Incarnation, version: Version) -> Witnesses {
+        let model = self.models.of(&self.groups.of(&incarnation).model);
+        let sealed = |other: &Incarnation| {
+            let held = self.groups.of(other).held.as_ref();
+            *other != incarnation && held.is_some_and(|held| held.sealed)
+        };
+        let holders = model.visible.get(&version).into_iter().flat_map(|of| of.values().copied());
+        Witnesses {
+            copy: self.copy_of(incarnation),
+            holder: holders.into_iter().find(sealed).and_then(|holder| self.copy_of(holder)),
+        }
+    }
+
+    /// How to reach what a group holds, fenced or not; nothing unless it is whole.
+    fn copy_of(&self, incarnation: Incarnation) -> Option<Assignment> {
+        let group = self.groups.of(&incarnation);
+        let held = group.held.as_ref().filter(|_| group.complete())?;
+        let shard =
+            |(member, generation): (&crate::server::stores::group::Member, &crate::Generation)| {
+                let registration = member.registration?;
+                Some(SourceShard {
+                    data_address: member.data_address.clone(),
+                    export: registration.export,
+                    generation: *generation,
+                    layout: registration.layout,
+                })
+            };
+        Some(Assignment {
+            version: held.version,
+            catalog: held.catalog,
+            replica: group.replica.clone(),
+            in_flight: false,
+            staged: false,
+            helpers: Vec::new(),
+            shards: group
+                .members
+                .values()
+                .zip(&held.generations)
+                .map(shard)
+                .collect::<Option<_>>()?,
+        })
+    }
+}

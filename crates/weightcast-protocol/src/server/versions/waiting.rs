@@ -1,0 +1,99 @@
+//! `wait`: looks at its condition whenever something has changed, once for all shards (G3).
+
+use crate::message::{Call, Role};
+use crate::server::Server;
+use crate::server::stores::group::Group;
+use crate::server::stores::model::{Model, Resolution};
+use crate::server::stores::transaction::Transaction;
+use crate::{Condition, Held, Incarnation, Quorum, Safeguard, Version};
+
+/// Rollouts named to a person who waited for them in vain.
+const NAMED: usize = 4;
+
+impl Server {
+    /// Answers a `wait` if its condition holds now.
+    pub(in crate::server) fn advance_wait(&mut self, incarnation: Incarnation, until: Condition) {
+        let model = self.model_of(incarnation);
+        match until {
+            Condition::Changed { after } if model.revision > after => {}
+            Condition::Available(selector) => match model.resolve(selector) {
+                Resolution::Available(_) => {}
+                Resolution::NotYet => return,
+                Resolution::Gone => {
+                    let error = self.unavailable(incarnation, selector);
+                    return self.finish(incarnation, Err(error));
+                }
+            },
+            Condition::Held(held) if self.is_held(model, held) => {}
+            Condition::Changed { .. } | Condition::Held(_) => return,
+        }
+        self.finish_listed(incarnation);
+    }
+
+    /// The condition of a group that waits for one.
+    pub(super) fn waits_until(&self, incarnation: Incarnation) -> Option<Condition> {
+        let group = self.groups.get(&incarnation)?;
+        match group.transactions[&group.active?] {
+            Transaction { call: Call::Wait { until }, decided: None, .. } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// What a `wait` was waiting for when its deadline passed.
+    pub(in crate::server) fn wait_waits_for(
+        &self,
+        incarnation: Incarnation,
+        until: Condition,
+    ) -> String {
+        let Condition::Held(held) = until else { return until.to_string() };
+        let model = self.model_of(incarnation);
+        let Some(latest) = model.latest() else {
+            return format!("{held}: nothing is available{}", left(model, None));
+        };
+        let oldest = held.oldest(latest);
+        let lagging = self.rollouts(model).filter(|rollout| listed(rollout) < Some(oldest));
+        let named: Vec<String> = lagging.take(NAMED).map(name_lagging).collect();
+        let named = match (named.is_empty(), self.rollouts(model).next()) {
+            (false, _) => named.join(", "),
+            (true, None) => "no rollout is registered".to_owned(),
+            (true, Some(_)) => "no other rollout is registered".to_owned(),
+        };
+        format!("{held} (latest is {latest}): {named}{}", left(model, Some(oldest)))
+    }
+
+    fn model_of(&self, incarnation: Incarnation) -> &Model {
+        self.models.of(&self.groups.of(&incarnation).model)
+    }
+
+    fn is_held(&self, model: &Model, held: Held) -> bool {
+        // Laggards may still come over from the server before this one.
+        let unknown = model.recovers && held.by == Quorum::All;
+        let blind = !self.config.safeguards.on(Safeguard::EmptyReplicasWaitedFor);
+        let rollouts = self.rollouts(model).map(listed).filter(|held| held.is_some() || !blind);
+        !unknown && held.is_met(model.latest(), rollouts)
+    }
+
+    /// The rollouts that count: those with registered memory.
+    fn rollouts<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = &'a Group> {
+        let groups = model.replicas.values().map(|incarnation| self.groups.of(incarnation));
+        groups.filter(|group| group.role == Role::Rollout && group.registered)
+    }
+}
+
+/// Rollouts that held what is waited for, and have left: they count no more.
+fn left(model: &Model, oldest: Option<Version>) -> String {
+    let late = model.departed.iter().filter(|(_, held)| Some(*held) >= oldest);
+    late.map(|(replica, held)| format!(", {replica} held {held} and has left")).collect()
+}
+
+/// The version with which a group is listed.
+fn listed(group: &Group) -> Option<Version> {
+    group.held.as_ref().filter(|held| held.visible).map(|held| held.version)
+}
+
+fn name_lagging(group: &Group) -> String {
+    match listed(group) {
+        Some(version) => format!("{} holds {version}", group.replica),
+        None => format!("{} holds nothing", group.replica),
+    }
+}

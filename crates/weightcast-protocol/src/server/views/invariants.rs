@@ -1,0 +1,150 @@
+//! What must hold after every event, as code. A violation is a bug of the server.
+
+use thiserror::Error;
+
+use crate::server::Server;
+use crate::server::stores::group::Group;
+use crate::server::stores::model::Model;
+use crate::server::stores::timers::Timer;
+use crate::server::stores::transaction::Transaction;
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{invariant}: {detail}")]
+pub struct Violation {
+    /// Its name, as in `ARCHITECTURE.md`.
+    pub invariant: &'static str,
+    /// What is wrong.
+    pub detail: String,
+}
+
+pub(in crate::server) fn ensure(
+    holds: bool,
+    invariant: &'static str,
+    detail: impl FnOnce() -> String,
+) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(Violation { invariant, detail: detail() }) }
+}
+
+impl Server {
+    /// Checks all invariants. Costs time in proportion to the state: for tests and simulation.
+    pub fn validate(&self) -> Result<(), Violation> {
+        self.models.iter().try_for_each(|(name, model)| self.validate_model(name, model))?;
+        self.groups.values().try_for_each(|group| self.validate_group(group))?;
+        self.validate_edges()?;
+        self.models.iter().try_for_each(|(name, model)| self.validate_vacancy(name, model))?;
+        self.models.iter().try_for_each(|(name, model)| self.validate_offloads(name, model))?;
+        self.models.iter().try_for_each(|(name, model)| self.validate_seeds(name, model))?;
+        self.blobs.validate(self.groups.values().flat_map(Group::named_layouts))?;
+        self.validate_settled()?;
+        self.validate_sessions()?;
+        self.validate_timers()
+    }
+
+    /// S8, S7: what is listed is whole, live, and known.
+    fn validate_model(&self, name: &str, model: &Model) -> Result<(), Violation> {
+        for (version, holders) in &model.visible {
+            ensure(model.known.contains_key(version), "S7", || {
+                format!("{name}: version {version} is visible, its content is not known")
+            })?;
+            ensure(!holders.is_empty(), "S8", || format!("{name}: {version} held by nobody"))?;
+            for (replica, incarnation) in holders {
+                let group = self.groups.get(incarnation);
+                let whole = group.is_some_and(|group| {
+                    group.over.is_none()
+                        && group.complete()
+                        && group.replica == *replica
+                        && group.held.as_ref().is_some_and(|held| {
+                            held.visible && held.fenced.is_none() && held.version == *version
+                        })
+                });
+                ensure(whole, "S8", || format!("{replica} is listed for {version} but not whole"))?;
+            }
+        }
+        for (replica, incarnation) in &model.replicas {
+            let live = self.groups.get(incarnation).is_some_and(|group| group.over.is_none());
+            ensure(live, "S8", || format!("name {replica} belongs to a group that is gone"))?;
+        }
+        for incarnation in model.waiting.values() {
+            let waits = self.groups.get(incarnation).is_some_and(|group| {
+                group.active.is_some_and(|seq| group.transactions[&seq].place.is_some())
+            });
+            ensure(waits, "T5", || format!("group {incarnation} waits without a call"))?;
+        }
+        Ok(())
+    }
+
+    fn validate_group(&self, group: &Group) -> Result<(), Violation> {
+        let name = &group.replica;
+        if let Some(held) = &group.held {
+            let listed = self
+                .models
+                .of(&group.model)
+                .visible
+                .get(&held.version)
+                .is_some_and(|holders| holders.get(name) == Some(&group.incarnation));
+            ensure(listed == held.visible, "S8", || format!("{name}: listed is {listed}"))?;
+            ensure(group.registered || group.over.is_some(), "S10", || {
+                format!("{name} holds a version in unregistered memory")
+            })?;
+        }
+        let open: Vec<_> =
+            group.transactions.values().filter(|t| t.result.is_none()).map(|t| t.seq).collect();
+        ensure(open.iter().eq(group.active.iter()), "G1", || {
+            format!("{name}: calls without a result {open:?}, active {:?}", group.active)
+        })?;
+        let kept = |t: &&Transaction| t.decided.is_some() && group.active != Some(t.seq);
+        ensure(!group.transactions.values().any(|t| kept(&t)), "G1", || {
+            format!("{name}: an answer is kept back for a call that has ended")
+        })?;
+        ensure(group.over.is_none() || group.active.is_none(), "G1", || {
+            format!("{name} is at its end and has a pending call")
+        })?;
+        ensure(group.transactions.len() <= self.config.limits.calls_ahead + 1, "T5", || {
+            format!("{name} has {} calls recorded", group.transactions.len())
+        })
+    }
+
+    /// T5: what is waited for is there, and waited for once: clients cannot make the queue grow.
+    fn validate_timers(&self) -> Result<(), Violation> {
+        let mut seen = std::collections::BTreeSet::new();
+        for timer in self.timers.iter() {
+            let wanted = match timer {
+                Timer::Lease(session) => self.sessions.contains_key(session),
+                Timer::Drain(group)
+                | Timer::Retry(group)
+                | Timer::Hold(group)
+                | Timer::Recovery(group) => self.groups.contains_key(group),
+                Timer::Proof(nonce) => self.challenges.contains_key(nonce),
+                Timer::Call(group, seq) => {
+                    self.groups.get(group).is_some_and(|group| group.active == Some(*seq))
+                }
+                Timer::Blob(digest) => self.blobs.contains(digest),
+                Timer::Window => true,
+            };
+            ensure(wanted, "T5", || format!("waits for {timer:?}, which is gone"))?;
+            ensure(seen.insert(timer), "T5", || format!("waits for {timer:?} twice"))?;
+        }
+        Ok(())
+    }
+
+    fn validate_sessions(&self) -> Result<(), Violation> {
+        for (session, entry) in self.sessions.iter() {
+            let member = self.groups.get(&entry.group).and_then(|g| g.members.get(&entry.shard));
+            ensure(member.is_some_and(|m| m.session == *session), "T5", || {
+                format!("{session:?} is no member of group {}", entry.group)
+            })?;
+        }
+        let members: usize = self.groups.values().map(|group| group.members.len()).sum();
+        ensure(members == self.sessions.len(), "T5", || {
+            format!("{members} members, {} sessions", self.sessions.len())
+        })?;
+        for (connection, session) in &self.connections {
+            let entry = self.sessions.get(session);
+            ensure(entry.is_some_and(|e| e.connection == Some(*connection)), "T5", || {
+                format!("stream {connection} belongs to no session")
+            })?;
+        }
+        Ok(())
+    }
+}

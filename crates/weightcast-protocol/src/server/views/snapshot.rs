@@ -1,0 +1,333 @@
+//! What a person sees of a server: `weightcast status`.
+
+use std::collections::BTreeMap;
+
+use crate::message::{Location, Role};
+use crate::server::Server;
+use crate::server::durability::claims::Trust;
+use crate::server::durability::retention::RetentionLoss;
+use crate::server::stores::group::Group;
+use crate::server::stores::model::Model;
+use crate::server::stores::transaction::{Transaction, call_name};
+use crate::{Epoch, Generation, Incarnation, OpSeq, Revision, Span, Term, Time, Version};
+
+/// How often things happened since the server started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Counters {
+    /// Versions published, counting each replica.
+    pub publishes: u64,
+    /// Published replicas whose digests came in and were right.
+    pub seals: u64,
+    /// Published replicas whose digests were wrong.
+    pub fenced: u64,
+    /// Sources assigned.
+    pub assignments: u64,
+    /// Replicas committed.
+    pub commits: u64,
+    /// Staged updates whose bytes were verified before the old copy was given up.
+    pub staged: u64,
+    /// Reads that failed at the source.
+    pub read_failures: u64,
+    /// Assignments of a source that is being filled itself.
+    pub relays: u64,
+    /// Assignments of several sources at once.
+    pub striped: u64,
+    /// Readers that went on with one of several sources, since somebody waited for another.
+    pub unstriped: u64,
+    /// Readers that went on elsewhere, since a source was slow.
+    pub moved_on: u64,
+    /// Assignments with which a transfer went on where it was.
+    pub resumes: u64,
+    /// Assignments of a source in another datacentre.
+    pub crossings: u64,
+    /// Updates answered as unchanged while a first copy was on its way to their datacentre.
+    pub skips: u64,
+    /// Readers' words that a source's content is wrong.
+    pub accusations: u64,
+    /// Sources fenced because two replicas accused them.
+    pub accused_fenced: u64,
+    /// Transfers whose digests were not the publisher's.
+    pub digest_mismatches: u64,
+    /// Readers cut off because a drain deadline passed.
+    pub drains_cut: u64,
+    /// Sessions whose lease ran out.
+    pub evictions: u64,
+    /// Offload replicas that came to hold a version.
+    pub offloads: u64,
+    /// Offload replicas that were told to go.
+    pub offloads_released: u64,
+    /// Retained versions whose last copy was given up, since it could not be offloaded.
+    pub retention_lost: u64,
+    /// Pairs of copies whose shards were asked to show that they hold the bytes.
+    pub challenges: u64,
+    /// Of those, pairs that have.
+    pub proofs: u64,
+    /// Copies that turned out to be of other bytes.
+    pub refuted: u64,
+    /// Seed replicas that groups were asked for.
+    pub seeds_asked: u64,
+    /// Seed replicas that came to hold a version.
+    pub seeds: u64,
+    /// Seed replicas that came to nothing.
+    pub seeds_failed: u64,
+    /// Seed replicas that held a version and were told to go.
+    pub seeds_released: u64,
+    /// Groups whose shards made different calls.
+    pub divergences: u64,
+    /// Calls that ended at their deadline.
+    pub timeouts: u64,
+    /// Sessions refused.
+    pub refusals: u64,
+    /// Terms taken.
+    pub terms: u64,
+    /// Groups that came over from an earlier term.
+    pub recoveries: u64,
+    /// Copies not given up before all clients of an earlier term could have come over (A5).
+    pub held_back: u64,
+}
+
+/// Everything at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// This life of the server, zero while it is passive.
+    pub term: Term,
+    /// Whether clients may still come over from an earlier term.
+    pub recovers: bool,
+    /// Sessions open.
+    pub sessions: usize,
+    /// Manifests stored.
+    pub manifests: usize,
+    /// Bytes of manifests stored.
+    pub manifests_bytes: usize,
+    /// By name.
+    pub models: BTreeMap<String, ModelSnapshot>,
+    /// The last retained versions lost, the newest last.
+    pub losses: Vec<RetentionLoss>,
+    /// Since the start.
+    pub counters: Counters,
+}
+
+/// One model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelSnapshot {
+    /// Of its listing.
+    pub revision: Revision,
+    /// Of its newest run.
+    pub epoch: Epoch,
+    /// How many of the newest versions are retained.
+    pub retain: u32,
+    /// Available versions and who holds them.
+    pub versions: BTreeMap<Version, Vec<String>>,
+    /// Its groups, in order of name and age; old lives of a name are shown until they have left.
+    pub replicas: Vec<ReplicaSnapshot>,
+    /// Who reads from whom.
+    pub edges: Vec<ReadEdge>,
+}
+
+/// One life of one replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Which life.
+    pub incarnation: Incarnation,
+    /// Of how many shards it consists; fewer may have opened.
+    pub num_shards: u32,
+    /// Trainer, rollout, offload or seed.
+    pub role: Role,
+    /// Whether its updates leave crossings to a seed replica.
+    pub offload_seeding: bool,
+    /// What it is doing.
+    pub state: ReplicaState,
+    /// What it holds.
+    pub version: Option<Version>,
+    /// Whether it has shown that it does, or defined the version: retention relies on its copy.
+    pub proved: bool,
+    /// Shards that are open.
+    pub shards: Vec<ShardSnapshot>,
+    /// The call that has no result yet.
+    pub pending: Option<PendingCall>,
+}
+
+/// What a replica is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaState {
+    /// Some shards have not opened.
+    Opening,
+    /// Some shards have not come over from an earlier term.
+    Recovering,
+    /// All shards are open, and it holds nothing.
+    Empty,
+    /// Fills its memory.
+    Reading,
+    /// Readable; its digests are being computed.
+    Published,
+    /// Readable; its digests are those of the version.
+    Sealed,
+    /// Waits for its readers before its memory changes.
+    Draining,
+    /// Copies a version into place that it has read beside its memory.
+    Installing,
+    /// Its content was not that of the version.
+    Fenced,
+    /// A shard was closed; the others are still to leave.
+    Closing,
+    /// A shard was lost; the others are still to leave.
+    Broken,
+}
+
+/// One shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardSnapshot {
+    /// Which.
+    pub shard: u32,
+    /// Where it runs.
+    pub location: Location,
+    /// `host:port` of its data port.
+    pub data_address: String,
+    /// Whether it has a stream.
+    pub connected: bool,
+    /// Until the server evicts it, unless it renews.
+    pub lease_left: Span,
+    /// Bytes registered.
+    pub bytes: Option<u64>,
+    /// At which it serves.
+    pub generation: Option<Generation>,
+}
+
+/// A call that has no result yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingCall {
+    /// Its number.
+    pub seq: OpSeq,
+    /// As a person would write it.
+    pub call: String,
+    /// How many shards have made it.
+    pub arrived: usize,
+    /// Since the first.
+    pub age: Span,
+    /// Until it ends.
+    pub left: Span,
+    /// The version that it would read, if all shards are there and it only lacks a source.
+    pub wants: Option<Version>,
+    /// Sources that have failed it, and how often.
+    pub failed: BTreeMap<Incarnation, u32>,
+}
+
+/// A replica that is being filled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadEdge {
+    /// It.
+    pub reader: String,
+    /// Which life of it.
+    pub reader_life: Incarnation,
+    /// The replica it reads.
+    pub source: String,
+    /// Which life of it.
+    pub source_life: Incarnation,
+    /// The version.
+    pub version: Version,
+}
+
+impl Server {
+    /// Everything at this moment. Costs time in proportion to the number of sessions.
+    pub fn snapshot(&self, now: Time) -> Snapshot {
+        let (manifests, manifests_bytes) = self.blobs.usage();
+        let model = |(name, model): (&String, &Model)| {
+            (name.clone(), self.model_snapshot(now, name, model))
+        };
+        Snapshot {
+            term: self.term(),
+            recovers: self.terms.window_until.is_some(),
+            sessions: self.sessions.len(),
+            manifests,
+            manifests_bytes,
+            models: self.models.iter().map(model).collect(),
+            losses: self.losses.iter().cloned().collect(),
+            counters: self.counters.clone(),
+        }
+    }
+
+    fn model_snapshot(&self, now: Time, name: &str, model: &Model) -> ModelSnapshot {
+        let groups = || self.groups.values().filter(|group| group.model == name);
+        let mut replicas: Vec<_> = groups().map(|g| self.replica_snapshot(now, g)).collect();
+        replicas.sort_by(|a, b| (&a.name, a.incarnation).cmp(&(&b.name, b.incarnation)));
+        let replica = |group: Incarnation| self.groups.of(&group).replica.clone();
+        let edges = self.edges.all().filter(|(reader, ..)| self.groups.of(reader).model == name);
+        ModelSnapshot {
+            revision: model.revision,
+            epoch: model.epoch,
+            retain: model.retention.versions,
+            versions: model
+                .visible
+                .iter()
+                .map(|(version, holders)| (*version, holders.keys().cloned().collect()))
+                .collect(),
+            replicas,
+            edges: edges
+                .map(|(reader, source, version)| ReadEdge {
+                    reader: replica(reader),
+                    reader_life: reader,
+                    source: replica(source),
+                    source_life: source,
+                    version,
+                })
+                .collect(),
+        }
+    }
+
+    fn replica_snapshot(&self, now: Time, group: &Group) -> ReplicaSnapshot {
+        let shards = group.members.iter().map(|(shard, member)| {
+            let entry = self.sessions.of(&member.session);
+            let held = group.held.as_ref();
+            ShardSnapshot {
+                shard: *shard,
+                location: member.location.clone(),
+                data_address: member.data_address.clone(),
+                connected: entry.connection.is_some(),
+                lease_left: entry.lease_until - now,
+                bytes: member.registration.map(|registration| registration.bytes),
+                generation: held.map(|held| held.generations[*shard as usize]),
+            }
+        });
+        let pending = |transaction: &Transaction| PendingCall {
+            seq: transaction.seq,
+            call: call_name(&transaction.call),
+            arrived: transaction.arrived.len(),
+            age: now - transaction.started,
+            left: transaction.deadline - now,
+            wants: transaction.wants(group.num_shards),
+            failed: transaction.transfer.as_ref().map(|t| t.failures.clone()).unwrap_or_default(),
+        };
+        ReplicaSnapshot {
+            name: group.replica.clone(),
+            incarnation: group.incarnation,
+            num_shards: group.num_shards,
+            role: group.role,
+            offload_seeding: group.offload_seeding,
+            state: self.replica_state(group),
+            version: group.held.as_ref().map(|held| held.version),
+            proved: group.held.as_ref().is_some_and(|held| held.trust == Trust::Proved),
+            shards: shards.collect(),
+            pending: group.active.map(|seq| pending(&group.transactions[&seq])),
+        }
+    }
+
+    pub(super) fn replica_state(&self, group: &Group) -> ReplicaState {
+        match (&group.over, &group.held) {
+            (Some(over), _) if over.closing => ReplicaState::Closing,
+            (Some(_), _) => ReplicaState::Broken,
+            (None, _) if group.recovering => ReplicaState::Recovering,
+            (None, Some(held)) if held.fenced.is_some() => ReplicaState::Fenced,
+            (None, Some(held)) if !held.visible => ReplicaState::Draining,
+            (None, Some(held)) if held.sealed => ReplicaState::Sealed,
+            (None, Some(_)) => ReplicaState::Published,
+            (None, None) if self.edges.source_of(group.incarnation).is_some() => {
+                ReplicaState::Reading
+            }
+            (None, None) if group.installs() => ReplicaState::Installing,
+            (None, None) if !group.complete() => ReplicaState::Opening,
+            (None, None) => ReplicaState::Empty,
+        }
+    }
+}
