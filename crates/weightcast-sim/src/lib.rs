@@ -10,71 +10,41 @@
 //! [`campaign`] plays many worlds, each of a kind of its own ([`Options::drawn`]), and says what
 //! they have been through ([`Coverage`]); [`replay`] tells the story of one.
 //!
+//! Reading order: `settings` (what a world is like), `world` (its clock, its queue of events and its network), `servers`
+//! and `processes` (what runs in a world), `faults` (what strikes it), `checkers` with `books` (what must hold),
+//! `sights` (what a world has been through), `report` and `campaign` (what came of one world, and of many). `recorded`
+//! keeps worlds in which something went wrong, and [`scenario`] is a second simulator: it predicts how long transfers
+//! take.
+//!
 //! [`run`]: run()
 //! [`campaign`]: campaign()
 //! [`replay`]: replay()
 
 #![forbid(unsafe_code)]
 
-mod acting;
-mod agreement;
-mod baseline;
+mod books;
 mod campaign;
 mod checkers;
-mod chunk_loop;
-mod clock;
-mod coverage;
-mod failover_sights;
-mod fault_kinds;
 mod faults;
-mod fingerprint;
-mod halfway;
-mod harshness;
-mod hosting;
-mod hosts;
-mod lease_sights;
-mod memory;
-mod network;
-mod offload;
-mod options;
-mod pinned;
-mod pretender;
-mod process;
-mod program;
-mod progress;
-mod queue;
-mod reading;
+mod processes;
 mod recorded;
 mod report;
-mod retained;
-mod rng;
-mod runtime;
 pub mod scenario;
-mod seed_sights;
-mod seeding;
+mod servers;
+mod settings;
 mod sights;
-#[cfg(test)]
-mod snapshots;
-mod staging;
-mod staging_sights;
-mod story;
-mod striping_sights;
-mod swarm;
-mod watching;
-mod weight;
-mod workers;
 mod world;
 
+pub use campaign::pinned::Pinned;
 pub use campaign::{Catch, Summary, campaign, hunt};
-pub use coverage::{Coverage, Point};
-pub use fault_kinds::{FaultCounts, FaultKind};
-pub use harshness::Harshness;
-pub use memory::{Exposed, Memory, chunks_of};
-pub use options::Options;
-pub use pinned::Pinned;
+pub use processes::memory::{Exposed, Memory, chunks_of};
 pub use recorded::{RECORDED, Recorded};
+pub use report::story::{Story, StoryEvent};
 pub use report::{Report, Violation};
-pub use story::{Story, StoryEvent};
+pub use settings::fault_kinds::{FaultCounts, FaultKind};
+pub use settings::harshness::Harshness;
+pub use settings::options::Options;
+pub use sights::coverage::{Coverage, Point};
 
 /// Plays one world: the same seed and options give the same report, event for event.
 pub fn run(seed: u64, options: &Options) -> Report {

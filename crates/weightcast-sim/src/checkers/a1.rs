@@ -8,7 +8,7 @@ use weightcast_protocol::server::{ModelSnapshot, Snapshot};
 use weightcast_protocol::{CallError, Incarnation, OpSeq, Selector, Time, Version};
 
 use super::{Checker, Fact, Who};
-use crate::retained::{countable, is_seed, same_life};
+use crate::books::retained::{countable, is_seed, same_life};
 
 #[derive(Default)]
 pub(super) struct Resolvable {

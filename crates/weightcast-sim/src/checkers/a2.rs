@@ -8,7 +8,7 @@ use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, 
 use weightcast_protocol::{Incarnation, Span, Time, Version};
 
 use super::{Checker, Fact};
-use crate::retained::{
+use crate::books::retained::{
     EmptyCopies, countable_but, is_offload, is_seed, lost_with_its_group, retained, same_life,
     whole_and_lasting,
 };

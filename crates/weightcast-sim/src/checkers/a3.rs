@@ -7,7 +7,9 @@ use weightcast_protocol::Time;
 use weightcast_protocol::server::{ModelSnapshot, ReplicaState, Snapshot};
 
 use super::{Checker, Fact};
-use crate::retained::{countable, is_offload, lost_with_its_group, retained_beside, same_life};
+use crate::books::retained::{
+    countable, is_offload, lost_with_its_group, retained_beside, same_life,
+};
 
 #[derive(Default)]
 pub(super) struct Needed {

@@ -5,7 +5,7 @@ use weightcast_protocol::Time;
 use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState};
 
 use super::{Checker, Fact};
-use crate::retained::is_offload;
+use crate::books::retained::is_offload;
 
 pub(super) struct OneOffload;
 

@@ -9,7 +9,7 @@ use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, 
 use weightcast_protocol::{Incarnation, Span, Time, Version};
 
 use super::{Checker, Fact};
-use crate::retained::same_life;
+use crate::books::retained::same_life;
 
 pub(super) struct RecoveryWindow {
     lease: Span,

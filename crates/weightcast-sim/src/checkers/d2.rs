@@ -82,7 +82,7 @@ fn loops(graph: &Graph, reader: Incarnation) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshots::{VERSION, books, edge};
+    use crate::books::snapshots::{VERSION, books, edge};
 
     #[test]
     fn the_books_hold_no_circle() {

@@ -8,7 +8,7 @@ use weightcast_protocol::server::{
 use weightcast_protocol::{Incarnation, Time};
 
 use super::{Checker, Fact};
-use crate::retained::same_life;
+use crate::books::retained::same_life;
 
 /// How often a source must have failed a call before it does not count as one.
 const FAILURES: u32 = 3;

@@ -6,7 +6,7 @@ use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, 
 use weightcast_protocol::{Incarnation, OpSeq, Span, Time};
 
 use super::{Checker, Fact};
-use crate::retained::{is_offload, is_seed};
+use crate::books::retained::{is_offload, is_seed};
 
 pub(super) struct BoundedDrain {
     deadline: Span,
@@ -93,7 +93,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::snapshots::{books, edge, replica};
+    use crate::books::snapshots::{books, edge, replica};
 
     /// Number 1 gives its copy up for what its sources have, number 3 reads from it.
     fn says(checker: &mut BoundedDrain, now: u64, sources: &[u64]) -> bool {

@@ -50,8 +50,8 @@ use weightcast_protocol::{
     CallError, ConnectionId, Generation, Incarnation, OpSeq, Term, Time, Version,
 };
 
-use crate::fault_kinds::FaultKind;
-use crate::options::Options;
+use crate::settings::fault_kinds::FaultKind;
+use crate::settings::options::Options;
 
 /// A shard, as the checkers know it.
 #[derive(Clone, Copy, Debug)]

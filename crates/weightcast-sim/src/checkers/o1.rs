@@ -12,7 +12,7 @@ use weightcast_protocol::{Incarnation, Span, Time};
 
 use super::d3::datacentre;
 use super::{Checker, Fact};
-use crate::retained::{is_seed, same_life};
+use crate::books::retained::{is_seed, same_life};
 
 pub(super) struct NoStall {
     seed_deadline: Span,
@@ -138,7 +138,7 @@ mod tests {
     use weightcast_protocol::message::Role;
 
     use super::*;
-    use crate::snapshots::{VERSION, at, books, edge, replica, updates};
+    use crate::books::snapshots::{VERSION, at, books, edge, replica, updates};
 
     /// Number 1 holds something and updates; its seed is number 2; number 3 is far away.
     fn crosses(checker: &mut NoStall, now: u64, seed: Option<(&str, bool)>, reads: bool) -> bool {

@@ -7,7 +7,7 @@ use weightcast_protocol::{Time, Version};
 
 use super::d3::datacentre;
 use super::{Checker, Fact};
-use crate::retained::is_seed;
+use crate::books::retained::is_seed;
 
 pub(super) struct SeedNeeded;
 

@@ -11,7 +11,7 @@ use weightcast_protocol::server::{ModelSnapshot, ReadEdge, ReplicaState, Snapsho
 use weightcast_protocol::{Incarnation, Time, Version};
 
 use super::{Checker, Fact};
-use crate::retained::{is_seed, same_life};
+use crate::books::retained::{is_seed, same_life};
 
 pub(super) use reports::{Accusers, VoidReports};
 

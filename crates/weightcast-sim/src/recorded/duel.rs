@@ -5,8 +5,8 @@
 use weightcast_protocol::Span;
 
 use super::{Recorded, Row};
-use crate::fault_kinds::FaultKind::*;
-use crate::options::Options;
+use crate::settings::fault_kinds::FaultKind::*;
+use crate::settings::options::Options;
 
 pub(super) const DUEL: Recorded = Recorded {
     name: "duel",

@@ -9,10 +9,10 @@ mod line;
 
 use weightcast_protocol::{Safeguards, Span, Time};
 
-use crate::fault_kinds::{FaultCounts, FaultKind};
 use crate::faults::Strike;
-use crate::options::Options;
 use crate::report::Report;
+use crate::settings::fault_kinds::{FaultCounts, FaultKind};
+use crate::settings::options::Options;
 use crate::world::World;
 
 /// A fault as it is written down: milliseconds at which it begins and is over.

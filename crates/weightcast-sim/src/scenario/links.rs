@@ -46,7 +46,7 @@ pub(super) fn max_min(rates: &dyn Fn(usize) -> f64, paths: &[&[usize]]) -> Vec<f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use crate::world::rng::Rng;
 
     #[test]
     fn the_narrowest_link_is_shared_first() {

@@ -9,7 +9,7 @@ use super::event::Happening;
 use super::flows::End;
 use super::player::Player;
 use super::worker::{Read, seconds};
-use crate::rng::mix;
+use crate::world::rng::mix;
 
 /// Bytes of a unit of progress, as the transports cut a shard: 256 of them, within bounds
 /// (`weightcast-transport/src/limits.rs`).

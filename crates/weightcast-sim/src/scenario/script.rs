@@ -11,7 +11,7 @@ use super::outcome::Stall;
 use super::player::Player;
 use super::setting::{Group, GroupRole, Verb};
 use super::worker::{Running, Task, What, seconds};
-use crate::rng::mix;
+use crate::world::rng::mix;
 
 /// When the first trainer has opened a new run; all others start then.
 const OPENED: Time = Time(100_000_000);

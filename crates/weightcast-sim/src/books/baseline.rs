@@ -1,0 +1,104 @@
+//! What is left at the end of a world that should not be (L6).
+
+use std::collections::BTreeSet;
+
+use weightcast_protocol::message::Call;
+use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
+use weightcast_protocol::{Incarnation, Version};
+
+use crate::books::retained::{is_offload, retained, whole_and_lasting};
+use crate::processes::process::Process;
+use crate::world::World;
+
+impl World {
+    /// Everything that the churn has left behind, in words.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let Some(books) = self.books() else { return Vec::new() };
+        let live: BTreeSet<Incarnation> =
+            self.processes.iter().filter_map(Process::incarnation).collect();
+        let sessions = self.processes.iter().filter(|p| p.session.is_some()).count();
+        let mut left = Vec::new();
+        if books.sessions != sessions {
+            left.push(format!("the server has {} sessions, there are {sessions}", books.sessions));
+        }
+        left.extend(empty_models(&books));
+        left.extend(of_books(&books, &live, &self.untrue()));
+        left.extend(self.processes.iter().filter_map(of_process));
+        left
+    }
+
+    /// Groups that hold other bytes than they say: nobody can rely on their copies.
+    fn untrue(&self) -> BTreeSet<Incarnation> {
+        let untrue = |process: &&Process| {
+            process.version().is_some_and(|version| process.memory.foreign(version).is_some())
+        };
+        self.processes.iter().filter(untrue).filter_map(Process::incarnation).collect()
+    }
+}
+
+/// Names of models are given out for ever.
+fn empty_models(books: &Snapshot) -> impl Iterator<Item = String> + '_ {
+    let empty = books.models.iter().filter(|(_, model)| model.replicas.is_empty());
+    empty.map(|(name, _)| format!("nobody is in model {name} any more"))
+}
+
+fn of_books<'a>(
+    books: &'a Snapshot,
+    live: &'a BTreeSet<Incarnation>,
+    untrue: &'a BTreeSet<Incarnation>,
+) -> impl Iterator<Item = String> + 'a {
+    books.models.values().flat_map(move |model| {
+        let gone = |replica: &&ReplicaSnapshot| !live.contains(&replica.incarnation);
+        let groups = model.replicas.iter().filter(gone);
+        let groups = groups.map(|replica| format!("nobody is in group {} any more", replica.name));
+        let copies =
+            model.replicas.iter().filter(move |replica| is_idle_copy(model, replica, untrue));
+        let copies = copies.map(|replica| format!("nobody needs {} any more", replica.name));
+        let edges = model.edges.iter();
+        let edges = edges.map(|edge| format!("{} still reads from {}", edge.reader, edge.source));
+        groups.chain(copies).chain(edges)
+    })
+}
+
+/// Whether an offload replica is kept though somebody else has its version, or nobody wants it.
+fn is_idle_copy(
+    model: &ModelSnapshot,
+    replica: &ReplicaSnapshot,
+    untrue: &BTreeSet<Incarnation>,
+) -> bool {
+    let Some(version) = replica.version.filter(|_| is_offload(replica)) else {
+        return is_offload(replica);
+    };
+    let true_other = |other: &&ReplicaSnapshot| {
+        other.incarnation != replica.incarnation && !untrue.contains(&other.incarnation)
+    };
+    let others = model.replicas.iter().filter(true_other);
+    let holders = model.versions.get(&version);
+    let listed = |other: &&ReplicaSnapshot| holders.is_some_and(|h| h.contains(&other.name));
+    let mut others = others.filter(listed).filter(|other| other.version == Some(version));
+    // One that is not sealed yet may turn out to be of other content.
+    let sealed = |other: &ReplicaSnapshot| other.state == ReplicaState::Sealed;
+    others.any(|other| sealed(other) && whole_and_lasting(other)) || !is_retained(model, version)
+}
+
+/// Whether a version is to survive. Newer ones that nobody has shown to hold don't count: after a
+/// failover a copy may be the only one, and nobody can tell if it is what it says (seed 1127).
+fn is_retained(model: &ModelSnapshot, version: Version) -> bool {
+    let mut relied_on = model.clone();
+    relied_on.replicas.retain(|replica| replica.proved);
+    retained(&relied_on, version)
+}
+
+fn of_process(process: &Process) -> Option<String> {
+    let (replica, shard) = (&process.replica, process.shard);
+    // What is being published is served before it is held.
+    let call = process.program.pending.as_ref().map(|pending| &pending.call);
+    let publishes = matches!(call, Some(Call::Publish { .. }));
+    if process.exposed.is_some() && process.version().is_none() && !publishes {
+        return Some(format!("{replica}/{shard} serves memory that holds nothing"));
+    }
+    if process.read.is_some() || process.copying.is_some() {
+        return Some(format!("{replica}/{shard} still reads or copies"));
+    }
+    None
+}

@@ -1,0 +1,130 @@
+//! Many worlds: a campaign plays a range of seeds; a hunt plays until a violation is found.
+
+pub(crate) mod pinned;
+pub(crate) mod workers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use weightcast_protocol::Span;
+
+use crate::campaign::workers::{cores, for_each};
+use crate::report::{Report, Violation};
+use crate::settings::harshness::Harshness;
+use crate::settings::options::Options;
+use crate::sights::coverage::{Coverage, Point};
+use crate::{run, world::World};
+
+/// Each so many seeds one is played twice, and must come out the same.
+const REPEAT_EVERY: u64 = 50;
+
+/// What came of a campaign. The same seeds give the same, on any number of threads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Worlds played.
+    pub seeds: u64,
+    /// Virtual time of all worlds together.
+    pub time: Span,
+    /// Events of all worlds together.
+    pub events: u64,
+    /// Faults by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Calls that ended, by call and end.
+    pub calls: BTreeMap<String, u64>,
+    /// Points of the coverage table that were reached.
+    pub points: BTreeSet<Point>,
+    /// The first violation of each invariant in each world, by seed.
+    pub violations: Vec<(u64, Violation)>,
+    /// The fingerprint of each world, by seed.
+    pub fingerprints: BTreeMap<u64, u64>,
+    /// Seeds played twice.
+    pub repeated: u64,
+    /// Those that came out different.
+    pub unrepeatable: Vec<u64>,
+}
+
+impl Summary {
+    /// What was reached, of what must be.
+    pub fn coverage(&self) -> Coverage {
+        Coverage::of(&self.points, &self.faults, &self.calls)
+    }
+
+    fn add_world(&mut self, options: &Options, report: Report) {
+        let mut first = BTreeSet::new();
+        let violations = report.violations.iter();
+        let firsts = violations.filter(|violation| first.insert(violation.invariant.clone()));
+        self.violations.extend(firsts.map(|violation| (report.seed, violation.clone())));
+        self.add(Summary {
+            seeds: 1,
+            time: Span(options.fault_time.0 + options.quiet_time.0),
+            events: report.events,
+            faults: report.faults,
+            calls: report.calls,
+            points: report.points,
+            fingerprints: BTreeMap::from([(report.seed, report.fingerprint)]),
+            ..Summary::default()
+        });
+    }
+
+    fn add(&mut self, other: Summary) {
+        self.seeds += other.seeds;
+        self.time = Span(self.time.0 + other.time.0);
+        self.events += other.events;
+        other.faults.into_iter().for_each(|(k, n)| *self.faults.entry(k).or_default() += n);
+        other.calls.into_iter().for_each(|(k, n)| *self.calls.entry(k).or_default() += n);
+        self.points.extend(other.points);
+        self.violations.extend(other.violations);
+        self.fingerprints.extend(other.fingerprints);
+        self.repeated += other.repeated;
+        self.unrepeatable.extend(other.unrepeatable);
+    }
+}
+
+/// Plays a world for each seed, as harsh as is said; `played` is told after each.
+pub fn campaign(seeds: Range<u64>, harshness: Harshness, played: impl Fn() + Sync) -> Summary {
+    let first = seeds.start;
+    let parts = for_each(seeds, cores(), |summary: &mut Summary, seed| {
+        let options = harshness.options(seed);
+        let report = run(seed, &options);
+        if (seed - first).is_multiple_of(REPEAT_EVERY) {
+            summary.repeated += 1;
+            if run(seed, &options) != report {
+                summary.unrepeatable.push(seed);
+            }
+        }
+        summary.add_world(&options, report);
+        played();
+        true
+    });
+    let mut whole = Summary::default();
+    parts.into_iter().for_each(|part| whole.add(part));
+    whole.violations.sort_by_key(|(seed, violation)| (*seed, violation.step));
+    whole.unrepeatable.sort_unstable();
+    whole
+}
+
+/// A violation that was looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Catch {
+    /// In which world.
+    pub seed: u64,
+    /// By which checker, and when.
+    pub violation: Violation,
+}
+
+/// Plays worlds until one has a violation that is wanted: the lowest such seed.
+pub fn hunt(
+    seeds: Range<u64>,
+    options: impl Fn(u64) -> Options + Sync,
+    wanted: impl Fn(&Violation) -> bool + Sync,
+) -> Option<Catch> {
+    let parts = for_each(seeds, cores(), |caught: &mut Option<Catch>, seed| {
+        let report = World::new(seed, options(seed)).play_until(&wanted);
+        if let Some(violation) = report.violations.into_iter().find(&wanted) {
+            // Threads take seeds in order: the first that one finds is the lowest it finds.
+            caught.get_or_insert(Catch { seed, violation });
+        }
+        caught.is_none()
+    });
+    parts.into_iter().flatten().min_by_key(|catch| catch.seed)
+}

@@ -1,0 +1,199 @@
+//! Offloads: a process copies its memory aside, and the copy gets a session of its own. It is a
+//! process here too, which lives no longer than the one whose memory it copied. Seeds are the same
+//! but for what is in their memory.
+
+use weightcast_protocol::message::{EpochPolicy, Role};
+use weightcast_protocol::server::offload_name;
+use weightcast_protocol::{Generation, Span, Time, Version};
+
+use crate::processes::process::{Process, Program, Trouble};
+use crate::settings::fault_kinds::FaultKind;
+use crate::world::World;
+use crate::world::queue::{Event, Life, Step};
+
+/// On whose behalf a process holds memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CopyOf {
+    pub(crate) owner: Life,
+    pub(crate) version: Version,
+    /// The generation at which the owner held it.
+    pub(crate) generation: Generation,
+    /// What the owner was asked, if it is a seed.
+    pub(crate) ask: Option<u64>,
+    /// The owner has been told that nothing came of it: it is told of each copy's end once, as in the runtime.
+    pub(crate) told: bool,
+}
+
+impl World {
+    /// The process begins to copy its memory; some are slow, some have no room for it (F27).
+    pub(crate) fn begin_offload(&mut self, life: Life, version: Version, generation: Generation) {
+        self.processes[life.process].copying = Some((version, generation));
+        let slow = self.rng.chance(self.options.offload_trouble / 2);
+        let millis = if slow { self.rng.between(300, 4_000) } else { self.rng.between(1, 80) };
+        let step = Step::Copied(generation);
+        self.queue.plan(self.now + Span::from_millis(millis), Event::Process(life, step));
+    }
+
+    pub(crate) fn end_offload(&mut self, life: Life, generation: Generation) {
+        let process = &mut self.processes[life.process];
+        let Some((version, _)) = process.copying.take_if(|(_, of)| *of == generation) else {
+            return;
+        };
+        if self.rng.chance(self.options.offload_trouble) {
+            let copy = CopyOf { owner: life, version, generation, ask: None, told: false };
+            return self.offload_failed(copy, "out of memory");
+        }
+        let copy = self.copied(CopyOf { owner: life, version, generation, ask: None, told: false });
+        self.start_copy(copy);
+    }
+
+    /// The copy, or the seed, is a process from now on.
+    pub(crate) fn start_copy(&mut self, copy: Process) {
+        let index = match self.processes.iter().position(|p| p.is_free()) {
+            Some(free) => {
+                let life = self.processes[free].life;
+                self.processes[free] = Process { life, ..copy };
+                free
+            }
+            None => {
+                self.processes.push(copy);
+                self.processes.len() - 1
+            }
+        };
+        let copy = Life { process: index, life: self.processes[index].life };
+        self.queue.plan(self.now, Event::Process(copy, Step::Start));
+    }
+
+    /// The process of an offload replica's shard.
+    pub(crate) fn copied(&self, copy: CopyOf) -> Process {
+        let version = copy.version;
+        let owner = &self.processes[copy.owner.process];
+        Process {
+            replica: offload_name(&owner.replica, version),
+            shard: owner.shard,
+            num_shards: owner.num_shards,
+            role: Role::Offload(version),
+            epoch: EpochPolicy::Current,
+            offload_seeding: false,
+            life: 0,
+            clock: owner.clock,
+            session: None,
+            stream: None,
+            streams: 0,
+            memory: owner.memory.clone(),
+            location: owner.location.clone(),
+            exposed: None,
+            progress: Default::default(),
+            export: owner.export,
+            read: None,
+            left: 0,
+            beside: None,
+            copying: None,
+            seeding: Default::default(),
+            copy_of: Some(copy),
+            paused_until: Time(0),
+            trouble: Trouble { spoiled: owner.trouble.spoiled, ..Trouble::default() },
+            timer_at: None,
+            program: Program::default(),
+        }
+    }
+
+    fn offload_failed(&mut self, copy: CopyOf, reason: &str) {
+        let process = &mut self.processes[copy.owner.process];
+        let now = process.clock.local(self.now);
+        if process.life == copy.owner.life
+            && let Some(session) = &mut process.session
+        {
+            let (version, generation) = (copy.version, copy.generation);
+            session.handle_offload_failed(now, version, generation, reason.to_owned());
+        }
+    }
+
+    /// Nothing will come of a copy or a seed.
+    fn copy_failed(&mut self, copy: CopyOf, reason: &str) {
+        if copy.told {
+            return;
+        }
+        match copy.ask {
+            Some(ask) => self.seed_failed(copy.owner, ask),
+            None => self.offload_failed(copy, reason),
+        }
+        self.do_outputs(copy.owner);
+    }
+
+    /// An offload or seed replica's call failed: it is no use. Its session ends in its own time.
+    pub(crate) fn give_up_copy(&mut self, life: Life, reason: &str) {
+        if let Some(copy) = &mut self.processes[life.process].copy_of {
+            let copy = std::mem::replace(copy, CopyOf { told: true, ..*copy });
+            self.copy_failed(copy, reason);
+            self.close(life);
+        }
+    }
+
+    /// An offload or seed replica's session is over: its memory is freed.
+    pub(crate) fn end_copy(&mut self, index: usize, error: Option<String>) {
+        let process = &mut self.processes[index];
+        let Some(copy) = process.copy_of.take() else { return };
+        process.life += 1;
+        process.session = None;
+        process.exposed = None;
+        process.read = None;
+        process.beside = None;
+        process.timer_at = None;
+        self.break_stream(index);
+        match error {
+            Some(error) => self.copy_failed(copy, &error),
+            None => self.copy_over(copy),
+        }
+    }
+
+    /// A copy was let go of.
+    fn copy_over(&mut self, copy: CopyOf) {
+        let process = &mut self.processes[copy.owner.process];
+        let now = process.clock.local(self.now);
+        if process.life == copy.owner.life
+            && copy.ask.is_none()
+            && !copy.told
+            && let Some(session) = &mut process.session
+        {
+            session.handle_offload_over(now, copy.version, copy.generation);
+            self.do_outputs(copy.owner);
+        }
+    }
+
+    /// The process is gone, and its copies with it.
+    pub(crate) fn end_copies_of(&mut self, owner: usize) {
+        let of = |process: &Process| process.copy_of.is_some_and(|c| c.owner.process == owner);
+        let copies: Vec<usize> =
+            (0..self.processes.len()).filter(|index| of(&self.processes[*index])).collect();
+        for copy in copies {
+            self.end_copy(copy, None);
+        }
+    }
+
+    /// Whom a fault strikes: what happens to a whole process happens to the owner.
+    pub(crate) fn whole_process(&self, victim: usize, kind: FaultKind) -> usize {
+        let of_streams = [
+            FaultKind::Break,
+            FaultKind::Partition,
+            FaultKind::Stall,
+            FaultKind::Mute,
+            FaultKind::Slow,
+            FaultKind::Pause,
+        ];
+        let process = &self.processes[victim];
+        match process.copy_of {
+            Some(_) if of_streams.contains(&kind) => victim,
+            Some(copy) => copy.owner.process,
+            None if process.is_free() => 0,
+            None => victim,
+        }
+    }
+}
+
+impl Process {
+    /// The place of a copy that was freed.
+    pub(crate) fn is_free(&self) -> bool {
+        matches!(self.role, Role::Offload(_) | Role::Seed(_)) && self.copy_of.is_none()
+    }
+}

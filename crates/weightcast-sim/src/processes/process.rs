@@ -1,0 +1,131 @@
+//! A worker process: a session, memory, a data port, and a program that it runs.
+
+use std::collections::BTreeMap;
+
+use weightcast_protocol::message::{Assignment, Call, EpochPolicy, Location, Role};
+use weightcast_protocol::session::Session;
+use weightcast_protocol::{
+    Attempt, ConnectionId, ExportId, Generation, Incarnation, OpSeq, Revision, Span, Time, Version,
+};
+
+use crate::processes::chunk_loop::{ChunkLoop, Progress};
+use crate::processes::memory::{Exposed, Memory};
+use crate::processes::offload::CopyOf;
+use crate::processes::staging::Beside;
+use crate::world::clock::Clock;
+
+/// One shard's process. A new life has a new session and a new export; the place stays.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) replica: String,
+    pub(crate) shard: u32,
+    pub(crate) num_shards: u32,
+    pub(crate) role: Role,
+    pub(crate) epoch: EpochPolicy,
+    /// Whether its updates leave crossings to seed replicas.
+    pub(crate) offload_seeding: bool,
+    pub(crate) life: u32,
+    pub(crate) clock: Clock,
+    /// None while the process is down.
+    pub(crate) session: Option<Session>,
+    pub(crate) stream: Option<ConnectionId>,
+    /// Streams asked for: only the last one counts.
+    pub(crate) streams: u64,
+    pub(crate) memory: Memory,
+    pub(crate) location: Location,
+    /// What the data port serves.
+    pub(crate) exposed: Option<Exposed>,
+    /// What it tells of its progress; there may be more of that generation, never less (F13).
+    pub(crate) progress: Progress,
+    pub(crate) export: ExportId,
+    pub(crate) read: Option<Read>,
+    /// How many chunks of an unfinished read were there when they were fenced.
+    pub(crate) left: u32,
+    /// What a staged update reads into.
+    pub(crate) beside: Option<Beside>,
+    /// What it copies aside.
+    pub(crate) copying: Option<(Version, Generation)>,
+    /// Seeds that it is finding memory for: versions, by what was asked.
+    pub(crate) seeding: BTreeMap<u64, Version>,
+    /// On whose behalf it is, if it is an offload or seed replica's.
+    pub(crate) copy_of: Option<CopyOf>,
+    /// Suspended until then.
+    pub(crate) paused_until: Time,
+    pub(crate) trouble: Trouble,
+    /// When its session's timer was last planned for.
+    pub(crate) timer_at: Option<Time>,
+    pub(crate) program: Program,
+}
+
+/// What is wrong with a process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trouble {
+    /// Can't reach any server until then.
+    pub(crate) cut_off_until: Time,
+    /// Can't reach these servers until then.
+    pub(crate) rift_until: BTreeMap<usize, Time>,
+    /// Its data port does not answer until then.
+    pub(crate) mute_until: Time,
+    /// Reads from it take long until then.
+    pub(crate) slow_until: Time,
+    /// It makes no call until then.
+    pub(crate) dawdles_until: Time,
+    /// It dies in the middle of what its session says next, for so long.
+    pub(crate) dies_halfway: Option<Span>,
+    /// Its next call is another than its group's.
+    pub(crate) diverts: bool,
+    /// It lies about its next read.
+    pub(crate) lies: bool,
+    /// It shows the digests of what it is to read next, and reads nothing.
+    pub(crate) claims: bool,
+    /// Its memory was changed under a version, on purpose: it is not to blame for its content.
+    pub(crate) spoiled: bool,
+}
+
+/// A read that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    pub(crate) seq: OpSeq,
+    pub(crate) attempt: Attempt,
+    pub(crate) assignment: Assignment,
+    pub(crate) chunks: ChunkLoop,
+    /// When the last chunk came.
+    pub(crate) moved_at: Time,
+}
+
+/// Where a process is in its program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    /// This life is about another model than all others.
+    pub(crate) stray: bool,
+    /// Whether the memory is registered.
+    pub(crate) registered: bool,
+    /// Calls made in this life.
+    pub(crate) position: u32,
+    pub(crate) pending: Option<PendingCall>,
+    /// The version that the memory still holds after it was unpublished.
+    pub(crate) kept: Option<Version>,
+    /// The server refused what was published, or `unpublish` did not end in time: it is next.
+    pub(crate) must_unpublish: bool,
+    /// The last revision seen.
+    pub(crate) revision: Revision,
+}
+
+/// A call that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingCall {
+    pub(crate) seq: OpSeq,
+    pub(crate) call: Call,
+    /// By when it must have ended, on the world's clock.
+    pub(crate) due: Time,
+}
+
+impl Process {
+    pub(crate) fn incarnation(&self) -> Option<Incarnation> {
+        self.session.as_ref()?.lease().map(|lease| lease.incarnation)
+    }
+
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.session.as_ref()?.version()
+    }
+}

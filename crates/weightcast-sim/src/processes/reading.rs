@@ -1,0 +1,309 @@
+//! The data plane: a read takes its chunks one by one from whatever the source's memory is then.
+
+use weightcast_protocol::message::{Assignment, ReadFailure, SourceShard};
+use weightcast_protocol::session::ReadProgress;
+use weightcast_protocol::{Attempt, OpSeq, Safeguard, Span, Time};
+
+use crate::checkers::Fact;
+use crate::processes::chunk_loop::{self, ChunkLoop, Next};
+use crate::processes::memory::{Exposed, Memory, chunks_of};
+use crate::processes::process::{Process, Read};
+use crate::world::World;
+use crate::world::queue::{Event, Life, Step};
+
+/// How long a source may be silent before a reader gives it up.
+const PATIENCE: Span = Span::from_millis(700);
+
+/// How long a source that is being filled may have nothing new.
+const STALL: Span = Span::from_millis(2_000);
+
+/// Bytes of a chunk, as rates count them.
+pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Why a source does not give what it is asked for.
+enum Refusal {
+    /// It does not answer now.
+    Silent,
+    /// It is another, or serves another generation.
+    Other(String),
+}
+
+impl World {
+    pub(crate) fn begin_read(
+        &mut self,
+        life: Life,
+        seq: OpSeq,
+        attempt: Attempt,
+        assignment: Assignment,
+        keep: bool,
+    ) {
+        let process = &mut self.processes[life.process];
+        let all = process.memory.len();
+        let kept = if assignment.staged {
+            process.stage(keep)
+        } else {
+            let left = process.left;
+            let served = process.exposed.map_or(left, |e| e.filled.unwrap_or(all));
+            if keep { served } else { 0 }
+        };
+        let chunks = if assignment.in_flight {
+            let generation = assignment.shards[process.shard as usize].generation;
+            ChunkLoop::following(all, kept, generation, STALL, self.now)
+                .untagged(!self.options.safeguards.on(Safeguard::TaggedProgress))
+        } else {
+            ChunkLoop::new(all, kept)
+        };
+        let moved_at = self.now;
+        process.read = Some(Read { seq, attempt, assignment, chunks, moved_at });
+        let at = self.now + self.delay();
+        self.plan_chunk(life, seq, attempt, at);
+    }
+
+    fn plan_chunk(&mut self, life: Life, seq: OpSeq, attempt: Attempt, at: Time) {
+        self.queue.plan(at, Event::Process(life, Step::Chunk(seq, attempt)));
+    }
+
+    /// Does what the chunk loop says next, or ends the read.
+    pub(crate) fn read_chunk(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
+        let now = self.now;
+        let process = &mut self.processes[life.process];
+        let current = |read: &&mut Read| read.seq == seq && read.attempt == attempt;
+        let Some(read) = process.read.as_mut().filter(current) else { return };
+        if process.trouble.claims && !read.assignment.staged {
+            return self.claim(life, seq, attempt);
+        }
+        if std::mem::take(&mut process.trouble.lies) {
+            return self.lie(life, seq, attempt);
+        }
+        let next = read.chunks.next(now);
+        let own = process.shard;
+        match next {
+            Next::Read(place) => {
+                let read = read.clone();
+                self.ask_chunk(life, &read, place);
+            }
+            Next::Look => {
+                let read = read.clone();
+                self.look(life, &read, own);
+            }
+            Next::Wait(until) => self.plan_chunk(life, seq, attempt, until),
+            Next::Done => self.end_read(life, seq, attempt, None),
+            Next::Stalled => self.fail_read(life, seq, attempt, own, "it has nothing new".into()),
+        }
+    }
+
+    /// Says that all was read, with the digests that the version has: they can be had without a byte.
+    fn claim(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
+        let who = self.who(life);
+        let process = &mut self.processes[life.process];
+        process.trouble.claims = false;
+        process.trouble.spoiled = true; // what it serves from now on is its own fault
+        let Some(read) = process.read.take() else { return };
+        let version = read.assignment.version;
+        let mut content = Memory::new(process.memory.range());
+        content.fill(version);
+        let now = process.clock.local(self.now);
+        let term = process.session.as_ref().and_then(|s| s.lease()).map(|lease| lease.term);
+        if let Some(session) = &mut process.session {
+            session.handle_read(now, seq, attempt, Ok(content.sums()));
+        }
+        if let Some(term) = term {
+            self.observe(Fact::Claimed { who, term, version });
+        }
+    }
+
+    /// Accuses a source that did nothing, or says that all was read.
+    fn lie(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
+        let accusation = ReadFailure::Source { shard: 0, reason: "a lie".to_owned() };
+        let failure = self.rng.chance(500).then_some(accusation);
+        self.end_read(life, seq, attempt, failure);
+    }
+
+    fn ask_chunk(&mut self, life: Life, read: &Read, place: u32) {
+        let chunk = self.processes[life.process].memory.range().start + place;
+        let shard = self.next_shard(life.process, read);
+        let source = &read.assignment.shards[shard as usize];
+        match self.source(source) {
+            Ok(index) => self.store_chunk(life, read, index, chunk),
+            Err(refusal) => self.refused(life, read, shard, refusal),
+        }
+    }
+
+    fn look(&mut self, life: Life, read: &Read, shard: u32) {
+        let told = match self.source(&read.assignment.shards[shard as usize]) {
+            Ok(index) => self.processes[index].progress,
+            Err(refusal) => return self.refused(life, read, shard, refusal),
+        };
+        let now = self.now;
+        let Some(running) = &mut self.processes[life.process].read else { return };
+        running.moved_at = now;
+        if running.chunks.looked(now, told).is_err() {
+            let reason = "its progress is of a later generation".to_owned();
+            return self.refused(life, read, shard, Refusal::Other(reason));
+        }
+        let at = now + self.delay();
+        self.plan_chunk(life, read.seq, read.attempt, at);
+    }
+
+    /// The process that a reader reaches under this name, if it serves this generation.
+    fn source(&self, source: &SourceShard) -> Result<usize, Refusal> {
+        let index = source.data_address.parse::<usize>().expect("addresses are indices");
+        let process = &self.processes[index];
+        if process.paused_until.max(process.trouble.mute_until) > self.now {
+            return Err(Refusal::Silent);
+        }
+        if process.session.is_none() || process.export != source.export {
+            return Err(Refusal::Other("no such export".to_owned()));
+        }
+        // The check and the copy are one step here: the fence of each chunk.
+        if process.exposed.map(|exposed| exposed.generation) != Some(source.generation) {
+            return Err(Refusal::Other(format!("generation {} is not served", source.generation)));
+        }
+        Ok(index)
+    }
+
+    /// Whether what a process serves comes from another, directly or over others. A staged update reads
+    /// beside the memory that is served.
+    fn reads_from(&self, process: usize, other: usize) -> bool {
+        let (mut seen, mut next) = (vec![false; self.processes.len()], vec![process]);
+        while let Some(index) = next.pop() {
+            if index == other {
+                return true;
+            }
+            let process = &self.processes[index];
+            let fills = process.read.as_ref().filter(|read| !read.assignment.staged);
+            let Some(read) = fills.filter(|_| !seen[index]) else { continue };
+            seen[index] = true;
+            let shards = read.assignment.shards.iter().enumerate();
+            // What is being filled is read shard by shard.
+            let own = |shard: usize| !read.assignment.in_flight || shard == process.shard as usize;
+            let shards = shards.filter(|(shard, _)| own(*shard));
+            next.extend(shards.filter_map(|(_, source)| self.source(source).ok()));
+        }
+        false
+    }
+
+    fn refused(&mut self, life: Life, read: &Read, shard: u32, refusal: Refusal) {
+        let reason = match refusal {
+            Refusal::Silent if self.now - read.moved_at < PATIENCE => {
+                let again = self.now + Span::from_millis(50);
+                return self.plan_chunk(life, read.seq, read.attempt, again);
+            }
+            Refusal::Silent => "it does not answer".to_owned(),
+            Refusal::Other(reason) => reason,
+        };
+        self.fail_read(life, read.seq, read.attempt, shard, reason);
+    }
+
+    fn store_chunk(&mut self, life: Life, read: &Read, source: usize, chunk: u32) {
+        let from = &self.processes[source];
+        let tag = from.memory.get(chunk);
+        let there = from.exposed.is_none_or(|exposed| exposed.has(from.memory.place(chunk)));
+        let (held, spoiled) = (from.version(), from.trouble.spoiled);
+        let version = read.assignment.version;
+        let in_circle = self.reads_from(source, life.process);
+        if in_circle || !spoiled && !self.disputed(version) {
+            let reader = life.process;
+            self.observe(Fact::Served { reader, version, held, chunk, tag, there, in_circle });
+        }
+        self.see_giving(source);
+        self.see_serving(source);
+        let flip = u64::from(self.flips > 0);
+        self.flips -= flip;
+        match read.assignment.staged {
+            true => self.write_beside(life.process, chunk, tag ^ flip),
+            false => self.write(life.process, chunk, tag ^ flip),
+        }
+        self.advance(life.process);
+        let at = self.now + self.chunk_time(life.process, source);
+        self.plan_chunk(life, read.seq, read.attempt, at);
+    }
+
+    fn see_giving(&mut self, source: usize) {
+        let process = &self.processes[source];
+        let life = Life { process: source, life: process.life };
+        let Some(Exposed { generation, .. }) = process.exposed else { return };
+        self.observe(Fact::Gave { who: self.who(life), generation });
+    }
+
+    /// How long a chunk takes on its way.
+    fn chunk_time(&mut self, reader: usize, source: usize) -> Span {
+        let datacentre = |process: &Process| process.location.datacentre.clone();
+        let [reader, source] = [&self.processes[reader], &self.processes[source]];
+        let crosses = datacentre(reader) != datacentre(source);
+        let slow = source.trouble.slow_until > self.now;
+        let times = if crosses { self.crossing_cost } else { 1 } * if slow { 100 } else { 1 };
+        Span(self.rng.between(500_000, self.options.chunk_time.0) * times)
+    }
+
+    /// A chunk is here: it counts, and is told to readers now or a little later.
+    fn advance(&mut self, index: usize) {
+        let now = self.now;
+        let process = &mut self.processes[index];
+        let Some(read) = &mut process.read else { return };
+        read.moved_at = now;
+        let count = read.chunks.arrived();
+        if let Some(beside) = process.beside.as_mut().filter(|_| read.assignment.staged) {
+            beside.count = count;
+        } else if let Some(exposed) = &mut process.exposed
+            && exposed.filled.is_some()
+        {
+            exposed.filled = Some(count);
+            if count == process.memory.len() || self.rng.chance(500) {
+                process.progress = chunk_loop::Progress { generation: exposed.generation, count };
+            }
+        } else {
+            process.left = count;
+        }
+    }
+
+    /// Says how far a read is.
+    pub(crate) fn measure(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
+        let process = &self.processes[life.process];
+        let Some(read) = &process.read else { return };
+        let (all, count) = (process.memory.len(), read.chunks.count());
+        if count == all {
+            return;
+        }
+        let shard = self.next_shard(life.process, read);
+        let bytes = |chunks: u32| u64::from(chunks) * CHUNK_BYTES;
+        let progress = ReadProgress { arrived: bytes(count), left: bytes(all - count), shard };
+        let process = &mut self.processes[life.process];
+        let now = process.clock.local(self.now);
+        if let Some(session) = &mut process.session {
+            session.handle_progress(now, seq, attempt, progress);
+        }
+    }
+
+    /// Which shard of its sources the next chunk of a read comes from.
+    fn next_shard(&self, index: usize, read: &Read) -> u32 {
+        let (place, first) = (read.chunks.count(), self.processes[index].memory.range().start);
+        if read.assignment.in_flight {
+            return self.processes[index].shard;
+        }
+        let stripes = read.assignment.stripes() as u32;
+        let shards = read.assignment.shards.len() as u32 / stripes;
+        let holds =
+            |shard: &u32| chunks_of(*shard, shards, self.options.chunks).contains(&(first + place));
+        // Different chunks from each of several sources.
+        place % stripes * shards + (0..shards).find(holds).expect("shards hold all chunks")
+    }
+
+    fn fail_read(&mut self, life: Life, seq: OpSeq, attempt: Attempt, shard: u32, reason: String) {
+        self.end_read(life, seq, attempt, Some(ReadFailure::Source { shard, reason }));
+    }
+
+    fn end_read(&mut self, life: Life, seq: OpSeq, attempt: Attempt, failure: Option<ReadFailure>) {
+        let reason = failure.as_ref().map(|failure| format!("{failure:?}"));
+        self.observe(Fact::ReadEnded { who: self.who(life), failure: reason.as_deref() });
+        let process = &mut self.processes[life.process];
+        let staged = process.read.take().is_some_and(|read| read.assignment.staged);
+        let beside = process.beside.as_ref().filter(|_| staged);
+        let memory = beside.map_or(&process.memory, |beside| &beside.memory);
+        let result = failure.map_or_else(|| Ok(memory.sums()), Err);
+        let now = process.clock.local(self.now);
+        if let Some(session) = &mut process.session {
+            session.handle_read(now, seq, attempt, result);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! A process's runtime: does what its session says, as the real one does.
+
+use weightcast_protocol::message::{Answer, Call, ServerMessage};
+use weightcast_protocol::session::Output;
+use weightcast_protocol::{CallError, ConnectionId, OpSeq, Safeguard, Span, Term, TermProof, Time};
+
+use crate::checkers::{Act, Fact, Standing};
+use crate::processes::chunk_loop::Progress;
+use crate::processes::memory::Exposed;
+use crate::sights::coverage::Point;
+use crate::world::World;
+use crate::world::progress::OUTPUTS;
+use crate::world::queue::{Event, Life, ServerStep, Step};
+
+impl World {
+    /// Something happens to a process; then its session's outputs are done.
+    pub(crate) fn step(&mut self, life: Life, step: Step) {
+        let process = &mut self.processes[life.process];
+        if process.life != life.life {
+            return;
+        }
+        if process.paused_until > self.now {
+            return self.queue.plan(process.paused_until, Event::Process(life, step));
+        }
+        let now = process.clock.local(self.now);
+        match step {
+            Step::Start => return self.start(life.process),
+            Step::Act => self.act(life),
+            Step::Close => self.close(life),
+            Step::Copied(generation) => self.end_offload(life, generation),
+            Step::Seeded(ask) => self.open_seed(life, ask),
+            Step::Written(number) => self.publish_written(life, number),
+            Step::Chunk(seq, attempt) => self.read_chunk(life, seq, attempt),
+            Step::Installed(seq, attempt) => self.end_install(life, seq, attempt),
+            Step::Connected(asked, stream) => self.connected(life.process, asked, stream, now),
+            step => self.tell_session(life.process, step, now),
+        }
+        self.do_outputs(life);
+        self.see_serving(life.process);
+    }
+
+    fn tell_session(&mut self, index: usize, step: Step, now: Time) {
+        let process = &mut self.processes[index];
+        let (stream, memory) = (process.stream, process.memory.sums());
+        let shown = match step {
+            Step::Proved(_, nonce) => process.memory.proof(nonce),
+            _ => 0,
+        };
+        let Some(session) = &mut process.session else { return };
+        match step {
+            Step::Timer => {
+                process.timer_at = None;
+                session.handle_timeout(now);
+            }
+            Step::Message(from, sent_in, message) if stream == Some(from) => {
+                self.take(index, now, from, sent_in, message);
+            }
+            Step::Message(_, sent_in, _) => {
+                let own = session.lease().map(|lease| lease.term);
+                if own.is_some_and(|own| own > sent_in && sent_in > Term(0)) {
+                    self.report.points.insert(Point::ZombieUnheard);
+                }
+            }
+            Step::Probed { server, told, acts } => session.handle_probed(now, server, told, acts),
+            Step::Gone(from) if stream == Some(from) => {
+                process.stream = None;
+                session.handle_disconnected(now);
+            }
+            Step::Proved(generation, nonce) => session.handle_proved(now, generation, nonce, shown),
+            Step::Digested(generation) => session.handle_sealed(now, generation, memory),
+            _ => {}
+        }
+    }
+
+    fn connected(&mut self, index: usize, asked: u64, stream: Option<ConnectionId>, now: Time) {
+        if self.processes[index].streams != asked {
+            stream.into_iter().for_each(|stream| self.break_wire(stream));
+            return; // another one was asked for meanwhile
+        }
+        let stream = stream.filter(|stream| self.network.client(*stream).is_some());
+        let process = &mut self.processes[index];
+        process.stream = stream;
+        let Some(session) = &mut process.session else { return };
+        match stream {
+            Some(_) => session.handle_connected(now),
+            None => session.handle_disconnected(now),
+        }
+    }
+
+    /// A chunk of a process's memory changes, through its program or a read. What is served must not.
+    pub(crate) fn write(&mut self, index: usize, chunk: u32, tag: u64) {
+        let process = &mut self.processes[index];
+        process.program.kept = None;
+        process.memory.set(chunk, tag);
+        let place = process.memory.place(chunk);
+        let served = process.exposed.filter(|exposed| exposed.has(place));
+        let copied = process.copying.map(|(_, generation)| generation);
+        let exposed = served.map(|exposed| exposed.generation).or(copied);
+        let held = process.version();
+        let replica = process.replica.clone();
+        self.observe(Fact::Changes { replica: &replica, exposed, held });
+    }
+
+    pub(crate) fn do_outputs(&mut self, life: Life) {
+        let mut outputs = 0;
+        while let Some(output) = self.next_output(life) {
+            if outputs > 0 && self.process_dies_halfway(life.process) {
+                return;
+            }
+            self.obey(life, output);
+            outputs += 1;
+            if outputs > OUTPUTS {
+                return self.hangs("a session has ever more to say".to_owned());
+            }
+        }
+        let process = &mut self.processes[life.process];
+        let next = process.session.as_ref().and_then(|session| session.next_timeout());
+        let Some(at) = next.map(|at| process.clock.world(at).max(self.now)) else { return };
+        if process.timer_at.is_none_or(|planned| planned > at) {
+            process.timer_at = Some(at);
+            self.queue.plan(at, Event::Process(life, Step::Timer));
+        }
+    }
+
+    fn next_output(&mut self, life: Life) -> Option<Output> {
+        let process = &mut self.processes[life.process];
+        let session = process.session.as_mut().filter(|_| process.life == life.life)?;
+        session.poll_output()
+    }
+
+    fn obey(&mut self, life: Life, output: Output) {
+        self.fingerprint.session_output(&output);
+        let process = &mut self.processes[life.process];
+        match output {
+            Output::Connect { server } => self.connect(life, server),
+            Output::Probe { server, proof } => self.probe(life, server, proof),
+            Output::Send(message) => {
+                let stream = process.stream;
+                let at = stream.and_then(|s| self.network.up(s, self.now, &mut self.rng));
+                if let (Some(stream), Some(at)) = (stream, at) {
+                    self.see_sending(life, stream, &message);
+                    self.queue.plan(at, Event::ToServer(stream, message));
+                }
+            }
+            Output::Expose(generation) => {
+                process.exposed = Some(Exposed { generation, filled: None });
+                process.progress = Progress { generation, count: process.memory.len() };
+                self.observe(Fact::Exposed { who: self.who(life), generation });
+            }
+            // What it tells may still be of the generation before (F13).
+            Output::ExposeFilling(generation) => {
+                process.exposed = Some(Exposed { generation, filled: Some(0) });
+            }
+            Output::Fence(generation) => {
+                let all = process.memory.len();
+                process.left = process.exposed.map_or(0, |e| e.filled.unwrap_or(all));
+                process.exposed = None;
+                self.observe(Fact::Fenced { who: self.who(life), generation });
+            }
+            Output::Seal(generation) => {
+                let pause =
+                    Span(self.rng.between(1, self.options.digest_time.0 / 1_000_000) * 1_000_000);
+                let step = Step::Digested(generation);
+                self.queue.plan(self.now + pause, Event::Process(life, step));
+            }
+            Output::Read { seq, attempt, assignment, keep, .. } => {
+                self.acts(life, Act::Reads);
+                let process = &mut self.processes[life.process];
+                // What is read beside the memory does not make that better.
+                process.trouble.spoiled &= keep || assignment.staged;
+                self.begin_read(life, seq, attempt, assignment, keep);
+            }
+            Output::Offload { version, generation } => {
+                self.begin_offload(life, version, generation);
+            }
+            Output::StopOffload => process.copying = None,
+            Output::Seed { version, ask, .. } => self.begin_seed(life, version, ask),
+            Output::Prove { generation, nonce } => {
+                let pause = Span(self.rng.between(1, 60) * 1_000_000);
+                let step = Step::Proved(generation, nonce);
+                self.queue.plan(self.now + pause, Event::Process(life, step));
+            }
+            Output::Refused { .. } => {} // the real one tells people in which tensor
+            Output::StopRead => process.stop_read(),
+            Output::Measure { seq, attempt } => self.measure(life, seq, attempt),
+            Output::Install { seq, attempt } => {
+                self.acts(life, Act::Installs);
+                self.begin_install(life, seq, attempt);
+            }
+            Output::Unstage => process.beside = None,
+            Output::Done { seq, result } => {
+                if result.is_ok() {
+                    self.acts(life, Act::Succeeds);
+                }
+                self.done(life, seq, result);
+            }
+            Output::Closed { error } => self.closed(life, error),
+        }
+    }
+
+    /// A message of a server arrives at its session.
+    fn take(
+        &mut self,
+        index: usize,
+        local: Time,
+        stream: ConnectionId,
+        sent_in: Term,
+        message: ServerMessage,
+    ) {
+        let process = &mut self.processes[index];
+        let life = (index, process.life);
+        let Some(session) = &mut process.session else { return };
+        let before = Standing::of(session);
+        session.handle_message(local, message.clone());
+        let after = Standing::of(session);
+        self.came_over |= before.term.is_some_and(|term| after.term > Some(term));
+        let message = &message;
+        self.observe(Fact::Took { life, stream, local, sent_in, message, before, after });
+    }
+
+    fn probe(&mut self, client: Life, server: usize, told: TermProof) {
+        if self.reaches(client.process, server) {
+            let at = self.now + self.delay();
+            let seat = self.seat(server);
+            self.queue.plan(at, Event::Server(seat, ServerStep::Probe { client, told }));
+        }
+    }
+
+    /// An older stream is forgotten; its server finds out.
+    fn connect(&mut self, life: Life, server: usize) {
+        self.break_stream(life.process);
+        let process = &mut self.processes[life.process];
+        process.stream = None;
+        process.streams += 1;
+        let asked = process.streams;
+        let reachable = self.reaches(life.process, server);
+        let stream = reachable.then(|| self.network.open(life, server));
+        let at = self.now + self.delay();
+        self.queue.plan(at, Event::Process(life, Step::Connected(asked, stream)));
+    }
+
+    fn done(&mut self, life: Life, seq: OpSeq, result: Result<Answer, CallError>) {
+        let process = &mut self.processes[life.process];
+        let held = process.version();
+        let pending = process.program.pending.take();
+        let unpublishes = pending.as_ref().is_some_and(|pending| pending.call == Call::Unpublish);
+        let program = &mut process.program;
+        match &result {
+            Ok(Answer::Registered { .. }) => program.registered = true,
+            Ok(Answer::Unregistered) => program.registered = false,
+            Ok(Answer::Published { version }) => program.kept = Some(*version),
+            Err(CallError::Misuse { .. }) if unpublishes => program.must_unpublish = false,
+            Ok(Answer::Listed(listing)) => program.revision = listing.revision,
+            Ok(Answer::Committed { version, .. }) => program.kept = Some(*version),
+            Ok(Answer::Unpublished) => program.must_unpublish = false,
+            // To `unpublish` as well, which gives it up all the same.
+            Err(CallError::ContentMismatch { .. }) => program.must_unpublish = !unpublishes,
+            Err(CallError::Timeout { .. }) if unpublishes => program.must_unpublish = true,
+            // A transfer may have written over some of the shards.
+            Err(_) => program.kept = None,
+            _ => {}
+        }
+        // The memory is the program's again, and some shards write to it.
+        program.kept = program.kept.filter(|_| result.is_ok() || held.is_some());
+        let who = self.who(life);
+        let process = &self.processes[life.process];
+        let honest = held.filter(|held| !process.trouble.spoiled && !self.disputed(*held));
+        let foreign = honest.and_then(|held| Some((held, process.memory.foreign(held)?)));
+        let (result, pending) = (&result, pending.filter(|pending| pending.seq == seq));
+        let paused = process.paused_until + self.options.lease > self.now;
+        let due = pending.as_ref().map(|pending| pending.due).filter(|_| !paused);
+        let call = pending.as_ref().map(|pending| &pending.call);
+        let term = process.session.as_ref().and_then(|s| s.lease()).map(|lease| lease.term);
+        self.count(call, result);
+        let leaves = self.leaves(life);
+        self.observe(Fact::Done { who, seq, result, foreign, due, term, leaves });
+        if let Err(error) = result {
+            self.give_up_copy(life, &error.to_string());
+            self.scribble(life);
+        }
+        self.plan_act(life);
+    }
+
+    /// The session is over: the process starts a new one, after a while.
+    fn closed(&mut self, life: Life, error: Option<CallError>) {
+        self.observe(Fact::Left { who: self.who(life), error: error.as_ref() });
+        if self.processes[life.process].copy_of.is_some() {
+            return self.end_copy(life.process, error.map(|error| error.to_string()));
+        }
+        let process = &mut self.processes[life.process];
+        process.life += 1;
+        process.session = None;
+        process.exposed =
+            process.exposed.filter(|_| !self.options.safeguards.on(Safeguard::SourceFence));
+        process.read = None;
+        process.beside = None;
+        process.copying = None;
+        process.seeding.clear();
+        self.break_stream(life.process);
+        let next = Life { process: life.process, life: self.processes[life.process].life };
+        let pause = Span(self.rng.between(1, 300) * 1_000_000);
+        self.queue.plan(self.now + pause, Event::Process(next, Step::Start));
+    }
+}

@@ -1,0 +1,54 @@
+//! Seeds: a process finds memory for a version that is to cross in the background, and lets a
+//! session of its own replicate it.
+
+use weightcast_protocol::message::Role;
+use weightcast_protocol::server::seed_name;
+use weightcast_protocol::{Generation, Span, Version};
+
+use crate::processes::memory::{Memory, chunks_of};
+use crate::processes::offload::CopyOf;
+use crate::processes::process::Process;
+use crate::world::World;
+use crate::world::queue::{Event, Life, Step};
+
+impl World {
+    /// The process looks for memory; that may take a while.
+    pub(crate) fn begin_seed(&mut self, life: Life, version: Version, ask: u64) {
+        self.processes[life.process].seeding.insert(ask, version);
+        let slow = self.rng.chance(self.options.offload_trouble / 2);
+        let millis = if slow { self.rng.between(300, 4_000) } else { self.rng.between(1, 40) };
+        let step = Step::Seeded(ask);
+        self.queue.plan(self.now + Span::from_millis(millis), Event::Process(life, step));
+    }
+
+    /// It has found some, or there is none.
+    pub(crate) fn open_seed(&mut self, life: Life, ask: u64) {
+        let Some(version) = self.processes[life.process].seeding.remove(&ask) else { return };
+        if self.rng.chance(self.options.offload_trouble) {
+            return self.seed_failed(life, ask);
+        }
+        let owner = &self.processes[life.process];
+        let chunks = chunks_of(owner.shard, owner.num_shards, self.options.chunks);
+        // Nothing of its owner's memory goes into it.
+        let generation = Generation::default();
+        let copy = CopyOf { owner: life, version, generation, ask: Some(ask), told: false };
+        let seed = Process {
+            replica: seed_name(&owner.replica, version),
+            role: Role::Seed(version),
+            memory: Memory::new(chunks),
+            trouble: Default::default(),
+            ..self.copied(copy)
+        };
+        self.start_copy(seed);
+    }
+
+    pub(crate) fn seed_failed(&mut self, life: Life, ask: u64) {
+        let process = &mut self.processes[life.process];
+        let now = process.clock.local(self.now);
+        if process.life == life.life
+            && let Some(session) = &mut process.session
+        {
+            session.handle_seed_failed(now, ask);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Staged updates: a process reads into memory beside the one that it holds a version in, and copies
+//! that into place when it is told to.
+
+use weightcast_protocol::{Attempt, OpSeq, Span};
+
+use crate::processes::memory::Memory;
+use crate::processes::process::Process;
+use crate::world::World;
+use crate::world::queue::{Event, Life, Step};
+
+/// How long the shards of a staged update may take to copy it into place.
+pub(crate) const INSTALL_DEADLINE: Span = Span::from_millis(1_500);
+
+/// What a staged update reads into.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beside {
+    pub(crate) memory: Memory,
+    /// The first so many chunks are here.
+    pub(crate) count: u32,
+    /// The copying into place that runs.
+    installing: Option<(OpSeq, Attempt)>,
+}
+
+impl Process {
+    /// Memory to read into beside the one that is held; how much of it is here already.
+    pub(crate) fn stage(&mut self, keep: bool) -> u32 {
+        match &self.beside {
+            Some(beside) if keep => beside.count,
+            _ => {
+                let memory = Memory::new(self.memory.range());
+                self.beside = Some(Beside { memory, ..Beside::default() });
+                0
+            }
+        }
+    }
+
+    /// Nothing is read or copied into place any more.
+    pub(crate) fn stop_read(&mut self) {
+        self.read = None;
+        if let Some(beside) = &mut self.beside {
+            beside.installing = None;
+        }
+    }
+}
+
+impl World {
+    /// A chunk arrives beside the memory: nobody else sees it there.
+    pub(crate) fn write_beside(&mut self, index: usize, chunk: u32, tag: u64) {
+        if let Some(beside) = &mut self.processes[index].beside {
+            beside.memory.set(chunk, tag);
+        }
+    }
+
+    /// Half of it is in place at once, the rest a little later.
+    pub(crate) fn begin_install(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
+        let all = self.processes[life.process].memory.range();
+        self.copy_into_place(life.process, all.start..all.start + all.len() as u32 / 2);
+        if let Some(beside) = &mut self.processes[life.process].beside {
+            beside.installing = Some((seq, attempt));
+        }
+        let slow = self.rng.chance(30);
+        let millis = if slow { self.rng.between(200, 2_500) } else { self.rng.between(1, 60) };
+        let step = Step::Installed(seq, attempt);
+        self.queue.plan(self.now + Span::from_millis(millis), Event::Process(life, step));
+    }
+
+    pub(crate) fn end_install(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
+        let process = &self.processes[life.process];
+        let beside = process.beside.as_ref();
+        if beside.is_none_or(|beside| beside.installing != Some((seq, attempt))) {
+            return;
+        }
+        self.copy_into_place(life.process, process.memory.range());
+        let process = &mut self.processes[life.process];
+        process.beside = None;
+        process.trouble.spoiled = false;
+        let now = process.clock.local(self.now);
+        if let Some(session) = &mut process.session {
+            session.handle_installed(now, seq, attempt);
+        }
+    }
+
+    fn copy_into_place(&mut self, index: usize, chunks: std::ops::Range<u32>) {
+        for chunk in chunks {
+            let beside = self.processes[index].beside.as_ref();
+            if let Some(tag) = beside.map(|beside| beside.memory.get(chunk)) {
+                self.write(index, chunk, tag);
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What a world is made of.
+
+use std::fmt;
+
+use weightcast_protocol::limits::Limits;
+use weightcast_protocol::{Safeguards, Span};
+
+use crate::settings::fault_kinds::{FaultCounts, FaultKind};
+
+/// Calls by which one shard may run ahead: more than a shard gets to while its sibling is held up,
+/// fewer than a long life makes, so that it shows if they are not forgotten (T5).
+const CALLS_AHEAD: usize = 64;
+
+/// Size, length and faults of a world. The seed varies all of it below these bounds.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Trainer replicas; the first starts the runs, the others publish the same versions.
+    pub trainers: u32,
+    /// Rollout replicas.
+    pub rollouts: u32,
+    /// The most shards that a group has.
+    pub max_shards: u32,
+    /// Chunks of one version, over all shards of a group.
+    pub chunks: u32,
+    /// Readers that a source may have at once.
+    pub fanout: u32,
+    /// Sources that one reader may draw from at once.
+    pub stripes: u32,
+    /// What the servers' memory is bounded to.
+    pub limits: Limits,
+    /// The longest chain of replicas that read from each other.
+    pub depth_limit: u32,
+    /// Datacentres over which the replicas are spread.
+    pub datacentres: u32,
+    /// How many of a thousand rollouts are spot.
+    pub spot: u64,
+    /// How many of a thousand rollout groups keep the old version until they have the new one.
+    pub staged: u64,
+    /// Reference servers: the first acts, the others are its backups.
+    pub servers: u32,
+    /// How long a session that has lost its server looks for another; zero: it ends at once.
+    pub reconnect: Span,
+    /// Length of a session's lease.
+    pub lease: Span,
+    /// How long the server waits for readers.
+    pub drain_deadline: Span,
+    /// How many of the newest versions the trainers retain.
+    pub retain: u32,
+    /// How many of a thousand copies find no room; half as many are slow.
+    pub offload_trouble: u64,
+    /// How many of a thousand rollouts leave crossings to seed replicas.
+    pub offload_seeding: u64,
+    /// How long a seed replica may take.
+    pub seed_deadline: Span,
+    /// How long a last copy is held back until it is offloaded.
+    pub offload_deadline: Span,
+    /// The longest that digesting what was published takes.
+    pub digest_time: Span,
+    /// The longest that a chunk takes to read.
+    pub chunk_time: Span,
+    /// How many of a thousand messages are late, until faults cease.
+    pub late: u64,
+    /// The longest that a late message takes.
+    pub late_by: Span,
+    /// By how many thousandths clocks are fast or slow at most.
+    pub drift: u64,
+    /// The deadline of every call of a program; zero: each as its place in the program has it.
+    pub call_deadline: Span,
+    /// The longest pause of a process between two calls.
+    pub think_time: Span,
+    /// How long faults happen.
+    pub fault_time: Span,
+    /// How long the world then has to come right.
+    pub quiet_time: Span,
+    /// How many faults of each kind there are at most; a seed leaves some kinds out.
+    pub faults: FaultCounts,
+    /// Safeguards switched off.
+    pub safeguards: Safeguards,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            trainers: 2,
+            rollouts: 4,
+            max_shards: 3,
+            chunks: 12,
+            fanout: 1,
+            stripes: 3,
+            limits: Limits { calls_ahead: CALLS_AHEAD, ..Limits::default() },
+            depth_limit: 64,
+            datacentres: 1,
+            spot: 0,
+            staged: 300,
+            servers: 2,
+            reconnect: Span::from_secs(30),
+            lease: Span::from_secs(1),
+            drain_deadline: Span::from_millis(800),
+            retain: 1,
+            offload_trouble: 50,
+            offload_seeding: 0,
+            seed_deadline: Span::from_secs(3),
+            offload_deadline: Span::from_millis(1_500),
+            digest_time: Span::from_millis(60),
+            chunk_time: Span::from_millis(6),
+            late: 20,
+            late_by: Span::from_millis(150),
+            // 4 % is what the margin of 10 % on both sides leaves room for, and more.
+            drift: 40,
+            call_deadline: Span(0),
+            think_time: Span::from_millis(120),
+            fault_time: Span::from_secs(10),
+            quiet_time: Span::from_secs(20),
+            faults: FaultCounts::usual(),
+            safeguards: Safeguards::default(),
+        }
+    }
+}
+
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |span: Span| span.0 as f64 / 1e9;
+        writeln!(
+            f,
+            "{} trainers and {} rollouts of at most {} shards, {} chunks, fan-out {}, \
+             {} stripes, depth {}",
+            self.trainers,
+            self.rollouts,
+            self.max_shards,
+            self.chunks,
+            self.fanout,
+            self.stripes,
+            self.depth_limit
+        )?;
+        writeln!(
+            f,
+            "{} versions remembered, {} calls ahead, {} sources of {} shards at once",
+            self.limits.versions,
+            self.limits.calls_ahead,
+            self.limits.sources,
+            self.limits.source_shards
+        )?;
+        writeln!(
+            f,
+            "{} datacentres, {} of 1000 rollouts spot, {} stage their updates",
+            self.datacentres, self.spot, self.staged
+        )?;
+        let seed_time = seconds(self.seed_deadline);
+        writeln!(f, "{} of 1000 rollouts seed, in {seed_time} s at most", self.offload_seeding)?;
+        let patience = seconds(self.reconnect);
+        writeln!(f, "{} servers, sessions look for another for {patience} s", self.servers)?;
+        writeln!(
+            f,
+            "{} versions retained, {} of 1000 offloads out of memory, each has {} s",
+            self.retain,
+            self.offload_trouble,
+            seconds(self.offload_deadline)
+        )?;
+        writeln!(
+            f,
+            "lease {} s, drain {} s, at most {} s a chunk and {} s between calls",
+            seconds(self.lease),
+            seconds(self.drain_deadline),
+            seconds(self.chunk_time),
+            seconds(self.think_time)
+        )?;
+        writeln!(f, "{} of 1000 messages late, clocks off by {} of 1000", self.late, self.drift)?;
+        if self.call_deadline > Span(0) {
+            writeln!(f, "calls have {} s", seconds(self.call_deadline))?;
+        }
+        let faults: Vec<String> = FaultKind::ALL
+            .iter()
+            .filter(|kind| self.faults.most(**kind) > 0)
+            .map(|kind| format!("{} {}", kind.name(), self.faults.most(*kind)))
+            .collect();
+        writeln!(
+            f,
+            "faults for {} s, at most: {}; then {} s of quiet",
+            seconds(self.fault_time),
+            if faults.is_empty() { "none".to_owned() } else { faults.join(", ") },
+            seconds(self.quiet_time)
+        )
+    }
+}

@@ -1,0 +1,51 @@
+//! Who acts on a lease, and when what renews it leaves: shown to the checker of T1.
+
+use weightcast_protocol::ConnectionId;
+use weightcast_protocol::message::ClientMessage;
+use weightcast_protocol::session::SessionState;
+
+use crate::checkers::{Act, Fact};
+use crate::world::World;
+use crate::world::queue::Life;
+
+impl World {
+    /// A message leaves.
+    pub(crate) fn see_sending(
+        &mut self,
+        life: Life,
+        stream: ConnectionId,
+        message: &ClientMessage,
+    ) {
+        let local = self.processes[life.process].clock.local(self.now);
+        self.observe(Fact::Sent { life: (life.process, life.life), stream, local, message });
+        // Who comes over says so once it is open; who goes may have no lease any more.
+        let free = matches!(
+            message,
+            ClientMessage::Open(_) | ClientMessage::Heartbeat { .. } | ClientMessage::Close { .. }
+        );
+        if !free {
+            self.acts(life, Act::Reports);
+        }
+    }
+
+    pub(crate) fn acts(&mut self, life: Life, act: Act) {
+        let local = self.processes[life.process].clock.local(self.now);
+        self.observe(Fact::Acts { life: (life.process, life.life), local, act });
+    }
+
+    /// What a process serves now. In the instant in which it goes on after it was suspended its port may
+    /// answer before its session has looked at the clock: against that stand the other fences (S3, S5).
+    pub(crate) fn see_serving(&mut self, index: usize) {
+        let process = &self.processes[index];
+        let awake = process.paused_until < self.now;
+        let (Some(session), Some(exposed)) = (&process.session, process.exposed) else { return };
+        if awake {
+            let life = Life { process: index, life: process.life };
+            let act = match session.state() {
+                SessionState::Suspended => Act::Offers(exposed.generation),
+                _ => Act::Serves(exposed.generation),
+            };
+            self.acts(life, act);
+        }
+    }
+}

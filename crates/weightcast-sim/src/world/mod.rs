@@ -1,0 +1,314 @@
+//! The world: servers, processes, wires, and a queue of what happens next.
+
+pub(crate) mod clock;
+pub(crate) mod network;
+pub(crate) mod progress;
+pub(crate) mod queue;
+pub(crate) mod rng;
+pub(crate) mod watching;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weightcast_protocol::message::{EpochPolicy, Location, Role};
+use weightcast_protocol::{ConnectionId, ExportId, Incarnation, Span, Time, Version};
+
+use crate::checkers::{Checkers, Fact, Who};
+use crate::faults::pretender::Pretender;
+use crate::processes::chunk_loop::Progress;
+use crate::processes::memory::{Memory, chunks_of};
+use crate::processes::process::{Process, Program, Trouble};
+use crate::processes::program::Action;
+use crate::recorded::Recorded;
+use crate::report::fingerprint::Fingerprint;
+use crate::report::story::StoryEvent;
+use crate::report::{Report, Violation};
+use crate::servers::hosts::Host;
+use crate::settings::options::Options;
+use crate::sights::Sights;
+use crate::sights::failover::FailoverSights;
+use crate::sights::seeds::SeedSights;
+use crate::world::clock::Clock;
+use crate::world::network::Network;
+use crate::world::queue::{Event, Life, Queue, ServerStep, Step};
+use crate::world::rng::Rng;
+
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    pub(crate) options: Options,
+    pub(crate) rng: Rng,
+    pub(crate) now: Time,
+    pub(crate) queue: Queue,
+    pub(crate) network: Network,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) processes: Vec<Process>,
+    /// What each group does at each place of its program.
+    pub(crate) decisions: BTreeMap<(Incarnation, u32), Action>,
+    /// Faults have ceased.
+    pub(crate) quiet: bool,
+    /// How many times longer a chunk takes from another datacentre.
+    pub(crate) crossing_cost: u64,
+    /// Bits that are still to flip.
+    pub(crate) flips: u64,
+    /// Publishes that are still to be of other content.
+    pub(crate) forgeries: u64,
+    /// Servers that are still to die while a version is sealed.
+    pub(crate) seal_crashes: u64,
+    /// Versions of which somebody had other content.
+    pub(crate) forged: BTreeSet<Version>,
+    /// Who makes pasts up.
+    pub(crate) pretender: Pretender,
+    /// Sessions have come over to later terms.
+    pub(crate) came_over: bool,
+    /// When to look at it in passing.
+    pub(crate) look_at: Time,
+    /// Events of this instant.
+    pub(crate) at_once: u64,
+    /// It has gone wrong in a way that leaves nothing to see after it.
+    pub(crate) over: bool,
+    pub(crate) report: Report,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) checkers: Checkers,
+    pub(crate) sights: Sights,
+    pub(crate) failover_sights: FailoverSights,
+    pub(crate) seed_sights: SeedSights,
+    /// What happened, if somebody wants to know.
+    pub(crate) story: Option<Vec<StoryEvent>>,
+    /// The group that each life joined.
+    pub(crate) joined: BTreeMap<Life, Incarnation>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, options: Options) -> Self {
+        let mut world = Self::empty(seed, options);
+        world.people(None);
+        world.plan_faults();
+        world
+    }
+
+    /// One whose groups and faults are written down.
+    pub(crate) fn recorded(seed: u64, options: Options, recorded: &Recorded) -> Self {
+        let mut world = Self::empty(seed, options);
+        world.people(Some(recorded.groups));
+        world.crossing_cost = recorded.crossing_cost;
+        world.plan_strikes(&recorded.strikes());
+        world
+    }
+
+    fn empty(seed: u64, options: Options) -> Self {
+        let hosts = (0..options.servers as usize).map(|index| Host::new(&options, index));
+        let hosts = hosts.collect();
+        Self {
+            seed,
+            rng: Rng::new(seed),
+            now: Time(0),
+            queue: Queue::default(),
+            network: Network::new(options.late, options.late_by),
+            hosts,
+            processes: Vec::new(),
+            decisions: BTreeMap::new(),
+            quiet: false,
+            crossing_cost: 1,
+            flips: 0,
+            forgeries: 0,
+            seal_crashes: 0,
+            forged: BTreeSet::new(),
+            pretender: Pretender::default(),
+            came_over: false,
+            look_at: Time(0),
+            at_once: 0,
+            over: false,
+            report: Report { seed, ..Report::default() },
+            fingerprint: Fingerprint::default(),
+            checkers: Checkers::new(&options),
+            sights: Sights::default(),
+            failover_sights: FailoverSights::default(),
+            seed_sights: SeedSights::default(),
+            story: None,
+            joined: BTreeMap::new(),
+            options,
+        }
+    }
+
+    /// Draws the groups, but for shards and datacentres that are given, and plans the start of their
+    /// processes.
+    fn people(&mut self, given: Option<&[(u32, u64)]>) {
+        let groups = (0..self.options.trainers)
+            .map(|n| (format!("trainer-{n}"), Role::Trainer, n == 0))
+            .chain(
+                (0..self.options.rollouts).map(|n| (format!("rollout-{n}"), Role::Rollout, false)),
+            );
+        let groups = groups.collect::<Vec<_>>();
+        let usual_shards = self.rng.between(1, self.options.max_shards.into()) as u32;
+        let datacentres = u64::from(self.options.datacentres);
+        self.crossing_cost = self.rng.between(1, 8);
+        for (index, (replica, role, new_epoch)) in groups.into_iter().enumerate() {
+            let any_shards = self.rng.between(1, self.options.max_shards.into()) as u32;
+            // Groups of the same size read from each other while they are being filled.
+            let num_shards = if self.rng.chance(600) { usual_shards } else { any_shards };
+            let place = if role == Role::Trainer { 0 } else { self.rng.below(datacentres) };
+            let (num_shards, place) = given.map_or((num_shards, place), |given| given[index]);
+            let location = Location {
+                datacentre: format!("dc-{place}"),
+                host: format!("host-{place}-{}", self.rng.below(2)),
+                spot: role == Role::Rollout && self.rng.chance(self.options.spot),
+            };
+            let seeds = self.options.offload_seeding;
+            let seeds = role == Role::Rollout && seeds > 0 && self.rng.chance(seeds);
+            for shard in 0..num_shards {
+                let epoch = if new_epoch { EpochPolicy::New } else { EpochPolicy::Current };
+                let process = self.add_process(replica.clone(), role, epoch, shard, num_shards);
+                self.processes[process].location = location.clone();
+                self.processes[process].offload_seeding = seeds;
+            }
+        }
+    }
+
+    fn add_process(
+        &mut self,
+        replica: String,
+        role: Role,
+        epoch: EpochPolicy,
+        shard: u32,
+        num_shards: u32,
+    ) -> usize {
+        let drift = self.options.drift;
+        let rate = self.rng.between(1000 - drift, 1000 + drift);
+        let clock = Clock::new(self.rng.below(1 << 40), rate);
+        let process = Process {
+            replica,
+            shard,
+            num_shards,
+            role,
+            epoch,
+            offload_seeding: false,
+            life: 0,
+            clock,
+            session: None,
+            stream: None,
+            streams: 0,
+            memory: Memory::new(chunks_of(shard, num_shards, self.options.chunks)),
+            location: Location::default(),
+            exposed: None,
+            progress: Progress::default(),
+            export: ExportId(0),
+            read: None,
+            left: 0,
+            beside: None,
+            copying: None,
+            seeding: BTreeMap::new(),
+            copy_of: None,
+            paused_until: Time(0),
+            trouble: Trouble::default(),
+            timer_at: None,
+            program: Program::default(),
+        };
+        let life = Life { process: self.processes.len(), life: 0 };
+        self.processes.push(process);
+        let at = Time(self.rng.below(300) * 1_000_000);
+        self.queue.plan(at, Event::Process(life, Step::Start));
+        life.process
+    }
+
+    /// Plays to the end, and tells what happened.
+    pub(crate) fn tell(mut self) -> (Report, Vec<StoryEvent>) {
+        self.story = Some(Vec::new());
+        self.play(|_| false);
+        (self.report, self.story.unwrap_or_default())
+    }
+
+    /// Plays to the end, or until this is violated.
+    pub(crate) fn play_until(mut self, found: impl Fn(&Violation) -> bool) -> Report {
+        self.play(found);
+        self.report
+    }
+
+    fn play(&mut self, found: impl Fn(&Violation) -> bool) {
+        self.go_on(found);
+        self.report.fingerprint = self.fingerprint.end(&self.report.counters);
+    }
+
+    fn go_on(&mut self, found: impl Fn(&Violation) -> bool) {
+        let end = Time(0) + self.options.fault_time + self.options.quiet_time;
+        while let Some((at, event)) = self.queue.pop() {
+            if at > end {
+                break;
+            }
+            let violations = self.report.violations.len();
+            self.progress(at);
+            self.report.events += 1;
+            self.fingerprint.event(self.now, &event);
+            if !self.happens(event)
+                || self.over
+                || self.report.violations[violations..].iter().any(&found)
+            {
+                return;
+            }
+        }
+        self.now = end;
+        self.check_end();
+        self.report.counters = self.books().map(|books| books.counters).unwrap_or_default();
+    }
+
+    /// False if the protocol's code panicked, which is where the world ends.
+    fn happens(&mut self, event: Event) -> bool {
+        let what = std::panic::AssertUnwindSafe(|| self.happen(event));
+        let Err(panic) = std::panic::catch_unwind(what) else { return true };
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+        self.violated("panic", text.to_owned());
+        false
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Server(seat, step) => self.serve(seat, step),
+            Event::ToServer(stream, message) => self.hear(stream, message),
+            Event::Process(life, step) => self.step(life, step),
+            Event::Fault(fault) => self.strike(fault),
+            Event::Strike(strike) => self.hit(strike),
+            Event::Quiet => self.calm(),
+        }
+    }
+
+    /// A process's stream breaks; both ends notice in their time.
+    pub(crate) fn break_stream(&mut self, index: usize) {
+        if let Some(stream) = self.processes[index].stream {
+            self.break_wire(stream);
+        }
+    }
+
+    /// The same for a stream, whosever it is.
+    pub(crate) fn break_wire(&mut self, stream: ConnectionId) {
+        let Some(host) = self.network.host(stream) else { return };
+        if let Some(cut) = self.network.cut(stream) {
+            let (who, term) = (self.who(cut.client), self.hosts[host].term());
+            self.observe(Fact::Unlinked { who, term });
+            let (server, client) = (self.delay(), self.delay());
+            let gone = Event::Server(self.seat(host), ServerStep::Gone(stream));
+            self.queue.plan(self.now + server, gone);
+            let step = Step::Gone(stream);
+            self.queue.plan(self.now + client, Event::Process(cut.client, step));
+        }
+    }
+
+    /// Whether the first to publish a version may have had other content than it once had: what
+    /// nobody holds is forgotten with its term (S7).
+    pub(crate) fn disputed(&self, version: Version) -> bool {
+        self.came_over && self.forged.contains(&version)
+    }
+
+    /// How long a message takes.
+    pub(crate) fn delay(&mut self) -> Span {
+        self.network.delay(&mut self.rng)
+    }
+
+    pub(crate) fn who(&self, life: Life) -> Who {
+        let process = &self.processes[life.process];
+        Who {
+            process: life.process,
+            incarnation: self.joined.get(&life).copied(),
+            shard: process.shard,
+            num_shards: process.num_shards,
+        }
+    }
+}
