@@ -2,7 +2,7 @@
 //!
 //! The control protocol of TensorHub (arXiv 2604.09107), made safe. Nothing here does I/O, reads a
 //! clock, or draws a random number: the same compiled code runs in a job and in the simulator.
-//! Identifiers such as S3 or G2 name the invariants in `ARCHITECTURE.md`.
+//! Identifiers such as S3 or G2 name the invariants in `docs/invariants.md`.
 //!
 //! Read [`message`] first, then [`server`], then [`session`].
 

@@ -1,7 +1,7 @@
 //! L5: when faults have ceased all live sessions come to the same term, in which one server acts (looked
 //! at again and again from when that must be so), and
 //! servers do not take over from each other for long: each once at most, and once more for each term that
-//! some session still knew and that those who act did not (docs/invariants.md has the argument).
+//! some session still knew and that those who act did not (docs/concepts/takeovers.md has the argument).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -34,7 +34,7 @@ pub struct Report {
 /// An invariant that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Its name, as in `ARCHITECTURE.md`; `panic` if the protocol's code gave up, `hang` if the world
+    /// Its name, as in `docs/invariants.md`; `panic` if the protocol's code gave up, `hang` if the world
     /// would have gone on for ever.
     pub invariant: String,
     /// Number of the event that showed it.

@@ -12,7 +12,7 @@ use crate::server::stores::transaction::Transaction;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{invariant}: {detail}")]
 pub struct Violation {
-    /// Its name, as in `ARCHITECTURE.md`.
+    /// Its name, as in `docs/invariants.md`.
     pub invariant: &'static str,
     /// What is wrong.
     pub detail: String,
