@@ -16,7 +16,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply mani
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-rust test-python test-vllm test-sglang sim pin fingerprints scenarios model verify audit fix bench nemesis attacks full soak mutate sweep wheel docs clean fuzz loom asan
+.PHONY: help demo test test-pages test-rust test-python test-vllm test-sglang sim pin fingerprints scenarios model verify audit fix bench nemesis attacks full soak mutate sweep wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -25,7 +25,11 @@ demo: $(VENV)/weightcast ## Watch a reinforcement-learning loop, then the same w
 	$(BIN)/python -m weightcast.examples.rl_loop
 	$(BIN)/python -m weightcast.examples.rl_loop --no-sync
 
-test: test-rust test-python ## Run every test
+test: test-pages test-rust test-python ## Run every test
+
+test-pages: # Does everything exist that the pages name?
+	.ci/pages
+	.ci/pages-test
 
 test-rust:
 	cargo test --locked $(CRATES) --quiet
