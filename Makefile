@@ -62,6 +62,7 @@ scenarios: ## Simulate the paper's figures at its size: predicted beside reporte
 verify: ## Check formatting, lints, purity, names, dependencies; writes nothing
 	.ci/type-names
 	.ci/refit HEAD
+	.ci/circles
 	cargo fmt --all --check
 	cargo fmt --manifest-path .ci/schemata/Cargo.toml --check
 	cargo clippy --locked $(CRATES) --all-targets --quiet -- -D warnings

@@ -26,5 +26,5 @@ mod atomic {
     }
 }
 
-#[path = "../../weightcast-transport/src/unit.rs"]
+#[path = "../../weightcast-transport/src/piece/unit.rs"]
 pub(crate) mod unit;

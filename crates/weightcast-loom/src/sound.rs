@@ -4,7 +4,7 @@ mod atomic {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
-#[path = "../../weightcast-transport/src/fence_word.rs"]
+#[path = "../../weightcast-transport/src/export/fence_word.rs"]
 pub(crate) mod fence_word;
-#[path = "../../weightcast-transport/src/unit.rs"]
+#[path = "../../weightcast-transport/src/piece/unit.rs"]
 pub(crate) mod unit;

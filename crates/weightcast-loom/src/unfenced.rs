@@ -6,5 +6,5 @@ mod atomic {
     pub(super) fn fence(_: Ordering) {}
 }
 
-#[path = "../../weightcast-transport/src/fence_word.rs"]
+#[path = "../../weightcast-transport/src/export/fence_word.rs"]
 pub(crate) mod fence_word;

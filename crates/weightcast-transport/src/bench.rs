@@ -1,15 +1,15 @@
 //! The limits of this machine, to set a transfer's time beside: bare copies with no digest, no
 //! fence, no protocol. Each function moves bytes once and returns the seconds it took.
 
-use crate::digest::Digest;
-use crate::error::TransportError;
-use crate::exports::ExportId;
-use crate::limits::MAX_RANGES;
-use crate::patience::Patience;
-use crate::peer::Peer;
-use crate::region::Region;
-use crate::stream_copy::stream_copy;
-use crate::sys::{self, Ranges};
+use crate::base::error::TransportError;
+use crate::base::id::ExportId;
+use crate::base::limits::MAX_RANGES;
+use crate::base::patience::Patience;
+use crate::engine::peer::Peer;
+use crate::memory::digest::Digest;
+use crate::memory::region::Region;
+use crate::memory::stream_copy::stream_copy;
+use crate::memory::sys::{self, Ranges};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;

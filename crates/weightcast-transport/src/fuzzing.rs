@@ -1,7 +1,8 @@
 //! The data port's decoders, for the fuzzer alone.
 
-use crate::handshake::{Channel, HELLO_BYTES, PROOF_BYTES, ReaderSide, SourceSide, VERDICT_BYTES};
-use crate::secret::{Auth, Secret};
+use crate::base::secret::{Auth, Secret};
+use crate::wire::handshake::{HELLO_BYTES, PROOF_BYTES, ReaderSide, SourceSide, VERDICT_BYTES};
+use crate::wire::mac::Channel;
 use crate::wire::{self, HEADER_BYTES, Header, Kind};
 
 /// A frame from a stranger: a header, and a body of any kind. What decodes is encoded again the
@@ -58,7 +59,7 @@ pub fn handshake(bytes: &[u8]) {
 
 /// One well-formed frame of each kind of request, and a handshake's messages, to start from.
 pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
-    use crate::wire::{Extent, PlacedExtent};
+    use crate::piece::extent::{Extent, PlacedExtent};
     let extent = Extent { region: 1, offset: 64, row_bytes: 32, rows: 3, pitch: 128 };
     let request = |kind: Kind, fill: &dyn Fn(&mut Vec<u8>)| {
         let mut out = Vec::new();

@@ -7,11 +7,16 @@
 //! What else readers must know about an export goes with it as a note ([`ExportTable::annotate`],
 //! [`Peer::note`]).
 //!
-//! Reading order: [`Region`], [`ExportTable`], [`Copy`](struct@Copy), [`read`] are what a user
-//! holds. Below them: `pieces` cuts copies; a `lane` (direct, TCP, the reference) moves a piece;
-//! `serve` answers at the other end, on sockets of a `listener`; `connect` says whose memory may be
-//! read directly; `wire` and `handshake` are the data port's bytes; [`digest_at`] is the digest.
-//! Every bound is in [`limits`].
+//! Rooms, in reading order. Each uses only rooms before it (`.ci/circles`):
+//!
+//! 1. `base`: errors, ids, and every bound ([`limits`]).
+//! 2. `memory`: a [`Region`], and copies and digests of its bytes ([`digest_at`]).
+//! 3. `piece`: a [`Copy`](struct@Copy), cut into pieces, and the [`Units`] of their progress.
+//! 4. `wire`: frames and handshake, and the connections that carry them.
+//! 5. `export`: what a process serves, in an [`ExportTable`], behind fence words.
+//! 6. `port`: a [`DataServer`] lets readers in and answers them.
+//! 7. `lane`: the ways of moving a piece: direct, TCP, the reference.
+//! 8. `engine`: [`read`] runs the jobs of a transfer over the lanes of their [`Peer`]s.
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -33,77 +38,42 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod allocation;
-pub mod bench;
-mod bounds;
-mod computed;
-mod connect;
-mod copy;
-mod credentials;
-mod descriptors;
-mod detach;
-mod dial;
-mod digest;
-pub mod door;
+mod base;
 mod engine;
-mod error;
 mod export;
-mod exports;
-mod fence_word;
-mod filling;
+mod lane;
+mod memory;
+mod piece;
+mod port;
+mod wire;
+
+pub mod bench;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod gauge;
-mod handshake;
-mod holds;
-mod input;
-mod lane;
-pub mod limits;
-mod listener;
-mod local;
-mod local_name;
-mod note;
-mod output;
-mod patience;
-mod peer;
-mod pieces;
-mod pool;
-pub mod quantise;
-mod racy;
-mod region;
-mod seats;
-mod secret;
-mod serve;
-mod server;
-mod slices;
-mod socket;
-mod stream;
-mod stream_copy;
-mod sys;
-mod unit;
-mod units;
-mod wire;
 
-// Where the lock-free words find their atomics: `weightcast-loom` lends them others.
-use std::sync::atomic;
-
-pub use computed::Compute;
-pub use connect::Way;
-pub use copy::{Copy, SourceJob};
-pub use detach::detach;
-pub use digest::{Digest, digest_at};
-pub use engine::{ReadOptions, read};
-pub use error::{Advice, Bound, ReadError, Refusal, TransportError};
-pub use exports::{ExportId, ExportTable};
-pub use filling::Filling;
-pub use gauge::{Gauge, Reading};
+pub use base::detach::detach;
+pub use base::error::{Advice, Bound, ReadError, Refusal, TransportError};
 #[doc(hidden)]
-pub use holds::{HoldPoint, Holds};
-pub use note::NoteError;
-pub use peer::Peer;
-pub use region::{Region, RegionError};
-pub use secret::{Auth, Secret};
-pub use server::{BindError, DataServer};
-pub use units::{Part, Rows, Units};
-pub use wire::{Extent, PlacedExtent};
+pub use base::holds::{HoldPoint, Holds};
+pub use base::id::ExportId;
+pub use base::limits;
+pub use base::secret::{Auth, Secret};
+pub use engine::gauge::{Gauge, Reading};
+pub use engine::job::SourceJob;
+pub use engine::options::ReadOptions;
+pub use engine::peer::Peer;
+pub use engine::read::read;
+pub use export::note::NoteError;
+pub use export::table::ExportTable;
+pub use lane::way::Way;
+pub use memory::computed::Compute;
+pub use memory::digest::{Digest, digest_at};
+pub use memory::quantise;
+pub use memory::region::{Region, RegionError};
+pub use piece::copy::Copy;
+pub use piece::extent::{Extent, PlacedExtent};
+pub use piece::filling::Filling;
+pub use piece::units::{Part, Rows, Units};
+pub use port::door;
+pub use port::server::{BindError, DataServer};

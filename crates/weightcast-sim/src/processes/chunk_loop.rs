@@ -2,7 +2,7 @@
 //! tell its own readers.
 //!
 //! It stands for the transports: there a reader waits at its source for more, and progress hangs on
-//! the export, so on its generation (`weightcast-transport/src/filling.rs`, and its contract tests);
+//! the export, so on its generation (`weightcast-transport/src/piece/filling.rs`, and its contract tests);
 //! here it looks, and is told of a generation by name, so that a reader which takes one for another
 //! can be seen (S4).
 

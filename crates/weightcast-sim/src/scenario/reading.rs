@@ -12,7 +12,7 @@ use super::worker::{Read, seconds};
 use crate::world::rng::mix;
 
 /// Bytes of a unit of progress, as the transports cut a shard: 256 of them, within bounds
-/// (`weightcast-transport/src/limits.rs`).
+/// (`weightcast-transport/src/base/limits.rs`).
 pub(super) fn unit_bytes(shard_bytes: u64) -> u64 {
     (shard_bytes / 256).clamp(256 << 10, 16 << 20)
 }

@@ -1,15 +1,16 @@
 //! A transfer that runs: workers draw pieces and move them over lanes.
 
-use super::{ReadOptions, Route};
-use crate::digest::{Digest, digest_raw};
-use crate::error::{ReadError, TransportError};
-use crate::exports::lock;
-use crate::holds::HoldPoint;
+use super::options::ReadOptions;
+use super::route::Route;
+use crate::base::error::{ReadError, TransportError};
+use crate::base::holds::HoldPoint;
+use crate::base::limits::MAX_THREADS;
+use crate::base::lock::lock;
+use crate::base::patience::Patience;
 use crate::lane::{Lane, OpenLane};
-use crate::limits::MAX_THREADS;
-use crate::patience::Patience;
-use crate::pieces::Piece;
-use crate::region::Region;
+use crate::memory::digest::{Digest, digest_raw};
+use crate::memory::region::Region;
+use crate::piece::pieces::Piece;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -165,8 +166,8 @@ fn move_worker<'s>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{MIN_UNIT_BYTES, PIECE_BYTES};
-    use crate::pieces::Pieces;
+    use crate::base::limits::{MIN_UNIT_BYTES, PIECE_BYTES};
+    use crate::piece::pieces::Pieces;
     use crate::{
         Auth, Copy, DataServer, ExportId, Filling, Gauge, Holds, Peer, Reading, SourceJob, Way,
     };

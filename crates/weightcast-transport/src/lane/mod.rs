@@ -4,18 +4,18 @@
 //! worker moves pieces over during one of them. A new way is a folder here and a line in
 //! [`Peer`](crate::Peer), which holds its endpoints in order of preference.
 
-use crate::connect::Way;
-use crate::error::TransportError;
-use crate::exports::ExportId;
-use crate::patience::Patience;
-use crate::pieces::Piece;
+use crate::base::error::TransportError;
+use crate::base::id::ExportId;
+use crate::base::patience::Patience;
+use crate::lane::way::Way;
+use crate::piece::pieces::Piece;
 use crate::wire::Description;
 
-mod direct;
+pub(crate) mod direct;
 mod reference;
 mod task;
 mod tcp;
-mod window;
+pub(crate) mod way;
 
 pub(crate) use reference::InProcess;
 pub(crate) use task::LaneTask;

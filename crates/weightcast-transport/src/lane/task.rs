@@ -1,18 +1,19 @@
 //! What a worker brings to a lane.
 
-use crate::exports::ExportId;
-use crate::holds::Holds;
-use crate::patience::Patience;
-use crate::peer::Peer;
-use crate::pieces::Pieces;
-use crate::region::Region;
+use crate::base::holds::Holds;
+use crate::base::id::ExportId;
+use crate::base::patience::Patience;
+use crate::memory::region::Region;
+use crate::piece::pieces::Pieces;
 use crate::wire::Description;
+use crate::wire::pool::Pool;
 use std::sync::atomic::AtomicUsize;
 
 /// What a lane has to do: pieces of one job.
 #[derive(Clone, Copy)]
 pub(crate) struct LaneTask<'a> {
-    pub(crate) peer: &'a Peer,
+    /// The source's data port, for questions.
+    pub(crate) port: &'a Pool,
     pub(crate) export: ExportId,
     pub(crate) generation: u64,
     pub(crate) description: &'a Description,

@@ -1,53 +1,14 @@
 //! What the frames carry.
 
-use super::{Decoded, Malformed};
-use crate::digest::Digest;
-use crate::exports::ExportId;
-use crate::limits::{MAX_EXTENTS, MAX_REGIONS};
-use crate::local_name::LocalName;
+use crate::base::id::ExportId;
+use crate::base::limits::{MAX_EXTENTS, MAX_REGIONS};
+use crate::memory::digest::Digest;
+use crate::piece::extent::{Extent, PlacedExtent};
+use crate::wire::frames::{Decoded, Malformed, put};
+use crate::wire::local_name::LocalName;
 
 pub(super) const EXTENT_BYTES: usize = 40;
 pub(super) const PLACED_BYTES: usize = EXTENT_BYTES + 16;
-
-/// A rectangle of bytes of one region of the source: `rows` runs of `row_bytes`, `pitch` apart.
-/// Without bytes it has no runs, whatever it says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// Index of the region in the export.
-    pub region: u32,
-    /// First byte.
-    pub offset: u64,
-    /// Bytes of each run.
-    pub row_bytes: u64,
-    /// Number of runs.
-    pub rows: u64,
-    /// Bytes from the start of one run to the start of the next.
-    pub pitch: u64,
-}
-
-impl Extent {
-    /// Where each of its runs begins. Only of use once checked.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = u64> + Clone + use<> {
-        let (offset, pitch) = (self.offset, self.pitch);
-        (0..self.count()).map(move |row| offset + row * pitch)
-    }
-
-    /// How many runs it has.
-    pub(crate) fn count(&self) -> u64 {
-        if self.row_bytes == 0 { 0 } else { self.rows }
-    }
-}
-
-/// An extent whose bytes lie at known positions of their logical tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlacedExtent {
-    /// The bytes.
-    pub extent: Extent,
-    /// Position of the first byte.
-    pub position: u64,
-    /// Positions from one run to the next.
-    pub position_pitch: u64,
-}
 
 /// A request about extents of one export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,12 +41,6 @@ impl Description {
         self.word = 0;
         self.regions.iter_mut().for_each(|(address, _)| *address = 0);
         self
-    }
-}
-
-pub(crate) fn put(out: &mut Vec<u8>, numbers: &[u64]) {
-    for number in numbers {
-        out.extend_from_slice(&number.to_le_bytes());
     }
 }
 

@@ -1,9 +1,10 @@
 //! Sources that say of a read what no source says, and one that is slow to be filled.
 
-use crate::handshake::{Channel, PROOF_BYTES, SourceSide};
-use crate::holds::{HoldPoint, Holds};
-use crate::limits::PIECE_BYTES;
-use crate::region::Region;
+use crate::base::holds::{HoldPoint, Holds};
+use crate::base::limits::PIECE_BYTES;
+use crate::memory::region::Region;
+use crate::wire::handshake::{PROOF_BYTES, SourceSide};
+use crate::wire::mac::Channel;
 use crate::wire::{self, HEADER_BYTES, Header, Kind};
 use crate::{
     Auth, Copy, DataServer, ExportId, Filling, Peer, ReadOptions, SourceJob, TransportError, Way,
@@ -107,7 +108,8 @@ fn a_source_that_never_answers_is_asked_twice() {
 fn addresses_that_come_over_tcp_are_forgotten() {
     let (addr, _) = liar(Vec::new());
     let peer = Peer::connect_by(Way::Tcp, addr, &Auth::default(), soon()).unwrap();
-    let description = peer.describe(ExportId(7), 1, &crate::patience::Patience::default()).unwrap();
+    let description =
+        peer.describe(ExportId(7), 1, &crate::base::patience::Patience::default()).unwrap();
     assert_eq!((description.word, &description.regions[..]), (0, &[(0, 4)][..]));
 }
 

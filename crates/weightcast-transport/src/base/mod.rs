@@ -1,0 +1,10 @@
+//! What every room uses: errors, limits, names, locks, and how long to wait.
+
+pub(crate) mod detach;
+pub(crate) mod error;
+pub(crate) mod holds;
+pub(crate) mod id;
+pub mod limits;
+pub(crate) mod lock;
+pub(crate) mod patience;
+pub(crate) mod secret;

@@ -1,0 +1,59 @@
+//! How a transfer runs.
+
+use super::gauge::Gauge;
+use crate::base::holds::Holds;
+use crate::base::patience::Patience;
+use crate::piece::filling::Filling;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
+
+/// How a transfer runs.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// Threads, and so streams over TCP. Every TCP source has one stream at least, as far as
+    /// [`MAX_THREADS`](crate::limits::MAX_THREADS) go.
+    pub threads: usize,
+    /// When to give up.
+    pub deadline: Option<Instant>,
+    /// Raise it to give up.
+    pub cancel: Arc<AtomicBool>,
+    /// Grows by the bytes of every piece that arrived and was served. With `filling` it begins at
+    /// the bytes that are kept.
+    pub progress: Arc<AtomicU64>,
+    /// Tells how much is still to come from whom. One for each read.
+    pub gauge: Arc<Gauge>,
+    /// Where progress is advertised while the targets are being filled. What is final there is not
+    /// read again; the digests are then only of what was, so use those of the whole memory.
+    pub filling: Option<Arc<Filling>>,
+    /// Whether digests are made; without them all slots stay zero.
+    pub digests: bool,
+    /// Number of digests returned: one more than the largest slot of a copy.
+    pub slots: usize,
+    /// Where a test stops it.
+    #[doc(hidden)]
+    pub holds: Holds,
+}
+
+impl Default for ReadOptions {
+    /// Two threads, digests into one slot, no deadline.
+    fn default() -> Self {
+        Self {
+            threads: 2,
+            deadline: None,
+            cancel: Arc::default(),
+            progress: Arc::default(),
+            gauge: Arc::default(),
+            filling: None,
+            digests: true,
+            slots: 1,
+            holds: Holds::default(),
+        }
+    }
+}
+
+impl ReadOptions {
+    pub(crate) fn patience(&self) -> Patience<'_> {
+        Patience { deadline: self.deadline, cancel: Some(&self.cancel), stop: None }
+    }
+}

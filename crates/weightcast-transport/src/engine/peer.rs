@@ -1,0 +1,381 @@
+//! A process to read from: its data port, the way to it, and what it said about its exports.
+
+use crate::base::error::TransportError;
+use crate::base::id::ExportId;
+use crate::base::limits::MAX_DESCRIPTIONS;
+use crate::base::lock::lock;
+use crate::base::patience::Patience;
+use crate::base::secret::Auth;
+use crate::lane::direct::reach::Direct;
+use crate::lane::way::Way;
+use crate::lane::{Endpoint, InProcess};
+use crate::memory::digest::Digest;
+use crate::piece::extent::PlacedExtent;
+use crate::port::server::DataServer;
+use crate::wire::mac::MacKey;
+use crate::wire::pool::Pool;
+use crate::wire::stream::Stream;
+use crate::wire::{self, Description, Kind};
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// A connected peer. Shared by any number of transfers; connections are kept for the next.
+pub struct Peer {
+    addr: SocketAddr,
+    /// How it is read if that carries what is read, or why it is read from its data port.
+    near: Result<Box<dyn Endpoint>, String>,
+    /// Its data port, which carries everything.
+    pool: Pool,
+    described: Mutex<HashMap<(ExportId, u64), Arc<Description>>>,
+}
+
+impl Peer {
+    /// Connects to the data port at `addr` and finds the best way to read from it.
+    ///
+    /// # Errors
+    /// [`TransportError::Unreachable`], [`TransportError::Unauthorized`],
+    /// [`TransportError::Timeout`], [`TransportError::Protocol`].
+    pub fn connect(
+        addr: SocketAddr,
+        auth: &Auth,
+        deadline: Instant,
+    ) -> Result<Self, TransportError> {
+        Self::connect_by(Way::Auto, addr, auth, deadline)
+    }
+
+    /// [`Peer::connect`] by a given way, for tests and measurements.
+    ///
+    /// # Errors
+    /// As [`Peer::connect`], and [`TransportError::NoDirect`] if a direct way is demanded in vain.
+    pub fn connect_by(
+        way: Way,
+        addr: SocketAddr,
+        auth: &Auth,
+        deadline: Instant,
+    ) -> Result<Self, TransportError> {
+        let patience = Patience { deadline: Some(deadline), ..Patience::default() };
+        let key = auth.mac_key();
+        let mut stream = Stream::open(addr, &key, &patience, || true)?;
+        let direct = match way {
+            Way::Tcp | Way::Reference => Err("TCP was demanded".to_owned()),
+            Way::Direct => Ok(reach(&mut stream, &key, true, &patience)?),
+            Way::Auto => match reach(&mut stream, &key, false, &patience) {
+                Err(TransportError::NoDirect { what, .. }) => Err(what),
+                reached => Ok(reached?),
+            },
+        };
+        match &direct {
+            Ok(direct) => tracing::info!(%addr, pid = direct.pid(), "reading memory directly"),
+            Err(why) => tracing::info!(%addr, why, "reading over TCP"),
+        }
+        let near = direct.map(|direct| Box::new(direct) as Box<dyn Endpoint>);
+        Ok(Self { addr, near, pool: Pool::new(key, stream), described: Mutex::default() })
+    }
+
+    /// Connects to a data port of this very process, whose bytes are then read by memmove: the
+    /// [`Way::Reference`] that the others are held against.
+    ///
+    /// # Errors
+    /// As [`Peer::connect`].
+    pub fn connect_within(
+        server: &DataServer,
+        auth: &Auth,
+        deadline: Instant,
+    ) -> Result<Self, TransportError> {
+        let peer = Self::connect_by(Way::Tcp, server.addr(), auth, deadline)?;
+        let exports = Arc::clone(server.exports());
+        Ok(Self { near: Ok(Box::new(InProcess(exports))), ..peer })
+    }
+
+    /// The peer's data port.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The way that was chosen.
+    pub fn way(&self) -> Way {
+        self.preferred().way()
+    }
+
+    /// The way that bytes of an export come, once it has been read: those that are made when they
+    /// are read come over TCP.
+    pub fn way_to(&self, export: ExportId, generation: u64) -> Way {
+        let described = lock(&self.described);
+        let known = described.get(&(export, generation));
+        known.map_or(self.preferred(), |description| self.endpoint(description)).way()
+    }
+
+    /// Why bytes of an export come the way that [`Peer::way_to`] says.
+    pub fn why(&self, export: ExportId, generation: u64) -> &str {
+        match &self.near {
+            Err(why) => why,
+            Ok(near) if self.way_to(export, generation) != near.way() => "made when it is read",
+            Ok(near) if near.way() == Way::Reference => "this very process",
+            Ok(_) => "another process of this host and user",
+        }
+    }
+
+    /// Its data port.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The way that is taken if it carries what is read.
+    pub(crate) fn preferred(&self) -> &dyn Endpoint {
+        self.near.as_ref().map_or(&self.pool as &dyn Endpoint, |near| &**near)
+    }
+
+    /// The first way that carries an export.
+    pub(crate) fn endpoint(&self, description: &Description) -> &dyn Endpoint {
+        let near = self.preferred();
+        let carries = near.abilities().computed || !description.is_computed();
+        if carries { near } else { &self.pool }
+    }
+
+    /// The digests of extents as the source sees them: where a sum differs, this finds the place.
+    ///
+    /// # Errors
+    /// What [`crate::read`] may return.
+    pub fn digests(
+        &self,
+        export: ExportId,
+        generation: u64,
+        extents: &[PlacedExtent],
+        deadline: Instant,
+    ) -> Result<Vec<Digest>, TransportError> {
+        let mut request = Vec::new();
+        let start = wire::begin(&mut request, Kind::Digest);
+        wire::put(&mut request, &[export.0, generation]);
+        extents.iter().for_each(|placed| wire::put_placed(&mut request, placed));
+        wire::finish(&mut request, start);
+        if extents.len() > crate::base::limits::MAX_EXTENTS {
+            return Err(crate::base::error::Refusal::TooMuch.into());
+        }
+        let patience = Patience { deadline: Some(deadline), ..Patience::default() };
+        let digests = self.pool.ask(&request, Kind::Digests, &patience, wire::decode_digests)?;
+        if digests.len() != extents.len() {
+            return Err(TransportError::Protocol { addr: self.addr, what: "number of digests" });
+        }
+        Ok(digests)
+    }
+
+    /// The note of an export, or `None` as long as it has none.
+    ///
+    /// # Errors
+    /// What [`Peer::digests`] may return: a fenced export refuses as an unknown one does.
+    pub fn note(
+        &self,
+        export: ExportId,
+        generation: u64,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, TransportError> {
+        let request = wire::named(Kind::Note, export, generation);
+        let patience = Patience { deadline: Some(deadline), ..Patience::default() };
+        self.pool().ask(&request, Kind::Noted, &patience, wire::decode_noted)
+    }
+
+    /// Where an export lies; asked once.
+    pub(crate) fn describe(
+        &self,
+        export: ExportId,
+        generation: u64,
+        patience: &Patience<'_>,
+    ) -> Result<Arc<Description>, TransportError> {
+        if let Some(known) = lock(&self.described).get(&(export, generation)) {
+            return Ok(Arc::clone(known));
+        }
+        let description = self.preferred().describe(export, generation, patience)?;
+        let description = Arc::new(description);
+        let mut described = lock(&self.described);
+        if described.len() >= MAX_DESCRIPTIONS {
+            described.clear();
+        }
+        described.insert((export, generation), Arc::clone(&description));
+        Ok(description)
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("addr", &self.addr).field("way", &self.way()).finish()
+    }
+}
+
+/// Asks the data port for its Unix socket, and connects there.
+fn reach(
+    stream: &mut Stream,
+    key: &MacKey,
+    own: bool,
+    patience: &Patience<'_>,
+) -> Result<Direct, TransportError> {
+    let mut request = Vec::new();
+    wire::begin(&mut request, Kind::Identify);
+    let body = stream.ask(&request, Kind::Identity, patience)?;
+    let name = stream.decoded(wire::decode_identity(&body))?;
+    Direct::reach(stream.addr, name, key, own, patience)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::error::Refusal;
+    use crate::base::limits::MAX_EXTENTS;
+    use crate::piece::extent::Extent;
+    use crate::{Compute, Filling, Region};
+    use std::time::Duration;
+
+    fn server() -> DataServer {
+        DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap()
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(20)
+    }
+
+    fn by(way: Way, server: &DataServer) -> Peer {
+        let auth = Auth::default();
+        match way {
+            Way::Reference => Peer::connect_within(server, &auth, soon()),
+            way => Peer::connect_by(way, server.addr(), &auth, soon()),
+        }
+        .unwrap()
+    }
+
+    struct Nothing;
+
+    impl Compute for Nothing {
+        fn fill(&self, _offset: usize, _bytes: &mut [u8]) {}
+    }
+
+    #[test]
+    fn a_description_is_asked_for_once_and_tells_what_the_way_may_know() {
+        let server = server();
+        let regions = [3, 5].map(|len| Region::allocate(len).unwrap());
+        let exports = server.exports();
+        let whole = exports.expose(4, regions.to_vec());
+        let export = ExportId::random();
+        let filling = Arc::new(Filling::new(&regions[1..]));
+        exports.expose_filling(export, 5, regions[1..].to_vec(), filling);
+        let word = exports.get(whole).unwrap().word_address();
+        let own = Some(std::process::id() as i32);
+        for (way, pid, computed) in
+            [(Way::Tcp, None, true), (Way::Direct, own, false), (Way::Reference, None, true)]
+        {
+            let peer = by(way, &server);
+            let near = peer.preferred();
+            assert_eq!((near.way(), near.pid(), peer.way()), (way, pid, way));
+            assert_eq!(near.abilities().computed, computed, "{way:?}");
+            assert_eq!(near.abilities().ahead, way == Way::Tcp, "{way:?}");
+            near.verify().unwrap();
+            let describe =
+                |export, generation| peer.describe(export, generation, &Patience::default());
+            let at = |address| if way == Way::Direct { address } else { 0 };
+            let found = describe(whole, 4).unwrap();
+            let places = [0, 1].map(|i| (at(regions[i].address()), regions[i].len() as u64));
+            let (word, regions) = (at(word), places.to_vec());
+            assert_eq!(*found, Description { word, filling: false, regions }, "{way:?}");
+            assert!(describe(export, 5).unwrap().filling);
+            let refused = |export, generation| describe(export, generation).map(drop).unwrap_err();
+            assert_eq!(refused(whole, 5), Refusal::StaleGeneration.into());
+            assert_eq!(refused(ExportId(whole.0 ^ 1), 4), Refusal::UnknownExport.into());
+            assert_eq!(lock(&peer.described).len(), 2, "what was refused is not remembered");
+            assert!(Arc::ptr_eq(&describe(whole, 4).unwrap(), &found), "not asked again");
+        }
+        exports.fence(whole);
+        let refused = by(Way::Reference, &server).describe(whole, 4, &Patience::default());
+        assert_eq!(refused.map(drop), Err(Refusal::StaleGeneration.into()));
+    }
+
+    #[test]
+    fn so_many_descriptions_are_remembered() {
+        let server = server();
+        let peer = by(Way::Reference, &server);
+        let exports: Vec<_> =
+            (0..=MAX_DESCRIPTIONS).map(|_| server.exports().expose(1, Vec::new())).collect();
+        for (number, export) in exports.into_iter().enumerate() {
+            peer.describe(export, 1, &Patience::default()).unwrap();
+            let expected = if number < MAX_DESCRIPTIONS { number + 1 } else { 1 };
+            assert_eq!(lock(&peer.described).len(), expected);
+        }
+    }
+
+    /// One region that is made when it is read is enough, once it is known of.
+    #[test]
+    fn the_way_to_an_export_is_the_first_that_carries_it() {
+        let server = server();
+        let held = Region::allocate(3).unwrap();
+        let made = Region::computed(3, Arc::new(Nothing));
+        let [plain, mixed] = [vec![held.clone()], vec![held, made]];
+        let (plain, mixed) = (server.exports().expose(1, plain), server.exports().expose(1, mixed));
+        let [tcp, direct, within] =
+            [Way::Tcp, Way::Direct, Way::Reference].map(|way| by(way, &server));
+        assert_eq!(direct.way_to(mixed, 1), Way::Direct, "nothing is known of it");
+        for peer in [&tcp, &direct, &within] {
+            assert_eq!(peer.addr(), server.addr());
+            for export in [plain, mixed] {
+                peer.describe(export, 1, &Patience::default()).unwrap();
+            }
+        }
+        let told = |peer: &Peer, export| (peer.way_to(export, 1), peer.why(export, 1).to_owned());
+        let why = |way, why: &str| (way, why.to_owned());
+        assert_eq!(told(&tcp, plain), why(Way::Tcp, "TCP was demanded"));
+        assert_eq!(told(&tcp, mixed), why(Way::Tcp, "TCP was demanded"));
+        let other = "another process of this host and user";
+        assert_eq!(told(&direct, plain), why(Way::Direct, other));
+        assert_eq!(told(&direct, mixed), why(Way::Tcp, "made when it is read"));
+        assert_eq!(told(&within, plain), why(Way::Reference, "this very process"));
+        assert_eq!(told(&within, mixed), why(Way::Reference, "this very process"));
+        assert_eq!(direct.way_to(mixed, 2), Way::Direct, "of another generation nothing is known");
+        let said = format!("{tcp:?}");
+        assert_eq!(said, format!("Peer {{ addr: {}, way: Tcp }}", server.addr()));
+    }
+
+    #[test]
+    fn as_many_digests_as_extents_may_be_asked_for() {
+        let server = server();
+        let export = server.exports().expose(1, vec![Region::from_bytes(b"weights").unwrap()]);
+        let peer = by(Way::Tcp, &server);
+        let placed = |number: usize| {
+            let offset = number as u64 % 7;
+            let extent = Extent { region: 0, offset, row_bytes: 1, rows: 1, pitch: 0 };
+            PlacedExtent { extent, position: number as u64, position_pitch: 0 }
+        };
+        let all: Vec<_> = (0..=MAX_EXTENTS).map(placed).collect();
+        for count in [0, 1, 2, MAX_EXTENTS] {
+            let found = peer.digests(export, 1, &all[..count], soon()).unwrap();
+            let expected =
+                (0..count).map(|n| crate::digest_at(n as u64, &b"weights"[n % 7..n % 7 + 1]));
+            assert!(found.into_iter().eq(expected), "{count}");
+        }
+        assert_eq!(peer.digests(export, 1, &all, soon()), Err(Refusal::TooMuch.into()));
+    }
+
+    /// And of all extents: the first of them is there from the beginning.
+    #[test]
+    fn every_extent_that_was_asked_for_is_waited_for() {
+        use crate::base::limits::MIN_UNIT_BYTES as UNIT;
+        use crate::{Copy, Filling, HoldPoint, Holds};
+        let server = server();
+        let memory = vec![Region::allocate(3 * UNIT as usize).unwrap()];
+        let (filling, export) = (Arc::new(Filling::new(&memory)), ExportId::random());
+        filling.begin([&[Copy::contiguous(0, 0, 0, 0, 3 * UNIT)][..]].into_iter());
+        filling.arrived(0, 0, UNIT);
+        server.exports().expose_filling(export, 1, memory, Arc::clone(&filling));
+        let come = std::sync::Once::new();
+        let holds = Holds::new(move |point| {
+            if point == HoldPoint::Waiting {
+                come.call_once(|| filling.arrived(0, 2 * UNIT, UNIT));
+            }
+        });
+        server.exports().hold(export, holds);
+        let peer = by(Way::Tcp, &server);
+        let extent =
+            |unit| Extent { region: 0, offset: unit * UNIT, row_bytes: 1, rows: 1, pitch: 1 };
+        let extents = [0, 2].map(extent).into_iter();
+        let patience = Patience { deadline: Some(soon()), ..Patience::default() };
+        assert_eq!(peer.pool().wait_final(export, 1, extents, &patience), Ok(vec![0b101]));
+    }
+}

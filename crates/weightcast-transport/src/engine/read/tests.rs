@@ -1,0 +1,270 @@
+//! What a route does that no whole read shows without waiting.
+
+use super::*;
+use crate::base::error::TransportError;
+use crate::base::holds::HoldPoint;
+use crate::base::holds::Holds;
+use crate::base::patience::Patience;
+use crate::engine::gauge::Gauge;
+use crate::lane::{Endpoint, LaneTask, OpenLane};
+use crate::piece::filling::Filling;
+use crate::wire::Description;
+use crate::{Auth, DataServer, Peer, Way};
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Whoever finds a port full leaves the pieces to the lane that is open: it does not wait for a place
+/// until the source counts as full, while the other worker is busy with a long piece.
+#[test]
+fn a_second_worker_does_not_wait_for_a_place_where_the_first_has_one() {
+    let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+    let server = DataServer::bind_for(loopback, Auth::default(), 1).unwrap();
+    let len = 3 * PIECE_BYTES;
+    let export = server.exports().expose(1, vec![Region::allocate(len).unwrap()]);
+    let soon = Instant::now() + Duration::from_secs(60);
+    let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon).unwrap();
+    let copies = vec![Copy::contiguous(0, 0, 0, 0, len as u64)];
+    let job = SourceJob { peer: &peer, export, generation: 1, copies };
+    let targets = [Region::allocate(len).unwrap()];
+    let options = ReadOptions { deadline: Some(soon), ..ReadOptions::default() };
+    let mut route = Route::check(0, &job, &targets, &options).unwrap();
+    route.pieces = Pieces::cut(&job.copies, PIECE_BYTES);
+    let (arrived, is_there) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let held = move |point| {
+        if point == HoldPoint::Taking {
+            arrived.send(()).unwrap();
+            let _ = released.lock().unwrap().recv();
+        }
+    };
+    server.exports().hold(export, Holds::new(held));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let first = route.open(&targets, &options.holds, options.patience());
+            let mut first = first.unwrap().expect("nobody has drawn a piece");
+            first.submit(route.pieces.draw().unwrap());
+            assert!(first.poll().unwrap().is_some());
+        });
+        is_there.recv().unwrap();
+        let second = route.open(&targets, &options.holds, options.patience());
+        drop(release);
+        assert!(second.expect("the first reads it all").is_none());
+    });
+    assert_eq!(route.lanes.load(Ordering::Acquire), 1, "of the one that is open");
+}
+
+fn reading(way: Way) -> (DataServer, Peer) {
+    let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+    let soon = Instant::now() + Duration::from_secs(60);
+    let peer = match way {
+        Way::Reference => Peer::connect_within(&server, &Auth::default(), soon),
+        way => Peer::connect_by(way, server.addr(), &Auth::default(), soon),
+    };
+    (server, peer.unwrap())
+}
+
+/// Even where nothing is to be read, and nobody to be asked.
+#[test]
+fn a_read_that_was_given_up_before_ends_so() {
+    let (server, peer) = reading(Way::Reference);
+    let export = server.exports().expose(1, Vec::new());
+    let job = || [SourceJob { peer: &peer, export, generation: 1, copies: Vec::new() }];
+    let options = ReadOptions::default();
+    assert!(read(&job(), &[], &options).is_ok());
+    options.cancel.store(true, Ordering::Release);
+    assert_eq!(read(&job(), &[], &options).unwrap_err().kind, TransportError::Cancelled);
+}
+
+/// Neither what an earlier try has counted, nor what is kept, is what arrives now.
+#[test]
+fn each_try_counts_anew() {
+    let (server, peer) = reading(Way::Reference);
+    let len = 3 * PIECE_BYTES;
+    let export = server.exports().expose(1, vec![Region::allocate(len).unwrap()]);
+    let targets = [Region::allocate(len).unwrap()];
+    let filling = Arc::new(Filling::new(&targets));
+    let progress = Arc::new(AtomicU64::new(7));
+    for (arrived, try_number) in [(len as u64, 0), (0, 1)] {
+        let gauge = Arc::new(Gauge::default());
+        let options = ReadOptions {
+            filling: Some(Arc::clone(&filling)),
+            progress: Arc::clone(&progress),
+            gauge: Arc::clone(&gauge),
+            ..ReadOptions::default()
+        };
+        let copies = vec![Copy::contiguous(0, 0, 0, 0, len as u64)];
+        read(&[SourceJob { peer: &peer, export, generation: 1, copies }], &targets, &options)
+            .unwrap();
+        assert_eq!(progress.load(Ordering::Relaxed), len as u64, "try {try_number}");
+        let reading = gauge.look().unwrap();
+        assert_eq!((reading.arrived, reading.left), (arrived, 0), "try {try_number}");
+    }
+}
+
+/// And a lane that read all there was leaves its stream to the next read.
+#[test]
+fn nobody_opens_a_lane_for_nothing() {
+    let (server, peer) = reading(Way::Tcp);
+    let export = server.exports().expose(1, vec![Region::from_bytes(b"weights").unwrap()]);
+    let targets = [Region::allocate(7).unwrap()];
+    let copies = vec![Copy::contiguous(0, 0, 0, 0, 7)];
+    let job = SourceJob { peer: &peer, export, generation: 1, copies };
+    let options = ReadOptions { threads: 1, ..ReadOptions::default() };
+    let route = Route::check(0, &job, &targets, &options).unwrap();
+    let none = route.open(&targets, &options.holds, options.patience()).unwrap();
+    assert!(none.is_none() && route.lanes.load(Ordering::Acquire) == 0);
+    drop(none);
+    read(std::slice::from_ref(&job), &targets, &options).unwrap();
+    assert_eq!(peer.pool().count(), 1);
+}
+
+/// Regions one behind the other, as units count them, whoever has which.
+#[test]
+fn memory_is_filled_region_by_region() {
+    use crate::base::limits::MIN_UNIT_BYTES;
+    let (server, peer) = reading(Way::Reference);
+    let len = 4 * MIN_UNIT_BYTES;
+    let export = server.exports().expose(1, vec![Region::allocate(len as usize).unwrap()]);
+    let targets = [(); 2].map(|()| Region::allocate(len as usize).unwrap());
+    let filling = Arc::new(Filling::new(&targets));
+    let (told, seen) = (Arc::new(Mutex::new(Vec::new())), Arc::clone(&filling));
+    let tell = Arc::clone(&told);
+    let holds = Holds::new(move |point| {
+        if point == HoldPoint::Telling {
+            tell.lock().unwrap().push(seen.bits()[0]);
+        }
+    });
+    let jobs = [1, 0].map(|region| {
+        let copies = vec![Copy::contiguous(0, 0, region, 0, len)];
+        SourceJob { peer: &peer, export, generation: 1, copies }
+    });
+    let filling = Some(filling);
+    let options = ReadOptions { threads: 1, filling, holds, ..ReadOptions::default() };
+    read(&jobs, &targets, &options).unwrap();
+    assert_eq!(*told.lock().unwrap(), [0, 1, 3, 7, 15, 31, 63, 127]);
+}
+
+/// While memory is being filled as well.
+#[test]
+fn whoever_fails_in_filling_is_named_by_its_job() {
+    use crate::base::limits::MIN_UNIT_BYTES;
+    for bad in [0, 1] {
+        let (server, peer) = reading(Way::Reference);
+        let len = 4 * MIN_UNIT_BYTES;
+        let memory = Region::allocate(len as usize).unwrap();
+        let exports = [(); 2].map(|()| server.exports().expose(1, vec![memory.clone()]));
+        let targets = [(); 2].map(|()| Region::allocate(len as usize).unwrap());
+        let jobs = [0, 1].map(|number| {
+            let copies = vec![Copy::contiguous(0, 0, number, 0, len)];
+            SourceJob { peer: &peer, export: exports[number as usize], generation: 1, copies }
+        });
+        let table = Arc::clone(server.exports());
+        let holds = Holds::new(move |point| {
+            if point == HoldPoint::Telling {
+                table.fence(exports[bad]);
+            }
+        });
+        let filling = Some(Arc::new(Filling::new(&targets)));
+        let options = ReadOptions { threads: 1, filling, holds, ..ReadOptions::default() };
+        let error = read(&jobs, &targets, &options).unwrap_err();
+        let fenced = TransportError::Fenced { export: exports[bad] };
+        assert_eq!((error.source, error.kind), (bad, fenced));
+    }
+}
+
+/// A way to a source that has died since it was looked at.
+struct Dead(SocketAddr);
+
+impl Endpoint for Dead {
+    fn way(&self) -> Way {
+        Way::Direct
+    }
+
+    fn abilities(&self) -> crate::lane::Abilities {
+        crate::lane::Abilities { computed: true, ahead: false }
+    }
+
+    fn describe(
+        &self,
+        _: crate::ExportId,
+        _: u64,
+        _: &Patience<'_>,
+    ) -> Result<Description, TransportError> {
+        self.verify().map(|()| unreachable!())
+    }
+
+    fn verify(&self) -> Result<(), TransportError> {
+        Err(TransportError::SourceGone { addr: self.0, what: "dead".to_owned() })
+    }
+
+    fn open<'a>(&'a self, _: LaneTask<'a>) -> Result<Option<OpenLane<'a>>, TransportError> {
+        self.verify().map(|()| None)
+    }
+}
+
+/// What came from it in time is worth nothing all the same: nobody vouches for its last look.
+#[test]
+fn whoever_has_died_by_the_end_is_named_by_its_job() {
+    let (server, peer) = reading(Way::Reference);
+    let export = server.exports().expose(1, Vec::new());
+    let dead = Dead(server.addr());
+    let options = ReadOptions::default();
+    let job = || SourceJob { peer: &peer, export, generation: 1, copies: Vec::new() };
+    let jobs = [job(), job(), job()];
+    for bad in 0..3 {
+        let routes = jobs.iter().enumerate().map(|(source, job)| {
+            let mut route = Route::check(source, job, &[], &options).unwrap();
+            if source == bad {
+                route.endpoint = &dead;
+            }
+            route
+        });
+        let error = RunningTransfer::new(routes.collect(), &[], &options).execute().unwrap_err();
+        assert_eq!((error.source, Err(error.kind)), (bad, dead.verify()));
+    }
+}
+
+/// Whoever waits for a source that will never go on is stopped by another's failure.
+#[test]
+fn a_failure_stops_whoever_waits() {
+    let (server, peer) = reading(Way::Tcp);
+    let len = PIECE_BYTES;
+    let memory = vec![Region::allocate(len).unwrap()];
+    let (forever, bad) = (crate::ExportId::random(), server.exports().expose(1, memory.clone()));
+    let filling = Arc::new(Filling::new(&memory));
+    server.exports().expose_filling(forever, 1, memory, filling);
+    // Weak: the table holds what the exports do at these points.
+    let table = Arc::downgrade(server.exports());
+    // It fails once the other waits.
+    let holds = Holds::new(move |point| {
+        if point == HoldPoint::Waiting {
+            table.upgrade().expect("served").fence(bad);
+        }
+    });
+    server.exports().hold(forever, holds);
+    let table = Arc::downgrade(server.exports());
+    server.exports().hold(
+        bad,
+        Holds::new(move |point| {
+            if point == HoldPoint::Judging {
+                let table = table.upgrade().expect("served");
+                while table.get(bad).is_ok_and(|export| export.is_served()) {
+                    thread::yield_now();
+                }
+            }
+        }),
+    );
+    let targets = [(); 2].map(|()| Region::allocate(len).unwrap());
+    let jobs = [(forever, 0), (bad, 1)].map(|(export, target)| {
+        let copies = vec![Copy::contiguous(0, 0, target, 0, len as u64)];
+        SourceJob { peer: &peer, export, generation: 1, copies }
+    });
+    let deadline = Some(Instant::now() + Duration::from_secs(60));
+    let options = ReadOptions { deadline, ..ReadOptions::default() };
+    let error = read(&jobs, &targets, &options).unwrap_err();
+    assert_eq!((error.source, error.kind), (1, TransportError::Fenced { export: bad }));
+}

@@ -1,0 +1,409 @@
+//! Reads one piece straight from another process's memory.
+//!
+//! The fence word is read behind the piece's bytes, in the same system call: the kernel completes
+//! remote ranges in the order given. The word moves once, from the export's id to zero, so if it
+//! still holds the id, it held it before and while the bytes were read.
+//!
+//! Rows that lie close together are read as one range of the source, the gaps between them into a
+//! bin: pages are looked up once, not once a row. Gaps lie between two rows of one region, so they
+//! are served memory too.
+
+use super::{Abilities, Endpoint, Lane, LaneTask, OpenLane};
+use crate::base::error::TransportError;
+use crate::base::holds::HoldPoint;
+use crate::base::id::ExportId;
+use crate::base::limits::MAX_GAP_BYTES;
+use crate::base::patience::Patience;
+use crate::lane::way::Way;
+use crate::memory::sys::{self, Ranges};
+use crate::piece::filling::are_final;
+use crate::piece::pieces::Piece;
+use crate::piece::units::Units;
+use crate::wire::Description;
+use reach::Direct;
+use std::io;
+
+pub(crate) mod reach;
+
+impl Endpoint for Direct {
+    fn way(&self) -> Way {
+        Way::Direct
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { computed: false, ahead: false }
+    }
+
+    fn pid(&self) -> Option<i32> {
+        Some(Direct::pid(self))
+    }
+
+    fn describe(
+        &self,
+        export: ExportId,
+        generation: u64,
+        patience: &Patience<'_>,
+    ) -> Result<Description, TransportError> {
+        Direct::describe(self, export, generation, patience)
+    }
+
+    fn verify(&self) -> Result<(), TransportError> {
+        Direct::verify(self)
+    }
+
+    fn open<'a>(&'a self, task: LaneTask<'a>) -> Result<Option<OpenLane<'a>>, TransportError> {
+        Ok(Some(Box::new(DirectLane::new(self, task))))
+    }
+}
+
+/// Reads pieces of one job; its buffers are reused from piece to piece.
+struct DirectLane<'a> {
+    direct: &'a Direct,
+    task: LaneTask<'a>,
+    /// The piece that was asked for.
+    asked: Option<&'a Piece>,
+    local: Ranges,
+    remote: Ranges,
+    /// Where gaps go.
+    bin: Vec<u8>,
+    /// Which units of a source that is being filled are known to be final.
+    last_seen: Option<(Units, Vec<u8>)>,
+}
+
+impl<'a> Lane<'a> for DirectLane<'a> {
+    fn has_room(&mut self) -> bool {
+        self.asked.is_none()
+    }
+
+    fn submit(&mut self, piece: &'a Piece) {
+        self.asked = Some(piece);
+    }
+
+    fn poll(&mut self) -> Result<Option<&'a Piece>, TransportError> {
+        let Some(piece) = self.asked.take() else { return Ok(None) };
+        self.task.patience.check("reading")?;
+        self.task.holds.at(HoldPoint::Asking);
+        self.wait(piece)?;
+        self.task.holds.at(HoldPoint::Taking);
+        self.read(piece)?;
+        Ok(Some(piece))
+    }
+}
+
+impl<'a> DirectLane<'a> {
+    fn new(direct: &'a Direct, task: LaneTask<'a>) -> Self {
+        let (local, remote) = (Ranges::default(), Ranges::default());
+        let bin = vec![0; MAX_GAP_BYTES as usize];
+        let lengths = task.description.regions.iter().map(|(_, length)| *length);
+        let last_seen = task.description.filling.then(|| (Units::new(lengths), Vec::new()));
+        Self { direct, task, asked: None, local, remote, bin, last_seen }
+    }
+
+    /// Waits until a piece is final at a source that is still being filled.
+    ///
+    /// # Errors
+    /// [`TransportError::Fenced`], or whatever ends the patience.
+    fn wait(&mut self, piece: &Piece) -> Result<(), TransportError> {
+        let Some((units, bits)) = &mut self.last_seen else { return Ok(()) };
+        let LaneTask { port, export, generation, pieces, patience, .. } = self.task;
+        let mut is_final = true;
+        pieces.rows(piece, |copy, row, len| {
+            let touched = units.touched(copy.source_region, row.source, len as u64);
+            is_final &= are_final(bits, touched);
+        });
+        if is_final {
+            return Ok(());
+        }
+        let extents = pieces.spans(piece).iter().map(|span| span.extent(pieces.copies()));
+        let answer = port.wait_final(export, generation, extents, &patience);
+        *bits = answer.map_err(|error| error.while_reading(export))?;
+        Ok(())
+    }
+
+    /// Reads a piece of checked copies into the targets.
+    ///
+    /// # Errors
+    /// [`TransportError::Fenced`], [`TransportError::SourceGone`] or, which is no fault of the
+    /// source, [`TransportError::UnwritableTarget`]; the piece's bytes are then worth nothing.
+    fn read(&mut self, piece: &Piece) -> Result<(), TransportError> {
+        let mut word = 0_u64;
+        self.local.clear();
+        self.remote.clear();
+        self.add_rows(piece);
+        self.local.push_apart((&raw mut word).expose_provenance() as u64, 8);
+        self.remote.push_apart(self.task.description.word, 8);
+        let wanted = self.local.bytes();
+        // SAFETY: the word is ours and the last of the ranges; see `take` for the others.
+        match unsafe { self.take() } {
+            Ok(count) if count == wanted && word == self.task.export.0 => Ok(()),
+            outcome => Err(self.diagnose(outcome)),
+        }
+    }
+
+    /// Reads all ranges. Where a test may stop before the verdict, the last range, which is the fence
+    /// word's, has a call of its own: else the kernel reads it right behind the others.
+    ///
+    /// # Safety
+    /// The last local range is the caller's. The bin is ours, and the others lie in writable target
+    /// regions (checked before the transfer), which their owners keep mapped.
+    unsafe fn take(&mut self) -> io::Result<usize> {
+        let pid = self.direct.pid();
+        if !self.task.holds.is_set() {
+            // SAFETY: the caller's promise.
+            return unsafe { sys::read_process(pid, &self.local, &self.remote) };
+        }
+        let (mut local, mut remote) = (self.local.split_last(), self.remote.split_last());
+        // SAFETY: the caller's promise.
+        let mut read = unsafe { sys::read_process(pid, &self.local, &self.remote) };
+        if let Ok(bytes) = &mut read
+            && *bytes == self.local.bytes()
+        {
+            self.task.holds.at(HoldPoint::Judging);
+            // SAFETY: the caller's promise.
+            *bytes += unsafe { sys::read_process(pid, &local, &remote) }.unwrap_or(0);
+        }
+        self.local.append(&mut local);
+        self.remote.append(&mut remote);
+        read
+    }
+
+    /// The rows of a piece, and the small gaps between them.
+    fn add_rows(&mut self, piece: &Piece) {
+        let LaneTask { description, pieces, targets, .. } = self.task;
+        let bin = self.bin.as_mut_ptr().expose_provenance() as u64;
+        let mut last = (u32::MAX, 0);
+        pieces.rows(piece, |copy, row, len| {
+            let target = targets[copy.target_region as usize].address();
+            let (source, _) = description.regions[copy.source_region as usize];
+            let (region, end) = last;
+            if region == copy.source_region
+                && let Some(gap @ 1..=MAX_GAP_BYTES) = row.source.checked_sub(end)
+            {
+                self.local.push(bin, gap as usize);
+                self.remote.push(source + end, gap as usize);
+            }
+            self.local.push(target + row.target, len);
+            self.remote.push(source + row.source, len);
+            last = (copy.source_region, row.source + len as u64);
+        });
+    }
+
+    /// Why a piece did not come whole and served.
+    fn diagnose(&mut self, outcome: io::Result<usize>) -> TransportError {
+        let arrived = match &outcome {
+            Ok(count) => Some(*count),
+            Err(error) => (error.raw_os_error() == Some(libc::EFAULT)).then_some(0),
+        };
+        if let Some(arrived) = arrived {
+            self.local.advance(arrived);
+            // SAFETY: the piece's target ranges are ours to write while the transfer runs.
+            if let Some(address) = unsafe { self.local.unwritable() } {
+                return TransportError::UnwritableTarget { address };
+            }
+        }
+        let fenced = TransportError::Fenced { export: self.task.export };
+        if let Err(gone) = self.direct.verify() {
+            return gone;
+        }
+        match outcome {
+            // Its memory goes before its pidfd tells; and one that runs another program may forbid it.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EPERM)) => {
+                self.direct.gone(error)
+            }
+            Err(error) if arrived.is_none() => {
+                TransportError::System { call: "process_vm_readv", what: error.to_string() }
+            }
+            // The process lives but no longer lends the memory, whole or in part: withdrawn.
+            _ => fenced,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::holds::Holds;
+    use crate::memory::region::Region;
+    use crate::piece::copy::Copy;
+    use crate::piece::pieces::Pieces;
+    use crate::wire::stream::Stream;
+    use crate::wire::{self, Kind};
+    use crate::{Auth, DataServer, Peer};
+    use std::sync::atomic::AtomicUsize;
+    use std::time::{Duration, Instant};
+
+    /// A source in this process, and what reads it directly.
+    struct Reached {
+        server: DataServer,
+        peer: Peer,
+        direct: Direct,
+    }
+
+    impl Reached {
+        fn new() -> Self {
+            let loopback = ([127, 0, 0, 1], 0).into();
+            let server = DataServer::bind(loopback, Auth::default()).unwrap();
+            let soon = Instant::now() + Duration::from_secs(20);
+            let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon).unwrap();
+            let (key, patience) = (Auth::default().mac_key(), Patience::default());
+            let mut stream = Stream::open(server.addr(), &key, &patience, || true).unwrap();
+            let mut request = Vec::new();
+            wire::begin(&mut request, Kind::Identify);
+            let name = stream.ask(&request, Kind::Identity, &patience).unwrap();
+            let name = wire::decode_identity(&name).unwrap();
+            let reach = |name, own| Direct::reach(server.addr(), name, &key, own, &patience);
+            let why = |found: Result<Direct, TransportError>| found.err().unwrap().to_string();
+            assert!(why(reach(None, true)).contains("it has no Unix socket"));
+            assert!(why(reach(name, false)).contains("it is this very process"));
+            let direct = reach(name, true).unwrap();
+            assert_eq!(direct.pid(), std::process::id() as i32);
+            Self { server, peer, direct }
+        }
+
+        /// Does something with a lane that reads these copies of two regions of 64 KiB.
+        fn with<T>(
+            &self,
+            copies: &[Copy],
+            act: impl FnOnce(&mut DirectLane<'_>, &Pieces, &[Region]) -> T,
+        ) -> T {
+            let region = |start: usize| {
+                let bytes: Vec<u8> = (start..start + (64 << 10)).map(|i| (i % 251) as u8).collect();
+                Region::from_bytes(&bytes).unwrap()
+            };
+            let export = self.server.exports().expose(1, vec![region(1), region(2)]);
+            let description = self.direct.describe(export, 1, &Patience::default()).unwrap();
+            let targets = [Region::allocate(64 << 10).unwrap()];
+            let (pieces, lanes) = (Pieces::cut(copies, 1 << 20), AtomicUsize::new(0));
+            let task = LaneTask {
+                port: self.peer.pool(),
+                export,
+                generation: 1,
+                description: &description,
+                pieces: &pieces,
+                targets: &targets,
+                lanes: &lanes,
+                patience: Patience::default(),
+                holds: &Holds::default(),
+            };
+            let mut lane = DirectLane::new(&self.direct, task);
+            let done = act(&mut lane, &pieces, &targets);
+            assert_eq!(lane.bin.len() as u64, MAX_GAP_BYTES);
+            done
+        }
+    }
+
+    /// Whether the second row is read in one range with the first, and what is thrown away.
+    #[test]
+    fn small_gaps_are_read_along_and_others_are_not() {
+        let reached = Reached::new();
+        let row = |region, at| Copy::contiguous(region, at, 0, 100 * u64::from(region), 10);
+        let most = MAX_GAP_BYTES;
+        let table = [
+            (row(0, 500), row(0, 510), 1, 0),
+            (row(0, 500), row(0, 511), 1, 1),
+            (row(0, 500), row(0, 510 + most - 1), 1, most - 1),
+            (row(0, 500), row(0, 510 + most), 1, most),
+            (row(0, 500), row(0, 510 + most + 1), 2, 0),
+            (row(0, 500), row(0, 509), 2, 0),
+            (row(0, 500), row(0, 490), 2, 0),
+            (row(0, 500), row(0, 0), 2, 0),
+            (row(0, 500), row(1, 511), 2, 0),
+            (row(1, 0), row(1, 11), 1, 1),
+            (row(0, 5), row(0, 16), 1, 1),
+        ];
+        for (first, second, ranges, gap) in table {
+            // Both at places of their own at the target.
+            let copies = [first, Copy { target_offset: 40, ..second }];
+            reached.with(&copies, |lane, pieces, targets| {
+                let piece = pieces.draw().unwrap();
+                lane.add_rows(piece);
+                let case = format!("{first:?} {second:?}");
+                assert_eq!(lane.remote.count(), ranges, "{case}");
+                assert_eq!(
+                    [lane.remote.bytes(), lane.local.bytes()],
+                    [20 + gap as usize; 2],
+                    "{case}"
+                );
+                lane.read(piece).unwrap();
+                let found = targets[0].to_vec();
+                for copy in copies {
+                    let (from, to) = (copy.source_offset as usize, copy.target_offset as usize);
+                    let start = from + 1 + copy.source_region as usize;
+                    let expected: Vec<u8> = (start..start + 10).map(|i| (i % 251) as u8).collect();
+                    assert_eq!(found[to..to + 10], expected, "{case}");
+                }
+                assert!(found[150..].iter().all(|byte| *byte == 0), "{case}");
+            });
+        }
+    }
+
+    /// By what the kernel said, while the process lives and the target can be written.
+    #[test]
+    fn a_read_that_did_not_end_well_is_somebody_s_fault() {
+        let reached = Reached::new();
+        reached.with(&[Copy::contiguous(0, 0, 0, 0, 64)], |lane, pieces, _| {
+            let piece = pieces.draw().unwrap();
+            let mut of = |outcome: Result<usize, i32>| {
+                lane.local.clear();
+                lane.remote.clear();
+                lane.add_rows(piece);
+                lane.diagnose(outcome.map_err(io::Error::from_raw_os_error))
+            };
+            let gone = |error: &TransportError| matches!(error, TransportError::SourceGone { .. });
+            let fenced = |error: &TransportError| matches!(error, TransportError::Fenced { .. });
+            assert!([0, 1, 63, 64].into_iter().all(|count| fenced(&of(Ok(count)))));
+            assert!(fenced(&of(Err(libc::EFAULT))));
+            assert!(gone(&of(Err(libc::ESRCH))) && gone(&of(Err(libc::EPERM))));
+            for number in [libc::ENOMEM, libc::EINVAL, libc::ENOSYS] {
+                let error = of(Err(number));
+                let own = matches!(error, TransportError::System { call: "process_vm_readv", .. });
+                assert!(own, "{error}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_lane_reads_what_it_was_asked_for_and_sees_a_fence() {
+        let reached = Reached::new();
+        reached.with(&[Copy::contiguous(0, 7, 0, 9, 64)], |lane, pieces, targets| {
+            let export = lane.task.export;
+            assert!(lane.has_room() && matches!(lane.poll(), Ok(None)));
+            reached.server.exports().fence(export);
+            let piece = pieces.draw().unwrap();
+            assert_eq!(lane.read(piece), Err(TransportError::Fenced { export }), "the word moved");
+            assert!(lane.has_room() && targets[0].to_vec()[..9] == [0; 9]);
+        });
+    }
+
+    /// Else every piece of a relay would cost its source a question.
+    #[test]
+    fn what_was_seen_to_be_final_is_not_asked_for_again() {
+        use crate::base::limits::MIN_UNIT_BYTES as UNIT;
+        let reached = Reached::new();
+        let memory = vec![Region::allocate(3 * UNIT as usize).unwrap()];
+        let filling = std::sync::Arc::new(crate::Filling::new(&memory));
+        filling.begin(std::iter::empty());
+        let export = ExportId::random();
+        reached.server.exports().expose_filling(export, 1, memory, filling);
+        let description = reached.direct.describe(export, 1, &Patience::default()).unwrap();
+        let pieces = Pieces::cut(&[Copy::contiguous(0, 0, 0, 0, 3 * UNIT)], UNIT as usize);
+        let task = LaneTask {
+            port: reached.peer.pool(),
+            export,
+            generation: 1,
+            description: &description,
+            pieces: &pieces,
+            targets: &[],
+            lanes: &AtomicUsize::new(0),
+            patience: Patience::default(),
+            holds: &Holds::default(),
+        };
+        let mut lane = DirectLane::new(&reached.direct, task);
+        assert_eq!(lane.wait(pieces.draw().unwrap()), Ok(()));
+        // Whoever asked now would be refused.
+        reached.server.exports().fence(export);
+        assert_eq!(lane.wait(pieces.draw().unwrap()), Ok(()));
+        lane.last_seen.as_mut().unwrap().1.clear();
+        assert_eq!(lane.wait(pieces.draw().unwrap()), Err(TransportError::Fenced { export }));
+    }
+}

@@ -1,0 +1,209 @@
+//! Chooses the way to a peer: its memory directly where the kernel permits, else TCP.
+//!
+//! Whose memory is read is the kernel's word. The TCP port only names a Unix socket; the process
+//! that listens there is the one that `SO_PEERCRED` names, every byte from there must have been
+//! sent by that process (`SCM_CREDENTIALS`), and the addresses that come over such a connection are
+//! used against that process alone. The order is what makes a pid safe to use: first a pidfd of it,
+//! then a handshake with a fresh nonce whose answer it sends, then a look whether the pidfd's
+//! process still lives. If it does, the number was its all the while, so it is the sender; and as
+//! long as it lives, no other process gets the number. (`SO_PEERPIDFD` would name the listener's
+//! process even if it had died, which is of no use here.)
+//!
+//! The handshake's sums cover the sender's pid and its TCP port. So a process cannot pass on what
+//! another one answers, whose port is not the one that was dialled, nor one in another pid
+//! namespace, whose number for itself is not ours.
+
+use crate::base::error::TransportError;
+use crate::base::id::ExportId;
+use crate::base::limits::HANDSHAKE_DEADLINE;
+use crate::base::patience::Patience;
+use crate::memory::sys;
+use crate::wire::credentials;
+use crate::wire::local;
+use crate::wire::local_name::LocalName;
+use crate::wire::mac::Channel;
+use crate::wire::mac::MacKey;
+use crate::wire::poll::{Ready, poll};
+use crate::wire::socket::Socket;
+use crate::wire::stream::Stream;
+use crate::wire::{self, Description, Kind};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A process of this host whose memory we may read.
+pub(crate) struct Direct {
+    addr: SocketAddr,
+    name: LocalName,
+    key: MacKey,
+    pid: i32,
+    /// As long as it lives, the pid is its.
+    pidfd: OwnedFd,
+}
+
+impl Direct {
+    /// Finds out who listens at `name`, and whether its memory may be read. `own` permits this
+    /// very process.
+    ///
+    /// # Errors
+    /// [`TransportError::NoDirect`], which says why not; or what ended the patience.
+    pub(crate) fn reach(
+        addr: SocketAddr,
+        name: Option<LocalName>,
+        key: &MacKey,
+        own: bool,
+        patience: &Patience<'_>,
+    ) -> Result<Self, TransportError> {
+        let no = |what: String| TransportError::NoDirect { addr, what };
+        let name = name.ok_or_else(|| no("it has no Unix socket".to_owned()))?;
+        let socket = local::connect(name, patience)?.map_err(|error| {
+            no(format!("no Unix socket of it here, so it is on another host or network: {error}"))
+        })?;
+        let pid = listener(&socket, own).map_err(no)?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())
+            .map_err(|error| no(format!("no hold on its process: {error}")))?;
+        let pid = pid.as_raw_nonzero().get();
+        let direct = Self { addr, name, key: key.clone(), pid, pidfd };
+        match direct.converse(socket, patience).and_then(|_| direct.verify()) {
+            Ok(()) => {}
+            Err(error) => {
+                patience.check("shaking hands")?;
+                let error = match error {
+                    TransportError::Unauthorized { .. } => {
+                        "of another process, port, pid namespace or token".to_owned()
+                    }
+                    error => error.to_string(),
+                };
+                return Err(no(format!("its Unix socket is not its own: {error}")));
+            }
+        }
+        sys::may_read(pid).map_err(|error| no(format!("its memory may not be read: {error}")))?;
+        Ok(direct)
+    }
+
+    /// Where an export lies, by the word of the process that lends it.
+    ///
+    /// # Errors
+    /// What a question may end with, and [`TransportError::SourceGone`] if another process answers.
+    pub(crate) fn describe(
+        &self,
+        export: ExportId,
+        generation: u64,
+        patience: &Patience<'_>,
+    ) -> Result<Description, TransportError> {
+        let socket = local::connect(self.name, patience)?.map_err(|error| self.gone(error))?;
+        let who = credentials::of_peer(socket.as_fd()).map_err(|error| self.gone(error))?;
+        if who.pid != self.pid {
+            return Err(self.gone("another process listens in its place"));
+        }
+        let mut stream = self.converse(socket, patience)?;
+        let request = wire::named(Kind::Describe, export, generation);
+        let body = stream.ask(&request, Kind::Description, patience)?;
+        let description = stream.decoded(wire::decode_description(&body))?;
+        self.verify()?;
+        Ok(description)
+    }
+
+    /// Shakes hands over a connection on which only the process may speak.
+    fn converse(
+        &self,
+        socket: std::os::unix::net::UnixStream,
+        patience: &Patience<'_>,
+    ) -> Result<Stream, TransportError> {
+        let channel = Channel::Local { pid: self.pid, port: self.addr.port() };
+        let patience = patience.at_most(HANDSHAKE_DEADLINE);
+        Stream::shaken(self.addr, &self.key, Socket::Local(socket), channel, &patience)
+    }
+
+    /// # Errors
+    /// [`TransportError::SourceGone`] unless the process of the first connection still lives: its
+    /// pid may have been given to another.
+    pub(crate) fn verify(&self) -> Result<(), TransportError> {
+        match poll(self.pidfd.as_fd(), Ready::Readable, 0) {
+            Ok(false) => Ok(()),
+            _ => Err(self.gone("its process has ended")),
+        }
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    pub(crate) fn gone(&self, what: impl ToString) -> TransportError {
+        TransportError::SourceGone { addr: self.addr, what: what.to_string() }
+    }
+}
+
+/// The process that listens at the other end, if it is one whose memory should be read.
+pub(crate) fn listener(socket: &std::os::unix::net::UnixStream, own: bool) -> Result<Pid, String> {
+    let who = credentials::of_peer(socket.as_fd()).map_err(|e: io::Error| e.to_string())?;
+    let pid = Pid::from_raw(who.pid).ok_or("it runs in another pid namespace")?;
+    if who.uid != rustix::process::geteuid().as_raw() {
+        return Err(format!("it belongs to another user ({})", who.uid));
+    }
+    if who.pid as u32 == std::process::id() && !own {
+        return Err("it is this very process".to_owned());
+    }
+    Ok(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Auth, DataServer};
+    use std::os::unix::net::UnixListener;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A process that has ended, held on to.
+    fn ended() -> OwnedFd {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_raw(child.id() as i32).unwrap();
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        child.wait().unwrap();
+        pidfd
+    }
+
+    /// Addresses are those of the process of the first connection, as long as it lives.
+    #[test]
+    fn an_export_is_described_by_the_process_that_was_reached() {
+        let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+        let export = server.exports().expose(1, Vec::new());
+        let (key, patience) = (Auth::default().mac_key(), Patience::default());
+        let mut stream = Stream::open(server.addr(), &key, &patience, || true).unwrap();
+        let mut request = Vec::new();
+        wire::begin(&mut request, Kind::Identify);
+        let name = stream.ask(&request, Kind::Identity, &patience).unwrap();
+        let name = wire::decode_identity(&name).unwrap();
+        let mut direct = Direct::reach(server.addr(), name, &key, true, &patience).unwrap();
+        assert!(direct.describe(export, 1, &patience).is_ok());
+        let own = std::mem::replace(&mut direct.pidfd, ended());
+        let gone = direct.describe(export, 1, &patience).unwrap_err();
+        assert_eq!(gone, direct.gone("its process has ended"));
+        direct.pidfd = own;
+        direct.pid += 1;
+        let other = direct.describe(export, 1, &patience).unwrap_err();
+        assert_eq!(other, direct.gone("another process listens in its place"));
+    }
+
+    /// It says nothing of the way: the call itself was given up.
+    #[test]
+    fn whoever_is_given_up_in_a_handshake_was_not_refused_the_way() {
+        let name = LocalName::draw();
+        let silent = UnixListener::bind_addr(&name.address().unwrap()).unwrap();
+        let (key, cancel) = (Auth::default().mac_key(), AtomicBool::new(false));
+        let patience = Patience { cancel: Some(&cancel), ..Patience::default() };
+        let addr = ([127, 0, 0, 1], 1).into();
+        std::thread::scope(|scope| {
+            let cancel = &cancel;
+            scope.spawn(move || {
+                let reader = silent.accept().unwrap();
+                cancel.store(true, Ordering::Release);
+                // It hears nothing, and sees no end, until it has given up.
+                let _closed = io::Read::read(&mut &reader.0, &mut [0]);
+            });
+            let found = Direct::reach(addr, Some(name), &key, true, &patience).err();
+            assert_eq!(found, Some(TransportError::Cancelled));
+        });
+    }
+}

@@ -1,0 +1,122 @@
+//! The reference lane: memmove inside one process, one byte range after the other.
+//!
+//! What the other lanes are held against: no threads, no system calls, nothing to be clever about.
+
+use super::{Abilities, Endpoint, Lane, LaneTask, OpenLane};
+use crate::base::error::{Refusal, TransportError};
+use crate::base::holds::HoldPoint;
+use crate::base::id::ExportId;
+use crate::base::patience::Patience;
+use crate::export::served::Export;
+use crate::export::table::ExportTable;
+use crate::lane::way::Way;
+use crate::memory::racy;
+use crate::piece::pieces::{Piece, Row};
+use crate::wire::Description;
+use std::sync::Arc;
+
+/// The exports of this process.
+pub(crate) struct InProcess(pub(crate) Arc<ExportTable>);
+
+impl InProcess {
+    fn find(&self, export: ExportId, generation: u64) -> Result<Arc<Export>, TransportError> {
+        let export = self.0.get(export)?;
+        let current = export.generation() == generation && export.is_served();
+        current.then_some(export).ok_or_else(|| Refusal::StaleGeneration.into())
+    }
+}
+
+impl Endpoint for InProcess {
+    fn way(&self) -> Way {
+        Way::Reference
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { computed: true, ahead: false }
+    }
+
+    fn describe(
+        &self,
+        export: ExportId,
+        generation: u64,
+        _patience: &Patience<'_>,
+    ) -> Result<Description, TransportError> {
+        let export = self.find(export, generation)?;
+        let regions = export.regions().iter().map(|region| (0, region.len() as u64)).collect();
+        Ok(Description { word: 0, filling: export.progress().is_some(), regions })
+    }
+
+    /// It lives as long as its reader.
+    fn verify(&self) -> Result<(), TransportError> {
+        Ok(())
+    }
+
+    fn open<'a>(&'a self, task: LaneTask<'a>) -> Result<Option<OpenLane<'a>>, TransportError> {
+        let export = self.find(task.export, task.generation);
+        let export = export.map_err(|error| error.while_reading(task.export))?;
+        Ok(Some(Box::new(ReferenceLane { export, task, asked: None })))
+    }
+}
+
+/// Copies pieces of one job.
+struct ReferenceLane<'a> {
+    export: Arc<Export>,
+    task: LaneTask<'a>,
+    /// The piece that was asked for.
+    asked: Option<&'a Piece>,
+}
+
+impl<'a> Lane<'a> for ReferenceLane<'a> {
+    fn has_room(&mut self) -> bool {
+        self.asked.is_none()
+    }
+
+    fn submit(&mut self, piece: &'a Piece) {
+        self.asked = Some(piece);
+    }
+
+    fn poll(&mut self) -> Result<Option<&'a Piece>, TransportError> {
+        let Some(piece) = self.asked.take() else { return Ok(None) };
+        let LaneTask { holds, patience, .. } = self.task;
+        patience.check("reading")?;
+        holds.at(HoldPoint::Asking);
+        let fenced = TransportError::Fenced { export: self.task.export };
+        let ranges = self.rows(piece).into_iter().map(|(at, row, len)| (at.0, row.source, len));
+        let wanted = || {
+            holds.at(HoldPoint::Waiting);
+            patience.check("waiting").is_ok()
+        };
+        if !self.export.wait_final(ranges, wanted) {
+            patience.check("waiting for the source to be filled")?;
+            return Err(fenced);
+        }
+        holds.at(HoldPoint::Taking);
+        self.rows(piece).into_iter().for_each(|(at, row, len)| self.copy(at, row, len as usize));
+        holds.at(HoldPoint::Judging);
+        if self.export.is_served() { Ok(Some(piece)) } else { Err(fenced) }
+    }
+}
+
+impl ReferenceLane<'_> {
+    /// The regions, place and length of every row of a piece.
+    fn rows(&self, piece: &Piece) -> Vec<((u32, u32), Row, u64)> {
+        let mut rows = Vec::new();
+        self.task.pieces.rows(piece, |copy, row, len| {
+            rows.push(((copy.source_region, copy.target_region), row, len as u64));
+        });
+        rows
+    }
+
+    fn copy(&self, (source, target): (u32, u32), row: Row, len: usize) {
+        let source = &self.export.regions()[source as usize];
+        let target = &self.task.targets[target as usize];
+        let (from, to) = (row.source as usize, row.target as usize);
+        if source.is_computed() {
+            return target.copy_from(to, source, from, len).expect("checked");
+        }
+        let to = target.range(to, len).expect("checked");
+        let from = source.range(from, len).expect("checked");
+        // SAFETY: both ranges lie in live regions, the target's writable, both checked.
+        unsafe { racy::copy(from, to, len) };
+    }
+}

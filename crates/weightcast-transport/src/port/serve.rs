@@ -1,0 +1,347 @@
+//! One connection of the data port: a handshake, then requests answered in order.
+
+use crate::base::error::Refusal;
+use crate::base::holds::HoldPoint;
+use crate::base::id::ExportId;
+use crate::base::limits::{HANDSHAKE_DEADLINE, SEND_BYTES};
+use crate::export::served::Export;
+use crate::export::table::ExportTable;
+use crate::memory::region::Region;
+use crate::piece::extent::{Extent, PlacedExtent};
+use crate::piece::filling::Filling;
+use crate::port::bounds;
+use crate::port::input::Input;
+use crate::port::output::Output;
+use crate::port::seats::ConnectionSeat;
+use crate::port::slices::{self, DigestTurns};
+use crate::wire::handshake::{PROOF_BYTES, SourceSide, full};
+use crate::wire::local_name::LocalName;
+use crate::wire::mac::Channel;
+use crate::wire::mac::MacKey;
+use crate::wire::socket::Socket;
+use crate::wire::{self, Header, Kind, Malformed};
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Lets the peer in if it proves the token and there is room, or says why not.
+///
+/// # Errors
+/// Whatever means that the connection must be closed.
+pub(crate) fn admit(
+    mut socket: &Socket,
+    key: &MacKey,
+    channel: Channel,
+    has_room: impl FnOnce() -> bool,
+) -> io::Result<()> {
+    let until = Instant::now() + HANDSHAKE_DEADLINE;
+    let side = SourceSide::new(channel);
+    socket.write_all(&side.hello())?;
+    let mut proof = [0; PROOF_BYTES];
+    let mut filled = 0;
+    while filled < proof.len() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        socket.set_read_timeout(Some(left))?;
+        match socket.read(&mut proof[filled..])? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            count => filled += count,
+        }
+    }
+    let (verdict, judged) = side.judge(key, &proof);
+    if judged.is_ok() && !has_room() {
+        socket.write_all(&full())?;
+        return Err(ErrorKind::QuotaExceeded.into());
+    }
+    socket.write_all(&verdict)?;
+    judged.map_err(|_| ErrorKind::PermissionDenied.into())
+}
+
+/// What all connections of a port share.
+pub(crate) struct Desk {
+    pub(crate) exports: Arc<ExportTable>,
+    /// The Unix socket beside the port.
+    pub(crate) name: Option<LocalName>,
+    pub(crate) turns: DigestTurns,
+}
+
+/// An admitted connection.
+pub(crate) struct Connection<'a> {
+    seat: &'a ConnectionSeat,
+    socket: &'a Arc<Socket>,
+    desk: &'a Desk,
+    input: Input,
+    output: Output,
+}
+
+impl<'a> Connection<'a> {
+    pub(crate) fn new(seat: &'a ConnectionSeat, desk: &'a Desk) -> Self {
+        let (input, output) = (Input::new(), Output::default());
+        Self { seat, socket: &seat.socket, desk, input, output }
+    }
+
+    /// Answers requests until the peer closes, or a newcomer gets the place of an idle one.
+    ///
+    /// # Errors
+    /// Whatever means that the connection must be closed.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        loop {
+            // Answers wait only for requests that are already here, and while they are few.
+            if !self.input.has_more() || self.output.pending.len() > SEND_BYTES {
+                self.output.flush(self.seat)?;
+            }
+            if !self.input.has_more() {
+                self.seat.rest(Instant::now());
+                self.output.rest();
+                if !self.input.wait(self.socket)? || !self.seat.work(Instant::now()) {
+                    return Ok(());
+                }
+            }
+            let (header, body) = self.input.frame(self.socket)?;
+            let request = Request::decode(header.kind, body)
+                .map_err(|malformed| io::Error::new(ErrorKind::InvalidData, malformed.0))?;
+            self.answer(request)?;
+        }
+    }
+
+    fn answer(&mut self, request: Request) -> io::Result<()> {
+        let answered = match request {
+            Request::Identify => self.identify(),
+            Request::Describe(id, generation) => self.describe(id, generation),
+            Request::Note(id, generation) => match self.open(id, generation, |_| Ok(())) {
+                Ok((export, ())) => return self.note(export),
+                Err(refusal) => Err(refusal),
+            },
+            Request::Read(ask) => match self.open_final(&ask)? {
+                Ok((export, bytes)) => return self.send(&export, &ask.extents, bytes),
+                Err(refusal) => Err(refusal),
+            },
+            Request::Await(ask) => match self.open_final(&ask)? {
+                Ok((export, _)) => self.progress(&export),
+                Err(refusal) => Err(refusal),
+            },
+            Request::Digest(ask) => {
+                let check = |export: &Export| bounds::of_digest(export.regions(), &ask.extents);
+                match self.open(ask.export, ask.generation, check) {
+                    Ok((export, _)) => self.digest(&export, &ask.extents)?,
+                    Err(refusal) => Err(refusal),
+                }
+            }
+        };
+        if let Err(refusal) = answered {
+            self.output.pending.extend_from_slice(&Header::refusal(refusal).encode());
+        }
+        Ok(())
+    }
+
+    fn identify(&mut self) -> Result<(), Refusal> {
+        let out = &mut self.output.pending;
+        let start = wire::begin(out, Kind::Identity);
+        wire::put_identity(out, self.desk.name);
+        wire::finish(out, start);
+        Ok(())
+    }
+
+    /// The owner hands out its own addresses, to those of its host and user to whom the kernel says
+    /// whose they are; it never takes one from a peer.
+    fn describe(&mut self, id: ExportId, generation: u64) -> Result<(), Refusal> {
+        let (export, ()) = self.open(id, generation, |_| Ok(()))?;
+        let out = &mut self.output.pending;
+        let start = wire::begin(out, Kind::Description);
+        let address = |address: u64| if self.socket.is_local() { address } else { 0 };
+        let filling = u64::from(export.progress().is_some());
+        wire::put(out, &[address(export.word_address()), filling]);
+        for region in export.regions() {
+            wire::put(out, &[address(region.address()), region.len() as u64]);
+        }
+        wire::finish(out, start);
+        Ok(())
+    }
+
+    /// Finds an export and checks a request against it. A fenced one is of no generation.
+    fn open<T>(
+        &self,
+        id: ExportId,
+        generation: u64,
+        check: impl FnOnce(&Export) -> Result<T, Refusal>,
+    ) -> Result<(Arc<Export>, T), Refusal> {
+        let export = self.desk.exports.get(id)?;
+        if export.generation() != generation || !export.is_served() {
+            return Err(Refusal::StaleGeneration);
+        }
+        let checked = check(&export)?;
+        Ok((export, checked))
+    }
+
+    /// Finds an export whose asked extents are final, waiting for them if it is being filled.
+    fn open_final(
+        &mut self,
+        ask: &wire::Ask<Extent>,
+    ) -> io::Result<Result<(Arc<Export>, u64), Refusal>> {
+        let opened = self.open(ask.export, ask.generation, |export| {
+            bounds::of_read(export.regions(), &ask.extents)
+        });
+        match opened {
+            Ok((export, bytes)) => {
+                let waited = self.wait_final(&export, &ask.extents)?;
+                Ok(waited.map(|()| (export, bytes)))
+            }
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    /// Waits until checked extents of an export that is still being filled are final, as long as
+    /// the peer is there. What was answered before goes out first.
+    ///
+    /// # Errors
+    /// If the connection broke; a refusal if the export was fenced.
+    fn wait_final(
+        &mut self,
+        export: &Export,
+        extents: &[Extent],
+    ) -> io::Result<Result<(), Refusal>> {
+        if export.progress().is_none() {
+            return Ok(Ok(()));
+        }
+        let runs = |e: &Extent| {
+            let (region, len) = (e.region, e.row_bytes);
+            e.runs().map(move |offset| (region, offset, len))
+        };
+        let ranges = extents.iter().flat_map(runs);
+        if export.wait_final(ranges.clone(), || false) {
+            return Ok(Ok(()));
+        }
+        self.output.flush(self.seat)?;
+        let wanted = || {
+            export.stop_at(HoldPoint::Waiting);
+            self.socket.is_connected()
+        };
+        if export.wait_final(ranges, wanted) {
+            Ok(Ok(()))
+        } else if export.is_served() {
+            Err(ErrorKind::ConnectionAborted.into())
+        } else {
+            Ok(Err(Refusal::StaleGeneration))
+        }
+    }
+
+    /// Which units of an export are final.
+    fn progress(&mut self, export: &Export) -> Result<(), Refusal> {
+        let bits = export.progress().map(Filling::bits).unwrap_or_default();
+        let out = &mut self.output.pending;
+        let start = wire::begin(out, Kind::Progress);
+        out.extend_from_slice(&bits);
+        wire::finish(out, start);
+        Ok(())
+    }
+
+    /// Streams checked extents; the verdict is only made once the kernel has all the bytes.
+    fn send(&mut self, export: &Export, extents: &[Extent], bytes: u64) -> io::Result<()> {
+        let _serving = export.serve(self.socket);
+        let header = Header::new(Kind::Data, bytes as usize);
+        export.stop_at(HoldPoint::Taking);
+        self.output.pending.extend_from_slice(&header.encode());
+        for extent in extents {
+            let region = &export.regions()[extent.region as usize];
+            if region.is_computed() {
+                self.send_computed(export, region, extent)?;
+                continue;
+            }
+            for offset in extent.runs() {
+                let address = region.address() + offset;
+                // SAFETY: the extent is checked to lie in the region, which the export keeps
+                // alive beyond this function, and `finish` leaves nothing unsent.
+                unsafe { self.output.add(self.seat, export, address, extent.row_bytes as usize) }?;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.output.finish(self.seat, export) }?;
+        export.stop_at(HoldPoint::Judging);
+        let end = Header::end(export.is_served());
+        self.output.pending.extend_from_slice(&end.encode());
+        Ok(())
+    }
+
+    /// Makes the bytes of a checked extent and sends them, a batch at a time.
+    fn send_computed(
+        &mut self,
+        export: &Export,
+        region: &Region,
+        extent: &Extent,
+    ) -> io::Result<()> {
+        for offset in extent.runs() {
+            let start = offset as usize;
+            let make = |at: usize, bytes: &mut [u8]| {
+                region.read_at(start + at, bytes).expect("checked");
+            };
+            self.output.make(self.seat, export, extent.row_bytes as usize, make)?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, export: Arc<Export>) -> io::Result<()> {
+        let note = export.note.get().cloned();
+        // A slow reader of the note must not hold the regions.
+        drop(export);
+        let body = 1 + note.as_ref().map_or(0, |note| note.len());
+        let out = &mut self.output.pending;
+        out.extend_from_slice(&Header::new(Kind::Noted, body).encode());
+        out.push(u8::from(note.is_some()));
+        note.map_or(Ok(()), |note| self.output.send(self.seat, &note))
+    }
+
+    /// # Errors
+    /// If the connection broke; a refusal if the export was fenced.
+    fn digest(
+        &mut self,
+        export: &Export,
+        extents: &[PlacedExtent],
+    ) -> io::Result<Result<(), Refusal>> {
+        // What was answered before does not wait for it.
+        self.output.flush(self.seat)?;
+        let _serving = export.serve(self.socket);
+        let wanted = || export.is_served() && self.socket.is_connected();
+        let digests = slices::digests(export, extents, &self.desk.turns, wanted);
+        if !export.is_served() {
+            return Ok(Err(Refusal::StaleGeneration));
+        }
+        let digests = digests.ok_or(ErrorKind::ConnectionAborted)?;
+        let out = &mut self.output.pending;
+        let start = wire::begin(out, Kind::Digests);
+        digests.iter().for_each(|digest| out.extend_from_slice(&digest.to_bytes()));
+        wire::finish(out, start);
+        Ok(Ok(()))
+    }
+}
+
+/// A request, decoded.
+enum Request {
+    Identify,
+    Describe(ExportId, u64),
+    Note(ExportId, u64),
+    Read(wire::Ask<Extent>),
+    Digest(wire::Ask<PlacedExtent>),
+    Await(wire::Ask<Extent>),
+}
+
+impl Request {
+    fn decode(kind: Kind, body: &[u8]) -> Result<Self, Malformed> {
+        match kind {
+            Kind::Identify if body.is_empty() => Ok(Self::Identify),
+            Kind::Describe => wire::decode_named(body).map(|(id, g)| Self::Describe(id, g)),
+            Kind::Note => wire::decode_named(body).map(|(id, g)| Self::Note(id, g)),
+            Kind::Read => wire::decode_read(body).map(Self::Read),
+            Kind::Digest => wire::decode_digest(body).map(Self::Digest),
+            Kind::Await => wire::decode_read(body).map(Self::Await),
+            _ => Err(Malformed("not a request")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod late;
+
+#[cfg(test)]
+mod tests;
