@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use weightcast_transport::Secret;
 
-use crate::Error;
+use crate::error::Error;
 use crate::limits::TOKEN_BYTES;
 use crate::private::{self, Keep};
 

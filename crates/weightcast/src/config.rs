@@ -6,7 +6,9 @@ use std::time::Duration;
 use weightcast_protocol::message::Location;
 use weightcast_transport::Secret;
 
-use crate::{Error, auth, lazy};
+use crate::environment::environment;
+use crate::error::Error;
+use crate::{auth, lazy};
 
 pub use weightcast_protocol::message::{EpochPolicy, Role};
 
@@ -178,11 +180,6 @@ impl Options {
             ),
         })
     }
-}
-
-/// A variable that is set and not empty.
-pub(crate) fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Whether nobody beyond this host can answer at an address, as far as its text says.

@@ -6,7 +6,8 @@ use weightcast_protocol::Term;
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::server::Inspection;
 
-use crate::{Error, convert, manifest, wire};
+use crate::error::Error;
+use crate::{convert, manifest, wire};
 
 /// A frame of a session, as the server takes it from a stranger. What is a message is the same
 /// message after another trip over the wire.

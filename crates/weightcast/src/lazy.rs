@@ -15,7 +15,8 @@ use weightcast_transport::Secret;
 
 pub(crate) use self::job::of_this_process;
 use self::place::Place;
-use crate::{Error, auth};
+use crate::auth;
+use crate::error::Error;
 
 /// How often a process looks for what it waits for.
 const LOOK: Duration = Duration::from_millis(20);

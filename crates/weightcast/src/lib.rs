@@ -3,7 +3,7 @@
 //! Binds the three crates that do not know each other: layouts and plans
 //! (`weightcast-plan`), the protocol's state machines (`weightcast-protocol`) and the movement of
 //! bytes (`weightcast-transport`). To follow a version from trainer to rollout, read
-//! `client/mod.rs`, `client/control.rs`, `serve/actor.rs`, `client/route.rs`.
+//! `client/mod.rs`, `client/control/mod.rs`, `serve/actor.rs`, `client/reading/route.rs`.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod client;
 mod clock;
 mod config;
 mod convert;
+mod environment;
 mod error;
 pub mod fp8;
 #[cfg(feature = "fuzzing")]
@@ -26,12 +27,8 @@ mod transform;
 mod verify;
 #[cfg(test)]
 mod warnings;
-
-/// The messages of `proto/weightcast.proto`.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
-pub mod wire {
-    tonic::include_proto!("weightcast.v1");
-}
+pub mod wire;
 
 pub use auth::{new_token, read_token};
 pub use client::{

@@ -9,8 +9,8 @@ use weightcast_plan::{DType, Entry, Layout, LayoutError, Slice, Tensor};
 use weightcast_protocol::ContentDigest;
 use weightcast_transport::Digest;
 
-use crate::Error;
 use crate::convert::count::{ProtoFields, Value, varint};
+use crate::error::Error;
 
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 mod wire {

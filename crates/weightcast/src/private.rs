@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::Error;
+use crate::error::Error;
 
 /// What others must not be able to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,23 +11,25 @@ use weightcast_protocol::session::{Session, SessionConfig};
 use weightcast_protocol::{CallError, PROTOCOL, SessionId};
 use weightcast_transport::{Auth, DataServer};
 
-use super::connection::Connection;
-use super::control::{Control, Event};
+use super::handle::process::Owned;
 use super::handle::{Interrupted, Own, ShardHandle};
-use super::networks::Networks;
-use super::offload::Offloader;
-use super::plan_files::PlanFiles;
-use super::process::Owned;
-use super::reach;
-use super::reservations::Registrant;
-use super::room::Room;
-use super::route::{Routes, THREADS};
-use super::second::Owner;
-use super::seed::Seeder;
-use super::shared::{Shared, View};
+use crate::client::aside::offload::Offloader;
+use crate::client::aside::room::Room;
+use crate::client::aside::second::Owner;
+use crate::client::aside::seed::Seeder;
+use crate::client::connection::Connection;
+use crate::client::control::Control;
+use crate::client::event::Event;
+use crate::client::memory::reservations::Registrant;
+use crate::client::reading::networks::Networks;
+use crate::client::reading::plan_files::PlanFiles;
+use crate::client::reading::reach;
+use crate::client::reading::route::{Routes, THREADS};
+use crate::client::shared::{Shared, View};
 use crate::clock::{Clock, span};
 use crate::config::{Options, Replica, Role};
-use crate::{Error, lazy};
+use crate::error::Error;
+use crate::lazy;
 
 impl ShardHandle {
     /// Opens a session for one shard of a replica of a model.
@@ -181,7 +183,7 @@ impl ShardHandle {
         })
     }
 
-    pub(super) fn await_open(&self, server: &str, limit: Duration) -> Result<(), Error> {
+    pub(in crate::client) fn await_open(&self, server: &str, limit: Duration) -> Result<(), Error> {
         let (reply, answer) = reply::channel();
         self.send(Event::AwaitOpen { reply })?;
         match self.receive(&answer, Some(limit))? {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use weightcast_protocol::{CallError, Generation};
 use weightcast_transport::{DataServer, ExportId};
 
-use super::layouts::KnownLayouts;
-use super::registration::Registration;
-use super::route::Routes;
+use super::memory::layouts::KnownLayouts;
+use super::memory::registration::Registration;
+use super::reading::route::Routes;
 
 /// What the handle and the control thread share.
 pub(crate) struct Shared {
@@ -75,7 +75,8 @@ impl Shared {
     ) -> Arc<Self> {
         let auth = weightcast_transport::Auth { token: None, insecure: false };
         let options = crate::config::Options::new(crate::config::Role::Rollout);
-        let networks = super::networks::Networks::new(&options, "localhost:1", None).unwrap();
+        let networks =
+            super::reading::networks::Networks::new(&options, "localhost:1", None).unwrap();
         Arc::new(Self {
             exports: DataServer::bind("127.0.0.1:0".parse().unwrap(), auth.clone()).unwrap(),
             routes: Routes::new(auth, weightcast_transport::Way::Auto, networks, None),

@@ -7,8 +7,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::Error;
-use crate::config::environment;
+use crate::environment::environment;
+use crate::error::Error;
 
 /// Characters of a directory's name that the job's name shows, and of the hash that tells it apart.
 const SHOWN: usize = 24;

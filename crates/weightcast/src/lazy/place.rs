@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use crate::Error;
+use crate::error::Error;
 use crate::limits::SOCKET_PATH_BYTES;
 use crate::private::{make_private, named_directory, of_this_user, own_directory};
 

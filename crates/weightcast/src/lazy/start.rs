@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::place::Place;
 use super::{LOOK, unreachable};
-use crate::Error;
+use crate::error::Error;
 
 /// How long the first process waits for the server that it started.
 const START: Duration = Duration::from_secs(20);

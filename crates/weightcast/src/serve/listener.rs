@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tonic::service::Routes;
 
-use super::BindAddress;
+use super::address::BindAddress;
 use super::incoming::{Door, incoming};
-use crate::Error;
+use crate::error::Error;
 use crate::limits::{CONNECTION_WINDOW, HEADER_BYTES, REQUESTS, SOCKET_PATH_BYTES, STREAM_WINDOW};
 
 /// A silent peer is asked for a sign of life this often.

@@ -3,6 +3,7 @@
 //! One task owns the machine ([`actor`]); every stream is two bounded queues to and from it.
 
 mod actor;
+mod address;
 mod admission;
 mod incoming;
 mod listener;
@@ -13,8 +14,6 @@ mod status;
 mod transfers;
 mod visitor;
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,8 +23,10 @@ use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::{Span, Term, TicketKey};
 use weightcast_transport::Secret;
 
+use self::address::{BindAddress, Guard};
 use self::listener::ControlListener;
-use crate::{Error, auth};
+use crate::auth;
+use crate::error::Error;
 
 pub(crate) use self::queue::BUSY;
 pub use crate::wire::StatusReply as Status;
@@ -250,69 +251,6 @@ fn machine_config(config: &ServeConfig, life: u64, drawn_with: [u64; 2]) -> Serv
         secret: drawn_with,
         ..ServerConfig::default()
     }
-}
-
-/// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum BindAddress {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
-}
-
-impl BindAddress {
-    fn parse(text: &str) -> Result<Self, Error> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            return Ok(Self::Unix(PathBuf::from(path)));
-        }
-        let text = text.strip_prefix("http://").unwrap_or(text);
-        text.parse().map(Self::Tcp).map_err(|_| Error::Config {
-            what: "server address".to_owned(),
-            problem: format!("{text:?} is neither IP:PORT nor unix:/PATH"),
-        })
-    }
-
-    /// Promise 1: off means off. Loopback is no boundary between the users of a host either.
-    fn guard(&self, token: bool, insecure: bool) -> Result<Guard, Error> {
-        match self {
-            _ if token => Ok(Guard::Given),
-            _ if insecure => {
-                tracing::warn!(
-                    address = %self,
-                    "INSECURE: anyone who reaches this address can read and replace weights"
-                );
-                Ok(Guard::Nothing)
-            }
-            Self::Tcp(address) if !address.ip().to_canonical().is_loopback() => {
-                Err(Error::Config {
-                    what: "server address".to_owned(),
-                    problem: format!(
-                        "{address} is reachable from other hosts: give a token file, listen on \
-                         loopback, or allow it with --insecure-no-auth"
-                    ),
-                })
-            }
-            Self::Tcp(_) | Self::Unix(_) => Ok(Guard::OwnToken),
-        }
-    }
-}
-
-impl fmt::Display for BindAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => path.display().fmt(f),
-        }
-    }
-}
-
-/// What clients must show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Guard {
-    /// The token that the server was given.
-    Given,
-    /// The token of this user.
-    OwnToken,
-    Nothing,
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use weightcast_plan::quantise::Scale;
 use weightcast_plan::transform::{Grid, Memory, Representation, Rules, Shared, SharedBlocks};
 use weightcast_transport::Region;
 
-use crate::Error;
+use crate::error::Error;
 use maker::Maker;
 
 /// Takes the largest of each number over all shards of the group, in place: an all-reduce with

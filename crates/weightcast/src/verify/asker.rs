@@ -12,11 +12,13 @@ use weightcast_plan::{Cell, Layout, Run, runs};
 use weightcast_protocol::message::SourceShard;
 use weightcast_transport::{Digest, ExportId, Peer, Refusal, TransportError};
 
-use super::Watch;
+use super::comparison::Watch;
 use super::search::Question;
-use crate::Error;
-use crate::client::ranges::{ASKED_BYTES, as_copy, at_the_target, batches, placed, split};
-use crate::client::route::Routes;
+use crate::client::mismatch::ranges::{
+    ASKED_BYTES, as_copy, at_the_target, batches, placed, split,
+};
+use crate::client::reading::route::Routes;
+use crate::error::Error;
 use crate::manifest;
 
 /// Shards that are asked at once. Each is busy with one thread, and its worker has other things to

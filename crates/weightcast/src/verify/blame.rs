@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_plan::{Slice, Tensor};
 
-use super::MAX_RANGES;
 use super::asker::Asker;
 use super::atoms::Held;
+use super::comparison::MAX_RANGES;
 use super::meet::Replica;
 use super::search::{Found, Question};
 use super::verdict::{Difference, DifferentRange, HeldBy};
-use crate::Error;
+use crate::error::Error;
 
 /// For entries whose shards have noted them: whether they are as they were.
 type AsSealed = BTreeMap<Held, bool>;

@@ -7,12 +7,13 @@ use weightcast_plan::{Layout, Tensor};
 use weightcast_protocol::message::Assignment;
 use weightcast_protocol::{CallError, ContentDigest, Epoch, Sum, Version};
 
-use super::{Comparison, Other};
+use super::comparison::{Comparison, Other};
 use crate::client::connection::Connection;
-use crate::client::registration::union;
+use crate::client::memory::registration::union;
 use crate::convert::Inspected;
+use crate::error::Error;
+use crate::manifest;
 use crate::wire::{ModelStatus, StatusReply};
-use crate::{Error, manifest};
 
 /// A replica, and what its shards hold where.
 pub(super) struct Replica {

@@ -13,6 +13,7 @@
 mod asker;
 mod atoms;
 mod blame;
+mod comparison;
 mod meet;
 mod search;
 pub(crate) mod summary;
@@ -21,11 +22,11 @@ mod tests;
 mod verdict;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weightcast_plan::{Layout, Slice, Tensor, cells};
 use weightcast_protocol::message::SourceShard;
-use weightcast_protocol::{CallError, Selector, Sum};
+use weightcast_protocol::{CallError, Sum};
 use weightcast_transport::{Auth, Way};
 
 use self::asker::{Asker, Shard};
@@ -33,50 +34,15 @@ use self::atoms::{Atom, Held, atoms};
 use self::meet::Replica;
 use self::search::{Found, Search};
 use self::summary::{Summary, partial, suspects};
-use crate::Error;
 use crate::client::connection::Connection;
-use crate::client::networks::Networks;
-use crate::client::route::Routes;
-use crate::client::status;
+use crate::client::connection::status;
+use crate::client::reading::networks::Networks;
+use crate::client::reading::route::Routes;
 use crate::config::Options;
+use crate::error::Error;
 
+pub use comparison::{Comparison, MAX_RANGES, MAX_TENSORS, Other, Watch};
 pub use verdict::{Difference, DifferentRange, HeldBy, Verdict, Verified};
-
-/// Tensors whose places are looked for, of those that differ.
-pub const MAX_TENSORS: usize = 16;
-/// Places of one tensor that are told apart.
-pub const MAX_RANGES: usize = 16;
-
-/// Called several times a second, by the thread that compares, with the bytes digested so far; false
-/// ends the comparison.
-pub type Watch<'a> = &'a (dyn Fn(u64) -> bool + Sync);
-
-/// What is to be compared.
-#[derive(Clone, Debug)]
-pub struct Comparison {
-    /// The model.
-    pub model: String,
-    /// A replica.
-    pub replica: String,
-    /// With what.
-    pub other: Other,
-    /// The version that they have to hold; whatever the replica holds, if none is given.
-    pub version: Option<Selector>,
-    /// How long it may take.
-    pub deadline: Duration,
-}
-
-/// What a replica is compared with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Other {
-    /// This one.
-    Replica(String),
-    /// Another one that holds the version, a trainer if there is one; if there is no other at all,
-    /// as [`Other::Sealed`].
-    Any,
-    /// What it was sealed as alone. Finds the slices that changed, not the rows.
-    Sealed,
-}
 
 /// Compares.
 ///

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use weightcast_protocol::{Mac, Term};
 
 use super::*;
-use crate::client::control_port::Requested;
+use crate::client::connection::port::Requested;
 use crate::wire::{ManifestPage, ProbeReply, StatusReply};
 
 /// What a reply in pages is, each with the size that it says.

@@ -3,7 +3,8 @@
 use weightcast_protocol::message::Answer;
 use weightcast_protocol::{CallError, OpSeq};
 
-use super::{Control, Failed};
+use super::Control;
+use crate::client::event::Failed;
 
 impl Control {
     pub(super) fn done(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {

@@ -1,7 +1,7 @@
 //! The thread that drives one session machine: events in, outputs carried out, in order.
 
 mod answers;
-mod event;
+mod memory;
 #[cfg(test)]
 mod rig;
 mod stream;
@@ -14,14 +14,12 @@ use weightcast_protocol::message::ServerMessage;
 use weightcast_protocol::session::{Output, Session, SessionState};
 use weightcast_protocol::{CallError, OpSeq, Time};
 
-use event::AwaitedCall;
-pub(crate) use event::{Event, Failed, Reply};
-
+use self::memory::Memory;
 use super::connection::Connection;
-use super::memory::Memory;
-use super::offload::Offloader;
-use super::seed::Seeder;
-use super::shared::{Shared, View};
+use super::event::{AwaitedCall, Event, Failed};
+use crate::client::aside::offload::Offloader;
+use crate::client::aside::seed::Seeder;
+use crate::client::shared::{Shared, View};
 use crate::clock::Clock;
 
 /// The control thread's state.

@@ -10,11 +10,13 @@ use weightcast_plan::Layout;
 use weightcast_protocol::message::ClientMessage;
 use weightcast_protocol::{CallError, TermProof, Time};
 
-use super::super::connection::{self, Connection};
-use super::super::control_port::Incoming;
-use super::{Control, Event};
+use super::Control;
+use crate::client::connection::port::Incoming;
+use crate::client::connection::{self, Connection};
+use crate::client::event::Event;
 use crate::convert::{Assembly, client_frame};
-use crate::{Error, manifest};
+use crate::error::Error;
+use crate::manifest;
 
 /// How long a shard that comes over waits for its layout to be stored before it says so.
 const STORE_FIRST: Duration = Duration::from_secs(2);

@@ -8,11 +8,11 @@ use weightcast_plan::{DType, Layout, LayoutBuilder, Part, Slice};
 use weightcast_protocol::{Epoch, Generation, Span};
 use weightcast_transport::{ExportId, Region};
 
-use super::super::connection::tests::{FakePort, Said, to};
-use super::super::locate::Cause;
-use super::super::registration::Registration;
-use super::super::reservations::ReservedMemory;
 use super::*;
+use crate::client::connection::tests::{FakePort, Said, to};
+use crate::client::memory::registration::Registration;
+use crate::client::memory::reservations::ReservedMemory;
+use crate::client::mismatch::locate::Cause;
 
 pub(in crate::client) const LONG: Duration = Duration::from_secs(20);
 /// Of the registered tensor `w`.

@@ -10,7 +10,7 @@ use weightcast_transport::{Digest, digest_at};
 use super::atoms::{Held, atoms};
 use super::search::{Found, Question, Search};
 use super::summary::{Summary, suspects};
-use crate::client::registration::union;
+use crate::client::memory::registration::union;
 
 mod bounds;
 mod served;

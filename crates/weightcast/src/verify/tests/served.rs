@@ -13,11 +13,11 @@ use super::super::asker::Asker;
 use super::super::meet::Replica;
 use super::super::{MAX_TENSORS, Verdict, shards};
 use super::*;
-use crate::Error;
-use crate::client::networks::Networks;
-use crate::client::registration::Registration;
-use crate::client::route::Routes;
+use crate::client::memory::registration::Registration;
+use crate::client::reading::networks::Networks;
+use crate::client::reading::route::Routes;
 use crate::config::{Options, Role};
+use crate::error::Error;
 
 const SOON: Duration = Duration::from_secs(20);
 /// Of each tensor.
@@ -319,17 +319,18 @@ fn a_list_is_worked_through_in_order_until_one_fails() {
 
 #[test]
 fn a_server_to_which_no_worker_has_come_compares_nothing() {
-    let config = crate::ServeConfig { insecure: true, ..crate::ServeConfig::default() };
-    let server = crate::serve(config).unwrap();
+    let config =
+        crate::serve::ServeConfig { insecure: true, ..crate::serve::ServeConfig::default() };
+    let server = crate::serve::serve(config).unwrap();
     let address = Some(server.address().to_owned());
     let options = Options { server: address, insecure: true, ..Options::new(Role::Rollout) };
-    let what = crate::Comparison {
+    let what = crate::verify::Comparison {
         model: "m".to_owned(),
         replica: "one".to_owned(),
-        other: crate::Other::Any,
+        other: crate::verify::Other::Any,
         version: None,
         deadline: SOON,
     };
-    let error = crate::verify(&what, &options, &|_| true).unwrap_err().to_string();
+    let error = crate::verify::verify(&what, &options, &|_| true).unwrap_err().to_string();
     assert!(error.contains("no worker has come to one yet"), "{error}");
 }

@@ -7,7 +7,7 @@ use weightcast_transport::{Digest, Region, digest_at};
 
 use super::world::{Model, Rng};
 use super::*;
-use crate::client::registration::Registration;
+use crate::client::memory::registration::Registration;
 use crate::manifest;
 use crate::verify::summary::partial;
 

@@ -8,10 +8,10 @@ use weightcast_protocol::session::SessionState;
 use weightcast_protocol::{CallError, Span};
 use weightcast_transport::Way;
 
-use super::super::{Event, Failed};
 use super::net::lock;
 use super::scene::{LONG, READER, TRAINER, form, kind, run};
 use super::world::RigWorld;
+use crate::client::event::{Event, Failed};
 
 fn reader() -> super::worker::ClientKind {
     kind(Role::Rollout, form(9_000), Way::Direct)

@@ -6,10 +6,10 @@ use weightcast_protocol::{Selector, Span};
 use weightcast_transport::HoldPoint::{Asking, Judging, Taking, Telling};
 use weightcast_transport::Way;
 
-use super::super::{Event, Reply};
 use super::scene::{LONG, form, kind, run};
 use super::worker::{ClientKind, Form, good};
 use super::world::RigWorld;
+use crate::client::event::{Event, Reply};
 
 const BYTES: u64 = 9_000;
 

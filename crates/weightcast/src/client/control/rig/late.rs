@@ -4,9 +4,9 @@ use weightcast_protocol::message::{Answer, Call, Role};
 use weightcast_protocol::{Attempt, OpSeq, Span};
 use weightcast_transport::Way;
 
-use super::super::Event;
 use super::scene::{LONG, READER, TRAINER, form, kind, run};
 use super::world::RigWorld;
+use crate::client::event::Event;
 
 async fn world() -> RigWorld {
     RigWorld::with_reader(9_000, kind(Role::Rollout, form(9_000), Way::Direct)).await

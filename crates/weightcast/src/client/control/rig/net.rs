@@ -13,7 +13,7 @@ use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
 use weightcast_protocol::{ConnectionId, ContentDigest, Span, Time};
 
-use super::super::super::control_port::{ControlPort, Incoming, Requested};
+use crate::client::connection::port::{ControlPort, Incoming, Requested};
 use crate::convert::{
     ByteMeter, Encoder, inspect_reply, inspected, sum, term_proof, term_proof_frame,
 };

@@ -7,11 +7,11 @@ use weightcast_protocol::session::SessionState;
 use weightcast_protocol::{CallError, Span};
 use weightcast_transport::{HoldPoint, Way};
 
-use super::super::Event;
 use super::net::lock;
 use super::scene::{LONG, READER, TRAINER, form, kind, run};
 use super::worker::{ClientKind, good};
 use super::world::RigWorld;
+use crate::client::event::Event;
 
 const BYTES: u64 = 9_000;
 /// Both tensors.

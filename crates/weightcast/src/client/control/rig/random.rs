@@ -6,12 +6,12 @@ use weightcast_protocol::session::SessionState;
 use weightcast_protocol::{Selector, Span};
 use weightcast_transport::{HoldPoint, Way};
 
-use super::super::Reply;
 use super::Draw;
 use super::net::lock;
 use super::scene::{self, LONG, TRAINER, kind, run};
 use super::worker::Form;
 use super::world::RigWorld;
+use crate::client::event::Reply;
 
 const POINTS: [HoldPoint; 4] =
     [HoldPoint::Asking, HoldPoint::Taking, HoldPoint::Judging, HoldPoint::Telling];

@@ -7,10 +7,10 @@ use weightcast_protocol::{CallError, Span};
 use weightcast_transport::HoldPoint::{self, Asking, Judging, Taking, Telling};
 use weightcast_transport::Way;
 
-use super::super::Event;
 use super::net::lock;
 use super::scene::{LONG, READER, TRAINER, form, kind, run};
 use super::world::RigWorld;
+use crate::client::event::Event;
 
 /// More than two pieces.
 const BYTES: u64 = 1_300_000;

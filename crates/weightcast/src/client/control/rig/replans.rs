@@ -7,10 +7,10 @@ use weightcast_protocol::message::{Answer, Call, Role};
 use weightcast_protocol::{CallError, Selector, Span};
 use weightcast_transport::{HoldPoint, Way};
 
-use super::super::super::PlanFrom;
 use super::scene::{LONG, READER, TRAINER, form, kind, run};
 use super::worker::{ClientKind, Form, good};
 use super::world::RigWorld;
+use crate::client::reading::plans::PlanFrom;
 
 /// Larger than what is asked for at once.
 const PIECES: u64 = 1_300_000;

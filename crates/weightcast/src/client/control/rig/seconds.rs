@@ -4,14 +4,14 @@
 use std::sync::{Arc, Mutex, mpsc as reply};
 use std::time::Instant;
 
-use super::super::super::handle::{Own, ShardHandle};
-use super::super::super::process::Owned;
-use super::super::super::reservations::Registrant;
-use super::super::super::second::OpenHandle;
 use super::worker::{ClientKind, RigClient, RigWays};
 use super::world::RigWorld;
-use crate::Error;
+use crate::client::aside::second::OpenHandle;
+use crate::client::handle::process::Owned;
+use crate::client::handle::{Own, ShardHandle};
+use crate::client::memory::reservations::Registrant;
 use crate::config::{Options, Replica};
+use crate::error::Error;
 
 /// A thread that wants a handle for its copy or its seed.
 struct OpenAsked {

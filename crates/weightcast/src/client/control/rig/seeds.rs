@@ -6,12 +6,12 @@ use weightcast_protocol::Span;
 use weightcast_protocol::message::{Answer, Call, Role};
 use weightcast_transport::{HoldPoint, Way};
 
-use super::super::Event;
 use super::groups::update;
 use super::net::lock;
 use super::scene::{LONG, READER, TRAINER, form, kind, run};
 use super::worker::{ClientKind, good};
 use super::world::RigWorld;
+use crate::client::event::Event;
 
 const BYTES: u64 = 9_000;
 const ROOM: u64 = BYTES + BYTES / 3;

@@ -6,10 +6,10 @@ use weightcast_protocol::session::SessionState;
 use weightcast_protocol::{CallError, Condition, Selector, Span};
 use weightcast_transport::Way;
 
-use super::super::Event;
 use super::scene::{LONG, READER, TRAINER, form, kind, run};
 use super::worker::good;
 use super::world::RigWorld;
+use crate::client::event::Event;
 
 fn reader() -> super::worker::ClientKind {
     kind(Role::Rollout, form(9_000), Way::Direct)

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use weightcast_protocol::message::ClientMessage;
 use weightcast_protocol::{ConnectionId, Span, Time};
 
-use super::super::{Event, Reply};
 use super::Draw;
 use super::gate::Gate;
 use super::net::{Net, SharedNet, lock};
 use super::seconds::Seconds;
 use super::worker::{ClientKind, RigClient};
+use crate::client::event::{Event, Reply};
 use crate::convert::client_message;
 
 /// Often enough for what one event sets off among tasks.

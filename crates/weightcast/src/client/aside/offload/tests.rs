@@ -1,0 +1,204 @@
+//! Copies and seeds that come to nothing, at each stage: nothing of them is left.
+
+use std::thread;
+
+use weightcast_plan::{DType, LayoutBuilder, Part};
+use weightcast_protocol::{Epoch, Span};
+use weightcast_transport::ExportId;
+
+use super::super::room::Room;
+use super::super::seed::Seeder;
+use super::*;
+use crate::client::handle::ShardHandle;
+use crate::client::memory::registration::Registration;
+use crate::client::shared::Shared;
+use crate::config::{Options, Replica};
+use crate::serve::{ServeConfig, serve};
+
+const BYTES: u64 = 4_000;
+const VERSION: Version = Version { epoch: Epoch(0), number: 1 };
+
+/// A handle's side of it, without the handle.
+struct CopyScene {
+    owner: Owner,
+    offloader: Offloader,
+    seeder: Seeder,
+    queue: mpsc::UnboundedReceiver<Event>,
+}
+
+fn registration() -> Registration {
+    let mut layout = LayoutBuilder::new();
+    layout.add("w", DType::U8, &[BYTES], vec![Part::new("w").shape([BYTES])], 0);
+    let region = Region::allocate(BYTES as usize).unwrap();
+    Registration::new(&[Arc::new(layout.build().unwrap())], 0, vec![region]).unwrap()
+}
+
+fn scene(server: &str, room: u64) -> CopyScene {
+    let options = Options {
+        server: Some(server.to_owned()),
+        insecure: true,
+        deadline: Duration::from_millis(500),
+        ..Options::new(Role::Rollout)
+    };
+    let shared = Shared::alone(Some((Arc::new(registration()), ExportId(7))), None);
+    let owner = Owner {
+        model: "model".to_owned(),
+        replica: Replica::new("rollout", 0, 1),
+        options,
+        shared,
+        room: Room::new(Some(room)),
+        open: Arc::new(ShardHandle::open),
+    };
+    let (events, queue) = mpsc::unbounded_channel();
+    let seeder = Seeder::new(owner.clone(), events.clone());
+    CopyScene { offloader: Offloader::new(owner.clone(), events), seeder, owner, queue }
+}
+
+impl CopyScene {
+    fn offload(&mut self) -> String {
+        self.offloader.start(VERSION, Generation(3));
+        match self.queue.blocking_recv() {
+            Some(Event::OffloadFailed { version: VERSION, generation: Generation(3), reason }) => {
+                reason
+            }
+            _ => panic!("another event"),
+        }
+    }
+
+    fn seed(&mut self) -> String {
+        self.seeder.start(VERSION, 5, Span::from_millis(300));
+        match self.queue.blocking_recv() {
+            Some(Event::SeedFailed { ask: 5, reason }) => reason,
+            _ => panic!("another event"),
+        }
+    }
+
+    /// Neither memory nor room is held by anything but the handle.
+    fn nothing_is_left(&self, what: &str) {
+        if let Some((registration, _)) = self.owner.shared.current() {
+            assert_eq!(Arc::strong_count(&registration), 2, "{what}: memory");
+            let free = self.owner.room.take(&registration, Duration::ZERO);
+            assert!(free.is_ok(), "{what}: room");
+        }
+        assert!(self.owner.shared.exports.exports().is_empty(), "{what}: exports");
+    }
+}
+
+#[test]
+fn nothing_is_left_where_nothing_is_registered() {
+    let mut scene = scene("127.0.0.1:1", BYTES);
+    scene.owner.shared.release();
+    assert!(scene.offload().contains("nothing is registered"));
+    assert!(scene.seed().contains("nothing is registered"));
+    let registration = registration();
+    assert!(scene.owner.room.take(&registration, Duration::ZERO).is_ok());
+}
+
+#[test]
+fn nothing_is_left_where_there_is_no_room() {
+    let mut scene = scene("127.0.0.1:1", BYTES);
+    let (registration, _) = scene.owner.shared.current().unwrap();
+    let share = scene.owner.room.take(&registration, Duration::ZERO).unwrap();
+    drop(registration);
+    assert!(scene.offload().contains("no room"));
+    assert!(scene.seed().contains("no room"));
+    drop(share);
+    scene.nothing_is_left("no room");
+}
+
+#[test]
+fn nothing_is_left_where_no_server_is_reached() {
+    let mut scene = scene("127.0.0.1:1", BYTES);
+    for _ in 0..2 {
+        let reason = scene.offload();
+        assert!(reason.contains("127.0.0.1:1"), "{reason}");
+        scene.nothing_is_left("no server, offload");
+        let reason = scene.seed();
+        assert!(reason.contains("127.0.0.1:1"), "{reason}");
+        scene.nothing_is_left("no server, seed");
+    }
+}
+
+#[test]
+fn nothing_is_left_where_the_server_wants_none() {
+    let server = serve(ServeConfig { insecure: true, ..ServeConfig::default() }).unwrap();
+    let mut scene = scene(server.address(), BYTES);
+    scene.seed();
+    scene.nothing_is_left("seed");
+}
+
+/// Whoever stops a copy waits until it has let go of the memory, and nobody is told of it.
+#[test]
+fn a_copy_that_is_stopped_is_waited_for_and_leaves_nothing() {
+    let CopyScene { owner, mut offloader, mut queue, seeder } = scene("127.0.0.1:1", BYTES);
+    let reads = Arc::clone(&offloader.running.reads);
+    // As if the copy had just begun: it waits for its turn in vain.
+    let copying = reads.lock().unwrap();
+    offloader.running.cancel = Arc::default();
+    let cancel = Arc::clone(&offloader.running.cancel);
+    let (stopping, stopped) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let offloader = &mut offloader;
+        let (stopping, stopped) = (&stopping, &stopped);
+        let (said, told) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            said.send(this_thread()).unwrap();
+            stopping.store(true, Ordering::SeqCst);
+            offloader.stop();
+            stopped.store(true, Ordering::SeqCst);
+        });
+        let name = told.recv().unwrap();
+        // From then on nothing but the copy is waited for.
+        while !stopping.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        while !stopped.load(Ordering::SeqCst) && !sleeps(&name) {
+            thread::yield_now();
+        }
+        assert!(!stopped.load(Ordering::SeqCst), "the copy still reads");
+        assert!(cancel.load(Ordering::SeqCst), "it is told to end before it is waited for");
+        drop(copying);
+    });
+    assert!(offloader.running.cancel.load(Ordering::SeqCst));
+    // One that begins after it was stopped copies nothing.
+    let copying = offloader.running.clone();
+    let (said, kept) = std::sync::mpsc::channel();
+    let here = owner.clone();
+    here.begin(
+        "weightcast-test",
+        ("copy".to_owned(), Role::Offload(VERSION)),
+        move |second| {
+            said.send(keep(second, VERSION, &copying)).unwrap();
+            Ok(())
+        },
+        |reason| panic!("{reason}"),
+    );
+    assert!(!kept.recv().unwrap().unwrap(), "there is no copy that could be over");
+    drop((seeder, offloader, here));
+    assert!(queue.blocking_recv().is_none(), "nobody is told");
+    let (registration, _) = owner.shared.current().unwrap();
+    assert!(owner.room.take(&registration, Duration::ZERO).is_ok());
+    assert_eq!(Arc::strong_count(&registration), 2);
+}
+
+/// The next copy is asked for: the one before, if it has not ended, does so now, and this one does not.
+#[test]
+fn a_copy_ends_when_the_next_one_begins() {
+    let mut scene = scene("127.0.0.1:1", BYTES);
+    let first = Arc::clone(&scene.offloader.running.cancel);
+    assert!(!first.load(Ordering::Acquire));
+    assert!(scene.offload().contains("127.0.0.1:1"));
+    assert!(first.load(Ordering::Acquire));
+    assert!(!scene.offloader.running.cancel.load(Ordering::Acquire));
+}
+
+/// The name of the running thread in `/proc`.
+fn this_thread() -> String {
+    let link = std::fs::read_link("/proc/thread-self").unwrap();
+    format!("/proc/{}/stat", link.display())
+}
+
+fn sleeps(thread: &str) -> bool {
+    let stat = std::fs::read_to_string(thread).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
+}

@@ -1,0 +1,125 @@
+//! The memory that a handle's offloads and seeds may take together.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use weightcast_transport::Region;
+
+use crate::client::memory::registration::Registration;
+use crate::error::Error;
+
+/// Memory beside what is registered.
+#[derive(Debug)]
+pub(in crate::client) struct Room {
+    limit: Option<u64>,
+    used: Mutex<u64>,
+    freed: Condvar,
+}
+
+/// A part of it, taken until this is dropped.
+pub(in crate::client) struct Share {
+    room: Arc<Room>,
+    bytes: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        *self.room.used.lock().expect("no panic while held") -= self.bytes;
+        self.room.freed.notify_all();
+    }
+}
+
+impl Room {
+    pub(in crate::client) fn new(limit: Option<u64>) -> Arc<Self> {
+        Arc::new(Self { limit, used: Mutex::default(), freed: Condvar::new() })
+    }
+
+    /// Takes as much as is registered, or waits so long for somebody to let go of it.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub(in crate::client) fn take(
+        self: &Arc<Self>,
+        registration: &Registration,
+        patience: Duration,
+    ) -> Result<Share, Error> {
+        let bytes = registration.regions.iter().map(|region| region.len() as u64).sum();
+        let used = self.used.lock().expect("no panic while held");
+        let full = |used: &mut u64| self.limit.is_some_and(|limit| *used + bytes > limit);
+        let waited = self.freed.wait_timeout_while(used, patience, full);
+        let (mut used, _) = waited.expect("no panic while held");
+        if full(&mut used) {
+            let limit = self.limit.unwrap_or_default();
+            return Err(Error::misuse(format!(
+                "no room for {bytes} bytes: offload_bytes is {limit}, {used} are in use"
+            )));
+        }
+        *used += bytes;
+        drop(used);
+        Ok(Share { room: Arc::clone(self), bytes })
+    }
+}
+
+/// New memory for what a registered region holds.
+///
+/// # Errors
+/// There is none.
+pub(in crate::client) fn allocate(like: &Region) -> Result<Region, Error> {
+    Region::allocate(like.len()).map_err(|error| Error::io("allocate memory for a copy", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use weightcast_plan::{DType, LayoutBuilder, Part};
+
+    use super::*;
+
+    const BYTES: u64 = 64;
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn registration() -> Registration {
+        let mut builder = LayoutBuilder::new();
+        builder.add("w", DType::U8, &[BYTES], vec![Part::new("w").shape([BYTES])], 0);
+        let region = Region::allocate(BYTES as usize).unwrap();
+        Registration::new(&[Arc::new(builder.build().unwrap())], 0, vec![region]).unwrap()
+    }
+
+    #[test]
+    fn as_much_is_taken_as_there_is_and_no_more() {
+        let registration = registration();
+        let room = Room::new(Some(2 * BYTES));
+        let take = || room.take(&registration, Duration::ZERO);
+        let (first, _second) = (take().unwrap(), take().unwrap());
+        let refused = take().err().expect("it is full").to_string();
+        for part in ["no room for 64 bytes", "offload_bytes is 128", "128 are in use"] {
+            assert!(refused.contains(part), "{part} in {refused}");
+        }
+        drop(first);
+        let _third = take().unwrap();
+        assert!(take().is_err());
+        assert!(Room::new(Some(BYTES - 1)).take(&registration, Duration::ZERO).is_err());
+        let unlimited = Room::new(None);
+        let _many: Vec<_> =
+            (0..9).map(|_| unlimited.take(&registration, Duration::ZERO).unwrap()).collect();
+    }
+
+    #[test]
+    fn whoever_waits_has_what_another_lets_go_of() {
+        let registration = registration();
+        let room = Room::new(Some(BYTES));
+        let first = room.take(&registration, Duration::ZERO).unwrap();
+        let (asks, asked) = mpsc::channel();
+        thread::scope(|scope| {
+            let next = scope.spawn(|| {
+                asks.send(()).unwrap();
+                room.take(&registration, LONG).map(drop)
+            });
+            asked.recv().unwrap();
+            drop(first);
+            next.join().unwrap().expect("there is room");
+        });
+    }
+}

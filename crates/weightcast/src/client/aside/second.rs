@@ -1,0 +1,143 @@
+//! A second replica beside a handle's own: of the registered layout, in memory of its own, with a
+//! session of its own. It lives on a thread until the server does not need it any more.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use weightcast_transport::Region;
+
+use super::room::{Room, Share};
+use crate::client::handle::ShardHandle;
+use crate::client::memory::layout_source::LayoutSource;
+use crate::client::memory::registration::Registration;
+use crate::client::shared::Shared;
+use crate::config::{Options, Replica, Role};
+use crate::error::Error;
+
+/// Opens the handle of a second replica; tests have other ways.
+pub(in crate::client) type OpenHandle =
+    Arc<dyn Fn(&str, Replica, &Options) -> Result<ShardHandle, Error> + Send + Sync>;
+
+/// Whose second replicas they are.
+#[derive(Clone)]
+pub(in crate::client) struct Owner {
+    pub(in crate::client) model: String,
+    pub(in crate::client) replica: Replica,
+    pub(in crate::client) options: Options,
+    pub(in crate::client) shared: Arc<Shared>,
+    pub(in crate::client) room: Arc<Room>,
+    pub(in crate::client) open: OpenHandle,
+}
+
+impl Owner {
+    /// Begins one, on a thread of this name; `failed` is told why it came to nothing.
+    pub(in crate::client) fn begin(
+        &self,
+        thread: &str,
+        (name, role): (String, Role),
+        keep: impl FnOnce(Second) -> Result<(), Error> + Send + 'static,
+        failed: impl Fn(String) + Clone + Send + 'static,
+    ) {
+        let Some((registration, _)) = self.shared.current() else {
+            return failed("nothing is registered".to_owned());
+        };
+        let second = Second {
+            model: self.model.clone(),
+            replica: Replica { name, ..self.replica.clone() },
+            options: Options { role, offload_seeding: false, ..self.options.clone() },
+            registration,
+            room: Arc::clone(&self.room),
+            open: Arc::clone(&self.open),
+        };
+        let told = failed.clone();
+        let run = move || {
+            if let Err(error) = keep(second) {
+                told(error.to_string());
+            }
+        };
+        if let Err(error) = thread::Builder::new().name(thread.to_owned()).spawn(run) {
+            failed(error.to_string());
+        }
+    }
+}
+
+/// One second replica that is not open yet.
+pub(in crate::client) struct Second {
+    model: String,
+    replica: Replica,
+    pub(in crate::client) options: Options,
+    pub(in crate::client) registration: Arc<Registration>,
+    room: Arc<Room>,
+    open: OpenHandle,
+}
+
+impl Second {
+    /// Takes room for what is registered, or waits so long for some.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn take_room(&self, patience: Duration) -> Result<Share, Error> {
+        self.room.take(&self.registration, patience)
+    }
+
+    /// Opens it with this memory, registered, for which the room was taken. From then on it does not
+    /// depend on its owner.
+    pub(super) fn open(self, regions: Vec<Region>, room: Share) -> Result<OpenSecond, Error> {
+        let layout = LayoutSource::Known((*self.registration.layout).clone());
+        drop(self.registration);
+        let handle = (self.open)(&self.model, self.replica, &self.options)?;
+        handle.register(layout, regions, self.options.deadline)?;
+        Ok(OpenSecond { handle, _room: room })
+    }
+}
+
+/// One that is open. Its room is given back once its memory is.
+pub(super) struct OpenSecond {
+    pub(in crate::client) handle: ShardHandle,
+    _room: Share,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use weightcast_plan::{DType, LayoutBuilder, Part};
+
+    use super::*;
+
+    /// As of a version before, whose memory has just been let go of. Where nobody waits, it is too late
+    /// for the first that comes.
+    #[test]
+    fn a_copy_waits_for_the_room_of_the_one_before() {
+        let mut layout = LayoutBuilder::new();
+        layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
+        let region = Region::allocate(8).unwrap();
+        let registration = Registration::new(&[Arc::new(layout.build().unwrap())], 0, vec![region]);
+        let second = Second {
+            model: "model".to_owned(),
+            replica: Replica::new("rollout", 0, 1),
+            options: Options::new(Role::Rollout),
+            registration: Arc::new(registration.unwrap()),
+            room: Room::new(Some(8)),
+            open: Arc::new(ShardHandle::open),
+        };
+        let second = &second;
+        for _ in 0..20 {
+            let before = second.take_room(Duration::ZERO).unwrap();
+            let (asks, asked) = mpsc::channel();
+            thread::scope(|scope| {
+                let next = scope.spawn(move || {
+                    asks.send(()).unwrap();
+                    second.take_room(Duration::from_secs(20)).map(drop)
+                });
+                asked.recv().unwrap();
+                (0..100).for_each(|_| thread::yield_now());
+                drop(before);
+                next.join().unwrap().expect("there is room");
+            });
+        }
+        let _taken = second.take_room(Duration::ZERO).unwrap();
+        assert!(second.take_room(Duration::ZERO).is_err());
+    }
+}

@@ -1,0 +1,321 @@
+//! The registered memory as the session wants it: served, fenced, digested, filled.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use weightcast_protocol::message::{Assignment, ReadFailure, Witnesses};
+use weightcast_protocol::session::ReadProgress;
+use weightcast_protocol::{Attempt, Generation, Nonce, OpSeq, ShardSums};
+use weightcast_transport::{ExportId, Filling};
+
+use crate::client::connection::Connection;
+use crate::client::event::Event;
+use crate::client::memory::registration::Registration;
+use crate::client::mismatch::refusal::{FoundRefusal, OwnPublication, look};
+use crate::client::reading::route::Arrival;
+use crate::client::reading::staging::{self, Installed};
+use crate::client::reading::{RunningRead, Target, read_assigned};
+use crate::client::shared::Shared;
+
+/// What is done with one shard's memory. Ends of reads and digests come back as events.
+pub(in crate::client) struct Memory {
+    shared: Arc<Shared>,
+    connection: Connection,
+    events: mpsc::UnboundedSender<Event>,
+    /// What the data port serves.
+    pub(super) exposed: Vec<ExportId>,
+    /// Progress of the memory that is being filled.
+    pub(in crate::client) filling: Option<Arc<Filling>>,
+    /// Progress of what was being filled when it was fenced, for a call that goes on after it: of this
+    /// memory, which it does not keep from being let go of.
+    left: Option<(Weak<Registration>, Arc<Filling>)>,
+    /// What a staged update fills.
+    pub(in crate::client) staged: Option<Target>,
+    /// Raised to end the running read, or the copying of what was read into place.
+    pub(in crate::client) read: Option<RunningRead>,
+    /// What the pending call has read.
+    arrived: Option<Box<Arrival>>,
+    /// The parts' digests of what is held, for readers that find something else there.
+    pub(in crate::client) note: Option<Vec<u8>>,
+    /// What is being digested.
+    sealing: Option<Generation>,
+    /// Where the note of what was refused can be had; no memory.
+    pub(in crate::client) record: Option<ExportId>,
+    /// Why it was refused, as far as that is found out.
+    refusal: Option<Arc<FoundRefusal>>,
+}
+
+impl Memory {
+    pub(in crate::client) fn new(
+        shared: Arc<Shared>,
+        connection: Connection,
+        events: mpsc::UnboundedSender<Event>,
+    ) -> Self {
+        Self {
+            shared,
+            connection,
+            events,
+            exposed: Vec::new(),
+            filling: None,
+            left: None,
+            staged: None,
+            read: None,
+            arrived: None,
+            note: None,
+            sealing: None,
+            record: None,
+            refusal: None,
+        }
+    }
+
+    /// Serves all of it from now on.
+    pub(in crate::client) fn expose(&mut self, generation: Generation) {
+        let Some((registration, export)) = self.shared.current() else { return };
+        self.drop_record();
+        let id = export.at(generation.0);
+        // A relay's readers go on reading what they were told to read.
+        if !self.exposed.contains(&id) {
+            let regions = registration.regions.clone();
+            self.shared.exports.exports().expose_as(id, generation.0, regions);
+            self.exposed.push(id);
+        }
+        // What was published is noted once it is digested; what was read, or is served anew, has been.
+        let arrived = self.arrived.as_ref().filter(|arrived| arrived.in_place);
+        if let Some(note) = arrived.map(|arrived| &arrived.note).or(self.note.as_ref()) {
+            self.annotate(id, note);
+        }
+    }
+
+    /// Serves what is read from now on as it comes.
+    pub(super) fn expose_filling(&mut self, generation: Generation) {
+        let Some((registration, export)) = self.shared.current() else { return };
+        self.drop_record();
+        let (id, regions) = (export.at(generation.0), registration.regions.clone());
+        let filling = Arc::new(Filling::new(&regions));
+        self.left = None;
+        self.filling = Some(Arc::clone(&filling));
+        self.shared.exports.exports().expose_filling(id, generation.0, regions, filling);
+        self.exposed.push(id);
+    }
+
+    /// Nothing may be served any more that is served now: generations only grow.
+    pub(super) fn fence(&mut self) {
+        if let (Some(filling), Some((registration, _))) =
+            (self.filling.take(), self.shared.current())
+        {
+            self.left = Some((Arc::downgrade(&registration), filling));
+        }
+        self.drop_record();
+        for id in self.exposed.drain(..) {
+            // Readers that are still there were told to read elsewhere: cut them off.
+            self.shared.exports.exports().withdraw(id, Duration::ZERO);
+        }
+    }
+
+    /// Digests it in the background.
+    pub(super) fn seal(&mut self, generation: Generation) {
+        let Some((registration, _)) = self.shared.current() else { return };
+        self.sealing = Some(generation);
+        let (events, threads) = (self.events.clone(), self.shared.sealing_threads);
+        let work = tokio::task::spawn_blocking(move || {
+            let digests = registration.digest_all_on(threads);
+            (registration.fold(&digests), registration.note(&digests))
+        });
+        tokio::spawn(async move {
+            let event = match work.await {
+                Ok((sums, note)) => Event::Sealed { generation, sums, note },
+                // Nobody could ever read it, nor give it up.
+                Err(error) => Event::SealFailed { generation, reason: error.to_string() },
+            };
+            let _ = events.send(event);
+        });
+    }
+
+    /// Sums a sample of it in the background.
+    pub(in crate::client) fn prove(&self, generation: Generation, nonce: Nonce) {
+        let Some((registration, _)) = self.shared.current() else { return };
+        let events = self.events.clone();
+        tokio::task::spawn_blocking(move || {
+            let sum = registration.prove(nonce);
+            let _ = events.send(Event::Proved { generation, nonce, sum });
+        });
+    }
+
+    /// It has been digested.
+    pub(in crate::client) fn sealed(&mut self, generation: Generation, note: Vec<u8>) {
+        if let Some((_, export)) = self.shared.current() {
+            self.annotate(export.at(generation.0), &note);
+        }
+        if self.sealing == Some(generation) {
+            self.note = Some(note);
+            self.sealing = None;
+        }
+    }
+
+    /// What was published is refused: nothing of it is served any more, but its note is, for the
+    /// witnesses. Whom it differs from is looked for in the background.
+    pub(in crate::client) fn refused(&mut self, witnesses: Witnesses, generation: Generation) {
+        let Some((_, export)) = self.shared.current() else { return };
+        let Some(note) = self.note.clone() else { return };
+        let id = export.at(generation.0);
+        self.shared.exports.exports().expose_as(id, generation.0, Vec::new());
+        self.annotate(id, &note);
+        self.record = Some(id);
+        let own = OwnPublication { export, note };
+        let refusal = Arc::new(FoundRefusal::default());
+        self.refusal = Some(Arc::clone(&refusal));
+        let (connection, shared) = (self.connection.clone(), Arc::clone(&self.shared));
+        tokio::spawn(look(connection, shared, own, witnesses, refusal));
+    }
+
+    /// What is known of why what was published is refused.
+    pub(in crate::client) fn refusal(&self) -> Option<Arc<FoundRefusal>> {
+        self.refusal.clone()
+    }
+
+    fn drop_record(&mut self) {
+        if let Some(id) = self.record.take() {
+            self.shared.exports.exports().withdraw(id, Duration::ZERO);
+        }
+    }
+
+    /// Keeps what the memory holds beside it, for readers that find something else there.
+    fn annotate(&self, id: ExportId, note: &[u8]) {
+        if let Err(error) = self.shared.exports.exports().annotate(id, note) {
+            tracing::debug!(%error, "an export goes without a note");
+        }
+    }
+
+    /// Fills it from a source, in place of the read that runs. What is final stays as it is: the
+    /// progress knows what to go on after.
+    pub(super) fn start_read(
+        &mut self,
+        seq: OpSeq,
+        attempt: Attempt,
+        assignment: Assignment,
+        keep: bool,
+        deadline: Instant,
+    ) {
+        self.stop_read();
+        let target = match self.target(assignment.staged, keep) {
+            Ok(target) => target,
+            Err(detail) => {
+                let result = Err(ReadFailure::Layout { detail });
+                let _ = self.events.send(Event::ReadDone { seq, attempt, result });
+                return;
+            }
+        };
+        let running = RunningRead::default();
+        self.read = Some(running.clone());
+        let shared = Arc::clone(&self.shared);
+        let (connection, events) = (self.connection.clone(), self.events.clone());
+        tokio::spawn(async move {
+            let cancelled = Arc::clone(&running.cancel);
+            let read = read_assigned(connection, shared, assignment, target, deadline, running);
+            let result = read.await.map(Box::new);
+            if !cancelled.load(Ordering::Acquire) {
+                let _ = events.send(Event::ReadDone { seq, attempt, result });
+            }
+        });
+    }
+
+    /// What a read fills. Memory beside the registered one is there until it is not wanted any
+    /// more, so that another source can go on where one was lost.
+    fn target(&mut self, staged: bool, keep: bool) -> Result<Target, String> {
+        let (registration, _) = self.shared.current().ok_or("nothing is registered")?;
+        if !staged {
+            let left = self.left.as_ref().filter(|_| keep);
+            let left = left.filter(|(of, _)| of.as_ptr() == Arc::as_ptr(&registration));
+            let left = left.map(|(_, filling)| Arc::clone(filling));
+            return Ok(Target { filling: self.filling.clone().or(left), registration });
+        }
+        self.staged = self.staged.take().filter(|_| keep);
+        if self.staged.is_none() {
+            let limit = self.shared.staging_bytes;
+            self.staged = Some(staging::allocate(&registration, limit).map_err(|e| e.to_string())?);
+        }
+        Ok(self.staged.clone().expect("just set"))
+    }
+
+    /// Copies what was read beside the registered memory into it, in the background.
+    pub(in crate::client) fn install(&mut self, seq: OpSeq, attempt: Attempt) {
+        let (Some(staged), Some((registration, _))) = (self.staged.take(), self.shared.current())
+        else {
+            return; // the session is told of no end, and gives up
+        };
+        let running = RunningRead::default();
+        let cancel = Arc::clone(&running.cancel);
+        self.read = Some(running);
+        let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
+        tokio::task::spawn_blocking(move || {
+            let (from, to) = (&staged.registration, &registration);
+            let installed = staging::install(from, to, &shared.memory, &cancel);
+            // Before anybody hears of it: then the memory is free when the call returns.
+            drop(staged);
+            if let Some(installed) = installed {
+                let _ = events.send(Event::Installed { seq, attempt, installed });
+            }
+        });
+    }
+
+    /// It is in place.
+    pub(in crate::client) fn installed(&mut self, installed: Installed) {
+        if let Some(arrived) = &mut self.arrived {
+            arrived.transfer.staged = installed.bytes;
+            arrived.transfer.install_seconds = installed.seconds;
+            arrived.in_place = true;
+        }
+    }
+
+    /// What lies beside the registered memory is not wanted any more.
+    pub(super) fn unstage(&mut self) {
+        self.staged = None;
+    }
+
+    /// How far the running read is, once bytes move.
+    pub(in crate::client) fn progress(&self) -> Option<ReadProgress> {
+        self.read.as_ref()?.pace.look()
+    }
+
+    /// After this, no read touches it.
+    pub(super) fn stop_read(&mut self) {
+        self.arrived = None;
+        if let Some(running) = self.read.take() {
+            running.cancel.store(true, Ordering::Release);
+            drop(self.shared.memory.lock());
+        }
+    }
+
+    /// Keeps what a read brought; returns its sums. None if it was stopped when this was on its way.
+    pub(in crate::client) fn arrived(
+        &mut self,
+        result: Result<Box<Arrival>, ReadFailure>,
+    ) -> Option<Result<ShardSums, ReadFailure>> {
+        let stopped = |arrival: &Arrival| arrival.evidence.overwritten.load(Ordering::Acquire);
+        match result {
+            Ok(arrival) if stopped(&arrival) => None,
+            Ok(arrival) => Some(Ok(self.arrived.insert(arrival).sums)),
+            Err(failure) => Some(Err(failure)),
+        }
+    }
+
+    /// What the call that has ended brought; it is held if the call went well and it is in place.
+    pub(super) fn take_arrived(&mut self, well: bool) -> Option<Box<Arrival>> {
+        let arrived = self.arrived.take()?;
+        if well && arrived.in_place {
+            self.note = Some(arrived.note.clone());
+        }
+        Some(arrived)
+    }
+
+    /// It holds nothing any more.
+    pub(in crate::client) fn forget(&mut self) {
+        self.note = None;
+        self.refusal = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! What is noted of the memory is of what it holds, not of what was read beside it.
+
+use weightcast_plan::{DType, LayoutBuilder, Part, Plan};
+use weightcast_protocol::{ContentDigest, Epoch, Version};
+use weightcast_transport::{Auth, Peer, Region};
+
+use super::*;
+use crate::client::memory::registration::Registration;
+use crate::client::reading::evidence::Evidence;
+use crate::client::updated::Transfer;
+
+const OLD: &[u8] = b"digests of the old version";
+const NEW: &[u8] = b"digests of the new version";
+const EXPORT: ExportId = ExportId(7);
+
+fn auth() -> Auth {
+    Auth { token: None, insecure: false }
+}
+
+/// Memory that holds a version with its note, and is served.
+fn holding() -> Memory {
+    let mut layout = LayoutBuilder::new();
+    layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
+    let (layout, region) = (Arc::new(layout.build().unwrap()), Region::from_bytes(&[1; 8]));
+    let registration = Registration::new(&[layout], 0, vec![region.unwrap()]).unwrap();
+    let shared = Shared::alone(Some((Arc::new(registration), EXPORT)), None);
+    let connection = Connection::new("127.0.0.1:1", None).unwrap();
+    let mut memory = Memory::new(shared, connection, mpsc::unbounded_channel().0);
+    memory.sealing = Some(Generation(1));
+    memory.expose(Generation(1));
+    memory.sealed(Generation(1), OLD.to_vec());
+    memory
+}
+
+/// A read beside the memory, from nobody.
+fn staged() -> Assignment {
+    Assignment {
+        version: Version { epoch: Epoch(0), number: 2 },
+        catalog: ContentDigest::default(),
+        replica: "trainer".to_owned(),
+        in_flight: false,
+        staged: true,
+        helpers: Vec::new(),
+        shards: [].into(),
+    }
+}
+
+/// What a staged read has brought beside the memory.
+fn beside(memory: &Memory) -> Box<Arrival> {
+    let (registration, _) = memory.shared.current().unwrap();
+    let target = staging::allocate(&registration, None).unwrap();
+    Box::new(Arrival {
+        sums: ShardSums::default(),
+        transfer: Transfer::default(),
+        note: NEW.to_vec(),
+        in_place: false,
+        evidence: Evidence {
+            registration: target.registration,
+            assignment: staged(),
+            sources: Vec::new(),
+            plan: Arc::new(Plan { copies: Vec::new(), echoes: Vec::new() }),
+            digests: Vec::new(),
+            overwritten: Arc::default(),
+        },
+    })
+}
+
+/// What the data port says of the memory that is served at a generation.
+fn noted(memory: &Memory, generation: u64) -> Option<Vec<u8>> {
+    let soon = Instant::now() + Duration::from_secs(20);
+    let peer = Peer::connect(memory.shared.exports.addr(), &auth(), soon).unwrap();
+    peer.note(EXPORT.at(generation), generation, soon).unwrap()
+}
+
+#[tokio::test]
+async fn an_old_version_that_is_served_anew_has_its_own_note() {
+    // The server is lost when the new version has been read beside it.
+    let mut memory = holding();
+    let arrival = beside(&memory);
+    assert!(memory.arrived(Ok(arrival)).is_some());
+    memory.unstage();
+    memory.fence();
+    memory.expose(Generation(2));
+    assert_eq!(noted(&memory, 2).as_deref(), Some(OLD));
+}
+
+#[tokio::test]
+async fn an_old_version_that_a_call_left_as_it_was_keeps_its_note() {
+    let mut memory = holding();
+    let arrival = beside(&memory);
+    assert!(memory.arrived(Ok(arrival)).is_some());
+    memory.unstage();
+    // Well, but as unchanged: the new version is left to a seed.
+    drop(memory.take_arrived(true));
+    memory.fence();
+    memory.expose(Generation(2));
+    assert_eq!(noted(&memory, 2).as_deref(), Some(OLD));
+}
+
+#[tokio::test]
+async fn what_was_put_in_place_has_the_new_note() {
+    let mut memory = holding();
+    let arrival = beside(&memory);
+    assert!(memory.arrived(Ok(arrival)).is_some());
+    memory.fence();
+    memory.installed(Installed { bytes: 8, seconds: 0.0 });
+    memory.expose(Generation(2));
+    assert_eq!(noted(&memory, 2).as_deref(), Some(NEW));
+    drop(memory.take_arrived(true));
+    memory.fence();
+    memory.expose(Generation(3));
+    assert_eq!(noted(&memory, 3).as_deref(), Some(NEW));
+}
+
+#[tokio::test]
+async fn what_is_published_anew_has_no_note_of_what_was_there_before() {
+    let mut memory = holding();
+    memory.fence();
+    memory.forget();
+    memory.expose(Generation(2));
+    assert_eq!(noted(&memory, 2), None, "it is not digested yet");
+}
+
+/// What a bad source gave is not gone on with: a read that begins anew has other memory and no progress.
+#[tokio::test]
+async fn a_read_that_begins_anew_keeps_nothing() {
+    let mut memory = holding();
+    let soon = Instant::now() + Duration::from_secs(20);
+    let mut reading = |attempt, keep| {
+        memory.start_read(OpSeq(1), Attempt(attempt), staged(), keep, soon);
+        memory.staged.clone().expect("memory beside")
+    };
+    let (first, on) = (reading(1, false), reading(2, true));
+    assert!(Arc::ptr_eq(&first.registration, &on.registration));
+    let anew = reading(3, false);
+    assert!(!Arc::ptr_eq(&first.registration, &anew.registration));
+    assert_ne!(first.registration.regions[0].address(), anew.registration.regions[0].address());
+    let (had, has) = (first.filling.unwrap(), anew.filling.unwrap());
+    assert!(!Arc::ptr_eq(&had, &has));
+}

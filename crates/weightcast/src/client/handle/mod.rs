@@ -1,0 +1,413 @@
+//! The handle: calls that block until the control thread has their answer.
+//!
+//! `register` gives a handle memory and `publish` lets others read that memory; `process` ties a handle to the process
+//! that opened it.
+
+pub(super) mod process;
+mod publish;
+mod register;
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, mpsc as reply};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use weightcast_protocol::message::{Answer, Call, Listing};
+use weightcast_protocol::{CallError, Condition, Selector, Version};
+
+use self::process::Owned;
+use super::connection::Connection;
+use super::event::{Event, Failed, Reply};
+use super::shared::{Shared, View};
+use super::updated::{Transfer, Updated};
+use crate::client::memory::reservations::{FillGuard, Registrant, Reservation};
+use crate::client::mismatch::locate::{Place, Search};
+use crate::client::reading::evidence::Evidence;
+use crate::client::reading::staging;
+use crate::clock::span;
+use crate::config::Replica;
+use crate::error::Error;
+
+/// How often a waiting call asks whether it was interrupted.
+const INTERRUPT: Duration = Duration::from_millis(100);
+/// The longest that a search for a difference takes.
+const SEARCH: Duration = Duration::from_secs(10);
+/// How long a dropped handle takes to leave in good order.
+pub(super) const LEAVE: Duration = Duration::from_secs(5);
+
+/// One worker's part in a model. Calls block; each returns within its deadline.
+///
+/// All shards of a replica make the same calls in the same order: each is one transaction of the
+/// group, with one answer for all. Not to be called from asynchronous code.
+///
+/// It belongs to the process that opened it. After a fork, every call in the child fails with
+/// [`CallError::Misuse`]; closing and dropping it there do nothing at all.
+pub struct ShardHandle {
+    pub(super) model: String,
+    pub(super) replica: Replica,
+    pub(super) server: String,
+    pub(super) own: Owned<Own>,
+    pub(super) interrupted: Option<Interrupted>,
+    pub(super) warning: Option<String>,
+    /// Whose server was found by itself.
+    pub(super) job: Option<String>,
+}
+
+/// What a fork does not take along.
+pub(super) struct Own {
+    pub(super) events: mpsc::UnboundedSender<Event>,
+    pub(super) runtime: tokio::runtime::Handle,
+    pub(super) connection: Connection,
+    pub(super) shared: Arc<Shared>,
+    pub(super) thread: Mutex<Option<JoinHandle<()>>>,
+    /// Who this is, to the other handles of the process.
+    pub(super) holder: Registrant,
+    /// Whether it may fill its memory at any time: a rollout's.
+    pub(super) fills: bool,
+    /// What other handles of the process know of the registered memory.
+    pub(super) reservation: Mutex<Option<Arc<Reservation>>>,
+    /// Where the last call's read differed.
+    pub(super) mismatch: Mutex<Option<Place>>,
+}
+
+/// Asked now and then while a call waits; true ends the wait with [`Error::Interrupted`].
+pub type Interrupted = Box<dyn Fn() -> bool + Send + Sync>;
+
+impl ShardHandle {
+    /// What belongs to the process that opened the handle.
+    pub(super) fn own(&self) -> Result<&Own, Error> {
+        self.own.get()
+    }
+
+    /// # Errors
+    /// `Misuse` if another process opened the handle.
+    pub fn check_process(&self) -> Result<(), Error> {
+        self.own().map(drop)
+    }
+
+    pub(super) fn send(&self, event: Event) -> Result<(), Error> {
+        self.own()?.events.send(event).map_err(|_| Error::misuse("the handle is closed"))
+    }
+
+    pub(super) fn call(&self, call: Call, deadline: Duration) -> Result<(Answer, Transfer), Error> {
+        self.call_that_fills(None, call, deadline)
+    }
+
+    /// The same for a call that fills the memory: it stays reserved until that has ended, however
+    /// soon this returns.
+    fn call_that_fills(
+        &self,
+        filling: Option<FillGuard>,
+        call: Call,
+        deadline: Duration,
+    ) -> Result<(Answer, Transfer), Error> {
+        let until = Instant::now() + deadline;
+        self.own()?.mismatch.lock().expect("no panic while held").take();
+        let (reply, answer) = reply::channel::<Reply>();
+        self.send(Event::Call { call, deadline: span(deadline), filling, reply })?;
+        // The session ends every call by its deadline.
+        let result = self.receive(&answer, None)?;
+        match result.ok_or_else(|| Error::misuse("the handle is closed"))? {
+            Ok(answer) => Ok(answer),
+            Err(Failed { error, evidence: Some(evidence), .. }) => {
+                Err(self.located(error, &evidence, left(until))?.into())
+            }
+            Err(failed) => Err(self.in_its_job(self.explained(failed)?)),
+        }
+    }
+
+    /// Where nothing was ever published, the trainer may be one of another job.
+    fn in_its_job(&self, error: CallError) -> Error {
+        match (&error, &self.job) {
+            (CallError::VersionUnavailable { latest: None, .. }, Some(job)) => {
+                Error::NobodyHere { error, job: job.clone() }
+            }
+            _ => error.into(),
+        }
+    }
+
+    /// Says why a publication was refused, if that is found out soon.
+    fn explained(&self, failed: Failed) -> Result<CallError, Error> {
+        let Failed { error, refusal: Some(refusal), .. } = failed else { return Ok(failed.error) };
+        let CallError::ContentMismatch { version, replica, detail } = error else {
+            return Ok(error);
+        };
+        let interrupted = || self.interrupted.as_ref().is_some_and(|interrupted| interrupted());
+        let found = refusal.wait(INTERRUPT, &interrupted)?;
+        let detail = found.map_or(detail.clone(), |found| format!("{found}: {detail}"));
+        Ok(CallError::ContentMismatch { version, replica, detail })
+    }
+
+    /// Says in a digest mismatch where it is, if that can be found out in time.
+    fn located(
+        &self,
+        error: CallError,
+        evidence: &Evidence,
+        left: Duration,
+    ) -> Result<CallError, Error> {
+        let CallError::DigestMismatch { version, source_replica, detail } = error else {
+            return Ok(error);
+        };
+        let own = self.own()?;
+        let interrupted = || self.interrupted.as_ref().is_some_and(|interrupted| interrupted());
+        let stopped = Cell::new(false);
+        let search = Search {
+            evidence,
+            routes: &own.shared.routes,
+            deadline: Instant::now() + (left / 2).min(SEARCH),
+            interrupted: &|| {
+                stopped.set(stopped.get() || interrupted());
+                stopped.get()
+            },
+        };
+        let found = search.run();
+        if stopped.get() {
+            return Err(Error::Interrupted);
+        }
+        let detail = match &found {
+            Ok(place) => place.said.clone(),
+            Err(reason) => format!("{detail}; {reason}"),
+        };
+        *own.mismatch.lock().expect("no panic while held") = found.ok();
+        Ok(CallError::DigestMismatch { version, source_replica, detail })
+    }
+
+    /// Waits for an answer of the control thread; `None` if `limit` passes or the thread is gone.
+    pub(super) fn receive<T>(
+        &self,
+        answer: &reply::Receiver<T>,
+        limit: Option<Duration>,
+    ) -> Result<Option<T>, Error> {
+        let give_up = limit.map(|limit| Instant::now() + limit);
+        loop {
+            let left = give_up.map(|at| at.saturating_duration_since(Instant::now()));
+            match answer.recv_timeout(left.map_or(INTERRUPT, |left| left.min(INTERRUPT))) {
+                Ok(value) => return Ok(Some(value)),
+                Err(reply::RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(reply::RecvTimeoutError::Timeout) => {}
+            }
+            if self.interrupted.as_ref().is_some_and(|interrupted| interrupted()) {
+                return Err(Error::Interrupted);
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits until what this replica published is digested by all its shards, and accepted.
+    ///
+    /// # Errors
+    /// [`CallError::ContentMismatch`] if it was refused, so that nobody can ever read it.
+    pub fn wait_sealed(&self, deadline: Duration) -> Result<(), Error> {
+        let (reply, answer) = reply::channel();
+        self.send(Event::AwaitSeal { reply })?;
+        match self.receive(&answer, Some(deadline))? {
+            Some(Ok(())) => Ok(()),
+            Some(Err(failed)) => Err(self.explained(failed)?.into()),
+            None => Err(Error::Call(CallError::Timeout {
+                call: "wait_sealed".to_owned(),
+                waiting_for: "the digests of all shards' published memory".to_owned(),
+            })),
+        }
+    }
+
+    /// Waits until the session is over: closed by the server's wish, or failed.
+    pub(super) fn wait_ended(&self) -> Result<(), Error> {
+        let (reply, ended) = reply::channel();
+        self.send(Event::AwaitEnd { reply })?;
+        match self.receive(&ended, None)?.flatten() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Revokes the publication. When it returns, nobody reads and the memory may be changed.
+    ///
+    /// # Errors
+    /// [`CallError::ContentMismatch`] if the publication had been refused: nobody could read it. It
+    /// is revoked all the same.
+    pub fn unpublish(&self, deadline: Duration) -> Result<(), Error> {
+        self.call(Call::Unpublish, deadline).map(drop)
+    }
+
+    /// Fills the registered memory with a version; waits for it until the deadline.
+    pub fn replicate(&self, selector: Selector, deadline: Duration) -> Result<Updated, Error> {
+        self.updated(Call::Replicate { selector }, deadline)
+    }
+
+    /// Goes over to a version if it is available and newer than the one held; else returns at once.
+    /// With nothing held it waits for one, as [`ShardHandle::replicate`] does.
+    pub fn update(
+        &self,
+        selector: Selector,
+        allow_rollback: bool,
+        deadline: Duration,
+    ) -> Result<Updated, Error> {
+        self.updated(Call::Update { selector, allow_rollback, staged: false }, deadline)
+    }
+
+    /// The same, but the old version stays, readable and served to others, until the new one has
+    /// arrived on all shards and is verified: that is read into CPU memory beside the registered
+    /// one, and copied into place at the end. If it comes to nothing before that, all shards still
+    /// hold the old version. The copying is begun in time, and not broken off for the deadline; if it
+    /// takes longer than a minute (the server's `install_deadline`), the group holds nothing.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if that takes more than [`crate::Options::staging_bytes`]; on the other
+    /// shards [`CallError::LayoutMismatch`], which names this one and the reason.
+    pub fn update_staged(
+        &self,
+        selector: Selector,
+        allow_rollback: bool,
+        deadline: Duration,
+    ) -> Result<Updated, Error> {
+        let until = Instant::now() + deadline;
+        self.check_room().map_err(|error| self.decline(error, until))?;
+        self.updated(Call::Update { selector, allow_rollback, staged: true }, left(until))
+    }
+
+    fn check_room(&self) -> Result<(), Error> {
+        let shared = &self.own()?.shared;
+        let Some((registration, _)) = shared.current() else { return Ok(()) };
+        staging::check_room(&registration, shared.staging_bytes)
+    }
+
+    fn updated(&self, call: Call, deadline: Duration) -> Result<Updated, Error> {
+        let until = Instant::now() + deadline;
+        self.check_writable().map_err(|error| self.decline(error, until))?;
+        let reservation = self.own()?.reservation.lock().expect("no panic while held").clone();
+        let filling = reservation.map(Reservation::fill).transpose();
+        let filling = filling.map_err(|error| self.decline(error, until))?;
+        match self.call_that_fills(filling, call, deadline)? {
+            (Answer::Committed { version, source }, transfer) => Ok(Updated {
+                changed: true,
+                version: Some(version),
+                source: Some(source),
+                transfer,
+            }),
+            (Answer::Unchanged { held }, _) => Ok(Updated {
+                changed: false,
+                version: held,
+                source: None,
+                transfer: Transfer::default(),
+            }),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Memory that may be published is not always memory that may be filled.
+    fn check_writable(&self) -> Result<(), Error> {
+        let Some((registration, _)) = self.own()?.shared.current() else { return Ok(()) };
+        let Some(name) = registration.read_only() else { return Ok(()) };
+        Err(Error::misuse(format!(
+            "the memory registered for {name} is read-only and can't be filled with a version; \
+             register a writable copy"
+        )))
+    }
+
+    /// Which replicas hold which versions; the same for all shards of the group.
+    pub fn list(&self, deadline: Duration) -> Result<Listing, Error> {
+        self.listing(Call::List, deadline)
+    }
+
+    /// Waits until a condition holds; returns the listing at which it did, the same for all shards
+    /// of the group.
+    pub fn wait(&self, until: Condition, deadline: Duration) -> Result<Listing, Error> {
+        self.listing(Call::Wait { until }, deadline)
+    }
+
+    fn listing(&self, call: Call, deadline: Duration) -> Result<Listing, Error> {
+        match self.call(call, deadline)?.0 {
+            Answer::Listed(listing) => Ok(Arc::unwrap_or_clone(listing)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The version that the memory holds, if it holds one. In another process: none.
+    pub fn version(&self) -> Option<Version> {
+        self.view().held
+    }
+
+    /// Where the read of the last call differed from what was published, if it ended with
+    /// [`CallError::DigestMismatch`] and the place was found.
+    pub fn mismatch(&self) -> Option<Place> {
+        self.own().ok()?.mismatch.lock().expect("no panic while held").clone()
+    }
+
+    /// Bytes of the running or last read that have arrived.
+    pub fn progress(&self) -> u64 {
+        self.own().map_or(0, |own| own.shared.progress.load(Ordering::Relaxed))
+    }
+
+    /// The model's name.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// What will go wrong with this handle, as far as can be seen when it is opened. It is logged as
+    /// well.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+
+    /// Who this is.
+    pub fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    pub(super) fn view(&self) -> View {
+        let own = self.own().ok();
+        own.map_or_else(View::default, |own| *own.shared.view.lock().expect("no panic while held"))
+    }
+
+    /// Unpublishes, waits until nobody reads, unregisters, leaves. Returns by the deadline or soon
+    /// after, also when the session has failed; closing again does nothing, and neither does
+    /// closing in another process than the one that opened the handle.
+    pub fn close(&self, deadline: Duration) {
+        let Ok(own) = self.own() else { return };
+        let Some(thread) = own.thread.lock().expect("no panic while held").take() else { return };
+        let (reply, closed) = reply::channel();
+        let sent = self.send(Event::Close { deadline: span(deadline), reply }).is_ok();
+        match sent.then(|| closed.recv_timeout(deadline + LEAVE)) {
+            // It still waits for something, such as a copy that the kernel does not end. What it
+            // uses stays alive with it; the caller does not have to.
+            Some(Err(reply::RecvTimeoutError::Timeout)) => {
+                tracing::warn!(model = self.model, "a closed handle's thread has not ended");
+                // Nor is what it may still write to anybody else's.
+                std::mem::forget(own.reservation.lock().expect("no panic while held").take());
+            }
+            // Its answer is the last thing it does, and nothing in it waits after that.
+            _ => {
+                drop(thread.join());
+                own.reservation.lock().expect("no panic while held").take();
+            }
+        }
+        own.shared.release();
+    }
+}
+
+impl Drop for ShardHandle {
+    fn drop(&mut self) {
+        self.close(LEAVE);
+    }
+}
+
+pub(super) fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
+}
+
+pub(super) fn unexpected(answer: &Answer) -> Error {
+    Error::Bug(format!("the server answered another call: {answer:?}"))
+}
+
+// A handle is used from whichever thread the worker likes.
+const _: () = {
+    const fn shared_between_threads<T: Send + Sync>() {}
+    shared_between_threads::<ShardHandle>();
+};
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,107 @@
+//! `publish`: of memory as it is, or in another representation.
+
+use std::time::{Duration, Instant};
+
+use weightcast_protocol::Version;
+use weightcast_protocol::message::{Answer, Call};
+use weightcast_transport::Region;
+
+use super::{ShardHandle, left, unexpected};
+use crate::client::memory::layout_source::LayoutSource;
+use crate::client::memory::registration::Registration;
+use crate::client::reading::route::THREADS;
+use crate::error::Error;
+use crate::transform::{Exchange, Transformed};
+use weightcast_plan::Layout;
+use weightcast_plan::transform::Rules;
+
+impl ShardHandle {
+    /// Declares this shard's memory, to be published in another representation: cast, or quantised
+    /// to FP8. `regions[i]` is buffer `i` of `layout`, which says what they hold before that.
+    ///
+    /// Nothing is copied: what readers ask for is made as they read. The memory cannot be filled with
+    /// a version.
+    ///
+    /// # Errors
+    /// A rule does not apply to a tensor; what [`ShardHandle::register`] may return.
+    pub fn register_transformed(
+        &self,
+        layout: &Layout,
+        regions: &[Region],
+        rules: Rules,
+        deadline: Duration,
+    ) -> Result<(), Error> {
+        let until = Instant::now() + deadline;
+        let made = self.transformed(layout, regions, rules);
+        let transformed = made.map_err(|error| self.decline(error, until))?;
+        let layout = LayoutSource::Known(transformed.layout().clone());
+        let regions = transformed.regions().to_vec();
+        self.register_memory(layout, regions, Some(transformed), until)
+    }
+
+    fn transformed(
+        &self,
+        layout: &Layout,
+        regions: &[Region],
+        rules: Rules,
+    ) -> Result<Transformed, Error> {
+        super::register::check_regions(layout, regions)?;
+        Transformed::new(layout, regions, rules)
+    }
+
+    /// Makes the registered memory visible under a version; promises not to change it until
+    /// [`unpublish`](Self::unpublish) returns. Takes the same time for any number of bytes: they
+    /// are digested in the background.
+    ///
+    /// With FP8, the weights are looked at once before that, which does not heed the deadline; if
+    /// blocks of them lie with several shards, it takes [`ShardHandle::publish_exchanging`].
+    pub fn publish(&self, version: u64, deadline: Duration) -> Result<Version, Error> {
+        self.publish_with(version, None, deadline)
+    }
+
+    /// [`ShardHandle::publish`] of memory of which FP8 blocks may lie with several shards. The
+    /// exchange is called on all shards, or on none. It does not heed the deadline either: that of
+    /// whatever it exchanges over, such as a process group's timeout, ends it.
+    pub fn publish_exchanging(
+        &self,
+        version: u64,
+        exchange: &mut Exchange<'_>,
+        deadline: Duration,
+    ) -> Result<Version, Error> {
+        self.publish_with(version, Some(exchange), deadline)
+    }
+
+    fn publish_with(
+        &self,
+        version: u64,
+        exchange: Option<&mut Exchange<'_>>,
+        deadline: Duration,
+    ) -> Result<Version, Error> {
+        let until = Instant::now() + deadline;
+        let (registration, _) = (self.own()?.shared.current())
+            .ok_or_else(|| Error::misuse("nothing is registered: call register first"))?;
+        let refreshed = self.refresh(&registration, exchange);
+        refreshed.map_err(|error| self.decline(error, until))?;
+        let (catalog, generation) = (registration.catalog, self.view().generation);
+        match self.call(Call::Publish { version, catalog, generation }, left(until))?.0 {
+            Answer::Published { version } => Ok(version),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Makes the scales of what is about to be published.
+    fn refresh(
+        &self,
+        registration: &Registration,
+        exchange: Option<&mut Exchange<'_>>,
+    ) -> Result<(), Error> {
+        let Some(transformed) = &registration.transformed else { return Ok(()) };
+        if let Some(held) = self.version() {
+            return Err(Error::misuse(format!(
+                "version {} is published, and its scales are in use: unpublish it first",
+                held.number
+            )));
+        }
+        transformed.refresh(THREADS, exchange)
+    }
+}

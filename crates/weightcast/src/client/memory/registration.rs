@@ -1,0 +1,180 @@
+//! Registered memory: which slices lie where, what the group counts, and its digests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weightcast_plan::{Cell, Layout, Run, Tensor, catalog_digest, cells, missing, runs};
+use weightcast_protocol::{ContentDigest, ShardSums, Sum};
+use weightcast_transport::{Digest, Region};
+
+use crate::error::Error;
+use crate::manifest;
+use crate::transform::Transformed;
+
+/// What one shard has registered, in the light of what its group has.
+#[derive(Clone)]
+pub(crate) struct Registration {
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) regions: Vec<Region>,
+    /// Set if the regions are a representation of other memory.
+    pub(crate) transformed: Option<Arc<Transformed>>,
+    /// Name of the group's logical tensors.
+    pub(crate) catalog: ContentDigest,
+    /// Every logical tensor of the group, by name.
+    pub(crate) tensors: BTreeMap<String, Tensor>,
+    /// This shard's slices, cut so that within one the same shards hold it.
+    pub(crate) cells: Vec<Cell>,
+    /// The cells as memory.
+    runs: Vec<Run>,
+    /// Per cell, what its digest is multiplied with before it is summed.
+    keys: Vec<[u64; 2]>,
+}
+
+impl Registration {
+    /// Of shard number `shard` of a group with these layouts.
+    pub(crate) fn new(
+        layouts: &[Arc<Layout>],
+        shard: usize,
+        regions: Vec<Region>,
+    ) -> Result<Self, Error> {
+        let layout = Arc::clone(&layouts[shard]);
+        let tensors = union(layouts)?;
+        let all: Vec<Tensor> = tensors.values().cloned().collect();
+        let group: Vec<&Layout> = layouts.iter().map(Arc::as_ref).collect();
+        let cells = cells(&group, shard);
+        let runs = runs(&layout, &cells);
+        let keys = cells.iter().map(|cell| tensor_of(&layout, cell).key()).collect();
+        let catalog = ContentDigest(catalog_digest(&all));
+        let transformed = None;
+        Ok(Self { layout, regions, transformed, catalog, tensors, cells, runs, keys })
+    }
+
+    /// The same, of regions that are a representation of other memory.
+    pub(crate) fn transformed(mut self, transformed: Option<Transformed>) -> Self {
+        self.transformed = transformed.map(Arc::new);
+        self
+    }
+
+    /// The same slices, in other memory of the same shape.
+    pub(crate) fn within(&self, regions: Vec<Region>) -> Self {
+        Self { regions, ..self.clone() }
+    }
+
+    /// Where each of the slices lies: region, offset, length.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
+        self.runs.iter().flat_map(|run| {
+            let offset = |row: u64| (run.offset + row * run.pitch) as usize;
+            let (buffer, len) = (run.buffer as usize, run.row_bytes as usize);
+            (0..run.rows).map(move |row| (buffer, offset(row), len))
+        })
+    }
+
+    /// Digests the memory as it is now, cell by cell.
+    pub(crate) fn digest_all(&self) -> Vec<Digest> {
+        let mut digests = vec![Digest::default(); self.cells.len()];
+        self.digest(&self.runs, &mut digests);
+        digests
+    }
+
+    /// The cells as memory.
+    pub(in crate::client) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Adds up the cells of each entry, and keeps theirs: what stays with the shard, should it ever
+    /// be asked which tensor is no longer what it was, or not what others hold.
+    pub(crate) fn note(&self, digests: &[Digest]) -> Vec<u8> {
+        let mut parts = vec![Digest::default(); self.layout.entries().len()];
+        for (cell, digest) in self.cells.iter().zip(digests) {
+            parts[cell.entry as usize] += *digest;
+        }
+        manifest::encode_parts(&parts, digests)
+    }
+
+    /// Adds the digests of these runs to those of their cells.
+    pub(crate) fn digest(&self, runs: &[Run], digests: &mut [Digest]) {
+        for run in runs {
+            let region = &self.regions[run.buffer as usize];
+            for row in 0..run.rows {
+                let offset = (run.offset + row * run.pitch) as usize;
+                let position = run.position + row * run.position_pitch;
+                let digest = region.digest(offset, run.row_bytes as usize, position);
+                digests[run.cell as usize] += digest.expect("a layout lies within its regions");
+            }
+        }
+    }
+
+    /// Folds one digest per cell into the three sums that the server compares.
+    pub(crate) fn fold(&self, digests: &[Digest]) -> ShardSums {
+        let mut sums = ShardSums::default();
+        for ((cell, key), digest) in self.cells.iter().zip(&self.keys).zip(digests) {
+            let folded = digest.mul(*key);
+            sums.held = sums.held + Sum(folded.0);
+            if cell.counted {
+                sums.counted = sums.counted + Sum(folded.0);
+                sums.expected = sums.expected + Sum(folded.scale(u64::from(cell.copies)).0);
+            }
+        }
+        sums
+    }
+
+    /// A tensor whose memory may not be written, if there is one.
+    pub(crate) fn read_only(&self) -> Option<&str> {
+        let fixed = |buffer: u32| !self.regions[buffer as usize].is_writable();
+        let run = self.runs.iter().find(|run| fixed(run.buffer))?;
+        Some(tensor_of(&self.layout, &self.cells[run.cell as usize]).name())
+    }
+
+    /// Elements that no shard of the group holds, of tensors that it holds in part, for people. `None`
+    /// if there are none.
+    pub(in crate::client) fn lacking(&self, layouts: &[Arc<Layout>]) -> Option<String> {
+        let layouts: Vec<&Layout> = layouts.iter().map(Arc::as_ref).collect();
+        let missing = missing(&layouts, &self.tensors);
+        let (tensor, slices) = missing.first()?;
+        let boxes = if slices.len() > 1 { " and more" } else { "" };
+        let others = match missing.len() - 1 {
+            0 => String::new(),
+            others => format!(", nor all of {others} other tensors"),
+        };
+        Some(format!("{}{boxes} of {tensor}{others}", slices[0]))
+    }
+
+    /// Bytes that the cells cover: what a read moves and verifies.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.runs.iter().map(Run::bytes).sum()
+    }
+}
+
+fn tensor_of<'a>(layout: &'a Layout, cell: &Cell) -> &'a Tensor {
+    layout.tensor_of(cell.entry)
+}
+
+/// The logical tensors of a group; its shards must agree on every one.
+pub(crate) fn union(layouts: &[Arc<Layout>]) -> Result<BTreeMap<String, Tensor>, Error> {
+    let mut tensors: BTreeMap<String, Tensor> = BTreeMap::new();
+    for (shard, layout) in layouts.iter().enumerate() {
+        for tensor in layout.tensors() {
+            match tensors.get(tensor.name()) {
+                Some(known) if known != tensor => {
+                    return Err(Error::misuse(format!(
+                        "shard {shard} registers {} as {} {:?}, another shard of its group as {} \
+                         {:?}",
+                        tensor.name(),
+                        tensor.dtype().name(),
+                        tensor.shape(),
+                        known.dtype().name(),
+                        known.shape()
+                    )));
+                }
+                Some(_) => {}
+                None => {
+                    tensors.insert(tensor.name().to_owned(), tensor.clone());
+                }
+            }
+        }
+    }
+    Ok(tensors)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! Which memory of this process is registered, and by whom.
+//!
+//! What one handle fills, no other may hold: the version that the other one reports would change
+//! under it, without a digest that tells. Any number may hold memory that none of them fills: two
+//! names of one model, published from the same weights.
+//!
+//! Memory that two processes share is not seen here, nor is memory mapped twice.
+
+use std::collections::BTreeMap;
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use weightcast_plan::{Layout, LayoutError, Overlap, Placed, overlap};
+use weightcast_transport::Region;
+
+use crate::config::Replica;
+use crate::error::Error;
+
+/// Memory that a handle has registered, until this is dropped.
+pub(in crate::client) struct Reservation {
+    number: u64,
+}
+
+/// The memory of a reservation is being filled, until this is dropped: it goes with the call, since
+/// whoever waits for that may give up before it has ended.
+pub(in crate::client) struct FillGuard(Arc<Reservation>);
+
+/// Whose memory it is.
+#[derive(Clone, Debug)]
+pub(in crate::client) struct Registrant {
+    /// The handle, as no other in this process.
+    pub(in crate::client) handle: u64,
+    pub(super) model: String,
+    pub(in crate::client) replica: Replica,
+}
+
+/// One registration, as others see it.
+struct ReservedRegistration {
+    holder: Registrant,
+    memory: ReservedMemory,
+    /// Whether its handle may write to it at any time.
+    filled: bool,
+    /// Calls that may write to it now.
+    filling: usize,
+}
+
+impl ReservedRegistration {
+    fn is_filled(&self) -> bool {
+        self.filled || self.filling > 0
+    }
+}
+
+/// Slices and where they lie.
+#[derive(Clone)]
+pub(in crate::client) struct ReservedMemory {
+    layout: Arc<Layout>,
+    starts: Vec<Option<u64>>,
+    /// First byte, and the one after the last.
+    span: (u64, u64),
+}
+
+impl ReservedMemory {
+    /// The slices of a layout in these regions.
+    pub(in crate::client) fn new(layout: &Layout, regions: &[Region]) -> Self {
+        let start = |region: &Region| (!region.is_computed()).then(|| region.address());
+        let starts: Vec<Option<u64>> = regions.iter().map(start).collect();
+        let lying = || {
+            let placed = starts.iter().zip(layout.buffers()).filter(|(_, bytes)| **bytes > 0);
+            placed.filter_map(|(start, bytes)| start.map(|start| (start, start + bytes)))
+        };
+        let first = lying().map(|(start, _)| start).min().unwrap_or_default();
+        let end = lying().map(|(_, end)| end).max().unwrap_or_default();
+        Self { span: (first, end), layout: Arc::new(layout.clone()), starts }
+    }
+
+    fn placed(&self) -> Placed<'_> {
+        Placed { layout: &self.layout, starts: &self.starts }
+    }
+
+    /// # Errors
+    /// Two of its buffers lie in each other's memory.
+    pub(in crate::client) fn check(&self) -> Result<(), LayoutError> {
+        overlap(&[self.placed()]).map_or(Ok(()), |found| Err(LayoutError::Overlap(Box::new(found))))
+    }
+
+    fn overlap(&self, other: &Self) -> Option<Overlap> {
+        let apart = self.span.1 <= other.span.0 || other.span.1 <= self.span.0;
+        if apart { None } else { overlap(&[self.placed(), other.placed()]) }
+    }
+}
+
+impl Registrant {
+    /// A new handle of this process.
+    pub(in crate::client) fn new(model: &str, replica: &Replica) -> Self {
+        static HANDLES: AtomicU64 = AtomicU64::new(0);
+        let handle = HANDLES.fetch_add(1, Ordering::Relaxed);
+        Self { handle, model: model.to_owned(), replica: replica.clone() }
+    }
+
+    /// Notes that this handle registers memory; `filled` says that versions will be written to it.
+    ///
+    /// # Errors
+    /// Another handle has registered some of it, and one of the two fills it.
+    pub(in crate::client) fn reserve(
+        &self,
+        memory: ReservedMemory,
+        filled: bool,
+    ) -> Result<Reservation, Error> {
+        static RESERVATIONS: AtomicU64 = AtomicU64::new(0);
+        let mut reservations = reservations();
+        for other in reservations.values().filter(|other| other.holder.handle != self.handle) {
+            if let Some(found) =
+                memory.overlap(&other.memory).filter(|_| filled || other.is_filled())
+            {
+                return Err(self.refused(&other.holder, &found));
+            }
+        }
+        let number = RESERVATIONS.fetch_add(1, Ordering::Relaxed);
+        reservations.insert(
+            number,
+            ReservedRegistration { holder: self.clone(), memory, filled, filling: 0 },
+        );
+        Ok(Reservation { number })
+    }
+
+    fn refused(&self, other: &Self, found: &Overlap) -> Error {
+        Error::misuse(format!(
+            "{} of {} lies in memory of this process that {} has registered for {}, and what one \
+             handle fills no other may hold: {}; close or unregister the other one, or give each \
+             memory of its own (published weights can be sampled from as they are)",
+            found.first.name,
+            self,
+            other,
+            found.second.name,
+            found.range(),
+        ))
+    }
+}
+
+impl std::fmt::Display for Registrant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Replica { name, shard, num_shards, .. } = &self.replica;
+        write!(f, "{name}[{shard}/{num_shards}] of model {}", self.model)
+    }
+}
+
+impl Reservation {
+    /// Notes that the memory is filled from now on.
+    ///
+    /// # Errors
+    /// Another handle has registered some of it.
+    pub(in crate::client) fn fill(self: Arc<Self>) -> Result<FillGuard, Error> {
+        let mut reservations = reservations();
+        let own = reservations.get(&self.number).expect("listed until it is dropped");
+        // If it may be filled at any time, nobody else has it.
+        let others = reservations.values().filter(|_| !own.filled);
+        for other in others.filter(|other| other.holder.handle != own.holder.handle) {
+            if let Some(found) = own.memory.overlap(&other.memory) {
+                return Err(own.holder.refused(&other.holder, &found));
+            }
+        }
+        reservations.entry(self.number).and_modify(|own| own.filling += 1);
+        drop(reservations);
+        Ok(FillGuard(self))
+    }
+}
+
+impl Drop for FillGuard {
+    fn drop(&mut self) {
+        reservations().entry(self.0.number).and_modify(|own| own.filling -= 1);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        reservations().remove(&self.number);
+    }
+}
+
+/// All reservations of one process. A fork begins anew: its memory is a copy, and the lock that it
+/// inherits may have been held when it was copied.
+struct ProcessReservations {
+    id: u32,
+    reservations: Mutex<BTreeMap<u64, ReservedRegistration>>,
+    child: OnceLock<Box<ProcessReservations>>,
+}
+
+impl ProcessReservations {
+    fn new() -> Self {
+        Self { id: process::id(), reservations: Mutex::default(), child: OnceLock::new() }
+    }
+}
+
+fn reservations() -> MutexGuard<'static, BTreeMap<u64, ReservedRegistration>> {
+    static FIRST: OnceLock<ProcessReservations> = OnceLock::new();
+    let mut process = FIRST.get_or_init(ProcessReservations::new);
+    while process.id != process::id() {
+        process = process.child.get_or_init(|| Box::new(ProcessReservations::new()));
+    }
+    process.reservations.lock().expect("no panic while held")
+}
+
+#[cfg(test)]
+mod tests;

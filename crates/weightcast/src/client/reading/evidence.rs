@@ -1,0 +1,22 @@
+//! What a read leaves for a search after it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use weightcast_plan::{Layout, Plan};
+use weightcast_protocol::message::Assignment;
+use weightcast_transport::Digest;
+
+use crate::client::memory::registration::Registration;
+
+/// All that is needed to look at a read again.
+pub(crate) struct Evidence {
+    pub(crate) registration: Arc<Registration>,
+    pub(crate) assignment: Assignment,
+    pub(crate) sources: Vec<Arc<Layout>>,
+    pub(crate) plan: Arc<Plan>,
+    /// Of the registration's cells, as they arrived.
+    pub(crate) digests: Vec<Digest>,
+    /// Raised when the memory is about to be written again.
+    pub(crate) overwritten: Arc<AtomicBool>,
+}

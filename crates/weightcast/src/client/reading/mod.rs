@@ -1,0 +1,127 @@
+//! One read, off the control thread: fetches the source's layouts, then moves the bytes.
+//!
+//! `plans` makes a plan once for two layouts, and `plan_files` keeps plans from one process to the next. `route` binds a
+//! plan to a source and reads, where `networks` and `reach` allow to connect; `striping` spreads a read over several
+//! sources, and `pace` measures how fast the bytes come. `staging` is memory that a staged update fills before its
+//! bytes are copied into place. A read that is refused leaves `evidence`; `difference` says how two layouts differ.
+
+mod difference;
+pub(super) mod evidence;
+pub(crate) mod networks;
+mod pace;
+pub(super) mod plan_files;
+pub(super) mod plans;
+pub(super) mod reach;
+pub(crate) mod route;
+pub(super) mod staging;
+mod striping;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use weightcast_plan::Layout;
+use weightcast_protocol::ContentDigest;
+use weightcast_protocol::message::{Assignment, ReadFailure};
+use weightcast_transport::Filling;
+
+use self::pace::ReadPace;
+use self::route::{Arrival, Read};
+use super::connection::Connection;
+use crate::client::memory::registration::Registration;
+use crate::client::shared::Shared;
+use crate::error::Error;
+use crate::manifest;
+
+/// How much longer than the call a read may take: the call's end stops it first.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// What a read fills: the registered memory, or what lies beside it.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) registration: Arc<Registration>,
+    /// How far it has come, if that may be kept or served.
+    pub(super) filling: Option<Arc<Filling>>,
+}
+
+/// A read that runs, as others see it.
+#[derive(Clone, Default)]
+pub(super) struct RunningRead {
+    /// Raised to end it.
+    pub(super) cancel: Arc<AtomicBool>,
+    pub(super) pace: ReadPace,
+}
+
+/// Reads an assigned source into the target, unless it is cancelled.
+pub(super) async fn read_assigned(
+    connection: Connection,
+    shared: Arc<Shared>,
+    assignment: Assignment,
+    target: Target,
+    deadline: Instant,
+    running: RunningRead,
+) -> Result<Arrival, ReadFailure> {
+    let names: Vec<_> = assignment.shards.iter().map(|shard| shard.layout).collect();
+    let sources = fetch_layouts(&connection, &shared, &names);
+    let reason = || "its layout did not come before the deadline".to_owned();
+    let late = |_| ReadFailure::Source { shard: 0, reason: reason() };
+    let sources = tokio::time::timeout_at(deadline.into(), sources).await;
+    let sources = sources.map_err(late)?.map_err(unfetched)?;
+    let read = move || read(&shared, &assignment, &sources, target, deadline, running);
+    let failed = |e| ReadFailure::Layout { detail: format!("weightcast has a bug: {e}") };
+    tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(failed(e)))
+}
+
+/// Layouts by the names of their manifests.
+pub(crate) async fn fetch_layouts(
+    connection: &Connection,
+    shared: &Shared,
+    names: &[ContentDigest],
+) -> Result<Vec<Arc<Layout>>, Error> {
+    let mut layouts = Vec::with_capacity(names.len());
+    for name in names {
+        let known = shared.layouts.lock().expect("no panic while held").get(*name);
+        let layout = match known {
+            Some(layout) => layout,
+            None => Arc::new(manifest::decode(&connection.manifest(*name).await?)?),
+        };
+        shared.layouts.lock().expect("no panic while held").keep(*name, &layout);
+        layouts.push(layout);
+    }
+    Ok(layouts)
+}
+
+/// Runs on a thread of its own: the bytes move here.
+fn read(
+    shared: &Shared,
+    assignment: &Assignment,
+    sources: &[Arc<Layout>],
+    target: Target,
+    deadline: Instant,
+    running: RunningRead,
+) -> Result<Arrival, ReadFailure> {
+    let progress = Arc::clone(&shared.progress);
+    // One that goes on begins with what is kept.
+    if target.filling.as_ref().is_none_or(|filling| filling.progress().0 == 0) {
+        progress.store(0, Ordering::Relaxed);
+    }
+    shared.routes.read(&Read {
+        registration: &target.registration,
+        assignment,
+        sources,
+        deadline: deadline + GRACE,
+        cancel: running.cancel,
+        progress,
+        pace: running.pace,
+        filling: target.filling,
+        memory: &shared.memory,
+    })
+}
+
+/// A manifest that does not come may come the next time; one that makes no layout never will.
+fn unfetched(error: Error) -> ReadFailure {
+    match error {
+        Error::Call(error) => ReadFailure::Source { shard: 0, reason: error.to_string() },
+        error => ReadFailure::Layout { detail: error.to_string() },
+    }
+}

@@ -1,0 +1,109 @@
+//! Plans that were made, kept in memory and, where asked for, in files.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use weightcast_plan::stored::PlanName;
+use weightcast_plan::{Layout, Plan};
+use weightcast_protocol::ContentDigest;
+use weightcast_protocol::message::{Assignment, ReadFailure};
+use weightcast_transport::Units;
+
+use super::plan_files::PlanFiles;
+use super::striping;
+use crate::client::memory::registration::Registration;
+use crate::limits::CACHED_PLANS;
+
+/// What a plan was made for: the names of the sources' manifests.
+type SourceLayouts = Vec<ContentDigest>;
+
+/// The plans for what is registered, the newest last.
+pub(in crate::client) struct Plans {
+    known: Mutex<VecDeque<(SourceLayouts, Arc<Plan>)>>,
+    files: Option<PlanFiles>,
+}
+
+/// Where a plan came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlanFrom {
+    /// No plan was needed: nothing was read.
+    #[default]
+    Nowhere,
+    /// It was planned.
+    Planner,
+    /// Planned before, by this handle.
+    Memory,
+    /// Planned before, by whoever left it in [`Options::plan_cache`](crate::Options::plan_cache).
+    File,
+}
+
+impl PlanFrom {
+    /// In one word; of no plan, none.
+    pub fn name(self) -> &'static str {
+        match self {
+            PlanFrom::Nowhere => "",
+            PlanFrom::Planner => "planner",
+            PlanFrom::Memory => "memory",
+            PlanFrom::File => "file",
+        }
+    }
+}
+
+impl Plans {
+    pub(in crate::client) fn new(files: Option<PlanFiles>) -> Self {
+        Self { known: Mutex::default(), files }
+    }
+
+    /// The plan for these layouts, spread over all sources of the assignment: remembered, read, or
+    /// made and then kept.
+    pub(in crate::client) fn get(
+        &self,
+        registration: &Registration,
+        assignment: &Assignment,
+        sources: &[Arc<Layout>],
+    ) -> Result<(Arc<Plan>, PlanFrom), ReadFailure> {
+        let names: SourceLayouts = assignment.shards.iter().map(|shard| shard.layout).collect();
+        let mut known = self.known.lock().expect("no panic while planning");
+        if let Some((_, plan)) = known.iter().find(|(other, _)| *other == names) {
+            return Ok((Arc::clone(plan), PlanFrom::Memory));
+        }
+        // Those of further sources are the same.
+        let each = assignment.shards_each();
+        let sources: Vec<&Layout> = sources.iter().take(each).map(Arc::as_ref).collect();
+        let (plan, from) = self.find(registration, &names[..each.min(names.len())], &sources)?;
+        let units = Units::new(registration.regions.iter().map(|region| region.len() as u64));
+        let plan = Arc::new(striping::spread(plan, assignment.stripes(), each, &units));
+        if known.len() == CACHED_PLANS {
+            known.pop_front();
+        }
+        known.push_back((names, Arc::clone(&plan)));
+        Ok((plan, from))
+    }
+
+    /// A plan that is not in memory.
+    fn find(
+        &self,
+        registration: &Registration,
+        names: &[ContentDigest],
+        sources: &[&Layout],
+    ) -> Result<(Plan, PlanFrom), ReadFailure> {
+        let (target, cells) = (&registration.layout, &registration.cells);
+        let make = || {
+            weightcast_plan::plan(target, cells, sources)
+                .map_err(|e| ReadFailure::Layout { detail: e.to_string() })
+        };
+        let Some(files) = &self.files else { return Ok((make()?, PlanFrom::Planner)) };
+        let name = PlanName::new(target, cells, names.iter().map(|name| name.0));
+        if let Some(plan) = files.load(&name, target, cells, sources) {
+            return Ok((plan, PlanFrom::File));
+        }
+        let plan = make()?;
+        files.save(&name, &plan);
+        Ok((plan, PlanFrom::Planner))
+    }
+
+    /// Forgets all plans but those in files: the registered layout has changed.
+    pub(in crate::client) fn forget(&self) {
+        self.known.lock().expect("no panic while planning").clear();
+    }
+}

@@ -1,0 +1,268 @@
+//! A plan bound to a live source: copies between layouts become reads between addresses.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use weightcast_plan::{Layout, Plan};
+use weightcast_protocol::ShardSums;
+use weightcast_protocol::message::{Assignment, ReadFailure};
+use weightcast_transport::limits::FULL_PATIENCE;
+use weightcast_transport::{
+    Auth, Copy, ExportId, Filling, Holds, Peer, ReadOptions, SourceJob, TransportError, Way,
+};
+
+use super::difference::difference;
+use super::evidence::Evidence;
+use super::networks::Networks;
+use super::pace::ReadPace;
+use super::plan_files::PlanFiles;
+use super::plans::Plans;
+use super::reach;
+use crate::client::memory::registration::{Registration, union};
+use crate::client::updated::Transfer;
+use crate::limits::CACHED_PEERS;
+
+/// Threads that copy, in a read and in an offload. Two saturate the memory of the machines that
+/// were measured.
+pub const THREADS: usize = 2;
+
+/// How long one source's data port may take to answer: another source may be quicker.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// Plans that were made and peers that were reached, kept from one version to the next.
+pub(crate) struct Routes {
+    auth: Auth,
+    way: Way,
+    networks: Networks,
+    plans: Plans,
+    peers: Mutex<BTreeMap<String, Arc<Peer>>>,
+    /// Threads that copy in one read.
+    pub(in crate::client) threads: usize,
+    /// Where tests stop the reads.
+    pub(in crate::client) holds: Holds,
+}
+
+/// One read, while it runs.
+pub(crate) struct Read<'a> {
+    pub(crate) registration: &'a Arc<Registration>,
+    pub(crate) assignment: &'a Assignment,
+    /// Layouts of the sources' shards, in order.
+    pub(crate) sources: &'a [Arc<Layout>],
+    pub(crate) deadline: Instant,
+    pub(crate) cancel: Arc<AtomicBool>,
+    pub(crate) progress: Arc<AtomicU64>,
+    pub(crate) pace: ReadPace,
+    /// What is final already, and is served while the rest comes.
+    pub(crate) filling: Option<Arc<Filling>>,
+    /// Held while the registered memory is written: whoever stops a read waits for it, so nothing
+    /// slow happens under it but the bytes.
+    pub(crate) memory: &'a Mutex<()>,
+}
+
+impl Routes {
+    pub(crate) fn new(
+        auth: Auth,
+        way: Way,
+        networks: Networks,
+        plan_files: Option<PlanFiles>,
+    ) -> Self {
+        let (plans, peers) = (Plans::new(plan_files), Mutex::default());
+        let (threads, holds) = (THREADS, Holds::default());
+        Self { auth, way, networks, plans, peers, threads, holds }
+    }
+
+    /// Fills the registered memory from the assigned source and digests what arrived.
+    pub(crate) fn read(&self, read: &Read<'_>) -> Result<Arrival, ReadFailure> {
+        let started = Instant::now();
+        check_catalog(read)?;
+        let (plan, plan_from) = self.plans.get(read.registration, read.assignment, read.sources)?;
+        let planned = started.elapsed();
+        let bound = self.bind(&plan, read)?;
+        read.pace.of(bound.iter().map(|bound| bound.shard));
+        let jobs: Vec<SourceJob<'_>> = bound.iter().map(Bound::job).collect();
+        let options = ReadOptions {
+            threads: self.threads,
+            deadline: Some(read.deadline),
+            cancel: Arc::clone(&read.cancel),
+            progress: Arc::clone(&read.progress),
+            gauge: Arc::clone(&read.pace.gauge),
+            filling: read.filling.clone(),
+            digests: true,
+            holds: self.holds.clone(),
+            slots: read.registration.cells.len(),
+        };
+        let _memory = read.memory.lock().expect("no panic while held");
+        if read.cancel.load(Ordering::Acquire) {
+            return Err(source_failure(0, "cancelled"));
+        }
+        let kept = read.filling.as_ref().is_some_and(|filling| filling.progress().0 > 0);
+        let mut digests = weightcast_transport::read(&jobs, &read.registration.regions, &options)
+            .map_err(|e| self.failed(&bound[e.source], &e.kind, read))?;
+        if kept {
+            // The digests on the way are of what came now; the whole has come in parts.
+            digests = read.registration.digest_all_on(THREADS);
+        } else {
+            // Tied weights lie in memory once: digest them again for each further name.
+            read.registration.digest(&plan.echoes, &mut digests);
+        }
+        let bytes = read.registration.bytes();
+        let way = |job: &SourceJob<'_>| {
+            let (export, generation) = (job.export, job.generation);
+            (job.peer.way_to(export, generation), job.peer.why(export, generation).to_owned())
+        };
+        let (way, way_reason) = jobs.first().map_or((self.way, String::new()), way);
+        let transfer = Transfer {
+            bytes,
+            verified: bytes,
+            seconds: started.elapsed().as_secs_f64(),
+            plan_seconds: planned.as_secs_f64(),
+            plan_from,
+            way: format!("{way:?}").to_lowercase(),
+            way_reason,
+            helpers: read.assignment.helpers.clone(),
+            ..Transfer::default()
+        };
+        let (sums, note) = (read.registration.fold(&digests), read.registration.note(&digests));
+        let evidence = Evidence {
+            registration: Arc::clone(read.registration),
+            assignment: read.assignment.clone(),
+            sources: read.sources.to_vec(),
+            plan,
+            digests,
+            overwritten: Arc::clone(&read.cancel),
+        };
+        Ok(Arrival { sums, transfer, note, in_place: !read.assignment.staged, evidence })
+    }
+
+    /// Forgets all plans: the registered layout has changed.
+    pub(crate) fn forget_plans(&self) {
+        self.plans.forget();
+    }
+
+    fn bind(&self, plan: &Plan, read: &Read<'_>) -> Result<Vec<Bound>, ReadFailure> {
+        let mut copies: Vec<Vec<Copy>> = vec![Vec::new(); read.sources.len()];
+        for c in &plan.copies {
+            copies[c.source as usize].push(Copy {
+                source_region: c.source_buffer,
+                source_offset: c.source_offset,
+                source_pitch: c.source_pitch,
+                target_region: c.target_buffer,
+                target_offset: c.target_offset,
+                target_pitch: c.target_pitch,
+                row_bytes: c.row_bytes,
+                rows: c.rows,
+                slot: c.cell,
+                position: c.position,
+                position_pitch: c.position_pitch,
+            });
+        }
+        let mut jobs = Vec::new();
+        for (index, copies) in copies.into_iter().enumerate() {
+            if copies.is_empty() {
+                continue;
+            }
+            let shard = &read.assignment.shards[index];
+            let peer = self.peer(&shard.data_address, read.deadline);
+            let peer = peer.map_err(|e| source_failure(index, &e))?;
+            let generation = shard.generation.0;
+            let export = ExportId(shard.export.0).at(generation);
+            jobs.push(Bound { shard: index, peer, export, generation, copies });
+        }
+        Ok(jobs)
+    }
+
+    pub(crate) fn peer(&self, address: &str, deadline: Instant) -> Result<Arc<Peer>, String> {
+        if let Some(peer) = self.peers.lock().expect("no panic while held").get(address) {
+            return Ok(Arc::clone(peer));
+        }
+        let explained = |error: String| reach::explained(address, error);
+        let port = resolve(address)?;
+        self.networks.check(port).map_err(|e| explained(e.to_string()))?;
+        let full = Instant::now() + FULL_PATIENCE;
+        let peer = loop {
+            let soon = deadline.min(Instant::now() + CONNECT);
+            match Peer::connect_by(self.way, port, &self.auth, soon) {
+                // It lives, and will have a place.
+                Err(TransportError::Full { .. }) if Instant::now() < deadline.min(full) => {}
+                connected => break connected.map_err(|e| explained(e.to_string()))?,
+            }
+        };
+        let peer = Arc::new(peer);
+        let mut peers = self.peers.lock().expect("no panic while held");
+        if peers.len() >= CACHED_PEERS {
+            peers.clear();
+        }
+        peers.insert(address.to_owned(), Arc::clone(&peer));
+        Ok(peer)
+    }
+
+    fn failed(&self, bound: &Bound, kind: &TransportError, read: &Read<'_>) -> ReadFailure {
+        // Whatever it was, a new connection finds out whether the peer is still there.
+        let address = &read.assignment.shards[bound.shard].data_address;
+        self.peers.lock().expect("no panic while held").remove(address);
+        match kind {
+            // No other source would do better.
+            TransportError::ReadOnlyTarget { .. } | TransportError::UnwritableTarget { .. } => {
+                ReadFailure::Layout { detail: kind.to_string() }
+            }
+            kind => source_failure(bound.shard, &kind.to_string()),
+        }
+    }
+}
+
+/// What came of a read.
+pub(crate) struct Arrival {
+    pub(crate) sums: ShardSums,
+    pub(crate) transfer: Transfer,
+    /// For the export of what arrived.
+    pub(crate) note: Vec<u8>,
+    /// It is in the registered memory, not beside it.
+    pub(crate) in_place: bool,
+    /// Should the sums not be the publisher's.
+    pub(crate) evidence: Evidence,
+}
+
+/// What is read from one shard of the source.
+struct Bound {
+    shard: usize,
+    peer: Arc<Peer>,
+    export: ExportId,
+    generation: u64,
+    copies: Vec<Copy>,
+}
+
+impl Bound {
+    fn job(&self) -> SourceJob<'_> {
+        SourceJob {
+            peer: &self.peer,
+            export: self.export,
+            generation: self.generation,
+            copies: self.copies.clone(),
+        }
+    }
+}
+
+/// A data port's address: names are looked up, the first answer is taken.
+fn resolve(address: &str) -> Result<SocketAddr, String> {
+    let mut found = address.to_socket_addrs().map_err(|e| format!("{address}: {e}"))?;
+    found.next().ok_or_else(|| format!("{address} has no address"))
+}
+
+fn source_failure(shard: usize, reason: &str) -> ReadFailure {
+    ReadFailure::Source { shard: shard as u32, reason: reason.to_owned() }
+}
+
+/// The version's tensors must be the group's: every name, dtype and shape.
+fn check_catalog(read: &Read<'_>) -> Result<(), ReadFailure> {
+    if read.registration.catalog == read.assignment.catalog {
+        return Ok(());
+    }
+    let theirs = union(read.sources).map_err(|e| ReadFailure::Layout { detail: e.to_string() })?;
+    Err(ReadFailure::Layout { detail: difference(&read.registration.tensors, &theirs) })
+}
+
+#[cfg(test)]
+pub(in crate::client) mod tests;

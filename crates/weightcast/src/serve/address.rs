@@ -1,0 +1,70 @@
+//! Where a server listens, and what its clients must show there.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::error::Error;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum BindAddress {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl BindAddress {
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Ok(Self::Unix(PathBuf::from(path)));
+        }
+        let text = text.strip_prefix("http://").unwrap_or(text);
+        text.parse().map(Self::Tcp).map_err(|_| Error::Config {
+            what: "server address".to_owned(),
+            problem: format!("{text:?} is neither IP:PORT nor unix:/PATH"),
+        })
+    }
+
+    /// Promise 1: off means off. Loopback is no boundary between the users of a host either.
+    pub(super) fn guard(&self, token: bool, insecure: bool) -> Result<Guard, Error> {
+        match self {
+            _ if token => Ok(Guard::Given),
+            _ if insecure => {
+                tracing::warn!(
+                    address = %self,
+                    "INSECURE: anyone who reaches this address can read and replace weights"
+                );
+                Ok(Guard::Nothing)
+            }
+            Self::Tcp(address) if !address.ip().to_canonical().is_loopback() => {
+                Err(Error::Config {
+                    what: "server address".to_owned(),
+                    problem: format!(
+                        "{address} is reachable from other hosts: give a token file, listen on \
+                         loopback, or allow it with --insecure-no-auth"
+                    ),
+                })
+            }
+            Self::Tcp(_) | Self::Unix(_) => Ok(Guard::OwnToken),
+        }
+    }
+}
+
+impl fmt::Display for BindAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// What clients must show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guard {
+    /// The token that the server was given.
+    Given,
+    /// The token of this user.
+    OwnToken,
+    Nothing,
+}

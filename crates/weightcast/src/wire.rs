@@ -1,0 +1,3 @@
+//! The messages of `proto/weightcast.proto`.
+
+tonic::include_proto!("weightcast.v1");
