@@ -10,7 +10,7 @@ use weightcast_transport::quantise::{self as kernel, Elements, Factor};
 
 /// A part of a matrix as a rank holds it: packed rows of little-endian elements.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct MatrixPart<'a> {
     /// Type of the elements.
     pub elements: Elements,
     /// The bytes, row by row.
@@ -25,7 +25,7 @@ pub struct Part<'a> {
 pub fn amaxes(
     blocks: Blocks,
     formula: Formula,
-    part: &Part<'_>,
+    part: &MatrixPart<'_>,
     threads: usize,
 ) -> Result<Vec<f32>, QuantiseError> {
     part.check(blocks)?;
@@ -67,7 +67,7 @@ pub fn codes(
     blocks: Blocks,
     formula: Formula,
     amaxes: &[f32],
-    part: &Part<'_>,
+    part: &MatrixPart<'_>,
     codes: &mut [u8],
     threads: usize,
 ) -> Result<(), QuantiseError> {
@@ -105,7 +105,7 @@ pub fn codes(
     Ok(())
 }
 
-impl<'a> Part<'a> {
+impl<'a> MatrixPart<'a> {
     fn check(&self, blocks: Blocks) -> Result<(), QuantiseError> {
         blocks.check(self.first, self.size)?;
         let wanted = self.size.0.saturating_mul(self.size.1);

@@ -2,7 +2,7 @@
 //! socket, detached, gone when idle.
 
 mod job;
-mod place;
+mod job_files;
 mod start;
 
 use std::fs::{File, OpenOptions};
@@ -14,7 +14,7 @@ use weightcast_protocol::CallError;
 use weightcast_transport::Secret;
 
 pub(crate) use self::job::of_this_process;
-use self::place::Place;
+use self::job_files::JobFiles;
 use crate::auth;
 use crate::error::Error;
 
@@ -28,7 +28,7 @@ pub(crate) fn find_or_start(
     deadline: Duration,
 ) -> Result<(String, Secret), Error> {
     let give_up = Instant::now() + deadline;
-    let place = Place::of(job)?;
+    let place = JobFiles::of(job)?;
     let _lock = lock(&place, give_up)?;
     if !place.is_served() {
         let _ = std::fs::remove_file(&place.token_file);
@@ -40,19 +40,20 @@ pub(crate) fn find_or_start(
 
 /// Address and token of the job's server, if it runs. Starts nothing and makes nothing.
 pub(crate) fn find(job: &str) -> Result<Option<(String, Secret)>, Error> {
-    let Some(place) = Place::existing(job)?.filter(Place::is_served) else { return Ok(None) };
+    let Some(place) = JobFiles::existing(job)?.filter(JobFiles::is_served) else { return Ok(None) };
     Ok(Some((place.address(), auth::read_token(&place.token_file)?)))
 }
 
 /// The user's jobs on this host that have a server.
 pub(crate) fn served_jobs() -> Result<Vec<String>, Error> {
-    let is_served =
-        |job: &String| Place::existing(job).ok().flatten().is_some_and(|place| place.is_served());
-    Ok(Place::jobs()?.into_iter().filter(is_served).collect())
+    let is_served = |job: &String| {
+        JobFiles::existing(job).ok().flatten().is_some_and(|place| place.is_served())
+    };
+    Ok(JobFiles::jobs()?.into_iter().filter(is_served).collect())
 }
 
 /// Waits for the lock: whoever holds it is starting the server.
-fn lock(place: &Place, give_up: Instant) -> Result<File, Error> {
+fn lock(place: &JobFiles, give_up: Instant) -> Result<File, Error> {
     let failed = |e| Error::io(format!("lock {}", place.lock.display()), e);
     let file = OpenOptions::new()
         .create(true)
@@ -77,7 +78,7 @@ fn lock(place: &Place, give_up: Instant) -> Result<File, Error> {
 }
 
 /// The server did not start; its log says more.
-fn unreachable(place: &Place, reason: String) -> Error {
+fn unreachable(place: &JobFiles, reason: String) -> Error {
     Error::Call(CallError::ServerUnreachable {
         server: place.address(),
         reason: format!("{reason}; its log is {}", place.log.display()),

@@ -1,7 +1,7 @@
 //! The kernels are bit-equal to the reference: every BF16 value, random F32 ones, every formula.
 
 use proptest::prelude::*;
-use weightcast::fp8::{Part, amaxes, codes, scales};
+use weightcast::fp8::{MatrixPart, amaxes, codes, scales};
 use weightcast_plan::quantise::{Blocks, Formula, quantise};
 use weightcast_transport::quantise::{Elements, Factor, codes as kernel_codes};
 
@@ -69,8 +69,8 @@ proptest! {
         let cut = cut.min(rows);
         let at = (cut * columns) as usize * elements.bytes();
         let parts = [
-            Part { elements, data: &bytes[..at], first: (0, 0), size: (cut, columns) },
-            Part { elements, data: &bytes[at..], first: (cut, 0), size: (rows - cut, columns) },
+            MatrixPart { elements, data: &bytes[..at], first: (0, 0), size: (cut, columns) },
+            MatrixPart { elements, data: &bytes[at..], first: (cut, 0), size: (rows - cut, columns) },
         ];
         let seen = parts.map(|part| amaxes(blocks, formula, &part, threads).expect("a part"));
         let joined: Vec<f32> =

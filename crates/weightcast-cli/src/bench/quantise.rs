@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 use weightcast::Transformed;
-use weightcast::fp8::{Part, amaxes, codes};
+use weightcast::fp8::{MatrixPart, amaxes, codes};
 use weightcast::plan::quantise::{Blocks, Formula};
 use weightcast::plan::transform::{Fp8, Rule, Rules, Transform};
 use weightcast::plan::{self, DType, LayoutBuilder};
@@ -50,7 +50,8 @@ pub(crate) fn run(asked: &QuantiseOf) -> anyhow::Result<()> {
     let rows = (asked.bytes / 2 / COLUMNS).max(1);
     let data = random(rows * COLUMNS);
     let blocks = Blocks { shape: (rows, COLUMNS), block: (BLOCK, BLOCK) };
-    let part = Part { elements: Elements::BF16, data: &data, first: (0, 0), size: (rows, COLUMNS) };
+    let part =
+        MatrixPart { elements: Elements::BF16, data: &data, first: (0, 0), size: (rows, COLUMNS) };
     let mut copy = vec![0u8; data.len()];
     let mut out = vec![0u8; data.len() / 2];
     let memcpy = median(asked.runs, || in_bands(&data, &mut copy, asked.threads));

@@ -12,15 +12,15 @@ use crate::client::connection;
 use crate::client::memory::reservations::FillGuard;
 use crate::client::mismatch::refusal::FoundRefusal;
 use crate::client::reading::evidence::Evidence;
-use crate::client::reading::route::Arrival;
+use crate::client::reading::route::ArrivedRead;
 use crate::client::reading::staging::Installed;
 use crate::client::updated::Transfer;
 
 /// What a call came to, with what it moved.
-pub(crate) type Reply = Result<(Answer, Transfer), Failed>;
+pub(crate) type CallReply = Result<(Answer, Transfer), FailedCall>;
 
 /// How a call failed, with what may tell why.
-pub(crate) struct Failed {
+pub(crate) struct FailedCall {
     pub(crate) error: CallError,
     /// Of the read that the error is about, if it is about one.
     pub(crate) evidence: Option<Box<Evidence>>,
@@ -31,18 +31,18 @@ pub(crate) struct Failed {
 /// A call that has not ended.
 pub(crate) struct AwaitedCall {
     pub(crate) filling: Option<FillGuard>,
-    pub(crate) reply: reply::Sender<Reply>,
+    pub(crate) reply: reply::Sender<CallReply>,
 }
 
 impl AwaitedCall {
     /// It has ended: nothing fills the memory any more, and whoever waits is told.
-    pub(crate) fn end(self, result: Reply) {
+    pub(crate) fn end(self, result: CallReply) {
         drop(self.filling);
         let _ = self.reply.send(result);
     }
 }
 
-impl From<CallError> for Failed {
+impl From<CallError> for FailedCall {
     fn from(error: CallError) -> Self {
         Self { error, evidence: None, refusal: None }
     }
@@ -55,7 +55,7 @@ pub(crate) enum Event {
         deadline: Span,
         /// Keeps the memory that the call may fill reserved until it has ended.
         filling: Option<FillGuard>,
-        reply: reply::Sender<Reply>,
+        reply: reply::Sender<CallReply>,
     },
     /// Answered once the session is open, or will never be.
     AwaitOpen {
@@ -63,7 +63,7 @@ pub(crate) enum Event {
     },
     /// Answered once what is published is sealed by all shards and accepted, or refused.
     AwaitSeal {
-        reply: reply::Sender<Result<(), Failed>>,
+        reply: reply::Sender<Result<(), FailedCall>>,
     },
     Close {
         deadline: Span,
@@ -71,7 +71,7 @@ pub(crate) enum Event {
     },
     Connected {
         stream: u64,
-        result: Result<connection::Session, Status>,
+        result: Result<connection::ServerStream, Status>,
     },
     Frame {
         stream: u64,
@@ -126,7 +126,7 @@ pub(crate) enum Event {
     ReadDone {
         seq: OpSeq,
         attempt: Attempt,
-        result: Result<Box<Arrival>, ReadFailure>,
+        result: Result<Box<ArrivedRead>, ReadFailure>,
     },
     /// What was read beside the registered memory is in it.
     Installed {

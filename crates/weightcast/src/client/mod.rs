@@ -1,21 +1,21 @@
 //! The client: what a worker holds, and what keeps it alive.
 //!
 //! Reading order: [`handle`] is what a user calls, and [`open`] is how a handle begins. [`control`] is the thread that
-//! takes each [`event`] to the session machine and does what the machine asks for. [`connection`] leads to the reference servers. [`memory`] is the registered memory;
-//! [`reading`] fills it from other replicas, and [`mismatch`] finds where two copies differ. [`aside`] keeps copies
-//! beside the registered memory that outlive the handle: offloads and seeds. [`shared`] is what handle, control thread
-//! and reads know in common, and [`updated`] is what a call moved.
+//! takes each [`event`] to the session machine and does what the machine asks for. [`connection`] leads to the reference
+//! servers. [`memory`] is the registered memory; [`reading`] fills it from other replicas, and [`mismatch`] finds where
+//! two copies differ. [`aside`] keeps copies beside the registered memory that outlive the handle: offloads and seeds.
+//! [`handle_state`] is what handle, control thread and reads share, and [`updated`] is what a call moved.
 
 pub(crate) mod aside;
 pub(crate) mod connection;
 mod control;
 mod event;
 mod handle;
+mod handle_state;
 pub(crate) mod memory;
 pub(crate) mod mismatch;
 mod open;
 pub(crate) mod reading;
-mod shared;
 mod updated;
 
 pub use connection::status::status;

@@ -17,15 +17,15 @@ use crate::client::aside::offload::Offloader;
 use crate::client::aside::room::Room;
 use crate::client::aside::second::Owner;
 use crate::client::aside::seed::Seeder;
-use crate::client::connection::Connection;
+use crate::client::connection::ServerConnection;
 use crate::client::control::Control;
 use crate::client::event::Event;
+use crate::client::handle_state::{HandleState, SessionView};
 use crate::client::memory::reservations::Registrant;
 use crate::client::reading::networks::Networks;
 use crate::client::reading::plan_files::PlanFiles;
 use crate::client::reading::reach;
 use crate::client::reading::route::{Routes, THREADS};
-use crate::client::shared::{Shared, View};
 use crate::clock::{Clock, span};
 use crate::config::{Options, Replica, Role};
 use crate::error::Error;
@@ -89,7 +89,7 @@ impl ShardHandle {
             tracing::warn!("{warning}");
         }
         let plan_files = options.plan_cache.as_deref().map(PlanFiles::within).transpose()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(HandleState {
             exports,
             routes: Routes::new(auth, options.way, networks, plan_files),
             registration: Mutex::new(None),
@@ -97,7 +97,7 @@ impl ShardHandle {
             memory: Mutex::new(()),
             // The owner of what was offloaded waits for it.
             sealing_threads: if matches!(options.role, Role::Offload(_)) { THREADS } else { 1 },
-            view: Mutex::new(View::default()),
+            view: Mutex::new(SessionView::default()),
             staging_bytes: options.staging_bytes,
             trouble: Mutex::new(None),
             progress: Arc::new(AtomicU64::new(0)),
@@ -116,7 +116,7 @@ impl ShardHandle {
         options: &Options,
         config: SessionConfig,
         token: Option<&weightcast_transport::Secret>,
-        shared: Arc<Shared>,
+        shared: Arc<HandleState>,
     ) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -125,7 +125,7 @@ impl ShardHandle {
         let handle = runtime.handle().clone();
         let connection = {
             let _inside = handle.enter();
-            Connection::new(&config.server, token)?
+            ServerConnection::new(&config.server, token)?
         };
         let server = config.server.clone();
         let clock = {

@@ -10,12 +10,12 @@ use weightcast_protocol::{Attempt, ExportId, Generation, Nonce, OpSeq, SessionId
 use super::condition::{condition, condition_frame};
 use super::ticket::{ticket, ticket_frame};
 use super::values::{selector, selector_frame, sums, sums_frame, version, version_frame};
-use super::{Malformed, content_digest, need};
+use super::{MalformedMessage, content_digest, need};
 use crate::wire;
 use crate::wire::client_frame::Body;
 
 /// Frame to message.
-pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, Malformed> {
+pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, MalformedMessage> {
     Ok(match need(frame.body, "empty frame")? {
         Body::Open(m) => ClientMessage::Open(open(m)?),
         Body::Announce(m) => ClientMessage::Announce(announcement(m)?),
@@ -124,19 +124,19 @@ pub(crate) fn client_frame(message: ClientMessage) -> wire::ClientFrame {
     wire::ClientFrame { body: Some(body) }
 }
 
-fn open(m: wire::Open) -> Result<Open, Malformed> {
+fn open(m: wire::Open) -> Result<Open, MalformedMessage> {
     let session = m.session.as_slice().try_into();
     Ok(Open {
         protocol: m.protocol,
         session: SessionId(u128::from_le_bytes(
-            session.map_err(|_| Malformed("a session is not 16 bytes"))?,
+            session.map_err(|_| MalformedMessage("a session is not 16 bytes"))?,
         )),
         role: match m.role() {
             wire::Role::Trainer => Role::Trainer,
             wire::Role::Rollout => Role::Rollout,
             wire::Role::Offload => Role::Offload(version(m.offload)?),
             wire::Role::Seed => Role::Seed(version(m.offload)?),
-            wire::Role::Unspecified => return Err(Malformed("role")),
+            wire::Role::Unspecified => return Err(MalformedMessage("role")),
         },
         ticket: m.ticket.map(ticket).transpose()?,
         rejoins: m.rejoins,
@@ -184,15 +184,15 @@ fn open_frame(m: Open) -> wire::Open {
     }
 }
 
-fn announcement(m: wire::Announce) -> Result<Announcement, Malformed> {
-    let registration = |m: wire::Register| -> Result<Registration, Malformed> {
+fn announcement(m: wire::Announce) -> Result<Announcement, MalformedMessage> {
+    let registration = |m: wire::Register| -> Result<Registration, MalformedMessage> {
         Ok(Registration {
             layout: content_digest(&m.layout)?,
             export: ExportId(m.export),
             bytes: m.bytes,
         })
     };
-    let holding = |m: wire::Holding| -> Result<Holding, Malformed> {
+    let holding = |m: wire::Holding| -> Result<Holding, MalformedMessage> {
         Ok(Holding {
             version: version(m.version)?,
             catalog: content_digest(&m.catalog)?,
@@ -228,7 +228,7 @@ fn announcement_frame(m: Announcement) -> wire::Announce {
     }
 }
 
-fn call(call: wire::call::Call) -> Result<Call, Malformed> {
+fn call(call: wire::call::Call) -> Result<Call, MalformedMessage> {
     use wire::call::Call as W;
     Ok(match call {
         W::Register(m) => Call::Register {

@@ -3,11 +3,11 @@
 use weightcast_protocol::{Condition, Held, Oldest, Quorum};
 
 use super::values::{revision, revision_frame, selector, selector_frame};
-use super::{Malformed, need};
+use super::{MalformedMessage, need};
 use crate::wire;
 use crate::wire::wait::Until;
 
-pub(super) fn condition(until: Until) -> Result<Condition, Malformed> {
+pub(super) fn condition(until: Until) -> Result<Condition, MalformedMessage> {
     Ok(match until {
         Until::After(after) => Condition::Changed { after: revision(Some(after))? },
         Until::Available(which) => Condition::Available(selector(Some(which))?),

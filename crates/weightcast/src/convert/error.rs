@@ -3,11 +3,11 @@
 use weightcast_protocol::{CallError, OpSeq};
 
 use super::values::{selector, selector_frame, version, version_frame};
-use super::{Malformed, need};
+use super::{MalformedMessage, need};
 use crate::wire;
 use crate::wire::error::Error as W;
 
-pub(super) fn error(error: Option<wire::Error>) -> Result<CallError, Malformed> {
+pub(super) fn error(error: Option<wire::Error>) -> Result<CallError, MalformedMessage> {
     Ok(match need(need(error, "error")?.error, "error kind")? {
         W::VersionUnavailable(m) => CallError::VersionUnavailable {
             model: m.model,

@@ -8,7 +8,7 @@ use weightcast_protocol::server::Inspection;
 
 use super::large::{Encoder, Field};
 use super::server::{assignment, assignment_frame};
-use super::{Malformed, state_name};
+use super::{MalformedMessage, state_name};
 use crate::wire;
 
 /// A replica, as a server tells of it.
@@ -46,7 +46,7 @@ pub(crate) fn inspect_reply(of: Inspected) -> wire::InspectReply {
 }
 
 /// From a reply.
-pub(crate) fn inspection(reply: wire::InspectReply) -> Result<Inspected, Malformed> {
+pub(crate) fn inspection(reply: wire::InspectReply) -> Result<Inspected, MalformedMessage> {
     Ok(Inspected {
         term: Term(reply.term),
         state: reply.state,

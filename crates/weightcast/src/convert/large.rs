@@ -11,7 +11,7 @@ use weightcast_protocol::ContentDigest;
 use weightcast_protocol::message::{Listing, ServerMessage, SourceShard};
 
 use super::server::{listing_frame, message, message_frame, source_shard_frame};
-use super::{Malformed, need};
+use super::{MalformedMessage, need};
 use crate::limits::{MESSAGE_BYTES, PAGE_BYTES};
 use crate::wire;
 use crate::wire::server_frame::Body;
@@ -140,11 +140,11 @@ impl Assembly {
     pub(crate) fn take(
         &mut self,
         frame: wire::ServerFrame,
-    ) -> Result<Option<ServerMessage>, Malformed> {
+    ) -> Result<Option<ServerMessage>, MalformedMessage> {
         match need(frame.body, "empty frame")? {
             Body::Page(page) => {
                 if page.is_empty() || self.pages.len() + page.len() > MESSAGE_BYTES {
-                    return Err(Malformed("a message of no or too many pages"));
+                    return Err(MalformedMessage("a message of no or too many pages"));
                 }
                 self.pages.extend_from_slice(&page);
                 Ok(None)
@@ -154,7 +154,7 @@ impl Assembly {
                 let message = message(body, &mut field)?;
                 match field.0.is_empty() {
                     true => Ok(Some(message)),
-                    false => Err(Malformed("pages of a message without a large field")),
+                    false => Err(MalformedMessage("pages of a message without a large field")),
                 }
             }
         }
@@ -167,11 +167,11 @@ pub(super) struct Field(Vec<u8>);
 
 impl Field {
     /// The field, from its place in the message or from the pages before it.
-    pub(super) fn or(&mut self, inline: Bytes) -> Result<Bytes, Malformed> {
+    pub(super) fn or(&mut self, inline: Bytes) -> Result<Bytes, MalformedMessage> {
         match (inline.is_empty(), self.0.is_empty()) {
             (_, true) => Ok(inline),
             (true, false) => Ok(mem::take(&mut self.0).into()),
-            (false, false) => Err(Malformed("a field both in pages and not")),
+            (false, false) => Err(MalformedMessage("a field both in pages and not")),
         }
     }
 }

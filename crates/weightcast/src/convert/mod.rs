@@ -20,11 +20,11 @@ pub(crate) use values::{content_digest, state_name, sum, sum_frame};
 /// A frame that decoded as protobuf but makes no message.
 #[derive(Debug, thiserror::Error)]
 #[error("malformed frame: {0}")]
-pub(crate) struct Malformed(pub(crate) &'static str);
+pub(crate) struct MalformedMessage(pub(crate) &'static str);
 
 /// Takes a field that proto3 makes optional and we do not.
-fn need<T>(field: Option<T>, name: &'static str) -> Result<T, Malformed> {
-    field.ok_or(Malformed(name))
+fn need<T>(field: Option<T>, name: &'static str) -> Result<T, MalformedMessage> {
+    field.ok_or(MalformedMessage(name))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::error::{error, error_frame};
 use super::large::{Encoder, Field};
 use super::ticket::{ticket, ticket_frame};
 use super::values::{revision, revision_frame, version, version_frame};
-use super::{Malformed, content_digest, count, need};
+use super::{MalformedMessage, content_digest, count, need};
 use crate::wire;
 use crate::wire::server_frame::Body;
 
@@ -21,9 +21,9 @@ use crate::wire::server_frame::Body;
 const SHARD_BYTES: usize = 20;
 
 /// Frame to message.
-pub(super) fn message(body: Body, field: &mut Field) -> Result<ServerMessage, Malformed> {
+pub(super) fn message(body: Body, field: &mut Field) -> Result<ServerMessage, MalformedMessage> {
     Ok(match body {
-        Body::Page(_) => return Err(Malformed("a page is no message")),
+        Body::Page(_) => return Err(MalformedMessage("a page is no message")),
         Body::Opened(m) => ServerMessage::Opened {
             ticket: ticket(need(m.ticket, "ticket")?)?,
             lease: Span(m.lease_ns),
@@ -173,9 +173,12 @@ fn set_answer(body: &mut Body, bytes: Bytes) {
     }
 }
 
-pub(super) fn assignment(m: wire::Assignment, field: &mut Field) -> Result<Assignment, Malformed> {
+pub(super) fn assignment(
+    m: wire::Assignment,
+    field: &mut Field,
+) -> Result<Assignment, MalformedMessage> {
     let shard = |m: wire::SourceShard| {
-        Ok::<_, Malformed>(SourceShard {
+        Ok::<_, MalformedMessage>(SourceShard {
             data_address: m.data_address,
             export: ExportId(m.export),
             generation: Generation(m.generation),
@@ -185,11 +188,12 @@ pub(super) fn assignment(m: wire::Assignment, field: &mut Field) -> Result<Assig
     let bytes = field.or(m.shards)?;
     let few = count::fields(&bytes, 1).is_some_and(|count| count <= bytes.len() / SHARD_BYTES);
     if !few {
-        return Err(Malformed("more source shards than there is room for"));
+        return Err(MalformedMessage("more source shards than there is room for"));
     }
-    let shards = wire::SourceShards::decode(bytes).map_err(|_| Malformed("source shards"))?.shards;
+    let shards =
+        wire::SourceShards::decode(bytes).map_err(|_| MalformedMessage("source shards"))?.shards;
     if !shards.len().is_multiple_of(1 + m.helpers.len()) {
-        return Err(Malformed("helpers have as many shards as the source"));
+        return Err(MalformedMessage("helpers have as many shards as the source"));
     }
     Ok(Assignment {
         version: version(m.version)?,
@@ -203,7 +207,7 @@ pub(super) fn assignment(m: wire::Assignment, field: &mut Field) -> Result<Assig
 }
 
 /// Whole: a group whose shards do not fit into one frame has few that are told of all.
-fn witness(m: wire::Assignment) -> Result<Assignment, Malformed> {
+fn witness(m: wire::Assignment) -> Result<Assignment, MalformedMessage> {
     assignment(m, &mut Field::default())
 }
 
@@ -234,15 +238,15 @@ pub(super) fn source_shard_frame(m: &SourceShard) -> wire::SourceShard {
     }
 }
 
-fn layouts(bytes: &[u8]) -> Result<Arc<[ContentDigest]>, Malformed> {
+fn layouts(bytes: &[u8]) -> Result<Arc<[ContentDigest]>, MalformedMessage> {
     let (digests, rest) = bytes.as_chunks::<16>();
     match rest {
         [] => Ok(digests.iter().copied().map(ContentDigest).collect()),
-        _ => Err(Malformed("a digest is not 16 bytes")),
+        _ => Err(MalformedMessage("a digest is not 16 bytes")),
     }
 }
 
-fn answer(answer: wire::answer::Answer, field: &mut Field) -> Result<Answer, Malformed> {
+fn answer(answer: wire::answer::Answer, field: &mut Field) -> Result<Answer, MalformedMessage> {
     use wire::answer::Answer as W;
     Ok(match answer {
         W::Registered(m) => Answer::Registered { layouts: layouts(&field.or(m.layouts)?)? },
@@ -289,8 +293,8 @@ fn answer_frame(answer: Answer, encoder: &mut Encoder) -> (wire::answer::Answer,
     (frame, None)
 }
 
-fn listing(bytes: &[u8]) -> Result<Listing, Malformed> {
-    let m = wire::Listing::decode(bytes).map_err(|_| Malformed("listing"))?;
+fn listing(bytes: &[u8]) -> Result<Listing, MalformedMessage> {
+    let m = wire::Listing::decode(bytes).map_err(|_| MalformedMessage("listing"))?;
     let mut listing = Listing { revision: revision(m.revision)?, ..Listing::default() };
     for listed in m.versions {
         let replicas = listed.replicas.into_iter().collect();

@@ -23,7 +23,7 @@ use crate::wire::{client_frame as from_client, server_frame};
 
 mod draw;
 
-fn over_the_wire(message: ClientMessage) -> Result<ClientMessage, Malformed> {
+fn over_the_wire(message: ClientMessage) -> Result<ClientMessage, MalformedMessage> {
     let bytes = client_frame(message).encode_to_vec();
     client_message(wire::ClientFrame::decode(&*bytes).expect("it was encoded"))
 }
@@ -200,7 +200,7 @@ fn of_shards(shards: usize, helpers: usize) -> wire::Assignment {
     reply.copy.expect("it was given")
 }
 
-fn assigned(assignment: wire::Assignment) -> Result<Option<ServerMessage>, Malformed> {
+fn assigned(assignment: wire::Assignment) -> Result<Option<ServerMessage>, MalformedMessage> {
     let assignment = Some(assignment);
     let body = server_frame::Body::Assigned(wire::Assigned { assignment, ..Default::default() });
     Assembly::default().take(wire::ServerFrame { body: Some(body) })

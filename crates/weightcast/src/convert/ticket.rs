@@ -3,14 +3,14 @@
 use weightcast_protocol::{Epoch, Incarnation, Mac, Proved, Term, TermProof, Ticket};
 
 use super::values::{sum, sum_frame, version, version_frame};
-use super::{Malformed, content_digest, need};
+use super::{MalformedMessage, content_digest, need};
 use crate::wire;
 
-fn mac(bytes: &[u8]) -> Result<Mac, Malformed> {
-    bytes.try_into().map(Mac).map_err(|_| Malformed("a keyed hash is not 32 bytes"))
+fn mac(bytes: &[u8]) -> Result<Mac, MalformedMessage> {
+    bytes.try_into().map(Mac).map_err(|_| MalformedMessage("a keyed hash is not 32 bytes"))
 }
 
-pub(crate) fn term_proof(m: wire::TermProof) -> Result<TermProof, Malformed> {
+pub(crate) fn term_proof(m: wire::TermProof) -> Result<TermProof, MalformedMessage> {
     Ok(TermProof { term: Term(m.term), origin: Term(m.origin), mac: mac(&m.mac)? })
 }
 
@@ -18,10 +18,10 @@ pub(crate) fn term_proof_frame(m: TermProof) -> wire::TermProof {
     wire::TermProof { term: m.term.0, origin: m.origin.0, mac: m.mac.0.to_vec() }
 }
 
-pub(super) fn ticket(m: wire::Ticket) -> Result<Ticket, Malformed> {
+pub(super) fn ticket(m: wire::Ticket) -> Result<Ticket, MalformedMessage> {
     let incarnation = need(m.incarnation, "incarnation")?;
     let proved = |m: wire::Proved| {
-        Ok::<_, Malformed>(Proved {
+        Ok::<_, MalformedMessage>(Proved {
             version: version(m.version)?,
             catalog: content_digest(&m.catalog)?,
             sum: m.sum.map(sum),

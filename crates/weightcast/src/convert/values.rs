@@ -5,14 +5,14 @@ use weightcast_protocol::{
     ContentDigest, Epoch, Revision, Selector, ShardSums, Sum, Term, Version,
 };
 
-use super::{Malformed, need};
+use super::{MalformedMessage, need};
 use crate::wire;
 
-pub(crate) fn content_digest(bytes: &[u8]) -> Result<ContentDigest, Malformed> {
-    bytes.try_into().map(ContentDigest).map_err(|_| Malformed("a digest is not 16 bytes"))
+pub(crate) fn content_digest(bytes: &[u8]) -> Result<ContentDigest, MalformedMessage> {
+    bytes.try_into().map(ContentDigest).map_err(|_| MalformedMessage("a digest is not 16 bytes"))
 }
 
-pub(super) fn version(v: Option<wire::Version>) -> Result<Version, Malformed> {
+pub(super) fn version(v: Option<wire::Version>) -> Result<Version, MalformedMessage> {
     let v = need(v, "version")?;
     Ok(Version { epoch: Epoch(v.epoch), number: v.number })
 }
@@ -21,7 +21,7 @@ pub(super) fn version_frame(v: Version) -> wire::Version {
     wire::Version { epoch: v.epoch.0, number: v.number }
 }
 
-pub(super) fn revision(v: Option<wire::Revision>) -> Result<Revision, Malformed> {
+pub(super) fn revision(v: Option<wire::Revision>) -> Result<Revision, MalformedMessage> {
     let v = need(v, "revision")?;
     Ok(Revision { term: Term(v.term), number: v.number })
 }
@@ -30,7 +30,7 @@ pub(super) fn revision_frame(v: Revision) -> wire::Revision {
     wire::Revision { term: v.term.0, number: v.number }
 }
 
-pub(super) fn selector(selector: Option<wire::Selector>) -> Result<Selector, Malformed> {
+pub(super) fn selector(selector: Option<wire::Selector>) -> Result<Selector, MalformedMessage> {
     use wire::selector::Kind;
     Ok(match need(need(selector, "selector")?.kind, "selector kind")? {
         Kind::Exact(number) => Selector::Exact(number),
@@ -53,7 +53,7 @@ pub(super) fn selector_frame(selector: Selector) -> Option<wire::Selector> {
     Some(wire::Selector { kind: Some(kind) })
 }
 
-pub(super) fn sums(sums: Option<wire::ShardSums>) -> Result<ShardSums, Malformed> {
+pub(super) fn sums(sums: Option<wire::ShardSums>) -> Result<ShardSums, MalformedMessage> {
     let sums = need(sums, "sums")?;
     let sum = |s: Option<wire::Sum>| need(s, "sum").map(sum);
     Ok(ShardSums {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::place::Place;
+use super::job_files::JobFiles;
 use super::{LOOK, unreachable};
 use crate::error::Error;
 
@@ -22,7 +22,7 @@ const LINE_CHARS: usize = 500;
 ///
 /// # Errors
 /// `ServerUnreachable` with the last line of its log if it ends or does not listen in time.
-pub(super) fn start(command: &[String], place: &Place, give_up: Instant) -> Result<(), Error> {
+pub(super) fn start(command: &[String], place: &JobFiles, give_up: Instant) -> Result<(), Error> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(Error::Config {
             what: "server".to_owned(),
@@ -99,17 +99,17 @@ mod tests {
     use super::*;
 
     /// A job's place in a fresh directory.
-    fn place() -> Place {
+    fn place() -> JobFiles {
         let name = crate::auth::new_token().unwrap().expose()[..8].escape_ascii().to_string();
         let directory = std::env::temp_dir().join(format!("wc-{name}"));
         std::fs::create_dir(&directory).unwrap();
         let [lock, token_file, log, socket] =
             ["lock", "token", "server.log", "server.sock"].map(|file| directory.join(file));
-        Place { lock, token_file, log, socket }
+        JobFiles { lock, token_file, log, socket }
     }
 
     /// Why `sh -c script` is no server.
-    fn reason(script: &str, place: &Place, patience: Duration) -> String {
+    fn reason(script: &str, place: &JobFiles, patience: Duration) -> String {
         let command = ["sh", "-c", script].map(str::to_owned);
         match start(&command, place, Instant::now() + patience) {
             Err(Error::Call(CallError::ServerUnreachable { server, reason })) => {

@@ -22,7 +22,7 @@ use crate::limits::OUTBOXES_BYTES;
 pub(super) const QUEUE: usize = 4_096;
 
 /// What happens to the server.
-pub(super) enum Input {
+pub(super) enum ActorInput {
     Connected(ConnectionId, StreamEnd),
     Message(ConnectionId, Box<ClientMessage>),
     Disconnected(ConnectionId),
@@ -106,7 +106,7 @@ impl Streams {
 /// Runs until the queue closes, or nobody was connected for `idle_exit`.
 pub(super) async fn run(
     mut machine: Server,
-    mut queue: mpsc::Receiver<Input>,
+    mut queue: mpsc::Receiver<ActorInput>,
     idle_exit: Option<Duration>,
     gives_up_at: Option<PathBuf>,
 ) {
@@ -149,39 +149,39 @@ pub(super) async fn sleep_until(when: Option<Instant>) {
     }
 }
 
-fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Input) {
+fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: ActorInput) {
     let now = clock.now();
     match input {
-        Input::Connected(connection, line) => {
+        ActorInput::Connected(connection, line) => {
             streams.open.insert(connection, line);
         }
-        Input::Message(connection, message) => {
+        ActorInput::Message(connection, message) => {
             // A stream that was cut off may still have messages in the queue.
             if streams.open.contains_key(&connection) {
                 machine.handle(now, connection, *message);
             }
         }
-        Input::Disconnected(connection) => {
+        ActorInput::Disconnected(connection) => {
             if streams.open.remove(&connection).is_some() {
                 machine.handle_disconnect(now, connection);
             }
         }
-        Input::PutManifest(digest, bytes, reply) => {
+        ActorInput::PutManifest(digest, bytes, reply) => {
             let _ = reply.send(machine.put_manifest(now, digest, bytes));
         }
-        Input::HasManifest(digest, reply) => {
+        ActorInput::HasManifest(digest, reply) => {
             let _ = reply.send(machine.has_manifest(now, digest));
         }
-        Input::GetManifest(digest, reply) => {
+        ActorInput::GetManifest(digest, reply) => {
             let _ = reply.send(machine.manifest(&digest));
         }
-        Input::Probe(told, reply) => {
+        ActorInput::Probe(told, reply) => {
             let _ = reply.send(machine.handle_probe(now, told));
         }
-        Input::Snapshot(reply) => {
+        ActorInput::Snapshot(reply) => {
             let _ = reply.send(machine.snapshot(now));
         }
-        Input::Inspect(model, replica, found, reply) => {
+        ActorInput::Inspect(model, replica, found, reply) => {
             let _ = reply.send((machine.term(), machine.inspect(&model, &replica, found)));
         }
     }

@@ -47,7 +47,7 @@ struct Stranger {
 type Client = oneshot::Sender<()>;
 
 /// One connection's line in the book; struck out when it is dropped.
-pub(super) struct Place(Pass);
+pub(super) struct AdmittedPlace(Pass);
 
 /// Goes with each request of a connection.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl Admission {
         &self,
         origin: ClientOrigin,
         now: Instant,
-    ) -> (Place, oneshot::Receiver<()>) {
+    ) -> (AdmittedPlace, oneshot::Receiver<()>) {
         let mut book = self.book();
         while book.strangers.len() >= book.most_strangers {
             book.give_way(Some(origin), now);
@@ -93,7 +93,7 @@ impl Admission {
         book.next += 1;
         let (cut, cut_off) = oneshot::channel();
         book.strangers.insert(id, Stranger { origin, until: now + STRANGER_DEADLINE, cut });
-        (Place(Pass { id, admission: self.clone(), turns: Turns::new(origin) }), cut_off)
+        (AdmittedPlace(Pass { id, admission: self.clone(), turns: Turns::new(origin) }), cut_off)
     }
 
     /// No connection could be accepted: a stranger gives way if that helps. Whether the door has to
@@ -197,13 +197,13 @@ impl Pass {
     }
 }
 
-impl Place {
+impl AdmittedPlace {
     pub(super) fn pass(&self) -> Pass {
         self.0.clone()
     }
 }
 
-impl Drop for Place {
+impl Drop for AdmittedPlace {
     fn drop(&mut self) {
         let mut book = self.0.admission.book();
         book.strangers.remove(&self.0.id);
@@ -225,7 +225,7 @@ mod tests {
     const HERE: ClientOrigin = ClientOrigin::Process(1);
     const THERE: ClientOrigin = ClientOrigin::Process(2);
 
-    type Visit = (Place, oneshot::Receiver<()>);
+    type Visit = (AdmittedPlace, oneshot::Receiver<()>);
 
     fn enter(admission: &Admission, count: usize, now: Instant) -> Vec<Visit> {
         (0..count).map(|_| admission.enter(HERE, now)).collect()

@@ -11,7 +11,7 @@ use weightcast_transport::door::host_of;
 use super::actor::sleep_until;
 use super::admission::Admission;
 use super::queue::ClientOrigin;
-use super::visitor::{Socket, Visitor};
+use super::visitor::{Visitor, VisitorSocket};
 
 /// How long to rest when no connection can be accepted: the system does not say when that changes.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -23,7 +23,7 @@ pub(super) enum Door {
 }
 
 impl Door {
-    async fn accept(&self) -> std::io::Result<(Box<dyn Socket>, ClientOrigin)> {
+    async fn accept(&self) -> std::io::Result<(Box<dyn VisitorSocket>, ClientOrigin)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status, Streaming};
 use weightcast_protocol::ConnectionId;
 use weightcast_transport::Secret;
 
-use super::actor::{Input, StreamEnd};
+use super::actor::{ActorInput, StreamEnd};
 use super::admission::Pass;
 use super::outbox::{Frames, outbox};
 use super::queue::QueueShare;
@@ -28,7 +28,7 @@ use crate::wire;
 use crate::wire::reference_server_server::{ReferenceServer, ReferenceServerServer};
 
 /// The routes of one server.
-pub(super) fn service(inputs: mpsc::Sender<Input>, token: Option<&Secret>) -> Routes {
+pub(super) fn service(inputs: mpsc::Sender<ActorInput>, token: Option<&Secret>) -> Routes {
     let connections = Arc::new(AtomicU64::new(0));
     let service = Service { inputs, connections, transfers: Transfers::new() };
     let service = ReferenceServerServer::new(service)
@@ -49,7 +49,7 @@ pub(super) fn service(inputs: mpsc::Sender<Input>, token: Option<&Secret>) -> Ro
 }
 
 struct Service {
-    inputs: mpsc::Sender<Input>,
+    inputs: mpsc::Sender<ActorInput>,
     connections: Arc<AtomicU64>,
     transfers: Transfers,
 }
@@ -68,7 +68,10 @@ fn page(size: u64, data: Bytes) -> wire::Page {
 
 impl Service {
     /// Asks the actor and waits for its answer.
-    async fn ask<T>(&self, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Result<T, Status> {
+    async fn ask<T>(
+        &self,
+        input: impl FnOnce(oneshot::Sender<T>) -> ActorInput,
+    ) -> Result<T, Status> {
         let stopping = |_| Status::unavailable("the server is stopping");
         let (reply, answer) = oneshot::channel();
         self.inputs.send(input(reply)).await.map_err(|_| stopping(()))?;
@@ -86,19 +89,19 @@ impl Service {
         let first = first.map_err(|_| Status::deadline_exceeded("no page"))?;
         let first = first.ok_or_else(|| Status::invalid_argument("no page"))??;
         let digest = content_digest(&first.digest).map_err(invalid)?;
-        if self.ask(|reply| Input::HasManifest(digest, reply)).await? {
+        if self.ask(|reply| ActorInput::HasManifest(digest, reply)).await? {
             return Ok(());
         }
         let _room = self.transfers.to_receive(turns, &first).await?;
         // All shards of one layout bring it at once: by now another may have.
-        if self.ask(|reply| Input::HasManifest(digest, reply)).await? {
+        if self.ask(|reply| ActorInput::HasManifest(digest, reply)).await? {
             return Ok(());
         }
         let bytes = transfers::receive(first, &mut pages).await?;
         if manifest::blob_digest(&bytes) != digest {
             return Err(Status::invalid_argument("the manifest's digest is not that of its bytes"));
         }
-        let stored = self.ask(|reply| Input::PutManifest(digest, bytes, reply)).await?;
+        let stored = self.ask(|reply| ActorInput::PutManifest(digest, bytes, reply)).await?;
         stored.map_err(|e| Status::resource_exhausted(e.to_string()))
     }
 
@@ -129,7 +132,7 @@ impl ReferenceServer for Service {
         let (alive, cut_off) = oneshot::channel();
         let line = StreamEnd { outbox, pass: pass(&request).clone(), _alive: alive };
         self.inputs
-            .send(Input::Connected(connection, line))
+            .send(ActorInput::Connected(connection, line))
             .await
             .map_err(|_| Status::unavailable("the server is stopping"))?;
         tokio::spawn(forward(connection, request.into_inner(), self.inputs.clone(), cut_off));
@@ -156,7 +159,7 @@ impl ReferenceServer for Service {
         let turn = pass.turns().to_be_sent().await?;
         let room = self.transfers.to_lend(pass.turns()).await?;
         let bytes = self
-            .ask(|reply| Input::GetManifest(digest, reply))
+            .ask(|reply| ActorInput::GetManifest(digest, reply))
             .await?
             .ok_or_else(|| Status::not_found(format!("no manifest {digest}")))?;
         let stored = Sent::Stored(Arc::downgrade(&bytes));
@@ -171,7 +174,7 @@ impl ReferenceServer for Service {
         let told = request.into_inner().proof.map(term_proof).transpose().map_err(invalid)?;
         // Nothing is proved by nothing.
         let told = told.unwrap_or_default();
-        let acts = self.ask(|reply| Input::Probe(told, reply)).await?;
+        let acts = self.ask(|reply| ActorInput::Probe(told, reply)).await?;
         Ok(Response::new(wire::ProbeReply { proof: acts.map(term_proof_frame) }))
     }
 
@@ -182,7 +185,7 @@ impl ReferenceServer for Service {
         request: Request<wire::StatusRequest>,
     ) -> Result<Response<Pages>, Status> {
         let pass = pass(&request);
-        let ask = async { self.ask(Input::Snapshot).await.map(status::status_frame) };
+        let ask = async { self.ask(ActorInput::Snapshot).await.map(status::status_frame) };
         self.reply(pass, self.transfers.to_tell(pass.turns()), ask).await
     }
 
@@ -196,14 +199,15 @@ impl ReferenceServer for Service {
         let wire::InspectRequest { model, replica, found } = request.into_inner();
         let found = found.map(sum);
         let ask = async {
-            let (term, of) = self.ask(|reply| Input::Inspect(model, replica, found, reply)).await?;
+            let (term, of) =
+                self.ask(|reply| ActorInput::Inspect(model, replica, found, reply)).await?;
             Ok(inspect_reply(inspected(term, of)))
         };
         self.reply(&pass, self.transfers.to_inspect(pass.turns()), ask).await
     }
 }
 
-fn invalid(malformed: crate::convert::Malformed) -> Status {
+fn invalid(malformed: crate::convert::MalformedMessage) -> Status {
     Status::invalid_argument(malformed.to_string())
 }
 
@@ -211,7 +215,7 @@ fn invalid(malformed: crate::convert::Malformed) -> Status {
 async fn forward(
     connection: ConnectionId,
     mut frames: Streaming<wire::ClientFrame>,
-    inputs: mpsc::Sender<Input>,
+    inputs: mpsc::Sender<ActorInput>,
     mut cut_off: oneshot::Receiver<()>,
 ) {
     loop {
@@ -226,7 +230,7 @@ async fn forward(
         }
         match client_message(frame) {
             Ok(message) => {
-                if inputs.send(Input::Message(connection, Box::new(message))).await.is_err() {
+                if inputs.send(ActorInput::Message(connection, Box::new(message))).await.is_err() {
                     break;
                 }
             }
@@ -236,7 +240,7 @@ async fn forward(
             }
         }
     }
-    let _ = inputs.send(Input::Disconnected(connection)).await;
+    let _ = inputs.send(ActorInput::Disconnected(connection)).await;
 }
 
 #[cfg(test)]

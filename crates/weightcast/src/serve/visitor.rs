@@ -9,31 +9,31 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tonic::transport::server::Connected;
 
-use super::admission::{Pass, Place};
+use super::admission::{AdmittedPlace, Pass};
 
 /// A TCP or a Unix stream.
-pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait VisitorSocket: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> VisitorSocket for S {}
 
 /// One connection and its place among the others.
 pub(super) struct Visitor {
-    socket: Box<dyn Socket>,
-    place: Place,
+    socket: Box<dyn VisitorSocket>,
+    place: AdmittedPlace,
     cut_off: oneshot::Receiver<()>,
     cut: bool,
 }
 
 impl Visitor {
     pub(super) fn new(
-        socket: Box<dyn Socket>,
-        (place, cut_off): (Place, oneshot::Receiver<()>),
+        socket: Box<dyn VisitorSocket>,
+        (place, cut_off): (AdmittedPlace, oneshot::Receiver<()>),
     ) -> Self {
         Self { socket, place, cut_off, cut: false }
     }
 
     /// The socket, unless it is to be closed. Wakes the task when that changes.
-    fn socket(&mut self, cx: &mut Context<'_>) -> Result<Pin<&mut dyn Socket>> {
+    fn socket(&mut self, cx: &mut Context<'_>) -> Result<Pin<&mut dyn VisitorSocket>> {
         // Its other end lives as long as the place in the book.
         self.cut = self.cut || Pin::new(&mut self.cut_off).poll(cx).is_ready();
         match self.cut {

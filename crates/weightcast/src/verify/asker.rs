@@ -34,7 +34,7 @@ const FRAMES: u64 = 32;
 const EXTENT: u64 = 56 + 16;
 
 /// One shard of one of the replicas.
-pub(super) struct Shard {
+pub(super) struct AskedShard {
     pub(super) replica: String,
     pub(super) number: u32,
     pub(super) layout: Arc<Layout>,
@@ -43,7 +43,7 @@ pub(super) struct Shard {
 
 /// All shards that may be asked, numbered in order.
 pub(super) struct Asker<'a> {
-    pub(super) shards: Vec<Shard>,
+    pub(super) shards: Vec<AskedShard>,
     routes: Routes,
     deadline: Instant,
     watch: Watch<'a>,
@@ -55,7 +55,7 @@ pub(super) struct Asker<'a> {
 impl<'a> Asker<'a> {
     /// `moved` bytes were fetched before.
     pub(super) fn new(
-        shards: Vec<Shard>,
+        shards: Vec<AskedShard>,
         routes: Routes,
         deadline: Instant,
         moved: u64,
@@ -137,7 +137,7 @@ impl<'a> Asker<'a> {
         self.deadline.min(Instant::now() + ANSWER)
     }
 
-    fn reach(&self, shard: &Shard) -> Result<(Arc<Peer>, ExportId), Error> {
+    fn reach(&self, shard: &AskedShard) -> Result<(Arc<Peer>, ExportId), Error> {
         if self.stop.load(Ordering::Acquire) {
             return Err(Error::Interrupted);
         }
@@ -206,7 +206,7 @@ fn whole(question: &Question) -> Cell {
     Cell { entry, slice, copies: 1, counted: true }
 }
 
-fn refused(shard: &Shard, error: &TransportError) -> Error {
+fn refused(shard: &AskedShard, error: &TransportError) -> Error {
     match error {
         TransportError::Refused(Refusal::UnknownExport | Refusal::StaleGeneration)
         | TransportError::Fenced { .. } => {
@@ -216,7 +216,7 @@ fn refused(shard: &Shard, error: &TransportError) -> Error {
     }
 }
 
-fn unverified(shard: &Shard, reason: &str) -> Error {
+fn unverified(shard: &AskedShard, reason: &str) -> Error {
     Error::Unverified {
         replica: shard.replica.clone(),
         reason: format!("shard {} at {} {reason}", shard.number, shard.at.data_address),

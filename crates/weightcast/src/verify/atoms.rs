@@ -6,7 +6,7 @@ use weightcast_plan::Slice;
 
 /// An entry of one shard's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Held {
+pub(super) struct HeldEntry {
     /// Number of the shard among all shards of all replicas.
     pub(super) holder: usize,
     /// Number of the entry in its layout.
@@ -17,12 +17,14 @@ pub(super) struct Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Atom {
     pub(super) slice: Slice,
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<HeldEntry>,
 }
 
 /// Cuts what is held into disjoint boxes; within one the same holders hold it throughout. No holder
 /// holds an element twice.
-pub(super) fn atoms<S: Borrow<Slice>>(boxes: impl IntoIterator<Item = (Held, S)>) -> Vec<Atom> {
+pub(super) fn atoms<S: Borrow<Slice>>(
+    boxes: impl IntoIterator<Item = (HeldEntry, S)>,
+) -> Vec<Atom> {
     let mut atoms: Vec<Atom> = Vec::new();
     for (held, slice) in boxes.into_iter().filter(|(_, slice)| !slice.borrow().is_empty()) {
         let slice: &Slice = slice.borrow();
@@ -53,7 +55,7 @@ mod tests {
 
     #[test]
     fn rows_against_columns_and_a_copy() {
-        let at = |holder| Held { holder, entry: 0 };
+        let at = |holder| HeldEntry { holder, entry: 0 };
         let rows = [Slice::new([0, 0], [2, 4]), Slice::new([2, 0], [2, 4])];
         let columns = [Slice::new([0, 0], [4, 3]), Slice::new([0, 3], [4, 1])];
         let boxes =

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use weightcast_plan::{Slice, Tensor};
 
 use super::asker::Asker;
-use super::atoms::Held;
+use super::atoms::HeldEntry;
 use super::comparison::MAX_RANGES;
-use super::meet::Replica;
+use super::meet::ComparedReplica;
 use super::search::{Found, Question};
 use super::verdict::{Difference, DifferentRange, HeldBy};
 use crate::error::Error;
 
 /// For entries whose shards have noted them: whether they are as they were.
-type AsSealed = BTreeMap<Held, bool>;
+type AsSealed = BTreeMap<HeldEntry, bool>;
 
 /// What was found in the suspects, with who is to blame, as far as it is to be told.
 pub(super) fn differences(
@@ -49,10 +49,13 @@ pub(super) fn differences(
 }
 
 /// All entries of all shards that are no longer what was sealed, tensor by tensor.
-pub(super) fn unsealed(replicas: &[Replica], asker: &Asker<'_>) -> Result<Vec<Difference>, Error> {
+pub(super) fn unsealed(
+    replicas: &[ComparedReplica],
+    asker: &Asker<'_>,
+) -> Result<Vec<Difference>, Error> {
     let shards = asker.shards.iter().enumerate();
     let held = shards.flat_map(|(holder, shard)| {
-        (0..shard.layout.entries().len() as u32).map(move |entry| Held { holder, entry })
+        (0..shard.layout.entries().len() as u32).map(move |entry| HeldEntry { holder, entry })
     });
     let sealed = as_sealed(asker, &held.collect())?;
     let mut of: BTreeMap<&str, Vec<DifferentRange>> = BTreeMap::new();
@@ -78,8 +81,8 @@ fn first_of<T>(mut ranges: Vec<T>) -> (Vec<T>, u64) {
 }
 
 /// Compares what entries hold with what was noted of them.
-fn as_sealed(asker: &Asker<'_>, held: &BTreeSet<Held>) -> Result<AsSealed, Error> {
-    let mut of: BTreeMap<usize, Vec<Held>> = BTreeMap::new();
+fn as_sealed(asker: &Asker<'_>, held: &BTreeSet<HeldEntry>) -> Result<AsSealed, Error> {
+    let mut of: BTreeMap<usize, Vec<HeldEntry>> = BTreeMap::new();
     held.iter().for_each(|held| of.entry(held.holder).or_default().push(*held));
     let of: Vec<_> = of.into_iter().collect();
     let notes = asker.each(&of, |(holder, _)| asker.note(*holder))?;
@@ -107,7 +110,7 @@ fn difference(tensor: &Tensor, ranges: Vec<DifferentRange>, more_ranges: u64) ->
     }
 }
 
-fn held_by(asker: &Asker<'_>, held: &Held, sealed: &AsSealed) -> HeldBy {
+fn held_by(asker: &Asker<'_>, held: &HeldEntry, sealed: &AsSealed) -> HeldBy {
     let shard = &asker.shards[held.holder];
     HeldBy {
         replica: shard.replica.clone(),

@@ -8,7 +8,7 @@ use weightcast_protocol::message::Assignment;
 use weightcast_protocol::{CallError, ContentDigest, Epoch, Sum, Version};
 
 use super::comparison::{Comparison, Other};
-use crate::client::connection::Connection;
+use crate::client::connection::ServerConnection;
 use crate::client::memory::registration::union;
 use crate::convert::Inspected;
 use crate::error::Error;
@@ -16,7 +16,7 @@ use crate::manifest;
 use crate::wire::{ModelStatus, StatusReply};
 
 /// A replica, and what its shards hold where.
-pub(super) struct Replica {
+pub(super) struct ComparedReplica {
     pub(super) source: Assignment,
     /// Whether the version is sealed.
     pub(super) sealed: bool,
@@ -27,10 +27,10 @@ pub(super) struct Replica {
 /// The replicas to compare, the named one first; one alone is compared with what it was sealed as.
 /// And how many bytes it took to learn about them.
 pub(super) async fn replicas(
-    connection: &Connection,
+    connection: &ServerConnection,
     status: &StatusReply,
     what: &Comparison,
-) -> Result<(Vec<Replica>, u64), Error> {
+) -> Result<(Vec<ComparedReplica>, u64), Error> {
     let model = model(status, &what.model)?;
     let first = inspect(connection, model, &what.replica).await?;
     let version = first.0.version;
@@ -56,7 +56,7 @@ pub(super) async fn replicas(
         }
         found.push(second);
     }
-    let mut layouts = Layouts { connection, known: BTreeMap::new(), moved: 0 };
+    let mut layouts = FetchedLayouts { connection, known: BTreeMap::new(), moved: 0 };
     let mut replicas = Vec::new();
     for (source, sealed) in found {
         let mut of = Vec::with_capacity(source.shards.len());
@@ -64,7 +64,7 @@ pub(super) async fn replicas(
             of.push(layouts.get(shard.layout).await?);
         }
         let tensors = union(&of)?;
-        replicas.push(Replica { source, sealed, layouts: of, tensors });
+        replicas.push(ComparedReplica { source, sealed, layouts: of, tensors });
     }
     same_tensors(&replicas)?;
     Ok((replicas, layouts.moved))
@@ -100,7 +100,7 @@ fn wanted(model: &ModelStatus, what: &Comparison, held: Version) -> Result<(), E
 /// Whether what a replica holds, as it was found, is what its version was sealed with; nothing if
 /// that is not sealed.
 pub(super) async fn as_published(
-    connection: &Connection,
+    connection: &ServerConnection,
     model: &str,
     source: &Assignment,
     found: Sum,
@@ -120,7 +120,7 @@ fn judged(source: &Assignment, seen: &Inspected) -> Result<Option<bool>, Error> 
 
 /// How to reach a replica's copy, and whether the version is sealed.
 async fn inspect(
-    connection: &Connection,
+    connection: &ServerConnection,
     model: &ModelStatus,
     replica: &str,
 ) -> Result<(Assignment, bool), Error> {
@@ -153,13 +153,13 @@ fn any_other(model: &ModelStatus, version: Version, than: &str) -> Option<String
 }
 
 /// Layouts by their names, each fetched once.
-struct Layouts<'a> {
-    connection: &'a Connection,
+struct FetchedLayouts<'a> {
+    connection: &'a ServerConnection,
     known: BTreeMap<ContentDigest, Arc<Layout>>,
     moved: u64,
 }
 
-impl Layouts<'_> {
+impl FetchedLayouts<'_> {
     async fn get(&mut self, name: ContentDigest) -> Result<Arc<Layout>, Error> {
         if let Some(layout) = self.known.get(&name) {
             return Ok(Arc::clone(layout));
@@ -173,13 +173,14 @@ impl Layouts<'_> {
 }
 
 /// Copies of one version have the same tensors: the server has seen to it.
-fn same_tensors(replicas: &[Replica]) -> Result<(), Error> {
+fn same_tensors(replicas: &[ComparedReplica]) -> Result<(), Error> {
     let [one, other] = replicas else { return Ok(()) };
     if one.tensors == other.tensors {
         return Ok(());
     }
-    let lacks =
-        |a: &Replica, b: &Replica| a.tensors.keys().find(|n| !b.tensors.contains_key(*n)).cloned();
+    let lacks = |a: &ComparedReplica, b: &ComparedReplica| {
+        a.tensors.keys().find(|n| !b.tensors.contains_key(*n)).cloned()
+    };
     let detail = match lacks(one, other).or_else(|| lacks(other, one)) {
         Some(name) => format!("only one of the replicas has {name}"),
         None => "the replicas have tensors of the same name with other types or shapes".to_owned(),
@@ -337,7 +338,7 @@ mod tests {
                 ((*name).to_owned(), Tensor::new(*name, DType::U8, [*size]).unwrap())
             };
             let tensors = tensors.iter().map(tensor).collect();
-            Replica { source: copy(1), sealed: true, layouts: Vec::new(), tensors }
+            ComparedReplica { source: copy(1), sealed: true, layouts: Vec::new(), tensors }
         };
         let differ = |one: &[(&str, u64)], other: &[(&str, u64)]| {
             same_tensors(&[of(one), of(other)]).map_err(|error| error.to_string())

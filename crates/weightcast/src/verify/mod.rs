@@ -29,12 +29,12 @@ use weightcast_protocol::message::SourceShard;
 use weightcast_protocol::{CallError, Sum};
 use weightcast_transport::{Auth, Way};
 
-use self::asker::{Asker, Shard};
-use self::atoms::{Atom, Held, atoms};
-use self::meet::Replica;
+use self::asker::{AskedShard, Asker};
+use self::atoms::{Atom, HeldEntry, atoms};
+use self::meet::ComparedReplica;
 use self::search::{Found, Search};
 use self::summary::{Summary, partial, suspects};
-use crate::client::connection::Connection;
+use crate::client::connection::ServerConnection;
 use crate::client::connection::status;
 use crate::client::reading::networks::Networks;
 use crate::client::reading::route::Routes;
@@ -58,7 +58,7 @@ pub fn verify(what: &Comparison, options: &Options, watch: Watch<'_>) -> Result<
         .build()
         .map_err(|e| Error::io("start a runtime", e))?;
     let met = runtime.block_on(async {
-        let connection = Connection::new(&server, token.as_ref())?;
+        let connection = ServerConnection::new(&server, token.as_ref())?;
         let status = status::of_list(&connection, &server).await?;
         if status.term == 0 {
             let reason = "no server acts: no worker has come to one yet".to_owned();
@@ -81,7 +81,7 @@ pub fn verify(what: &Comparison, options: &Options, watch: Watch<'_>) -> Result<
     let auth = Auth { token, insecure: options.insecure };
     let routes = Routes::new(auth, Way::Tcp, Networks::new(options, &server, None)?, None);
     let asker = Asker::new(shards(&replicas), routes, started + what.deadline, moved, watch);
-    let as_published = |of: &Replica, found: Sum| {
+    let as_published = |of: &ComparedReplica, found: Sum| {
         runtime.block_on(async {
             let asked = meet::as_published(&connection, &what.model, &of.source, found);
             let late = || CallError::Timeout {
@@ -100,10 +100,10 @@ pub fn verify(what: &Comparison, options: &Options, watch: Watch<'_>) -> Result<
 }
 
 /// All shards, in order of replica and number.
-fn shards(replicas: &[Replica]) -> Vec<Shard> {
-    let of = |replica: &Replica| {
+fn shards(replicas: &[ComparedReplica]) -> Vec<AskedShard> {
+    let of = |replica: &ComparedReplica| {
         let shards = replica.source.shards.iter().zip(&replica.layouts).enumerate();
-        let shard = |(number, (at, layout)): (usize, (&SourceShard, &Arc<Layout>))| Shard {
+        let shard = |(number, (at, layout)): (usize, (&SourceShard, &Arc<Layout>))| AskedShard {
             replica: replica.source.replica.clone(),
             number: number as u32,
             layout: Arc::clone(layout),
@@ -115,7 +115,7 @@ fn shards(replicas: &[Replica]) -> Vec<Shard> {
 }
 
 fn compare(
-    replicas: &[Replica],
+    replicas: &[ComparedReplica],
     asker: &Asker<'_>,
     as_published: AsPublished<'_>,
 ) -> Result<Verdict, Error> {
@@ -159,7 +159,7 @@ fn compare(
 }
 
 /// What the shards of each replica hold together.
-fn summarise(replicas: &[Replica], asker: &Asker<'_>) -> Result<Vec<Summary>, Error> {
+fn summarise(replicas: &[ComparedReplica], asker: &Asker<'_>) -> Result<Vec<Summary>, Error> {
     let of = |replica: usize| (0..replicas[replica].layouts.len()).map(move |n| (replica, n));
     let shards: Vec<(usize, usize)> = (0..replicas.len()).flat_map(of).collect();
     let holders: Vec<(usize, (usize, usize))> = shards.into_iter().enumerate().collect();
@@ -177,10 +177,10 @@ fn summarise(replicas: &[Replica], asker: &Asker<'_>) -> Result<Vec<Summary>, Er
 }
 
 /// Asks the server whether a replica's content, as it was found, is what was sealed.
-type AsPublished<'a> = &'a dyn Fn(&Replica, Sum) -> Result<Option<bool>, Error>;
+type AsPublished<'a> = &'a dyn Fn(&ComparedReplica, Sum) -> Result<Option<bool>, Error>;
 
 fn verified(
-    of: &Replica,
+    of: &ComparedReplica,
     summary: &Summary,
     as_published: AsPublished<'_>,
 ) -> Result<Verified, Error> {
@@ -197,7 +197,11 @@ fn verified(
 }
 
 /// Where these tensors differ.
-fn find(replicas: &[Replica], asker: &Asker<'_>, suspects: &[Tensor]) -> Result<Vec<Found>, Error> {
+fn find(
+    replicas: &[ComparedReplica],
+    asker: &Asker<'_>,
+    suspects: &[Tensor],
+) -> Result<Vec<Found>, Error> {
     let cut = |tensor: &Tensor| Ok((tensor.clone(), atoms_of(replicas, asker, tensor)?));
     let suspects = suspects.iter().map(cut).collect::<Result<Vec<_>, Error>>()?;
     let mut search = Search::new(suspects);
@@ -211,18 +215,24 @@ fn find(replicas: &[Replica], asker: &Asker<'_>, suspects: &[Tensor]) -> Result<
 }
 
 /// A tensor, cut where its holders change. All replicas must hold the same elements of it.
-fn atoms_of(replicas: &[Replica], asker: &Asker<'_>, tensor: &Tensor) -> Result<Vec<Atom>, Error> {
-    let mut boxes: Vec<(Held, Slice)> = Vec::new();
+fn atoms_of(
+    replicas: &[ComparedReplica],
+    asker: &Asker<'_>,
+    tensor: &Tensor,
+) -> Result<Vec<Atom>, Error> {
+    let mut boxes: Vec<(HeldEntry, Slice)> = Vec::new();
     for (holder, shard) in asker.shards.iter().enumerate() {
         let Some(number) = shard.layout.find(tensor.name()) else { continue };
         let entries = shard.layout.entries_of(number);
-        boxes
-            .extend(entries.map(|entry| (Held { holder, entry }, shard.layout.entry(entry).slice)));
+        boxes.extend(
+            entries.map(|entry| (HeldEntry { holder, entry }, shard.layout.entry(entry).slice)),
+        );
     }
     let atoms = atoms(boxes);
-    let owner = |held: &Held| asker.shards[held.holder].replica.as_str();
+    let owner = |held: &HeldEntry| asker.shards[held.holder].replica.as_str();
     for atom in &atoms {
-        let lacks = |of: &&Replica| !atom.held.iter().any(|held| owner(held) == of.source.replica);
+        let lacks =
+            |of: &&ComparedReplica| !atom.held.iter().any(|held| owner(held) == of.source.replica);
         if let Some(lacking) = replicas.iter().find(lacks) {
             let detail = format!(
                 "it holds nothing of {}{}, which {} holds",

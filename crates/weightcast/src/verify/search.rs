@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use weightcast_plan::{Slice, Tensor};
 use weightcast_transport::Digest;
 
-use super::atoms::{Atom, Held};
+use super::atoms::{Atom, HeldEntry};
 
 /// Parts that a box is cut into.
 const PARTS: u64 = 16;
@@ -23,7 +23,7 @@ const OPEN: usize = 4_096;
 /// A box to digest in one shard's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Question {
-    pub(super) held: Held,
+    pub(super) held: HeldEntry,
     pub(super) slice: Slice,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Found {
     /// It differed when it was asked for first, and did not any more.
     pub(super) moving: bool,
     /// Who holds it, those together that hold the same.
-    pub(super) readings: Vec<Vec<Held>>,
+    pub(super) readings: Vec<Vec<HeldEntry>>,
 }
 
 /// A box of one atom.
@@ -48,7 +48,7 @@ struct Candidate {
     slice: Slice,
     /// The dimension that it is cut along next; those before are done with.
     dim: usize,
-    readings: Vec<Vec<Held>>,
+    readings: Vec<Vec<HeldEntry>>,
 }
 
 /// What may still be looked into of one tensor in one round.
@@ -222,8 +222,8 @@ impl Found {
 }
 
 /// Groups of holders, those together whose first ones have the same digest.
-fn together(readings: Vec<Vec<Held>>, digests: &[Digest]) -> Vec<Vec<Held>> {
-    let mut groups: Vec<(Digest, Vec<Held>)> = Vec::new();
+fn together(readings: Vec<Vec<HeldEntry>>, digests: &[Digest]) -> Vec<Vec<HeldEntry>> {
+    let mut groups: Vec<(Digest, Vec<HeldEntry>)> = Vec::new();
     for (held, digest) in readings.into_iter().zip(digests) {
         match groups.iter_mut().find(|(other, _)| other == digest) {
             Some((_, group)) => group.extend(held),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weightcast_transport::Region;
 
-use crate::client::memory::registration::Registration;
+use crate::client::memory::registration::RegisteredShard;
 use crate::error::Error;
 
 /// Memory beside what is registered.
@@ -40,7 +40,7 @@ impl Room {
     /// There is no room.
     pub(in crate::client) fn take(
         self: &Arc<Self>,
-        registration: &Registration,
+        registration: &RegisteredShard,
         patience: Duration,
     ) -> Result<Share, Error> {
         let bytes = registration.regions.iter().map(|region| region.len() as u64).sum();
@@ -80,11 +80,11 @@ mod tests {
     const BYTES: u64 = 64;
     const LONG: Duration = Duration::from_secs(20);
 
-    fn registration() -> Registration {
+    fn registration() -> RegisteredShard {
         let mut builder = LayoutBuilder::new();
         builder.add("w", DType::U8, &[BYTES], vec![Part::new("w").shape([BYTES])], 0);
         let region = Region::allocate(BYTES as usize).unwrap();
-        Registration::new(&[Arc::new(builder.build().unwrap())], 0, vec![region]).unwrap()
+        RegisteredShard::new(&[Arc::new(builder.build().unwrap())], 0, vec![region]).unwrap()
     }
 
     #[test]

@@ -9,9 +9,9 @@ use weightcast_transport::Region;
 
 use super::room::{Room, Share};
 use crate::client::handle::ShardHandle;
+use crate::client::handle_state::HandleState;
 use crate::client::memory::layout_source::LayoutSource;
-use crate::client::memory::registration::Registration;
-use crate::client::shared::Shared;
+use crate::client::memory::registration::RegisteredShard;
 use crate::config::{Options, Replica, Role};
 use crate::error::Error;
 
@@ -25,7 +25,7 @@ pub(in crate::client) struct Owner {
     pub(in crate::client) model: String,
     pub(in crate::client) replica: Replica,
     pub(in crate::client) options: Options,
-    pub(in crate::client) shared: Arc<Shared>,
+    pub(in crate::client) shared: Arc<HandleState>,
     pub(in crate::client) room: Arc<Room>,
     pub(in crate::client) open: OpenHandle,
 }
@@ -67,7 +67,7 @@ pub(in crate::client) struct Second {
     model: String,
     replica: Replica,
     pub(in crate::client) options: Options,
-    pub(in crate::client) registration: Arc<Registration>,
+    pub(in crate::client) registration: Arc<RegisteredShard>,
     room: Arc<Room>,
     open: OpenHandle,
 }
@@ -113,7 +113,8 @@ mod tests {
         let mut layout = LayoutBuilder::new();
         layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
         let region = Region::allocate(8).unwrap();
-        let registration = Registration::new(&[Arc::new(layout.build().unwrap())], 0, vec![region]);
+        let registration =
+            RegisteredShard::new(&[Arc::new(layout.build().unwrap())], 0, vec![region]);
         let second = Second {
             model: "model".to_owned(),
             replica: Replica::new("rollout", 0, 1),

@@ -39,19 +39,19 @@ const QUEUE: usize = 256;
 /// A way to the reference servers, of which one is used; clones share it. Must be used inside a
 /// runtime.
 #[derive(Clone)]
-pub(crate) struct Connection {
+pub(crate) struct ServerConnection {
     servers: Arc<[(String, Box<dyn ControlPort>)]>,
     /// The server that the session tried last.
     current: Arc<AtomicUsize>,
 }
 
 /// An open session stream.
-pub(crate) struct Session {
+pub(crate) struct ServerStream {
     pub(crate) sender: mpsc::Sender<ClientFrame>,
     pub(crate) frames: Incoming<ServerFrame>,
 }
 
-impl Connection {
+impl ServerConnection {
     /// Of one address, or several with commas between them. Connects at the first request, and
     /// again after a failure.
     pub(crate) fn new(addresses: &str, token: Option<&Secret>) -> Result<Self, Error> {
@@ -93,12 +93,12 @@ impl Connection {
     }
 
     /// A stream to this server, whichever the session has turned to meanwhile.
-    pub(crate) async fn session(&self, server: usize) -> Result<Session, Status> {
+    pub(crate) async fn session(&self, server: usize) -> Result<ServerStream, Status> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let opened = tokio::time::timeout(CONNECT, self.at(server).1.session(receiver)).await;
         let late = |_| Status::deadline_exceeded(format!("no answer within {CONNECT:?}"));
         let frames = opened.map_err(late)??;
-        Ok(Session { sender, frames })
+        Ok(ServerStream { sender, frames })
     }
 
     /// Stores a manifest; returns its name.

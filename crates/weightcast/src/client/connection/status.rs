@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weightcast_protocol::CallError;
 
-use super::Connection;
+use super::ServerConnection;
 use crate::config::Options;
 use crate::error::Error;
 use crate::serve::Status;
@@ -25,14 +25,14 @@ pub fn status(options: &Options) -> Result<Status, Error> {
         .build()
         .map_err(|e| Error::io("start a runtime", e))?;
     runtime.block_on(async {
-        let connection = Connection::new(&server, token.as_ref())?;
+        let connection = ServerConnection::new(&server, token.as_ref())?;
         of_list(&connection, &server).await
     })
 }
 
 /// The status of the server that acts, which the connection then leads to; that of the last one if
 /// none acts.
-pub(crate) async fn of_list(connection: &Connection, servers: &str) -> Result<Status, Error> {
+pub(crate) async fn of_list(connection: &ServerConnection, servers: &str) -> Result<Status, Error> {
     let mut passive = None;
     let mut failure = None;
     for (index, address) in servers.split(',').enumerate() {

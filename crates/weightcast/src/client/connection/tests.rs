@@ -87,10 +87,10 @@ impl ControlPort for FakePort {
 }
 
 /// To these servers, which are called `one`, `two` and so on.
-pub(in crate::client) fn to(ports: impl IntoIterator<Item = FakePort>) -> Connection {
+pub(in crate::client) fn to(ports: impl IntoIterator<Item = FakePort>) -> ServerConnection {
     let named = ["one", "two", "three"].iter().zip(ports);
     let boxed = |(name, port): (&&str, FakePort)| ((*name).to_owned(), Box::new(port) as _);
-    Connection::to(named.map(boxed).collect())
+    ServerConnection::to(named.map(boxed).collect())
 }
 
 /// All of it in one page.

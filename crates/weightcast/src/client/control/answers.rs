@@ -4,7 +4,7 @@ use weightcast_protocol::message::Answer;
 use weightcast_protocol::{CallError, OpSeq};
 
 use super::Control;
-use crate::client::event::Failed;
+use crate::client::event::FailedCall;
 
 impl Control {
     pub(super) fn done(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
@@ -14,7 +14,7 @@ impl Control {
             Ok(answer) => Ok((answer, arrived.map(|a| a.transfer).unwrap_or_default())),
             Err(error @ CallError::DigestMismatch { .. }) => {
                 let evidence = arrived.map(|a| Box::new(a.evidence));
-                Err(Failed { error, evidence, refusal: None })
+                Err(FailedCall { error, evidence, refusal: None })
             }
             Err(error @ CallError::ContentMismatch { .. }) => Err(self.refused(error)),
             Err(error) => Err(self.explain(error).into()),
@@ -31,8 +31,8 @@ impl Control {
     }
 
     /// With what tells in which tensor.
-    fn refused(&self, error: CallError) -> Failed {
-        Failed { error, evidence: None, refusal: self.memory.refusal() }
+    fn refused(&self, error: CallError) -> FailedCall {
+        FailedCall { error, evidence: None, refusal: self.memory.refusal() }
     }
 
     pub(super) fn closed(&mut self) {

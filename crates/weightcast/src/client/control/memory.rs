@@ -10,19 +10,19 @@ use weightcast_protocol::session::ReadProgress;
 use weightcast_protocol::{Attempt, Generation, Nonce, OpSeq, ShardSums};
 use weightcast_transport::{ExportId, Filling};
 
-use crate::client::connection::Connection;
+use crate::client::connection::ServerConnection;
 use crate::client::event::Event;
-use crate::client::memory::registration::Registration;
+use crate::client::handle_state::HandleState;
+use crate::client::memory::registration::RegisteredShard;
 use crate::client::mismatch::refusal::{FoundRefusal, OwnPublication, look};
-use crate::client::reading::route::Arrival;
+use crate::client::reading::route::ArrivedRead;
 use crate::client::reading::staging::{self, Installed};
 use crate::client::reading::{RunningRead, Target, read_assigned};
-use crate::client::shared::Shared;
 
 /// What is done with one shard's memory. Ends of reads and digests come back as events.
-pub(in crate::client) struct Memory {
-    shared: Arc<Shared>,
-    connection: Connection,
+pub(in crate::client) struct RegisteredMemory {
+    shared: Arc<HandleState>,
+    connection: ServerConnection,
     events: mpsc::UnboundedSender<Event>,
     /// What the data port serves.
     pub(super) exposed: Vec<ExportId>,
@@ -30,13 +30,13 @@ pub(in crate::client) struct Memory {
     pub(in crate::client) filling: Option<Arc<Filling>>,
     /// Progress of what was being filled when it was fenced, for a call that goes on after it: of this
     /// memory, which it does not keep from being let go of.
-    left: Option<(Weak<Registration>, Arc<Filling>)>,
+    left: Option<(Weak<RegisteredShard>, Arc<Filling>)>,
     /// What a staged update fills.
     pub(in crate::client) staged: Option<Target>,
     /// Raised to end the running read, or the copying of what was read into place.
     pub(in crate::client) read: Option<RunningRead>,
     /// What the pending call has read.
-    arrived: Option<Box<Arrival>>,
+    arrived: Option<Box<ArrivedRead>>,
     /// The parts' digests of what is held, for readers that find something else there.
     pub(in crate::client) note: Option<Vec<u8>>,
     /// What is being digested.
@@ -47,10 +47,10 @@ pub(in crate::client) struct Memory {
     refusal: Option<Arc<FoundRefusal>>,
 }
 
-impl Memory {
+impl RegisteredMemory {
     pub(in crate::client) fn new(
-        shared: Arc<Shared>,
-        connection: Connection,
+        shared: Arc<HandleState>,
+        connection: ServerConnection,
         events: mpsc::UnboundedSender<Event>,
     ) -> Self {
         Self {
@@ -291,9 +291,9 @@ impl Memory {
     /// Keeps what a read brought; returns its sums. None if it was stopped when this was on its way.
     pub(in crate::client) fn arrived(
         &mut self,
-        result: Result<Box<Arrival>, ReadFailure>,
+        result: Result<Box<ArrivedRead>, ReadFailure>,
     ) -> Option<Result<ShardSums, ReadFailure>> {
-        let stopped = |arrival: &Arrival| arrival.evidence.overwritten.load(Ordering::Acquire);
+        let stopped = |arrival: &ArrivedRead| arrival.evidence.overwritten.load(Ordering::Acquire);
         match result {
             Ok(arrival) if stopped(&arrival) => None,
             Ok(arrival) => Some(Ok(self.arrived.insert(arrival).sums)),
@@ -302,7 +302,7 @@ impl Memory {
     }
 
     /// What the call that has ended brought; it is held if the call went well and it is in place.
-    pub(super) fn take_arrived(&mut self, well: bool) -> Option<Box<Arrival>> {
+    pub(super) fn take_arrived(&mut self, well: bool) -> Option<Box<ArrivedRead>> {
         let arrived = self.arrived.take()?;
         if well && arrived.in_place {
             self.note = Some(arrived.note.clone());

@@ -14,29 +14,29 @@ use weightcast_protocol::message::ServerMessage;
 use weightcast_protocol::session::{Output, Session, SessionState};
 use weightcast_protocol::{CallError, OpSeq, Time};
 
-use self::memory::Memory;
-use super::connection::Connection;
-use super::event::{AwaitedCall, Event, Failed};
+use self::memory::RegisteredMemory;
+use super::connection::ServerConnection;
+use super::event::{AwaitedCall, Event, FailedCall};
 use crate::client::aside::offload::Offloader;
 use crate::client::aside::seed::Seeder;
-use crate::client::shared::{Shared, View};
+use crate::client::handle_state::{HandleState, SessionView};
 use crate::clock::Clock;
 
 /// The control thread's state.
 pub(crate) struct Control {
     pub(crate) session: Session,
     pub(crate) clock: Clock,
-    pub(crate) connection: Connection,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) connection: ServerConnection,
+    pub(crate) shared: Arc<HandleState>,
     pub(crate) events: mpsc::UnboundedSender<Event>,
     stream: Option<(u64, mpsc::Sender<crate::wire::ClientFrame>)>,
     streams: u64,
     pending: BTreeMap<OpSeq, AwaitedCall>,
     awaiting_open: Vec<reply::Sender<Result<(), CallError>>>,
-    awaiting_seal: Vec<reply::Sender<Result<(), Failed>>>,
+    awaiting_seal: Vec<reply::Sender<Result<(), FailedCall>>>,
     awaiting_close: Vec<reply::Sender<()>>,
     awaiting_end: Vec<reply::Sender<Option<CallError>>>,
-    memory: Memory,
+    memory: RegisteredMemory,
     offloader: Offloader,
     seeder: Seeder,
     over: bool,
@@ -46,13 +46,13 @@ impl Control {
     pub(crate) fn new(
         session: Session,
         clock: Clock,
-        connection: Connection,
-        shared: Arc<Shared>,
+        connection: ServerConnection,
+        shared: Arc<HandleState>,
         events: mpsc::UnboundedSender<Event>,
         offloader: Offloader,
         seeder: Seeder,
     ) -> Self {
-        let memory = Memory::new(Arc::clone(&shared), connection.clone(), events.clone());
+        let memory = RegisteredMemory::new(Arc::clone(&shared), connection.clone(), events.clone());
         Self {
             session,
             clock,
@@ -241,7 +241,8 @@ impl Control {
     }
 
     fn update_view(&self) {
-        let view = View { held: self.session.version(), generation: self.session.generation() };
+        let view =
+            SessionView { held: self.session.version(), generation: self.session.generation() };
         *self.shared.view.lock().expect("no panic while held") = view;
     }
 }

@@ -12,7 +12,7 @@ use weightcast_protocol::{CallError, TermProof, Time};
 
 use super::Control;
 use crate::client::connection::port::Incoming;
-use crate::client::connection::{self, Connection};
+use crate::client::connection::{self, ServerConnection};
 use crate::client::event::Event;
 use crate::convert::{Assembly, client_frame};
 use crate::error::Error;
@@ -66,7 +66,7 @@ impl Control {
         &mut self,
         now: Time,
         stream: u64,
-        result: Result<connection::Session, Status>,
+        result: Result<connection::ServerStream, Status>,
     ) {
         if stream != self.streams {
             return; // another one was asked for meanwhile, perhaps to another server
@@ -94,7 +94,7 @@ impl Control {
     }
 }
 
-async fn store_again(connection: Connection, server: usize, layout: Arc<Layout>) {
+async fn store_again(connection: ServerConnection, server: usize, layout: Arc<Layout>) {
     let stored = connection.put_manifest_at(server, manifest::encode(&layout));
     match tokio::time::timeout(STORE, stored).await {
         Ok(Ok(_)) => {}

@@ -18,12 +18,12 @@ use weightcast_protocol::message::{Answer, Call, Listing};
 use weightcast_protocol::{CallError, Condition, Selector, Version};
 
 use self::process::Owned;
-use super::connection::Connection;
-use super::event::{Event, Failed, Reply};
-use super::shared::{Shared, View};
+use super::connection::ServerConnection;
+use super::event::{CallReply, Event, FailedCall};
+use super::handle_state::{HandleState, SessionView};
 use super::updated::{Transfer, Updated};
 use crate::client::memory::reservations::{FillGuard, Registrant, Reservation};
-use crate::client::mismatch::locate::{Place, Search};
+use crate::client::mismatch::locate::{MismatchSearch, Place};
 use crate::client::reading::evidence::Evidence;
 use crate::client::reading::staging;
 use crate::clock::span;
@@ -59,8 +59,8 @@ pub struct ShardHandle {
 pub(super) struct Own {
     pub(super) events: mpsc::UnboundedSender<Event>,
     pub(super) runtime: tokio::runtime::Handle,
-    pub(super) connection: Connection,
-    pub(super) shared: Arc<Shared>,
+    pub(super) connection: ServerConnection,
+    pub(super) shared: Arc<HandleState>,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
     /// Who this is, to the other handles of the process.
     pub(super) holder: Registrant,
@@ -105,13 +105,13 @@ impl ShardHandle {
     ) -> Result<(Answer, Transfer), Error> {
         let until = Instant::now() + deadline;
         self.own()?.mismatch.lock().expect("no panic while held").take();
-        let (reply, answer) = reply::channel::<Reply>();
+        let (reply, answer) = reply::channel::<CallReply>();
         self.send(Event::Call { call, deadline: span(deadline), filling, reply })?;
         // The session ends every call by its deadline.
         let result = self.receive(&answer, None)?;
         match result.ok_or_else(|| Error::misuse("the handle is closed"))? {
             Ok(answer) => Ok(answer),
-            Err(Failed { error, evidence: Some(evidence), .. }) => {
+            Err(FailedCall { error, evidence: Some(evidence), .. }) => {
                 Err(self.located(error, &evidence, left(until))?.into())
             }
             Err(failed) => Err(self.in_its_job(self.explained(failed)?)),
@@ -129,8 +129,10 @@ impl ShardHandle {
     }
 
     /// Says why a publication was refused, if that is found out soon.
-    fn explained(&self, failed: Failed) -> Result<CallError, Error> {
-        let Failed { error, refusal: Some(refusal), .. } = failed else { return Ok(failed.error) };
+    fn explained(&self, failed: FailedCall) -> Result<CallError, Error> {
+        let FailedCall { error, refusal: Some(refusal), .. } = failed else {
+            return Ok(failed.error);
+        };
         let CallError::ContentMismatch { version, replica, detail } = error else {
             return Ok(error);
         };
@@ -153,7 +155,7 @@ impl ShardHandle {
         let own = self.own()?;
         let interrupted = || self.interrupted.as_ref().is_some_and(|interrupted| interrupted());
         let stopped = Cell::new(false);
-        let search = Search {
+        let search = MismatchSearch {
             evidence,
             routes: &own.shared.routes,
             deadline: Instant::now() + (left / 2).min(SEARCH),
@@ -358,9 +360,11 @@ impl ShardHandle {
         &self.replica
     }
 
-    pub(super) fn view(&self) -> View {
+    pub(super) fn view(&self) -> SessionView {
         let own = self.own().ok();
-        own.map_or_else(View::default, |own| *own.shared.view.lock().expect("no panic while held"))
+        own.map_or_else(SessionView::default, |own| {
+            *own.shared.view.lock().expect("no panic while held")
+        })
     }
 
     /// Unpublishes, waits until nobody reads, unregisters, leaves. Returns by the deadline or soon

@@ -8,7 +8,7 @@ use weightcast_transport::Region;
 
 use super::{ShardHandle, left, unexpected};
 use crate::client::memory::layout_source::LayoutSource;
-use crate::client::memory::registration::Registration;
+use crate::client::memory::registration::RegisteredShard;
 use crate::client::reading::route::THREADS;
 use crate::error::Error;
 use crate::transform::{Exchange, Transformed};
@@ -92,7 +92,7 @@ impl ShardHandle {
     /// Makes the scales of what is about to be published.
     fn refresh(
         &self,
-        registration: &Registration,
+        registration: &RegisteredShard,
         exchange: Option<&mut Exchange<'_>>,
     ) -> Result<(), Error> {
         let Some(transformed) = &registration.transformed else { return Ok(()) };

@@ -15,7 +15,7 @@ use weightcast_transport::{ExportId, Region};
 
 use super::{LEAVE, ShardHandle, left, unexpected};
 use crate::client::memory::layout_source::LayoutSource;
-use crate::client::memory::registration::{Registration, union};
+use crate::client::memory::registration::{RegisteredShard, union};
 use crate::client::memory::reservations::{Reservation, ReservedMemory};
 use crate::client::reading::fetch_layouts;
 use crate::config::Replica;
@@ -156,7 +156,7 @@ impl ShardHandle {
         regions: Vec<Region>,
         transformed: Option<Transformed>,
         until: Instant,
-    ) -> Result<Registration, Error> {
+    ) -> Result<RegisteredShard, Error> {
         let layouts = match self.layouts(layouts, until) {
             Ok(layouts) => layouts,
             Err(error) => {
@@ -167,7 +167,7 @@ impl ShardHandle {
         };
         let shard = self.replica.shard as usize;
         let joined = transformed.as_ref().map_or(Ok(()), |t| t.join(&layouts));
-        let made = joined.and_then(|()| Registration::new(&layouts, shard, regions));
+        let made = joined.and_then(|()| RegisteredShard::new(&layouts, shard, regions));
         let made = made.and_then(|made| match made.lacking(&layouts) {
             None => Ok(made),
             Some(what) => Err(self.incomplete(&what)),

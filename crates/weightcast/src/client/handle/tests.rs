@@ -10,7 +10,7 @@ use weightcast_transport::{ExportId, Region};
 
 use super::*;
 use crate::client::connection::tests::{FakePort, Said, to};
-use crate::client::memory::registration::Registration;
+use crate::client::memory::registration::RegisteredShard;
 use crate::client::memory::reservations::ReservedMemory;
 use crate::client::mismatch::locate::Cause;
 
@@ -20,18 +20,18 @@ const BYTES: u64 = 64;
 
 /// What the thread was asked.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::client) enum Heard {
+pub(in crate::client) enum HeardCall {
     Call(Call, Span),
     Close(Span),
 }
 
 /// Where an answer goes to.
-type Waiter = reply::Sender<Result<(), Failed>>;
+type Waiter = reply::Sender<Result<(), FailedCall>>;
 
 /// A handle of shard 0 of a group, whose control thread says what it is told to.
 pub(in crate::client) struct HandleScene {
     pub(in crate::client) handle: ShardHandle,
-    heard: Arc<Mutex<Vec<Heard>>>,
+    heard: Arc<Mutex<Vec<HeardCall>>>,
     /// Waits of those who have no answer yet.
     waits: Arc<Mutex<Vec<Waiter>>>,
     /// Requests to the server beside the session.
@@ -71,24 +71,25 @@ impl HandleScene {
         said: Vec<Said>,
         mut answers: impl FnMut(&Call) -> Result<Answer, CallError> + Send + 'static,
     ) -> Self {
-        let shared = Shared::alone(None, staging_bytes);
+        let shared = HandleState::alone(None, staging_bytes);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let driven = runtime.handle().clone();
         let (events, mut queue) = mpsc::unbounded_channel();
-        let (heard, waits) = (Arc::<Mutex<Vec<Heard>>>::default(), Arc::<Mutex<Vec<_>>>::default());
+        let (heard, waits) =
+            (Arc::<Mutex<Vec<HeardCall>>>::default(), Arc::<Mutex<Vec<_>>>::default());
         let (told, waiting) = (Arc::clone(&heard), Arc::clone(&waits));
         let hear = async move {
             while let Some(event) = queue.recv().await {
                 match event {
                     Event::Call { call, deadline, filling, reply } => {
                         let answer = answers(&call).map(|answer| (answer, moved()));
-                        told.lock().unwrap().push(Heard::Call(call, deadline));
+                        told.lock().unwrap().push(HeardCall::Call(call, deadline));
                         drop(filling);
-                        let _ = reply.send(answer.map_err(Failed::from));
+                        let _ = reply.send(answer.map_err(FailedCall::from));
                     }
                     Event::AwaitSeal { reply } => waiting.lock().unwrap().push(reply),
                     Event::Close { deadline, reply } => {
-                        told.lock().unwrap().push(Heard::Close(deadline));
+                        told.lock().unwrap().push(HeardCall::Close(deadline));
                         let _ = reply.send(());
                         return;
                     }
@@ -128,15 +129,15 @@ impl HandleScene {
     }
 
     /// What was asked since this was called last.
-    pub(in crate::client) fn heard(&self) -> Vec<Heard> {
+    pub(in crate::client) fn heard(&self) -> Vec<HeardCall> {
         std::mem::take(&mut self.heard.lock().unwrap())
     }
 
     /// The calls among that.
     pub(in crate::client) fn calls(&self) -> Vec<Call> {
         let call = |heard| match heard {
-            Heard::Call(call, _) => Some(call),
-            Heard::Close(_) => None,
+            HeardCall::Call(call, _) => Some(call),
+            HeardCall::Close(_) => None,
         };
         self.heard().into_iter().filter_map(call).collect()
     }
@@ -145,7 +146,7 @@ impl HandleScene {
     fn holding(self, region: &Region) -> Self {
         let layout = layout();
         let memory = ReservedMemory::new(&layout, std::slice::from_ref(region));
-        let made = Registration::new(&[Arc::new(layout)], 0, vec![region.clone()]).unwrap();
+        let made = RegisteredShard::new(&[Arc::new(layout)], 0, vec![region.clone()]).unwrap();
         self.own().shared.register(made, ExportId(7));
         let reservation = self.own().holder.reserve(memory, false).unwrap();
         *self.own().reservation.lock().unwrap() = Some(Arc::new(reservation));
@@ -211,12 +212,12 @@ fn what_an_update_came_to_is_told() {
         ];
         let heard = scene.heard();
         for (heard, expected) in heard.iter().zip(&calls) {
-            let Heard::Call(call, deadline) = heard else { panic!("{heard:?}") };
+            let HeardCall::Call(call, deadline) = heard else { panic!("{heard:?}") };
             assert_eq!(call, expected);
             // A staged one has done something before.
             assert!(*deadline <= span(LONG) && deadline.0 > span(LONG).0 / 2, "{deadline:?}");
         }
-        assert_eq!(heard[0], Heard::Call(calls[0].clone(), span(LONG)));
+        assert_eq!(heard[0], HeardCall::Call(calls[0].clone(), span(LONG)));
         assert_eq!(heard.len(), 3);
     }
     let other = saying(Answer::Unpublished);
@@ -371,7 +372,7 @@ fn a_place_where_a_read_differed_is_that_of_the_last_call() {
 fn what_the_session_knows_is_told_without_it() {
     let scene = saying(committed());
     assert_eq!((scene.handle.version(), scene.handle.progress()), (None, 0));
-    let view = View { held: Some(VERSION), generation: Generation(3) };
+    let view = SessionView { held: Some(VERSION), generation: Generation(3) };
     *scene.own().shared.view.lock().unwrap() = view;
     scene.own().shared.progress.store(11, Ordering::Relaxed);
     assert_eq!((scene.handle.version(), scene.handle.progress()), (Some(VERSION), 11));
@@ -400,7 +401,7 @@ fn a_handle_that_is_closed_gives_all_back_and_does_nothing_more() {
     let scene = saying(committed()).holding(&region);
     assert!(somebody().reserve(memory(), true).is_err());
     scene.handle.close(Duration::from_secs(3));
-    assert_eq!(scene.heard(), [Heard::Close(Span::from_secs(3))]);
+    assert_eq!(scene.heard(), [HeardCall::Close(Span::from_secs(3))]);
     assert!(scene.own().shared.current().is_none());
     drop(somebody().reserve(memory(), true).expect("the memory is the program's"));
     scene.handle.close(Duration::from_secs(3));
@@ -421,7 +422,7 @@ fn a_handle_that_is_dropped_leaves_in_good_order() {
     let scene = saying(committed());
     let heard = Arc::clone(&scene.heard);
     drop(scene);
-    assert_eq!(*heard.lock().unwrap(), [Heard::Close(span(LEAVE))]);
+    assert_eq!(*heard.lock().unwrap(), [HeardCall::Close(span(LEAVE))]);
 }
 
 #[test]

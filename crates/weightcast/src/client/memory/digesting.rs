@@ -6,13 +6,13 @@ use std::thread;
 use weightcast_plan::Run;
 use weightcast_transport::Digest;
 
-use super::registration::Registration;
+use super::registration::RegisteredShard;
 
 /// Bytes that a thread takes at once, about.
 const PIECE: u64 = 4 << 20;
 
-impl Registration {
-    /// As [`Registration::digest_all`], on so many threads.
+impl RegisteredShard {
+    /// As [`RegisteredShard::digest_all`], on so many threads.
     pub(crate) fn digest_all_on(&self, threads: usize) -> Vec<Digest> {
         let pieces: Vec<Run> = self.runs().iter().flat_map(|run| pieces(*run, PIECE)).collect();
         let next = AtomicUsize::new(0);

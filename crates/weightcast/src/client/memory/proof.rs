@@ -11,7 +11,7 @@ use std::ops::Range;
 use weightcast_plan::Run;
 use weightcast_protocol::Nonce;
 
-use super::registration::Registration;
+use super::registration::RegisteredShard;
 use crate::limits::{PROOF_WINDOW, PROOF_WINDOWS};
 
 /// Ranges of bytes of each tensor, by its name.
@@ -59,7 +59,7 @@ fn rows(run: &Run, range: &Range<u64>) -> Range<u64> {
     first.min(run.rows)..(past(range.end) + 1).min(run.rows)
 }
 
-impl Registration {
+impl RegisteredShard {
     /// This shard's part of what the challenge of this number asks for.
     pub(crate) fn prove(&self, nonce: Nonce) -> u64 {
         let tensors: Vec<(String, u64)> =

@@ -13,7 +13,7 @@ use crate::transform::Transformed;
 
 /// What one shard has registered, in the light of what its group has.
 #[derive(Clone)]
-pub(crate) struct Registration {
+pub(crate) struct RegisteredShard {
     pub(crate) layout: Arc<Layout>,
     pub(crate) regions: Vec<Region>,
     /// Set if the regions are a representation of other memory.
@@ -30,7 +30,7 @@ pub(crate) struct Registration {
     keys: Vec<[u64; 2]>,
 }
 
-impl Registration {
+impl RegisteredShard {
     /// Of shard number `shard` of a group with these layouts.
     pub(crate) fn new(
         layouts: &[Arc<Layout>],

@@ -49,7 +49,7 @@ pub struct Place {
 }
 
 /// One search, with its bounds.
-pub(crate) struct Search<'a> {
+pub(crate) struct MismatchSearch<'a> {
     pub(crate) evidence: &'a Evidence,
     pub(crate) routes: &'a Routes,
     pub(crate) deadline: Instant,
@@ -58,7 +58,7 @@ pub(crate) struct Search<'a> {
 }
 
 /// One source shard, reached.
-struct Source {
+struct ReachedSource {
     /// Its place in the assignment.
     place: usize,
     replica: String,
@@ -68,13 +68,13 @@ struct Source {
     generation: u64,
 }
 
-impl Source {
+impl ReachedSource {
     fn name(&self) -> String {
         format!("shard {} of {}", self.shard, self.replica)
     }
 }
 
-impl Search<'_> {
+impl MismatchSearch<'_> {
     /// The first difference, or why none was found.
     pub(crate) fn run(&self) -> Result<Place, String> {
         let by_source = self.copies_by_source();
@@ -112,7 +112,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn reach(&self, place: usize) -> Result<Source, String> {
+    fn reach(&self, place: usize) -> Result<ReachedSource, String> {
         self.check()?;
         let assigned = &self.evidence.assignment.shards[place];
         let peer = self.routes.peer(&assigned.data_address, self.deadline).map_err(unfound)?;
@@ -120,11 +120,15 @@ impl Search<'_> {
         let export = ExportId(assigned.export.0).at(generation);
         let (stripe, shard) = self.evidence.assignment.at(place as u32);
         let replica = self.evidence.assignment.sources()[stripe].to_owned();
-        Ok(Source { place, replica, shard, peer, export, generation })
+        Ok(ReachedSource { place, replica, shard, peer, export, generation })
     }
 
     /// The first range that source and reader hold differently, as small as it gets.
-    fn first_difference(&self, source: &Source, copies: &[Copy]) -> Result<Option<Copy>, String> {
+    fn first_difference(
+        &self,
+        source: &ReachedSource,
+        copies: &[Copy],
+    ) -> Result<Option<Copy>, String> {
         let coarse: Vec<Copy> = copies.iter().flat_map(|copy| split(copy, COARSE_BYTES)).collect();
         let Some(found) = self.compare(source, &coarse)? else { return Ok(None) };
         let fine: Vec<Copy> = split(&found, FINE_BYTES).collect();
@@ -132,7 +136,7 @@ impl Search<'_> {
         Ok(Some(self.compare(source, &fine).ok().flatten().unwrap_or(found)))
     }
 
-    fn compare(&self, source: &Source, ranges: &[Copy]) -> Result<Option<Copy>, String> {
+    fn compare(&self, source: &ReachedSource, ranges: &[Copy]) -> Result<Option<Copy>, String> {
         for batch in batches(ranges, |range| (range.bytes(), range.rows)) {
             self.check()?;
             let batch = &ranges[batch];
@@ -150,13 +154,13 @@ impl Search<'_> {
         Ok(None)
     }
 
-    fn ask(&self, source: &Source, extents: &[PlacedExtent]) -> Result<Vec<Digest>, String> {
-        let Source { peer, export, generation, .. } = source;
+    fn ask(&self, source: &ReachedSource, extents: &[PlacedExtent]) -> Result<Vec<Digest>, String> {
+        let ReachedSource { peer, export, generation, .. } = source;
         peer.digests(*export, *generation, extents, self.deadline).map_err(unfound)
     }
 
     /// A range differs: whether the source has changed it since it was sealed.
-    fn judge(&self, source: &Source, copy: &Copy) -> Result<Place, String> {
+    fn judge(&self, source: &ReachedSource, copy: &Copy) -> Result<Place, String> {
         let tensor = self.tensor(copy.cell);
         let slice = slice_of(tensor, copy);
         let there = source.name();
@@ -178,7 +182,11 @@ impl Search<'_> {
     }
 
     /// The first slice of these tensors that the source no longer holds as it was sealed.
-    fn unsealed(&self, source: &Source, tensors: &[Tensor]) -> Result<Option<Place>, String> {
+    fn unsealed(
+        &self,
+        source: &ReachedSource,
+        tensors: &[Tensor],
+    ) -> Result<Option<Place>, String> {
         let layout = &self.evidence.sources[source.place];
         let cells = touched(layout, &self.evidence.registration.layout, tensors);
         let note = source.peer.note(source.export, source.generation, self.deadline);

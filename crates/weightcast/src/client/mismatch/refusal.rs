@@ -13,11 +13,11 @@ use weightcast_plan::{Cell, Layout, Slice, Tensor, cells};
 use weightcast_protocol::message::{Assignment, Witnesses};
 use weightcast_transport::{Digest, ExportId};
 
-use crate::client::connection::Connection;
+use crate::client::connection::ServerConnection;
+use crate::client::handle_state::HandleState;
 use crate::client::memory::registration::union;
 use crate::client::reading::fetch_layouts;
 use crate::client::reading::route::Routes;
-use crate::client::shared::Shared;
 use crate::error::Error;
 use crate::manifest;
 use crate::verify::summary::{Summary, suspects};
@@ -83,8 +83,8 @@ impl FoundRefusal {
 
 /// Looks for the difference, and says what it was.
 pub(in crate::client) async fn look(
-    connection: Connection,
-    shared: Arc<Shared>,
+    connection: ServerConnection,
+    shared: Arc<HandleState>,
     own: OwnPublication,
     witnesses: Witnesses,
     refusal: Arc<FoundRefusal>,
@@ -97,8 +97,8 @@ pub(in crate::client) async fn look(
 }
 
 async fn search(
-    connection: Connection,
-    shared: Arc<Shared>,
+    connection: ServerConnection,
+    shared: Arc<HandleState>,
     own: OwnPublication,
     witnesses: Witnesses,
 ) -> Result<Option<String>, String> {

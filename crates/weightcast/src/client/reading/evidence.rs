@@ -7,11 +7,11 @@ use weightcast_plan::{Layout, Plan};
 use weightcast_protocol::message::Assignment;
 use weightcast_transport::Digest;
 
-use crate::client::memory::registration::Registration;
+use crate::client::memory::registration::RegisteredShard;
 
 /// All that is needed to look at a read again.
 pub(crate) struct Evidence {
-    pub(crate) registration: Arc<Registration>,
+    pub(crate) registration: Arc<RegisteredShard>,
     pub(crate) assignment: Assignment,
     pub(crate) sources: Vec<Arc<Layout>>,
     pub(crate) plan: Arc<Plan>,

@@ -26,10 +26,10 @@ use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_transport::Filling;
 
 use self::pace::ReadPace;
-use self::route::{Arrival, Read};
-use super::connection::Connection;
-use crate::client::memory::registration::Registration;
-use crate::client::shared::Shared;
+use self::route::{ArrivedRead, Read};
+use super::connection::ServerConnection;
+use crate::client::handle_state::HandleState;
+use crate::client::memory::registration::RegisteredShard;
 use crate::error::Error;
 use crate::manifest;
 
@@ -39,7 +39,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// What a read fills: the registered memory, or what lies beside it.
 #[derive(Clone)]
 pub(super) struct Target {
-    pub(super) registration: Arc<Registration>,
+    pub(super) registration: Arc<RegisteredShard>,
     /// How far it has come, if that may be kept or served.
     pub(super) filling: Option<Arc<Filling>>,
 }
@@ -54,13 +54,13 @@ pub(super) struct RunningRead {
 
 /// Reads an assigned source into the target, unless it is cancelled.
 pub(super) async fn read_assigned(
-    connection: Connection,
-    shared: Arc<Shared>,
+    connection: ServerConnection,
+    shared: Arc<HandleState>,
     assignment: Assignment,
     target: Target,
     deadline: Instant,
     running: RunningRead,
-) -> Result<Arrival, ReadFailure> {
+) -> Result<ArrivedRead, ReadFailure> {
     let names: Vec<_> = assignment.shards.iter().map(|shard| shard.layout).collect();
     let sources = fetch_layouts(&connection, &shared, &names);
     let reason = || "its layout did not come before the deadline".to_owned();
@@ -74,8 +74,8 @@ pub(super) async fn read_assigned(
 
 /// Layouts by the names of their manifests.
 pub(crate) async fn fetch_layouts(
-    connection: &Connection,
-    shared: &Shared,
+    connection: &ServerConnection,
+    shared: &HandleState,
     names: &[ContentDigest],
 ) -> Result<Vec<Arc<Layout>>, Error> {
     let mut layouts = Vec::with_capacity(names.len());
@@ -93,13 +93,13 @@ pub(crate) async fn fetch_layouts(
 
 /// Runs on a thread of its own: the bytes move here.
 fn read(
-    shared: &Shared,
+    shared: &HandleState,
     assignment: &Assignment,
     sources: &[Arc<Layout>],
     target: Target,
     deadline: Instant,
     running: RunningRead,
-) -> Result<Arrival, ReadFailure> {
+) -> Result<ArrivedRead, ReadFailure> {
     let progress = Arc::clone(&shared.progress);
     // One that goes on begins with what is kept.
     if target.filling.as_ref().is_none_or(|filling| filling.progress().0 == 0) {

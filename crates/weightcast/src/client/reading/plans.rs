@@ -11,7 +11,7 @@ use weightcast_transport::Units;
 
 use super::plan_files::PlanFiles;
 use super::striping;
-use crate::client::memory::registration::Registration;
+use crate::client::memory::registration::RegisteredShard;
 use crate::limits::CACHED_PLANS;
 
 /// What a plan was made for: the names of the sources' manifests.
@@ -58,7 +58,7 @@ impl Plans {
     /// made and then kept.
     pub(in crate::client) fn get(
         &self,
-        registration: &Registration,
+        registration: &RegisteredShard,
         assignment: &Assignment,
         sources: &[Arc<Layout>],
     ) -> Result<(Arc<Plan>, PlanFrom), ReadFailure> {
@@ -83,7 +83,7 @@ impl Plans {
     /// A plan that is not in memory.
     fn find(
         &self,
-        registration: &Registration,
+        registration: &RegisteredShard,
         names: &[ContentDigest],
         sources: &[&Layout],
     ) -> Result<(Plan, PlanFrom), ReadFailure> {

@@ -21,7 +21,7 @@ use super::pace::ReadPace;
 use super::plan_files::PlanFiles;
 use super::plans::Plans;
 use super::reach;
-use crate::client::memory::registration::{Registration, union};
+use crate::client::memory::registration::{RegisteredShard, union};
 use crate::client::updated::Transfer;
 use crate::limits::CACHED_PEERS;
 
@@ -47,7 +47,7 @@ pub(crate) struct Routes {
 
 /// One read, while it runs.
 pub(crate) struct Read<'a> {
-    pub(crate) registration: &'a Arc<Registration>,
+    pub(crate) registration: &'a Arc<RegisteredShard>,
     pub(crate) assignment: &'a Assignment,
     /// Layouts of the sources' shards, in order.
     pub(crate) sources: &'a [Arc<Layout>],
@@ -75,14 +75,14 @@ impl Routes {
     }
 
     /// Fills the registered memory from the assigned source and digests what arrived.
-    pub(crate) fn read(&self, read: &Read<'_>) -> Result<Arrival, ReadFailure> {
+    pub(crate) fn read(&self, read: &Read<'_>) -> Result<ArrivedRead, ReadFailure> {
         let started = Instant::now();
         check_catalog(read)?;
         let (plan, plan_from) = self.plans.get(read.registration, read.assignment, read.sources)?;
         let planned = started.elapsed();
         let bound = self.bind(&plan, read)?;
         read.pace.of(bound.iter().map(|bound| bound.shard));
-        let jobs: Vec<SourceJob<'_>> = bound.iter().map(Bound::job).collect();
+        let jobs: Vec<SourceJob<'_>> = bound.iter().map(BoundSource::job).collect();
         let options = ReadOptions {
             threads: self.threads,
             deadline: Some(read.deadline),
@@ -134,7 +134,7 @@ impl Routes {
             digests,
             overwritten: Arc::clone(&read.cancel),
         };
-        Ok(Arrival { sums, transfer, note, in_place: !read.assignment.staged, evidence })
+        Ok(ArrivedRead { sums, transfer, note, in_place: !read.assignment.staged, evidence })
     }
 
     /// Forgets all plans: the registered layout has changed.
@@ -142,7 +142,7 @@ impl Routes {
         self.plans.forget();
     }
 
-    fn bind(&self, plan: &Plan, read: &Read<'_>) -> Result<Vec<Bound>, ReadFailure> {
+    fn bind(&self, plan: &Plan, read: &Read<'_>) -> Result<Vec<BoundSource>, ReadFailure> {
         let mut copies: Vec<Vec<Copy>> = vec![Vec::new(); read.sources.len()];
         for c in &plan.copies {
             copies[c.source as usize].push(Copy {
@@ -169,7 +169,7 @@ impl Routes {
             let peer = peer.map_err(|e| source_failure(index, &e))?;
             let generation = shard.generation.0;
             let export = ExportId(shard.export.0).at(generation);
-            jobs.push(Bound { shard: index, peer, export, generation, copies });
+            jobs.push(BoundSource { shard: index, peer, export, generation, copies });
         }
         Ok(jobs)
     }
@@ -199,7 +199,7 @@ impl Routes {
         Ok(peer)
     }
 
-    fn failed(&self, bound: &Bound, kind: &TransportError, read: &Read<'_>) -> ReadFailure {
+    fn failed(&self, bound: &BoundSource, kind: &TransportError, read: &Read<'_>) -> ReadFailure {
         // Whatever it was, a new connection finds out whether the peer is still there.
         let address = &read.assignment.shards[bound.shard].data_address;
         self.peers.lock().expect("no panic while held").remove(address);
@@ -214,7 +214,7 @@ impl Routes {
 }
 
 /// What came of a read.
-pub(crate) struct Arrival {
+pub(crate) struct ArrivedRead {
     pub(crate) sums: ShardSums,
     pub(crate) transfer: Transfer,
     /// For the export of what arrived.
@@ -226,7 +226,7 @@ pub(crate) struct Arrival {
 }
 
 /// What is read from one shard of the source.
-struct Bound {
+struct BoundSource {
     shard: usize,
     peer: Arc<Peer>,
     export: ExportId,
@@ -234,7 +234,7 @@ struct Bound {
     copies: Vec<Copy>,
 }
 
-impl Bound {
+impl BoundSource {
     fn job(&self) -> SourceJob<'_> {
         SourceJob {
             peer: &self.peer,

@@ -8,7 +8,7 @@ use std::time::Instant;
 use weightcast_transport::{Filling, Region};
 
 use super::Target;
-use crate::client::memory::registration::Registration;
+use crate::client::memory::registration::RegisteredShard;
 use crate::error::Error;
 
 /// Bytes copied before it is asked again whether to go on. Stays in the cache between its two moves.
@@ -23,7 +23,7 @@ pub(crate) struct Installed {
 
 /// Whether a staged update fits.
 pub(in crate::client) fn check_room(
-    registration: &Registration,
+    registration: &RegisteredShard,
     limit: Option<u64>,
 ) -> Result<(), Error> {
     let bytes = registration.regions.iter().map(|region| region.len() as u64).sum();
@@ -35,7 +35,7 @@ pub(in crate::client) fn check_room(
 
 /// Fresh memory of the same shape.
 pub(in crate::client) fn allocate(
-    registration: &Registration,
+    registration: &RegisteredShard,
     limit: Option<u64>,
 ) -> Result<Target, Error> {
     check_room(registration, limit)?;
@@ -49,8 +49,8 @@ pub(in crate::client) fn allocate(
 /// Copies the slices, and no other byte, of one memory into the other. `None` if it was cancelled:
 /// whoever does that waits for the lock.
 pub(in crate::client) fn install(
-    staged: &Registration,
-    registration: &Registration,
+    staged: &RegisteredShard,
+    registration: &RegisteredShard,
     memory: &Mutex<()>,
     cancel: &AtomicBool,
 ) -> Option<Installed> {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     /// Two buffers with padding behind their slices, all of it filled with one byte.
-    fn registration(byte: u8) -> Registration {
+    fn registration(byte: u8) -> RegisteredShard {
         let mut builder = LayoutBuilder::new();
         let mut regions = Vec::new();
         for (name, held, bytes) in [("a", 2 * STEP + 5, 2 * STEP + 9), ("b", 7, 100)] {
@@ -86,7 +86,7 @@ mod tests {
             builder.add(name, DType::U8, &[bytes as u64], vec![part], 0).pad();
             regions.push(Region::from_bytes(&vec![byte; bytes]).unwrap());
         }
-        Registration::new(&[Arc::new(builder.build().unwrap())], 0, regions).unwrap()
+        RegisteredShard::new(&[Arc::new(builder.build().unwrap())], 0, regions).unwrap()
     }
 
     #[test]
@@ -96,7 +96,8 @@ mod tests {
         assert!(bytes > registration.bytes());
         for limit in [None, Some(bytes)] {
             let target = allocate(&registration, limit).unwrap();
-            let lens = |of: &Registration| of.regions.iter().map(Region::len).collect::<Vec<_>>();
+            let lens =
+                |of: &RegisteredShard| of.regions.iter().map(Region::len).collect::<Vec<_>>();
             assert_eq!(lens(&target.registration), lens(&registration));
         }
         let limit = bytes - 1;

@@ -5,14 +5,14 @@ use weightcast_protocol::message::{EpochPolicy, Location, Open, Role};
 use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::{PROTOCOL, SessionId};
 
-use super::super::admission::{Admission, Place};
+use super::super::admission::{Admission, AdmittedPlace};
 use super::super::outbox::{Frames, outbox};
 use super::super::queue::ClientOrigin;
 use super::*;
 use crate::wire::server_frame::Body;
 
 /// A client's stream, as the server has it and as it is seen from outside.
-fn line(admission: &Admission) -> (StreamEnd, (Place, oneshot::Receiver<()>, Frames)) {
+fn line(admission: &Admission) -> (StreamEnd, (AdmittedPlace, oneshot::Receiver<()>, Frames)) {
     let (place, cut_off) = admission.enter(ClientOrigin::Process(1), Instant::now());
     place.pass().show().unwrap();
     let (outbox, frames) = outbox();
@@ -73,15 +73,15 @@ async fn a_server_that_stood_still_hears_its_clients_before_it_ends_their_leases
     let admission = Admission::new();
     let (line, (_place, _cut_off, mut frames)) = line(&admission);
     let client = ConnectionId(1);
-    inputs.send(Input::Connected(client, line)).await.unwrap();
-    inputs.send(Input::Message(client, Box::new(open()))).await.unwrap();
+    inputs.send(ActorInput::Connected(client, line)).await.unwrap();
+    inputs.send(ActorInput::Message(client, Box::new(open()))).await.unwrap();
     assert!(matches!(told(&mut frames).await, Body::Opened(_)));
     // Its thread, as if it had been suspended; the client's heartbeats reach it after that.
     std::thread::sleep(2 * lease);
     tokio::task::yield_now().await;
     tokio::task::yield_now().await;
     let heartbeat = ClientMessage::Heartbeat { sent_at: 7 };
-    inputs.send(Input::Message(client, Box::new(heartbeat))).await.unwrap();
+    inputs.send(ActorInput::Message(client, Box::new(heartbeat))).await.unwrap();
     let answer = told(&mut frames).await;
     assert!(matches!(answer, Body::HeartbeatAck(_)), "{answer:?}");
 }
@@ -98,9 +98,9 @@ async fn a_server_ends_when_nobody_was_connected_for_so_long() {
         // Nobody has come yet, or all have left.
         tokio::time::sleep(idle - second).await;
         let (line, _outside) = line(&admission);
-        inputs.send(Input::Connected(client, line)).await.unwrap();
+        inputs.send(ActorInput::Connected(client, line)).await.unwrap();
         tokio::time::sleep(connected).await;
-        inputs.send(Input::Disconnected(client)).await.unwrap();
+        inputs.send(ActorInput::Disconnected(client)).await.unwrap();
     }
     tokio::time::sleep(idle - second).await;
     assert!(!server.is_finished(), "somebody may come");
@@ -132,14 +132,15 @@ fn what_waits_in_a_stream_that_is_over_counts_as_well() {
 }
 
 /// A machine with one session, whose stream is open, and what it has to say to it.
-fn with_session() -> (Server, Streams, ConnectionId, (Place, oneshot::Receiver<()>, Frames)) {
+fn with_session() -> (Server, Streams, ConnectionId, (AdmittedPlace, oneshot::Receiver<()>, Frames))
+{
     let (admission, clock) = (Admission::new(), Clock::start());
     let mut machine = Server::new(ServerConfig::default());
     let mut streams = Streams::new(usize::MAX);
     let client = ConnectionId(1);
     let (line, outside) = line(&admission);
-    handle(&mut machine, &mut streams, &clock, Input::Connected(client, line));
-    handle(&mut machine, &mut streams, &clock, Input::Message(client, Box::new(open())));
+    handle(&mut machine, &mut streams, &clock, ActorInput::Connected(client, line));
+    handle(&mut machine, &mut streams, &clock, ActorInput::Message(client, Box::new(open())));
     (machine, streams, client, outside)
 }
 
@@ -175,7 +176,7 @@ fn nothing_is_heard_of_a_stream_that_is_over() {
     let (mut machine, mut streams) =
         (Server::new(ServerConfig::default()), Streams::new(usize::MAX));
     let client = ConnectionId(1);
-    let said = Input::Message(client, Box::new(open()));
+    let said = ActorInput::Message(client, Box::new(open()));
     handle(&mut machine, &mut streams, &Clock::start(), said);
     assert_eq!(machine.snapshot(Clock::start().now()).sessions, 0);
 }

@@ -17,7 +17,7 @@ const STEPS: u32 = 6;
 struct Ledger {
     most_clients: usize,
     admission: Admission,
-    visits: Vec<(Option<Place>, Pass, oneshot::Receiver<()>)>,
+    visits: Vec<(Option<AdmittedPlace>, Pass, oneshot::Receiver<()>)>,
     strangers: BTreeSet<usize>,
     clients: BTreeSet<usize>,
 }

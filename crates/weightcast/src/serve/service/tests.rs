@@ -12,8 +12,8 @@ async fn stored(answer: Result<(), CallError>) -> Result<(), Status> {
     let actor = async move {
         while let Some(input) = asked.recv().await {
             match input {
-                Input::HasManifest(_, reply) => reply.send(false).unwrap(),
-                Input::PutManifest(_, bytes, reply) => {
+                ActorInput::HasManifest(_, reply) => reply.send(false).unwrap(),
+                ActorInput::PutManifest(_, bytes, reply) => {
                     assert_eq!(bytes, b"layout");
                     return reply.send(answer).unwrap();
                 }
@@ -47,7 +47,7 @@ async fn a_manifest_that_another_has_brought_meanwhile_is_not_read_again() {
     let turns = Turns::new(ClientOrigin::Process(1));
     let asked = tokio::spawn(async move {
         for stored in [false, true] {
-            let Some(Input::HasManifest(asked, reply)) = queue.recv().await else {
+            let Some(ActorInput::HasManifest(asked, reply)) = queue.recv().await else {
                 panic!("it is asked for first")
             };
             assert_eq!(asked, digest);

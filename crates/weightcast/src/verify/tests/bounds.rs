@@ -6,7 +6,7 @@ use weightcast_plan::{DType, Entry, Layout, Slice, Tensor};
 use weightcast_transport::Digest;
 
 use super::{Shard, compare, held};
-use crate::verify::atoms::{Atom, Held, atoms};
+use crate::verify::atoms::{Atom, HeldEntry, atoms};
 use crate::verify::search::{Found, Search};
 
 /// Two shards by rows, one that holds all: `[rows, 8]` of four bytes.
@@ -50,7 +50,7 @@ fn of_many_boxes_in_a_row_little_is_asked() {
     const BOXES: u64 = 5_000;
     const WIDTH: u64 = 16;
     let tensor = Tensor::new("w", DType::U8, [1, BOXES * WIDTH]).unwrap();
-    let held = [0, 1].map(|holder| Held { holder, entry: 0 }).to_vec();
+    let held = [0, 1].map(|holder| HeldEntry { holder, entry: 0 }).to_vec();
     let boxed = |at| Slice::new([0, at * WIDTH], [1, WIDTH]);
     let atom = |at| Atom { slice: boxed(at), held: held.clone() };
     let mut search = Search::new(vec![(tensor, (0..BOXES).map(atom).collect())]);

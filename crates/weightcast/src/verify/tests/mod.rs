@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weightcast_plan::{Cell, Layout, Slice, Tensor, cells, runs};
 use weightcast_transport::{Digest, digest_at};
 
-use super::atoms::{Held, atoms};
+use super::atoms::{HeldEntry, atoms};
 use super::search::{Found, Question, Search};
 use super::summary::{Summary, suspects};
 use crate::client::memory::registration::union;
@@ -29,7 +29,7 @@ struct Shard {
 }
 
 /// What the comparison says.
-struct Said {
+struct Findings {
     suspects: Vec<Tensor>,
     found: Vec<Found>,
     /// Questions asked after the summary.
@@ -97,7 +97,7 @@ fn digest(shard: &Shard, cell: Cell) -> Digest {
 }
 
 /// The whole comparison but for the network.
-fn compare(shards: &[Shard]) -> Said {
+fn compare(shards: &[Shard]) -> Findings {
     let layouts = |side: usize| -> Vec<Arc<Layout>> {
         shards.iter().filter(|s| s.side == side).map(|s| Arc::clone(&s.layout)).collect()
     };
@@ -119,7 +119,7 @@ fn compare(shards: &[Shard]) -> Said {
     loop {
         let questions = search.questions();
         if questions.is_empty() {
-            return Said { suspects, found: search.end(), questions: asked };
+            return Findings { suspects, found: search.end(), questions: asked };
         }
         asked += questions.len();
         let answers: Vec<Digest> = questions.iter().map(|q| answer(shards, q)).collect();
@@ -132,20 +132,20 @@ fn answer(shards: &[Shard], question: &Question) -> Digest {
     digest(&shards[question.held.holder], Cell { entry, slice, copies: 1, counted: true })
 }
 
-fn held(shards: &[Shard], tensor: &Tensor) -> Vec<(Held, Slice)> {
+fn held(shards: &[Shard], tensor: &Tensor) -> Vec<(HeldEntry, Slice)> {
     let mut boxes = Vec::new();
     for (holder, shard) in shards.iter().enumerate() {
         let Some(number) = shard.layout.find(tensor.name()) else { continue };
         for entry in shard.layout.entries_of(number) {
             let slice = shard.layout.entry(entry).slice;
-            boxes.push((Held { holder, entry }, slice));
+            boxes.push((HeldEntry { holder, entry }, slice));
         }
     }
     boxes
 }
 
 /// By tensor and position, who holds which byte there.
-type Bytes = BTreeMap<String, BTreeMap<u64, Vec<(Held, u8)>>>;
+type Bytes = BTreeMap<String, BTreeMap<u64, Vec<(HeldEntry, u8)>>>;
 
 fn all_bytes(shards: &[Shard]) -> Bytes {
     let mut bytes = Bytes::new();
@@ -154,7 +154,7 @@ fn all_bytes(shards: &[Shard]) -> Bytes {
             let buffer = shard.layout.entry(entry).buffer as usize;
             let byte = shard.memory[buffer][at];
             let there = bytes.entry(tensor).or_default().entry(position).or_default();
-            there.push((Held { holder, entry }, byte));
+            there.push((HeldEntry { holder, entry }, byte));
         }
     }
     bytes
@@ -176,7 +176,7 @@ fn rows_of(tensor: &Tensor, position: u64) -> std::ops::Range<u64> {
 }
 
 /// Compares what was said with every byte of everybody; returns how many rows differ.
-fn check(shards: &[Shard], said: &Said, seed: u64) -> usize {
+fn check(shards: &[Shard], said: &Findings, seed: u64) -> usize {
     let mut differ: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
     let mut outside: BTreeSet<(&str, u64)> = BTreeSet::new();
     let tensors: BTreeMap<&str, &Tensor> =
@@ -219,17 +219,17 @@ fn check(shards: &[Shard], said: &Said, seed: u64) -> usize {
 
 /// Those who hold a box, together if every byte of it is the same.
 fn readings(
-    bytes: &BTreeMap<u64, Vec<(Held, u8)>>,
+    bytes: &BTreeMap<u64, Vec<(HeldEntry, u8)>>,
     tensor: &Tensor,
     slice: &Slice,
-) -> Vec<Vec<Held>> {
-    let mut of: BTreeMap<Held, Vec<u8>> = BTreeMap::new();
+) -> Vec<Vec<HeldEntry>> {
+    let mut of: BTreeMap<HeldEntry, Vec<u8>> = BTreeMap::new();
     for (_, position) in bytes_of(tensor, slice) {
         for (held, byte) in &bytes[&position] {
             of.entry(*held).or_default().push(*byte);
         }
     }
-    let mut same: BTreeMap<Vec<u8>, Vec<Held>> = BTreeMap::new();
+    let mut same: BTreeMap<Vec<u8>, Vec<HeldEntry>> = BTreeMap::new();
     of.into_iter().for_each(|(held, bytes)| same.entry(bytes).or_default().push(held));
     same.into_values().collect()
 }

@@ -10,10 +10,10 @@ use weightcast_protocol::{ContentDigest, Epoch, ExportId, Generation, Sum, Versi
 use weightcast_transport::{Auth, DataServer, Region, Way};
 
 use super::super::asker::Asker;
-use super::super::meet::Replica;
+use super::super::meet::ComparedReplica;
 use super::super::{MAX_TENSORS, Verdict, shards};
 use super::*;
-use crate::client::memory::registration::Registration;
+use crate::client::memory::registration::RegisteredShard;
 use crate::client::reading::networks::Networks;
 use crate::client::reading::route::Routes;
 use crate::config::{Options, Role};
@@ -35,7 +35,7 @@ fn auth() -> Auth {
 struct Served {
     name: &'static str,
     server: DataServer,
-    shards: Vec<Registration>,
+    shards: Vec<RegisteredShard>,
     layouts: Vec<Arc<Layout>>,
 }
 
@@ -66,9 +66,9 @@ impl Served {
                 (first..first + share).map(|at| (tensor as u64 * 40 + at) as u8).collect()
             };
             let regions = (0..tensors).map(|tensor| Region::from_bytes(&bytes(tensor)).unwrap());
-            Registration::new(&layouts, shard, regions.collect()).unwrap()
+            RegisteredShard::new(&layouts, shard, regions.collect()).unwrap()
         };
-        let shards: Vec<Registration> = (0..of as usize).map(shard).collect();
+        let shards: Vec<RegisteredShard> = (0..of as usize).map(shard).collect();
         let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), auth()).unwrap();
         for (number, shard) in shards.iter().enumerate() {
             let id = export(number, GENERATION);
@@ -86,7 +86,7 @@ impl Served {
         region.write_at(1, &[byte[0] ^ 8]).unwrap();
     }
 
-    fn replica(&self, sealed: bool) -> Replica {
+    fn replica(&self, sealed: bool) -> ComparedReplica {
         let shard = |number: usize| SourceShard {
             data_address: self.server.addr().to_string(),
             export: ExportId(number as u64 + 1),
@@ -103,14 +103,14 @@ impl Served {
             shards: (0..self.shards.len()).map(shard).collect(),
         };
         let tensors = union(&self.layouts).unwrap();
-        Replica { source, sealed, layouts: self.layouts.clone(), tensors }
+        ComparedReplica { source, sealed, layouts: self.layouts.clone(), tensors }
     }
 }
 
 /// Nobody gives up.
 static GO_ON: fn(u64) -> bool = |_| true;
 
-fn asker(replicas: &[Replica], time: Duration) -> Asker<'static> {
+fn asker(replicas: &[ComparedReplica], time: Duration) -> Asker<'static> {
     let networks = Networks::new(&Options::new(Role::Rollout), "localhost:1", None).unwrap();
     let routes = Routes::new(auth(), Way::Tcp, networks, None);
     Asker::new(shards(replicas), routes, Instant::now() + time, 1_000, &GO_ON)
@@ -118,12 +118,12 @@ fn asker(replicas: &[Replica], time: Duration) -> Asker<'static> {
 
 /// Compares; the server says this of each replica.
 fn judged(
-    replicas: &[Replica],
+    replicas: &[ComparedReplica],
     as_published: &[Option<bool>],
 ) -> Result<(Verdict, (u64, u64)), Error> {
     let asker = asker(replicas, SOON);
     let asked: Mutex<Vec<String>> = Mutex::default();
-    let says = |of: &Replica, _: Sum| {
+    let says = |of: &ComparedReplica, _: Sum| {
         asked.lock().unwrap().push(of.source.replica.clone());
         let at = replicas.iter().position(|one| one.source.replica == of.source.replica);
         Ok(as_published[at.unwrap()])
@@ -300,7 +300,7 @@ fn a_shard_that_is_asked_too_late_or_has_moved_on_is_named() {
 
 #[test]
 fn a_list_is_worked_through_in_order_until_one_fails() {
-    let replicas: [Replica; 0] = [];
+    let replicas: [ComparedReplica; 0] = [];
     let asker = asker(&replicas, SOON);
     let list: Vec<u64> = (0..100).collect();
     assert_eq!(

@@ -7,7 +7,7 @@ use weightcast_transport::{Digest, Region, digest_at};
 
 use super::world::{Model, Rng};
 use super::*;
-use crate::client::memory::registration::Registration;
+use crate::client::memory::registration::RegisteredShard;
 use crate::manifest;
 use crate::verify::summary::partial;
 
@@ -18,12 +18,12 @@ fn layouts(shards: &[Shard]) -> Vec<Arc<Layout>> {
     shards.iter().map(|shard| Arc::clone(&shard.layout)).collect()
 }
 
-fn registered(shards: &[Shard]) -> Vec<Registration> {
+fn registered(shards: &[Shard]) -> Vec<RegisteredShard> {
     let layouts = layouts(shards);
     let each = shards.iter().enumerate();
     each.map(|(number, shard)| {
         let regions = shard.memory.iter().map(|bytes| Region::from_bytes(bytes).unwrap());
-        Registration::new(&layouts, number, regions.collect()).unwrap()
+        RegisteredShard::new(&layouts, number, regions.collect()).unwrap()
     })
     .collect()
 }
@@ -36,13 +36,13 @@ fn group(seed: u64) -> (Rng, Model, Vec<Shard>) {
     (rng, model, shards)
 }
 
-fn folded(group: &[Registration]) -> ShardSums {
+fn folded(group: &[RegisteredShard]) -> ShardSums {
     let sums = group.iter().map(|shard| shard.fold(&shard.digest_all()));
     sums.fold(ShardSums::default(), |all, one| all + one)
 }
 
 /// The summary of a group, as whoever compares it makes it.
-fn summary(group: &[Registration]) -> Summary {
+fn summary(group: &[RegisteredShard]) -> Summary {
     let mut all = Summary::default();
     for shard in group {
         all.add(Summary::of(&shard.layout, &shard.cells, &shard.digest_all()));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use weightcast_plan::{DType, Slice, Tensor};
 use weightcast_transport::Digest;
 
-use crate::verify::atoms::{Atom, Held};
+use crate::verify::atoms::{Atom, HeldEntry};
 use crate::verify::search::{Found, Search};
 
 /// A tensor that two hold in the same boxes, and where they differ.
@@ -41,7 +41,7 @@ fn wide(boxes: u64) -> Searched {
 /// All that is found of these.
 fn found(all: &[&Searched]) -> Vec<Found> {
     let suspects = all.iter().zip(0..).map(|(of, entry)| {
-        let held = [0, 1].map(|holder| Held { holder, entry }).to_vec();
+        let held = [0, 1].map(|holder| HeldEntry { holder, entry }).to_vec();
         let atom = |slice: &Slice| Atom { slice: slice.clone(), held: held.clone() };
         (of.tensor.clone(), of.boxes.iter().map(atom).collect())
     });

@@ -10,8 +10,8 @@ use super::super::room::Room;
 use super::super::seed::Seeder;
 use super::*;
 use crate::client::handle::ShardHandle;
-use crate::client::memory::registration::Registration;
-use crate::client::shared::Shared;
+use crate::client::handle_state::HandleState;
+use crate::client::memory::registration::RegisteredShard;
 use crate::config::{Options, Replica};
 use crate::serve::{ServeConfig, serve};
 
@@ -26,11 +26,11 @@ struct CopyScene {
     queue: mpsc::UnboundedReceiver<Event>,
 }
 
-fn registration() -> Registration {
+fn registration() -> RegisteredShard {
     let mut layout = LayoutBuilder::new();
     layout.add("w", DType::U8, &[BYTES], vec![Part::new("w").shape([BYTES])], 0);
     let region = Region::allocate(BYTES as usize).unwrap();
-    Registration::new(&[Arc::new(layout.build().unwrap())], 0, vec![region]).unwrap()
+    RegisteredShard::new(&[Arc::new(layout.build().unwrap())], 0, vec![region]).unwrap()
 }
 
 fn scene(server: &str, room: u64) -> CopyScene {
@@ -40,7 +40,7 @@ fn scene(server: &str, room: u64) -> CopyScene {
         deadline: Duration::from_millis(500),
         ..Options::new(Role::Rollout)
     };
-    let shared = Shared::alone(Some((Arc::new(registration()), ExportId(7))), None);
+    let shared = HandleState::alone(Some((Arc::new(registration()), ExportId(7))), None);
     let owner = Owner {
         model: "model".to_owned(),
         replica: Replica::new("rollout", 0, 1),

@@ -5,7 +5,7 @@ use weightcast_protocol::{ContentDigest, Epoch, Version};
 use weightcast_transport::{Auth, Peer, Region};
 
 use super::*;
-use crate::client::memory::registration::Registration;
+use crate::client::memory::registration::RegisteredShard;
 use crate::client::reading::evidence::Evidence;
 use crate::client::updated::Transfer;
 
@@ -18,14 +18,14 @@ fn auth() -> Auth {
 }
 
 /// Memory that holds a version with its note, and is served.
-fn holding() -> Memory {
+fn holding() -> RegisteredMemory {
     let mut layout = LayoutBuilder::new();
     layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
     let (layout, region) = (Arc::new(layout.build().unwrap()), Region::from_bytes(&[1; 8]));
-    let registration = Registration::new(&[layout], 0, vec![region.unwrap()]).unwrap();
-    let shared = Shared::alone(Some((Arc::new(registration), EXPORT)), None);
-    let connection = Connection::new("127.0.0.1:1", None).unwrap();
-    let mut memory = Memory::new(shared, connection, mpsc::unbounded_channel().0);
+    let registration = RegisteredShard::new(&[layout], 0, vec![region.unwrap()]).unwrap();
+    let shared = HandleState::alone(Some((Arc::new(registration), EXPORT)), None);
+    let connection = ServerConnection::new("127.0.0.1:1", None).unwrap();
+    let mut memory = RegisteredMemory::new(shared, connection, mpsc::unbounded_channel().0);
     memory.sealing = Some(Generation(1));
     memory.expose(Generation(1));
     memory.sealed(Generation(1), OLD.to_vec());
@@ -46,10 +46,10 @@ fn staged() -> Assignment {
 }
 
 /// What a staged read has brought beside the memory.
-fn beside(memory: &Memory) -> Box<Arrival> {
+fn beside(memory: &RegisteredMemory) -> Box<ArrivedRead> {
     let (registration, _) = memory.shared.current().unwrap();
     let target = staging::allocate(&registration, None).unwrap();
-    Box::new(Arrival {
+    Box::new(ArrivedRead {
         sums: ShardSums::default(),
         transfer: Transfer::default(),
         note: NEW.to_vec(),
@@ -66,7 +66,7 @@ fn beside(memory: &Memory) -> Box<Arrival> {
 }
 
 /// What the data port says of the memory that is served at a generation.
-fn noted(memory: &Memory, generation: u64) -> Option<Vec<u8>> {
+fn noted(memory: &RegisteredMemory, generation: u64) -> Option<Vec<u8>> {
     let soon = Instant::now() + Duration::from_secs(20);
     let peer = Peer::connect(memory.shared.exports.addr(), &auth(), soon).unwrap();
     peer.note(EXPORT.at(generation), generation, soon).unwrap()

@@ -11,7 +11,7 @@ use weightcast_transport::Way;
 use super::net::lock;
 use super::scene::{LONG, READER, TRAINER, form, kind, run};
 use super::world::RigWorld;
-use crate::client::event::{Event, Failed};
+use crate::client::event::{Event, FailedCall};
 
 fn reader() -> super::worker::ClientKind {
     kind(Role::Rollout, form(9_000), Way::Direct)
@@ -24,7 +24,7 @@ impl RigWorld {
         told
     }
 
-    fn await_seal(&mut self, worker: usize) -> Receiver<Result<(), Failed>> {
+    fn await_seal(&mut self, worker: usize) -> Receiver<Result<(), FailedCall>> {
         let (reply, told) = channel();
         self.happen(worker, Event::AwaitSeal { reply });
         told

@@ -9,7 +9,7 @@ use weightcast_transport::Way;
 use super::scene::{LONG, form, kind, run};
 use super::worker::{ClientKind, Form, good};
 use super::world::RigWorld;
-use crate::client::event::{Event, Reply};
+use crate::client::event::{CallReply, Event};
 
 const BYTES: u64 = 9_000;
 
@@ -28,7 +28,7 @@ impl RigWorld {
     }
 
     /// All shards make the same call, each with its own answer.
-    pub(super) async fn together(&mut self, group: &[usize], call: &Call) -> Vec<Reply> {
+    pub(super) async fn together(&mut self, group: &[usize], call: &Call) -> Vec<CallReply> {
         for shard in group {
             self.workers[*shard].take_back();
             self.begin(*shard, call.clone(), LONG);
@@ -36,7 +36,7 @@ impl RigWorld {
         self.answers(group).await
     }
 
-    pub(super) async fn answers(&mut self, group: &[usize]) -> Vec<Reply> {
+    pub(super) async fn answers(&mut self, group: &[usize]) -> Vec<CallReply> {
         let mut replies = Vec::new();
         for shard in group {
             replies.push(self.answer(*shard).await);

@@ -11,7 +11,7 @@ use super::net::lock;
 use super::scene::{self, LONG, TRAINER, kind, run};
 use super::worker::Form;
 use super::world::RigWorld;
-use crate::client::event::Reply;
+use crate::client::event::CallReply;
 
 const POINTS: [HoldPoint; 4] =
     [HoldPoint::Asking, HoldPoint::Taking, HoldPoint::Judging, HoldPoint::Telling];
@@ -123,7 +123,7 @@ impl RandomRun {
         }
     }
 
-    fn answered(&mut self, worker: usize, call: Call, reply: Reply) {
+    fn answered(&mut self, worker: usize, call: Call, reply: CallReply) {
         let well = reply.is_ok();
         self.sights.failed += u64::from(!well);
         match (call, reply.ok().map(|(answer, _)| answer)) {

@@ -21,14 +21,14 @@ use crate::client::aside::offload::Offloader;
 use crate::client::aside::room::Room;
 use crate::client::aside::second::Owner;
 use crate::client::aside::seed::Seeder;
-use crate::client::connection::Connection;
+use crate::client::connection::ServerConnection;
 use crate::client::connection::port::ControlPort;
-use crate::client::event::{Event, Reply};
-use crate::client::memory::registration::Registration;
+use crate::client::event::{CallReply, Event};
+use crate::client::handle_state::{HandleState, SessionView};
+use crate::client::memory::registration::RegisteredShard;
 use crate::client::reading::networks::Networks;
 use crate::client::reading::plan_files::PlanFiles;
 use crate::client::reading::route::Routes;
-use crate::client::shared::{Shared, View};
 use crate::clock::Clock;
 use crate::config::{Options, Replica, Role};
 use crate::manifest;
@@ -93,7 +93,7 @@ pub(super) struct RigClient {
     pub(super) regions: Vec<Region>,
     /// Memory that it has let go of, with what was written to it then.
     pub(super) released: Vec<(Region, Vec<u8>)>,
-    pub(super) pending: Option<(Call, reply::Receiver<Reply>)>,
+    pub(super) pending: Option<(Call, reply::Receiver<CallReply>)>,
     /// What its copies and seeds may take.
     pub(super) room: Arc<Room>,
     /// What it writes in place of a version is another one, by so much.
@@ -145,7 +145,7 @@ impl RigClient {
         let address = |server| format!("virtual{server}");
         let ports =
             servers.clone().map(|s| (address(s), Box::new(port(s)) as Box<dyn ControlPort>));
-        let connection = Connection::to(ports.collect());
+        let connection = ServerConnection::to(ports.collect());
         let addresses = servers.map(address).collect::<Vec<_>>().join(",");
         let auth = Auth { token: None, insecure: true };
         let port = data_port.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
@@ -162,14 +162,14 @@ impl RigClient {
         let mut routes = Routes::new(auth, way, networks.expect("networks"), files);
         (routes.holds, routes.threads) = (gate.holds(), 1);
         let data_address = exports.addr().to_string();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(HandleState {
             exports,
             routes,
             registration: Mutex::new(None),
             layouts: Mutex::default(),
             memory: Mutex::new(()),
             sealing_threads: 1,
-            view: Mutex::new(View::default()),
+            view: Mutex::new(SessionView::default()),
             staging_bytes: None,
             trouble: Mutex::new(None),
             progress: Arc::new(AtomicU64::new(0)),
@@ -242,7 +242,7 @@ impl RigClient {
     }
 
     /// What has come of the pending call.
-    pub(super) fn answered(&mut self) -> Option<Reply> {
+    pub(super) fn answered(&mut self) -> Option<CallReply> {
         let result = self.pending.as_ref()?.1.try_recv().ok()?;
         self.pending = None;
         Some(result)
@@ -275,7 +275,7 @@ impl RigClient {
         let group: Vec<_> = (0..self.form.shards).map(of).collect();
         let shard = self.form.shard as usize;
         self.regions = group[shard].buffers().iter().map(fresh).collect();
-        let made = Registration::new(&group, shard, self.regions.clone());
+        let made = RegisteredShard::new(&group, shard, self.regions.clone());
         let made = made.expect("a registration");
         self.control.shared.register(made, ExportId(export.0));
     }
@@ -323,7 +323,7 @@ impl RigClient {
 }
 
 /// What the call was answered with.
-pub(super) fn good(reply: Reply) -> Answer {
+pub(super) fn good(reply: CallReply) -> Answer {
     match reply {
         Ok((answer, _)) => answer,
         Err(failed) => panic!("{}", failed.error),

@@ -11,7 +11,7 @@ use super::gate::Gate;
 use super::net::{Net, SharedNet, lock};
 use super::seconds::Seconds;
 use super::worker::{ClientKind, RigClient};
-use crate::client::event::{Event, Reply};
+use crate::client::event::{CallReply, Event};
 use crate::convert::client_message;
 
 /// Often enough for what one event sets off among tasks.
@@ -320,7 +320,7 @@ impl RigWorld {
     }
 
     /// Until a client's call is answered.
-    pub(super) async fn answer(&mut self, worker: usize) -> Reply {
+    pub(super) async fn answer(&mut self, worker: usize) -> CallReply {
         let limit = self.now + Span::from_secs(300);
         loop {
             self.settle().await;

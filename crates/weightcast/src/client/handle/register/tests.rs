@@ -2,7 +2,7 @@
 
 use weightcast_plan::{DType, LayoutBuilder, Part};
 
-use super::super::tests::{HandleScene, Heard, LONG, somebody};
+use super::super::tests::{HandleScene, HeardCall, LONG, somebody};
 use super::*;
 use crate::client::connection::tests::{Said, whole};
 
@@ -158,7 +158,7 @@ fn whoever_cannot_fetch_the_layouts_of_its_group_leaves_it() {
     let error = register(&scene, &ours, &regions).unwrap_err();
     assert!(matches!(error, Error::Call(CallError::ServerUnreachable { .. })), "{error}");
     let heard = scene.heard();
-    let [Heard::Call(Call::Register { .. }, _), Heard::Close(deadline)] = &heard[..] else {
+    let [HeardCall::Call(Call::Register { .. }, _), HeardCall::Close(deadline)] = &heard[..] else {
         panic!("{heard:?}")
     };
     assert_eq!(*deadline, crate::clock::span(LEAVE));
@@ -179,9 +179,9 @@ fn what_all_shards_find_wrong_all_take_back() {
             let error = register(&scene, &ours, &regions).unwrap_err().to_string();
             assert!(error.contains(found), "{error}");
             let heard = scene.heard();
-            let closed = matches!(heard.last(), Some(Heard::Close(_)));
+            let closed = matches!(heard.last(), Some(HeardCall::Close(_)));
             assert_eq!((heard.len(), closed), (2 + usize::from(left), left), "{heard:?}");
-            assert!(matches!(&heard[1], Heard::Call(Call::Unregister, _)), "{heard:?}");
+            assert!(matches!(&heard[1], HeardCall::Call(Call::Unregister, _)), "{heard:?}");
             nothing_is_registered(&scene, &ours, &regions);
         }
     }

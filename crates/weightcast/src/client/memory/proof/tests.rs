@@ -6,7 +6,7 @@ use weightcast_plan::{DType, Entry, Layout, LayoutBuilder, Part, Slice, Tensor};
 use weightcast_protocol::Nonce;
 use weightcast_transport::Region;
 
-use super::super::registration::Registration;
+use super::super::registration::RegisteredShard;
 use super::{mix, rows, sample};
 use crate::limits::{PROOF_WINDOW, PROOF_WINDOWS};
 
@@ -14,7 +14,7 @@ const ROWS: u64 = 3_000;
 const COLUMNS: u64 = 1_024;
 
 /// A group whose shards hold these boxes of one tensor of bytes, filled from `content`.
-fn group(boxes: &[Slice], content: impl Fn(u64, u64) -> u8) -> Vec<Registration> {
+fn group(boxes: &[Slice], content: impl Fn(u64, u64) -> u8) -> Vec<RegisteredShard> {
     let tensor = Tensor::new("w".to_owned(), DType::U8, vec![ROWS, COLUMNS]).unwrap();
     let layout = |slice: &Slice| {
         let bytes: u64 = slice.len.iter().product();
@@ -38,7 +38,7 @@ fn group(boxes: &[Slice], content: impl Fn(u64, u64) -> u8) -> Vec<Registration>
     shards
         .map(|(shard, slice)| {
             let region = Region::from_bytes(&memory(slice)).unwrap();
-            Registration::new(&layouts, shard, vec![region]).unwrap()
+            RegisteredShard::new(&layouts, shard, vec![region]).unwrap()
         })
         .collect()
 }
@@ -48,7 +48,7 @@ fn slice(rows: (u64, u64), columns: (u64, u64)) -> Slice {
     Slice { start: vec![rows.0, columns.0], len }
 }
 
-fn proof(group: &[Registration], nonce: u64) -> u64 {
+fn proof(group: &[RegisteredShard], nonce: u64) -> u64 {
     let parts = group.iter().map(|shard| shard.prove(Nonce(nonce)));
     parts.fold(0, |sum: u64, part| sum.wrapping_add(part))
 }
@@ -182,9 +182,9 @@ fn what_is_shown_is_each_byte_times_the_key_of_its_tensor_and_place() {
     }
     let shards = contents.iter().enumerate().map(|(shard, buffers)| {
         let regions = buffers.iter().map(|bytes| Region::from_bytes(bytes).unwrap()).collect();
-        Registration::new(&layouts, shard, regions).unwrap()
+        RegisteredShard::new(&layouts, shard, regions).unwrap()
     });
-    let shards: Vec<Registration> = shards.collect();
+    let shards: Vec<RegisteredShard> = shards.collect();
     for nonce in [0, 5, u64::MAX - 1] {
         let mut expected = 0_u64;
         for (number, (_, bytes, _)) in sizes.iter().enumerate() {
@@ -208,7 +208,7 @@ fn of_a_large_group_the_windows_are_shown_and_nothing_else() {
     let layout = Layout::new(vec![ALL + 3], vec![tensor], vec![entry]).unwrap();
     let memory: Vec<u8> = (0..ALL + 3).map(|at| mix(1, at) as u8).collect();
     let region = Region::from_bytes(&memory).unwrap();
-    let whole = Registration::new(&[Arc::new(layout)], 0, vec![region]).unwrap();
+    let whole = RegisteredShard::new(&[Arc::new(layout)], 0, vec![region]).unwrap();
     for nonce in [0, 1, u64::MAX] {
         let sample = sample(&[("w".to_owned(), ALL)], Nonce(nonce));
         let key = mix(!nonce, 1);
@@ -222,7 +222,7 @@ fn of_a_large_group_the_windows_are_shown_and_nothing_else() {
 /// As stages of a pipeline hold them, or ranks their experts.
 #[test]
 fn shards_that_hold_different_tensors_show_what_one_shard_of_all_shows() {
-    let group = |shards: &[&[&str]]| -> Vec<Registration> {
+    let group = |shards: &[&[&str]]| -> Vec<RegisteredShard> {
         let layout = |names: &&[&str]| {
             let mut layout = LayoutBuilder::new();
             for name in *names {
@@ -233,7 +233,7 @@ fn shards_that_hold_different_tensors_show_what_one_shard_of_all_shows() {
         let layouts: Vec<Arc<Layout>> = shards.iter().map(layout).collect();
         let filled = |name: &&str| Region::from_bytes(&[name.as_bytes()[0]; 64]).unwrap();
         let shards = shards.iter().enumerate().map(|(shard, names)| {
-            Registration::new(&layouts, shard, names.iter().map(filled).collect()).unwrap()
+            RegisteredShard::new(&layouts, shard, names.iter().map(filled).collect()).unwrap()
         });
         shards.collect()
     };

@@ -25,13 +25,15 @@ fn shard_of(shard: u64, of: u64) -> (Arc<Layout>, Vec<Region>) {
     (Arc::new(builder.build().unwrap()), regions.into())
 }
 
-fn group(of: u64) -> Vec<Registration> {
+fn group(of: u64) -> Vec<RegisteredShard> {
     let (layouts, regions): (Vec<_>, Vec<_>) = (0..of).map(|shard| shard_of(shard, of)).unzip();
     let regions = regions.into_iter().enumerate();
-    regions.map(|(shard, regions)| Registration::new(&layouts, shard, regions).unwrap()).collect()
+    regions
+        .map(|(shard, regions)| RegisteredShard::new(&layouts, shard, regions).unwrap())
+        .collect()
 }
 
-fn sums(group: &[Registration]) -> ShardSums {
+fn sums(group: &[RegisteredShard]) -> ShardSums {
     let each = group.iter().map(|shard| shard.fold(&shard.digest_all()));
     each.fold(ShardSums::default(), |all, shard| all + shard)
 }
@@ -70,7 +72,7 @@ fn each_tensor_counts_for_itself() {
         }
         let regions = [[1; 4], [2; 4]].map(|bytes| Region::from_bytes(&bytes).unwrap());
         let layout = Arc::new(builder.build().unwrap());
-        sums(&[Registration::new(&[layout], 0, regions.into()).unwrap()]).counted
+        sums(&[RegisteredShard::new(&[layout], 0, regions.into()).unwrap()]).counted
     };
     assert_ne!(of(["a", "b"]), of(["b", "a"]));
 }
@@ -101,7 +103,7 @@ fn memory_that_may_not_be_written_is_named() {
         let regions = regions.iter().zip(fixed);
         let regions =
             regions.map(|(of, fixed)| if fixed { of.clone().read_only() } else { of.clone() });
-        let made = Registration::new(&[Arc::clone(&layout)], 0, regions.collect()).unwrap();
+        let made = RegisteredShard::new(&[Arc::clone(&layout)], 0, regions.collect()).unwrap();
         made.read_only().map(str::to_owned)
     };
     assert_eq!(of([false, false]), None);
@@ -133,7 +135,7 @@ fn what_nobody_holds_is_told() {
         let layouts = [ranges(held)];
         let buffers = layouts[0].buffers().iter();
         let regions = buffers.map(|bytes| Region::allocate(*bytes as usize).unwrap()).collect();
-        let made = Registration::new(&layouts, 0, regions).unwrap();
+        let made = RegisteredShard::new(&layouts, 0, regions).unwrap();
         match (made.lacking(&layouts), lacks) {
             (None, None) => {}
             (Some(said), Some(part)) => {

@@ -33,7 +33,7 @@ fn search_for(
 ) -> Result<Place, String> {
     let deadline = Instant::now() + time;
     let interrupted = &|| interrupted;
-    Search { evidence, routes: &scene.routes, deadline, interrupted }.run()
+    MismatchSearch { evidence, routes: &scene.routes, deadline, interrupted }.run()
 }
 
 fn flip(region: &weightcast_transport::Region) {

@@ -8,7 +8,7 @@ use weightcast_protocol::message::SourceShard;
 use weightcast_transport::Region;
 
 use super::*;
-use crate::client::memory::registration::Registration;
+use crate::client::memory::registration::RegisteredShard;
 use crate::client::reading::route::tests::{GENERATION, RouteScene};
 
 const TICK: Duration = Duration::from_millis(1);
@@ -66,7 +66,7 @@ fn noted(name: &str, shards: &[Vec<(&str, u8)>]) -> ReplicaNotes {
     let shards = shards.iter().enumerate().map(|(shard, of)| {
         let region = |(_, byte): &(&str, u8)| Region::from_bytes(&[*byte; SIZE as usize]).unwrap();
         let regions = of.iter().map(region).collect();
-        let registration = Registration::new(&layouts, shard, regions).unwrap();
+        let registration = RegisteredShard::new(&layouts, shard, regions).unwrap();
         let digests = registration.digest_all();
         (registration.cells, digests)
     });
@@ -163,7 +163,7 @@ fn a_note_is_asked_for_where_it_is_and_ones_own_is_known() {
 /// A note that makes no sense ends the search: nobody waits for its longest time.
 #[tokio::test]
 async fn a_search_that_fails_ends_too() {
-    let shared = Shared::alone(None, None);
+    let shared = HandleState::alone(None, None);
     let name = ContentDigest([7; 16]);
     let layout = Arc::clone(&noted("copy", &[shard(0)]).layouts[0]);
     shared.layouts.lock().unwrap().keep(name, &layout);
@@ -173,7 +173,7 @@ async fn a_search_that_fails_ends_too() {
     let witnesses =
         Witnesses { copy: Some(Assignment { shards: [at].into(), ..scene }), holder: None };
     let refusal = Arc::<FoundRefusal>::default();
-    let connection = Connection::new("127.0.0.1:1", None).unwrap();
+    let connection = ServerConnection::new("127.0.0.1:1", None).unwrap();
     look(connection, shared, own, witnesses, Arc::clone(&refusal)).await;
     assert_eq!(*refusal.found.lock().unwrap(), Some(None), "it is over");
 }

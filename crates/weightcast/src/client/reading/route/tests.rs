@@ -37,8 +37,8 @@ fn fresh() -> Region {
     Region::allocate(BYTES as usize).unwrap()
 }
 
-fn registered(tensor: &str, region: Region) -> Registration {
-    Registration::new(&[layout_of(tensor)], 0, vec![region]).unwrap()
+fn registered(tensor: &str, region: Region) -> RegisteredShard {
+    RegisteredShard::new(&[layout_of(tensor)], 0, vec![region]).unwrap()
 }
 
 /// A source whose shards hold a tensor each, `a` and `b`; and a reader of one of them.
@@ -46,8 +46,8 @@ pub(in crate::client) struct RouteScene {
     pub(in crate::client) routes: Routes,
     servers: [DataServer; 2],
     /// What the shards serve.
-    served: [Arc<Registration>; 2],
-    pub(in crate::client) registration: Arc<Registration>,
+    served: [Arc<RegisteredShard>; 2],
+    pub(in crate::client) registration: Arc<RegisteredShard>,
     layouts: Vec<Arc<Layout>>,
     cancel: Arc<AtomicBool>,
     memory: Mutex<()>,
@@ -90,7 +90,7 @@ impl RouteScene {
         self.servers[shard].exports().annotate(export(shard, GENERATION), note).unwrap();
     }
 
-    pub(in crate::client) fn served(&self, shard: usize) -> &Registration {
+    pub(in crate::client) fn served(&self, shard: usize) -> &RegisteredShard {
         &self.served[shard]
     }
 
@@ -127,12 +127,12 @@ impl RouteScene {
         }
     }
 
-    pub(in crate::client) fn read(&self) -> Result<Arrival, ReadFailure> {
+    pub(in crate::client) fn read(&self) -> Result<ArrivedRead, ReadFailure> {
         self.read_named(1, &ReadPace::default())
     }
 
     /// Reads from shards with layouts of these names.
-    fn read_named(&self, name: u8, pace: &ReadPace) -> Result<Arrival, ReadFailure> {
+    fn read_named(&self, name: u8, pace: &ReadPace) -> Result<ArrivedRead, ReadFailure> {
         self.routes.read(&Read {
             registration: &self.registration,
             assignment: &self.assignment(name),

@@ -14,14 +14,14 @@ const SHORT: &str = "/tmp";
 
 /// The files of one job's server.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct JobFiles {
     pub(super) lock: PathBuf,
     pub(super) token_file: PathBuf,
     pub(super) log: PathBuf,
     pub(super) socket: PathBuf,
 }
 
-impl Place {
+impl JobFiles {
     /// Makes the directories. They are what guards the socket.
     pub(super) fn of(job: &str) -> Result<Self, Error> {
         let named = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -110,7 +110,7 @@ mod tests {
         let longest = SOCKET_PATH_BYTES - "/server.sock".len();
         for (length, beside) in [(longest, true), (longest + 1, false)] {
             let (directory, top) = directory(length);
-            let place = Place::within(&directory, &top).unwrap();
+            let place = JobFiles::within(&directory, &top).unwrap();
             std::os::unix::net::UnixListener::bind(&place.socket).unwrap();
             assert_eq!(place.socket.parent() == Some(&directory), beside);
             let parent = fs::metadata(place.socket.parent().unwrap()).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     fn long_directories_do_not_share_a_socket() {
         let (one, top) = directory(150);
         let other = one.with_extension("other");
-        let [one, other] = [one, other].map(|path| Place::within(&path, &top).unwrap().socket);
+        let [one, other] = [one, other].map(|path| JobFiles::within(&path, &top).unwrap().socket);
         assert_ne!(one, other);
         fs::remove_dir_all(top).unwrap();
     }
@@ -132,7 +132,7 @@ mod tests {
     fn nowhere_to_put_the_socket_is_said_at_once() {
         let (directory, top) = directory(150);
         let nowhere = top.join("nowhere");
-        let error = Place::within(&directory, &nowhere).unwrap_err().to_string();
+        let error = JobFiles::within(&directory, &nowhere).unwrap_err().to_string();
         let socket = directory.join("server.sock");
         for part in [&*socket.to_string_lossy(), "162 bytes", "107", "XDG_RUNTIME_DIR"] {
             assert!(error.contains(part), "{part} in {error}");

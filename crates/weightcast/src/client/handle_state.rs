@@ -1,4 +1,4 @@
-//! What the handle, the control thread and its reads share.
+//! What a handle, its control thread and its reads share.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -7,15 +7,15 @@ use weightcast_protocol::{CallError, Generation};
 use weightcast_transport::{DataServer, ExportId};
 
 use super::memory::layouts::KnownLayouts;
-use super::memory::registration::Registration;
+use super::memory::registration::RegisteredShard;
 use super::reading::route::Routes;
 
 /// What the handle and the control thread share.
-pub(crate) struct Shared {
+pub(crate) struct HandleState {
     pub(crate) exports: DataServer,
     pub(crate) routes: Routes,
     /// Set by `register`, together with the name under which it is served.
-    pub(crate) registration: Mutex<Option<(Arc<Registration>, ExportId)>>,
+    pub(crate) registration: Mutex<Option<(Arc<RegisteredShard>, ExportId)>>,
     /// Layouts of other shards, by the name of their manifest.
     pub(crate) layouts: Mutex<KnownLayouts>,
     /// Held by whoever writes or digests the registered memory.
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     /// Threads that digest what is published: one, so that the program keeps the others.
     pub(crate) sealing_threads: usize,
     /// What the session knows, for getters that must not wait.
-    pub(crate) view: Mutex<View>,
+    pub(crate) view: Mutex<SessionView>,
     /// Why the session is not open: the best explanation if it never is.
     pub(crate) trouble: Mutex<Option<CallError>>,
     /// The most bytes that a staged update may take.
@@ -34,12 +34,12 @@ pub(crate) struct Shared {
 
 /// A copy of the session's state.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct View {
+pub(crate) struct SessionView {
     pub(crate) held: Option<weightcast_protocol::Version>,
     pub(crate) generation: Generation,
 }
 
-impl Shared {
+impl HandleState {
     pub(crate) fn set_trouble(&self, trouble: Option<CallError>) {
         *self.trouble.lock().expect("no panic while held") = trouble;
     }
@@ -50,7 +50,7 @@ impl Shared {
 
     /// The group has agreed on this memory: it is what is served and filled from now on. Plans were made
     /// for what was registered before.
-    pub(crate) fn register(&self, registration: Registration, export: ExportId) {
+    pub(crate) fn register(&self, registration: RegisteredShard, export: ExportId) {
         self.routes.forget_plans();
         *self.registration.lock().expect("no panic while held") =
             Some((Arc::new(registration), export));
@@ -61,16 +61,16 @@ impl Shared {
         self.registration.lock().expect("no panic while held").take();
     }
 
-    pub(crate) fn current(&self) -> Option<(Arc<Registration>, ExportId)> {
+    pub(crate) fn current(&self) -> Option<(Arc<RegisteredShard>, ExportId)> {
         self.registration.lock().expect("no panic while held").clone()
     }
 }
 
 #[cfg(test)]
-impl Shared {
+impl HandleState {
     /// Of a client without servers. A staged update may take so many bytes.
     pub(super) fn alone(
-        registration: Option<(Arc<Registration>, ExportId)>,
+        registration: Option<(Arc<RegisteredShard>, ExportId)>,
         staging_bytes: Option<u64>,
     ) -> Arc<Self> {
         let auth = weightcast_transport::Auth { token: None, insecure: false };
@@ -84,7 +84,7 @@ impl Shared {
             layouts: Mutex::default(),
             memory: Mutex::new(()),
             sealing_threads: 1,
-            view: Mutex::new(View::default()),
+            view: Mutex::new(SessionView::default()),
             trouble: Mutex::new(None),
             staging_bytes,
             progress: Arc::new(AtomicU64::new(0)),
