@@ -77,14 +77,14 @@ fix: ## Format and apply what clippy can mend
 	cargo fmt --all
 	cargo clippy $(CRATES) --all-targets --fix --allow-dirty --allow-staged --quiet
 
-bench: $(VENV)/weightcast ## Measure transfers against the limits of this machine
-	$(BIN)/weightcast bench transfer
+bench: ## Measure transfers against the limits of this machine
+	cargo run --locked --release --quiet -p weightcast-bench -- transfer
 
 model: ## Explore every order of events of small clusters, some minutes
 	cargo run --locked --release --quiet -p weightcast-model -- --suite --threads 2
 
 nemesis: ## Torment real processes over network namespaces (needs root, minutes)
-	cargo test --locked --release -p weightcast-cli --test nemesis -- --ignored --nocapture
+	cargo test --locked --release -p weightcast-bench --test nemesis -- --ignored --nocapture
 
 # Real processes of the debug build, whose arithmetic is checked. `--only NAME`, `--json`: see --help.
 attacks: ## Attack real processes with a client's token over loopback, some minutes

@@ -1,7 +1,5 @@
 """The `weightcast` command."""
 
-import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,8 +16,6 @@ def main() -> None:
         raise SystemExit(subprocess.call([sys.executable, "-m", DEMO, *sys.argv[2:]]))
     # Native code does not look for Python's signals: let Ctrl-C end it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # How a benchmark starts its other processes.
-    os.environ.setdefault("WEIGHTCAST_SELF", json.dumps([sys.executable, "-m", "weightcast"]))
     raise SystemExit(command_line(["weightcast", *sys.argv[1:]]))
 
 

@@ -1,25 +1,27 @@
-//! weightcast: the command line. One file per command.
+//! weightcast: the command line. A room per subject, a file per command.
+//!
+//! `job` speaks with a live job's server and replicas, `plan` says what ranks hold and what a transfer
+//! would move, `sim` plays virtual clusters, `programs` starts what is no part of this program: the demo
+//! and the benches.
 
 #![forbid(unsafe_code)]
 
-mod bench;
-mod harshness;
-mod layout;
-mod open_files;
+mod job;
 mod output;
 mod plan;
-mod replay;
-mod scenario;
-mod serve;
+mod programs;
 mod sim;
-mod sim_report;
-mod status;
-mod verify;
 
 use clap::{Parser, Subcommand};
 
-pub use status::status_json;
-pub use verify::verdict_json;
+use job::{serve, status, verify};
+use plan::layout;
+use sim::replay;
+
+pub use job::open_files::allow_all as allow_open_files;
+pub use job::status::status_json;
+pub use job::verify::verdict_json;
+pub use plan::layout::read_model;
 
 /// Moves model weights from the trainers of a reinforcement-learning job to its rollout workers.
 #[derive(Parser)]
@@ -41,8 +43,13 @@ enum Command {
     Layout(layout::LayoutOf),
     /// Plan a transfer from all ranks of a trainer to all ranks of engines
     Plan(Box<plan::Plan>),
-    /// Measure transfers beside the limits of this machine.
-    Bench(bench::Bench),
+    /// Measure transfers beside the limits of this machine (a program of its own; see `bench --help`).
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Passed on.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Play random clusters against the real protocol, with every fault there is, and check it
     Sim(sim::Sim),
     /// Tell the story of one simulated cluster
@@ -67,17 +74,21 @@ pub fn run(arguments: Vec<String>) -> i32 {
         }
     };
     log_to_stderr();
-    let result = match arguments.command {
+    exit_status(match arguments.command {
         Command::Serve(serve) => serve::run(serve),
         Command::Status(status) => status::run(status),
         Command::Verify(verify) => return verify::run(verify),
         Command::Layout(layout) => layout::run(&layout),
         Command::Plan(plan) => plan::run(&plan),
-        Command::Bench(bench) => bench::run(&bench),
+        Command::Bench { arguments } => programs::bench(&arguments),
         Command::Sim(sim) => sim::run(&sim),
         Command::Replay(replay) => replay::run(&replay),
-        Command::Demo { arguments } => demo(&arguments),
-    };
+        Command::Demo { arguments } => programs::demo(&arguments),
+    })
+}
+
+/// The exit status of a command, whose error is printed.
+pub fn exit_status(result: anyhow::Result<()>) -> i32 {
     match result {
         Ok(()) => 0,
         Err(error) => {
@@ -87,22 +98,12 @@ pub fn run(arguments: Vec<String>) -> i32 {
     }
 }
 
-/// `WEIGHTCAST_LOG` chooses what is logged, as `RUST_LOG` does elsewhere; warnings by default.
-fn log_to_stderr() {
+/// Logs to standard error. `WEIGHTCAST_LOG` chooses what is logged, as `RUST_LOG` does elsewhere;
+/// warnings by default.
+pub fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("WEIGHTCAST_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     // A second command in one process keeps the first one's log.
     let _ =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
-}
-
-/// The demo is a Python program; the package's own command starts it without coming here.
-fn demo(arguments: &[String]) -> anyhow::Result<()> {
-    let mut python = std::process::Command::new("python3");
-    python.args(["-m", "weightcast.examples.rl_loop"]).args(arguments);
-    match python.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => anyhow::bail!("the demo ended with {status}"),
-        Err(error) => anyhow::bail!("cannot start python3: {error}; pip install weightcast"),
-    }
 }

@@ -44,9 +44,6 @@ fn what_is_not_given_is_as_the_help_says() {
         (&["plan"], "--budget", "1073741824"),
         (&["sim"], "--first-seed", "0"),
         (&["replay"], "--from", "0"),
-        (&["bench", "offload"], "--bytes", "1073741824"),
-        (&["bench", "offload"], "--runs", "5"),
-        (&["bench", "transfer"], "--runs", "5"),
     ] {
         let said = help(command, option);
         assert!(said.contains(&format!("[default: {default}]")), "{command:?} {said}");

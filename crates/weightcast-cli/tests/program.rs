@@ -1,4 +1,4 @@
-//! What all commands share: the demo's program, the log, standard output, open files.
+//! What all commands share: programs of the demo and the benches, the log, standard output, open files.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -51,6 +51,44 @@ fn the_demo_is_the_packages_program_with_all_arguments() {
     assert_eq!(nothing.status.code(), Some(1));
     let said = String::from_utf8_lossy(&nothing.stderr);
     assert!(said.contains("pip install weightcast"), "{said}");
+}
+
+/// A copy of the program in a folder of its own, where nothing lies beside it that was built with it.
+fn copied(folder: &Folder) -> PathBuf {
+    let program = folder.0.join("weightcast");
+    std::fs::copy(PROGRAM, &program).expect("a copy");
+    program
+}
+
+/// A program that says who it is and how it was called, and ends with status 7.
+fn bench_program(folder: &std::path::Path, name: &str) {
+    std::fs::create_dir_all(folder).expect("a folder");
+    let program = folder.join("weightcast-bench");
+    std::fs::write(&program, format!("#!/bin/sh\necho {name} \"$@\"\nexit 7\n")).expect("a script");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).expect("a program");
+}
+
+#[test]
+fn benches_are_a_program_beside_this_one_or_on_path() {
+    let folder = Folder::new("bench");
+    let path = folder.0.join("path");
+    let program = copied(&folder);
+    let bench = || {
+        let mut command = Command::new(&program);
+        command.args(["bench", "transfer", "--json", "--help"]).env("PATH", &path);
+        command.output().expect("it runs")
+    };
+    let nothing = bench();
+    assert_eq!(nothing.status.code(), Some(1), "{nothing:?}");
+    let said = String::from_utf8_lossy(&nothing.stderr);
+    assert!(said.contains("cargo build --release -p weightcast-bench"), "{said}");
+    for (place, name) in [(&path, "on-path"), (&folder.0, "beside")] {
+        bench_program(place, name);
+        let output = bench();
+        assert_eq!(output.status.code(), Some(7), "{output:?}");
+        let called = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(called, format!("{name} transfer --json --help\n"));
+    }
 }
 
 #[test]

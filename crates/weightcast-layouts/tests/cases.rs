@@ -1,7 +1,7 @@
 //! The transfers that published systems report: ideal bytes for each rank and host.
 
 mod common;
-#[path = "../../weightcast-cli/src/bench/plans/specs.rs"]
+#[path = "../../weightcast-bench/src/plans/specs.rs"]
 mod specs;
 
 use weightcast_layouts::{Cluster, fleet};

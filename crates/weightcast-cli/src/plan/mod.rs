@@ -1,6 +1,7 @@
 //! `weightcast plan`: a transfer between whole clusters, its bytes, its time, its proof.
 
 mod explain;
+pub(crate) mod layout;
 mod lock;
 mod report;
 
@@ -12,8 +13,8 @@ use clap::{Args, Subcommand};
 use weightcast_layouts::fleet::{self, Cost, Hardware};
 use weightcast_layouts::{Cluster, Spec};
 
-use crate::layout::{GRAMMAR, model};
 use crate::output;
+use layout::{GRAMMAR, read_model};
 use report::Report;
 
 /// Plan a transfer from all ranks of a trainer to all ranks of engines.
@@ -72,7 +73,7 @@ pub(super) struct Transfer {
 impl Transfer {
     /// Both sides.
     pub(super) fn clusters(&self) -> anyhow::Result<(Cluster, Cluster)> {
-        let model = model(&self.config)?;
+        let model = read_model(&self.config)?;
         let source = Cluster::new(&model, &self.source).context("--source")?;
         let target = Cluster::new(&model, &self.target).context("--target")?;
         Ok((source, target))

@@ -1,0 +1,86 @@
+//! This program again, as a process of its own: servers, workers.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::measure::{cpu_seconds, resident_bytes};
+
+/// Runs this program with these arguments; in a network namespace, if one is named.
+pub(crate) fn command(namespace: Option<&str>, arguments: &[&str]) -> Result<Command> {
+    let this = std::env::current_exe().context("find this program")?;
+    let mut command = match namespace {
+        // `ip` becomes the program: the process id is the program's.
+        Some(namespace) => {
+            let mut within = Command::new("ip");
+            within.args(["netns", "exec", namespace]).arg(this);
+            within
+        }
+        None => Command::new(this),
+    };
+    command.args(arguments);
+    // Peers must find it where it says, whatever the job around this run configures.
+    for name in ["SERVER", "TOKEN_FILE", "DATA_BIND", "DATA_ADVERTISE", "ADDRESS"] {
+        command.env_remove(format!("WEIGHTCAST_{name}"));
+    }
+    if namespace.is_some() && std::env::var_os("WEIGHTCAST_LOG").is_none() {
+        // It would warn of every port without a token; nobody reaches an emulated network.
+        command.env("WEIGHTCAST_LOG", "error");
+    }
+    Ok(command)
+}
+
+/// A reference server in a process of its own; killed when dropped.
+pub(crate) struct ServerProcess {
+    process: Child,
+    address: String,
+}
+
+impl ServerProcess {
+    /// Starts `weightcast serve` with these arguments and waits until it listens.
+    pub(crate) fn start(namespace: Option<&str>, arguments: &[&str]) -> Result<Self> {
+        let mut process = command(namespace, &["weightcast", "serve", "--idle-exit", "60"])?
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("start a reference server")?;
+        let mut line = String::new();
+        let output = process.stdout.take().context("a piped standard output")?;
+        BufReader::new(output).read_line(&mut line).context("hear the reference server")?;
+        let address = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+        let server = Self { process, address };
+        if server.address.is_empty() {
+            bail!("the reference server ended at once; its messages are above");
+        }
+        Ok(server)
+    }
+
+    /// What clients connect to.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// CPU seconds it has used.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        cpu_seconds(self.id())
+    }
+
+    /// Its resident memory in bytes.
+    pub(crate) fn memory(&self) -> Result<u64> {
+        resident_bytes(self.id())
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _already_gone = self.process.kill();
+        let _already_gone = self.process.wait();
+    }
+}

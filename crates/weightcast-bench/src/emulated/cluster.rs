@@ -1,0 +1,219 @@
+//! Workers on emulated hosts, and the reference server that they share.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::network::{Network, Shape};
+use super::orders::{Begin, Order, Reply, Updated};
+use crate::base::measure::cpu_seconds;
+use crate::base::program::{ServerProcess, command};
+
+/// One shard in a process of its own; killed when dropped.
+pub(crate) struct Worker {
+    process: Child,
+    orders: ChildStdin,
+    replies: BufReader<ChildStdout>,
+    name: String,
+}
+
+/// All shards of a replica, each on a host of its own.
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) workers: Vec<Worker>,
+}
+
+/// A server and the hosts around it.
+pub(crate) struct Cluster {
+    // Dropped first: its processes must be gone before their hosts.
+    server: ServerProcess,
+    /// `None`: all on this machine's loopback.
+    network: Option<Network>,
+    shards: u32,
+    bytes: u64,
+}
+
+/// What a group is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    /// Its first host; further shards follow.
+    pub(crate) host: usize,
+    pub(crate) datacentre: usize,
+    pub(crate) trainer: bool,
+    pub(crate) spot: bool,
+    /// Its updates leave crossings to a seed replica.
+    pub(crate) offload_seeding: bool,
+}
+
+impl Cluster {
+    /// A network with a server; replicas will have this many shards and bytes.
+    pub(crate) fn start(shape: &Shape, shards: u32, bytes: u64, serve: &[&str]) -> Result<Self> {
+        let network = Network::build(shape)?;
+        let address = format!("{}:7700", network.server_address());
+        let mut arguments = vec!["--address", &address, "--insecure-no-auth"];
+        arguments.extend(serve);
+        let server = ServerProcess::start(Some(&network.server()), &arguments)?;
+        Ok(Self { server, network: Some(network), shards, bytes })
+    }
+
+    /// The same without emulated hosts: bytes come by any way.
+    pub(crate) fn on_loopback(shards: u32, bytes: u64, serve: &[&str]) -> Result<Self> {
+        let mut arguments = vec!["--address", "127.0.0.1:0"];
+        arguments.extend(serve);
+        let server = ServerProcess::start(None, &arguments)?;
+        Ok(Self { server, network: None, shards, bytes })
+    }
+
+    /// The emulated hosts.
+    pub(crate) fn network(&self) -> Result<&Network> {
+        self.network.as_ref().context("no hosts are emulated")
+    }
+
+    /// Starts a group and waits until all of it is registered.
+    pub(crate) fn group(&self, name: &str, place: Place) -> Result<Group> {
+        let shards = 0..self.shards;
+        let workers = shards.map(|shard| self.worker(name, shard, place));
+        let mut group =
+            Group { name: name.to_owned(), workers: workers.collect::<Result<Vec<_>>>()? };
+        for worker in &mut group.workers {
+            ensure!(matches!(worker.reply()?, Reply::Ready), "{name} did not get ready");
+        }
+        Ok(group)
+    }
+
+    fn worker(&self, name: &str, shard: u32, place: Place) -> Result<Worker> {
+        let host = place.host + shard as usize;
+        let namespace = self.network.as_ref().map(|network| network.host(host));
+        let mut worker = Worker::spawn(namespace.as_deref(), format!("{name} shard {shard}"))?;
+        worker.tell(&Begin {
+            server: self.server.address().to_owned(),
+            replica: name.to_owned(),
+            shard,
+            num_shards: self.shards,
+            trainer: place.trainer,
+            spot: place.spot,
+            offload_seeding: place.offload_seeding,
+            datacentre: format!("dc{}", place.datacentre),
+            host: format!("host{host}"),
+            bind: self.network.as_ref().map(|network| network.address(host)),
+            bytes: self.bytes,
+        })?;
+        Ok(worker)
+    }
+
+    /// Who reads from whom: readers and their sources.
+    pub(crate) fn edges(&self) -> Result<Vec<(String, String)>> {
+        let ask = ["weightcast", "status", "--json", "--server", self.server.address()];
+        let output =
+            command(Some(&self.network()?.server()), &ask)?.output().context("ask status")?;
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).context("status")?;
+        let readers = status["models"][0]["readers"].as_array().cloned().unwrap_or_default();
+        let name = |edge: &serde_json::Value, end: &str| edge[end].as_str().map(str::to_owned);
+        Ok(readers.iter().filter_map(|e| Some((name(e, "reader")?, name(e, "source")?))).collect())
+    }
+
+    /// CPU seconds of the server.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        self.server.cpu_seconds()
+    }
+}
+
+impl Worker {
+    fn spawn(namespace: Option<&str>, name: String) -> Result<Self> {
+        let mut process = command(namespace, &["worker"])?
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start {name}"))?;
+        let orders = process.stdin.take().context("a piped standard input")?;
+        let replies = BufReader::new(process.stdout.take().context("a piped standard output")?);
+        Ok(Self { process, orders, replies, name })
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        let _already_gone = pid.map(|pid| kill_process(pid, signal));
+    }
+
+    fn tell(&mut self, what: &impl serde::Serialize) -> Result<()> {
+        writeln!(self.orders, "{}", serde_json::to_string(what)?)
+            .with_context(|| format!("order {}", self.name))
+    }
+
+    fn reply(&mut self) -> Result<Reply> {
+        let mut line = String::new();
+        self.replies.read_line(&mut line).with_context(|| format!("hear {}", self.name))?;
+        if line.is_empty() {
+            bail!("{} ended", self.name);
+        }
+        match serde_json::from_str(&line).with_context(|| format!("understand {line:?}"))? {
+            Reply::Failed { error } => bail!("{}: {error}", self.name),
+            reply => Ok(reply),
+        }
+    }
+}
+
+impl Drop for Worker {
+    /// It holds nothing that anybody needs.
+    fn drop(&mut self) {
+        let _already_gone = self.process.kill();
+        let _already_gone = self.process.wait();
+    }
+}
+
+impl Group {
+    /// Gives an order to all shards.
+    pub(crate) fn order(&mut self, order: &Order) -> Result<()> {
+        self.workers.iter_mut().try_for_each(|worker| worker.tell(order))
+    }
+
+    /// What all shards answered.
+    pub(crate) fn replies(&mut self) -> Result<Vec<Reply>> {
+        self.workers.iter_mut().map(Worker::reply).collect()
+    }
+
+    /// Publishes; returns the moment of the first shard's call.
+    pub(crate) fn publish(&mut self, version: u64) -> Result<u64> {
+        self.order(&Order::Prepare { version })?;
+        self.replies()?;
+        self.order(&Order::Publish { version })?;
+        let at = self.replies()?.into_iter().map(|reply| match reply {
+            Reply::Published { at_ns } => Ok(at_ns),
+            other => bail!("publish was answered with {other:?}"),
+        });
+        at.collect::<Result<Vec<_>>>()?.into_iter().min().context("a group has shards")
+    }
+
+    /// The answers to an update: the last shard's times, and all bytes.
+    pub(crate) fn updated(&mut self) -> Result<Updated> {
+        let updates = self.replies()?.into_iter().map(|reply| match reply {
+            Reply::Updated(updated) => Ok(updated),
+            other => bail!("update was answered: {other:?}"),
+        });
+        let updates = updates.collect::<Result<Vec<_>>>()?;
+        updates.into_iter().reduce(Updated::and).context("a group has shards")
+    }
+
+    /// Looks at every byte of every shard.
+    pub(crate) fn holds(&mut self, version: u64) -> Result<bool> {
+        self.order(&Order::Check { version })?;
+        let replies = self.replies()?;
+        Ok(replies.iter().all(|reply| matches!(reply, Reply::Checked { holds: true })))
+    }
+
+    /// CPU seconds of all shards.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        self.workers.iter().map(|worker| cpu_seconds(worker.process.id())).sum()
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        for worker in &mut self.workers {
+            let _already_gone = worker.process.kill();
+            let _already_gone = worker.process.wait();
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A worker process: one shard on one host, told by its standard input what to do.
+//!
+//! Namespaces of one machine share a kernel, so workers read over TCP by order: a direct read would
+//! not cross the emulated link.
+
+use std::io::{self, BufRead};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use weightcast::transport::Way;
+use weightcast::{LayoutSource, Options, Replica, Role, Selector, ShardHandle};
+
+use super::orders::{Begin, Order, Reply, Updated, now_ns};
+use crate::weights::layouts;
+use crate::weights::memory::Memory;
+
+/// Every call of a benchmark is answered sooner, or the benchmark has failed.
+const SOON: Duration = Duration::from_secs(120);
+/// Tensors of the model.
+const TENSORS: u64 = 16;
+pub(crate) const MODEL: &str = "bench.emulated";
+
+/// Runs until standard input ends.
+pub(crate) fn run() -> Result<()> {
+    let mut lines = io::stdin().lock().lines();
+    let Some(line) = lines.next() else { return Ok(()) };
+    let begin: Begin = serde_json::from_str(&line?).context("understand who to be")?;
+    let worker = match Worker::open(&begin) {
+        Ok(worker) => worker,
+        Err(error) => return say(&Reply::Failed { error: format!("{error:#}") }),
+    };
+    say(&Reply::Ready)?;
+    for line in lines {
+        let order = serde_json::from_str(&line?).context("understand an order")?;
+        let reply = worker.obey(&order);
+        say(&reply.unwrap_or_else(|error| Reply::Failed { error: format!("{error:#}") }))?;
+    }
+    Ok(())
+}
+
+struct Worker {
+    handle: ShardHandle,
+    memory: Memory,
+}
+
+impl Worker {
+    fn open(begin: &Begin) -> Result<Self> {
+        let role = if begin.trainer { Role::Trainer } else { Role::Rollout };
+        let options = Options {
+            server: Some(begin.server.clone()),
+            data_bind: Some(format!("{}:0", begin.bind.as_deref().unwrap_or("127.0.0.1"))),
+            // An emulated network has no door to any other.
+            insecure: begin.bind.is_some(),
+            offload_seeding: begin.offload_seeding,
+            way: if begin.bind.is_some() { Way::Tcp } else { Way::Auto },
+            ..Options::new(role)
+        };
+        let me = Replica {
+            datacentre: begin.datacentre.clone(),
+            host: begin.host.clone(),
+            spot: begin.spot,
+            ..Replica::new(begin.replica.clone(), begin.shard, begin.num_shards)
+        };
+        let tensors = layouts::even(TENSORS, begin.bytes / TENSORS);
+        let layout = layouts::rows(&tensors, begin.shard.into(), begin.num_shards.into())?;
+        let memory = Memory::allocate(layout.clone())?;
+        let handle = ShardHandle::open(MODEL, me, &options)?;
+        handle.register(LayoutSource::Known(layout), memory.regions.clone(), SOON)?;
+        Ok(Self { handle, memory })
+    }
+
+    fn obey(&self, order: &Order) -> Result<Reply> {
+        Ok(match *order {
+            Order::Prepare { version } => {
+                self.revoke()?;
+                self.memory.fill(version);
+                Reply::Prepared
+            }
+            Order::Publish { version } => {
+                if self.handle.version().is_some() {
+                    self.revoke()?;
+                    self.memory.fill(version);
+                }
+                let at_ns = now_ns();
+                self.handle.publish(version, SOON)?;
+                Reply::Published { at_ns }
+            }
+            Order::Clear => {
+                self.revoke()?;
+                Reply::Cleared
+            }
+            Order::Update { version } => self.update(Selector::Exact(version))?,
+            Order::Latest => self.update(Selector::Latest)?,
+            Order::Check { version } => Reply::Checked { holds: self.memory.holds(version) },
+        })
+    }
+
+    fn revoke(&self) -> Result<()> {
+        if self.handle.version().is_some() {
+            self.handle.unpublish(SOON)?;
+        }
+        Ok(())
+    }
+
+    fn update(&self, selector: Selector) -> Result<Reply> {
+        let called_ns = now_ns();
+        let updated = match self.handle.version() {
+            None => self.handle.replicate(selector, SOON)?,
+            Some(_) => self.handle.update(selector, false, SOON)?,
+        };
+        Ok(Reply::Updated(Updated {
+            version: updated.version.map(|version| version.number),
+            source: updated.source,
+            way: updated.transfer.way,
+            bytes: updated.transfer.bytes,
+            verified: updated.transfer.verified,
+            called_ns,
+            done_ns: now_ns(),
+        }))
+    }
+}
+
+fn say(reply: &Reply) -> Result<()> {
+    println!("{}", serde_json::to_string(reply)?);
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! Two datacentres with offload seeding: readers far from the trainer poll while a version crosses.
+//! How long does each poll take, and the one that reads what has crossed?
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+
+use super::spread::Setting;
+use crate::base::measure::median;
+use crate::emulated::cluster::{Cluster, Group, Place};
+use crate::emulated::orders::{Order, Updated};
+
+/// Between two polls of a reader.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// How long readers poll for one version: longer than any crossing that is worth measuring.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Medians over all turns, and every turn. Times are in seconds.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Seeded {
+    pub(crate) readers: usize,
+    pub(crate) shards: usize,
+    /// A shard over a host's link, and a replica over the slow one.
+    pub(crate) ideal_s: f64,
+    pub(crate) ideal_crossing_s: f64,
+    /// Copies of the version that crossed.
+    pub(crate) crossed: f64,
+    /// From the publish until the first far reader was given the version to read.
+    pub(crate) crossing_s: f64,
+    /// Updates that far readers made in vain, and the longest of all turns.
+    pub(crate) polls: usize,
+    pub(crate) longest_poll_s: f64,
+    /// A far reader's update that read the version: the median, and the longest of all turns.
+    pub(crate) consume_s: f64,
+    pub(crate) longest_consume_s: f64,
+    /// From the publish to the last commit in the trainer's datacentre.
+    pub(crate) near_s: f64,
+    pub(crate) content_ok: bool,
+    pub(crate) turns: Vec<Turn>,
+}
+
+/// One turn.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Turn {
+    pub(crate) crossed: f64,
+    pub(crate) crossing_s: f64,
+    pub(crate) near_s: f64,
+    /// Each update that came back unchanged.
+    pub(crate) polls_s: Vec<f64>,
+    /// Each update that read the version, and from whom.
+    pub(crate) consumes_s: Vec<f64>,
+    pub(crate) sources: Vec<String>,
+    pub(crate) content_ok: bool,
+}
+
+/// Builds the hosts, makes all turns, takes the hosts away.
+pub(crate) fn measure(setting: &Setting) -> Result<Seeded> {
+    let fanout = setting.fanout.to_string();
+    let shards = setting.shards as u32;
+    let shape = setting.shape(0);
+    let cluster = Cluster::start(&shape, shards, setting.bytes, &["--fanout", &fanout])?;
+    let mut trainer = cluster.group("trainer", Place { trainer: true, ..Place::default() })?;
+    let reader = |reader: usize| {
+        let (host, datacentre) = ((1 + reader) * setting.shards, setting.datacentre(reader));
+        let offload_seeding = datacentre > 0;
+        let place = Place { host, datacentre, offload_seeding, ..Place::default() };
+        cluster.group(&format!("rollout{reader:02}"), place)
+    };
+    let mut near = (0..setting.readers)
+        .filter(|reader| setting.datacentre(*reader) == 0)
+        .map(reader)
+        .collect::<Result<Vec<_>>>()?;
+    let mut far = (0..setting.readers)
+        .filter(|reader| setting.datacentre(*reader) > 0)
+        .map(reader)
+        .collect::<Result<Vec<_>>>()?;
+    // Who holds nothing waits, so that the first version is everywhere before it is measured.
+    trainer.publish(1)?;
+    for group in near.iter_mut().chain(&mut far) {
+        group.order(&Order::Update { version: 1 })?;
+    }
+    near.iter_mut().chain(&mut far).try_for_each(|group| group.updated().map(drop))?;
+    let turns = (2..2 + setting.repeat as u64)
+        .map(|version| turn(&cluster, setting, &mut trainer, &mut near, &mut far, version));
+    Ok(Seeded::of(setting, turns.collect::<Result<Vec<_>>>()?))
+}
+
+impl Seeded {
+    fn of(setting: &Setting, turns: Vec<Turn>) -> Self {
+        let over =
+            |value: &dyn Fn(&Turn) -> f64| median(&turns.iter().map(value).collect::<Vec<_>>());
+        let polls: Vec<f64> = turns.iter().flat_map(|turn| turn.polls_s.clone()).collect();
+        let consumes: Vec<f64> = turns.iter().flat_map(|turn| turn.consumes_s.clone()).collect();
+        Self {
+            readers: setting.readers,
+            shards: setting.shards,
+            ideal_s: setting.ideal_s(),
+            ideal_crossing_s: setting.ideal_crossing_s(),
+            crossed: over(&|turn| turn.crossed),
+            crossing_s: over(&|turn| turn.crossing_s),
+            polls: polls.len(),
+            longest_poll_s: longest(&polls),
+            consume_s: median(&consumes),
+            longest_consume_s: longest(&consumes),
+            near_s: over(&|turn| turn.near_s),
+            content_ok: turns.iter().all(|turn| turn.content_ok),
+            turns,
+        }
+    }
+}
+
+fn longest(times: &[f64]) -> f64 {
+    times.iter().copied().fold(0.0, f64::max)
+}
+
+fn turn(
+    cluster: &Cluster,
+    setting: &Setting,
+    trainer: &mut Group,
+    near: &mut [Group],
+    far: &mut [Group],
+    version: u64,
+) -> Result<Turn> {
+    let before = cluster.network()?.crossed()?;
+    let published = trainer.publish(version)?;
+    near.iter_mut().try_for_each(|group| group.order(&Order::Update { version }))?;
+    let mut turn = Turn { content_ok: true, ..Turn::default() };
+    let mut first = u64::MAX;
+    let mut waiting: Vec<&mut Group> = far.iter_mut().collect();
+    let until = Instant::now() + PATIENCE;
+    while !waiting.is_empty() {
+        ensure!(Instant::now() < until, "nobody seeded version {version} within {PATIENCE:?}");
+        waiting.iter_mut().try_for_each(|group| group.order(&Order::Latest))?;
+        let mut unchanged = Vec::new();
+        for group in waiting {
+            let updated = group.updated()?;
+            let stall = seconds(updated.called_ns, updated.done_ns);
+            if updated.version == Some(version) {
+                first = first.min(updated.called_ns);
+                turn.consumes_s.push(stall);
+                turn.sources.extend(updated.source.clone());
+                turn.content_ok &= verified(setting, group, &updated, version)?;
+            } else {
+                turn.polls_s.push(stall);
+                unchanged.push(group);
+            }
+        }
+        waiting = unchanged;
+        thread::sleep(EVERY);
+    }
+    for group in near {
+        let updated = group.updated()?;
+        ensure!(updated.version == Some(version), "{} holds {:?}", group.name, updated.version);
+        turn.near_s = turn.near_s.max(seconds(published, updated.done_ns));
+        turn.content_ok &= verified(setting, group, &updated, version)?;
+    }
+    turn.crossing_s = seconds(published, first);
+    turn.crossed = (cluster.network()?.crossed()? - before) as f64 / setting.bytes as f64;
+    Ok(turn)
+}
+
+fn seconds(from_ns: u64, to_ns: u64) -> f64 {
+    to_ns.saturating_sub(from_ns) as f64 / 1e9
+}
+
+fn verified(setting: &Setting, group: &mut Group, updated: &Updated, version: u64) -> Result<bool> {
+    ensure!(updated.way == "tcp", "bytes came past the emulated network: {}", updated.way);
+    let all = updated.verified == setting.bytes && updated.bytes == setting.bytes;
+    Ok(all && group.holds(version)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_told_as_medians_and_the_longest() {
+        let turn = |crossing_s, polls_s: &[f64], consumes_s: &[f64], content_ok| Turn {
+            crossed: crossing_s * 2.0,
+            crossing_s,
+            near_s: crossing_s * 3.0,
+            polls_s: polls_s.to_vec(),
+            consumes_s: consumes_s.to_vec(),
+            sources: Vec::new(),
+            content_ok,
+        };
+        let setting = Setting {
+            readers: 4,
+            shards: 2,
+            bytes: 1 << 20,
+            rate: 100,
+            datacentres: 2,
+            slow: 50,
+            fanout: 1,
+            repeat: 3,
+        };
+        for wrong in 0..4 {
+            let turns = vec![
+                turn(1.0, &[0.5, 0.25], &[4.0], wrong != 0),
+                turn(3.0, &[], &[1.0, 2.0], wrong != 1),
+                turn(2.0, &[0.125], &[3.0, 9.0], wrong != 2),
+            ];
+            let seeded = Seeded::of(&setting, turns);
+            assert_eq!((seeded.crossing_s, seeded.crossed, seeded.near_s), (2.0, 4.0, 6.0));
+            assert_eq!((seeded.polls, seeded.longest_poll_s), (3, 0.5));
+            assert_eq!((seeded.consume_s, seeded.longest_consume_s), (3.0, 9.0));
+            assert_eq!((seeded.ideal_s, seeded.content_ok), (setting.ideal_s(), wrong == 3));
+            assert_eq!(seeded.ideal_crossing_s, setting.ideal_crossing_s());
+        }
+        assert_eq!(seconds(1_000_000_000, 3_500_000_000), 2.5);
+        assert_eq!(seconds(2, 1), 0.0);
+    }
+}

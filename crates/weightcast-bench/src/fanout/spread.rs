@@ -1,0 +1,236 @@
+//! One version from a trainer to N rollout groups: everybody's stall, again and again.
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+
+use crate::base::measure::median;
+use crate::emulated::cluster::{Cluster, Group, Place};
+use crate::emulated::network::{GOODPUT, Shape};
+use crate::emulated::orders::Order;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) readers: usize,
+    pub(crate) shards: usize,
+    pub(crate) bytes: u64,
+    /// Mbit/s.
+    pub(crate) rate: u32,
+    pub(crate) datacentres: usize,
+    /// Mbit/s.
+    pub(crate) slow: u32,
+    pub(crate) fanout: u16,
+    pub(crate) repeat: usize,
+}
+
+impl Setting {
+    /// Datacentre of each reader: the last half is in the second one, if there is one.
+    pub(crate) fn datacentre(&self, reader: usize) -> usize {
+        usize::from(self.datacentres == 2 && reader >= self.readers.div_ceil(2))
+    }
+
+    /// A network with `spare` groups more than a trainer and its readers.
+    pub(crate) fn shape(&self, spare: usize) -> Shape {
+        let near = vec![0; (1 + spare) * self.shards];
+        let readers = (0..self.readers * self.shards).map(|i| self.datacentre(i / self.shards));
+        Shape {
+            hosts: near.into_iter().chain(readers).collect(),
+            rate: format!("{}mbit", self.rate),
+            slow: format!("{}mbit", self.slow),
+        }
+    }
+
+    /// Seconds that a shard takes over a host's link.
+    pub(crate) fn ideal_s(&self) -> f64 {
+        seconds(self.bytes / self.shards as u64, self.rate)
+    }
+
+    /// Seconds that a replica takes over the slow link.
+    pub(crate) fn ideal_crossing_s(&self) -> f64 {
+        self.ideal_s().max(seconds(self.bytes, self.slow))
+    }
+
+    /// The same of a reader, wherever it is: all shards share the slow link.
+    fn ideal_of(&self, reader: usize) -> f64 {
+        match self.datacentre(reader) {
+            0 => self.ideal_s(),
+            _ => self.ideal_crossing_s(),
+        }
+    }
+
+    /// Sum over all readers.
+    pub(crate) fn ideal_sum_s(&self) -> f64 {
+        (0..self.readers).map(|reader| self.ideal_of(reader)).sum()
+    }
+
+    /// The slowest reader's.
+    pub(crate) fn ideal_max_s(&self) -> f64 {
+        (0..self.readers).map(|reader| self.ideal_of(reader)).fold(0.0, f64::max)
+    }
+}
+
+fn seconds(bytes: u64, mbit: u32) -> f64 {
+    bytes as f64 * 8.0 / (f64::from(mbit) * 1e6 * GOODPUT)
+}
+
+/// Medians over all turns, and every turn.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Spread {
+    /// Sum over the readers of the time from the publish to their commit.
+    pub(crate) sum_s: f64,
+    /// The last reader's.
+    pub(crate) max_s: f64,
+    /// CPU seconds of all processes.
+    pub(crate) cpu_s: f64,
+    /// Copies of the version that crossed to the second datacentre.
+    pub(crate) crossed: f64,
+    pub(crate) content_ok: bool,
+    pub(crate) turns: Vec<Turn>,
+}
+
+/// One turn.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Turn {
+    pub(crate) stalls_s: Vec<f64>,
+    /// Whom each reader read from, last.
+    pub(crate) sources: Vec<String>,
+    pub(crate) cpu_s: f64,
+    pub(crate) crossed: f64,
+    pub(crate) content_ok: bool,
+}
+
+impl Spread {
+    /// Builds the hosts, makes all turns, takes the hosts away.
+    pub(crate) fn measure(setting: &Setting) -> Result<Self> {
+        let fanout = setting.fanout.to_string();
+        let serve = ["--fanout", &fanout];
+        let shards = setting.shards as u32;
+        let cluster = Cluster::start(&setting.shape(0), shards, setting.bytes, &serve)?;
+        let trainer = Place { trainer: true, ..Place::default() };
+        let mut trainer = cluster.group("trainer", trainer)?;
+        let readers = (0..setting.readers).map(|reader| {
+            let host = (1 + reader) * setting.shards;
+            let place = Place { host, datacentre: setting.datacentre(reader), ..Place::default() };
+            cluster.group(&format!("rollout{reader:02}"), place)
+        });
+        let mut readers = readers.collect::<Result<Vec<_>>>()?;
+        // The first one connects and plans; it is not counted.
+        turn(&cluster, setting, &mut trainer, &mut readers, 1)?;
+        let turns = (2..2 + setting.repeat as u64)
+            .map(|version| turn(&cluster, setting, &mut trainer, &mut readers, version));
+        Ok(Self::of(turns.collect::<Result<Vec<_>>>()?))
+    }
+
+    fn of(turns: Vec<Turn>) -> Self {
+        let over =
+            |value: &dyn Fn(&Turn) -> f64| median(&turns.iter().map(value).collect::<Vec<_>>());
+        Self {
+            sum_s: over(&|turn| turn.stalls_s.iter().sum()),
+            max_s: over(&|turn| turn.stalls_s.iter().copied().fold(0.0, f64::max)),
+            cpu_s: over(&|turn| turn.cpu_s),
+            crossed: over(&|turn| turn.crossed),
+            content_ok: turns.iter().all(|turn| turn.content_ok),
+            turns,
+        }
+    }
+}
+
+fn turn(
+    cluster: &Cluster,
+    setting: &Setting,
+    trainer: &mut Group,
+    readers: &mut [Group],
+    version: u64,
+) -> Result<Turn> {
+    // Groups that hold something would go on with it while a first copy crosses.
+    if setting.datacentres > 1 {
+        for reader in readers.iter_mut() {
+            reader.order(&Order::Clear)?;
+            reader.replies()?;
+        }
+    }
+    let crossed = cluster.network()?.crossed()?;
+    let published = trainer.publish(version)?;
+    let cpu = cpu_seconds(cluster, trainer, readers)?;
+    readers.iter_mut().try_for_each(|reader| reader.order(&Order::Update { version }))?;
+    let updates = readers.iter_mut().map(Group::updated).collect::<Result<Vec<_>>>()?;
+    let cpu_s = cpu_seconds(cluster, trainer, readers)? - cpu;
+    let crossed = (cluster.network()?.crossed()? - crossed) as f64 / setting.bytes as f64;
+    let mut content_ok = true;
+    for (update, reader) in updates.iter().zip(readers) {
+        ensure!(update.version == Some(version), "{} holds {:?}", reader.name, update.version);
+        ensure!(update.way == "tcp", "bytes came past the emulated network: {}", update.way);
+        content_ok &= update.verified == setting.bytes && update.bytes == setting.bytes;
+        content_ok &= reader.holds(version)?;
+    }
+    let stall = |done_ns: u64| done_ns.saturating_sub(published) as f64 / 1e9;
+    Ok(Turn {
+        stalls_s: updates.iter().map(|update| stall(update.done_ns)).collect(),
+        sources: updates.into_iter().filter_map(|update| update.source).collect(),
+        cpu_s,
+        crossed,
+        content_ok,
+    })
+}
+
+fn cpu_seconds(cluster: &Cluster, trainer: &Group, readers: &[Group]) -> Result<f64> {
+    let workers = readers.iter().chain([trainer]).map(Group::cpu_seconds);
+    Ok(workers.sum::<Result<f64>>()? + cluster.cpu_seconds()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_told_as_medians() {
+        let turn = |stalls_s: &[f64], cpu_s, crossed, content_ok| Turn {
+            stalls_s: stalls_s.to_vec(),
+            sources: Vec::new(),
+            cpu_s,
+            crossed,
+            content_ok,
+        };
+        for wrong in 0..4 {
+            let turns = vec![
+                turn(&[1.0, 3.0, 2.0], 5.0, 1.0, wrong != 0),
+                turn(&[2.0, 2.0, 8.0], 9.0, 0.0, wrong != 1),
+                turn(&[1.0, 4.0, 3.0], 4.0, 2.0, wrong != 2),
+            ];
+            let spread = Spread::of(turns);
+            assert_eq!((spread.sum_s, spread.max_s), (8.0, 4.0));
+            assert_eq!((spread.cpu_s, spread.crossed), (5.0, 1.0));
+            assert_eq!((spread.content_ok, spread.turns.len()), (wrong == 3, 3));
+        }
+    }
+
+    fn setting(readers: usize, datacentres: usize) -> Setting {
+        let (shards, bytes, rate, slow) = (2, 100_000_000, 800, 200);
+        Setting { readers, shards, bytes, rate, datacentres, slow, fanout: 1, repeat: 1 }
+    }
+
+    #[test]
+    fn the_last_half_of_the_readers_is_far_away() {
+        let far = |readers, datacentres| {
+            let of = setting(readers, datacentres);
+            (0..readers).map(|reader| of.datacentre(reader)).collect::<Vec<_>>()
+        };
+        assert_eq!(far(4, 1), [0; 4]);
+        assert_eq!(far(4, 2), [0, 0, 1, 1]);
+        assert_eq!(far(5, 2), [0, 0, 0, 1, 1]);
+        // A trainer of two shards, one group more, then three readers.
+        assert_eq!(setting(3, 2).shape(1).hosts, [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn what_would_be_ideal() {
+        // Half of the bytes over each link; all of them over the slow one.
+        let near = 4e8 / (8e8 * GOODPUT);
+        let far = 8e8 / (2e8 * GOODPUT);
+        let alike = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a} {b}");
+        alike(setting(3, 1).ideal_sum_s(), 3.0 * near);
+        alike(setting(3, 1).ideal_max_s(), near);
+        alike(setting(3, 2).ideal_sum_s(), 2.0 * near + far);
+        alike(setting(3, 2).ideal_max_s(), far);
+    }
+}

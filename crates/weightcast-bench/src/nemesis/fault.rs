@@ -1,0 +1,142 @@
+//! What may happen to a process, its host, or its link.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::process::Signal;
+
+use crate::emulated::cluster::{Cluster, Group};
+
+/// Numbers that a seed decides (SplitMix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// A number below `bound`.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+/// What there is to hit.
+pub(crate) struct Size {
+    pub(crate) rollouts: usize,
+    pub(crate) shards: usize,
+    /// Whether there are links.
+    pub(crate) emulated: bool,
+}
+
+/// One thing that happens to one shard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    kind: Kind,
+    /// 0 is the trainer.
+    group: usize,
+    shard: usize,
+    /// From the order to update until it happens.
+    after: Duration,
+    /// How long it lasts.
+    lasting: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Nothing,
+    /// SIGKILL.
+    Kill,
+    /// SIGSTOP, then SIGCONT: a zombie, if it lasts longer than its lease.
+    Stop,
+    /// The link goes down and up again.
+    Cut,
+    /// The link slows down to a hundredth.
+    Slow,
+}
+
+const NORMAL: &str = "400mbit";
+const SLOW: &str = "4mbit";
+
+impl Fault {
+    /// Draws one. The trainer is spared death: nobody else would have the version.
+    pub(crate) fn draw(random: &mut Random, size: &Size) -> Self {
+        let kinds: &[Kind] = match size.emulated {
+            true => &[Kind::Nothing, Kind::Kill, Kind::Stop, Kind::Cut, Kind::Slow],
+            false => &[Kind::Nothing, Kind::Kill, Kind::Stop],
+        };
+        let kind = kinds[random.below(kinds.len() as u64) as usize];
+        let group = random.below(size.rollouts as u64 + 1) as usize;
+        let group = if matches!(kind, Kind::Kill) { group.max(1) } else { group };
+        let shard = random.below(size.shards as u64) as usize;
+        // Without slow links a transfer takes milliseconds.
+        let after = Duration::from_millis(random.below(if size.emulated { 200 } else { 10 }));
+        // Shorter than the lease of one second, and longer.
+        let lasting = Duration::from_millis([50, 300, 1_800][random.below(3) as usize]);
+        Self { kind, group, shard, after, lasting }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self.kind {
+            Kind::Nothing => "nothing",
+            Kind::Kill => "kill",
+            Kind::Stop => "stop",
+            Kind::Cut => "cut",
+            Kind::Slow => "slow",
+        }
+    }
+
+    /// Lets it happen, and ends it.
+    pub(crate) fn happen(self, groups: &[&Group], cluster: &Cluster) -> Result<()> {
+        thread::sleep(self.after);
+        let group = groups.get(self.group).context("a group that is there")?;
+        let worker = &group.workers[self.shard];
+        let host = self.group * group.workers.len() + self.shard;
+        match self.kind {
+            Kind::Nothing => {}
+            Kind::Kill => worker.signal(Signal::KILL),
+            Kind::Stop => {
+                worker.signal(Signal::STOP);
+                thread::sleep(self.lasting);
+                worker.signal(Signal::CONT);
+            }
+            Kind::Cut => {
+                cluster.network()?.set_link(host, false)?;
+                thread::sleep(self.lasting);
+                cluster.network()?.set_link(host, true)?;
+            }
+            Kind::Slow => {
+                cluster.network()?.set_rate(host, SLOW)?;
+                thread::sleep(self.lasting);
+                cluster.network()?.set_rate(host, NORMAL)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All faults happen to all, but the trainer is never killed; links are hit where there are any.
+    #[test]
+    fn every_fault_is_drawn_and_the_trainer_lives() {
+        for (emulated, names) in [
+            (true, &["nothing", "kill", "stop", "cut", "slow"][..]),
+            (false, &["nothing", "kill", "stop"]),
+        ] {
+            let (size, mut random) = (Size { rollouts: 3, shards: 2, emulated }, Random(1));
+            let drawn: Vec<Fault> = (0..2_000).map(|_| Fault::draw(&mut random, &size)).collect();
+            for name in names {
+                for (group, shard) in (0..=3).flat_map(|group| [(group, 0), (group, 1)]) {
+                    let hit =
+                        |f: &&Fault| f.name() == *name && (f.group, f.shard) == (group, shard);
+                    let dies = drawn.iter().any(|fault| hit(&fault));
+                    assert_eq!(dies, (*name, group) != ("kill", 0), "{name} {group} {shard}");
+                }
+            }
+            assert!(drawn.iter().all(|fault| names.contains(&fault.name()) && fault.group <= 3));
+        }
+    }
+}

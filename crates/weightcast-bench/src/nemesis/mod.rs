@@ -1,0 +1,209 @@
+//! `weightcast bench nemesis`: real processes under a seeded schedule of faults.
+//!
+//! In every step a trainer publishes and all rollouts update while something happens to one of
+//! them ([`fault`]). A call may fail, its group then starts anew; but whatever a call says that it
+//! holds is looked at byte by byte. When the faults are over everybody must get the last version.
+
+mod fault;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use serde::Serialize;
+
+use self::fault::{Fault, Random};
+use crate::emulated::cluster::{Cluster, Group, Place};
+use crate::emulated::network::Shape;
+use crate::emulated::orders::Order;
+use crate::emulated::sweeper;
+
+/// Arguments of `bench nemesis`.
+#[derive(Args)]
+pub(crate) struct NemesisOf {
+    /// Draws the faults
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Versions published
+    #[arg(long, default_value_t = 20)]
+    steps: u64,
+    /// Rollout groups
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=32))]
+    rollouts: u8,
+    /// Shards of every group
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
+    shards: u8,
+    /// Size of a replica in MiB
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1_024))]
+    size: u64,
+    /// Without emulated hosts: no root needed, no links to cut
+    #[arg(long)]
+    loopback: bool,
+}
+
+/// What happened.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    seed: u64,
+    steps: u64,
+    faults: BTreeMap<&'static str, u64>,
+    /// Updates that were said to be committed, each looked at byte by byte.
+    commits: u64,
+    /// Calls that failed, with their groups started anew.
+    failed: u64,
+    /// Distinct causes of those, at most a few.
+    causes: Vec<String>,
+}
+
+/// Causes that are kept.
+const CAUSES: usize = 8;
+/// Seconds of the server's lease: a stopped process is found out within a step.
+const LEASE: &str = "1";
+const DRAIN: &str = "2";
+/// Rate of a host's link in Mbit/s.
+const RATE: &str = "400mbit";
+/// Tries of everybody to get the last version, once the faults are over.
+const TRIES: usize = 20;
+
+pub(crate) fn run(arguments: &NemesisOf) -> Result<()> {
+    let mut rig = Rig::start(arguments)?;
+    let mut random = Random(arguments.seed);
+    for _ in 0..arguments.steps {
+        let fault = Fault::draw(&mut random, &rig.size());
+        *rig.report.faults.entry(fault.name()).or_default() += 1;
+        rig.step(Some(fault)).with_context(|| format!("seed {}", arguments.seed))?;
+    }
+    rig.recover().with_context(|| format!("seed {}", arguments.seed))?;
+    println!("{}", serde_json::to_string(&rig.report)?);
+    Ok(())
+}
+
+/// Everything under test.
+pub(crate) struct Rig {
+    trainer: Group,
+    rollouts: Vec<Group>,
+    shards: usize,
+    started: usize,
+    version: u64,
+    report: Report,
+    cluster: Cluster,
+}
+
+impl Rig {
+    fn start(arguments: &NemesisOf) -> Result<Self> {
+        let shards = u32::from(arguments.shards);
+        let bytes = arguments.size << 20;
+        let serve = ["--lease", LEASE, "--drain-deadline", DRAIN];
+        let cluster = if arguments.loopback {
+            Cluster::on_loopback(shards, bytes, &serve)?
+        } else {
+            sweeper::clean_up()?;
+            let hosts = (1 + usize::from(arguments.rollouts)) * usize::from(arguments.shards);
+            let slow = "1000mbit".to_owned();
+            let shape = Shape { hosts: vec![0; hosts], rate: RATE.to_owned(), slow };
+            Cluster::start(&shape, shards, bytes, &serve)?
+        };
+        let trainer = cluster.group("trainer-0", Place { trainer: true, ..Place::default() })?;
+        let (seed, steps) = (arguments.seed, arguments.steps);
+        let mut rig = Self {
+            trainer,
+            rollouts: Vec::new(),
+            shards: arguments.shards.into(),
+            started: 0,
+            version: 0,
+            report: Report { seed, steps, ..Report::default() },
+            cluster,
+        };
+        for index in 0..arguments.rollouts.into() {
+            let group = rig.rollout(index)?;
+            rig.rollouts.push(group);
+        }
+        Ok(rig)
+    }
+
+    fn size(&self) -> fault::Size {
+        let emulated = self.cluster.network().is_ok();
+        fault::Size { rollouts: self.rollouts.len(), shards: self.shards, emulated }
+    }
+
+    /// A group under a new name: the old one's lease may still run.
+    fn rollout(&mut self, index: usize) -> Result<Group> {
+        self.started += 1;
+        let host = (1 + index) * self.shards;
+        let place = Place { host, ..Place::default() };
+        self.cluster.group(&format!("rollout{index}-{}", self.started), place)
+    }
+
+    /// Publishes, with a new trainer if the old one was given up.
+    fn publish(&mut self) -> Result<()> {
+        self.version += 1;
+        for _ in 0..TRIES {
+            match self.trainer.publish(self.version) {
+                Ok(_) => return Ok(()),
+                Err(error) => self.note(&error),
+            }
+            self.started += 1;
+            self.trainer.kill();
+            let place = Place { trainer: true, ..Place::default() };
+            self.trainer = self.cluster.group(&format!("trainer-{}", self.started), place)?;
+        }
+        bail!("version {} could not be published: {:?}", self.version, self.report.causes)
+    }
+
+    /// One version, one fault; returns how many rollouts got the version.
+    fn step(&mut self, fault: Option<Fault>) -> Result<usize> {
+        self.publish()?;
+        let order = Order::Update { version: self.version };
+        for rollout in &mut self.rollouts {
+            // Whoever cannot be told is found below.
+            let _gone = rollout.order(&order);
+        }
+        if let Some(fault) = fault {
+            let groups: Vec<&Group> = [&self.trainer].into_iter().chain(&self.rollouts).collect();
+            fault.happen(&groups, &self.cluster)?;
+        }
+        let mut reached = 0;
+        for index in 0..self.rollouts.len() {
+            reached += usize::from(self.settle(index)?);
+        }
+        Ok(reached)
+    }
+
+    /// Looks at what a rollout says that it holds; starts it anew if it failed.
+    fn settle(&mut self, index: usize) -> Result<bool> {
+        let (version, rollout) = (self.version, &mut self.rollouts[index]);
+        match rollout.updated() {
+            Ok(updated) => {
+                ensure!(updated.version == Some(version), "{} holds {updated:?}", rollout.name);
+                let holds = rollout.holds(version);
+                // A group may end after its commit; what it holds then nobody relies on.
+                if let Ok(holds) = holds {
+                    ensure!(holds, "{} says version {version}, its bytes differ", rollout.name);
+                    self.report.commits += 1;
+                    return Ok(true);
+                }
+            }
+            Err(error) => self.note(&error),
+        }
+        self.rollouts[index].kill();
+        self.rollouts[index] = self.rollout(index)?;
+        Ok(false)
+    }
+
+    /// Without faults, everybody gets a version.
+    fn recover(&mut self) -> Result<()> {
+        for _ in 0..TRIES {
+            if self.step(None)? == self.rollouts.len() {
+                return Ok(());
+            }
+        }
+        bail!("without faults some rollout still fails: {:?}", self.report.causes)
+    }
+
+    fn note(&mut self, error: &anyhow::Error) {
+        self.report.failed += 1;
+        if self.report.causes.len() < CAUSES {
+            self.report.causes.push(format!("{error:#}"));
+        }
+    }
+}

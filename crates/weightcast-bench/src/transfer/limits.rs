@@ -1,0 +1,82 @@
+//! The limits that a transfer's time is set beside, measured on as many bytes.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use weightcast::transport::bench::{self, Slices};
+use weightcast::transport::{Auth, ExportId, Peer, Region, Way};
+
+use super::orders::Bare;
+use super::source::{BARE_GENERATION, SOON, contiguous};
+use crate::weights::memory::{Memory, warm};
+
+/// One way to move bytes without weightcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Bare `process_vm_readv` from the source process with this many threads.
+    Readv { threads: usize },
+    /// The same, with the column slices of the case as ranges of their own.
+    ReadvSlices { threads: usize, slices: Slices },
+    /// A raw loopback socket pair per stream.
+    Sockets { streams: usize },
+    /// Non-temporal copies within this process.
+    Memcpy { threads: usize },
+}
+
+impl Limit {
+    /// What people call it.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Readv { threads } => format!("process_vm_readv x{threads}"),
+            Self::ReadvSlices { threads, .. } => format!("process_vm_readv x{threads} sliced"),
+            Self::Sockets { streams } => format!("socket pair x{streams}"),
+            Self::Memcpy { threads } => format!("memcpy x{threads}"),
+        }
+    }
+}
+
+/// What the limits need: contiguous memory here and there.
+pub(crate) struct Limits {
+    peer: Result<Peer, String>,
+    export: ExportId,
+    source: Region,
+    target: Region,
+}
+
+impl Limits {
+    /// Takes the target's own memory where that is contiguous.
+    pub(crate) fn prepare(bare: &Bare, targets: &[Memory]) -> Result<Self> {
+        let bytes = targets.iter().map(Memory::bytes).sum();
+        let target = match targets {
+            [one] => contiguous(&one.regions, bytes)?,
+            _ => warm(bytes)?,
+        };
+        let deadline = Instant::now() + SOON;
+        let peer = Peer::connect_by(Way::Direct, bare.address, &Auth::default(), deadline);
+        let peer = peer.map_err(|error| error.to_string());
+        Ok(Self { peer, export: ExportId(bare.export), source: warm(bytes)?, target })
+    }
+
+    /// Why this process cannot read from the sources directly, if so.
+    pub(crate) fn no_direct(&self) -> Option<&str> {
+        self.peer.as_ref().err().map(String::as_str)
+    }
+
+    /// Moves the bytes once; returns the seconds it took.
+    pub(crate) fn take(&self, limit: Limit) -> Result<f64> {
+        match limit {
+            Limit::Readv { threads } => self.read(threads, Slices::default()),
+            Limit::ReadvSlices { threads, slices } => self.read(threads, slices),
+            Limit::Sockets { streams } => {
+                bench::tcp(&self.source, &self.target, streams).context("raw socket pair")
+            }
+            Limit::Memcpy { threads } => Ok(bench::memcpy(&self.source, &self.target, threads)),
+        }
+    }
+
+    fn read(&self, threads: usize, slices: Slices) -> Result<f64> {
+        let peer = self.peer.as_ref().map_err(|e| anyhow::anyhow!("{e}"))?;
+        let (export, target) = (self.export, &self.target);
+        Ok(bench::process_vm_readv(peer, export, BARE_GENERATION, target, threads, slices)?)
+    }
+}

@@ -1,0 +1,184 @@
+//! `weightcast bench transfer`: the full stack beside the limits of this machine.
+//!
+//! Reading order: this file (the command), [`turns`] (limits and stack by turns), [`stack`] (the
+//! target, in this process), [`child`] and [`source`] (the publisher's shards, each in a process of
+//! its own, ordered about by [`orders`]), [`limits`], [`report`] and [`table`].
+
+mod child;
+mod limits;
+mod orders;
+mod publish;
+mod report;
+pub(crate) mod source;
+mod stack;
+mod table;
+mod turns;
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use weightcast::transport::Way;
+use weightcast::{ServeConfig, Server, serve};
+
+use crate::base::machine::machine;
+use crate::weights::cases::{Case, CaseName};
+use crate::weights::memory::Memory;
+use child::Sources;
+use limits::Limits;
+use report::{Report, Transfer};
+use turns::Turns;
+
+/// Arguments of `bench transfer`.
+#[derive(Args)]
+pub(crate) struct TransferOf {
+    /// Only these cases; all by default
+    #[arg(long, value_name = "NAME")]
+    case: Vec<CaseName>,
+    /// Turns of every case
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+    /// Smaller sizes: to see that it works, not how fast
+    #[arg(long)]
+    quick: bool,
+    /// Sizes of the sweep in MiB
+    #[arg(long, value_delimiter = ',', value_name = "MIB",
+          value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    sizes: Vec<u64>,
+}
+
+/// Sizes of the sweep in MiB, if none are given.
+const SIZES: [u64; 6] = [1, 4, 16, 64, 256, 1024];
+const QUICK_SIZES: [u64; 2] = [1, 16];
+
+pub(crate) fn run(arguments: &TransferOf) -> Result<()> {
+    let start = Instant::now();
+    let server = serve(ServeConfig::default())?;
+    let runs = usize::from(arguments.runs);
+    let mut report = Report {
+        machine: machine(),
+        quick: arguments.quick,
+        runs,
+        transfers: Vec::new(),
+        publish: Vec::new(),
+        verified: true,
+        seconds: 0.0,
+    };
+    let names = arguments.names();
+    if names.contains(&CaseName::Publish) {
+        eprintln!("publish");
+        report.publish = publish::measure(&server, arguments.quick, runs)?;
+    }
+    for case in names.iter().flat_map(|name| arguments.cases(*name)) {
+        let transfer = transfer(&server, &case, runs);
+        report.transfers.push(transfer.with_context(|| format!("case {}", case.name))?);
+    }
+    report.verified = verified(&report.transfers);
+    report.seconds = start.elapsed().as_secs_f64();
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&report)?),
+        false => print!("{}", table::table(&report)),
+    }
+    ensure!(report.verified, "bytes arrived that are not those published: this is a bug");
+    Ok(())
+}
+
+/// Whether all content was right, every way.
+fn verified(transfers: &[Transfer]) -> bool {
+    let stacks = transfers.iter().flat_map(|t| &t.ways).filter_map(|way| way.stack.as_ref());
+    stacks.fold(true, |all, stack| all & stack.content_ok)
+}
+
+impl TransferOf {
+    fn names(&self) -> Vec<CaseName> {
+        use clap::ValueEnum;
+        match self.case.as_slice() {
+            [] => CaseName::value_variants().to_vec(),
+            some => some.to_vec(),
+        }
+    }
+
+    fn cases(&self, name: CaseName) -> Vec<Case> {
+        let sizes = match (self.sizes.as_slice(), self.quick) {
+            ([], false) => &SIZES[..],
+            ([], true) => &QUICK_SIZES,
+            (some, _) => some,
+        };
+        Case::of(name, self.quick, sizes)
+    }
+}
+
+/// Measures one case both ways.
+fn transfer(server: &Server, case: &Case, runs: usize) -> Result<Transfer> {
+    eprint!("{}:", case.name);
+    let targets = case.targets()?.into_iter().map(Memory::allocate).collect::<Result<Vec<_>>>()?;
+    let bytes = targets.iter().map(Memory::bytes).sum();
+    let model = format!("bench.{}", case.name);
+    let mut sources = Sources::start(server.address(), &model, case, Some(bytes))?;
+    let bare = sources.bare.clone().context("the first source serves bare bytes")?;
+    let limits = Limits::prepare(&bare, &targets)?;
+    let turns = Turns {
+        server: server.address(),
+        model: &model,
+        case,
+        limits: &limits,
+        targets: &targets,
+        runs,
+    };
+    let mut ways = Vec::new();
+    for way in [Way::Direct, Way::Tcp] {
+        eprint!(" {way:?}");
+        ways.push(turns.measure(way, &mut sources)?);
+    }
+    eprintln!();
+    Ok(Transfer {
+        case: case.name.clone(),
+        tensors: case.tensor_count(),
+        bytes,
+        source_shards: case.sources()?.len(),
+        target_shards: targets.len(),
+        ways,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use super::report::{StackTimes, WayTimes};
+
+    fn way(content_ok: bool) -> WayTimes {
+        let stack = StackTimes {
+            median_s: 1.0,
+            gb_per_s: 1.0,
+            all_s: vec![1.0],
+            read_median_s: 1.0,
+            first_s: 1.0,
+            seal_median_s: 1.0,
+            cpu_s: 1.0,
+            extra_bytes: None,
+            verified_bytes: 1,
+            content_ok,
+        };
+        let (limits, floors) = (Vec::new(), Vec::new());
+        WayTimes { way: "tcp", unavailable: None, stack: Some(stack), limits, floors }
+    }
+
+    #[test]
+    fn one_wrong_content_anywhere_is_found() {
+        for wrong in 0..5 {
+            let transfer = |first: usize| Transfer {
+                case: "tiny".to_owned(),
+                tensors: 1,
+                bytes: 1,
+                source_shards: 1,
+                target_shards: 1,
+                ways: [first, first + 1].map(|place| way(place != wrong)).into(),
+            };
+            assert_eq!(verified(&[transfer(0), transfer(2)]), wrong == 4, "{wrong}");
+        }
+    }
+}

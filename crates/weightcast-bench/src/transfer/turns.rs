@@ -1,0 +1,215 @@
+//! One case, one way: limits and full stack by turns, so that a drift of the machine meets both.
+
+use anyhow::Result;
+use weightcast::transport::Way;
+use weightcast::transport::bench::Slices;
+
+use super::child::Sources;
+use super::limits::{Limit, Limits};
+use super::report::{Floor, LimitTimes, StackTimes, WayTimes, gb_per_s};
+use super::stack::{Target, Update};
+use crate::base::measure::{MemoryPeak, median};
+use crate::weights::cases::{Case, Floors};
+use crate::weights::memory::Memory;
+
+/// What one turn needs.
+pub(crate) struct Turns<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) model: &'a str,
+    pub(crate) case: &'a Case,
+    pub(crate) limits: &'a Limits,
+    pub(crate) targets: &'a [Memory],
+    pub(crate) runs: usize,
+}
+
+/// The stack's runs.
+#[derive(Default)]
+struct Runs {
+    seconds: Vec<f64>,
+    read_s: Vec<f64>,
+    seal_s: Vec<f64>,
+    cpu_s: f64,
+    extra: Option<u64>,
+    verified: u64,
+    content_ok: bool,
+}
+
+impl Turns<'_> {
+    /// Measures a way, if there is one.
+    pub(crate) fn measure(&self, way: Way, sources: &mut Sources) -> Result<WayTimes> {
+        let name = if way == Way::Direct { "direct" } else { "tcp" };
+        if let (Way::Direct, Some(why)) = (way, self.limits.no_direct()) {
+            let unavailable = Some(why.to_owned());
+            let (limits, floors) = (Vec::new(), Vec::new());
+            return Ok(WayTimes { way: name, unavailable, stack: None, limits, floors });
+        }
+        let target = Target::open(self.server, self.model, self.targets, way)?;
+        let mut runs = Runs { content_ok: true, ..Runs::default() };
+        // The first one connects and plans; it is told apart.
+        self.update(&target, sources, &mut runs)?;
+        let first_s = runs.seconds[0];
+        runs = Runs { content_ok: runs.content_ok, ..Runs::default() };
+        let names = limits_of(way, self.targets.len(), self.case.slices());
+        let mut limits = vec![(Vec::new(), 0.0); names.len()];
+        for _ in 0..self.runs {
+            // Before the content changes: what a limit leaves in the target cannot pass for it. The
+            // limit that counts comes last, next to the update.
+            for (limit, (seconds, cpu_s)) in names.iter().zip(&mut limits).rev() {
+                let cpu = sources.cpu_seconds()?;
+                seconds.push(self.limits.take(*limit)?);
+                *cpu_s += sources.cpu_seconds()? - cpu;
+            }
+            self.update(&target, sources, &mut runs)?;
+        }
+        target.close();
+        let bytes = self.bytes();
+        let limits: Vec<_> = names
+            .iter()
+            .zip(limits)
+            .map(|(limit, (all_s, cpu_s))| {
+                let cpu_s = cpu_s / self.runs as f64;
+                LimitTimes::new(limit.name(), bytes, all_s, cpu_s, &runs.seconds)
+            })
+            .collect();
+        let floors = floors(&self.case.floors, way, &limits, median(&runs.seconds));
+        let stack = Some(runs.times(bytes, first_s));
+        Ok(WayTimes { way: name, unavailable: None, stack, limits, floors })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.targets.iter().map(Memory::bytes).sum()
+    }
+
+    /// Publishes new content, updates to it, looks at every byte.
+    fn update(&self, target: &Target<'_>, sources: &mut Sources, runs: &mut Runs) -> Result<()> {
+        let (version, published) = sources.publish(true)?;
+        let cpu = sources.cpu_seconds()?;
+        let peak = MemoryPeak::start();
+        let Update { seconds, read_s, bytes, verified } = target.update(version)?;
+        let growth = peak.and_then(|peak| peak.growth());
+        runs.cpu_s += sources.cpu_seconds()? - cpu;
+        runs.seconds.push(seconds);
+        runs.read_s.push(read_s);
+        runs.seal_s.push(published.seal_s);
+        runs.extra = runs.extra.max(growth);
+        let whole = verified == bytes && bytes == self.bytes();
+        runs.looked_at(verified, whole && target.holds(version));
+        Ok(())
+    }
+}
+
+/// What was promised of a way beside what it came to.
+fn floors(of: &Floors, way: Way, limits: &[LimitTimes], seconds: f64) -> Vec<Floor> {
+    let share = if way == Way::Direct { of.direct } else { of.tcp };
+    // The limit that counts is the first.
+    let share = share
+        .zip(limits.first())
+        .map(|(wanted, limit)| Floor::at_least(format!("of {}", limit.limit), wanted, limit.ratio));
+    let time = of.seconds.map(|s| Floor::below("seconds".to_owned(), s, seconds));
+    share.into_iter().chain(time).collect()
+}
+
+/// The limits of a way; the first is the one that it is held to.
+fn limits_of(way: Way, target_shards: usize, slices: Option<Slices>) -> Vec<Limit> {
+    let memcpy = Limit::Memcpy { threads: 2 };
+    match way {
+        // Every shard of the target reads with two streams.
+        Way::Tcp => vec![Limit::Sockets { streams: 2 * target_shards }, memcpy],
+        _ => {
+            let sliced = slices.map(|slices| Limit::ReadvSlices { threads: 2, slices });
+            let bare = [Limit::Readv { threads: 2 }, Limit::Readv { threads: 1 }];
+            bare.into_iter().chain(sliced).chain([memcpy]).collect()
+        }
+    }
+}
+
+impl Runs {
+    /// A run whose content was wrong is not made good by later ones.
+    fn looked_at(&mut self, verified: u64, right: bool) {
+        self.verified = verified;
+        self.content_ok &= right;
+    }
+
+    fn times(self, bytes: u64, first_s: f64) -> StackTimes {
+        let median_s = median(&self.seconds);
+        StackTimes {
+            median_s,
+            gb_per_s: gb_per_s(bytes, median_s),
+            read_median_s: median(&self.read_s),
+            first_s,
+            seal_median_s: median(&self.seal_s),
+            cpu_s: self.cpu_s / self.seconds.len() as f64,
+            extra_bytes: self.extra,
+            verified_bytes: self.verified,
+            content_ok: self.content_ok,
+            all_s: self.seconds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_is_held_to_its_own_promise() {
+        let limit =
+            |name: &str, all_s| LimitTimes::new(name.to_owned(), 1_000, vec![all_s], 0.0, &[2.0]);
+        let limits = [limit("first", 1.0), limit("second", 4.0)];
+        let of = Floors { direct: Some(0.4), tcp: Some(0.6), seconds: Some(3.0) };
+        let told = |of: &Floors, way| -> Vec<(String, f64, f64, bool)> {
+            let floors = floors(of, way, &limits, 2.5).into_iter();
+            floors.map(|floor| (floor.what, floor.wanted, floor.got, floor.pass)).collect()
+        };
+        let time = ("seconds".to_owned(), 3.0, 2.5, true);
+        let share = |wanted, pass| ("of first".to_owned(), wanted, 0.5, pass);
+        assert_eq!(told(&of, Way::Direct), [share(0.4, true), time.clone()]);
+        assert_eq!(told(&of, Way::Tcp), [share(0.6, false), time]);
+        assert_eq!(told(&Floors::default(), Way::Tcp), []);
+    }
+
+    #[test]
+    fn a_way_is_held_to_its_own_limit_first() {
+        let names = |way, shards, slices| -> Vec<String> {
+            limits_of(way, shards, slices).into_iter().map(Limit::name).collect()
+        };
+        let slices = Some(Slices::default());
+        for shards in 1..4 {
+            let pair = format!("socket pair x{}", 2 * shards);
+            assert_eq!(names(Way::Tcp, shards, None), [pair.as_str(), "memcpy x2"]);
+            assert_eq!(names(Way::Tcp, shards, slices), [pair.as_str(), "memcpy x2"]);
+            let bare = ["process_vm_readv x2", "process_vm_readv x1"];
+            assert_eq!(names(Way::Direct, shards, None), [&bare[..], &["memcpy x2"]].concat());
+            let sliced = [&bare[..], &["process_vm_readv x2 sliced", "memcpy x2"]].concat();
+            assert_eq!(names(Way::Direct, shards, slices), sliced);
+        }
+    }
+
+    #[test]
+    fn one_wrong_content_is_enough() {
+        for wrong in [None, Some(0), Some(1), Some(2)] {
+            let mut runs = Runs { content_ok: true, ..Runs::default() };
+            (0..3).for_each(|run| runs.looked_at(run, wrong != Some(run)));
+            assert_eq!((runs.content_ok, runs.verified), (wrong.is_none(), 2), "{wrong:?}");
+        }
+    }
+
+    /// Sums are divided by the updates; the first update is told apart.
+    #[test]
+    fn runs_are_told_as_medians_and_means() {
+        let runs = Runs {
+            seconds: vec![2.0, 1.0, 4.0],
+            read_s: vec![0.5, 1.5, 1.0],
+            seal_s: vec![3.0, 5.0, 4.0],
+            cpu_s: 6.0,
+            extra: Some(12),
+            verified: 34,
+            content_ok: true,
+        };
+        let times = runs.times(8_000_000_000, 9.0);
+        assert_eq!((times.median_s, times.read_median_s, times.seal_median_s), (2.0, 1.0, 4.0));
+        assert_eq!((times.gb_per_s, times.cpu_s, times.first_s), (4.0, 2.0, 9.0));
+        assert_eq!((times.extra_bytes, times.verified_bytes), (Some(12), 34));
+        assert_eq!((times.content_ok, times.all_s), (true, vec![2.0, 1.0, 4.0]));
+    }
+}

@@ -1,0 +1,192 @@
+//! A shard's memory, filled with content that is known by tensor, place and version.
+
+use std::iter;
+use std::thread;
+
+use anyhow::{Result, ensure};
+use weightcast::plan::{Layout, Run, cells, runs};
+use weightcast::transport::Region;
+
+/// Content comes in words; all slices here begin and end at one.
+const WORD: u64 = 8;
+/// Bytes that are made or compared at once.
+const BLOCK: u64 = 256 << 10;
+/// Makes neighbouring words differ in all their bytes.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The memory of one shard: one region per buffer of its layout, as a framework allocates it.
+pub(crate) struct Memory {
+    pub(crate) layout: Layout,
+    pub(crate) regions: Vec<Region>,
+    /// Rows of bytes, each with the name of its tensor as a number.
+    rows: Vec<(Run, u64)>,
+}
+
+impl Memory {
+    /// Allocates and touches every page.
+    pub(crate) fn allocate(layout: Layout) -> Result<Self> {
+        let regions = layout.buffers().iter().map(|bytes| warm(*bytes));
+        let regions = regions.collect::<Result<Vec<_>>>()?;
+        let cells = cells(&[&layout], 0);
+        let name = |run: &Run| hash(layout.tensor_of(cells[run.cell as usize].entry).name());
+        let rows = runs(&layout, &cells).iter().map(|run| (*run, name(run))).collect();
+        Ok(Self { layout, regions, rows })
+    }
+
+    /// Bytes in all.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.layout.bytes()
+    }
+
+    /// Writes a version's content.
+    pub(crate) fn fill(&self, version: u64) {
+        self.each_block(|region, offset, position, bytes, name| {
+            content(name, version, position, bytes);
+            region.write_at(offset, bytes).expect("a layout lies within its regions");
+            true
+        });
+    }
+
+    /// Whether every byte is the version's.
+    pub(crate) fn holds(&self, version: u64) -> bool {
+        self.each_block(|region, offset, position, bytes, name| {
+            let mut expected = vec![0; bytes.len()];
+            content(name, version, position, &mut expected);
+            region.read_at(offset, bytes).expect("a layout lies within its regions");
+            expected == bytes
+        })
+    }
+
+    /// Calls `with(region, offset, position, scratch, name)` for all bytes on two threads; true if
+    /// all calls were.
+    fn each_block(
+        &self,
+        with: impl Fn(&Region, usize, u64, &mut [u8], u64) -> bool + Sync,
+    ) -> bool {
+        let work = |half: u64| {
+            let mut scratch = vec![0; BLOCK as usize];
+            let blocks = self.rows.iter().flat_map(|(run, name)| {
+                blocks(run)
+                    .map(move |(offset, position, len)| (run.buffer, offset, position, len, *name))
+            });
+            blocks.enumerate().filter(|(at, _)| *at as u64 % 2 == half).all(
+                |(_, (buffer, offset, position, len, name))| {
+                    let region = &self.regions[buffer as usize];
+                    with(region, offset as usize, position, &mut scratch[..len as usize], name)
+                },
+            )
+        };
+        thread::scope(|scope| {
+            let other = scope.spawn(|| work(1));
+            work(0) & other.join().expect("no panics")
+        })
+    }
+}
+
+/// Offset, position and length of the blocks of all rows of a run.
+fn blocks(run: &Run) -> impl Iterator<Item = (u64, u64, u64)> {
+    let run = *run;
+    (0..run.rows).flat_map(move |row| {
+        let (offset, position) =
+            (run.offset + row * run.pitch, run.position + row * run.position_pitch);
+        let starts = iter::successors(Some(0), |at| Some(at + BLOCK));
+        starts
+            .take_while(move |at| *at < run.row_bytes)
+            .map(move |at| (offset + at, position + at, BLOCK.min(run.row_bytes - at)))
+    })
+}
+
+/// The bytes of a tensor from `position` on.
+fn content(name: u64, version: u64, position: u64, bytes: &mut [u8]) {
+    debug_assert!(position.is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD as usize));
+    let mut word = (name ^ version.wrapping_mul(STEP.rotate_left(32)))
+        .wrapping_add((position / WORD).wrapping_mul(STEP));
+    for place in bytes.chunks_exact_mut(WORD as usize) {
+        place.copy_from_slice(&word.to_le_bytes());
+        word = word.wrapping_add(STEP);
+    }
+}
+
+/// FNV-1a.
+fn hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// A region whose pages are there.
+pub(crate) fn warm(bytes: u64) -> Result<Region> {
+    let region = Region::allocate(usize::try_from(bytes)?)?;
+    region.prefault();
+    ensure!(region.len() as u64 == bytes, "no memory for {bytes} bytes");
+    Ok(region)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::weights::cases::{Case, CaseName};
+
+    /// No block is empty or longer than a block, and together they are the rows, byte by byte.
+    #[test]
+    fn rows_are_cut_into_blocks_without_a_gap() {
+        for row_bytes in [1, 8, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 8] {
+            for rows in [1, 2, 3] {
+                let (pitch, position_pitch) = (row_bytes + 24, row_bytes + 40);
+                let run = Run {
+                    buffer: 0,
+                    offset: 16,
+                    pitch,
+                    row_bytes,
+                    rows,
+                    cell: 0,
+                    position: 32,
+                    position_pitch,
+                };
+                let found: Vec<(u64, u64, u64)> = blocks(&run).collect();
+                let mut next = found.iter();
+                for row in 0..rows {
+                    let mut done = 0;
+                    while done < row_bytes {
+                        let &(offset, position, len) = next.next().expect("a block");
+                        assert_eq!(offset, 16 + row * pitch + done);
+                        assert_eq!(position, 32 + row * position_pitch + done);
+                        assert_eq!(len, BLOCK.min(row_bytes - done));
+                        done += len;
+                    }
+                }
+                assert_eq!(next.next(), None, "{row_bytes} {rows}");
+            }
+        }
+    }
+
+    /// Where a reading begins changes nothing of what is there.
+    #[test]
+    fn content_is_of_a_place() {
+        let mut whole = [0; 64];
+        content(hash("w"), 3, 0, &mut whole);
+        for from in (0..64).step_by(8) {
+            let mut part = vec![0; 64 - from];
+            content(hash("w"), 3, from as u64, &mut part);
+            assert_eq!(part, whole[from..], "{from}");
+        }
+        for (name, version) in [("w", 4), ("v", 3)] {
+            let mut other = [0; 64];
+            content(hash(name), version, 0, &mut other);
+            assert!(whole.chunks(8).zip(other.chunks(8)).all(|(a, b)| a != b), "{name} {version}");
+        }
+    }
+
+    #[test]
+    fn content_is_known_and_every_byte_counts() {
+        let case = &Case::of(CaseName::QwenReshard, true, &[])[0];
+        let memory = Memory::allocate(case.targets().unwrap().remove(1)).unwrap();
+        memory.fill(3);
+        assert!(memory.holds(3) && !memory.holds(4));
+        let last = memory.regions.last().unwrap();
+        let mut byte = [0];
+        last.read_at(last.len() - 1, &mut byte).unwrap();
+        last.write_at(last.len() - 1, &[byte[0] ^ 1]).unwrap();
+        assert!(!memory.holds(3));
+    }
+}

@@ -1,0 +1,6 @@
+//! What is moved: the tensors of a case, their layouts, and memory whose every byte is known.
+
+pub(crate) mod cases;
+pub(crate) mod layouts;
+pub(crate) mod memory;
+pub(crate) mod qwen;

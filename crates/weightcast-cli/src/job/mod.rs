@@ -1,0 +1,6 @@
+//! A live job: its reference server, what the server knows, what the replicas hold.
+
+pub(crate) mod open_files;
+pub(crate) mod serve;
+pub(crate) mod status;
+pub(crate) mod verify;
