@@ -9,7 +9,7 @@ use std::error::Error;
 use std::time::Instant;
 
 use weightcast_layouts::model::{Config, Model, fill};
-use weightcast_layouts::{Cluster, Piece, Record};
+use weightcast_layouts::{Cluster, ParameterPiece, Record};
 use weightcast_plan::stored::{PlanName, decode, encode, restore};
 use weightcast_plan::{Entry, Layout, Tensor, cells, plan};
 
@@ -90,7 +90,7 @@ fn layout(cluster: &Cluster, rank: u64, shapes: &Shapes) -> Result<Layout, Box<d
 }
 
 /// Where a piece lies in a packed local tensor, which may be a stack of experts.
-fn entry(record: &Record, piece: &Piece, tensor: u32, buffer: u32) -> Entry {
+fn entry(record: &Record, piece: &ParameterPiece, tensor: u32, buffer: u32) -> Entry {
     let bytes = record.dtype.bits() / 8;
     let dims = piece.slice.ndim();
     let each = &record.shape[usize::from(piece.target_index.is_some())..];

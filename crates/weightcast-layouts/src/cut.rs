@@ -4,18 +4,18 @@ use weightcast_plan::Slice;
 
 use crate::error::RuleError;
 use crate::model::{Family, Member};
-use crate::record::Piece;
+use crate::record::ParameterPiece;
 
-/// A place in a group: `index` of `of`.
+/// A rank's place in a group of ranks that share a weight: rank `index` of `of`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct GroupRank {
     pub(crate) index: u64,
     pub(crate) of: u64,
 }
 
-impl Place {
-    /// The only one.
-    pub(crate) const ALONE: Place = Place { index: 0, of: 1 };
+impl GroupRank {
+    /// The only rank of its group.
+    pub(crate) const ALONE: GroupRank = GroupRank { index: 0, of: 1 };
 }
 
 /// A range of a tensor's dimension.
@@ -32,13 +32,13 @@ pub(crate) enum Cut {
     /// Not at all.
     Whole,
     /// Equal parts of the rows: column-parallel, as the field says (of `y = xA`).
-    Rows(Place),
+    Rows(GroupRank),
     /// Equal parts of each half of the rows, where gate and up are one tensor.
-    Halves(Place),
+    Halves(GroupRank),
     /// Equal parts of the columns: row-parallel.
-    Columns(Place),
+    Columns(GroupRank),
     /// Heads of `head` rows: each rank has some, or shares one with its neighbours.
-    Heads { place: Place, heads: u64, head: u64 },
+    Heads { place: GroupRank, heads: u64, head: u64 },
     /// These rows, whatever the others have.
     Span { start: u64, len: u64 },
 }
@@ -105,7 +105,7 @@ pub(crate) fn follow(
 }
 
 /// The part of `size` that a place has; all parts are equal.
-pub(crate) fn equal(what: &str, size: u64, place: Place) -> Result<(u64, u64), RuleError> {
+pub(crate) fn equal(what: &str, size: u64, place: GroupRank) -> Result<(u64, u64), RuleError> {
     if !size.is_multiple_of(place.of) {
         let (what, parts) = (what.to_owned(), place.of);
         return Err(RuleError::Indivisible { what, size, parts });
@@ -116,7 +116,7 @@ pub(crate) fn equal(what: &str, size: u64, place: Place) -> Result<(u64, u64), R
 
 /// First and number of the key-value heads of a rank: with more ranks than heads, neighbours have
 /// the same one.
-fn shared_heads(what: &str, heads: u64, place: Place) -> Result<(u64, u64), RuleError> {
+fn shared_heads(what: &str, heads: u64, place: GroupRank) -> Result<(u64, u64), RuleError> {
     match place.of < heads {
         true => equal(what, heads, place),
         false if place.of.is_multiple_of(heads) => Ok((place.index / (place.of / heads), 1)),
@@ -128,10 +128,10 @@ fn shared_heads(what: &str, heads: u64, place: Place) -> Result<(u64, u64), Rule
 }
 
 /// A range of a family's tensors that lies at `at`.
-pub(crate) fn piece(family: &Family, range: Range, at: u64) -> Piece {
+pub(crate) fn piece(family: &Family, range: Range, at: u64) -> ParameterPiece {
     let mut slice = Slice::full(&family.shape);
     (slice.start[range.dim], slice.len[range.dim]) = (range.start, range.len);
-    Piece {
+    ParameterPiece {
         tensor: family.name.clone(),
         slice,
         dim: range.dim,

@@ -2,7 +2,7 @@
 //!
 //! # Reading order
 //!
-//! 1. [`model`]: a config becomes [`model::Family`]s of tensors, each with a [`model::Role`]. Rules
+//! 1. [`model`]: a config becomes [`model::Family`]s of tensors, each with a [`model::TensorRole`]. Rules
 //!    below speak of roles, never of models.
 //! 2. [`Spec`]: a parallelism in one word; [`Cluster`]: a model on its ranks.
 //! 3. [`trainer`] and [`engine`]: the rules.
@@ -23,5 +23,5 @@ pub mod trainer;
 
 pub use cluster::Cluster;
 pub use error::RuleError;
-pub use record::{Piece, RankLayout, Record};
+pub use record::{ParameterPiece, RankLayout, Record};
 pub use spec::{Quantise, Side, Spec, SpecError};

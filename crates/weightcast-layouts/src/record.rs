@@ -14,16 +14,16 @@ pub struct Record {
     /// Local element type; where the source's differs, the copy converts.
     pub dtype: DType,
     /// What fills it, in the order in which it lies; what none fills is zero padding, or derived.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ParameterPiece>,
     /// Where it starts in the published tensor; for trainers, whose local tensors are single boxes.
     pub offset: Option<Vec<u64>>,
     /// First and last layer.
     pub layers: Option<(u64, u64)>,
 }
 
-/// A box of a published tensor and where it lies in a local one.
+/// A box of a published tensor, and where the box lies in a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct ParameterPiece {
     /// The published tensor, with `{L}` where the record ranges over layers.
     pub tensor: String,
     /// The box, in elements of the published tensor.
@@ -106,7 +106,7 @@ impl Serialize for Record {
 }
 
 /// `[hf_name, src_dim, src_start, src_len, dst_dim, dst_start, dst_index]`
-impl Serialize for Piece {
+impl Serialize for ParameterPiece {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (start, len) = match self.slice.ndim() {
             0 => (0, 1),

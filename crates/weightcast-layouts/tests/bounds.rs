@@ -1,7 +1,7 @@
 //! The ends of what is given: ranks, blocks, heads of a checkpoint.
 
 use serde_json::{Value, json};
-use weightcast_layouts::fleet::{self, Route};
+use weightcast_layouts::fleet::{self, RankRoute};
 use weightcast_layouts::model::{Config, Model, fill};
 use weightcast_layouts::{Cluster, RuleError};
 
@@ -101,7 +101,7 @@ fn every_element_of_a_rank_has_a_route() {
                 let layers = record.layers.map_or(vec![None], |(a, b)| (a..=b).map(Some).collect());
                 for layer in layers {
                     let name = fill(&record.name, layer, None);
-                    let here = routes.iter().filter(|r: &&Route| r.parameter == name);
+                    let here = routes.iter().filter(|r: &&RankRoute| r.parameter == name);
                     let moved: u64 = here.map(|route| route.bytes).sum();
                     assert_eq!(moved, record.piece_bytes(), "{trainer} {engine} {rank} {name}");
                 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use weightcast_layouts::model::{Config, Model};
-use weightcast_layouts::{Cluster, Piece, RankLayout, Record, RuleError, fleet};
+use weightcast_layouts::{Cluster, ParameterPiece, RankLayout, Record, RuleError, fleet};
 
 /// Two layers with experts and a draft layer.
 fn config(model_type: &str, experts: u64, drafts: u64) -> Value {
@@ -28,7 +28,7 @@ fn layout(config: &Value, spec: &str, rank: u64) -> Result<RankLayout, RuleError
 /// The experts of a stack: each expert's number where something fills its slot.
 fn held(record: &Record) -> Vec<Option<u64>> {
     let mut slots = vec![None; record.shape[0] as usize];
-    let number = |piece: &Piece| {
+    let number = |piece: &ParameterPiece| {
         piece.tensor.split('.').nth(5).and_then(|part| part.parse().ok()).expect("a number")
     };
     for piece in &record.pieces {

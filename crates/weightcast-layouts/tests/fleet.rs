@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use weightcast_layouts::fleet::{self, Cost, FleetPlan, Hardware, Route};
+use weightcast_layouts::fleet::{self, Cost, FleetPlan, Hardware, RankRoute};
 use weightcast_layouts::model::{Config, Member, Model, fill};
 use weightcast_layouts::{Cluster, Record};
 use weightcast_plan::{DType, Slice};
@@ -86,7 +86,7 @@ fn boxes(cluster: &Cluster, rank: u64) -> Vec<(String, Slice, DType)> {
     let mut boxes = Vec::new();
     for record in &cluster.layout(rank).expect("a layout").records {
         for layer in layers(record) {
-            let piece = |p: &weightcast_layouts::Piece| {
+            let piece = |p: &weightcast_layouts::ParameterPiece| {
                 (fill(&p.tensor, layer, None), p.slice.clone(), record.dtype)
             };
             boxes.extend(record.pieces.iter().map(piece));
@@ -215,7 +215,7 @@ fn routes_fill_every_parameter_from_the_least_loaded_holder() {
             ranks.insert(rank as u32, target.layout(rank).expect("a layout").records);
         }
         for route in &routes {
-            let Route { tensor, slice, .. } = route;
+            let RankRoute { tensor, slice, .. } = route;
             let has = |rank: &u32| {
                 let held = holds.get(&(*rank, tensor.clone()));
                 held.is_some_and(|held| held.iter().any(|h| h.contains(slice)))
@@ -229,7 +229,7 @@ fn routes_fill_every_parameter_from_the_least_loaded_holder() {
             let lies = |record: &&Record| {
                 let of = |layer: &Option<u64>| fill(&record.name, *layer, None) == route.parameter;
                 let layer = layers(record).into_iter().find(of);
-                let piece = |p: &weightcast_layouts::Piece| {
+                let piece = |p: &weightcast_layouts::ParameterPiece| {
                     let name = fill(&p.tensor, layer.flatten(), None);
                     let at = (p.target_start, p.target_index);
                     name == *tensor
@@ -243,13 +243,13 @@ fn routes_fill_every_parameter_from_the_least_loaded_holder() {
             *sent.entry(route.source).or_default() += route.bytes;
         }
         // Of one tensor, or of one rank: the same boxes.
-        let told = |route: &Route| (route.tensor.clone(), route.slice.clone(), route.target);
+        let told = |route: &RankRoute| (route.tensor.clone(), route.slice.clone(), route.target);
         let (name, rank) = (&routes[routes.len() / 2].tensor, routes[routes.len() / 2].target);
         let of = |rank, name| -> Vec<_> {
             let routes = fleet::routes(&source, &target, rank, name).expect("routes");
             routes.iter().map(told).collect()
         };
-        let mine = |keep: &dyn Fn(&Route) -> bool| -> Vec<_> {
+        let mine = |keep: &dyn Fn(&RankRoute) -> bool| -> Vec<_> {
             routes.iter().filter(|route| keep(route)).map(told).collect()
         };
         assert_eq!(of(None, Some(name)), mine(&|route| route.tensor == *name));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use weightcast_layouts::fleet::{self, Route};
+use weightcast_layouts::fleet::{self, RankRoute};
 use weightcast_layouts::model::{Config, Model, fill};
 use weightcast_layouts::{Cluster, Record};
 use weightcast_plan::Slice;
@@ -139,7 +139,7 @@ proptest! {
             let layout = target.layout(rank).expect("a layout");
             let routes = fleet::routes(&source, &target, Some(rank), None).expect("routes");
             let mut filled: BTreeMap<(String, u64), u64> = BTreeMap::new();
-            for Route { tensor, slice, source, .. } in &routes {
+            for RankRoute { tensor, slice, source, .. } in &routes {
                 for element in elements(slice, &shapes[tensor]) {
                     let at = (tensor.clone(), element);
                     prop_assert!(held[&at].contains(&u64::from(*source)), "{} of {}", element, tensor);

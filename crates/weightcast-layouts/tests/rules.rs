@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use weightcast_layouts::model::{Config, ConfigError, Family, Model, Role, fill};
+use weightcast_layouts::model::{Config, ConfigError, Family, Model, TensorRole, fill};
 use weightcast_layouts::{Cluster, Record, RuleError};
 use weightcast_plan::{DType, Slice};
 
@@ -63,7 +63,7 @@ fn layers(record: &Record) -> Vec<Option<u64>> {
 fn boxes(records: &[Record]) -> Vec<(String, Slice)> {
     let of = |record: &Record| -> Vec<(String, Slice)> {
         let piece = |layer| {
-            let name = move |p: &weightcast_layouts::Piece| {
+            let name = move |p: &weightcast_layouts::ParameterPiece| {
                 (fill(&p.tensor, layer, None), p.slice.clone())
             };
             record.pieces.iter().map(name)
@@ -180,7 +180,7 @@ fn chunk(rows: u64, index: u64, of: u64) -> (u64, u64) {
 
 /// What a rank of a trainer of torch has of a tensor: start and length along each dimension.
 fn torch(spec: &str, degrees: [u64; 3], rank: u64, family: &Family) -> (Vec<u64>, Vec<u64>) {
-    use Role::*;
+    use TensorRole::*;
     let (mut start, mut len) = (vec![0; family.shape.len()], family.shape.clone());
     let mut cut = |dim: usize, index: u64, of: u64| {
         let (first, count) = chunk(len[dim], index, of);
@@ -268,7 +268,7 @@ fn trainers_of_torch_have_the_chunks_that_torch_gives_them() {
                         };
                         for layer in layers {
                             let here = match layer {
-                                None if family.role == Role::Embedding => stage == 0,
+                                None if family.role == TensorRole::Embedding => stage == 0,
                                 None => stage + 1 == stages,
                                 Some(layer) if layer >= draft_layer => draft && stage + 1 == stages,
                                 Some(layer) => of_stage(layer),
@@ -327,8 +327,8 @@ fn trainers_of_torch_have_the_chunks_that_torch_gives_them() {
 }
 
 /// Whether tensor parallelism of Megatron leaves a tensor whole on every rank.
-fn is_whole(role: Role) -> bool {
-    use Role::*;
+fn is_whole(role: TensorRole) -> bool {
+    use TensorRole::*;
     !matches!(
         role,
         Query
@@ -396,7 +396,7 @@ fn ranks_of_megatron_hold_every_element_as_often_as_they_are_replicated() {
                 for layer in layers {
                     // Layers go to stages one after the other; draft layers are with the last.
                     let stage = match (layer, family.role) {
-                        (None, Role::Embedding) => 0,
+                        (None, TensorRole::Embedding) => 0,
                         (None, _) => pp - 1,
                         (Some(layer), _) => {
                             let ends = layers_of.iter().scan(0, |end, n| {
@@ -413,7 +413,8 @@ fn ranks_of_megatron_hold_every_element_as_often_as_they_are_replicated() {
                             _ => cp * dp,
                         };
                         let name = fill(&family.name, layer, Some(expert));
-                        if matches!(family.role, Role::DraftEmbedding | Role::DraftHead) {
+                        if matches!(family.role, TensorRole::DraftEmbedding | TensorRole::DraftHead)
+                        {
                             continue; // shared with the model's own
                         }
                         for row in 0..family.shape[0] {
@@ -430,7 +431,7 @@ fn ranks_of_megatron_hold_every_element_as_often_as_they_are_replicated() {
                                 );
                                 let tied = config["tie_word_embeddings"] == true
                                     && pp > 1
-                                    && family.role == Role::Embedding;
+                                    && family.role == TensorRole::Embedding;
                                 let twice = if tied { 2 } else { 1 };
                                 assert_eq!(
                                     who.len() as u64,
@@ -643,7 +644,7 @@ fn numbers_of_a_config_are_taken_from_where_they_stand() {
     let kinds = ["dense", "sparse", "sparse", "dense"];
     let listed = latent(json!({"mlp_layer_types": kinds, "num_nextn_predict_layers": 0}));
     let routers = model(&listed).expect("a model");
-    let router = routers.families.iter().find(|f| f.role == Role::Router).expect("a router");
+    let router = routers.families.iter().find(|f| f.role == TensorRole::Router).expect("a router");
     assert_eq!(router.layers, [(1, 2)]);
     let short = latent(json!({"mlp_layer_types": kinds[..3]}));
     assert!(matches!(model(&short), Err(ConfigError::Contradiction { .. })));

@@ -46,7 +46,7 @@ fn record<'a>(layout: &'a RankLayout, end: &str) -> &'a Record {
 
 /// For each published row of `tensor` its local row.
 fn rows(record: &Record, tensor: &str) -> BTreeMap<u64, u64> {
-    let of = |piece: &weightcast_layouts::Piece| {
+    let of = |piece: &weightcast_layouts::ParameterPiece| {
         let (start, len, at) = (piece.slice.start[0], piece.slice.len[0], piece.target_start);
         (0..len).map(move |row| (start + row, at + row)).collect::<Vec<_>>()
     };

@@ -16,12 +16,12 @@ pub(crate) struct Buffer {
     pub(crate) shape: Vec<u64>,
     pub(crate) padded: bool,
     /// What it is: several answers where weights are tied.
-    pub(crate) views: Vec<View>,
+    pub(crate) views: Vec<Concatenation>,
 }
 
 /// Parts that make up the local tensor, one after the other along a dimension.
 #[derive(Debug, Clone)]
-pub(crate) struct View {
+pub(crate) struct Concatenation {
     pub(crate) parts: Vec<Part>,
     pub(crate) along: usize,
 }

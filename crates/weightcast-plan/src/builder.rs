@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::buffer::{Buffer, View};
+use crate::buffer::{Buffer, Concatenation};
 use crate::dtype::DType;
 use crate::entry::Entry;
 use crate::error::{LayoutError, Unmatched};
@@ -53,7 +53,7 @@ impl LayoutBuilder {
             dtype,
             shape: shape.to_vec(),
             padded: false,
-            views: vec![View { parts, along }],
+            views: vec![Concatenation { parts, along }],
         });
         self
     }
@@ -71,7 +71,7 @@ impl LayoutBuilder {
     /// buffer, nothing.
     pub fn also(&mut self, parts: Vec<Part>, along: usize) -> &mut LayoutBuilder {
         if let Some(buffer) = self.buffers.last_mut() {
-            buffer.views.push(View { parts, along });
+            buffer.views.push(Concatenation { parts, along });
         }
         self
     }

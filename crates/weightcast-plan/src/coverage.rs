@@ -12,7 +12,7 @@ use crate::layout::Layout;
 use crate::plan::{Copy, Plan, Run};
 use crate::slice::Slice;
 use crate::tensor::Tensor;
-use crate::window::{Held, Window, Windows};
+use crate::window::{SourceWindows, Window, Windows};
 
 /// What is wrong with a plan. None of these can follow from bad input: the plan is not of these
 /// layouts, or there is a bug.
@@ -75,7 +75,7 @@ pub(crate) fn prove_within(
     cells_make_entries(target, cells)?;
     references(target, cells, sources, plan)?;
     written_once(target, &plan.copies, pieces)?;
-    let mut held = Held::new(sources);
+    let mut held = SourceWindows::new(sources);
     let mut goes: Option<(u32, Window)> = None;
     for (number, copy) in plan.copies.iter().enumerate() {
         // The next copy is mostly of the same cell.
@@ -149,8 +149,8 @@ fn references(
     Ok(())
 }
 
-/// Buffer, first byte, one past the last.
-type Piece = (u32, u64, u64);
+/// A buffer's number, the first byte, and one past the last byte.
+type ByteRange = (u32, u64, u64);
 
 /// The bytes written are the bytes held, each once.
 fn written_once(target: &Layout, copies: &[Copy], most: u64) -> Result<(), CoverageError> {
@@ -174,7 +174,7 @@ fn written_once(target: &Layout, copies: &[Copy], most: u64) -> Result<(), Cover
         let window = Window::new(target, entry, &target.entry(entry).slice);
         window.pieces(|start, len| held.push((window.buffer, start, start + len)));
     }
-    let overlap = |at: Piece| CoverageError::WrittenTwice { buffer: at.0, offset: at.1 };
+    let overlap = |at: ByteRange| CoverageError::WrittenTwice { buffer: at.0, offset: at.1 };
     let written = union(written).map_err(overlap)?;
     let held = union(held).map_err(overlap)?;
     match (0..written.len().max(held.len())).find(|&at| written.get(at) != held.get(at)) {
@@ -213,9 +213,9 @@ fn rows(offset: u64, pitch: u64, row_bytes: u64, rows: u64, mut each: impl FnMut
 }
 
 /// Disjoint pieces sorted and merged, or the place where two overlap.
-fn union(mut pieces: Vec<Piece>) -> Result<Vec<Piece>, Piece> {
+fn union(mut pieces: Vec<ByteRange>) -> Result<Vec<ByteRange>, ByteRange> {
     pieces.sort_unstable();
-    let mut merged: Vec<Piece> = Vec::new();
+    let mut merged: Vec<ByteRange> = Vec::new();
     for piece in pieces {
         match merged.last_mut() {
             Some(last) if last.0 == piece.0 && piece.1 < last.2 => return Err(piece),
@@ -234,7 +234,7 @@ fn window_of(target: &Layout, cell: &Cell) -> Window {
 fn rows_true(
     tensor: &Tensor,
     goes: &Window,
-    held: &mut Held<'_>,
+    held: &mut SourceWindows<'_>,
     number: usize,
     copy: &Copy,
 ) -> Result<(), CoverageError> {
@@ -295,7 +295,7 @@ fn echoes_true(
         return Err(CoverageError::Pieces { most });
     }
     // (cell, position) pieces take the place of (buffer, address) ones.
-    let mut echoed: Vec<Piece> = Vec::new();
+    let mut echoed: Vec<ByteRange> = Vec::new();
     for echo in echoes {
         let cell = &cells[echo.cell as usize];
         let window = window_of(target, cell);

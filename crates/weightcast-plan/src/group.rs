@@ -33,13 +33,13 @@ pub fn cells(layouts: &[&Layout], shard: usize) -> Vec<Cell> {
     let twins: Vec<_> = layouts.iter().map(|other| mine.numbers_in(other)).collect();
     let mut cells = Vec::with_capacity(mine.entries().len());
     for tensor in 0..mine.tensors().len() as u32 {
-        let peers: Vec<Peer> = (0..layouts.len())
+        let peers: Vec<ShardBoxes> = (0..layouts.len())
             .filter(|&other| other != shard)
             .filter_map(|other| {
                 let twin = twins[other][tensor as usize]?;
                 let same =
                     layouts[other].tensors()[twin as usize] == mine.tensors()[tensor as usize];
-                same.then(|| Peer::new(other as u32, layouts[other], twin))
+                same.then(|| ShardBoxes::new(other as u32, layouts[other], twin))
             })
             .collect();
         for entry in mine.entries_of(tensor) {
@@ -94,22 +94,22 @@ pub fn disagreement(layouts: &[&Layout]) -> Option<(Tensor, Tensor)> {
 }
 
 /// Another shard's boxes of one tensor.
-struct Peer {
+struct ShardBoxes {
     shard: u32,
     slices: Vec<Slice>,
     index: BoxIndex,
 }
 
-impl Peer {
-    fn new(shard: u32, layout: &Layout, tensor: u32) -> Peer {
+impl ShardBoxes {
+    fn new(shard: u32, layout: &Layout, tensor: u32) -> ShardBoxes {
         let slices: Vec<Slice> =
             layout.entries_of(tensor).map(|entry| layout.entry(entry).slice).collect();
         let index = BoxIndex::new(slices.iter());
-        Peer { shard, slices, index }
+        ShardBoxes { shard, slices, index }
     }
 
-    /// The piece, knowing what this shard holds of it too.
-    fn share(&self, piece: Piece) -> Vec<Piece> {
+    /// Splits a fragment by what this shard holds of it.
+    fn share(&self, piece: Fragment) -> Vec<Fragment> {
         let near = self.index.near(&piece.slice);
         let mut both: Vec<Slice> =
             near.filter_map(|at| self.slices[at as usize].intersect(&piece.slice)).collect();
@@ -119,30 +119,32 @@ impl Peer {
         // One shard holds nothing twice, so these are disjoint; how it cuts them does not matter.
         both.sort_unstable();
         both.dedup_by(|next, last| last.join(next));
-        let mut shared: Vec<Piece> = piece
+        let mut shared: Vec<Fragment> = piece
             .slice
             .subtract_all(&both)
             .into_iter()
-            .map(|slice| Piece { slice, ..piece })
+            .map(|slice| Fragment { slice, ..piece })
             .collect();
         let (copies, lowest) = (piece.copies + 1, piece.lowest.min(self.shard));
-        shared.extend(both.into_iter().map(|slice| Piece { slice, copies, lowest }));
+        shared.extend(both.into_iter().map(|slice| Fragment { slice, copies, lowest }));
         shared
     }
 }
 
-struct Piece {
+/// A box within an entry, all of whose elements the same shards hold.
+struct Fragment {
     slice: Slice,
+    /// How many shards hold the box, and the lowest of their numbers.
     copies: u32,
     lowest: u32,
 }
 
 /// Splits `slice` where the set of its holders changes.
-fn pieces(slice: &Slice, shard: u32, peers: &[Peer]) -> Vec<Piece> {
+fn pieces(slice: &Slice, shard: u32, peers: &[ShardBoxes]) -> Vec<Fragment> {
     if slice.is_empty() {
         return Vec::new();
     }
-    let mut pieces = vec![Piece { slice: slice.clone(), copies: 1, lowest: shard }];
+    let mut pieces = vec![Fragment { slice: slice.clone(), copies: 1, lowest: shard }];
     for peer in peers {
         pieces = pieces.into_iter().flat_map(|piece| peer.share(piece)).collect();
     }

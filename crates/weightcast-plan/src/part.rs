@@ -15,11 +15,12 @@ use crate::slice::Slice;
 pub struct Part {
     name: String,
     shape: Option<Vec<u64>>,
-    cuts: Vec<Cut>,
+    cuts: Vec<PartCut>,
 }
 
+/// One narrowing of a dimension, of what earlier cuts left.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Cut {
+enum PartCut {
     Chunk { dim: usize, index: u64, of: u64 },
     Range { dim: usize, start: u64, len: u64 },
 }
@@ -32,13 +33,13 @@ impl Part {
 
     /// Chunk `index` of `of` along `dim`, by the rule of `torch.chunk`.
     pub fn dim(mut self, dim: usize, index: u64, of: u64) -> Part {
-        self.cuts.push(Cut::Chunk { dim, index, of });
+        self.cuts.push(PartCut::Chunk { dim, index, of });
         self
     }
 
     /// `len` indices from `start` along `dim`, counted within what earlier cuts left.
     pub fn range(mut self, dim: usize, start: u64, len: u64) -> Part {
-        self.cuts.push(Cut::Range { dim, start, len });
+        self.cuts.push(PartCut::Range { dim, start, len });
         self
     }
 
@@ -68,7 +69,7 @@ impl Part {
     pub fn slice(&self, shape: &[u64]) -> Result<Slice, LayoutError> {
         let mut slice = Slice::full(shape);
         for cut in &self.cuts {
-            let (Cut::Chunk { dim, .. } | Cut::Range { dim, .. }) = *cut;
+            let (PartCut::Chunk { dim, .. } | PartCut::Range { dim, .. }) = *cut;
             if dim >= shape.len() {
                 return Err(LayoutError::PartDim {
                     part: self.name.clone(),
@@ -78,14 +79,14 @@ impl Part {
             }
             let size = slice.len[dim];
             let (start, len) = match *cut {
-                Cut::Chunk { index, of, .. } if index < of => {
+                PartCut::Chunk { index, of, .. } if index < of => {
                     let range = chunk(size, index, of);
                     (range.start, range.end - range.start)
                 }
-                Cut::Chunk { index, of, .. } => {
+                PartCut::Chunk { index, of, .. } => {
                     return Err(LayoutError::PartChunk { part: self.name.clone(), index, of });
                 }
-                Cut::Range { start, len, .. } => (start, len),
+                PartCut::Range { start, len, .. } => (start, len),
             };
             if start.checked_add(len).is_none_or(|end| end > size) {
                 let part = self.name.clone();

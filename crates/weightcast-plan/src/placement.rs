@@ -93,9 +93,9 @@ pub fn chunk(size: u64, index: u64, of: u64) -> Range<u64> {
     start..start.saturating_add(each).min(size)
 }
 
-/// One axis that cuts a dimension.
+/// How one mesh axis cuts a dimension.
 #[derive(Clone, Copy)]
-struct Cut {
+struct AxisCut {
     index: u64,
     of: u64,
     split_factor: u64,
@@ -106,7 +106,7 @@ fn cuts_by_dim(
     mesh: &Mesh,
     placements: &[Placement],
     place: &[u64],
-) -> Result<Vec<Vec<Cut>>, PlacementError> {
+) -> Result<Vec<Vec<AxisCut>>, PlacementError> {
     let mut cuts = vec![Vec::new(); shape.len()];
     for (at, placement) in placements.iter().enumerate() {
         let (axis, of) = &mesh.axes()[at];
@@ -121,13 +121,13 @@ fn cuts_by_dim(
         if !(1..=MAX_PIECES as u64).contains(&split_factor) {
             return Err(PlacementError::SplitFactor { axis: axis.clone(), split_factor });
         }
-        cuts[dim].push(Cut { index: place[at], of: *of, split_factor });
+        cuts[dim].push(AxisCut { index: place[at], of: *of, split_factor });
     }
     Ok(cuts)
 }
 
 /// The ranges of `0..size` left after all cuts, in local order; never none.
-fn local_ranges(size: u64, cuts: &[Cut]) -> Vec<Range<u64>> {
+fn local_ranges(size: u64, cuts: &[AxisCut]) -> Vec<Range<u64>> {
     let mut whole: Vec<Range<u64>> = std::iter::once(0..size).collect();
     match shard_order(cuts) {
         Some(order) => {
@@ -152,8 +152,8 @@ fn local_ranges(size: u64, cuts: &[Cut]) -> Vec<Range<u64>> {
 /// product of the cuts made before it by axes further right. (torch:
 /// `_maybe_convert_StridedShard_to_shard_order`.) That order is how FSDP2 over TP really splits;
 /// reading the placements left to right is not, when the split is uneven.
-fn shard_order(cuts: &[Cut]) -> Option<Vec<Cut>> {
-    let mut order: Vec<Cut> = Vec::new();
+fn shard_order(cuts: &[AxisCut]) -> Option<Vec<AxisCut>> {
+    let mut order: Vec<AxisCut> = Vec::new();
     for cut in cuts.iter().rev() {
         let mut before = 1u64;
         let mut at = 0;
@@ -168,7 +168,7 @@ fn shard_order(cuts: &[Cut]) -> Option<Vec<Cut>> {
 
 /// A strided shard by its definition: split into `split_factor` pieces, chunk each, and
 /// concatenate the chunks of this index.
-fn interleave(whole: &[Range<u64>], cut: &Cut) -> Vec<Range<u64>> {
+fn interleave(whole: &[Range<u64>], cut: &AxisCut) -> Vec<Range<u64>> {
     let mut kept: Vec<Range<u64>> = Vec::new();
     for piece in 0..cut.split_factor {
         let piece = narrow(whole, chunk(total(whole), piece, cut.split_factor));

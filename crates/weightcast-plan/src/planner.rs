@@ -58,12 +58,12 @@ struct Planner<'a> {
     more: usize,
 }
 
-/// An entry of a source shard.
-type Held = (u32, u32);
+/// Number of a source shard, and number of an entry in its layout.
+type SourceEntry = (u32, u32);
 
 /// All source entries of one tensor.
 struct Offers {
-    held: Vec<(Held, Slice)>,
+    held: Vec<(SourceEntry, Slice)>,
     index: BoxIndex,
 }
 
@@ -114,7 +114,7 @@ impl Planner<'_> {
     fn fill(&mut self, number: usize, offers: &Offers) -> Result<(), PlanError> {
         let cell = &self.cells[number];
         // The same elements from several shards are one choice.
-        let mut choices = BTreeMap::<Slice, Vec<Held>>::new();
+        let mut choices = BTreeMap::<Slice, Vec<SourceEntry>>::new();
         for near in offers.index.near(&cell.slice) {
             let (held, slice) = &offers.held[near as usize];
             if let Some(both) = slice.intersect(&cell.slice) {
@@ -149,13 +149,17 @@ impl Planner<'_> {
     }
 
     /// Disjoint boxes that make up the cell, each with the entry that gives it.
-    fn choose(&mut self, cell: &Cell, choices: &BTreeMap<Slice, Vec<Held>>) -> Vec<(Slice, Held)> {
+    fn choose(
+        &mut self,
+        cell: &Cell,
+        choices: &BTreeMap<Slice, Vec<SourceEntry>>,
+    ) -> Vec<(Slice, SourceEntry)> {
         if let Some(held) = choices.get(&cell.slice) {
             return vec![(cell.slice.clone(), self.lightest(cell, &cell.slice, held))];
         }
         let boxes: Vec<&Slice> = choices.keys().collect();
         if first_overlap(boxes.len(), |at| boxes[at]).is_none() {
-            let give = |(slice, held): (&Slice, &Vec<Held>)| {
+            let give = |(slice, held): (&Slice, &Vec<SourceEntry>)| {
                 (slice.clone(), self.lightest(cell, slice, held))
             };
             return choices.iter().map(give).collect();
@@ -177,7 +181,7 @@ impl Planner<'_> {
     }
 
     /// The least loaded of these shards, the lowest among equals; it bears the slice from now on.
-    fn lightest(&mut self, cell: &Cell, slice: &Slice, held: &[Held]) -> Held {
+    fn lightest(&mut self, cell: &Cell, slice: &Slice, held: &[SourceEntry]) -> SourceEntry {
         let giver = *held
             .iter()
             .min_by_key(|h| (self.loads[h.0 as usize], **h))
@@ -188,7 +192,7 @@ impl Planner<'_> {
     }
 
     /// Emits the copies of one cell, joined as far as they go.
-    fn copy(&mut self, number: usize, parts: &[(Slice, Held)]) -> Result<(), PlanError> {
+    fn copy(&mut self, number: usize, parts: &[(Slice, SourceEntry)]) -> Result<(), PlanError> {
         let cell = &self.cells[number];
         let entry = self.target.entry(cell.entry);
         let mut by_buffer = BTreeMap::<(u32, u32), Vec<Block<3>>>::new();

@@ -143,7 +143,7 @@ fn coordinates(global: &[u64], position: u64) -> impl Iterator<Item = u64> + '_ 
 const KEPT: usize = 1 << 10;
 
 /// What the sources hold, tensor by tensor as it is asked for.
-pub(crate) struct Held<'a> {
+pub(crate) struct SourceWindows<'a> {
     sources: &'a [&'a Layout],
     known: BTreeMap<(u32, u32), Windows>,
     /// The tensor's number in the last source, which is mostly its number in the next.
@@ -157,9 +157,9 @@ pub(crate) struct Windows {
     index: Option<BoxIndex>,
 }
 
-impl<'a> Held<'a> {
-    pub(crate) fn new(sources: &'a [&'a Layout]) -> Held<'a> {
-        Held { sources, known: BTreeMap::new(), number: 0 }
+impl<'a> SourceWindows<'a> {
+    pub(crate) fn new(sources: &'a [&'a Layout]) -> SourceWindows<'a> {
+        SourceWindows { sources, known: BTreeMap::new(), number: 0 }
     }
 
     /// That source's entries of the tensor, if it has the very same tensor.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_plan::quantise::Formula;
 use weightcast_plan::transform::{
-    Fp8, How, Memory, Representation, Rule, Rules, Shared, Transform, TransformError,
+    Backing, Fp8, How, Representation, Rule, Rules, Shared, Transform, TransformError,
 };
 use weightcast_plan::{DType, Entry, Layout, LayoutBuilder, Part, Slice, Tensor};
 use world::{Model, Rng, random_group};
@@ -113,9 +113,9 @@ fn every_element_is_made_in_its_place_and_by_the_scale_of_its_block() {
             }
             for (number, bytes) in made.layout.buffers().iter().enumerate() {
                 match made.memory[number] {
-                    Memory::Made => assert_eq!(*bytes, behind),
-                    Memory::Kept(buffer) => assert_eq!(*bytes, source.buffers()[buffer as usize]),
-                    Memory::Scales => assert_eq!(*bytes, made.grids.last().unwrap().scales_end()),
+                    Backing::Made => assert_eq!(*bytes, behind),
+                    Backing::Kept(buffer) => assert_eq!(*bytes, source.buffers()[buffer as usize]),
+                    Backing::Scales => assert_eq!(*bytes, made.grids.last().unwrap().scales_end()),
                 }
             }
             let mut pieces = made.pieces.iter();
@@ -134,11 +134,11 @@ fn every_element_is_made_in_its_place_and_by_the_scale_of_its_block() {
                     let (was, is) = (source.entry(was), made.layout.entry(is));
                     assert_eq!(was.slice, is.slice);
                     if expected == tensor.dtype() {
-                        assert_eq!(of(&is), Memory::Kept(was.buffer));
+                        assert_eq!(of(&is), Backing::Kept(was.buffer));
                         assert_eq!((was.offset, was.strides), (is.offset, is.strides));
                         continue;
                     }
-                    assert_eq!(of(&is), Memory::Made);
+                    assert_eq!(of(&is), Backing::Made);
                     if is.slice.is_empty() {
                         continue;
                     }
@@ -251,7 +251,7 @@ fn a_shard_has_the_scales_of_the_blocks_that_it_touches_each_once() {
                 let mut held = BTreeMap::new();
                 for entry in made.layout.entries_of(named) {
                     let entry = made.layout.entry(entry);
-                    assert_eq!(made.memory[entry.buffer as usize], Memory::Scales);
+                    assert_eq!(made.memory[entry.buffer as usize], Backing::Scales);
                     for block in indices(&entry.slice) {
                         let at = place(&entry, &block);
                         assert_eq!(held.insert(block, at), None, "twice");

@@ -3,16 +3,16 @@
 use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
-use weightcast_layouts::fleet::{self, Route};
+use weightcast_layouts::fleet::{self, RankRoute};
 
-use super::Transfer;
+use super::PlannedTransfer;
 use crate::output;
 
 /// Show where the bytes of a tensor come from and go to; or all that a rank gets, with --rank.
 #[derive(Args)]
 pub(crate) struct Explain {
     #[command(flatten)]
-    transfer: Transfer,
+    transfer: PlannedTransfer,
     /// A published name, such as model.layers.0.self_attn.q_proj.weight; all, if none is given
     #[arg(long)]
     tensor: Option<String>,
@@ -71,7 +71,7 @@ fn told(line: &Line<'_>) -> String {
     )
 }
 
-fn line(route: &Route) -> Line<'_> {
+fn line(route: &RankRoute) -> Line<'_> {
     Line {
         tensor: &route.tensor,
         slice: route.slice.to_string(),

@@ -3,12 +3,12 @@
 use weightcast_plan::DType;
 
 use super::Program;
-use super::list::List;
-use crate::cut::{Cut, Place, equal};
+use super::list::EngineParameters;
+use crate::cut::{Cut, GroupRank, equal};
 use crate::error::RuleError;
-use crate::model::{Member, Role};
+use crate::model::{Member, TensorRole};
 
-impl List<'_> {
+impl EngineParameters<'_> {
     /// Attention of the layers now listed.
     pub(crate) fn attention(&mut self) -> Result<(), RuleError> {
         let place = self.ranks.attention;
@@ -23,8 +23,8 @@ impl List<'_> {
     }
 
     /// Queries, keys and values fused; key-value heads shared where there are more ranks.
-    fn head_attention(&mut self, place: Place) -> Result<(), RuleError> {
-        let has_bias = self.model.of_role(Role::Output).any(|f| f.member == Member::Bias);
+    fn head_attention(&mut self, place: GroupRank) -> Result<(), RuleError> {
+        let has_bias = self.model.of_role(TensorRole::Output).any(|f| f.member == Member::Bias);
         if has_bias && !self.model.output_bias_taken {
             return Err(RuleError::Computes {
                 engine: self.engine.program.name(),
@@ -36,16 +36,17 @@ impl List<'_> {
         let (heads, keys, head) = (dims.heads, dims.key_heads, dims.head);
         let queries = self.query_heads(heads, head, place)?;
         let keys = Cut::Heads { place, heads: keys, head };
-        let parts = [(Role::Query, queries), (Role::Key, keys), (Role::Value, keys)];
+        let parts =
+            [(TensorRole::Query, queries), (TensorRole::Key, keys), (TensorRole::Value, keys)];
         self.module(Some("self_attn.qkv_proj"), &parts)?;
-        self.module(None, &[(Role::Output, Cut::Columns(place))])?;
-        self.whole(Role::QueryNorm)?;
-        self.whole(Role::KeyNorm)
+        self.module(None, &[(TensorRole::Output, Cut::Columns(place))])?;
+        self.whole(TensorRole::QueryNorm)?;
+        self.whole(TensorRole::KeyNorm)
     }
 
     /// Engines refuse heads that do not divide. Such a layout can be written down with the rest
     /// of the heads on no rank, and is, with a warning: the data set has such.
-    fn query_heads(&mut self, heads: u64, head: u64, place: Place) -> Result<Cut, RuleError> {
+    fn query_heads(&mut self, heads: u64, head: u64, place: GroupRank) -> Result<Cut, RuleError> {
         if heads.is_multiple_of(place.of) {
             return Ok(Cut::Rows(place));
         }
@@ -63,42 +64,45 @@ impl List<'_> {
         Ok(Cut::Span { start: place.index * each * head, len: each * head })
     }
 
-    fn latent_attention(&mut self, place: Place) -> Result<(), RuleError> {
+    fn latent_attention(&mut self, place: GroupRank) -> Result<(), RuleError> {
         // Rows may divide where heads do not.
         equal("query heads", self.model.dims.heads, place)?;
         let down = Cut::Whole;
-        if self.has(Role::QueryDown) {
+        if self.has(TensorRole::QueryDown) {
             let fused = match self.engine.program {
                 Program::Vllm => "self_attn.fused_qkv_a_proj",
                 Program::Sglang => "self_attn.fused_qkv_a_proj_with_mqa",
             };
-            self.module(Some(fused), &[(Role::QueryDown, down), (Role::KeyValueDown, down)])?;
-            self.whole(Role::QueryDownNorm)?;
-            self.module(None, &[(Role::QueryUp, Cut::Rows(place))])?;
+            self.module(
+                Some(fused),
+                &[(TensorRole::QueryDown, down), (TensorRole::KeyValueDown, down)],
+            )?;
+            self.whole(TensorRole::QueryDownNorm)?;
+            self.module(None, &[(TensorRole::QueryUp, Cut::Rows(place))])?;
         } else {
-            self.module(None, &[(Role::Query, Cut::Rows(place))])?;
-            self.whole(Role::KeyValueDown)?;
+            self.module(None, &[(TensorRole::Query, Cut::Rows(place))])?;
+            self.whole(TensorRole::KeyValueDown)?;
         }
-        self.whole(Role::KeyValueDownNorm)?;
-        self.module(None, &[(Role::KeyValueUp, Cut::Rows(place))])?;
-        self.module(None, &[(Role::Output, Cut::Columns(place))])
+        self.whole(TensorRole::KeyValueDownNorm)?;
+        self.module(None, &[(TensorRole::KeyValueUp, Cut::Rows(place))])?;
+        self.module(None, &[(TensorRole::Output, Cut::Columns(place))])
     }
 
     /// The indexer is on every rank. vLLM fuses keys and head weights, unquantised.
     fn indexer(&mut self) -> Result<(), RuleError> {
-        self.whole(Role::IndexQuery)?;
+        self.whole(TensorRole::IndexQuery)?;
         match self.engine.program {
             Program::Vllm => self.fused_index_keys()?,
             Program::Sglang => {
-                self.whole(Role::IndexKey)?;
-                self.whole(Role::IndexWeights)?;
+                self.whole(TensorRole::IndexKey)?;
+                self.whole(TensorRole::IndexWeights)?;
             }
         }
-        self.whole(Role::IndexKeyNorm)
+        self.whole(TensorRole::IndexKeyNorm)
     }
 
     fn fused_index_keys(&mut self) -> Result<(), RuleError> {
-        let roles = [Role::IndexKey, Role::IndexWeights];
+        let roles = [TensorRole::IndexKey, TensorRole::IndexWeights];
         if self.alike(&roles[..1]).iter().any(|f| f.weights[0].dtype == DType::F8E4M3) {
             return Err(RuleError::Computes {
                 engine: self.engine.program.name(),

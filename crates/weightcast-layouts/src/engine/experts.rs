@@ -1,11 +1,11 @@
 //! Experts: `w13` and `w2` stacked over the experts of a rank.
 
-use super::list::{List, rename};
+use super::list::{EngineParameters, rename};
 use super::{ExpertPlacement, Program};
 use crate::cut::{Cut, Range, follow, piece};
 use crate::error::RuleError;
-use crate::model::{Family, Fused, Member, MoeDims, Role, fill};
-use crate::record::{Piece, Record};
+use crate::model::{Family, Fused, Member, MoeDims, TensorRole, fill};
+use crate::record::{ParameterPiece, Record};
 
 /// The smallest block to which vLLM refines a grid of scales.
 const SMALLEST_BLOCK: u64 = 32;
@@ -13,24 +13,27 @@ const SMALLEST_BLOCK: u64 = 32;
 /// A stack: its name, and what is one below the other in each of its experts.
 struct Stack {
     name: &'static str,
-    parts: Vec<(Role, Cut)>,
+    parts: Vec<(TensorRole, Cut)>,
 }
 
-impl List<'_> {
+impl EngineParameters<'_> {
     /// The experts of the layers now listed.
     pub(crate) fn experts(&mut self) -> Result<(), RuleError> {
-        let Some(module) = self.module_of(Role::ExpertGate) else { return Ok(()) };
+        let Some(module) = self.module_of(TensorRole::ExpertGate) else { return Ok(()) };
         let module = module.split(".{E}").next().unwrap_or_default().to_owned();
         let place = self.ranks.expert_tensor;
         let rows = |role| (role, Cut::Rows(place));
         let stacks = [
-            Stack { name: "w13", parts: vec![rows(Role::ExpertGate), rows(Role::ExpertUp)] },
-            Stack { name: "w2", parts: vec![(Role::ExpertDown, Cut::Columns(place))] },
+            Stack {
+                name: "w13",
+                parts: vec![rows(TensorRole::ExpertGate), rows(TensorRole::ExpertUp)],
+            },
+            Stack { name: "w2", parts: vec![(TensorRole::ExpertDown, Cut::Columns(place))] },
         ];
         let held = self.held_experts()?;
         for member in [Member::Weight, Member::Scale, Member::Bias] {
             for stack in &stacks {
-                let roles: Vec<Role> = stack.parts.iter().map(|part| part.0).collect();
+                let roles: Vec<TensorRole> = stack.parts.iter().map(|part| part.0).collect();
                 for fused in self.alike(&roles) {
                     let families = self.model.members(&fused, member);
                     if !families.is_empty() {
@@ -77,7 +80,7 @@ impl List<'_> {
             one.clear();
         }
         shape.insert(0, held.len() as u64);
-        let pieces = |(slot, expert)| -> Vec<Piece> {
+        let pieces = |(slot, expert)| -> Vec<ParameterPiece> {
             one.iter().map(|&(f, r, at)| of_expert(f, r, at, expert, slot)).collect()
         };
         let filled = held.iter().enumerate().filter_map(|(slot, held)| Some((slot, (*held)?)));
@@ -133,7 +136,8 @@ impl List<'_> {
 
     /// SGLang wants whole blocks in each part of an expert, also of experts that are not cut.
     fn refuse_ragged(&self, moe: &MoeDims) -> Result<(), RuleError> {
-        let mut scales = self.model.of_role(Role::ExpertGate).filter(|f| f.member == Member::Scale);
+        let mut scales =
+            self.model.of_role(TensorRole::ExpertGate).filter(|f| f.member == Member::Scale);
         let (Some(q), Some(scale)) = (&self.model.quantisation, scales.next()) else {
             return Ok(());
         };
@@ -175,7 +179,7 @@ impl List<'_> {
     }
 }
 
-fn of_expert(family: &Family, range: Range, at: u64, expert: u64, slot: usize) -> Piece {
+fn of_expert(family: &Family, range: Range, at: u64, expert: u64, slot: usize) -> ParameterPiece {
     let mut piece = piece(family, range, at);
     piece.tensor = fill(&piece.tensor, None, Some(expert));
     piece.target_index = Some(slot as u64);

@@ -8,7 +8,7 @@ use super::ranks::Ranks;
 use super::{Engine, Program};
 use crate::cut::{self, Cut, follow, piece};
 use crate::error::RuleError;
-use crate::model::{Family, Fused, Member, Model, Role};
+use crate::model::{Family, Fused, Member, Model, TensorRole};
 use crate::record::{RankLayout, Record};
 
 /// Rows to which a vocabulary is padded, in both engines.
@@ -17,8 +17,8 @@ const VOCABULARY_PADDING: u64 = 64;
 /// The members of a module in the order in which engines list them.
 const MEMBERS: [Member; 3] = [Member::Weight, Member::Scale, Member::Bias];
 
-/// A rank's parameters, and for whom they are listed.
-pub(crate) struct List<'a> {
+/// The parameters of one engine rank, in the order in which the engine lists them.
+pub(crate) struct EngineParameters<'a> {
     pub(crate) model: &'a Model,
     pub(crate) engine: &'a Engine,
     pub(crate) ranks: &'a Ranks,
@@ -27,16 +27,20 @@ pub(crate) struct List<'a> {
     layout: RankLayout,
 }
 
-impl<'a> List<'a> {
-    pub(crate) fn new(model: &'a Model, engine: &'a Engine, ranks: &'a Ranks) -> List<'a> {
-        List { model, engine, ranks, draft: false, layout: RankLayout::default() }
+impl<'a> EngineParameters<'a> {
+    pub(crate) fn new(
+        model: &'a Model,
+        engine: &'a Engine,
+        ranks: &'a Ranks,
+    ) -> EngineParameters<'a> {
+        EngineParameters { model, engine, ranks, draft: false, layout: RankLayout::default() }
     }
 
     pub(crate) fn finish(self) -> RankLayout {
         self.layout
     }
 
-    pub(crate) fn has(&self, role: Role) -> bool {
+    pub(crate) fn has(&self, role: TensorRole) -> bool {
         self.model.of_role(role).next().is_some()
     }
 
@@ -57,10 +61,10 @@ impl<'a> List<'a> {
         if draft {
             self.draft_modules()?;
         }
-        self.whole(Role::InputNorm)?;
-        self.whole(Role::PostAttentionNorm)?;
-        self.whole(Role::PostSelfAttentionNorm)?;
-        self.whole(Role::PostMlpNorm)?;
+        self.whole(TensorRole::InputNorm)?;
+        self.whole(TensorRole::PostAttentionNorm)?;
+        self.whole(TensorRole::PostSelfAttentionNorm)?;
+        self.whole(TensorRole::PostMlpNorm)?;
         self.attention()?;
         self.mlp()?;
         self.draft = false;
@@ -68,7 +72,7 @@ impl<'a> List<'a> {
     }
 
     /// A module that every rank has whole, under its own name.
-    pub(crate) fn whole(&mut self, role: Role) -> Result<(), RuleError> {
+    pub(crate) fn whole(&mut self, role: TensorRole) -> Result<(), RuleError> {
         self.module(None, &[(role, Cut::Whole)])
     }
 
@@ -77,9 +81,9 @@ impl<'a> List<'a> {
     pub(crate) fn module(
         &mut self,
         name: Option<&str>,
-        parts: &[(Role, Cut)],
+        parts: &[(TensorRole, Cut)],
     ) -> Result<(), RuleError> {
-        let roles: Vec<Role> = parts.iter().map(|part| part.0).collect();
+        let roles: Vec<TensorRole> = parts.iter().map(|part| part.0).collect();
         for fused in self.alike(&roles) {
             for member in MEMBERS {
                 let families = self.model.members(&fused, member);
@@ -98,7 +102,7 @@ impl<'a> List<'a> {
         name: Option<&str>,
         fused: &Fused<'_>,
         families: &[&Family],
-        parts: &[(Role, Cut)],
+        parts: &[(TensorRole, Cut)],
     ) -> Result<Record, RuleError> {
         let block = self.model.quantisation.as_ref().map_or((1, 1), |q| q.block);
         let mut pieces = Vec::new();
@@ -129,7 +133,7 @@ impl<'a> List<'a> {
     }
 
     /// Embedding and head: rows padded, and spread like attention.
-    pub(crate) fn vocabulary(&mut self, role: Role) -> Result<(), RuleError> {
+    pub(crate) fn vocabulary(&mut self, role: TensorRole) -> Result<(), RuleError> {
         let place = self.ranks.attention;
         for fused in self.alike(&[role]) {
             let family = fused.weights[0];
@@ -164,7 +168,7 @@ impl<'a> List<'a> {
     }
 
     /// The modules now listed that are made of weights of these roles.
-    pub(crate) fn alike(&self, roles: &[Role]) -> Vec<Fused<'a>> {
+    pub(crate) fn alike(&self, roles: &[TensorRole]) -> Vec<Fused<'a>> {
         let mut fused = self.model.alike(roles, self.listed());
         fused.retain(|fused| !self.draft || fused.layers.is_some());
         fused
@@ -173,8 +177,8 @@ impl<'a> List<'a> {
     /// The local type: quantised and F32 stay, the rest is the engine's.
     pub(crate) fn dtype_of(&self, family: &Family) -> DType {
         match (family.role, family.dtype) {
-            (Role::Router, _) if self.model.router_f32 => DType::F32,
-            (Role::IndexKeyNorm, _) => DType::F32,
+            (TensorRole::Router, _) if self.model.router_f32 => DType::F32,
+            (TensorRole::IndexKeyNorm, _) => DType::F32,
             (_, dtype) if dtype == self.model.dtype => self.engine.dtype.unwrap_or(dtype),
             (_, dtype) => dtype,
         }

@@ -1,21 +1,21 @@
 //! MLPs: dense, or a router with experts and shared experts.
 
 use super::Program;
-use super::list::List;
-use crate::cut::{Cut, Place, Range, piece};
+use super::list::EngineParameters;
+use crate::cut::{Cut, GroupRank, Range, piece};
 use crate::error::RuleError;
-use crate::model::{Family, Member, Role};
+use crate::model::{Family, Member, TensorRole};
 use crate::record::Record;
 
-impl List<'_> {
+impl EngineParameters<'_> {
     /// The MLPs of the layers now listed.
     pub(crate) fn mlp(&mut self) -> Result<(), RuleError> {
         let place = self.ranks.dense;
-        self.module(Some("mlp.gate_up_proj"), &[(Role::DenseGateUp, Cut::Halves(place))])?;
-        let gate_up = [Role::DenseGate, Role::DenseUp];
+        self.module(Some("mlp.gate_up_proj"), &[(TensorRole::DenseGateUp, Cut::Halves(place))])?;
+        let gate_up = [TensorRole::DenseGate, TensorRole::DenseUp];
         self.module(Some("mlp.gate_up_proj"), &gate_up.map(|role| (role, Cut::Rows(place))))?;
-        self.module(None, &[(Role::DenseDown, Cut::Columns(place))])?;
-        self.whole(Role::Router)?;
+        self.module(None, &[(TensorRole::DenseDown, Cut::Columns(place))])?;
+        self.whole(TensorRole::Router)?;
         self.correction();
         self.experts()?;
         self.shared_experts(self.ranks.shared)
@@ -23,26 +23,26 @@ impl List<'_> {
 
     /// The router's correction bias has no weight beside it.
     fn correction(&mut self) {
-        for fused in self.alike(&[Role::Router]) {
+        for fused in self.alike(&[TensorRole::Router]) {
             let layer = fused.layers.map_or(0, |(first, _)| first);
-            let mut biases = self.model.of_role(Role::RouterCorrection);
+            let mut biases = self.model.of_role(TensorRole::RouterCorrection);
             if let Some(bias) = biases.find(|bias| bias.is_in(layer)) {
                 self.push(whole_record(bias, fused.layers));
             }
         }
     }
 
-    fn shared_experts(&mut self, place: Place) -> Result<(), RuleError> {
-        let Some(module) = self.module_of(Role::SharedGate) else { return Ok(()) };
+    fn shared_experts(&mut self, place: GroupRank) -> Result<(), RuleError> {
+        let Some(module) = self.module_of(TensorRole::SharedGate) else { return Ok(()) };
         let fused = format!("{}.gate_up_proj", module.trim_end_matches(".gate_proj"));
-        let gate_up = [Role::SharedGate, Role::SharedUp];
+        let gate_up = [TensorRole::SharedGate, TensorRole::SharedUp];
         self.module(Some(&fused), &gate_up.map(|role| (role, Cut::Rows(place))))?;
-        self.module(None, &[(Role::SharedDown, Cut::Columns(place))])?;
-        self.whole(Role::SharedSwitch)
+        self.module(None, &[(TensorRole::SharedDown, Cut::Columns(place))])?;
+        self.whole(TensorRole::SharedSwitch)
     }
 
     /// The module of a role's weight, within its layer.
-    pub(crate) fn module_of(&self, role: Role) -> Option<String> {
+    pub(crate) fn module_of(&self, role: TensorRole) -> Option<String> {
         let family = self.model.of_role(role).find(|f| f.member == Member::Weight)?;
         let name = family.name.strip_prefix("model.layers.{L}.")?;
         Some(name.strip_suffix(".weight")?.to_owned())
@@ -53,14 +53,18 @@ impl List<'_> {
     pub(crate) fn draft_modules(&mut self) -> Result<(), RuleError> {
         let has_vocabulary = self.engine.program == Program::Vllm;
         if has_vocabulary {
-            self.vocabulary(Role::DraftEmbedding)?;
+            self.vocabulary(TensorRole::DraftEmbedding)?;
         }
-        for role in [Role::DraftEmbeddingNorm, Role::DraftHiddenNorm, Role::DraftProjection] {
+        for role in [
+            TensorRole::DraftEmbeddingNorm,
+            TensorRole::DraftHiddenNorm,
+            TensorRole::DraftProjection,
+        ] {
             self.whole(role)?;
         }
-        self.whole(Role::DraftFinalNorm)?;
+        self.whole(TensorRole::DraftFinalNorm)?;
         match has_vocabulary {
-            true => self.vocabulary(Role::DraftHead),
+            true => self.vocabulary(TensorRole::DraftHead),
             false => Ok(()),
         }
     }

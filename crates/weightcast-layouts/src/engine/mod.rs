@@ -13,9 +13,9 @@ mod ranks;
 use weightcast_plan::DType;
 
 use crate::error::RuleError;
-use crate::model::{Model, Role};
+use crate::model::{Model, TensorRole};
 use crate::record::RankLayout;
-use list::List;
+use list::EngineParameters;
 pub(crate) use ranks::Ranks;
 
 /// Which engine.
@@ -89,11 +89,11 @@ impl Engine {
                       read the layout off a live engine",
             });
         }
-        let mut list = List::new(model, self, &ranks);
-        list.vocabulary(Role::Embedding)?;
+        let mut list = EngineParameters::new(model, self, &ranks);
+        list.vocabulary(TensorRole::Embedding)?;
         list.layers(false)?;
-        list.whole(Role::FinalNorm)?;
-        list.vocabulary(Role::Head)?;
+        list.whole(TensorRole::FinalNorm)?;
+        list.vocabulary(TensorRole::Head)?;
         if self.draft && model.dims.draft_layers > 0 {
             self.refuse_drafts(model.dims.draft_layers)?;
             list.layers(true)?;

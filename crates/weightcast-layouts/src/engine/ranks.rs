@@ -1,7 +1,7 @@
 //! Where a rank stands in each group over which weights are cut.
 
 use super::{Engine, Program};
-use crate::cut::Place;
+use crate::cut::GroupRank;
 use crate::error::RuleError;
 use crate::model::Model;
 
@@ -9,15 +9,15 @@ use crate::model::Model;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ranks {
     /// Attention, embedding and head.
-    pub(crate) attention: Place,
+    pub(crate) attention: GroupRank,
     /// Dense MLPs.
-    pub(crate) dense: Place,
+    pub(crate) dense: GroupRank,
     /// Shared experts.
-    pub(crate) shared: Place,
+    pub(crate) shared: GroupRank,
     /// Whole experts.
-    pub(crate) expert: Place,
+    pub(crate) expert: GroupRank,
     /// Rows and columns of an expert.
-    pub(crate) expert_tensor: Place,
+    pub(crate) expert_tensor: GroupRank,
 }
 
 impl Ranks {
@@ -39,8 +39,8 @@ impl Ranks {
 /// cut without. Where experts are spread over several data-parallel ranks, ranks may share out the
 /// tokens of a layer of experts: then each has the shared experts whole.
 fn vllm(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError> {
-    let all = Place { index: rank, of: engine.ranks() };
-    let tp = Place { index: rank % engine.tp, of: engine.tp };
+    let all = GroupRank { index: rank, of: engine.ranks() };
+    let tp = GroupRank { index: rank % engine.tp, of: engine.tp };
     if engine.redundant > 0 && engine.ep == 1 {
         let what = format!(
             "vLLM: redundant={} needs experts spread over several ranks (ep=tp*dp)",
@@ -49,8 +49,8 @@ fn vllm(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError> {
         return Err(RuleError::Degrees { what });
     }
     let (expert, expert_tensor) = match engine.ep {
-        1 => (Place::ALONE, all),
-        ep if ep == engine.ranks() => (all, Place::ALONE),
+        1 => (GroupRank::ALONE, all),
+        ep if ep == engine.ranks() => (all, GroupRank::ALONE),
         ep => {
             let (tp, dp) = (engine.tp, engine.dp);
             let what =
@@ -59,7 +59,7 @@ fn vllm(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError> {
         }
     };
     let by_tokens = model.shared_by_tokens && engine.ep > 1 && engine.dp > 1;
-    let whole_if = |whole| if whole { Place::ALONE } else { tp };
+    let whole_if = |whole| if whole { GroupRank::ALONE } else { tp };
     Ok(Ranks {
         attention: tp,
         // The classes with sparse attention keep to their tokens through the dense layers.
@@ -81,12 +81,12 @@ fn sglang(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError>
         }
     }
     let (attention, moe) = (tp / attention_dp, tp / ep);
-    let whole = |whole| if whole { Place::ALONE } else { Place { index: rank, of: tp } };
+    let whole = |whole| if whole { GroupRank::ALONE } else { GroupRank { index: rank, of: tp } };
     Ok(Ranks {
-        attention: Place { index: rank % attention, of: attention },
+        attention: GroupRank { index: rank % attention, of: attention },
         dense: whole(engine.dense_whole && model.dims.moe.is_some()),
         shared: whole(engine.shared_whole),
-        expert: Place { index: rank / moe, of: ep },
-        expert_tensor: Place { index: rank % moe, of: moe },
+        expert: GroupRank { index: rank / moe, of: ep },
+        expert_tensor: GroupRank { index: rank % moe, of: moe },
     })
 }

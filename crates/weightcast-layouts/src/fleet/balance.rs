@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Bytes to be moved from one of several sources to a target.
-struct Choice {
+/// Bytes for a target that any of several sources could send.
+struct SharedBytes {
     bytes: u64,
     sources: u32,
     target: u32,
@@ -20,7 +20,7 @@ pub(super) struct Balance {
     pub(super) forced: Vec<u64>,
     sets: Vec<Vec<u32>>,
     numbers: BTreeMap<Vec<u32>, u32>,
-    open: Vec<Choice>,
+    open: Vec<SharedBytes>,
     /// Pieces above this many bytes are cut, so that several sources can share them.
     piece: u64,
 }
@@ -62,7 +62,7 @@ impl Balance {
         let pieces = bytes.div_ceil(self.piece).min(self.sets[sources as usize].len() as u64 * 4);
         for piece in 0..pieces {
             let bytes = bytes * (piece + 1) / pieces - bytes * piece / pieces;
-            self.open.push(Choice { bytes, sources, target });
+            self.open.push(SharedBytes { bytes, sources, target });
         }
     }
 

@@ -3,21 +3,21 @@
 use weightcast_plan::Slice;
 
 /// Ranks that hold the same box.
-pub(super) struct Group<'a> {
+pub(super) struct BoxHolders<'a> {
     pub(super) slice: &'a Slice,
     pub(super) ranks: Vec<u32>,
 }
 
 /// The holders by what they hold, in the order in which boxes are first met.
-pub(super) fn groups<'a>(held: impl IntoIterator<Item = (u32, &'a Slice)>) -> Vec<Group<'a>> {
-    let mut groups: Vec<Group<'a>> = Vec::new();
+pub(super) fn groups<'a>(held: impl IntoIterator<Item = (u32, &'a Slice)>) -> Vec<BoxHolders<'a>> {
+    let mut groups: Vec<BoxHolders<'a>> = Vec::new();
     let mut order: std::collections::BTreeMap<&Slice, usize> = std::collections::BTreeMap::new();
     for (rank, slice) in held {
         if slice.is_empty() {
             continue;
         }
         let at = *order.entry(slice).or_insert_with(|| {
-            groups.push(Group { slice, ranks: Vec::new() });
+            groups.push(BoxHolders { slice, ranks: Vec::new() });
             groups.len() - 1
         });
         groups[at].ranks.push(rank);
@@ -27,7 +27,7 @@ pub(super) fn groups<'a>(held: impl IntoIterator<Item = (u32, &'a Slice)>) -> Ve
 
 /// The parts of `wanted` that the groups hold, each with the number of its group, and what none
 /// of them holds. Parts are disjoint: where groups overlap, the first one met gives.
-pub(super) fn cut(wanted: &Slice, groups: &[Group<'_>]) -> (Vec<(Slice, usize)>, Vec<Slice>) {
+pub(super) fn cut(wanted: &Slice, groups: &[BoxHolders<'_>]) -> (Vec<(Slice, usize)>, Vec<Slice>) {
     let mut cells = Vec::new();
     let mut rest = vec![wanted.clone()];
     for (number, group) in groups.iter().enumerate() {

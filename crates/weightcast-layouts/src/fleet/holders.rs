@@ -9,7 +9,7 @@ use crate::error::RuleError;
 
 /// A box of a tensor in the memory of a rank, in these layers.
 #[derive(Debug, Clone)]
-pub(super) struct Held {
+pub(super) struct HeldBox {
     pub(super) rank: u32,
     pub(super) layers: Option<(u64, u64)>,
     pub(super) slice: Slice,
@@ -18,7 +18,7 @@ pub(super) struct Held {
 
 /// All holders of each tensor, by its name with `{L}`.
 pub(super) struct Holders {
-    by_tensor: BTreeMap<String, Vec<Held>>,
+    by_tensor: BTreeMap<String, Vec<HeldBox>>,
     pub(super) ranks: u64,
     /// What the real programs would refuse.
     pub(super) warnings: Vec<String>,
@@ -34,7 +34,7 @@ impl Holders {
             for record in layout.records {
                 for piece in record.pieces {
                     let (layers, dtype) = (record.layers, record.dtype);
-                    let held = Held { rank: rank as u32, layers, slice: piece.slice, dtype };
+                    let held = HeldBox { rank: rank as u32, layers, slice: piece.slice, dtype };
                     holders.by_tensor.entry(piece.tensor).or_default().push(held);
                 }
             }
@@ -46,7 +46,7 @@ impl Holders {
     }
 
     /// The holders of a tensor; none if it is not held at all.
-    pub(super) fn of_tensor(&self, name: &str) -> &[Held] {
+    pub(super) fn of_tensor(&self, name: &str) -> &[HeldBox] {
         self.by_tensor.get(name).map_or(&[], Vec::as_slice)
     }
 
@@ -56,7 +56,7 @@ impl Holders {
     }
 }
 
-impl Held {
+impl HeldBox {
     /// Whether it is held in this layer.
     pub(super) fn is_in(&self, layer: Option<u64>) -> bool {
         match (self.layers, layer) {
@@ -67,13 +67,13 @@ impl Held {
     }
 
     /// The scales that it can make of its part of a weight: those of the blocks that begin in it.
-    pub(super) fn scales(&self, block: (u64, u64)) -> Held {
+    pub(super) fn scales(&self, block: (u64, u64)) -> HeldBox {
         let mut slice = self.slice.clone();
         for (dim, size) in [block.0, block.1].into_iter().enumerate() {
             let first = self.slice.start[dim].div_ceil(size);
             let end = self.slice.end(dim).div_ceil(size);
             (slice.start[dim], slice.len[dim]) = (first, end.saturating_sub(first));
         }
-        Held { slice, dtype: DType::F32, ..self.clone() }
+        HeldBox { slice, dtype: DType::F32, ..self.clone() }
     }
 }

@@ -16,14 +16,14 @@ use weightcast_plan::Slice;
 
 use crate::cluster::Cluster;
 use crate::error::RuleError;
-use crate::model::{Family, Member, Role, fill};
+use crate::model::{Family, Member, TensorRole, fill};
 use balance::Balance;
-use cells::{Group, cut, groups};
+use cells::{BoxHolders, cut, groups};
 pub use cost::{Cost, Hardware};
-use holders::{Held, Holders};
-use moves::{Entry, Move, Places, by_host, direct};
+use holders::{HeldBox, Holders};
+use moves::{HostNeed, Move, Places, by_host, direct};
 pub use names::nearest_names;
-pub use routes::{Route, routes};
+pub use routes::{RankRoute, routes};
 
 /// How many pieces the bytes of a source are at least cut into, so that they can be balanced.
 const PIECES_PER_SOURCE: u64 = 64;
@@ -81,7 +81,7 @@ pub fn plan(
     let total: u64 = takers_bytes(target, &takers)?.saturating_mul(replicas);
     let piece = (total / holders.ranks.max(1) / PIECES_PER_SOURCE).max(SMALLEST_PIECE);
     let targets = takers.ranks * replicas;
-    let mut planner = Planner {
+    let mut planner = FleetPlanner {
         target,
         holders: &holders,
         takers: &takers,
@@ -102,7 +102,8 @@ fn takers_bytes(target: &Cluster, takers: &Holders) -> Result<u64, RuleError> {
     (0..takers.ranks).map(|rank| Ok(target.layout(rank)?.transfer_bytes())).sum()
 }
 
-struct Planner<'a> {
+/// The plan of a whole fleet, while tensors are being added to it.
+struct FleetPlanner<'a> {
     target: &'a Cluster,
     holders: &'a Holders,
     takers: &'a Holders,
@@ -124,7 +125,7 @@ type Spread = (Vec<usize>, Vec<usize>);
 /// Most defects that are listed.
 const LISTED: usize = 8;
 
-impl Planner<'_> {
+impl FleetPlanner<'_> {
     fn run(&mut self) {
         for family in &self.target.model().families {
             for expert in experts(family) {
@@ -148,7 +149,7 @@ impl Planner<'_> {
             true => vec![None],
             false => family.layers.iter().flat_map(|&(a, b)| (a..=b).map(Some)).collect(),
         };
-        let here = |held: &'_ [Held], layer| -> Vec<usize> {
+        let here = |held: &'_ [HeldBox], layer| -> Vec<usize> {
             (0..held.len()).filter(|&at| held[at].is_in(layer)).collect()
         };
         let spread = |&layer: &Option<u64>| (here(&made, layer), here(takers, layer));
@@ -161,8 +162,8 @@ impl Planner<'_> {
             }
         }
         for ((sources, takes), layers) in alike.iter().filter(|((_, takes), _)| !takes.is_empty()) {
-            let sources: Vec<&Held> = sources.iter().map(|&at| &made[at]).collect();
-            let takes: Vec<&Held> = takes.iter().map(|&at| &takers[at]).collect();
+            let sources: Vec<&HeldBox> = sources.iter().map(|&at| &made[at]).collect();
+            let takes: Vec<&HeldBox> = takes.iter().map(|&at| &takers[at]).collect();
             let name = fill(name, layers[0], None);
             self.tensor(family, &name, &sources, &takes, layers.len() as u64);
         }
@@ -173,8 +174,8 @@ impl Planner<'_> {
         &mut self,
         family: &Family,
         name: &str,
-        sources: &[&Held],
-        takers: &[&Held],
+        sources: &[&HeldBox],
+        takers: &[&HeldBox],
         count: u64,
     ) {
         let by_box = groups(sources.iter().map(|held| (held.rank, &held.slice)));
@@ -199,7 +200,7 @@ impl Planner<'_> {
         }
     }
 
-    fn assign(&mut self, sources: &[Group<'_>], moves: &[Move], entries: &[Entry]) {
+    fn assign(&mut self, sources: &[BoxHolders<'_>], moves: &[Move], entries: &[HostNeed]) {
         let sets: Vec<(u32, u32)> = sources
             .iter()
             .map(|group| (self.direct.set(&group.ranks), self.network.set(&group.ranks)))
@@ -228,7 +229,7 @@ impl Planner<'_> {
     }
 
     /// Notes what no target takes of a tensor.
-    fn taken_whole(&mut self, family: &Family, name: &str, takers: &[Group<'_>]) {
+    fn taken_whole(&mut self, family: &Family, name: &str, takers: &[BoxHolders<'_>]) {
         let rest = Slice::full(&family.shape).subtract_all(takers.iter().map(|group| group.slice));
         if let Some(lost) = rest.first() {
             self.defect(format!("{name} {lost} reaches no target rank"));
@@ -241,8 +242,8 @@ impl Planner<'_> {
         // A draft may have those of its model in their place.
         let shared = |name: &str| {
             let families = self.target.model().families.iter();
-            let mut drafts =
-                families.filter(|f| matches!(f.role, Role::DraftEmbedding | Role::DraftHead));
+            let mut drafts = families
+                .filter(|f| matches!(f.role, TensorRole::DraftEmbedding | TensorRole::DraftHead));
             drafts.any(|family| family.name == name)
         };
         let takes = |name: &str| !self.takers.of_tensor(name).is_empty();
@@ -293,7 +294,7 @@ impl Planner<'_> {
 }
 
 /// Who can send a tensor of the target: who holds it, or can make the scales of what it holds.
-fn sources_of(holders: &Holders, target: &Cluster, name: &str) -> Vec<Held> {
+fn sources_of(holders: &Holders, target: &Cluster, name: &str) -> Vec<HeldBox> {
     let held = holders.of_tensor(name);
     match (&target.model().quantisation, name.strip_suffix("_scale_inv")) {
         (Some(quantisation), Some(weight)) if held.is_empty() => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weightcast_plan::Slice;
 
-use super::cells::{Group, cut};
+use super::cells::{BoxHolders, cut};
 
 /// Where the targets are.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ pub(super) struct Move {
 
 /// Bytes that a host needs once, from one of a group of sources, and the ranks that could receive
 /// them for it.
-pub(super) struct Entry {
+pub(super) struct HostNeed {
     pub(super) group: usize,
     pub(super) host: u32,
     pub(super) receivers: Vec<u32>,
@@ -41,7 +41,7 @@ pub(super) struct Entry {
 
 /// Every target rank is sent everything that it holds.
 pub(super) fn direct(
-    cells: &[(&Group<'_>, Vec<(Slice, usize)>)],
+    cells: &[(&BoxHolders<'_>, Vec<(Slice, usize)>)],
     places: Places,
     bytes: impl Fn(&Slice) -> u64,
 ) -> Vec<Move> {
@@ -58,11 +58,11 @@ pub(super) fn direct(
 
 /// Each host is sent every element that it needs once; the rest it copies.
 pub(super) fn by_host(
-    takers: &[Group<'_>],
-    sources: &[Group<'_>],
+    takers: &[BoxHolders<'_>],
+    sources: &[BoxHolders<'_>],
     places: Places,
     bytes: impl Fn(&Slice) -> u64,
-) -> Vec<Entry> {
+) -> Vec<HostNeed> {
     let mut needs: BTreeMap<u64, Vec<(usize, u32)>> = BTreeMap::new();
     for (number, group) in takers.iter().enumerate() {
         for to in group.ranks.iter().flat_map(|&rank| places.everywhere(rank)) {
@@ -82,7 +82,7 @@ pub(super) fn by_host(
         for (of_box, cells) in boxes.iter().zip(cells.iter()) {
             for &(group, bytes) in cells {
                 let receivers = of_box.iter().map(|&(_, rank)| rank).collect();
-                entries.push(Entry { group, host: host as u32, receivers, bytes });
+                entries.push(HostNeed { group, host: host as u32, receivers, bytes });
             }
         }
     }
@@ -92,8 +92,8 @@ pub(super) fn by_host(
 /// For each of the boxes the groups and bytes of what no earlier box has brought in.
 fn enter_once(
     boxes: &[usize],
-    takers: &[Group<'_>],
-    sources: &[Group<'_>],
+    takers: &[BoxHolders<'_>],
+    sources: &[BoxHolders<'_>],
     bytes: impl Fn(&Slice) -> u64,
 ) -> Vec<Vec<(usize, u64)>> {
     let mut entered: Vec<&Slice> = Vec::new();

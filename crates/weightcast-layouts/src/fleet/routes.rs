@@ -3,16 +3,16 @@
 use weightcast_plan::Slice;
 
 use super::cells::{cut, groups};
-use super::holders::{Held, Holders};
+use super::holders::{HeldBox, Holders};
 use super::sources_of;
 use crate::cluster::Cluster;
 use crate::error::RuleError;
 use crate::model::fill;
-use crate::record::{Piece, Record};
+use crate::record::{ParameterPiece, Record};
 
 /// A box of a tensor, from a source rank into a parameter of a target rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
+pub struct RankRoute {
     /// The published name.
     pub tensor: String,
     /// The box, in elements of the published tensor.
@@ -41,7 +41,7 @@ pub fn routes(
     target: &Cluster,
     rank: Option<u64>,
     tensor: Option<&str>,
-) -> Result<Vec<Route>, RuleError> {
+) -> Result<Vec<RankRoute>, RuleError> {
     let holders = Holders::of(source)?;
     let ranks = rank.map_or(0..target.ranks(), |rank| rank..rank + 1);
     let mut sent = vec![0u64; holders.ranks as usize];
@@ -61,7 +61,7 @@ pub fn routes(
 }
 
 /// The layers of a record in which the piece is of this tensor.
-fn layers(record: &Record, piece: &Piece, tensor: Option<&str>) -> Vec<Option<u64>> {
+fn layers(record: &Record, piece: &ParameterPiece, tensor: Option<&str>) -> Vec<Option<u64>> {
     let all: Vec<Option<u64>> = match record.layers {
         None => vec![None],
         Some((first, last)) => (first..=last).map(Some).collect(),
@@ -73,10 +73,10 @@ fn layers(record: &Record, piece: &Piece, tensor: Option<&str>) -> Vec<Option<u6
 }
 
 fn of_piece(
-    (rank, record, piece, layer): (u32, &Record, &Piece, Option<u64>),
-    made: &[Held],
+    (rank, record, piece, layer): (u32, &Record, &ParameterPiece, Option<u64>),
+    made: &[HeldBox],
     sent: &mut [u64],
-    routes: &mut Vec<Route>,
+    routes: &mut Vec<RankRoute>,
 ) {
     let here = made.iter().filter(|held| held.is_in(layer));
     let groups = groups(here.map(|held| (held.rank, &held.slice)));
@@ -87,7 +87,7 @@ fn of_piece(
         let Some(&source) = order.min_by_key(|&&source| sent[source as usize]) else { continue };
         let bytes = slice.volume() * record.dtype.bits() / 8;
         sent[source as usize] += bytes;
-        routes.push(Route {
+        routes.push(RankRoute {
             tensor: fill(&piece.tensor, layer, None),
             slice,
             bytes,

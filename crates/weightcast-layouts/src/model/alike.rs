@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::checkpoint::Model;
 use super::family::Family;
-use super::role::{Member, Role};
+use super::role::{Member, TensorRole};
 
 /// A module: the weights that are fused into it, and the layers in which they are the same.
 pub(crate) struct Fused<'a> {
@@ -16,7 +16,7 @@ pub(crate) struct Fused<'a> {
 impl Model {
     /// The runs of these layers in which all of these roles have a weight, of the same families;
     /// or the one module outside of layers.
-    pub(crate) fn alike(&self, roles: &[Role], layers: Range<u64>) -> Vec<Fused<'_>> {
+    pub(crate) fn alike(&self, roles: &[TensorRole], layers: Range<u64>) -> Vec<Fused<'_>> {
         let weights = |layer: Option<u64>| -> Option<Vec<&Family>> {
             roles.iter().map(|&role| self.member(role, Member::Weight, layer)).collect()
         };
@@ -48,7 +48,12 @@ impl Model {
     }
 
     /// The family of this role and member that is in the layer, or outside of layers.
-    pub(crate) fn member(&self, role: Role, member: Member, layer: Option<u64>) -> Option<&Family> {
+    pub(crate) fn member(
+        &self,
+        role: TensorRole,
+        member: Member,
+        layer: Option<u64>,
+    ) -> Option<&Family> {
         self.of_role(role).find(|family| {
             family.member == member
                 && match layer {

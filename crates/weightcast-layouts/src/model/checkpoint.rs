@@ -3,11 +3,11 @@
 use weightcast_plan::DType;
 
 use super::config::{Config, ConfigError};
-use super::description::{Blocks, DESCRIPTIONS, Description};
+use super::description::{CheckpointKind, MODEL_TYPES, ModelType};
 use super::dims::Dims;
 use super::family::Family;
 use super::quantisation::Quantisation;
-use super::role::Role;
+use super::role::TensorRole;
 use super::{decoder, gpt_oss, gpt2};
 
 /// Most bytes of a checkpoint at eight an element: a thousand times what there is.
@@ -37,17 +37,17 @@ pub struct Model {
 impl Model {
     /// Describes the model of a config.
     pub fn of(config: &Config) -> Result<Model, ConfigError> {
-        let description = describe(config.model_type())?;
+        let model_type = describe(config.model_type())?;
         let dims = Dims::of(config)?;
         let dtype = dtype_of(config);
-        let families = match &description.blocks {
-            Blocks::Decoder(decoder) => decoder::families(config, decoder, &dims, dtype)?,
-            Blocks::Gpt2 => gpt2::families(&dims, config, dtype)?,
-            Blocks::GptOss => gpt_oss::families(&dims, dtype)?,
+        let families = match &model_type.kind {
+            CheckpointKind::Decoder(decoder) => decoder::families(config, decoder, &dims, dtype)?,
+            CheckpointKind::Gpt2 => gpt2::families(&dims, config, dtype)?,
+            CheckpointKind::GptOss => gpt_oss::families(&dims, dtype)?,
         };
-        let decoder = match &description.blocks {
-            Blocks::Decoder(decoder) => Some(decoder),
-            Blocks::Gpt2 | Blocks::GptOss => None,
+        let decoder = match &model_type.kind {
+            CheckpointKind::Decoder(decoder) => Some(decoder),
+            CheckpointKind::Gpt2 | CheckpointKind::GptOss => None,
         };
         let mut model = Model {
             families,
@@ -96,7 +96,7 @@ impl Model {
     }
 
     /// The families of this role.
-    pub(crate) fn of_role(&self, role: Role) -> impl Iterator<Item = &Family> {
+    pub(crate) fn of_role(&self, role: TensorRole) -> impl Iterator<Item = &Family> {
         self.families.iter().filter(move |f| f.role == role)
     }
 
@@ -120,11 +120,11 @@ fn bounded(families: &[Family]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn describe(model_type: &str) -> Result<&'static Description, ConfigError> {
-    let found = DESCRIPTIONS.iter().find(|d| d.model_types.contains(&model_type));
+fn describe(model_type: &str) -> Result<&'static ModelType, ConfigError> {
+    let found = MODEL_TYPES.iter().find(|d| d.model_types.contains(&model_type));
     found.ok_or_else(|| ConfigError::UnknownModel {
         found: model_type.to_owned(),
-        known: DESCRIPTIONS.iter().flat_map(|d| d.model_types).copied().collect(),
+        known: MODEL_TYPES.iter().flat_map(|d| d.model_types).copied().collect(),
     })
 }
 

@@ -6,7 +6,7 @@ use super::config::{Config, ConfigError};
 use super::description::{Decoder, When};
 use super::dims::{Dims, Indexer, Mla, MoeDims};
 use super::family::{Family, intervals};
-use super::role::{Member, Role};
+use super::role::{Member, TensorRole};
 
 /// The families of a decoder's checkpoint, not quantised.
 pub(crate) fn families(
@@ -16,9 +16,10 @@ pub(crate) fn families(
     dtype: DType,
 ) -> Result<Vec<Family>, ConfigError> {
     let all = dims.layers + dims.draft_layers;
-    let mut list = List { families: Vec::new(), layers: vec![(0, all - 1)], dtype, config };
+    let mut list =
+        DecoderFamilies { families: Vec::new(), layers: vec![(0, all - 1)], dtype, config };
     let (hidden, vocabulary) = (dims.hidden, dims.vocabulary);
-    list.outside(Role::Embedding, "model.embed_tokens", &[vocabulary, hidden]);
+    list.outside(TensorRole::Embedding, "model.embed_tokens", &[vocabulary, hidden]);
     norms(&mut list, decoder, hidden);
     match &dims.mla {
         Some(mla) => latent_attention(&mut list, mla, dims),
@@ -41,9 +42,9 @@ pub(crate) fn families(
         list.layers = intervals(sparse.iter().copied().chain(dims.layers..all));
         experts(&mut list, decoder, moe, hidden);
     }
-    list.outside(Role::FinalNorm, "model.norm", &[hidden]);
+    list.outside(TensorRole::FinalNorm, "model.norm", &[hidden]);
     if !dims.tied {
-        list.outside(Role::Head, "lm_head", &[vocabulary, hidden]);
+        list.outside(TensorRole::Head, "lm_head", &[vocabulary, hidden]);
     }
     if dims.draft_layers > 0 {
         list.layers = vec![(dims.layers, all - 1)];
@@ -52,15 +53,15 @@ pub(crate) fn families(
     Ok(list.families)
 }
 
-/// The list being written, and the layers that it is being written for.
-struct List<'a> {
+/// The families of a decoder's checkpoint, while they are listed, and the layers that come next.
+struct DecoderFamilies<'a> {
     families: Vec<Family>,
     layers: Vec<(u64, u64)>,
     dtype: DType,
     config: &'a Config,
 }
 
-impl List<'_> {
+impl DecoderFamilies<'_> {
     fn holds(&self, when: When) -> bool {
         match when {
             When::Never => false,
@@ -70,7 +71,7 @@ impl List<'_> {
         }
     }
 
-    fn put(&mut self, role: Role, member: Member, name: String, shape: &[u64], dtype: DType) {
+    fn put(&mut self, role: TensorRole, member: Member, name: String, shape: &[u64], dtype: DType) {
         let (layers, shape) = (self.layers.clone(), shape.to_vec());
         if !layers.is_empty() {
             self.families.push(Family { role, member, name, shape, dtype, layers, experts: 0 });
@@ -78,25 +79,25 @@ impl List<'_> {
     }
 
     /// A weight outside of layers.
-    fn outside(&mut self, role: Role, module: &str, shape: &[u64]) {
+    fn outside(&mut self, role: TensorRole, module: &str, shape: &[u64]) {
         let (name, shape, dtype) = (format!("{module}.weight"), shape.to_vec(), self.dtype);
         let (member, layers) = (Member::Weight, Vec::new());
         self.families.push(Family { role, member, name, shape, dtype, layers, experts: 0 });
     }
 
-    fn weight(&mut self, role: Role, module: &str, shape: &[u64]) {
+    fn weight(&mut self, role: TensorRole, module: &str, shape: &[u64]) {
         let name = format!("model.layers.{{L}}.{module}.weight");
         self.put(role, Member::Weight, name, shape, self.dtype);
     }
 
-    fn bias(&mut self, role: Role, module: &str, rows: u64, when: When) {
+    fn bias(&mut self, role: TensorRole, module: &str, rows: u64, when: When) {
         if self.holds(when) {
             let name = format!("model.layers.{{L}}.{module}.bias");
             self.put(role, Member::Bias, name, &[rows], self.dtype);
         }
     }
 
-    fn expert(&mut self, role: Role, experts: u64, module: &str, shape: &[u64]) {
+    fn expert(&mut self, role: TensorRole, experts: u64, module: &str, shape: &[u64]) {
         self.weight(role, module, shape);
         if let Some(family) = self.families.last_mut().filter(|f| f.role == role) {
             family.experts = experts;
@@ -104,108 +105,108 @@ impl List<'_> {
     }
 }
 
-fn norms(list: &mut List<'_>, decoder: &Decoder, hidden: u64) {
-    list.weight(Role::InputNorm, "input_layernorm", &[hidden]);
-    list.weight(Role::PostAttentionNorm, "post_attention_layernorm", &[hidden]);
+fn norms(list: &mut DecoderFamilies<'_>, decoder: &Decoder, hidden: u64) {
+    list.weight(TensorRole::InputNorm, "input_layernorm", &[hidden]);
+    list.weight(TensorRole::PostAttentionNorm, "post_attention_layernorm", &[hidden]);
     if decoder.sandwich_norms {
-        list.weight(Role::PostSelfAttentionNorm, "post_self_attn_layernorm", &[hidden]);
-        list.weight(Role::PostMlpNorm, "post_mlp_layernorm", &[hidden]);
+        list.weight(TensorRole::PostSelfAttentionNorm, "post_self_attn_layernorm", &[hidden]);
+        list.weight(TensorRole::PostMlpNorm, "post_mlp_layernorm", &[hidden]);
     }
 }
 
-fn attention(list: &mut List<'_>, decoder: &Decoder, dims: &Dims) {
+fn attention(list: &mut DecoderFamilies<'_>, decoder: &Decoder, dims: &Dims) {
     let projections = [
-        (Role::Query, "self_attn.q_proj", dims.heads),
-        (Role::Key, "self_attn.k_proj", dims.key_heads),
-        (Role::Value, "self_attn.v_proj", dims.key_heads),
+        (TensorRole::Query, "self_attn.q_proj", dims.heads),
+        (TensorRole::Key, "self_attn.k_proj", dims.key_heads),
+        (TensorRole::Value, "self_attn.v_proj", dims.key_heads),
     ];
     for (role, module, heads) in projections {
         list.weight(role, module, &[heads * dims.head, dims.hidden]);
         list.bias(role, module, heads * dims.head, decoder.qkv_bias);
     }
-    list.weight(Role::Output, "self_attn.o_proj", &[dims.hidden, dims.heads * dims.head]);
-    list.bias(Role::Output, "self_attn.o_proj", dims.hidden, decoder.output_bias);
+    list.weight(TensorRole::Output, "self_attn.o_proj", &[dims.hidden, dims.heads * dims.head]);
+    list.bias(TensorRole::Output, "self_attn.o_proj", dims.hidden, decoder.output_bias);
     if list.holds(decoder.qk_norm) {
-        list.weight(Role::QueryNorm, "self_attn.q_norm", &[dims.head]);
-        list.weight(Role::KeyNorm, "self_attn.k_norm", &[dims.head]);
+        list.weight(TensorRole::QueryNorm, "self_attn.q_norm", &[dims.head]);
+        list.weight(TensorRole::KeyNorm, "self_attn.k_norm", &[dims.head]);
     }
 }
 
-fn latent_attention(list: &mut List<'_>, mla: &Mla, dims: &Dims) {
+fn latent_attention(list: &mut DecoderFamilies<'_>, mla: &Mla, dims: &Dims) {
     let (hidden, heads) = (dims.hidden, dims.heads);
     let queries = heads * (mla.nope + mla.rope);
     match mla.query_rank {
         Some(rank) => {
-            list.weight(Role::QueryDown, "self_attn.q_a_proj", &[rank, hidden]);
-            list.weight(Role::QueryDownNorm, "self_attn.q_a_layernorm", &[rank]);
-            list.weight(Role::QueryUp, "self_attn.q_b_proj", &[queries, rank]);
+            list.weight(TensorRole::QueryDown, "self_attn.q_a_proj", &[rank, hidden]);
+            list.weight(TensorRole::QueryDownNorm, "self_attn.q_a_layernorm", &[rank]);
+            list.weight(TensorRole::QueryUp, "self_attn.q_b_proj", &[queries, rank]);
         }
-        None => list.weight(Role::Query, "self_attn.q_proj", &[queries, hidden]),
+        None => list.weight(TensorRole::Query, "self_attn.q_proj", &[queries, hidden]),
     }
     let down = [mla.key_rank + mla.rope, hidden];
-    list.weight(Role::KeyValueDown, "self_attn.kv_a_proj_with_mqa", &down);
-    list.weight(Role::KeyValueDownNorm, "self_attn.kv_a_layernorm", &[mla.key_rank]);
+    list.weight(TensorRole::KeyValueDown, "self_attn.kv_a_proj_with_mqa", &down);
+    list.weight(TensorRole::KeyValueDownNorm, "self_attn.kv_a_layernorm", &[mla.key_rank]);
     let up = [heads * (mla.nope + mla.value), mla.key_rank];
-    list.weight(Role::KeyValueUp, "self_attn.kv_b_proj", &up);
-    list.weight(Role::Output, "self_attn.o_proj", &[hidden, heads * mla.value]);
+    list.weight(TensorRole::KeyValueUp, "self_attn.kv_b_proj", &up);
+    list.weight(TensorRole::Output, "self_attn.o_proj", &[hidden, heads * mla.value]);
 }
 
-fn sparse_attention(list: &mut List<'_>, indexer: &Indexer, mla: &Mla, hidden: u64) {
+fn sparse_attention(list: &mut DecoderFamilies<'_>, indexer: &Indexer, mla: &Mla, hidden: u64) {
     let rank = mla.query_rank.unwrap_or(hidden);
     let (heads, head) = (indexer.heads, indexer.head);
-    list.weight(Role::IndexQuery, "self_attn.indexer.wq_b", &[heads * head, rank]);
-    list.weight(Role::IndexKey, "self_attn.indexer.wk", &[head, hidden]);
-    list.weight(Role::IndexKeyNorm, "self_attn.indexer.k_norm", &[head]);
-    list.bias(Role::IndexKeyNorm, "self_attn.indexer.k_norm", head, When::Always);
-    list.weight(Role::IndexWeights, "self_attn.indexer.weights_proj", &[heads, hidden]);
+    list.weight(TensorRole::IndexQuery, "self_attn.indexer.wq_b", &[heads * head, rank]);
+    list.weight(TensorRole::IndexKey, "self_attn.indexer.wk", &[head, hidden]);
+    list.weight(TensorRole::IndexKeyNorm, "self_attn.indexer.k_norm", &[head]);
+    list.bias(TensorRole::IndexKeyNorm, "self_attn.indexer.k_norm", head, When::Always);
+    list.weight(TensorRole::IndexWeights, "self_attn.indexer.weights_proj", &[heads, hidden]);
 }
 
-fn dense_mlp(list: &mut List<'_>, decoder: &Decoder, dims: &Dims) {
+fn dense_mlp(list: &mut DecoderFamilies<'_>, decoder: &Decoder, dims: &Dims) {
     let (rows, hidden) = (dims.intermediate, dims.hidden);
     if decoder.fused_gate_up {
-        list.weight(Role::DenseGateUp, "mlp.gate_up_proj", &[2 * rows, hidden]);
-        list.bias(Role::DenseGateUp, "mlp.gate_up_proj", 2 * rows, decoder.mlp_bias);
+        list.weight(TensorRole::DenseGateUp, "mlp.gate_up_proj", &[2 * rows, hidden]);
+        list.bias(TensorRole::DenseGateUp, "mlp.gate_up_proj", 2 * rows, decoder.mlp_bias);
     } else {
-        list.weight(Role::DenseGate, "mlp.gate_proj", &[rows, hidden]);
-        list.bias(Role::DenseGate, "mlp.gate_proj", rows, decoder.mlp_bias);
-        list.weight(Role::DenseUp, "mlp.up_proj", &[rows, hidden]);
-        list.bias(Role::DenseUp, "mlp.up_proj", rows, decoder.mlp_bias);
+        list.weight(TensorRole::DenseGate, "mlp.gate_proj", &[rows, hidden]);
+        list.bias(TensorRole::DenseGate, "mlp.gate_proj", rows, decoder.mlp_bias);
+        list.weight(TensorRole::DenseUp, "mlp.up_proj", &[rows, hidden]);
+        list.bias(TensorRole::DenseUp, "mlp.up_proj", rows, decoder.mlp_bias);
     }
-    list.weight(Role::DenseDown, "mlp.down_proj", &[hidden, rows]);
-    list.bias(Role::DenseDown, "mlp.down_proj", hidden, decoder.mlp_bias);
+    list.weight(TensorRole::DenseDown, "mlp.down_proj", &[hidden, rows]);
+    list.bias(TensorRole::DenseDown, "mlp.down_proj", hidden, decoder.mlp_bias);
 }
 
-fn experts(list: &mut List<'_>, decoder: &Decoder, moe: &MoeDims, hidden: u64) {
+fn experts(list: &mut DecoderFamilies<'_>, decoder: &Decoder, moe: &MoeDims, hidden: u64) {
     let names = decoder.moe;
-    list.weight(Role::Router, names.router, &[moe.experts, hidden]);
+    list.weight(TensorRole::Router, names.router, &[moe.experts, hidden]);
     if list.holds(names.correction) {
         let name = format!("model.layers.{{L}}.{}.e_score_correction_bias", names.router);
-        list.put(Role::RouterCorrection, Member::Bias, name, &[moe.experts], DType::F32);
+        list.put(TensorRole::RouterCorrection, Member::Bias, name, &[moe.experts], DType::F32);
     }
     let rows = moe.intermediate;
     let [gate, up, down] = names.projections.map(|p| format!("{}.{{E}}.{p}", names.experts));
-    list.expert(Role::ExpertGate, moe.experts, &gate, &[rows, hidden]);
-    list.expert(Role::ExpertUp, moe.experts, &up, &[rows, hidden]);
-    list.expert(Role::ExpertDown, moe.experts, &down, &[hidden, rows]);
+    list.expert(TensorRole::ExpertGate, moe.experts, &gate, &[rows, hidden]);
+    list.expert(TensorRole::ExpertUp, moe.experts, &up, &[rows, hidden]);
+    list.expert(TensorRole::ExpertDown, moe.experts, &down, &[hidden, rows]);
     if moe.shared > 0 {
         let [gate, up, down] = ["gate", "up", "down"].map(|p| format!("{}.{p}_proj", names.shared));
-        list.weight(Role::SharedGate, &gate, &[moe.shared, hidden]);
-        list.weight(Role::SharedUp, &up, &[moe.shared, hidden]);
-        list.weight(Role::SharedDown, &down, &[hidden, moe.shared]);
+        list.weight(TensorRole::SharedGate, &gate, &[moe.shared, hidden]);
+        list.weight(TensorRole::SharedUp, &up, &[moe.shared, hidden]);
+        list.weight(TensorRole::SharedDown, &down, &[hidden, moe.shared]);
         if let Some(switch) = names.shared_switch {
-            list.weight(Role::SharedSwitch, switch, &[1, hidden]);
+            list.weight(TensorRole::SharedSwitch, switch, &[1, hidden]);
         }
     }
 }
 
-fn draft(list: &mut List<'_>, decoder: &Decoder, dims: &Dims) {
+fn draft(list: &mut DecoderFamilies<'_>, decoder: &Decoder, dims: &Dims) {
     let hidden = dims.hidden;
-    list.weight(Role::DraftProjection, "eh_proj", &[hidden, 2 * hidden]);
-    list.weight(Role::DraftEmbeddingNorm, "enorm", &[hidden]);
-    list.weight(Role::DraftHiddenNorm, "hnorm", &[hidden]);
-    list.weight(Role::DraftFinalNorm, "shared_head.norm", &[hidden]);
+    list.weight(TensorRole::DraftProjection, "eh_proj", &[hidden, 2 * hidden]);
+    list.weight(TensorRole::DraftEmbeddingNorm, "enorm", &[hidden]);
+    list.weight(TensorRole::DraftHiddenNorm, "hnorm", &[hidden]);
+    list.weight(TensorRole::DraftFinalNorm, "shared_head.norm", &[hidden]);
     if decoder.draft_embeddings {
-        list.weight(Role::DraftEmbedding, "embed_tokens", &[dims.vocabulary, hidden]);
-        list.weight(Role::DraftHead, "shared_head.head", &[dims.vocabulary, hidden]);
+        list.weight(TensorRole::DraftEmbedding, "embed_tokens", &[dims.vocabulary, hidden]);
+        list.weight(TensorRole::DraftHead, "shared_head.head", &[dims.vocabulary, hidden]);
     }
 }

@@ -13,14 +13,14 @@ pub(crate) enum When {
 }
 
 /// How a model type names and shapes its tensors.
-pub(crate) struct Description {
+pub(crate) struct ModelType {
     pub(crate) model_types: &'static [&'static str],
-    pub(crate) blocks: Blocks,
+    pub(crate) kind: CheckpointKind,
 }
 
-/// The kind of list that a checkpoint is.
+/// How a checkpoint lists its tensors.
 #[allow(clippy::large_enum_variant, reason = "a dozen constants")]
-pub(crate) enum Blocks {
+pub(crate) enum CheckpointKind {
     /// `model.layers.{L}` with `self_attn` and `mlp`.
     Decoder(Decoder),
     /// GPT-2: `h.{L}`, weights stored `[in, out]`.
@@ -103,8 +103,8 @@ const QWEN2: Decoder =
 const QWEN3: Decoder =
     Decoder { qk_norm: When::Always, output_bias_taken: false, mlp_bias: When::Never, ..PLAIN };
 
-/// All descriptions.
-pub(crate) const DESCRIPTIONS: &[Description] = &[
+/// Every model type that is known.
+pub(crate) const MODEL_TYPES: &[ModelType] = &[
     decoder(&["llama", "mistral"], PLAIN),
     decoder(&["qwen2"], QWEN2),
     decoder(
@@ -158,10 +158,10 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         Decoder { moe: Moe { correction: When::Always, shared_by_tokens: true, ..MOE }, ..PLAIN },
     ),
     decoder(&["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"], DEEPSEEK),
-    Description { model_types: &["gpt2"], blocks: Blocks::Gpt2 },
-    Description { model_types: &["gpt_oss"], blocks: Blocks::GptOss },
+    ModelType { model_types: &["gpt2"], kind: CheckpointKind::Gpt2 },
+    ModelType { model_types: &["gpt_oss"], kind: CheckpointKind::GptOss },
 ];
 
-const fn decoder(model_types: &'static [&'static str], decoder: Decoder) -> Description {
-    Description { model_types, blocks: Blocks::Decoder(decoder) }
+const fn decoder(model_types: &'static [&'static str], decoder: Decoder) -> ModelType {
+    ModelType { model_types, kind: CheckpointKind::Decoder(decoder) }
 }

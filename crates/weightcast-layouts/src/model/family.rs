@@ -2,13 +2,13 @@
 
 use weightcast_plan::DType;
 
-use super::role::{Member, Role};
+use super::role::{Member, TensorRole};
 
 /// Tensors of one shape whose names differ in a layer (`{L}`) and an expert (`{E}`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Family {
     /// What they are for.
-    pub role: Role,
+    pub role: TensorRole,
     /// Weight, bias or scale.
     pub member: Member,
     /// The published name, with `{L}` and `{E}` where they range.

@@ -5,7 +5,7 @@ use weightcast_plan::DType;
 use super::config::{Config, ConfigError};
 use super::dims::Dims;
 use super::family::Family;
-use super::role::{Member, Role};
+use super::role::{Member, TensorRole};
 
 /// The families of the checkpoint.
 pub(crate) fn families(
@@ -22,15 +22,15 @@ pub(crate) fn families(
         let (name, shape) = (name.to_owned(), shape.to_vec());
         families.push(Family { role, member, name, shape, dtype, layers, experts: 0 });
     };
-    put(Role::Embedding, Member::Weight, "wte.weight", &[dims.vocabulary, hidden]);
-    put(Role::Positions, Member::Weight, "wpe.weight", &[positions, hidden]);
+    put(TensorRole::Embedding, Member::Weight, "wte.weight", &[dims.vocabulary, hidden]);
+    put(TensorRole::Positions, Member::Weight, "wpe.weight", &[positions, hidden]);
     for (role, module, shape) in [
-        (Role::InputNorm, "ln_1", [hidden, 0]),
-        (Role::QueryKeyValue, "attn.c_attn", [hidden, 3 * hidden]),
-        (Role::Output, "attn.c_proj", [hidden, hidden]),
-        (Role::PostAttentionNorm, "ln_2", [hidden, 0]),
-        (Role::DenseUp, "mlp.c_fc", [hidden, wide]),
-        (Role::DenseDown, "mlp.c_proj", [wide, hidden]),
+        (TensorRole::InputNorm, "ln_1", [hidden, 0]),
+        (TensorRole::QueryKeyValue, "attn.c_attn", [hidden, 3 * hidden]),
+        (TensorRole::Output, "attn.c_proj", [hidden, hidden]),
+        (TensorRole::PostAttentionNorm, "ln_2", [hidden, 0]),
+        (TensorRole::DenseUp, "mlp.c_fc", [hidden, wide]),
+        (TensorRole::DenseDown, "mlp.c_proj", [wide, hidden]),
     ] {
         let (weight, bias) = match shape {
             [rows, 0] => (vec![rows], rows),
@@ -39,10 +39,10 @@ pub(crate) fn families(
         put(role, Member::Weight, &format!("h.{{L}}.{module}.weight"), &weight);
         put(role, Member::Bias, &format!("h.{{L}}.{module}.bias"), &[bias]);
     }
-    put(Role::FinalNorm, Member::Weight, "ln_f.weight", &[hidden]);
-    put(Role::FinalNorm, Member::Bias, "ln_f.bias", &[hidden]);
+    put(TensorRole::FinalNorm, Member::Weight, "ln_f.weight", &[hidden]);
+    put(TensorRole::FinalNorm, Member::Bias, "ln_f.bias", &[hidden]);
     if !config.flag("tie_word_embeddings") {
-        put(Role::Head, Member::Weight, "lm_head.weight", &[dims.vocabulary, hidden]);
+        put(TensorRole::Head, Member::Weight, "lm_head.weight", &[dims.vocabulary, hidden]);
     }
     Ok(families)
 }

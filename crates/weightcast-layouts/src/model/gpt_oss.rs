@@ -6,7 +6,7 @@ use weightcast_plan::DType;
 use super::config::ConfigError;
 use super::dims::Dims;
 use super::family::Family;
-use super::role::{Member, Role};
+use super::role::{Member, TensorRole};
 
 /// Elements of an MXFP4 block, and its bytes.
 const BLOCK: u64 = 32;
@@ -18,20 +18,21 @@ pub(crate) fn families(dims: &Dims, dtype: DType) -> Result<Vec<Family>, ConfigE
     let moe = moe.ok_or(ConfigError::Missing { keys: vec!["num_local_experts"] })?;
     let (hidden, heads, keys) = (dims.hidden, dims.heads * dims.head, dims.key_heads * dims.head);
     let (experts, wide) = (moe.experts, moe.intermediate);
-    let mut list = List { families: Vec::new(), layers: vec![(0, dims.layers - 1)], dtype };
+    let mut list =
+        GptOssFamilies { families: Vec::new(), layers: vec![(0, dims.layers - 1)], dtype };
     list.put(
-        Role::Embedding,
+        TensorRole::Embedding,
         Member::Weight,
         "model.embed_tokens.weight",
         &[dims.vocabulary, hidden],
     );
-    list.put(Role::Sinks, Member::Weight, "model.layers.{L}.self_attn.sinks", &[dims.heads]);
+    list.put(TensorRole::Sinks, Member::Weight, "model.layers.{L}.self_attn.sinks", &[dims.heads]);
     for (role, name, rows, columns) in [
-        (Role::Query, "self_attn.q_proj", heads, hidden),
-        (Role::Key, "self_attn.k_proj", keys, hidden),
-        (Role::Value, "self_attn.v_proj", keys, hidden),
-        (Role::Output, "self_attn.o_proj", hidden, heads),
-        (Role::Router, "mlp.router", experts, hidden),
+        (TensorRole::Query, "self_attn.q_proj", heads, hidden),
+        (TensorRole::Key, "self_attn.k_proj", keys, hidden),
+        (TensorRole::Value, "self_attn.v_proj", keys, hidden),
+        (TensorRole::Output, "self_attn.o_proj", hidden, heads),
+        (TensorRole::Router, "mlp.router", experts, hidden),
     ] {
         list.put(
             role,
@@ -42,8 +43,8 @@ pub(crate) fn families(dims: &Dims, dtype: DType) -> Result<Vec<Family>, ConfigE
         list.put(role, Member::Bias, &format!("model.layers.{{L}}.{name}.bias"), &[rows]);
     }
     for (role, name, rows, columns) in [
-        (Role::ExpertsGateUp, "gate_up_proj", 2 * wide, hidden),
-        (Role::ExpertsDown, "down_proj", hidden, wide),
+        (TensorRole::ExpertsGateUp, "gate_up_proj", 2 * wide, hidden),
+        (TensorRole::ExpertsDown, "down_proj", hidden, wide),
     ] {
         let name = format!("model.layers.{{L}}.mlp.experts.{name}");
         let blocks = columns / BLOCK;
@@ -57,29 +58,35 @@ pub(crate) fn families(dims: &Dims, dtype: DType) -> Result<Vec<Family>, ConfigE
         list.put(role, Member::Bias, &format!("{name}_bias"), &[experts, rows]);
     }
     let norm = |name: &str| format!("model.layers.{{L}}.{name}.weight");
-    list.put(Role::InputNorm, Member::Weight, &norm("input_layernorm"), &[hidden]);
-    list.put(Role::PostAttentionNorm, Member::Weight, &norm("post_attention_layernorm"), &[hidden]);
-    list.put(Role::FinalNorm, Member::Weight, "model.norm.weight", &[hidden]);
+    list.put(TensorRole::InputNorm, Member::Weight, &norm("input_layernorm"), &[hidden]);
+    list.put(
+        TensorRole::PostAttentionNorm,
+        Member::Weight,
+        &norm("post_attention_layernorm"),
+        &[hidden],
+    );
+    list.put(TensorRole::FinalNorm, Member::Weight, "model.norm.weight", &[hidden]);
     if !dims.tied {
-        list.put(Role::Head, Member::Weight, "lm_head.weight", &[dims.vocabulary, hidden]);
+        list.put(TensorRole::Head, Member::Weight, "lm_head.weight", &[dims.vocabulary, hidden]);
     }
     Ok(list.families)
 }
 
-struct List {
+/// The families of a gpt-oss checkpoint, while they are listed.
+struct GptOssFamilies {
     families: Vec<Family>,
     layers: Vec<(u64, u64)>,
     dtype: DType,
 }
 
-impl List {
-    fn put(&mut self, role: Role, member: Member, name: &str, shape: &[u64]) {
+impl GptOssFamilies {
+    fn put(&mut self, role: TensorRole, member: Member, name: &str, shape: &[u64]) {
         let layers = if name.contains("{L}") { self.layers.clone() } else { Vec::new() };
         let (name, shape, dtype) = (name.to_owned(), shape.to_vec(), self.dtype);
         self.families.push(Family { role, member, name, shape, dtype, layers, experts: 0 });
     }
 
-    fn bytes(&mut self, role: Role, member: Member, name: String, shape: &[u64]) {
+    fn bytes(&mut self, role: TensorRole, member: Member, name: String, shape: &[u64]) {
         self.put(role, member, &name, shape);
         if let Some(family) = self.families.last_mut() {
             family.dtype = DType::U8;

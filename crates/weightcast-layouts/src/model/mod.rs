@@ -18,4 +18,4 @@ pub use config::{Config, ConfigError};
 pub(crate) use dims::MoeDims;
 pub use family::{Family, fill};
 pub use quantisation::Quantisation;
-pub use role::{Member, Role};
+pub use role::{Member, TensorRole};

@@ -4,7 +4,7 @@
 /// The part that a tensor plays in a decoder, whatever the model calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)] // the names are the documentation
-pub enum Role {
+pub enum TensorRole {
     Embedding,
     Positions,
     InputNorm,
@@ -63,11 +63,11 @@ pub enum Role {
     DraftHead,
 }
 
-impl Role {
+impl TensorRole {
     /// Whether FP8 checkpoints quantise it: linear layers do, but for the router, the embedding,
     /// the head and what is too small to matter.
     pub(crate) fn is_quantised(self) -> bool {
-        use Role::*;
+        use TensorRole::*;
         matches!(
             self,
             Query

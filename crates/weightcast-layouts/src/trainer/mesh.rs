@@ -8,11 +8,11 @@ use std::ops::Range;
 use weightcast_plan::{Mesh, Placement, Slice, local_slices};
 
 use super::{Parallelism, Trainer, stages};
-use crate::cut::Place;
+use crate::cut::GroupRank;
 use crate::cut::equal;
 use crate::error::RuleError;
-use crate::model::{Family, Model, Role, fill};
-use crate::record::{Piece, Record};
+use crate::model::{Family, Model, TensorRole, fill};
+use crate::record::{ParameterPiece, Record};
 
 /// What a rank holds.
 pub(crate) fn records(
@@ -20,7 +20,7 @@ pub(crate) fn records(
     model: &Model,
     rank: u64,
 ) -> Result<Vec<Record>, RuleError> {
-    let (mesh, held) = (mesh(trainer)?, Held::of(trainer, model, rank)?);
+    let (mesh, held) = (mesh(trainer)?, RankShare::of(trainer, model, rank)?);
     let mut records = Vec::new();
     for family in &model.families {
         let placements = placements(&trainer.parallelism, family);
@@ -49,7 +49,7 @@ fn record(
 ) -> Record {
     let name = fill(&family.name, None, expert);
     let cut = |&dim: &usize| slice.len[dim] != family.shape[dim];
-    let piece = Piece {
+    let piece = ParameterPiece {
         tensor: name.clone(),
         slice: slice.clone(),
         dim: (0..slice.ndim()).rev().find(cut).unwrap_or(0),
@@ -99,7 +99,7 @@ fn placements(parallelism: &Parallelism, family: &Family) -> Vec<Placement> {
 /// torch's plan for decoders: projections into heads and intermediate rows by rows, back by
 /// columns; embedding and head by rows; the rest on every rank.
 fn tensor_parallel(family: &Family) -> Placement {
-    use Role::*;
+    use TensorRole::*;
     let is_bias = family.shape.len() == 1;
     match family.role {
         Query | Key | Value | QueryUp | KeyValueUp | DenseGate | DenseUp | DenseGateUp
@@ -111,28 +111,32 @@ fn tensor_parallel(family: &Family) -> Placement {
     }
 }
 
-/// The layers and experts that a rank has any of.
-struct Held {
+/// The layers and experts of which a rank holds any elements.
+struct RankShare {
     layers: Range<u64>,
     is_first: bool,
     is_last: bool,
-    experts: Place,
+    experts: GroupRank,
 }
 
-impl Held {
-    fn of(trainer: &Trainer, model: &Model, rank: u64) -> Result<Held, RuleError> {
+impl RankShare {
+    fn of(trainer: &Trainer, model: &Model, rank: u64) -> Result<RankShare, RuleError> {
         let count = model.dims.layers;
-        let everything =
-            Held { layers: 0..count, is_first: true, is_last: true, experts: Place::ALONE };
+        let everything = RankShare {
+            layers: 0..count,
+            is_first: true,
+            is_last: true,
+            experts: GroupRank::ALONE,
+        };
         let Parallelism::FsdpEp { pp, pp_layers, ep, .. } = &trainer.parallelism else {
             return Ok(everything);
         };
         let stage = rank / ep % pp;
-        Ok(Held {
+        Ok(RankShare {
             layers: stages::layers_of(count, *pp, pp_layers, stage)?,
             is_first: stage == 0,
             is_last: stage + 1 == *pp,
-            experts: Place { index: rank % ep, of: *ep },
+            experts: GroupRank { index: rank % ep, of: *ep },
         })
     }
 
@@ -140,7 +144,7 @@ impl Held {
     fn layers(&self, family: &Family, draft: bool, model: &Model) -> Vec<Option<(u64, u64)>> {
         if family.layers.is_empty() {
             let here = match family.role {
-                Role::Embedding | Role::Positions => self.is_first,
+                TensorRole::Embedding | TensorRole::Positions => self.is_first,
                 _ => self.is_last,
             };
             return if here { vec![None] } else { Vec::new() };

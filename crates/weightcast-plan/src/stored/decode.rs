@@ -3,7 +3,7 @@
 use crate::limits::MAX_COPIES;
 use crate::plan::Plan;
 
-use super::record::Record;
+use super::record::AsNumbers;
 use super::varint::{Reader, unzigzag};
 use super::{CHECK, MAGIC, PlanName, StoredError, check};
 
@@ -42,7 +42,9 @@ pub fn decode(bytes: &[u8], name: &PlanName) -> Result<Plan, StoredError> {
     }
 }
 
-fn records<const K: usize, R: Record<K>>(reader: &mut Reader<'_>) -> Result<Vec<R>, StoredError> {
+fn records<const K: usize, R: AsNumbers<K>>(
+    reader: &mut Reader<'_>,
+) -> Result<Vec<R>, StoredError> {
     let count = reader.take()?;
     // A record takes a byte at least.
     if count > reader.left().min(MAX_COPIES) as u64 {

@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 
-use super::record::Record;
+use super::record::AsNumbers;
 use super::varint::{put, zigzag};
 use super::{MAGIC, PlanName, check};
 
@@ -19,7 +19,7 @@ pub fn encode(plan: &Plan, name: &PlanName) -> Vec<u8> {
     out
 }
 
-fn records<const K: usize, R: Record<K>>(out: &mut Vec<u8>, records: &[R]) {
+fn records<const K: usize, R: AsNumbers<K>>(out: &mut Vec<u8>, records: &[R]) {
     put(out, records.len() as u64);
     let mut last = [0; K];
     for record in records {

@@ -2,8 +2,8 @@
 
 use crate::plan::{Copy, Run};
 
-/// Something of `K` numbers.
-pub(super) trait Record<const K: usize>: Sized {
+/// A copy or an echo as the `K` numbers that are stored of it.
+pub(super) trait AsNumbers<const K: usize>: Sized {
     /// What it is called in errors.
     const WHAT: &'static str;
 
@@ -24,7 +24,7 @@ fn end(offset: u64, pitch: u64, rows: u64, row_bytes: u64) -> u64 {
     offset.wrapping_add(last).wrapping_add(row_bytes)
 }
 
-impl Record<12> for Copy {
+impl AsNumbers<12> for Copy {
     const WHAT: &'static str = "copy";
 
     fn numbers(&self) -> [u64; 12] {
@@ -99,7 +99,7 @@ impl Record<12> for Copy {
     }
 }
 
-impl Record<8> for Run {
+impl AsNumbers<8> for Run {
     const WHAT: &'static str = "echo";
 
     fn numbers(&self) -> [u64; 8] {

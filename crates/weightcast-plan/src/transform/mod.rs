@@ -64,7 +64,7 @@ pub enum TransformError {
 
 /// Where a buffer of a representation's layout comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Memory {
+pub enum Backing {
     /// The source layout's buffer of this number, as it is.
     Kept(u32),
     /// Bytes that are made when they are read: [`Representation::pieces`] says of what.
@@ -79,7 +79,7 @@ pub struct Representation {
     /// What is published.
     pub layout: Layout,
     /// What each of its buffers is.
-    pub memory: Vec<Memory>,
+    pub memory: Vec<Backing>,
     /// What the made buffer consists of, in order and without gaps.
     pub pieces: Vec<Piece>,
     /// The quantised tensors, of which pieces tell the number.
@@ -118,7 +118,7 @@ impl Representation {
 #[derive(Default)]
 struct Making {
     tensors: Vec<Tensor>,
-    entries: Vec<(Memory, Entry)>,
+    entries: Vec<(Backing, Entry)>,
     pieces: Vec<Piece>,
     grids: Vec<Grid>,
 }
@@ -127,7 +127,7 @@ impl Making {
     fn keep(&mut self, tensor: &Tensor, entries: &[Entry]) {
         let number = self.tensors.len() as u32;
         self.tensors.push(tensor.clone());
-        let kept = |e: &Entry| (Memory::Kept(e.buffer), Entry { tensor: number, ..e.clone() });
+        let kept = |e: &Entry| (Backing::Kept(e.buffer), Entry { tensor: number, ..e.clone() });
         self.entries.extend(entries.iter().map(kept));
     }
 
@@ -156,7 +156,7 @@ impl Making {
         let scales = self.tensors.len() as u32;
         self.tensors.push(grid.scales_tensor(fp8.scales).map_err(LayoutError::from)?);
         let placed = grid.entries(entries, scales).into_iter();
-        self.entries.extend(placed.map(|entry| (Memory::Scales, entry)));
+        self.entries.extend(placed.map(|entry| (Backing::Scales, entry)));
         self.grids.push(grid);
         Ok(())
     }
@@ -175,7 +175,7 @@ impl Making {
         for entry in entries {
             let at = self.pieces.last().map_or(0, Piece::end);
             let piece = Piece::new(tensor, entry, at, to, how)?;
-            self.entries.push((Memory::Made, piece.entry(number)));
+            self.entries.push((Backing::Made, piece.entry(number)));
             if piece.rows() > 0 {
                 self.pieces.push(piece);
             }
@@ -184,15 +184,15 @@ impl Making {
     }
 
     fn finish(self, source: &Layout) -> Result<Representation, TransformError> {
-        let used: BTreeSet<Memory> = self.entries.iter().map(|(of, _)| *of).collect();
-        let memory: Vec<Memory> = used.into_iter().collect();
-        let bytes = |one: &Memory| match one {
-            Memory::Kept(number) => source.buffers()[*number as usize],
-            Memory::Made => self.pieces.last().map_or(0, Piece::end),
-            Memory::Scales => self.grids.last().map_or(0, Grid::scales_end),
+        let used: BTreeSet<Backing> = self.entries.iter().map(|(of, _)| *of).collect();
+        let memory: Vec<Backing> = used.into_iter().collect();
+        let bytes = |one: &Backing| match one {
+            Backing::Kept(number) => source.buffers()[*number as usize],
+            Backing::Made => self.pieces.last().map_or(0, Piece::end),
+            Backing::Scales => self.grids.last().map_or(0, Grid::scales_end),
         };
         let buffers = memory.iter().map(bytes).collect();
-        let placed = |(of, entry): (Memory, Entry)| {
+        let placed = |(of, entry): (Backing, Entry)| {
             let buffer = memory.binary_search(&of).expect("in use") as u32;
             Entry { buffer, ..entry }
         };

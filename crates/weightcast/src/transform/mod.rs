@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use weightcast_plan::DType;
 use weightcast_plan::Layout;
 use weightcast_plan::quantise::Scale;
-use weightcast_plan::transform::{Grid, Memory, Representation, Rules, Shared, SharedBlocks};
+use weightcast_plan::transform::{Backing, Grid, Representation, Rules, Shared, SharedBlocks};
 use weightcast_transport::Region;
 
 use crate::error::Error;
@@ -47,10 +47,10 @@ impl Transformed {
         let Representation { layout, memory, pieces, grids } = Representation::new(layout, &rules)?;
         let maker = Arc::new(Maker::new(pieces, grids, regions.to_vec()));
         let mut scales = None;
-        let mut region_of = |(memory, bytes): (&Memory, &u64)| match memory {
-            Memory::Kept(number) => Ok(regions[*number as usize].clone()),
-            Memory::Made => Ok(Region::computed(*bytes as usize, Arc::clone(&maker) as _)),
-            Memory::Scales => {
+        let mut region_of = |(memory, bytes): (&Backing, &u64)| match memory {
+            Backing::Kept(number) => Ok(regions[*number as usize].clone()),
+            Backing::Made => Ok(Region::computed(*bytes as usize, Arc::clone(&maker) as _)),
+            Backing::Scales => {
                 let region = Region::allocate(*bytes as usize)
                     .map_err(|error| Error::io("allocate memory for the scales", error))?;
                 scales = Some(region.clone());

@@ -1,29 +1,29 @@
 //! Attention of a Megatron stage.
 
-use super::list::List;
+use super::list::MegatronParameters;
 use crate::cut::{self, Cut, piece};
 use crate::error::RuleError;
-use crate::model::{Family, Member, Role};
-use crate::record::Piece;
+use crate::model::{Family, Member, TensorRole};
+use crate::record::ParameterPiece;
 
 /// Where attention is.
 const MODULE: &str = "decoder.layers.{L}.self_attention";
 
-impl List<'_> {
+impl MegatronParameters<'_> {
     /// Attention with the norm before it.
     pub(super) fn attention(&mut self) -> Result<(), RuleError> {
         match self.model.dims.mla.is_some() {
             true => self.latent_attention()?,
             false => self.head_attention()?,
         }
-        let output = [(Role::Output, Cut::Columns(self.tp))];
+        let output = [(TensorRole::Output, Cut::Columns(self.tp))];
         self.module(&format!("{MODULE}.linear_proj"), &output)?;
-        self.whole(Role::PostSelfAttentionNorm, "decoder.layers.{L}.post_self_attn_layernorm")
+        self.whole(TensorRole::PostSelfAttentionNorm, "decoder.layers.{L}.post_self_attn_layernorm")
     }
 
     fn head_attention(&mut self) -> Result<(), RuleError> {
-        self.fused_norm(Role::InputNorm, &format!("{MODULE}.linear_qkv"));
-        let roles = [Role::Query, Role::Key, Role::Value];
+        self.fused_norm(TensorRole::InputNorm, &format!("{MODULE}.linear_qkv"));
+        let roles = [TensorRole::Query, TensorRole::Key, TensorRole::Value];
         for fused in self.alike(&roles) {
             for (member, suffix) in [(Member::Weight, "weight"), (Member::Bias, "bias")] {
                 if let [query, key, value] = self.model.members(&fused, member)[..] {
@@ -33,13 +33,13 @@ impl List<'_> {
                 }
             }
         }
-        self.whole(Role::QueryNorm, &format!("{MODULE}.q_layernorm"))?;
-        self.whole(Role::KeyNorm, &format!("{MODULE}.k_layernorm"))
+        self.whole(TensorRole::QueryNorm, &format!("{MODULE}.q_layernorm"))?;
+        self.whole(TensorRole::KeyNorm, &format!("{MODULE}.k_layernorm"))
     }
 
     /// This rank's consecutive rows of `[queries of the group | its key | its value]`, group by
     /// group. With more ranks than groups a rank may have part of a head: no head is shared.
-    fn interleaved(&self, families: [&Family; 3]) -> Result<Vec<Piece>, RuleError> {
+    fn interleaved(&self, families: [&Family; 3]) -> Result<Vec<ParameterPiece>, RuleError> {
         let dims = &self.model.dims;
         let (groups, head) = (dims.key_heads, dims.head);
         let each = [dims.heads / groups * head, head, head];
@@ -64,14 +64,14 @@ impl List<'_> {
     /// Down projections are on every rank, up projections cut by heads.
     fn latent_attention(&mut self) -> Result<(), RuleError> {
         let up = Cut::Rows(self.tp);
-        self.whole(Role::InputNorm, "decoder.layers.{L}.input_layernorm")?;
-        self.whole(Role::QueryDown, &format!("{MODULE}.linear_q_down_proj"))?;
-        self.fused_norm(Role::QueryDownNorm, &format!("{MODULE}.linear_q_up_proj"));
-        self.module(&format!("{MODULE}.linear_q_up_proj"), &[(Role::QueryUp, up)])?;
-        self.module(&format!("{MODULE}.linear_q_proj"), &[(Role::Query, up)])?;
-        self.whole(Role::KeyValueDown, &format!("{MODULE}.linear_kv_down_proj"))?;
-        self.fused_norm(Role::KeyValueDownNorm, &format!("{MODULE}.linear_kv_up_proj"));
-        self.module(&format!("{MODULE}.linear_kv_up_proj"), &[(Role::KeyValueUp, up)])?;
+        self.whole(TensorRole::InputNorm, "decoder.layers.{L}.input_layernorm")?;
+        self.whole(TensorRole::QueryDown, &format!("{MODULE}.linear_q_down_proj"))?;
+        self.fused_norm(TensorRole::QueryDownNorm, &format!("{MODULE}.linear_q_up_proj"));
+        self.module(&format!("{MODULE}.linear_q_up_proj"), &[(TensorRole::QueryUp, up)])?;
+        self.module(&format!("{MODULE}.linear_q_proj"), &[(TensorRole::Query, up)])?;
+        self.whole(TensorRole::KeyValueDown, &format!("{MODULE}.linear_kv_down_proj"))?;
+        self.fused_norm(TensorRole::KeyValueDownNorm, &format!("{MODULE}.linear_kv_up_proj"));
+        self.module(&format!("{MODULE}.linear_kv_up_proj"), &[(TensorRole::KeyValueUp, up)])?;
         self.indexer()
     }
 
@@ -79,9 +79,9 @@ impl List<'_> {
     fn indexer(&mut self) -> Result<(), RuleError> {
         let module = format!("{MODULE}.core_attention.indexer");
         for (role, name) in [
-            (Role::IndexQuery, "linear_wq_b"),
-            (Role::IndexKey, "linear_wk"),
-            (Role::IndexKeyNorm, "k_norm"),
+            (TensorRole::IndexQuery, "linear_wq_b"),
+            (TensorRole::IndexKey, "linear_wk"),
+            (TensorRole::IndexKeyNorm, "k_norm"),
         ] {
             for fused in self.alike(&[role]) {
                 for (member, suffix) in [(Member::Weight, "weight"), (Member::Bias, "bias")] {
@@ -93,11 +93,11 @@ impl List<'_> {
                 }
             }
         }
-        self.whole(Role::IndexWeights, &format!("{module}.linear_weights_proj"))
+        self.whole(TensorRole::IndexWeights, &format!("{module}.linear_weights_proj"))
     }
 
     /// Each head's rows with the rotary ones last, where the checkpoint has them first.
-    fn rotated(&self, family: &Family) -> Vec<Piece> {
+    fn rotated(&self, family: &Family) -> Vec<ParameterPiece> {
         let dims = &self.model.dims;
         let head = dims.indexer.as_ref().map_or(1, |indexer| indexer.head).max(1);
         let rope = dims.mla.as_ref().map_or(0, |mla| mla.rope).min(head);

@@ -3,44 +3,45 @@
 use std::ops::Range;
 
 use super::{Coordinates, Megatron};
-use crate::cut::{self, Cut, Place, piece};
+use crate::cut::{self, Cut, GroupRank, piece};
 use crate::error::RuleError;
-use crate::model::{Family, Fused, Member, Model, Role};
-use crate::record::{Piece, Record};
+use crate::model::{Family, Fused, Member, Model, TensorRole};
+use crate::record::{ParameterPiece, Record};
 use crate::trainer::{Trainer, stages};
 
-pub(super) struct List<'a> {
+/// The parameters of one Megatron rank, while they are listed.
+pub(super) struct MegatronParameters<'a> {
     pub(super) model: &'a Model,
     trainer: &'a Trainer,
     megatron: &'a Megatron,
     /// Tensor parallelism, that of experts, and expert parallelism.
-    pub(super) tp: Place,
-    pub(super) etp: Place,
-    pub(super) ep: Place,
+    pub(super) tp: GroupRank,
+    pub(super) etp: GroupRank,
+    pub(super) ep: GroupRank,
     /// Layers of the stage.
     layers: Range<u64>,
     records: Vec<Record>,
 }
 
-impl<'a> List<'a> {
+impl<'a> MegatronParameters<'a> {
     pub(super) fn new(
         megatron: &'a Megatron,
         model: &'a Model,
         trainer: &'a Trainer,
         at: Coordinates,
-    ) -> Result<List<'a>, RuleError> {
+    ) -> Result<MegatronParameters<'a>, RuleError> {
         let count = model.dims.layers;
         let mut layers = stages::layers_of(count, megatron.pp, &megatron.pp_layers, at.pp)?;
         if trainer.draft && at.pp + 1 == megatron.pp {
             layers.end += model.dims.draft_layers;
         }
-        Ok(List {
+        Ok(MegatronParameters {
             model,
             trainer,
             megatron,
-            tp: Place { index: at.tp, of: megatron.tp },
-            etp: Place { index: at.etp, of: megatron.etp },
-            ep: Place { index: at.ep, of: megatron.ep },
+            tp: GroupRank { index: at.tp, of: megatron.tp },
+            etp: GroupRank { index: at.etp, of: megatron.etp },
+            ep: GroupRank { index: at.ep, of: megatron.ep },
             layers,
             records: Vec::new(),
         })
@@ -50,17 +51,17 @@ impl<'a> List<'a> {
         self.records
     }
 
-    pub(super) fn alike(&self, roles: &[Role]) -> Vec<Fused<'a>> {
+    pub(super) fn alike(&self, roles: &[TensorRole]) -> Vec<Fused<'a>> {
         self.model.alike(roles, self.layers.clone())
     }
 
     /// A module of the checkpoint that every tensor-parallel rank has whole.
-    pub(super) fn whole(&mut self, role: Role, module: &str) -> Result<(), RuleError> {
+    pub(super) fn whole(&mut self, role: TensorRole, module: &str) -> Result<(), RuleError> {
         self.module(module, &[(role, Cut::Whole)])
     }
 
     /// A norm that Megatron keeps in the layer after it.
-    pub(super) fn fused_norm(&mut self, role: Role, module: &str) {
+    pub(super) fn fused_norm(&mut self, role: TensorRole, module: &str) {
         for fused in self.alike(&[role]) {
             let family = fused.weights[0];
             let name = format!("{module}.layer_norm_weight");
@@ -69,8 +70,12 @@ impl<'a> List<'a> {
     }
 
     /// Weights one after the other, each cut by itself, and their biases.
-    pub(super) fn module(&mut self, module: &str, parts: &[(Role, Cut)]) -> Result<(), RuleError> {
-        let roles: Vec<Role> = parts.iter().map(|part| part.0).collect();
+    pub(super) fn module(
+        &mut self,
+        module: &str,
+        parts: &[(TensorRole, Cut)],
+    ) -> Result<(), RuleError> {
+        let roles: Vec<TensorRole> = parts.iter().map(|part| part.0).collect();
         for fused in self.alike(&roles) {
             for (member, suffix) in [(Member::Weight, "weight"), (Member::Bias, "bias")] {
                 let families = self.model.members(&fused, member);
@@ -94,7 +99,7 @@ impl<'a> List<'a> {
     }
 
     /// Rows of the vocabulary, padded so that all ranks have as many.
-    pub(super) fn vocabulary(&mut self, role: Role, name: &str) {
+    pub(super) fn vocabulary(&mut self, role: TensorRole, name: &str) {
         for fused in self.model.alike(&[role], 0..0) {
             let family = fused.weights[0];
             let rows = family.shape[0];
@@ -116,7 +121,7 @@ impl<'a> List<'a> {
         &mut self,
         name: String,
         family: &Family,
-        pieces: Vec<Piece>,
+        pieces: Vec<ParameterPiece>,
         dim: usize,
         layers: Option<(u64, u64)>,
     ) {
@@ -132,6 +137,6 @@ impl<'a> List<'a> {
 }
 
 /// The whole of a family's tensors, at `at`.
-pub(super) fn all(family: &Family, at: u64) -> Piece {
+pub(super) fn all(family: &Family, at: u64) -> ParameterPiece {
     piece(family, cut::Range { dim: 0, start: 0, len: family.shape[0] }, at)
 }

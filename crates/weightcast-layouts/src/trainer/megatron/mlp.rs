@@ -1,51 +1,54 @@
 //! MLPs of a Megatron stage: dense, or a router with experts.
 
-use super::list::{List, all};
+use super::list::{MegatronParameters, all};
 use crate::cut::{self, Cut, follow, piece};
 use crate::error::RuleError;
-use crate::model::{Role, fill};
+use crate::model::{TensorRole, fill};
 
 /// Where the MLP is.
 const MODULE: &str = "decoder.layers.{L}.mlp";
 
-impl List<'_> {
+impl MegatronParameters<'_> {
     /// MLPs with the norm before them.
     pub(super) fn mlp(&mut self) -> Result<(), RuleError> {
         self.norm();
         let gated = |gate, up, place| [(gate, Cut::Rows(place)), (up, Cut::Rows(place))];
         let fc1 = format!("{MODULE}.linear_fc1");
-        self.module(&fc1, &[(Role::DenseGateUp, Cut::Halves(self.tp))])?;
-        self.module(&fc1, &gated(Role::DenseGate, Role::DenseUp, self.tp))?;
-        self.module(&format!("{MODULE}.linear_fc2"), &[(Role::DenseDown, Cut::Columns(self.tp))])?;
-        self.whole(Role::Router, &format!("{MODULE}.router"))?;
+        self.module(&fc1, &[(TensorRole::DenseGateUp, Cut::Halves(self.tp))])?;
+        self.module(&fc1, &gated(TensorRole::DenseGate, TensorRole::DenseUp, self.tp))?;
+        self.module(
+            &format!("{MODULE}.linear_fc2"),
+            &[(TensorRole::DenseDown, Cut::Columns(self.tp))],
+        )?;
+        self.whole(TensorRole::Router, &format!("{MODULE}.router"))?;
         self.correction();
         self.experts()?;
         let shared = format!("{MODULE}.shared_experts");
-        let gate_up = gated(Role::SharedGate, Role::SharedUp, self.tp);
+        let gate_up = gated(TensorRole::SharedGate, TensorRole::SharedUp, self.tp);
         self.module(&format!("{shared}.linear_fc1"), &gate_up)?;
-        let down = [(Role::SharedDown, Cut::Columns(self.tp))];
+        let down = [(TensorRole::SharedDown, Cut::Columns(self.tp))];
         self.module(&format!("{shared}.linear_fc2"), &down)?;
-        self.whole(Role::SharedSwitch, &format!("{shared}.gate"))?;
-        self.whole(Role::PostMlpNorm, "decoder.layers.{L}.post_mlp_layernorm")?;
+        self.whole(TensorRole::SharedSwitch, &format!("{shared}.gate"))?;
+        self.whole(TensorRole::PostMlpNorm, "decoder.layers.{L}.post_mlp_layernorm")?;
         self.draft()
     }
 
     /// The norm is in a dense layer's first projection, and by itself before experts.
     fn norm(&mut self) {
-        for fused in self.alike(&[Role::PostAttentionNorm, Role::Router]) {
+        for fused in self.alike(&[TensorRole::PostAttentionNorm, TensorRole::Router]) {
             let name = "decoder.layers.{L}.pre_mlp_layernorm.weight".to_owned();
             self.push(name, fused.weights[0], vec![all(fused.weights[0], 0)], 0, fused.layers);
         }
-        for fused in self.alike(&[Role::PostAttentionNorm, Role::DenseDown]) {
+        for fused in self.alike(&[TensorRole::PostAttentionNorm, TensorRole::DenseDown]) {
             let name = format!("{MODULE}.linear_fc1.layer_norm_weight");
             self.push(name, fused.weights[0], vec![all(fused.weights[0], 0)], 0, fused.layers);
         }
     }
 
     fn correction(&mut self) {
-        for fused in self.alike(&[Role::Router]) {
+        for fused in self.alike(&[TensorRole::Router]) {
             let layer = fused.layers.map_or(0, |(first, _)| first);
-            let mut biases = self.model.of_role(Role::RouterCorrection);
+            let mut biases = self.model.of_role(TensorRole::RouterCorrection);
             if let Some(bias) = biases.find(|bias| bias.is_in(layer)) {
                 let name = format!("{MODULE}.router.expert_bias");
                 self.push(name, bias, vec![all(bias, 0)], 0, fused.layers);
@@ -55,9 +58,9 @@ impl List<'_> {
 
     /// Consecutive experts, each a tensor of its own, cut over expert tensor parallelism.
     fn experts(&mut self) -> Result<(), RuleError> {
-        let stacks: [(&str, &[Role], Cut); 2] = [
-            ("linear_fc1", &[Role::ExpertGate, Role::ExpertUp], Cut::Rows(self.etp)),
-            ("linear_fc2", &[Role::ExpertDown], Cut::Columns(self.etp)),
+        let stacks: [(&str, &[TensorRole], Cut); 2] = [
+            ("linear_fc1", &[TensorRole::ExpertGate, TensorRole::ExpertUp], Cut::Rows(self.etp)),
+            ("linear_fc2", &[TensorRole::ExpertDown], Cut::Columns(self.etp)),
         ];
         for (name, roles, cut) in stacks {
             for fused in self.alike(roles) {
@@ -83,9 +86,9 @@ impl List<'_> {
 
     /// What a draft layer has beside a decoder layer.
     fn draft(&mut self) -> Result<(), RuleError> {
-        self.whole(Role::DraftProjection, "mtp.layers.{L}.eh_proj")?;
-        self.whole(Role::DraftEmbeddingNorm, "mtp.layers.{L}.enorm")?;
-        self.whole(Role::DraftHiddenNorm, "mtp.layers.{L}.hnorm")?;
-        self.whole(Role::DraftFinalNorm, "mtp.layers.{L}.final_layernorm")
+        self.whole(TensorRole::DraftProjection, "mtp.layers.{L}.eh_proj")?;
+        self.whole(TensorRole::DraftEmbeddingNorm, "mtp.layers.{L}.enorm")?;
+        self.whole(TensorRole::DraftHiddenNorm, "mtp.layers.{L}.hnorm")?;
+        self.whole(TensorRole::DraftFinalNorm, "mtp.layers.{L}.final_layernorm")
     }
 }

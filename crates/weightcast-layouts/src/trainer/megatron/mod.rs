@@ -10,11 +10,11 @@ mod list;
 mod mlp;
 
 use crate::error::RuleError;
-use crate::model::{Model, Role};
+use crate::model::{Model, TensorRole};
 use crate::record::Record;
 use crate::trainer::Trainer;
 pub use grid::Coordinates;
-use list::List;
+use list::MegatronParameters;
 
 /// The degrees of a Megatron trainer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,18 +52,18 @@ pub(super) fn records(
         });
     }
     let at = megatron.coordinates(rank)?;
-    let mut list = List::new(megatron, model, trainer, at)?;
+    let mut list = MegatronParameters::new(megatron, model, trainer, at)?;
     if at.pp == 0 {
-        list.vocabulary(Role::Embedding, "embedding.word_embeddings.weight");
+        list.vocabulary(TensorRole::Embedding, "embedding.word_embeddings.weight");
     }
     list.attention()?;
     list.mlp()?;
     if at.pp + 1 == megatron.pp {
-        list.whole(Role::FinalNorm, "decoder.final_layernorm")?;
-        list.vocabulary(Role::Head, "output_layer.weight");
+        list.whole(TensorRole::FinalNorm, "decoder.final_layernorm")?;
+        list.vocabulary(TensorRole::Head, "output_layer.weight");
         if model.dims.tied && megatron.pp > 1 {
             // The last stage has a copy of the tied embedding.
-            list.vocabulary(Role::Embedding, "output_layer.weight");
+            list.vocabulary(TensorRole::Embedding, "output_layer.weight");
         }
     }
     Ok(list.finish())
