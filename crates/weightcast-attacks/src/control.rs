@@ -44,11 +44,11 @@ pub(crate) type Rpc = ReferenceServerClient<InterceptedService<Channel, Bearer>>
 
 /// One connection to a server.
 #[derive(Clone)]
-pub(crate) struct Control {
+pub(crate) struct ControlClient {
     pub(crate) rpc: Rpc,
 }
 
-impl Control {
+impl ControlClient {
     /// Connects at the first request.
     pub(crate) fn new(address: &str, token: Option<&str>) -> Result<Self> {
         let _within = handle().enter();
@@ -91,10 +91,10 @@ impl Control {
     }
 
     /// How readers are told to read a replica.
-    pub(crate) fn copy_of(&self, model: &str, replica: &str) -> Result<Copy> {
+    pub(crate) fn copy_of(&self, model: &str, replica: &str) -> Result<SourceCopy> {
         let copy = self.inspect(model, replica, None)?.copy;
         let copy = copy.with_context(|| format!("{model}/{replica} shows no copy"))?;
-        Copy::of(&copy)
+        SourceCopy::of(&copy)
     }
 
     /// Stores a manifest in pages.
@@ -128,12 +128,12 @@ impl Control {
     }
 
     /// A stream on which nothing was said yet.
-    pub(crate) fn stream(&self) -> Result<Stream> {
+    pub(crate) fn stream(&self) -> Result<RogueStream> {
         let (frames, outgoing) = mpsc::channel(QUEUE);
         let (told, inbox) = inbox::channel();
         let mut rpc = self.rpc.clone();
         let over = Arc::<AtomicBool>::default();
-        let ended = Ended(Arc::clone(&over));
+        let ended = StreamEnd(Arc::clone(&over));
         handle().spawn(async move {
             let _ended = ended;
             let Ok(reply) = rpc.session(ReceiverStream::new(outgoing)).await else { return };
@@ -146,14 +146,14 @@ impl Control {
                 }
             }
         });
-        Ok(Stream { frames, inbox, over })
+        Ok(RogueStream { frames, inbox, over })
     }
 
     /// A session that stays: its heartbeats go on until it is dropped.
     ///
     /// # Errors
     /// The server refuses it, or says nothing.
-    pub(crate) fn open(&self, open: wire::Open) -> Result<Session> {
+    pub(crate) fn open(&self, open: wire::Open) -> Result<RogueSession> {
         let stream = self.stream()?;
         stream.say(Ask::Open(open))?;
         let opened = stream.wait(PATIENCE, |told| match told {
@@ -175,27 +175,27 @@ impl Control {
                 tokio::time::sleep(HEARTBEAT).await;
             }
         });
-        Ok(Session { stream, opened, seq: 0 })
+        Ok(RogueSession { stream, opened, seq: 0 })
     }
 }
 
 /// One stream: what is said on it, and what is told.
-pub(crate) struct Stream {
+pub(crate) struct RogueStream {
     frames: mpsc::Sender<ClientFrame>,
     inbox: inbox::Receiver<Told>,
     over: Arc<AtomicBool>,
 }
 
 /// Says, however it came about, that the server tells nothing more.
-struct Ended(Arc<AtomicBool>);
+struct StreamEnd(Arc<AtomicBool>);
 
-impl Drop for Ended {
+impl Drop for StreamEnd {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-impl Stream {
+impl RogueStream {
     pub(crate) fn say(&self, body: Ask) -> Result<()> {
         run(self.frames.send(ClientFrame { body: Some(body) }))?.context("the stream has ended")
     }
@@ -229,7 +229,7 @@ impl Stream {
 
 /// What a call came to.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum CallOutcome {
     Answer(wire::answer::Answer),
     Assigned(wire::Assigned),
     Error(String),
@@ -242,13 +242,13 @@ impl wire::Opened {
 }
 
 /// An open session.
-pub(crate) struct Session {
-    pub(crate) stream: Stream,
+pub(crate) struct RogueSession {
+    pub(crate) stream: RogueStream,
     pub(crate) opened: wire::Opened,
     seq: u64,
 }
 
-impl Session {
+impl RogueSession {
     /// Makes a call and returns its number.
     pub(crate) fn begin(&mut self, call: wire::call::Call) -> Result<u64> {
         self.seq += 1;
@@ -258,15 +258,15 @@ impl Session {
     }
 
     /// The next thing that happens to a call.
-    pub(crate) fn outcome(&self, seq: u64, patience: Duration) -> Result<Outcome> {
+    pub(crate) fn outcome(&self, seq: u64, patience: Duration) -> Result<CallOutcome> {
         use wire::answered::Result as Answered;
         self.stream.wait(patience, |told| match told {
             Told::Answered(answered) if answered.seq == seq => match answered.result? {
-                Answered::Answer(answer) => Some(Ok(Outcome::Answer(answer.answer?))),
-                Answered::Error(error) => Some(Ok(Outcome::Error(format!("{error:?}")))),
+                Answered::Answer(answer) => Some(Ok(CallOutcome::Answer(answer.answer?))),
+                Answered::Error(error) => Some(Ok(CallOutcome::Error(format!("{error:?}")))),
             },
             Told::Assigned(assigned) if assigned.seq == seq => {
-                Some(Ok(Outcome::Assigned(assigned)))
+                Some(Ok(CallOutcome::Assigned(assigned)))
             }
             Told::Broken(broken) => Some(Err(anyhow::anyhow!("broken: {:?}", broken.error))),
             _ => None,
@@ -274,7 +274,7 @@ impl Session {
     }
 
     /// A call, and what it came to.
-    pub(crate) fn call(&mut self, call: wire::call::Call) -> Result<Outcome> {
+    pub(crate) fn call(&mut self, call: wire::call::Call) -> Result<CallOutcome> {
         let seq = self.begin(call)?;
         self.outcome(seq, PATIENCE)
     }
@@ -282,8 +282,8 @@ impl Session {
     /// A call that has to be answered.
     pub(crate) fn demand(&mut self, call: wire::call::Call) -> Result<wire::answer::Answer> {
         match self.call(call)? {
-            Outcome::Answer(answer) => Ok(answer),
-            Outcome::Error(error) => bail!("{error}"),
+            CallOutcome::Answer(answer) => Ok(answer),
+            CallOutcome::Error(error) => bail!("{error}"),
             other => bail!("{other:?}"),
         }
     }
@@ -300,7 +300,7 @@ impl Session {
     }
 
     /// Asks for a version, and takes the source that is named.
-    pub(crate) fn replicate(&mut self, version: u64) -> Result<Outcome> {
+    pub(crate) fn replicate(&mut self, version: u64) -> Result<CallOutcome> {
         let kind = Some(wire::selector::Kind::Exact(version));
         let selector = Some(wire::Selector { kind });
         self.call(wire::call::Call::Replicate(wire::Replicate { selector }))
@@ -333,12 +333,12 @@ async fn whole<M: prost::Message + Default>(mut pages: tonic::Streaming<wire::Pa
 }
 
 /// Where a version can be read.
-pub(crate) struct Copy {
+pub(crate) struct SourceCopy {
     pub(crate) catalog: Vec<u8>,
     pub(crate) shards: Vec<wire::SourceShard>,
 }
 
-impl Copy {
+impl SourceCopy {
     /// As readers are told.
     pub(crate) fn of(assignment: &wire::Assignment) -> Result<Self> {
         let shards = <wire::SourceShards as prost::Message>::decode(&*assignment.shards)?.shards;

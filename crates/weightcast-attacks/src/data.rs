@@ -33,7 +33,7 @@ pub(crate) struct Frame {
 }
 
 /// A rectangle of bytes: region, offset, bytes of a row, rows, pitch.
-pub(crate) type Extent = [u64; 5];
+pub(crate) type Rectangle = [u64; 5];
 
 /// The key of the handshake.
 pub(crate) fn key(token: Option<&str>) -> [u8; 32] {
@@ -60,7 +60,7 @@ pub(crate) fn numbers(numbers: &[u64]) -> Vec<u8> {
 }
 
 /// A request about one exposure.
-pub(crate) fn ask(export: u64, generation: u64, extents: &[Extent]) -> Vec<u8> {
+pub(crate) fn ask(export: u64, generation: u64, extents: &[Rectangle]) -> Vec<u8> {
     let mut body = numbers(&[export, generation]);
     extents.iter().for_each(|extent| body.extend(numbers(extent)));
     body
@@ -122,7 +122,12 @@ impl Data {
     }
 
     /// The bytes of one extent, and whether they were still served at their end.
-    pub(crate) fn read(&mut self, export: u64, generation: u64, extent: Extent) -> Result<Vec<u8>> {
+    pub(crate) fn read(
+        &mut self,
+        export: u64,
+        generation: u64,
+        extent: Rectangle,
+    ) -> Result<Vec<u8>> {
         let answer = self.request(READ, &ask(export, generation, &[extent]))?;
         if answer.kind != DATA {
             bail!("answered by {} ({})", answer.kind, answer.status);

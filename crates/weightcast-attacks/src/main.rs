@@ -29,7 +29,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Attacks this build of weightcast, on this machine alone.
 #[derive(Parser)]
-struct Arguments {
+struct AttackArguments {
     #[command(subcommand)]
     mode: Option<Mode>,
     /// Attacks to try, by name; all by default
@@ -46,14 +46,14 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Mode {
     /// Random well-formed frames against a server that checks itself, and a trainer's data port
-    Random(random::Random),
+    Random(random::RandomArguments),
     /// What another user of this host tries; started by the attack of that name
     #[command(hide = true)]
-    Stranger(attacks::Stranger),
+    Stranger(attacks::StrangerArguments),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    let arguments = Arguments::parse();
+    let arguments = AttackArguments::parse();
     // Many attackers are many sockets.
     let hard = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });

@@ -11,17 +11,17 @@ use crate::data::{Frame, frame, key, mac};
 use crate::forge::random;
 
 /// Frames to answer a request with.
-pub(crate) type Answer = dyn Fn(&Frame) -> Vec<u8> + Send + Sync;
+pub(crate) type PortAnswer = dyn Fn(&Frame) -> Vec<u8> + Send + Sync;
 
 /// Listens until the process ends.
-pub(crate) struct Port {
+pub(crate) struct LyingPort {
     pub(crate) address: String,
     admitted: Arc<AtomicUsize>,
     knocked: Arc<AtomicUsize>,
 }
 
-impl Port {
-    pub(crate) fn open(at: &str, token: &str, answer: Arc<Answer>) -> Result<Self> {
+impl LyingPort {
+    pub(crate) fn open(at: &str, token: &str, answer: Arc<PortAnswer>) -> Result<Self> {
         let listener = TcpListener::bind(at)?;
         let address = listener.local_addr()?.to_string();
         let key = key(Some(token));
@@ -52,7 +52,7 @@ fn converse(
     mut socket: TcpStream,
     key: &[u8; 32],
     admitted: &AtomicUsize,
-    answer: &Answer,
+    answer: &PortAnswer,
 ) -> Result<()> {
     let nonce = random::<32>();
     socket.write_all(&[b"wcdata1\n".as_slice(), &nonce].concat())?;

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use self::frames::{Speaker, call_at_random};
-use crate::control::Control;
+use crate::control::ControlClient;
 use crate::data::{AWAIT, DESCRIBE, DIGEST, Data, IDENTIFY, NOTE, READ, ask, numbers};
 use crate::forge::{Dice, export_at};
 use crate::scene::Scene;
@@ -23,7 +23,7 @@ use crate::victims::Honest;
 
 /// How long, from which seed.
 #[derive(Args)]
-pub(crate) struct Random {
+pub(crate) struct RandomArguments {
     /// Minutes
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
@@ -57,7 +57,7 @@ struct Spoken {
     reads: AtomicU64,
 }
 
-pub(crate) fn run(arguments: &Random) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &RandomArguments) -> Result<ExitCode> {
     let drawn = u64::from(u32::from_le_bytes(crate::forge::random()));
     let seed = arguments.seed.unwrap_or(drawn);
     println!("seed {seed}, {} minutes", arguments.minutes);
@@ -117,13 +117,13 @@ fn speakers(
     let dice = Dice::new(seed.wrapping_add(1 << 40));
     threads.push(std::thread::spawn(move || request(&control, dice, &calls)));
     let (control, reads) = (scene.control()?, Arc::clone(spoken));
-    let (dice, token) = (Dice::new(seed.wrapping_add(1 << 41)), scene.room.token.clone());
+    let (dice, token) = (Dice::new(seed.wrapping_add(1 << 41)), scene.workspace.token.clone());
     threads.push(std::thread::spawn(move || read(&control, dice, &token, &reads)));
     Ok(threads)
 }
 
 /// Frames on streams, which it opens again and again.
-fn speak(control: &Control, dice: Dice, spoken: &Spoken) -> Result<()> {
+fn speak(control: &ControlClient, dice: Dice, spoken: &Spoken) -> Result<()> {
     let mut speaker = Speaker::new(dice);
     while !spoken.stop.load(Ordering::Relaxed) {
         for _ in 0..BURST {
@@ -136,7 +136,7 @@ fn speak(control: &Control, dice: Dice, spoken: &Spoken) -> Result<()> {
 }
 
 /// Everything beside the stream.
-fn request(control: &Control, mut dice: Dice, spoken: &Spoken) -> Result<()> {
+fn request(control: &ControlClient, mut dice: Dice, spoken: &Spoken) -> Result<()> {
     while !spoken.stop.load(Ordering::Relaxed) {
         call_at_random(control, &mut dice);
         spoken.requests.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +146,7 @@ fn request(control: &Control, mut dice: Dice, spoken: &Spoken) -> Result<()> {
 }
 
 /// Requests to the data ports of two holders.
-fn read(control: &Control, mut dice: Dice, token: &str, spoken: &Spoken) -> Result<()> {
+fn read(control: &ControlClient, mut dice: Dice, token: &str, spoken: &Spoken) -> Result<()> {
     let shards: Vec<_> = ["trainer", "rollout"]
         .iter()
         .map(|replica| Ok(control.copy_of(MODEL, replica)?.shards.remove(0)))
@@ -201,7 +201,7 @@ fn extents(dice: &mut Dice, id: u64, generation: u64, placed: bool) -> Vec<u8> {
 fn watch(
     scene: &mut Scene,
     holders: &[&Honest],
-    arguments: &Random,
+    arguments: &RandomArguments,
     spoken: &Spoken,
 ) -> Result<()> {
     let started = Instant::now();

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 use crate::attacks::{ALL, Attack};
-use crate::scene::Report;
+use crate::scene::AttackReport;
 
 /// Succeeds if no attack does.
 pub(crate) fn run(only: &[String], json: bool) -> Result<ExitCode> {
@@ -36,7 +36,7 @@ pub(crate) fn run(only: &[String], json: bool) -> Result<ExitCode> {
     Ok(if succeeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn attempt(attack: &Attack) -> Result<Report> {
+fn attempt(attack: &Attack) -> Result<AttackReport> {
     let started = Instant::now();
     let mut scene = (attack.scene)()?;
     let carried_out = (attack.carry_out)(&mut scene);
@@ -51,7 +51,7 @@ fn attempt(attack: &Attack) -> Result<Report> {
     Ok(report)
 }
 
-fn verdict(report: &Report) -> String {
+fn verdict(report: &AttackReport) -> String {
     match (report.succeeded.as_slice(), &report.skipped) {
         ([], Some(why)) => format!("SKIPPED: {why}"),
         ([], None) => format!("held, {:.0} s", report.seconds),
@@ -59,7 +59,7 @@ fn verdict(report: &Report) -> String {
     }
 }
 
-fn print(report: &Report) {
+fn print(report: &AttackReport) {
     println!("\n{} ({}): {}", report.name, report.item, verdict(report));
     report.notes.iter().for_each(|note| println!("  {note}"));
     for (call, took) in [("publish", &report.publish), ("update", &report.update)] {

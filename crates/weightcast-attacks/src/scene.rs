@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::control::{Control, Session};
+use crate::control::{ControlClient, RogueSession};
 use crate::traffic::{Felt, Latency, Traffic};
 use crate::usage::{Course, Meter};
-use crate::victims::{Honest, Room, Server, Settings};
+use crate::victims::{Honest, Settings, VictimServer, Workspace};
 
 /// Bytes of the honest model.
 pub(crate) const MODEL_BYTES: usize = 4 << 20;
@@ -23,7 +23,7 @@ const ROUNDS: usize = 3;
 
 /// What came of an attack.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct AttackReport {
     pub(crate) name: &'static str,
     pub(crate) item: &'static str,
     /// It could not be tried here.
@@ -40,8 +40,8 @@ pub(crate) struct Report {
 
 /// One attack's stage.
 pub(crate) struct Scene {
-    pub(crate) room: Room,
-    pub(crate) server: Server,
+    pub(crate) workspace: Workspace,
+    pub(crate) server: VictimServer,
     meter: Meter,
     traffic: Option<Traffic>,
     arguments: Vec<String>,
@@ -53,27 +53,27 @@ pub(crate) struct Scene {
     /// Descriptors that a process may have more.
     pub(crate) descriptors: usize,
     bystanders: Vec<Honest>,
-    rogues: Vec<Session>,
+    rogues: Vec<RogueSession>,
     next_secret: u64,
 }
 
 impl Scene {
     /// A server with the job's token, that honest workers of [`Scene::begin`] use.
     pub(crate) fn new(arguments: &[&str]) -> Result<Self> {
-        Self::within(Room::new()?, arguments)
+        Self::within(Workspace::new()?, arguments)
     }
 
-    fn within(room: Room, arguments: &[&str]) -> Result<Self> {
-        let token_file = room.token_file();
+    fn within(workspace: Workspace, arguments: &[&str]) -> Result<Self> {
+        let token_file = workspace.token_file();
         let mut all = vec!["--token-file", &token_file, "--address", "127.0.0.1:0"];
         all.extend(arguments);
-        let server = Server::start(&room, &all)?;
+        let server = VictimServer::start(&workspace, &all)?;
         let meter = Meter::start();
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         let mut secret = [0; 4];
         getrandom::fill(&mut secret).expect("the kernel's random numbers");
         Ok(Self {
-            room,
+            workspace,
             server,
             meter,
             traffic: None,
@@ -91,15 +91,15 @@ impl Scene {
 
     /// The same, of servers that have a secret of their own, which no client has.
     pub(crate) fn guarded(arguments: &[&str]) -> Result<Self> {
-        let room = Room::new()?;
-        let secret = room.secret_file()?;
+        let workspace = Workspace::new()?;
+        let secret = workspace.secret_file()?;
         let guarded = [&["--ticket-secret-file", &secret], arguments].concat();
-        Self::within(room, &guarded)
+        Self::within(workspace, &guarded)
     }
 
     /// The attacker's connection: with the token.
-    pub(crate) fn control(&self) -> Result<Control> {
-        Control::new(&self.server.address, Some(&self.room.token))
+    pub(crate) fn control(&self) -> Result<ControlClient> {
+        ControlClient::new(&self.server.address, Some(&self.workspace.token))
     }
 
     /// The settings of a worker of this scene.
@@ -107,7 +107,7 @@ impl Scene {
         self.next_secret += 1;
         Settings {
             server: self.server.address.clone(),
-            token_file: Some(self.room.token_file()),
+            token_file: Some(self.workspace.token_file()),
             model: model.to_owned(),
             replica: replica.to_owned(),
             role,
@@ -128,7 +128,7 @@ impl Scene {
     }
 
     pub(crate) fn start(&self, settings: Settings) -> Result<Honest> {
-        Honest::start(&self.room, settings)
+        Honest::start(&self.workspace, settings)
     }
 
     /// Watches what an honest worker costs from now on.
@@ -153,10 +153,10 @@ impl Scene {
     pub(crate) fn restart(&mut self) -> Result<()> {
         let port = self.server.port();
         self.server.kill();
-        let token_file = self.room.token_file();
+        let token_file = self.workspace.token_file();
         let mut all = vec!["--token-file", &token_file, "--address", &port];
         all.extend(self.arguments.iter().map(String::as_str));
-        self.server = Server::start(&self.room, &all)?;
+        self.server = VictimServer::start(&self.workspace, &all)?;
         self.meter.watch("server, again", self.server.id());
         Ok(())
     }
@@ -192,7 +192,7 @@ impl Scene {
     }
 
     /// A session of the attacker that is not to end before the attack does.
-    pub(crate) fn stays(&mut self, rogue: Session) {
+    pub(crate) fn stays(&mut self, rogue: RogueSession) {
         self.rogues.push(rogue);
     }
 
@@ -202,7 +202,7 @@ impl Scene {
         name: &'static str,
         item: &'static str,
         started: Instant,
-    ) -> Report {
+    ) -> AttackReport {
         let felt = self.end_traffic();
         let server = self.server.lives();
         self.expect(server, || "the server is dead".to_owned());
@@ -224,7 +224,7 @@ impl Scene {
             });
         }
         self.look_through_logs();
-        Report {
+        AttackReport {
             name,
             item,
             skipped: self.skipped.take(),
@@ -248,14 +248,14 @@ impl Scene {
 
     /// Nobody panics, and nobody tells the token.
     fn look_through_logs(&mut self) {
-        for (name, log) in self.room.logs() {
+        for (name, log) in self.workspace.logs() {
             let lines: Vec<&str> = log.lines().collect();
             let at = lines.iter().position(|line| line.contains("panicked at"));
             self.expect(at.is_none(), || {
                 let said = lines.iter().skip(at.unwrap_or_default()).take(2);
                 format!("{name}: {}", said.copied().collect::<Vec<_>>().join(" "))
             });
-            let told = log.contains(&self.room.token);
+            let told = log.contains(&self.workspace.token);
             self.expect(!told, || format!("the log of {name} has the token"));
         }
         if !self.succeeded.is_empty() {
@@ -265,8 +265,8 @@ impl Scene {
 
     /// What processes said last: the logs themselves are removed.
     fn quote_logs(&mut self) {
-        for (name, log) in self.room.logs() {
-            let log = log.replace(&self.room.token, "(the token)");
+        for (name, log) in self.workspace.logs() {
+            let log = log.replace(&self.workspace.token, "(the token)");
             let lines: Vec<&str> = log.lines().collect();
             for line in &lines[lines.len().saturating_sub(LOG_LINES)..] {
                 self.notes.push(format!("log of {name}: {line}"));

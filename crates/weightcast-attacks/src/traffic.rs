@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::victims::{Honest, Reply};
+use crate::victims::{Honest, WorkerAnswer};
 
 /// Rests between two versions, so that the machine is not the attack.
 const REST: Duration = Duration::from_millis(50);
@@ -112,7 +112,7 @@ fn pump(
 }
 
 impl Felt {
-    fn note(&mut self, who: &Honest, call: &str, reply: &Reply) {
+    fn note(&mut self, who: &Honest, call: &str, reply: &WorkerAnswer) {
         if !reply.ok {
             self.wrong.push(format!("{} could not {call}: {}", who.name(), reply.said()));
         }

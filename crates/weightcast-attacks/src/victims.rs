@@ -23,12 +23,12 @@ pub(crate) const SECRET_BYTES: usize = 64 << 10;
 pub(crate) const TENSOR: &str = "weights";
 
 /// A directory for one attack's processes: token, logs. Removed when dropped.
-pub(crate) struct Room {
+pub(crate) struct Workspace {
     pub(crate) path: PathBuf,
     pub(crate) token: String,
 }
 
-impl Room {
+impl Workspace {
     pub(crate) fn new() -> Result<Self> {
         let name = format!("weightcast-attacks-{:016x}", u64::from_le_bytes(random()));
         let path = std::env::temp_dir().join(name);
@@ -83,7 +83,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for Workspace {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }
@@ -107,7 +107,12 @@ fn program(name: &str) -> Result<PathBuf> {
 }
 
 /// A command that nothing around configures, with a log of its own.
-fn command(room: &Room, name: &str, program: &Path, descriptors: Option<u32>) -> Result<Command> {
+fn command(
+    workspace: &Workspace,
+    name: &str,
+    program: &Path,
+    descriptors: Option<u32>,
+) -> Result<Command> {
     let mut command = match descriptors {
         // `prlimit` becomes the program: the process id is the program's.
         Some(limit) => {
@@ -122,23 +127,23 @@ fn command(room: &Room, name: &str, program: &Path, descriptors: Option<u32>) ->
             command.env_remove(variable);
         }
     }
-    command.env("XDG_RUNTIME_DIR", room.path.join("run"));
+    command.env("XDG_RUNTIME_DIR", workspace.path.join("run"));
     // What a panic costs is not what the attack costs.
     command.env("RUST_BACKTRACE", "0");
-    command.stderr(room.log(name)?).stdout(Stdio::piped());
+    command.stderr(workspace.log(name)?).stdout(Stdio::piped());
     Ok(command)
 }
 
 /// A reference server.
-pub(crate) struct Server {
+pub(crate) struct VictimServer {
     pub(crate) child: Child,
     pub(crate) address: String,
 }
 
-impl Server {
+impl VictimServer {
     /// Starts `weightcast serve` and waits until it listens. It does not outlive this program long.
-    pub(crate) fn start(room: &Room, arguments: &[&str]) -> Result<Self> {
-        let mut command = command(room, "server", &program("weightcast")?, None)?;
+    pub(crate) fn start(workspace: &Workspace, arguments: &[&str]) -> Result<Self> {
+        let mut command = command(workspace, "server", &program("weightcast")?, None)?;
         let mut child = command
             .args(["serve", "--idle-exit", "120"])
             .args(arguments)
@@ -150,7 +155,7 @@ impl Server {
         let address = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
         let server = Self { child, address };
         if server.address.is_empty() {
-            let said: String = room.logs().into_iter().map(|(_, log)| log).collect();
+            let said: String = workspace.logs().into_iter().map(|(_, log)| log).collect();
             bail!("the server ended at once: {said}");
         }
         // Nobody reads on: the channel's end makes the reading thread stop.
@@ -176,7 +181,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for VictimServer {
     fn drop(&mut self) {
         self.kill();
     }
@@ -218,7 +223,7 @@ pub(crate) struct Settings {
 /// How a command went.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Reply {
+pub(crate) struct WorkerAnswer {
     pub(crate) ok: bool,
     pub(crate) ms: f64,
     pub(crate) error: Option<String>,
@@ -231,7 +236,7 @@ pub(crate) struct Reply {
     pub(crate) way: Option<String>,
 }
 
-impl Reply {
+impl WorkerAnswer {
     pub(crate) fn said(&self) -> &str {
         self.error.as_deref().unwrap_or("nothing")
     }
@@ -252,10 +257,10 @@ pub(crate) struct Honest {
 impl Honest {
     /// # Errors
     /// It could not open or register: what it says is the error.
-    pub(crate) fn start(room: &Room, settings: Settings) -> Result<Self> {
+    pub(crate) fn start(workspace: &Workspace, settings: Settings) -> Result<Self> {
         let name = format!("{}-{}", settings.model, settings.replica).replace('/', "-");
         let program = program("examples/honest")?;
-        let mut command = command(room, &name, &program, settings.descriptors)?;
+        let mut command = command(workspace, &name, &program, settings.descriptors)?;
         if let Some(networks) = &settings.networks {
             command.env("WEIGHTCAST_DATA_NETWORKS", networks);
         }
@@ -287,8 +292,8 @@ impl Honest {
         let _ = writeln!(self.input, "{command}");
     }
 
-    pub(crate) fn hear(&mut self) -> Reply {
-        let failed = |error: String| Reply { error: Some(error), ..Reply::default() };
+    pub(crate) fn hear(&mut self) -> WorkerAnswer {
+        let failed = |error: String| WorkerAnswer { error: Some(error), ..WorkerAnswer::default() };
         match self.output.recv_timeout(PATIENCE) {
             Ok(line) => {
                 serde_json::from_str(&line).unwrap_or_else(|e| failed(format!("{e}: {line}")))
@@ -298,13 +303,13 @@ impl Honest {
         }
     }
 
-    pub(crate) fn ask(&mut self, command: &str) -> Reply {
+    pub(crate) fn ask(&mut self, command: &str) -> WorkerAnswer {
         self.say(command);
         self.hear()
     }
 
     /// The same, where nothing else may come of it.
-    pub(crate) fn must(&mut self, command: &str) -> Result<Reply> {
+    pub(crate) fn must(&mut self, command: &str) -> Result<WorkerAnswer> {
         let reply = self.ask(command);
         ensure!(reply.ok, "{} {command}: {}", self.name(), reply.said());
         Ok(reply)

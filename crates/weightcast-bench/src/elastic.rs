@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::base::machine::{Machine, machine};
 use crate::base::measure::median;
-use crate::emulated::cluster::{Cluster, Group, Place};
+use crate::emulated::cluster::{EmulatedCluster, GroupSpec, WorkerGroup};
 use crate::emulated::network::{GOODPUT, Shape};
 use crate::emulated::orders::Order;
 use crate::emulated::sweeper;
@@ -40,7 +40,7 @@ pub(crate) struct ElasticOf {
 
 /// A whole run.
 #[derive(Debug, Serialize)]
-struct Report {
+struct ElasticReport {
     machine: Machine,
     bytes: u64,
     rate_mbit: u32,
@@ -84,9 +84,9 @@ pub(crate) fn run(arguments: &ElasticOf) -> Result<()> {
 }
 
 struct Play {
-    trainer: Group,
-    stable: Group,
-    spots: BTreeMap<String, Group>,
+    trainer: WorkerGroup,
+    stable: WorkerGroup,
+    spots: BTreeMap<String, WorkerGroup>,
     /// Each name's host.
     hosts: Vec<String>,
     started: usize,
@@ -94,7 +94,7 @@ struct Play {
     bytes: u64,
     joins: Vec<Join>,
     content_ok: bool,
-    cluster: Cluster,
+    cluster: EmulatedCluster,
 }
 
 impl Play {
@@ -112,9 +112,10 @@ impl Play {
             slow: "1000mbit".to_owned(),
         };
         let bytes = arguments.size << 20;
-        let cluster = Cluster::start(&shape, 1, bytes, &[])?;
-        let trainer = cluster.group("trainer", Place { trainer: true, ..Place::default() })?;
-        let stable = cluster.group("stable", Place { host: 1, ..Place::default() })?;
+        let cluster = EmulatedCluster::start(&shape, 1, bytes, &[])?;
+        let trainer =
+            cluster.group("trainer", GroupSpec { trainer: true, ..GroupSpec::default() })?;
+        let stable = cluster.group("stable", GroupSpec { host: 1, ..GroupSpec::default() })?;
         Ok(Self {
             trainer,
             stable,
@@ -163,7 +164,7 @@ impl Play {
             let place = self.hosts.iter().position(|host| host == name);
             let host = 2 + place.context("every name has a host")?;
             self.started += 1;
-            let place = Place { host, spot: true, ..Place::default() };
+            let place = GroupSpec { host, spot: true, ..GroupSpec::default() };
             let group = self.cluster.group(&format!("{name}-{}", self.started), place)?;
             joining.push(((*name).to_owned(), group));
         }
@@ -191,13 +192,13 @@ impl Play {
         Ok(())
     }
 
-    fn report(self, arguments: &ElasticOf, start: Instant) -> Report {
+    fn report(self, arguments: &ElasticOf, start: Instant) -> ElasticReport {
         let seconds = start.elapsed().as_secs_f64();
-        Report::of(self.joins, self.bytes, arguments.rate, self.content_ok, seconds)
+        ElasticReport::of(self.joins, self.bytes, arguments.rate, self.content_ok, seconds)
     }
 }
 
-impl Report {
+impl ElasticReport {
     fn of(joins: Vec<Join>, bytes: u64, rate_mbit: u32, content_ok: bool, seconds: f64) -> Self {
         let mut by_number: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
         for join in &joins {
@@ -219,7 +220,7 @@ impl Report {
     }
 }
 
-fn print(report: &Report) {
+fn print(report: &ElasticReport) {
     let Machine { cpu, cpus, kernel } = &report.machine;
     println!(
         "{cpu}, {cpus} CPUs, Linux {kernel}; {:.1} MB a replica, {} Mbit/s a host, ideal {:.2} s",
@@ -253,7 +254,7 @@ mod tests {
         let joins = [(1, 4.0), (2, 9.0), (2, 5.0), (1, 2.0), (1, 3.0)].map(|(at_once, stall_s)| {
             Join { name: "a".to_owned(), at_once, stall_s, source: "t".to_owned() }
         });
-        let report = Report::of(joins.into(), 25_000_000, 200, true, 7.0);
+        let report = ElasticReport::of(joins.into(), 25_000_000, 200, true, 7.0);
         assert_eq!(report.by_number, BTreeMap::from([(1, 3.0), (2, 7.0)]));
         assert_eq!(report.cdf_s, [2.0, 3.0, 4.0, 5.0, 9.0]);
         // 200 Mbit at 200 Mbit/s.

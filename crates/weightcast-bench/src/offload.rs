@@ -15,8 +15,8 @@ use weightcast::{
 use crate::base::machine::{Machine, machine};
 use crate::base::measure::{median, timed};
 use crate::transfer::source::SOON;
-use crate::weights::cases::Case;
-use crate::weights::memory::{Memory, warm};
+use crate::weights::cases::TransferCase;
+use crate::weights::memory::{ShardMemory, warm};
 
 const MODEL: &str = "bench.offload";
 
@@ -37,13 +37,13 @@ pub(crate) struct OffloadOf {
 
 /// A whole run.
 #[derive(Debug, Serialize)]
-struct Report {
+struct OffloadReport {
     machine: Machine,
     bytes: u64,
     runs: usize,
     /// From the call until the owner may change its memory.
     unpublish: Times,
-    limits: Vec<Limit>,
+    limits: Vec<OffloadLimit>,
     /// Whether a rollout found every byte in the offloaded copy.
     verified: bool,
     seconds: f64,
@@ -58,7 +58,7 @@ struct Times {
 
 /// What this machine does with as many bytes.
 #[derive(Debug, Serialize)]
-struct Limit {
+struct OffloadLimit {
     limit: String,
     times: Times,
     /// Of the medians: how much longer `unpublish` took.
@@ -71,8 +71,8 @@ type Series = (String, Vec<f64>);
 pub(crate) fn run(arguments: &OffloadOf) -> Result<()> {
     let start = Instant::now();
     let (server, runs) = (serve(ServeConfig::default())?, usize::from(arguments.runs));
-    let layout = Case::even(1, arguments.bytes).sources()?.swap_remove(0);
-    let memory = Memory::allocate(layout)?;
+    let layout = TransferCase::even(1, arguments.bytes).sources()?.swap_remove(0);
+    let memory = ShardMemory::allocate(layout)?;
     let trainer = open(&server, Role::Trainer, "trainer", &memory)?;
     let touched = warm(memory.bytes())?;
     let (mut unpublish, mut limits) = (Vec::new(), Vec::<Series>::new());
@@ -95,11 +95,11 @@ pub(crate) fn run(arguments: &OffloadOf) -> Result<()> {
     let unpublish = Times::of(unpublish, memory.bytes());
     let limits = limits.into_iter().map(|(limit, all)| {
         let times = Times::of(all, memory.bytes());
-        Limit { limit, ratio: unpublish.median_s / times.median_s, times }
+        OffloadLimit { limit, ratio: unpublish.median_s / times.median_s, times }
     });
     let limits = limits.collect();
     let seconds = start.elapsed().as_secs_f64();
-    let report = Report {
+    let report = OffloadReport {
         machine: machine(),
         bytes: memory.bytes(),
         runs,
@@ -123,7 +123,7 @@ impl Times {
     }
 }
 
-fn open(server: &Server, role: Role, name: &str, memory: &Memory) -> Result<ShardHandle> {
+fn open(server: &Server, role: Role, name: &str, memory: &ShardMemory) -> Result<ShardHandle> {
     let options = Options {
         server: Some(server.address().to_owned()),
         data_bind: Some("127.0.0.1:0".to_owned()),
@@ -136,7 +136,12 @@ fn open(server: &Server, role: Role, name: &str, memory: &Memory) -> Result<Shar
 }
 
 /// Publishes a version and waits until the last offload is gone, which nobody needs any more.
-fn publish(server: &Server, trainer: &ShardHandle, memory: &Memory, version: u64) -> Result<()> {
+fn publish(
+    server: &Server,
+    trainer: &ShardHandle,
+    memory: &ShardMemory,
+    version: u64,
+) -> Result<()> {
     memory.fill(version);
     trainer.publish(version, SOON)?;
     trainer.wait_sealed(SOON)?;
@@ -171,8 +176,8 @@ fn bare(source: &Region, touched: &Region) -> Result<Vec<(String, f64)>> {
 }
 
 /// Whether a rollout gets every byte of this version, which only its offload still holds.
-fn is_kept(server: &Server, memory: &Memory, version: u64) -> Result<bool> {
-    let own = Memory::allocate(memory.layout.clone())?;
+fn is_kept(server: &Server, memory: &ShardMemory, version: u64) -> Result<bool> {
+    let own = ShardMemory::allocate(memory.layout.clone())?;
     let rollout = open(server, Role::Rollout, "rollout", &own)?;
     let updated = rollout.replicate(Selector::Latest, SOON)?;
     let kept = updated.version.is_some_and(|held| held.number == version) && own.holds(version);
@@ -180,7 +185,7 @@ fn is_kept(server: &Server, memory: &Memory, version: u64) -> Result<bool> {
     Ok(kept)
 }
 
-fn print(report: &Report) {
+fn print(report: &OffloadReport) {
     let Machine { cpu, cpus, kernel } = &report.machine;
     println!(
         "{cpu}, {cpus} CPUs, Linux {kernel}; {:.1} MB, medians of {} turns\n\n{:34}{:>10}{:>8}{:>10}",

@@ -31,7 +31,7 @@ pub(crate) struct QuantiseOf {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct QuantiseRow {
     what: String,
     seconds: f64,
     /// Of the BF16 bytes.
@@ -76,7 +76,7 @@ pub(crate) fn run(asked: &QuantiseOf) -> anyhow::Result<()> {
         return Ok(());
     }
     println!("{} MB of BF16, {} threads", data.len() / 1_000_000, asked.threads);
-    for Row { what, seconds, gb_per_s, of_memcpy } in report {
+    for QuantiseRow { what, seconds, gb_per_s, of_memcpy } in report {
         println!("  {what:<32}{:>9.1} ms{gb_per_s:>8.2} GB/s{of_memcpy:>7.2}", seconds * 1e3);
     }
     Ok(())
@@ -112,9 +112,9 @@ fn on_the_way(asked: &QuantiseOf, rows: u64, data: &[u8]) -> anyhow::Result<(f64
     Ok((scales, read))
 }
 
-fn row(what: &str, seconds: f64, memcpy: f64, bytes: usize) -> Row {
+fn row(what: &str, seconds: f64, memcpy: f64, bytes: usize) -> QuantiseRow {
     let gb_per_s = bytes as f64 / seconds / 1e9;
-    Row { what: what.to_owned(), seconds, gb_per_s, of_memcpy: memcpy / seconds }
+    QuantiseRow { what: what.to_owned(), seconds, gb_per_s, of_memcpy: memcpy / seconds }
 }
 
 /// Weights as they are: small, of both signs.

@@ -26,7 +26,7 @@ pub use plan::layout::read_model;
 /// Moves model weights from the trainers of a reinforcement-learning job to its rollout workers.
 #[derive(Parser)]
 #[command(name = "weightcast", version, about, max_term_width = 100)]
-struct Arguments {
+struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
@@ -42,7 +42,7 @@ enum Command {
     /// Show what a rank of a trainer or an engine holds, by rule
     Layout(layout::LayoutOf),
     /// Plan a transfer from all ranks of a trainer to all ranks of engines
-    Plan(Box<plan::Plan>),
+    Plan(Box<plan::PlanArguments>),
     /// Measure transfers beside the limits of this machine (a program of its own; see `bench --help`).
     #[command(disable_help_flag = true)]
     Bench {
@@ -66,7 +66,7 @@ enum Command {
 /// Runs the command line; returns the exit status: 0, 1 for a failure, 2 for wrong usage;
 /// those of `verify` are its own.
 pub fn run(arguments: Vec<String>) -> i32 {
-    let arguments = match Arguments::try_parse_from(arguments) {
+    let arguments = match CommandLine::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use tokio::task::JoinHandle;
 
-use crate::control::Control;
+use crate::control::ControlClient;
 use crate::forge;
 use crate::runtime::handle;
 use crate::scene::Scene;
@@ -63,7 +63,7 @@ pub(super) fn unread(scene: &mut Scene) -> Result<()> {
 struct UnreadAnswers(Vec<JoinHandle<()>>);
 
 impl UnreadAnswers {
-    fn begin(&mut self, control: &Control, digests: Vec<Vec<u8>>) {
+    fn begin(&mut self, control: &ControlClient, digests: Vec<Vec<u8>>) {
         let mut rpc = control.rpc.clone();
         self.0.push(handle().spawn(async move {
             let mut unread = VecDeque::new();

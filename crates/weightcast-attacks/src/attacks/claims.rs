@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use prost::Message;
 
-use crate::control::{Outcome, open};
+use crate::control::{CallOutcome, open};
 use crate::data::{DIGEST, Data, NOTE, ask, numbers};
 use crate::forge::{export_at, key};
 use crate::scene::{MODEL_BYTES, Scene};
@@ -15,7 +15,7 @@ use crate::wire::{Prepared, Role, ShardSums, Sum, manifest};
 const MODEL: &str = "kept";
 
 /// Where the sum comes from that a commit must show.
-type Sums = fn(&Scene) -> Result<[u64; 2]>;
+type SumSource = fn(&Scene) -> Result<[u64; 2]>;
 
 pub(super) fn by_inspect(scene: &mut Scene) -> Result<()> {
     claim(scene, |scene| {
@@ -37,7 +37,7 @@ pub(super) fn by_digest(scene: &mut Scene) -> Result<()> {
     claim(scene, |scene| {
         let copy = scene.control()?.copy_of(MODEL, "trainer")?;
         let shard = copy.shards.first().context("a shard")?;
-        let mut data = Data::connect(&shard.data_address, Some(&scene.room.token))?;
+        let mut data = Data::connect(&shard.data_address, Some(&scene.workspace.token))?;
         let id = export_at(shard.export, shard.generation);
         let mut body = ask(id, shard.generation, &[[0, 0, MODEL_BYTES as u64, 1, 0]]);
         body.extend(numbers(&[0, 0]));
@@ -52,7 +52,7 @@ pub(super) fn by_note(scene: &mut Scene) -> Result<()> {
     claim(scene, |scene| {
         let copy = scene.control()?.copy_of(MODEL, "trainer")?;
         let shard = copy.shards.first().context("a shard")?;
-        let mut data = Data::connect(&shard.data_address, Some(&scene.room.token))?;
+        let mut data = Data::connect(&shard.data_address, Some(&scene.workspace.token))?;
         let id = export_at(shard.export, shard.generation);
         let answer = data.request(NOTE, &numbers(&[id, shard.generation]))?;
         let [1, note @ ..] = answer.body.as_slice() else { bail!("there is no note") };
@@ -61,7 +61,7 @@ pub(super) fn by_note(scene: &mut Scene) -> Result<()> {
     })
 }
 
-fn claim(scene: &mut Scene, sums: Sums) -> Result<()> {
+fn claim(scene: &mut Scene, sums: SumSource) -> Result<()> {
     scene.begin()?;
     let mut settings = scene.worker(MODEL, "trainer", "trainer");
     settings.retain = 1;
@@ -89,12 +89,12 @@ fn claim(scene: &mut Scene, sums: Sums) -> Result<()> {
 }
 
 /// Commits without having read a byte, and stays.
-fn commit(scene: &mut Scene, sums: Sums) -> Result<String> {
+fn commit(scene: &mut Scene, sums: SumSource) -> Result<String> {
     let control = scene.control()?;
     let layout = control.copy_of(MODEL, "trainer")?.shards[0].layout.clone();
     let mut claimant = control.open(open(MODEL, "claimant", Role::Rollout))?;
     claimant.register(&layout, 1, MODEL_BYTES as u64)?;
-    let Outcome::Assigned(assigned) = claimant.replicate(1)? else { bail!("not assigned") };
+    let CallOutcome::Assigned(assigned) = claimant.replicate(1)? else { bail!("not assigned") };
     let [low, high] = sums(scene)?;
     let sum = Some(Sum { low, high });
     claimant.stream.say(Ask::Prepared(Prepared {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::data::{AWAIT, DIGEST, Data, Extent, READ, ask, numbers};
+use crate::data::{AWAIT, DIGEST, Data, READ, Rectangle, ask, numbers};
 use crate::forge::export_at;
 use crate::scene::{Scene, busy};
 use crate::usage::Usage;
@@ -33,14 +33,14 @@ fn holders(scene: &mut Scene) -> Result<[Honest; 2]> {
 const THREADS: usize = 4;
 
 /// Sends each of a holder's connections one request, waits, and hangs up.
-fn besiege(scene: &mut Scene, holder: &Honest, requests: &[(u8, Extent, &[u64])]) -> Result<()> {
+fn besiege(scene: &mut Scene, holder: &Honest, requests: &[(u8, Rectangle, &[u64])]) -> Result<()> {
     let copy = scene.control()?.copy_of(MODEL, &holder.settings.replica)?;
     let shard = copy.shards.first().context("a shard")?;
     let id = export_at(shard.export, shard.generation);
     let before = Usage::of(holder.id()).threads;
     let mut connections = Vec::new();
     for (kind, extent, placed) in requests {
-        let mut data = Data::connect(&shard.data_address, Some(&scene.room.token))?;
+        let mut data = Data::connect(&shard.data_address, Some(&scene.workspace.token))?;
         let mut body = ask(id, shard.generation, &[*extent]);
         body.extend(numbers(placed));
         data.say(*kind, &body)?;
@@ -77,8 +77,8 @@ fn leave(scene: &mut Scene, mut holder: Honest) {
 
 pub(super) fn empty_rows(scene: &mut Scene) -> Result<()> {
     let holders = holders(scene)?;
-    let endless: Extent = [0, 0, 0, u64::MAX, 0];
-    let mut requests: Vec<(u8, Extent, &[u64])> = vec![(AWAIT, endless, &[]); 10];
+    let endless: Rectangle = [0, 0, 0, u64::MAX, 0];
+    let mut requests: Vec<(u8, Rectangle, &[u64])> = vec![(AWAIT, endless, &[]); 10];
     requests.extend(vec![(READ, endless, [].as_slice()); 10]);
     requests.extend(vec![(DIGEST, endless, [0, 0].as_slice()); 4]);
     for holder in holders {
@@ -90,9 +90,9 @@ pub(super) fn empty_rows(scene: &mut Scene) -> Result<()> {
 
 pub(super) fn tiny_rows(scene: &mut Scene) -> Result<()> {
     let holders = holders(scene)?;
-    let tiny: Extent = [0, 0, 1, 1 << 30, 0];
-    let small: Extent = [0, 0, 1, 64 << 20, 0];
-    let mut requests: Vec<(u8, Extent, &[u64])> = vec![(DIGEST, tiny, &[0, 0]); 4];
+    let tiny: Rectangle = [0, 0, 1, 1 << 30, 0];
+    let small: Rectangle = [0, 0, 1, 64 << 20, 0];
+    let mut requests: Vec<(u8, Rectangle, &[u64])> = vec![(DIGEST, tiny, &[0, 0]); 4];
     requests.extend(vec![(READ, small, [].as_slice()); 4]);
     requests.extend(vec![(AWAIT, small, [].as_slice()); 4]);
     for holder in holders {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::control::{Control, Session, Stream, open};
+use crate::control::{ControlClient, RogueSession, RogueStream, open};
 use crate::forge::Mint;
 use crate::scene::Scene;
 use crate::wire::client_frame::Body as Ask;
@@ -19,13 +19,13 @@ const MOMENT: Duration = Duration::from_secs(3);
 
 /// What the server is told by somebody who says that he comes from an earlier one.
 pub(super) struct Ghost {
-    pub(super) stream: Stream,
+    pub(super) stream: RogueStream,
     /// Whether it was let in.
     pub(super) inside: bool,
 }
 
 impl Ghost {
-    pub(super) fn enter(scene: &mut Scene, control: &Control, open: Open) -> Result<Self> {
+    pub(super) fn enter(scene: &mut Scene, control: &ControlClient, open: Open) -> Result<Self> {
         let stream = control.stream()?;
         stream.say(Ask::Open(open))?;
         let answer = stream.wait(MOMENT, |told| match told {
@@ -63,10 +63,10 @@ pub(super) struct Forger {
 }
 
 impl Forger {
-    pub(super) fn new(scene: &Scene, control: &Control) -> Result<(Self, Session)> {
+    pub(super) fn new(scene: &Scene, control: &ControlClient) -> Result<(Self, RogueSession)> {
         let real = control.open(open("ghosts", "real", Role::Rollout))?;
         let given = real.opened.given();
-        Ok((Self { given, mint: Mint::new(&scene.room.token) }, real))
+        Ok((Self { given, mint: Mint::new(&scene.workspace.token) }, real))
     }
 
     /// The number of groups after the one that the attacker founded.

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::control::{Control, open};
+use crate::control::{ControlClient, open};
 use crate::forge;
 use crate::runtime::handle;
 use crate::scene::Scene;
@@ -60,7 +60,7 @@ struct UnendedManifests {
 }
 
 impl UnendedManifests {
-    fn begin(&mut self, control: &Control, number: u64) {
+    fn begin(&mut self, control: &ControlClient, number: u64) {
         let (rpc, begun) = (control.rpc.clone(), Arc::clone(&self.pages));
         let (size, count) = (SIZES[number as usize / 2 % 2], PAGES[number as usize % 2]);
         self.tasks.push(handle().spawn(async move {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::control::{Control, Outcome, open};
+use crate::control::{CallOutcome, ControlClient, open};
 use crate::data::{self, DESCRIBE, DESCRIPTION, Data, IDENTIFY, IDENTITY, frame, numbers};
 use crate::forge;
-use crate::port::{Port, refusal};
+use crate::port::{LyingPort, refusal};
 use crate::scene::Scene;
 use crate::victims::{Honest, SECRET_BYTES, TENSOR};
 use crate::wire::Role;
@@ -60,7 +60,7 @@ fn reader(scene: &mut Scene) -> Result<Honest> {
 }
 
 /// Where a worker's data port is: `status` says so to everybody.
-pub(super) fn data_address(control: &Control, model: &str, replica: &str) -> Result<String> {
+pub(super) fn data_address(control: &ControlClient, model: &str, replica: &str) -> Result<String> {
     let status = control.status()?;
     let models = status.models.iter().filter(|of| of.name == model);
     let mut replicas = models.flat_map(|of| &of.replicas).filter(|of| of.name == replica);
@@ -81,7 +81,7 @@ fn steal(
     mut reader: Honest,
 ) -> Result<()> {
     let control = scene.control()?;
-    let mut victim = Data::connect(address, Some(&scene.room.token))?;
+    let mut victim = Data::connect(address, Some(&scene.workspace.token))?;
     let identity = victim.request(IDENTIFY, &[])?.body;
     // The nonce is the one word of the victim that the attacker knows, so it becomes the fence word.
     let field = |at: usize| identity.get(at..at + 8).and_then(|eight| eight.first_chunk());
@@ -93,7 +93,7 @@ fn steal(
         DESCRIBE => frame(DESCRIPTION, 0, &numbers(&[word_at, 0, secret_at, SECRET_BYTES as u64])),
         _ => refusal(1),
     });
-    let port = Port::open(at, &scene.room.token, answer)?;
+    let port = LyingPort::open(at, &scene.workspace.token, answer)?;
     // Sealed never: the reader has to wait with what it has read.
     let manifest = forge::one_tensor(TENSOR, SECRET_BYTES as u64);
     let (layout, bytes) = (forge::blob_digest(&manifest), SECRET_BYTES as u64);
@@ -128,18 +128,18 @@ fn steal(
 }
 
 /// Reads from the reader what it has read: it is a relay.
-fn leech(scene: &Scene, control: &Control, layout: &[u8], seed: u64) -> Result<u64> {
+fn leech(scene: &Scene, control: &ControlClient, layout: &[u8], seed: u64) -> Result<u64> {
     let mut leech = control.open(open(MODEL, "leech", Role::Rollout))?;
     leech.register(layout, 1, SECRET_BYTES as u64)?;
     let selector = crate::wire::Selector { kind: Some(crate::wire::selector::Kind::Exact(1)) };
     let call = crate::wire::Replicate { selector: Some(selector) };
     let seq = leech.begin(crate::wire::call::Call::Replicate(call))?;
     let outcome = leech.outcome(seq, Duration::from_secs(6))?;
-    let Outcome::Assigned(assigned) = outcome else { anyhow::bail!("{outcome:?}") };
+    let CallOutcome::Assigned(assigned) = outcome else { anyhow::bail!("{outcome:?}") };
     let assignment = assigned.assignment.context("an assignment")?;
-    let copy = crate::control::Copy::of(&assignment)?;
+    let copy = crate::control::SourceCopy::of(&assignment)?;
     let shard = copy.shards.first().context("a source")?;
-    let mut data = Data::connect(&shard.data_address, Some(&scene.room.token))?;
+    let mut data = Data::connect(&shard.data_address, Some(&scene.workspace.token))?;
     let id = forge::export_at(shard.export, shard.generation);
     let extent = [0, 0, SECRET_BYTES as u64, 1, 0];
     let bytes = data.read(id, shard.generation, extent)?;

@@ -13,7 +13,7 @@ mod terms;
 
 use anyhow::Result;
 
-pub(crate) use neighbours::{Stranger, stranger};
+pub(crate) use neighbours::{StrangerArguments, stranger};
 
 use crate::scene::Scene;
 

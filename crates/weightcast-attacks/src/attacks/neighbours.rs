@@ -12,12 +12,12 @@ use anyhow::Result;
 use clap::Args;
 
 use super::memory::data_address;
-use crate::control::{Control, open};
+use crate::control::{ControlClient, open};
 use crate::data::Data;
 use crate::forge;
-use crate::port::{Port, refusal};
+use crate::port::{LyingPort, refusal};
 use crate::scene::{MODEL_BYTES, Scene};
-use crate::victims::{Honest, Server, TENSOR};
+use crate::victims::{Honest, TENSOR, VictimServer};
 use crate::wire::Role;
 
 /// Nobody's: the user that has nothing.
@@ -25,7 +25,7 @@ const NOBODY: u32 = 65_534;
 
 /// What another user tries.
 #[derive(Args)]
-pub(crate) struct Stranger {
+pub(crate) struct StrangerArguments {
     /// A server
     #[arg(long)]
     server: String,
@@ -35,8 +35,8 @@ pub(crate) struct Stranger {
 }
 
 /// Prints a line for each door that is open.
-pub(crate) fn stranger(stranger: &Stranger) -> Result<ExitCode> {
-    let control = Control::new(&stranger.server, None)?;
+pub(crate) fn stranger(stranger: &StrangerArguments) -> Result<ExitCode> {
+    let control = ControlClient::new(&stranger.server, None)?;
     match control.status() {
         Ok(status) => println!("open: the server shows {} models", status.models.len()),
         Err(error) => println!("closed: {error:#}"),
@@ -60,7 +60,7 @@ pub(super) fn another_user(scene: &mut Scene) -> Result<()> {
         return Ok(());
     }
     scene.begin()?;
-    let server = match Server::start(&scene.room, &["--address", "127.0.0.1:0"]) {
+    let server = match VictimServer::start(&scene.workspace, &["--address", "127.0.0.1:0"]) {
         Ok(server) => server,
         Err(error) => {
             scene.note(format!("without a token the server does not start: {error:#}"));
@@ -73,8 +73,8 @@ pub(super) fn another_user(scene: &mut Scene) -> Result<()> {
         Ok(mut trainer) => {
             trainer.must("publish 1")?;
             scene.keep(trainer);
-            let own = scene.room.own_token();
-            let control = Control::new(&server.address, own.as_deref())?;
+            let own = scene.workspace.own_token();
+            let control = ControlClient::new(&server.address, own.as_deref())?;
             data_address(&control, "policy", "trainer").ok()
         }
         Err(error) => {
@@ -83,7 +83,7 @@ pub(super) fn another_user(scene: &mut Scene) -> Result<()> {
         }
     };
     // Where everybody may run it.
-    let program = scene.room.path.join("stranger");
+    let program = scene.workspace.path.join("stranger");
     fs::copy(std::env::current_exe()?, &program)?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     let mut command = Command::new(&program);
@@ -107,13 +107,15 @@ pub(super) fn another_user(scene: &mut Scene) -> Result<()> {
 
 pub(super) fn writable_files(scene: &mut Scene) -> Result<()> {
     scene.begin()?;
-    let token = scene.room.path.join("loose-token");
-    fs::write(&token, &scene.room.token)?;
+    let token = scene.workspace.path.join("loose-token");
+    fs::write(&token, &scene.workspace.token)?;
     for mode in [0o666, 0o620, 0o602] {
         fs::set_permissions(&token, fs::Permissions::from_mode(mode))?;
         let path = token.to_string_lossy().into_owned();
-        let server =
-            Server::start(&scene.room, &["--address", "127.0.0.1:0", "--token-file", &path]);
+        let server = VictimServer::start(
+            &scene.workspace,
+            &["--address", "127.0.0.1:0", "--token-file", &path],
+        );
         scene.expect(server.is_err(), || format!("a server takes a token file of mode {mode:o}"));
         let mut settings = scene.worker("policy", &format!("loose-{mode:o}"), "rollout");
         settings.token_file = Some(path);
@@ -123,7 +125,7 @@ pub(super) fn writable_files(scene: &mut Scene) -> Result<()> {
             scene.note(format!("mode {mode:o}: {error:#}"));
         }
     }
-    let plans = scene.room.path.join("plans");
+    let plans = scene.workspace.path.join("plans");
     fs::create_dir(&plans)?;
     fs::set_permissions(&plans, fs::Permissions::from_mode(0o777))?;
     let mut settings = scene.worker("policy", "loose-plans", "rollout");
@@ -209,7 +211,8 @@ pub(super) fn any_address(scene: &mut Scene) -> Result<()> {
         scene.expect(knocks == 0, || format!("readers came to {} {knocks} times", canary.address));
     }
     // Where data ports may be, they come.
-    let port = Port::open("127.0.0.1:0", &scene.room.token, Arc::new(|_: &_| refusal(1)))?;
+    let port =
+        LyingPort::open("127.0.0.1:0", &scene.workspace.token, Arc::new(|_: &_| refusal(1)))?;
     for (reader, _) in &mut tried {
         number += 1;
         lure(scene, number, &port.address, reader)?;

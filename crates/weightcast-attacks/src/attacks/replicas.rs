@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::control::{Session, open};
+use crate::control::{RogueSession, open};
 use crate::scene::Scene;
 use crate::wire::{Open, Role};
 
@@ -23,7 +23,7 @@ pub(super) fn many(scene: &mut Scene) -> Result<()> {
     let copy = scene.control()?.copy_of("crowd", "trainer")?;
     let layout = copy.shards[0].layout.clone();
     let connections: Vec<usize> = (0..REPLICAS / PER_CONNECTION).collect();
-    let mut crowd: Vec<Session> = Vec::new();
+    let mut crowd: Vec<RogueSession> = Vec::new();
     for batch in connections.chunks(AT_ONCE) {
         let threads: Vec<_> = batch
             .iter()
@@ -81,7 +81,7 @@ fn long(number: usize) -> Open {
 
 /// What `weightcast status` makes of it.
 fn status(scene: &Scene) -> Result<()> {
-    let output = scene.room.run(&["status", "--server", &scene.server.address, "--json"])?;
+    let output = scene.workspace.run(&["status", "--server", &scene.server.address, "--json"])?;
     anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(())
 }

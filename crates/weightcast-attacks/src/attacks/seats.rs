@@ -100,7 +100,7 @@ pub(super) fn sipping(scene: &mut Scene) -> Result<()> {
 fn sipper(scene: &Scene, shard: &SourceShard) -> Result<Data> {
     let id = export_at(shard.export, shard.generation);
     let request = ask(id, shard.generation, &[[0, 0, MODEL_BYTES as u64, 1, 0]]);
-    let mut reader = Data::connect(&shard.data_address, Some(&scene.room.token))?;
+    let mut reader = Data::connect(&shard.data_address, Some(&scene.workspace.token))?;
     rustix::net::sockopt::set_socket_recv_buffer_size(&reader.socket, BUFFER)?;
     (0..READS).try_for_each(|_| reader.say(READ, &request))?;
     reader.socket.set_read_timeout(Some(FIRST))?;
@@ -131,7 +131,7 @@ fn sip(mut readers: Vec<Data>, stop: &AtomicBool) -> usize {
 pub(super) fn reset(scene: &mut Scene) -> Result<()> {
     let (mut trainer, shard) = target(scene, None)?;
     // A member that rests, as honest readers do between two updates.
-    let mut member = Data::connect(&shard.data_address, Some(&scene.room.token))?;
+    let mut member = Data::connect(&shard.data_address, Some(&scene.workspace.token))?;
     let address: SocketAddr = shard.data_address.parse()?;
     let stop = Arc::new(AtomicBool::new(false));
     let resetting = std::thread::spawn({
@@ -163,7 +163,7 @@ fn knock_and_reset(address: &SocketAddr) -> Result<()> {
 pub(super) fn churning(scene: &mut Scene) -> Result<()> {
     let (mut trainer, shard) = target(scene, None)?;
     scene.descriptors = SIPPING + 200;
-    let token = scene.room.token.clone();
+    let token = scene.workspace.token.clone();
     let (stop, turned_away) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let churning = std::thread::spawn({
         let (stop, turned_away) = (Arc::clone(&stop), Arc::clone(&turned_away));
@@ -206,7 +206,7 @@ pub(super) fn idle(scene: &mut Scene) -> Result<()> {
     let mut readers = Vec::new();
     let mut refused = 0;
     for _ in 0..IDLE {
-        match Data::connect(&shard.data_address, Some(&scene.room.token)) {
+        match Data::connect(&shard.data_address, Some(&scene.workspace.token)) {
             Ok(reader) => readers.push(reader),
             Err(_) => refused += 1,
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::control::{Control, Stream, open};
+use crate::control::{ControlClient, RogueStream, open};
 use crate::forge::{Dice, random};
 use crate::wire::call::Call as C;
 use crate::wire::client_frame::Body as Ask;
@@ -28,7 +28,7 @@ const REPLICAS: [&str; 5] = ["a", "b", "c", "d", "e"];
 /// Speaks on one stream after another.
 pub(super) struct Speaker {
     dice: Dice,
-    stream: Option<Stream>,
+    stream: Option<RogueStream>,
     /// Of the session that it opened last.
     opened: Option<(Open, Opened)>,
     mine: Option<Open>,
@@ -43,8 +43,8 @@ impl Speaker {
     }
 
     /// One frame more; whether a stream that the server still listens to has taken it.
-    pub(super) fn speak(&mut self, control: &Control) -> Result<bool> {
-        let over = self.stream.as_ref().is_none_or(Stream::is_over);
+    pub(super) fn speak(&mut self, control: &ControlClient) -> Result<bool> {
+        let over = self.stream.as_ref().is_none_or(RogueStream::is_over);
         if over || self.dice.one_in(200) {
             return self.begin(control);
         }
@@ -54,7 +54,7 @@ impl Speaker {
     }
 
     /// A new stream, mostly with an open that is answered before anything else is said.
-    fn begin(&mut self, control: &Control) -> Result<bool> {
+    fn begin(&mut self, control: &ControlClient) -> Result<bool> {
         self.stream = Some(control.stream()?);
         let open = self.open();
         let taken = self.say(Ask::Open(open));
@@ -349,7 +349,7 @@ fn distort(dice: &mut Dice, ticket: &mut Ticket) {
 }
 
 /// One of the requests that need no stream. What comes of it does not matter.
-pub(super) fn call_at_random(control: &Control, dice: &mut Dice) {
+pub(super) fn call_at_random(control: &ControlClient, dice: &mut Dice) {
     let mut rpc = control.rpc.clone();
     match dice.below(6) {
         0 => drop(control.status()),

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use tokio::task::JoinSet;
 use weightcast::wire::{self, call, selector};
 
-use super::record::{Kind, Record};
-use super::session::{Member, Place, Reply, Retries, Session};
+use super::record::{LatencyRecord, Operation};
+use super::session::{CallReply, LightSession, Retries, SessionIdentity, ShardIdentity};
 
 /// Connections that are being made at a time: the server lets in 256 strangers.
 const CONNECTING: usize = 128;
@@ -22,27 +22,27 @@ pub(crate) const MODEL: &str = "bench.control";
 pub(crate) type Answered = Result<wire::answer::Answer, String>;
 
 /// One replica: all of its shards' sessions.
-pub(crate) struct Group {
-    pub(crate) sessions: Vec<Arc<Session>>,
-    pub(crate) record: Arc<Record>,
+pub(crate) struct CrowdGroup {
+    pub(crate) sessions: Vec<Arc<LightSession>>,
+    pub(crate) record: Arc<LatencyRecord>,
 }
 
 /// All replicas: trainers first.
 pub(crate) struct Crowd {
-    pub(crate) trainers: Vec<Arc<Group>>,
-    pub(crate) rollouts: Vec<Arc<Group>>,
-    pub(crate) record: Arc<Record>,
+    pub(crate) trainers: Vec<Arc<CrowdGroup>>,
+    pub(crate) rollouts: Vec<Arc<CrowdGroup>>,
+    pub(crate) record: Arc<LatencyRecord>,
 }
 
 /// How large a crowd.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Size {
+pub(crate) struct CrowdSize {
     pub(crate) trainers: usize,
     pub(crate) rollouts: usize,
     pub(crate) shards: u32,
 }
 
-impl Size {
+impl CrowdSize {
     /// Groups of `shards` that make up `sessions`, a few of them trainers.
     pub(crate) fn of(sessions: usize, shards: u32) -> Self {
         let groups = (sessions / shards as usize).max(2);
@@ -57,13 +57,13 @@ impl Size {
 
 impl Crowd {
     /// Connects and opens all sessions, of trainers that `retain` versions; returns the seconds it took.
-    pub(crate) async fn connect(server: &str, size: Size, retain: u32) -> Result<(Self, f64)> {
-        let record = Arc::new(Record::new());
+    pub(crate) async fn connect(server: &str, size: CrowdSize, retain: u32) -> Result<(Self, f64)> {
+        let record = Arc::new(LatencyRecord::new());
         let start = Instant::now();
         let groups = size.trainers + size.rollouts;
         let members = (0..groups).flat_map(|group| {
             let trainer = group < size.trainers;
-            (0..size.shards).map(move |shard| Member {
+            (0..size.shards).map(move |shard| ShardIdentity {
                 replica: format!("{}{group:05}", if trainer { "trainer" } else { "rollout" }),
                 shard,
                 num_shards: size.shards,
@@ -75,7 +75,9 @@ impl Crowd {
         let seconds = start.elapsed().as_secs_f64();
         let mut groups: Vec<_> = sessions
             .chunks(size.shards as usize)
-            .map(|chunk| Arc::new(Group { sessions: chunk.to_vec(), record: Arc::clone(&record) }))
+            .map(|chunk| {
+                Arc::new(CrowdGroup { sessions: chunk.to_vec(), record: Arc::clone(&record) })
+            })
             .collect();
         let rollouts = groups.split_off(size.trainers);
         Ok((Self { trainers: groups, rollouts, record }, seconds))
@@ -85,12 +87,12 @@ impl Crowd {
     /// Returns the seconds that the replication took.
     pub(crate) async fn settle(&self, version: u64) -> Result<f64> {
         let all = self.trainers.iter().chain(&self.rollouts);
-        each(all, |group| async move { group.all(Kind::Register, register()).await }).await?;
+        each(all, |group| async move { group.all(Operation::Register, register()).await }).await?;
         self.trainers[0].publish(version, version).await?;
         let start = Instant::now();
         each(&self.rollouts, |group| async move {
             let replicate = wire::Replicate { selector: latest() };
-            group.all(Kind::Replicate, call::Call::Replicate(replicate)).await
+            group.all(Operation::Replicate, call::Call::Replicate(replicate)).await
         })
         .await?;
         Ok(start.elapsed().as_secs_f64())
@@ -101,7 +103,7 @@ impl Crowd {
     /// All trainers but the first take back what they published.
     pub(crate) async fn retire(&self) -> Result<()> {
         each(&self.trainers[1..], |group| async move {
-            group.all(Kind::Unpublish, call::Call::Unpublish(wire::Unpublish {})).await
+            group.all(Operation::Unpublish, call::Call::Unpublish(wire::Unpublish {})).await
         })
         .await
     }
@@ -109,8 +111,8 @@ impl Crowd {
 
 /// The same of all groups at once.
 async fn each<'a, F>(
-    groups: impl IntoIterator<Item = &'a Arc<Group>>,
-    work: impl Fn(Arc<Group>) -> F,
+    groups: impl IntoIterator<Item = &'a Arc<CrowdGroup>>,
+    work: impl Fn(Arc<CrowdGroup>) -> F,
 ) -> Result<()>
 where
     F: Future<Output = Result<()>> + Send + 'static,
@@ -127,10 +129,10 @@ where
 
 async fn connect_all(
     server: &str,
-    members: Vec<Member>,
-    record: &Arc<Record>,
-) -> Result<Vec<Arc<Session>>> {
-    let mut sessions: Vec<Option<Arc<Session>>> = vec![None; members.len()];
+    members: Vec<ShardIdentity>,
+    record: &Arc<LatencyRecord>,
+) -> Result<Vec<Arc<LightSession>>> {
+    let mut sessions: Vec<Option<Arc<LightSession>>> = vec![None; members.len()];
     let mut tasks = JoinSet::new();
     let mut members = members.into_iter().enumerate();
     loop {
@@ -150,17 +152,17 @@ async fn connect_all(
 async fn connect(
     server: &str,
     index: usize,
-    member: Member,
-    record: Arc<Record>,
-) -> Result<Session> {
-    let place = Place::new(member.clone(), 1 + index as u128);
-    let opened = Session::open_patiently(server, MODEL, &place, &record, RETRIES).await;
+    member: ShardIdentity,
+    record: Arc<LatencyRecord>,
+) -> Result<LightSession> {
+    let place = SessionIdentity::new(member.clone(), 1 + index as u128);
+    let opened = LightSession::open_patiently(server, MODEL, &place, &record, RETRIES).await;
     opened.with_context(|| format!("open {member:?}"))
 }
 
-impl Group {
+impl CrowdGroup {
     /// One call of all shards at the same moment; every answer's latency is recorded.
-    pub(crate) async fn call(&self, kind: Kind, call: call::Call) -> Vec<Answered> {
+    pub(crate) async fn call(&self, kind: Operation, call: call::Call) -> Vec<Answered> {
         let sent = Instant::now();
         let waiting: Vec<_> = self.sessions.iter().map(|s| s.call(call.clone())).collect();
         let mut answers = Vec::with_capacity(waiting.len());
@@ -171,9 +173,14 @@ impl Group {
     }
 
     /// Records a reply.
-    pub(crate) fn answered(&self, kind: Kind, sent: Instant, reply: Option<Reply>) -> Answered {
-        let lost = || Reply { at: Instant::now(), result: Err("the session ended".to_owned()) };
-        let Reply { at, result } = reply.unwrap_or_else(lost);
+    pub(crate) fn answered(
+        &self,
+        kind: Operation,
+        sent: Instant,
+        reply: Option<CallReply>,
+    ) -> Answered {
+        let lost = || CallReply { at: Instant::now(), result: Err("the session ended".to_owned()) };
+        let CallReply { at, result } = reply.unwrap_or_else(lost);
         self.record.add(kind, at.duration_since(sent).as_nanos() as u64);
         if let Err(error) = &result {
             self.record.failed(format!("{kind:?}: {error}"));
@@ -182,7 +189,7 @@ impl Group {
     }
 
     /// The same; an error if any shard got one.
-    pub(crate) async fn all(&self, kind: Kind, call: call::Call) -> Result<()> {
+    pub(crate) async fn all(&self, kind: Operation, call: call::Call) -> Result<()> {
         match self.call(kind, call).await.into_iter().find_map(Result::err) {
             Some(error) => bail!("{kind:?} failed: {error}"),
             None => Ok(()),
@@ -192,7 +199,7 @@ impl Group {
     /// Publishes a version, in memory of this generation, and seals it.
     pub(crate) async fn publish(&self, version: u64, generation: u64) -> Result<()> {
         let publish = wire::Publish { version, catalog: CATALOG.to_vec(), generation };
-        self.all(Kind::Publish, call::Call::Publish(publish)).await?;
+        self.all(Operation::Publish, call::Call::Publish(publish)).await?;
         for session in &self.sessions {
             session.seal(generation).await;
         }
@@ -222,7 +229,7 @@ mod tests {
         for (sessions, shards, trainers) in
             [(32, 4, 2), (4, 4, 1), (1_000, 8, 4), (16_384, 8, 4), (8, 2, 1)]
         {
-            let size = Size::of(sessions, shards);
+            let size = CrowdSize::of(sessions, shards);
             assert_eq!((size.trainers, size.shards), (trainers, shards), "{sessions}");
             assert_eq!(size.sessions(), sessions.max(2 * shards as usize));
             assert!(size.rollouts >= size.trainers);

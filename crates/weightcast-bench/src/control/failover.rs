@@ -11,8 +11,8 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use weightcast::wire;
 
-use super::crowd::{Crowd, Group, MODEL};
-use super::session::{Place, Retries, Session};
+use super::crowd::{Crowd, CrowdGroup, MODEL};
+use super::session::{LightSession, Retries, SessionIdentity};
 use crate::base::program::ServerProcess;
 
 /// Of its lease, what a session does not act on (T1).
@@ -81,11 +81,11 @@ pub(crate) async fn measure(
 struct Came {
     turned: Instant,
     whole: Instant,
-    session: Session,
+    session: LightSession,
 }
 
 async fn come_over(
-    group: &Group,
+    group: &CrowdGroup,
     shard: usize,
     held: Option<u64>,
     address: &str,
@@ -95,14 +95,14 @@ async fn come_over(
     let acts = lease.mul_f64(1.0 - MARGIN);
     tokio::time::sleep(acts.saturating_sub(old.since_renewed())).await;
     let turned = Instant::now();
-    let place = Place { announce: Some(announcement(old, held)), ..old.place() };
-    let opened = Session::open_patiently(address, MODEL, &place, &group.record, RETRIES).await;
+    let place = SessionIdentity { announce: Some(announcement(old, held)), ..old.place() };
+    let opened = LightSession::open_patiently(address, MODEL, &place, &group.record, RETRIES).await;
     let session = opened.context("come over to the backup")?;
     Ok(Came { turned, whole: Instant::now(), session })
 }
 
 /// What a session of the crowd brings: nothing happened since it held the version.
-fn announcement(session: &Session, held: Option<u64>) -> wire::Announce {
+fn announcement(session: &LightSession, held: Option<u64>) -> wire::Announce {
     let epoch = session.place().ticket.map_or(0, |ticket| ticket.epoch);
     wire::Announce {
         answered: session.calls(),

@@ -10,8 +10,8 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use weightcast::wire::{self, answer::Answer, call};
 
-use super::crowd::{Crowd, Group, latest};
-use super::record::{Kind, LatencyFigures};
+use super::crowd::{Crowd, CrowdGroup, latest};
+use super::record::{LatencyFigures, Operation};
 
 /// Within this time all shards ask, each by itself.
 const WITHIN: Duration = Duration::from_millis(100);
@@ -20,7 +20,7 @@ const WITHIN: Duration = Duration::from_millis(100);
 #[derive(Debug, Serialize)]
 pub(crate) struct Herd {
     /// `describe`, or `update` with all of its replications.
-    pub(crate) call: Kind,
+    pub(crate) call: Operation,
     pub(crate) groups: usize,
     pub(crate) shards: usize,
     /// From the first question until the last answer.
@@ -35,7 +35,7 @@ pub(crate) struct Herd {
 
 /// All rollouts ask; the trainers publish one after the other, versions above `above`, the first one
 /// before anybody asks.
-pub(crate) async fn measure(crowd: &Crowd, kind: Kind, above: u64) -> Result<Herd> {
+pub(crate) async fn measure(crowd: &Crowd, kind: Operation, above: u64) -> Result<Herd> {
     let (first, others) = crowd.trainers[1..].split_first().context("a herd has two trainers")?;
     // Before anybody asks, so that whoever updates has something to read.
     first.publish(above + 1, above + 1).await?;
@@ -68,7 +68,7 @@ pub(crate) async fn measure(crowd: &Crowd, kind: Kind, above: u64) -> Result<Her
 
 /// Trainers publish one after the other, in the order of their versions: a lower one is refused.
 async fn publish_in_turn(
-    trainers: Vec<Arc<Group>>,
+    trainers: Vec<Arc<CrowdGroup>>,
     start: Instant,
     above: u64,
 ) -> Result<Vec<u64>> {
@@ -82,7 +82,12 @@ async fn publish_in_turn(
 }
 
 /// Every shard asks at a moment of its own; returns the versions they got.
-async fn ask(group: Arc<Group>, kind: Kind, start: Instant, index: u64) -> Result<Vec<u64>> {
+async fn ask(
+    group: Arc<CrowdGroup>,
+    kind: Operation,
+    start: Instant,
+    index: u64,
+) -> Result<Vec<u64>> {
     let mut shards = JoinSet::new();
     for shard in 0..group.sessions.len() {
         let group = Arc::clone(&group);
@@ -111,9 +116,9 @@ fn spread(index: u64) -> f64 {
     (mixed >> 40) as f64 / f64::from(1 << 24)
 }
 
-fn question(kind: Kind) -> call::Call {
+fn question(kind: Operation) -> call::Call {
     match kind {
-        Kind::Describe => call::Call::Describe(wire::Describe { selector: latest() }),
+        Operation::Describe => call::Call::Describe(wire::Describe { selector: latest() }),
         _ => call::Call::Update(wire::Update {
             selector: latest(),
             allow_rollback: false,
@@ -151,8 +156,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_is_of_its_kind() {
-        assert!(matches!(question(Kind::Describe), call::Call::Describe(_)));
-        let asked = question(Kind::Update);
+        assert!(matches!(question(Operation::Describe), call::Call::Describe(_)));
+        let asked = question(Operation::Update);
         let plain = matches!(&asked, call::Call::Update(u) if !u.allow_rollback && !u.staged);
         assert!(plain, "{asked:?}");
     }

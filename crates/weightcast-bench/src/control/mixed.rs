@@ -12,8 +12,8 @@ use serde::Serialize;
 use weightcast::wire::{self, call};
 
 use super::HELD;
-use super::crowd::{Crowd, Group, latest};
-use super::record::{Kind, LatencyFigures};
+use super::crowd::{Crowd, CrowdGroup, latest};
+use super::record::{LatencyFigures, Operation};
 use super::session::HEARTBEATS_PER_LEASE;
 use crate::base::program::ServerProcess;
 
@@ -24,8 +24,12 @@ const LAST_CALLS: Duration = Duration::from_secs(30);
 /// Of a hundred operations, how many are heartbeats.
 const HEARTBEATS: f64 = 50.0;
 /// The turns that group calls take: of a hundred, this many of each kind.
-const TURNS: [(Kind, usize); 4] =
-    [(Kind::Update, 60), (Kind::Describe, 20), (Kind::List, 17), (Kind::Publish, 3)];
+const TURNS: [(Operation, usize); 4] = [
+    (Operation::Update, 60),
+    (Operation::Describe, 20),
+    (Operation::List, 17),
+    (Operation::Publish, 3),
+];
 
 /// What a load came to.
 #[derive(Debug, Serialize)]
@@ -34,7 +38,7 @@ pub(crate) struct Mixed {
     /// Operations answered per second.
     pub(crate) reached_per_s: f64,
     pub(crate) all: LatencyFigures,
-    pub(crate) kinds: BTreeMap<Kind, LatencyFigures>,
+    pub(crate) kinds: BTreeMap<Operation, LatencyFigures>,
     /// How late the load generator itself was, at the 99th percentile.
     pub(crate) generator_late_p99_ms: f64,
     /// Share of one core that the server used.
@@ -47,7 +51,7 @@ pub(crate) struct Mixed {
 }
 
 /// Groups that have no call under way.
-type Idle = Arc<Mutex<VecDeque<Arc<Group>>>>;
+type Idle = Arc<Mutex<VecDeque<Arc<CrowdGroup>>>>;
 
 /// Loads the server for a while.
 pub(crate) async fn measure(
@@ -118,13 +122,13 @@ struct Load {
     rollouts: Idle,
     trainers: Idle,
     groups: usize,
-    turns: Vec<Kind>,
+    turns: Vec<Operation>,
     published: u64,
 }
 
 impl Load {
     fn new(crowd: &Crowd) -> Self {
-        let mut turns = vec![Kind::Update; TURNS.iter().map(|(_, count)| count).sum()];
+        let mut turns = vec![Operation::Update; TURNS.iter().map(|(_, count)| count).sum()];
         let rare = TURNS[1..].iter().flat_map(|(kind, count)| vec![*kind; *count]);
         let len = turns.len();
         // 37 and 100 have no common factor: rare turns come spread out, the others between them.
@@ -140,14 +144,14 @@ impl Load {
     /// Starts call number `number`, unless everybody is busy: then the load falls behind.
     fn call(&mut self, number: usize) {
         let kind = self.turns[number % self.turns.len()];
-        let idle = if kind == Kind::Publish { &self.trainers } else { &self.rollouts };
+        let idle = if kind == Operation::Publish { &self.trainers } else { &self.rollouts };
         let Some(group) = lock(idle).pop_front() else { return };
         let back = Arc::clone(idle);
-        self.published += u64::from(kind == Kind::Publish);
+        self.published += u64::from(kind == Operation::Publish);
         let generation = self.published;
         tokio::spawn(async move {
             match kind {
-                Kind::Publish => come_and_go(&group, generation).await,
+                Operation::Publish => come_and_go(&group, generation).await,
                 _ => drop(group.call(kind, call_of(kind)).await),
             }
             lock(&back).push_back(group);
@@ -169,22 +173,22 @@ impl Load {
     }
 }
 
-fn call_of(kind: Kind) -> call::Call {
+fn call_of(kind: Operation) -> call::Call {
     match kind {
-        Kind::Update => call::Call::Update(wire::Update {
+        Operation::Update => call::Call::Update(wire::Update {
             selector: latest(),
             allow_rollback: false,
             staged: false,
         }),
-        Kind::Describe => call::Call::Describe(wire::Describe { selector: latest() }),
+        Operation::Describe => call::Call::Describe(wire::Describe { selector: latest() }),
         _ => call::Call::List(wire::List {}),
     }
 }
 
 /// A version older than what everybody holds is seen for a moment.
-async fn come_and_go(group: &Group, generation: u64) {
+async fn come_and_go(group: &CrowdGroup, generation: u64) {
     if group.publish(HELD, generation).await.is_ok() {
-        group.call(Kind::Unpublish, call::Call::Unpublish(wire::Unpublish {})).await;
+        group.call(Operation::Unpublish, call::Call::Unpublish(wire::Unpublish {})).await;
     }
 }
 

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use self::crowd::{Crowd, Size};
-use self::record::Kind;
-use self::report::{Connected, Report, Swept};
+use self::crowd::{Crowd, CrowdSize};
+use self::record::Operation;
+use self::report::{Connected, ControlReport, Swept};
 use crate::base::machine::machine;
 use crate::base::program::ServerProcess;
 
@@ -43,7 +43,7 @@ pub(crate) struct ControlOf {
     herd: u32,
     /// Only these; mixed and herd if none is named
     #[arg(long, value_name = "PART")]
-    part: Vec<Part>,
+    part: Vec<ControlPart>,
     /// Cost against the number of shards: 64, 256, 1,024, 4,096, 16,384
     #[arg(long)]
     sweep: bool,
@@ -63,7 +63,7 @@ pub(crate) struct ControlOf {
 
 /// A part of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum ControlPart {
     /// Mixed operations at a set rate
     Mixed,
     /// All groups ask for the latest version at once
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &ControlOf) -> Result<()> {
         .enable_all()
         .build()
         .context("start the load generator")?;
-    let mut report = Report::new(machine(), arguments.threads);
+    let mut report = ControlReport::new(machine(), arguments.threads);
     runtime.block_on(arguments.measure(&mut report))?;
     report.seconds = start.elapsed().as_secs_f64();
     match arguments.json {
@@ -102,11 +102,11 @@ pub(crate) fn run(arguments: &ControlOf) -> Result<()> {
 }
 
 impl ControlOf {
-    async fn measure(&self, report: &mut Report) -> Result<()> {
-        let usual = |part| part != Part::Failover && self.part.is_empty() && !self.sweep;
+    async fn measure(&self, report: &mut ControlReport) -> Result<()> {
+        let usual = |part| part != ControlPart::Failover && self.part.is_empty() && !self.sweep;
         let wanted = |part| self.part.contains(&part) || usual(part);
-        if wanted(Part::Mixed) {
-            let size = Size::of(self.sessions as usize, self.shards);
+        if wanted(ControlPart::Mixed) {
+            let size = CrowdSize::of(self.sessions as usize, self.shards);
             let (server, crowd, connected) = settled(size, self.lease, self.retain).await?;
             report.connected = Some(connected);
             for share in [0.5, 1.0] {
@@ -117,20 +117,20 @@ impl ControlOf {
                 report.mixed.push(mixed::measure(&crowd, &server, rate, lease, seconds).await?);
             }
         }
-        if wanted(Part::Herd) {
+        if wanted(ControlPart::Herd) {
             // All but four trainers are rollouts.
-            let size = Size { trainers: 4, rollouts: self.herd as usize, shards: self.shards };
+            let size = CrowdSize { trainers: 4, rollouts: self.herd as usize, shards: self.shards };
             let (_server, crowd, _) = settled(size, self.lease, self.retain).await?;
-            for (kind, above) in [(Kind::Describe, HELD), (Kind::Update, HELD + 10)] {
+            for (kind, above) in [(Operation::Describe, HELD), (Operation::Update, HELD + 10)] {
                 eprintln!("{} groups call {kind:?}", self.herd);
-                if kind == Kind::Update {
+                if kind == Operation::Update {
                     crowd.retire().await?;
                 }
                 report.herds.push(herd::measure(&crowd, kind, above).await?);
             }
         }
-        if wanted(Part::Failover) {
-            let size = Size::of(self.sessions as usize, self.shards);
+        if wanted(ControlPart::Failover) {
+            let size = CrowdSize::of(self.sessions as usize, self.shards);
             let (server, crowd, _) = settled(size, self.lease, self.retain).await?;
             let lease = self.lease.to_string();
             let backup = ["--index", "1", "--lease", &lease];
@@ -162,7 +162,11 @@ fn start(arguments: &[&str]) -> Result<ServerProcess> {
 }
 
 /// A server with a crowd that holds [`HELD`].
-async fn settled(size: Size, lease: u16, retain: u32) -> Result<(ServerProcess, Crowd, Connected)> {
+async fn settled(
+    size: CrowdSize,
+    lease: u16,
+    retain: u32,
+) -> Result<(ServerProcess, Crowd, Connected)> {
     eprintln!("{} sessions", size.sessions());
     let server = start(&["--lease", &lease.to_string()])?;
     let memory = server.memory()?;
@@ -179,7 +183,7 @@ async fn settled(size: Size, lease: u16, retain: u32) -> Result<(ServerProcess, 
 /// One step of the sweep.
 async fn step(sessions: usize, of: &ControlOf) -> Result<Swept> {
     let (server, crowd, connected) =
-        settled(Size::of(sessions, of.shards), SWEEP_LEASE, of.retain).await?;
+        settled(CrowdSize::of(sessions, of.shards), SWEEP_LEASE, of.retain).await?;
     let lease = Duration::from_secs(SWEEP_LEASE.into());
     let mixed = mixed::measure(&crowd, &server, SWEEP_RATE, lease, SWEEP_SECONDS).await?;
     Ok(Swept { connected, mixed })

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// What a client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum Operation {
     Heartbeat,
     Register,
     Replicate,
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 }
 
 /// Shared by all sessions of a run.
-pub(crate) struct Record {
+pub(crate) struct LatencyRecord {
     origin: Instant,
     taken: Mutex<Taken>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Record {
 #[derive(Default)]
 pub(crate) struct Taken {
     /// Nanoseconds from sending to the answer.
-    pub(crate) latencies: BTreeMap<Kind, Vec<u64>>,
+    pub(crate) latencies: BTreeMap<Operation, Vec<u64>>,
     /// What went wrong, at most a few.
     pub(crate) failures: Vec<String>,
     pub(crate) failed: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Taken {
 /// Failures that are kept word for word.
 const KEPT: usize = 4;
 
-impl Record {
+impl LatencyRecord {
     pub(crate) fn new() -> Self {
         Self { origin: Instant::now(), taken: Mutex::default() }
     }
@@ -50,13 +50,13 @@ impl Record {
     }
 
     /// What was sent at `sent_at` is answered now.
-    pub(crate) fn answered(&self, kind: Kind, sent_at: u64) {
+    pub(crate) fn answered(&self, kind: Operation, sent_at: u64) {
         let latency = self.now().saturating_sub(sent_at);
         self.add(kind, latency);
     }
 
     /// The same, of a moment that the caller has measured.
-    pub(crate) fn add(&self, kind: Kind, nanos: u64) {
+    pub(crate) fn add(&self, kind: Operation, nanos: u64) {
         self.with(|taken| taken.latencies.entry(kind).or_default().push(nanos));
     }
 
@@ -107,18 +107,18 @@ mod tests {
     #[test]
     fn what_was_recorded_is_taken_once() {
         for failures in [0, 1, KEPT - 1, KEPT, KEPT + 1, 3 * KEPT] {
-            let record = Record::new();
-            record.add(Kind::List, 7);
-            record.add(Kind::List, 5);
-            record.add(Kind::Update, 9);
+            let record = LatencyRecord::new();
+            record.add(Operation::List, 7);
+            record.add(Operation::List, 5);
+            record.add(Operation::Update, 9);
             (0..failures).for_each(|number| record.failed(number.to_string()));
             // Nobody is answered before the question was sent.
-            record.answered(Kind::Publish, u64::MAX);
+            record.answered(Operation::Publish, u64::MAX);
             let taken = record.take();
             let latencies = BTreeMap::from([
-                (Kind::List, vec![7, 5]),
-                (Kind::Update, vec![9]),
-                (Kind::Publish, vec![0]),
+                (Operation::List, vec![7, 5]),
+                (Operation::Update, vec![9]),
+                (Operation::Publish, vec![0]),
             ]);
             assert_eq!(taken.latencies, latencies);
             assert_eq!(taken.failed, failures as u64);

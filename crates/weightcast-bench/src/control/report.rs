@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::failover::Failover;
 use super::herd::Herd;
 use super::mixed::Mixed;
-use super::record::Kind;
+use super::record::Operation;
 use crate::base::machine::Machine;
 
 /// Aimed at on 2 cores, server and load on one machine.
@@ -20,7 +20,7 @@ const SESSION_KIB: f64 = 45.0;
 
 /// A whole run.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct ControlReport {
     machine: Machine,
     load_threads: u16,
     pub(crate) connected: Option<Connected>,
@@ -54,7 +54,7 @@ pub(crate) struct Swept {
     pub(crate) mixed: Mixed,
 }
 
-impl Report {
+impl ControlReport {
     pub(crate) fn new(machine: Machine, load_threads: u16) -> Self {
         Self {
             machine,
@@ -155,7 +155,7 @@ fn connected_rows(text: &mut String, connected: &Connected) {
 
 fn herd_row(text: &mut String, herd: &Herd) {
     let what = match herd.call {
-        Kind::Describe => "resolved",
+        Operation::Describe => "resolved",
         _ => "resolved, read (at no cost) and committed",
     };
     let _ = writeln!(

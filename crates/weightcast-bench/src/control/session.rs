@@ -15,7 +15,7 @@ use tonic::transport::Endpoint;
 use weightcast::wire::reference_server_client::ReferenceServerClient;
 use weightcast::wire::{self, ClientFrame, ServerFrame, client_frame, server_frame};
 
-use super::record::{Kind, Record};
+use super::record::{LatencyRecord, Operation};
 
 /// How long to wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -31,7 +31,7 @@ pub(crate) const HEARTBEATS_PER_LEASE: u32 = 3;
 
 /// A shard and its place.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
+pub(crate) struct ShardIdentity {
     pub(crate) replica: String,
     pub(crate) shard: u32,
     pub(crate) num_shards: u32,
@@ -42,8 +42,8 @@ pub(crate) struct Member {
 
 /// What a session opens with, and what it was given.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) member: Member,
+pub(crate) struct SessionIdentity {
+    pub(crate) member: ShardIdentity,
     pub(crate) session: u128,
     /// What the last server has given it for the next one.
     pub(crate) ticket: Option<wire::Ticket>,
@@ -51,30 +51,30 @@ pub(crate) struct Place {
     pub(crate) announce: Option<wire::Announce>,
 }
 
-impl Place {
-    pub(crate) fn new(member: Member, session: u128) -> Self {
+impl SessionIdentity {
+    pub(crate) fn new(member: ShardIdentity, session: u128) -> Self {
         Self { member, session, ticket: None, announce: None }
     }
 }
 
 /// What a call came to, and when.
-pub(crate) struct Reply {
+pub(crate) struct CallReply {
     pub(crate) at: Instant,
     pub(crate) result: Result<wire::answer::Answer, String>,
 }
 
 /// An open session.
-pub(crate) struct Session {
+pub(crate) struct LightSession {
     frames: mpsc::Sender<ClientFrame>,
     seq: AtomicU64,
-    place: Place,
-    shared: Arc<Shared>,
+    place: SessionIdentity,
+    shared: Arc<SessionShared>,
 }
 
 /// What the reading task has in common with the callers.
-struct Shared {
-    record: Arc<Record>,
-    waiting: Mutex<Option<oneshot::Sender<Reply>>>,
+struct SessionShared {
+    record: Arc<LatencyRecord>,
+    waiting: Mutex<Option<oneshot::Sender<CallReply>>>,
     over: AtomicBool,
     /// When the heartbeat was sent that was answered last.
     renewed_at: AtomicU64,
@@ -91,13 +91,13 @@ pub(crate) struct Retries {
     pub(crate) longest_pause: Duration,
 }
 
-impl Session {
-    /// As [`Session::open`], again and again until it works.
+impl LightSession {
+    /// As [`LightSession::open`], again and again until it works.
     pub(crate) async fn open_patiently(
         server: &str,
         model: &str,
-        place: &Place,
-        record: &Arc<Record>,
+        place: &SessionIdentity,
+        record: &Arc<LatencyRecord>,
         retries: Retries,
     ) -> Result<Self> {
         let mut pause = retries.pause;
@@ -116,8 +116,8 @@ impl Session {
     pub(crate) async fn open(
         server: &str,
         model: &str,
-        place: &Place,
-        record: Arc<Record>,
+        place: &SessionIdentity,
+        record: Arc<LatencyRecord>,
     ) -> Result<Self> {
         let endpoint = Endpoint::from_shared(server.to_owned())?
             .connect_timeout(CONNECT)
@@ -136,7 +136,7 @@ impl Session {
         let renewed_at = AtomicU64::new(record.now());
         let (waiting, over) = (Mutex::default(), AtomicBool::new(false));
         let ticket = Mutex::new(opened.ticket);
-        let shared = Arc::new(Shared { record, waiting, over, renewed_at, ticket });
+        let shared = Arc::new(SessionShared { record, waiting, over, renewed_at, ticket });
         let lease = Duration::from_nanos(opened.lease_ns);
         tokio::spawn(keep_alive(Arc::clone(&shared), frames.clone(), place.session, lease));
         let session = Self { frames, seq: AtomicU64::new(0), place: place.clone(), shared };
@@ -159,8 +159,8 @@ impl Session {
     }
 
     /// What it opens with at the next server.
-    pub(crate) fn place(&self) -> Place {
-        Place { ticket: lock(&self.shared.ticket).clone(), ..self.place.clone() }
+    pub(crate) fn place(&self) -> SessionIdentity {
+        SessionIdentity { ticket: lock(&self.shared.ticket).clone(), ..self.place.clone() }
     }
 
     /// Calls made so far; all are answered between two parts of a measurement.
@@ -175,7 +175,7 @@ impl Session {
     }
 
     /// Sends the group's next call; its reply comes, or the session ends.
-    pub(crate) fn call(&self, call: wire::call::Call) -> oneshot::Receiver<Reply> {
+    pub(crate) fn call(&self, call: wire::call::Call) -> oneshot::Receiver<CallReply> {
         let (sender, reply) = oneshot::channel();
         *lock(&self.shared.waiting) = Some(sender);
         let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
@@ -200,13 +200,13 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for LightSession {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
     }
 }
 
-fn open(model: &str, place: &Place) -> wire::Open {
+fn open(model: &str, place: &SessionIdentity) -> wire::Open {
     let member = &place.member;
     wire::Open {
         protocol: weightcast_protocol::PROTOCOL,
@@ -238,7 +238,7 @@ pub(crate) fn sums() -> Option<wire::ShardSums> {
 
 /// Heartbeats at the pace of real clients, out of step with each other.
 async fn keep_alive(
-    shared: Arc<Shared>,
+    shared: Arc<SessionShared>,
     frames: mpsc::Sender<ClientFrame>,
     session: u128,
     lease: Duration,
@@ -260,14 +260,14 @@ async fn keep_alive(
 
 /// Takes what the server sends until the stream ends.
 async fn listen(
-    shared: Arc<Shared>,
+    shared: Arc<SessionShared>,
     mut stream: Streaming<ServerFrame>,
     frames: mpsc::Sender<ClientFrame>,
 ) {
     while let Some(Ok(ServerFrame { body: Some(body) })) = stream.next().await {
         match body {
             server_frame::Body::HeartbeatAck(ack) => {
-                shared.record.answered(Kind::Heartbeat, ack.sent_at);
+                shared.record.answered(Operation::Heartbeat, ack.sent_at);
                 shared.renewed_at.fetch_max(ack.sent_at, Ordering::Relaxed);
             }
             server_frame::Body::Vouched(vouched) => *lock(&shared.ticket) = vouched.ticket,
@@ -304,7 +304,7 @@ async fn listen(
     }
 }
 
-impl Shared {
+impl SessionShared {
     fn answered(&self, answered: wire::Answered) {
         let at = Instant::now();
         let result = match answered.result {
@@ -314,7 +314,7 @@ impl Shared {
             other => Err(format!("{other:?}")),
         };
         if let Some(waiting) = lock(&self.waiting).take() {
-            let _gone = waiting.send(Reply { at, result });
+            let _gone = waiting.send(CallReply { at, result });
         }
     }
 }

@@ -6,13 +6,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::network::{Network, Shape};
-use super::orders::{Begin, Order, Reply, Updated};
+use super::network::{EmulatedNetwork, Shape};
+use super::orders::{Order, WorkerReply, WorkerStart, WorkerUpdate};
 use crate::base::measure::cpu_seconds;
 use crate::base::program::{ServerProcess, command};
 
 /// One shard in a process of its own; killed when dropped.
-pub(crate) struct Worker {
+pub(crate) struct WorkerProcess {
     process: Child,
     orders: ChildStdin,
     replies: BufReader<ChildStdout>,
@@ -20,24 +20,24 @@ pub(crate) struct Worker {
 }
 
 /// All shards of a replica, each on a host of its own.
-pub(crate) struct Group {
+pub(crate) struct WorkerGroup {
     pub(crate) name: String,
-    pub(crate) workers: Vec<Worker>,
+    pub(crate) workers: Vec<WorkerProcess>,
 }
 
 /// A server and the hosts around it.
-pub(crate) struct Cluster {
+pub(crate) struct EmulatedCluster {
     // Dropped first: its processes must be gone before their hosts.
     server: ServerProcess,
     /// `None`: all on this machine's loopback.
-    network: Option<Network>,
+    network: Option<EmulatedNetwork>,
     shards: u32,
     bytes: u64,
 }
 
 /// What a group is.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct GroupSpec {
     /// Its first host; further shards follow.
     pub(crate) host: usize,
     pub(crate) datacentre: usize,
@@ -47,10 +47,10 @@ pub(crate) struct Place {
     pub(crate) offload_seeding: bool,
 }
 
-impl Cluster {
+impl EmulatedCluster {
     /// A network with a server; replicas will have this many shards and bytes.
     pub(crate) fn start(shape: &Shape, shards: u32, bytes: u64, serve: &[&str]) -> Result<Self> {
-        let network = Network::build(shape)?;
+        let network = EmulatedNetwork::build(shape)?;
         let address = format!("{}:7700", network.server_address());
         let mut arguments = vec!["--address", &address, "--insecure-no-auth"];
         arguments.extend(serve);
@@ -67,27 +67,28 @@ impl Cluster {
     }
 
     /// The emulated hosts.
-    pub(crate) fn network(&self) -> Result<&Network> {
+    pub(crate) fn network(&self) -> Result<&EmulatedNetwork> {
         self.network.as_ref().context("no hosts are emulated")
     }
 
     /// Starts a group and waits until all of it is registered.
-    pub(crate) fn group(&self, name: &str, place: Place) -> Result<Group> {
+    pub(crate) fn group(&self, name: &str, place: GroupSpec) -> Result<WorkerGroup> {
         let shards = 0..self.shards;
         let workers = shards.map(|shard| self.worker(name, shard, place));
         let mut group =
-            Group { name: name.to_owned(), workers: workers.collect::<Result<Vec<_>>>()? };
+            WorkerGroup { name: name.to_owned(), workers: workers.collect::<Result<Vec<_>>>()? };
         for worker in &mut group.workers {
-            ensure!(matches!(worker.reply()?, Reply::Ready), "{name} did not get ready");
+            ensure!(matches!(worker.reply()?, WorkerReply::Ready), "{name} did not get ready");
         }
         Ok(group)
     }
 
-    fn worker(&self, name: &str, shard: u32, place: Place) -> Result<Worker> {
+    fn worker(&self, name: &str, shard: u32, place: GroupSpec) -> Result<WorkerProcess> {
         let host = place.host + shard as usize;
         let namespace = self.network.as_ref().map(|network| network.host(host));
-        let mut worker = Worker::spawn(namespace.as_deref(), format!("{name} shard {shard}"))?;
-        worker.tell(&Begin {
+        let mut worker =
+            WorkerProcess::spawn(namespace.as_deref(), format!("{name} shard {shard}"))?;
+        worker.tell(&WorkerStart {
             server: self.server.address().to_owned(),
             replica: name.to_owned(),
             shard,
@@ -120,7 +121,7 @@ impl Cluster {
     }
 }
 
-impl Worker {
+impl WorkerProcess {
     fn spawn(namespace: Option<&str>, name: String) -> Result<Self> {
         let mut process = command(namespace, &["worker"])?
             .stdin(Stdio::piped())
@@ -143,20 +144,20 @@ impl Worker {
             .with_context(|| format!("order {}", self.name))
     }
 
-    fn reply(&mut self) -> Result<Reply> {
+    fn reply(&mut self) -> Result<WorkerReply> {
         let mut line = String::new();
         self.replies.read_line(&mut line).with_context(|| format!("hear {}", self.name))?;
         if line.is_empty() {
             bail!("{} ended", self.name);
         }
         match serde_json::from_str(&line).with_context(|| format!("understand {line:?}"))? {
-            Reply::Failed { error } => bail!("{}: {error}", self.name),
+            WorkerReply::Failed { error } => bail!("{}: {error}", self.name),
             reply => Ok(reply),
         }
     }
 }
 
-impl Drop for Worker {
+impl Drop for WorkerProcess {
     /// It holds nothing that anybody needs.
     fn drop(&mut self) {
         let _already_gone = self.process.kill();
@@ -164,15 +165,15 @@ impl Drop for Worker {
     }
 }
 
-impl Group {
+impl WorkerGroup {
     /// Gives an order to all shards.
     pub(crate) fn order(&mut self, order: &Order) -> Result<()> {
         self.workers.iter_mut().try_for_each(|worker| worker.tell(order))
     }
 
     /// What all shards answered.
-    pub(crate) fn replies(&mut self) -> Result<Vec<Reply>> {
-        self.workers.iter_mut().map(Worker::reply).collect()
+    pub(crate) fn replies(&mut self) -> Result<Vec<WorkerReply>> {
+        self.workers.iter_mut().map(WorkerProcess::reply).collect()
     }
 
     /// Publishes; returns the moment of the first shard's call.
@@ -181,27 +182,27 @@ impl Group {
         self.replies()?;
         self.order(&Order::Publish { version })?;
         let at = self.replies()?.into_iter().map(|reply| match reply {
-            Reply::Published { at_ns } => Ok(at_ns),
+            WorkerReply::Published { at_ns } => Ok(at_ns),
             other => bail!("publish was answered with {other:?}"),
         });
         at.collect::<Result<Vec<_>>>()?.into_iter().min().context("a group has shards")
     }
 
     /// The answers to an update: the last shard's times, and all bytes.
-    pub(crate) fn updated(&mut self) -> Result<Updated> {
+    pub(crate) fn updated(&mut self) -> Result<WorkerUpdate> {
         let updates = self.replies()?.into_iter().map(|reply| match reply {
-            Reply::Updated(updated) => Ok(updated),
+            WorkerReply::Updated(updated) => Ok(updated),
             other => bail!("update was answered: {other:?}"),
         });
         let updates = updates.collect::<Result<Vec<_>>>()?;
-        updates.into_iter().reduce(Updated::and).context("a group has shards")
+        updates.into_iter().reduce(WorkerUpdate::and).context("a group has shards")
     }
 
     /// Looks at every byte of every shard.
     pub(crate) fn holds(&mut self, version: u64) -> Result<bool> {
         self.order(&Order::Check { version })?;
         let replies = self.replies()?;
-        Ok(replies.iter().all(|reply| matches!(reply, Reply::Checked { holds: true })))
+        Ok(replies.iter().all(|reply| matches!(reply, WorkerReply::Checked { holds: true })))
     }
 
     /// CPU seconds of all shards.

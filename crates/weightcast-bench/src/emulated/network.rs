@@ -20,7 +20,7 @@ const QUEUE: &str = "50ms";
 pub(crate) const GOODPUT: f64 = 0.956;
 
 /// The emulated network; taken away when it is dropped, or when this process dies.
-pub(crate) struct Network {
+pub(crate) struct EmulatedNetwork {
     prefix: String,
     hosts: usize,
     _sweeper: Sweeper,
@@ -37,7 +37,7 @@ pub(crate) struct Shape {
     pub(crate) slow: String,
 }
 
-impl Network {
+impl EmulatedNetwork {
     /// Builds it.
     ///
     /// # Errors

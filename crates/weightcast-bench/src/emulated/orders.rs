@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The first line: who the worker is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Begin {
+pub(crate) struct WorkerStart {
     pub(crate) server: String,
     pub(crate) replica: String,
     pub(crate) shard: u32,
@@ -41,7 +41,7 @@ pub(crate) enum Order {
 /// The answer to each line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Reply {
+pub(crate) enum WorkerReply {
     /// Open and registered.
     Ready,
     /// Published; when `publish` was called.
@@ -50,7 +50,7 @@ pub(crate) enum Reply {
     },
     Prepared,
     Cleared,
-    Updated(Updated),
+    WorkerUpdate(WorkerUpdate),
     Checked {
         holds: bool,
     },
@@ -62,7 +62,7 @@ pub(crate) enum Reply {
 
 /// One worker's update.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Updated {
+pub(crate) struct WorkerUpdate {
     /// The version that it holds, if it holds one.
     pub(crate) version: Option<u64>,
     pub(crate) source: Option<String>,
@@ -74,11 +74,11 @@ pub(crate) struct Updated {
     pub(crate) done_ns: u64,
 }
 
-impl Updated {
+impl WorkerUpdate {
     /// Two shards' updates as one: both bytes, from the first call to the last return.
-    pub(crate) fn and(self, updated: Updated) -> Updated {
+    pub(crate) fn and(self, updated: WorkerUpdate) -> WorkerUpdate {
         let before = self;
-        Updated {
+        WorkerUpdate {
             bytes: before.bytes + updated.bytes,
             verified: before.verified + updated.verified,
             called_ns: before.called_ns.min(updated.called_ns),
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn updates_of_shards_are_one_update() {
-        let shard = |bytes, called_ns, done_ns| Updated {
+        let shard = |bytes, called_ns, done_ns| WorkerUpdate {
             version: Some(3),
             source: Some("trainer".to_owned()),
             way: "tcp".to_owned(),
@@ -111,7 +111,8 @@ mod tests {
         };
         for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
             let shards = [shard(10, 5, 30), shard(20, 4, 50), shard(40, 6, 40)];
-            let whole = order.map(|n: usize| shards[n].clone()).into_iter().reduce(Updated::and);
+            let whole =
+                order.map(|n: usize| shards[n].clone()).into_iter().reduce(WorkerUpdate::and);
             let whole = whole.expect("three shards");
             assert_eq!((whole.bytes, whole.verified), (70, 73));
             assert_eq!((whole.called_ns, whole.done_ns, whole.version), (4, 50, Some(3)));

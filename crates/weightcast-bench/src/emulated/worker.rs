@@ -10,9 +10,9 @@ use anyhow::{Context, Result};
 use weightcast::transport::Way;
 use weightcast::{LayoutSource, Options, Replica, Role, Selector, ShardHandle};
 
-use super::orders::{Begin, Order, Reply, Updated, now_ns};
+use super::orders::{Order, WorkerReply, WorkerStart, WorkerUpdate, now_ns};
 use crate::weights::layouts;
-use crate::weights::memory::Memory;
+use crate::weights::memory::ShardMemory;
 
 /// Every call of a benchmark is answered sooner, or the benchmark has failed.
 const SOON: Duration = Duration::from_secs(120);
@@ -24,27 +24,27 @@ pub(crate) const MODEL: &str = "bench.emulated";
 pub(crate) fn run() -> Result<()> {
     let mut lines = io::stdin().lock().lines();
     let Some(line) = lines.next() else { return Ok(()) };
-    let begin: Begin = serde_json::from_str(&line?).context("understand who to be")?;
-    let worker = match Worker::open(&begin) {
+    let begin: WorkerStart = serde_json::from_str(&line?).context("understand who to be")?;
+    let worker = match EmulatedWorker::open(&begin) {
         Ok(worker) => worker,
-        Err(error) => return say(&Reply::Failed { error: format!("{error:#}") }),
+        Err(error) => return say(&WorkerReply::Failed { error: format!("{error:#}") }),
     };
-    say(&Reply::Ready)?;
+    say(&WorkerReply::Ready)?;
     for line in lines {
         let order = serde_json::from_str(&line?).context("understand an order")?;
         let reply = worker.obey(&order);
-        say(&reply.unwrap_or_else(|error| Reply::Failed { error: format!("{error:#}") }))?;
+        say(&reply.unwrap_or_else(|error| WorkerReply::Failed { error: format!("{error:#}") }))?;
     }
     Ok(())
 }
 
-struct Worker {
+struct EmulatedWorker {
     handle: ShardHandle,
-    memory: Memory,
+    memory: ShardMemory,
 }
 
-impl Worker {
-    fn open(begin: &Begin) -> Result<Self> {
+impl EmulatedWorker {
+    fn open(begin: &WorkerStart) -> Result<Self> {
         let role = if begin.trainer { Role::Trainer } else { Role::Rollout };
         let options = Options {
             server: Some(begin.server.clone()),
@@ -63,18 +63,18 @@ impl Worker {
         };
         let tensors = layouts::even(TENSORS, begin.bytes / TENSORS);
         let layout = layouts::rows(&tensors, begin.shard.into(), begin.num_shards.into())?;
-        let memory = Memory::allocate(layout.clone())?;
+        let memory = ShardMemory::allocate(layout.clone())?;
         let handle = ShardHandle::open(MODEL, me, &options)?;
         handle.register(LayoutSource::Known(layout), memory.regions.clone(), SOON)?;
         Ok(Self { handle, memory })
     }
 
-    fn obey(&self, order: &Order) -> Result<Reply> {
+    fn obey(&self, order: &Order) -> Result<WorkerReply> {
         Ok(match *order {
             Order::Prepare { version } => {
                 self.revoke()?;
                 self.memory.fill(version);
-                Reply::Prepared
+                WorkerReply::Prepared
             }
             Order::Publish { version } => {
                 if self.handle.version().is_some() {
@@ -83,15 +83,15 @@ impl Worker {
                 }
                 let at_ns = now_ns();
                 self.handle.publish(version, SOON)?;
-                Reply::Published { at_ns }
+                WorkerReply::Published { at_ns }
             }
             Order::Clear => {
                 self.revoke()?;
-                Reply::Cleared
+                WorkerReply::Cleared
             }
             Order::Update { version } => self.update(Selector::Exact(version))?,
             Order::Latest => self.update(Selector::Latest)?,
-            Order::Check { version } => Reply::Checked { holds: self.memory.holds(version) },
+            Order::Check { version } => WorkerReply::Checked { holds: self.memory.holds(version) },
         })
     }
 
@@ -102,13 +102,13 @@ impl Worker {
         Ok(())
     }
 
-    fn update(&self, selector: Selector) -> Result<Reply> {
+    fn update(&self, selector: Selector) -> Result<WorkerReply> {
         let called_ns = now_ns();
         let updated = match self.handle.version() {
             None => self.handle.replicate(selector, SOON)?,
             Some(_) => self.handle.update(selector, false, SOON)?,
         };
-        Ok(Reply::Updated(Updated {
+        Ok(WorkerReply::Updated(WorkerUpdate {
             version: updated.version.map(|version| version.number),
             source: updated.source,
             way: updated.transfer.way,
@@ -120,7 +120,7 @@ impl Worker {
     }
 }
 
-fn say(reply: &Reply) -> Result<()> {
+fn say(reply: &WorkerReply) -> Result<()> {
     println!("{}", serde_json::to_string(reply)?);
     Ok(())
 }

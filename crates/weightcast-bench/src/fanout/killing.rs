@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use super::spread::Setting;
+use super::spread::FanoutSetting;
 use crate::base::measure::median;
-use crate::emulated::cluster::{Cluster, Group, Place};
+use crate::emulated::cluster::{EmulatedCluster, GroupSpec, WorkerGroup};
 use crate::emulated::orders::Order;
 
 /// What the deaths at one percentage cost.
@@ -39,8 +39,8 @@ pub(crate) struct Victim {
 }
 
 /// Measures all percentages on one network.
-pub(crate) fn measure(setting: &Setting, percents: &[u8]) -> Result<Vec<Killed>> {
-    let mut scene = Scene::start(setting)?;
+pub(crate) fn measure(setting: &FanoutSetting, percents: &[u8]) -> Result<Vec<Killed>> {
+    let mut scene = KillingRun::start(setting)?;
     scene.turn(None)?;
     let undisturbed = (0..setting.repeat).map(|_| Ok(scene.turn(None)?.0));
     let undisturbed_s = median(&undisturbed.collect::<Result<Vec<_>>>()?);
@@ -69,23 +69,24 @@ pub(crate) fn measure(setting: &Setting, percents: &[u8]) -> Result<Vec<Killed>>
     Ok(killed)
 }
 
-struct Scene<'a> {
-    setting: &'a Setting,
-    trainer: Group,
+struct KillingRun<'a> {
+    setting: &'a FanoutSetting,
+    trainer: WorkerGroup,
     /// The seed first: it holds the version before the others ask.
-    rollouts: Vec<Group>,
+    rollouts: Vec<WorkerGroup>,
     version: u64,
     started: usize,
-    cluster: Cluster,
+    cluster: EmulatedCluster,
 }
 
-impl<'a> Scene<'a> {
-    fn start(setting: &'a Setting) -> Result<Self> {
+impl<'a> KillingRun<'a> {
+    fn start(setting: &'a FanoutSetting) -> Result<Self> {
         let fanout = setting.fanout.to_string();
         let serve = ["--fanout", &fanout];
         let shards = setting.shards as u32;
-        let cluster = Cluster::start(&setting.shape(1), shards, setting.bytes, &serve)?;
-        let trainer = cluster.group("trainer", Place { trainer: true, ..Place::default() })?;
+        let cluster = EmulatedCluster::start(&setting.shape(1), shards, setting.bytes, &serve)?;
+        let trainer =
+            cluster.group("trainer", GroupSpec { trainer: true, ..GroupSpec::default() })?;
         let mut scene =
             Self { setting, trainer, rollouts: Vec::new(), version: 0, started: 0, cluster };
         for index in 0..=setting.readers {
@@ -96,12 +97,12 @@ impl<'a> Scene<'a> {
     }
 
     /// A rollout of a new name: the old one's lease may still run.
-    fn rollout(&mut self, index: usize) -> Result<Group> {
+    fn rollout(&mut self, index: usize) -> Result<WorkerGroup> {
         self.started += 1;
         let host = (1 + index) * self.setting.shards;
         self.cluster.group(
             &format!("rollout{index:02}-{}", self.started),
-            Place { host, ..Place::default() },
+            GroupSpec { host, ..GroupSpec::default() },
         )
     }
 

@@ -14,8 +14,8 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use self::report::Report;
-use self::spread::{Setting, Spread};
+use self::report::FanoutReport;
+use self::spread::{FanoutSetting, SpreadTimes};
 use crate::base::machine::machine;
 use crate::emulated::network::check;
 use crate::emulated::sweeper;
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &FanoutOf) -> Result<()> {
         "--offload-seeding needs readers in a second datacentre: give --datacentres 2 and --readers 2 \
          or more"
     );
-    let mut report = Report::new(machine(), arguments.size << 20, arguments.rate);
+    let mut report = FanoutReport::new(machine(), arguments.size << 20, arguments.rate);
     for shards in &arguments.shards {
         for readers in &arguments.readers {
             arguments.one(*shards, *readers, &mut report)?;
@@ -97,8 +97,8 @@ pub(crate) fn run(arguments: &FanoutOf) -> Result<()> {
 }
 
 impl FanoutOf {
-    fn one(&self, shards: u16, readers: u16, report: &mut Report) -> Result<()> {
-        let setting = Setting {
+    fn one(&self, shards: u16, readers: u16, report: &mut FanoutReport) -> Result<()> {
+        let setting = FanoutSetting {
             readers: readers.into(),
             shards: shards.into(),
             bytes: self.size << 20,
@@ -117,11 +117,11 @@ impl FanoutOf {
             report.seeded.push(seeding::measure(&setting)?);
             return Ok(());
         }
-        let stack = Spread::measure(&setting)?;
+        let stack = SpreadTimes::measure(&setting)?;
         let naive = (!self.no_naive)
-            .then(|| Spread::measure(&Setting { fanout: readers, ..setting }))
+            .then(|| SpreadTimes::measure(&FanoutSetting { fanout: readers, ..setting }))
             .transpose()?;
-        report.spreads.push(report::Beside::new(&setting, stack, naive));
+        report.spreads.push(report::SpreadComparison::new(&setting, stack, naive));
         Ok(())
     }
 }

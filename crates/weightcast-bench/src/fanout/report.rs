@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::killing::Killed;
 use super::seeding::Seeded;
-use super::spread::{Setting, Spread};
+use super::spread::{FanoutSetting, SpreadTimes};
 use crate::base::machine::Machine;
 
 /// Total stall at most, of the ideal.
@@ -14,11 +14,11 @@ const AIM: f64 = 1.15;
 
 /// A whole run.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct FanoutReport {
     machine: Machine,
     bytes: u64,
     rate_mbit: u32,
-    pub(crate) spreads: Vec<Beside>,
+    pub(crate) spreads: Vec<SpreadComparison>,
     pub(crate) killed: Vec<Killed>,
     pub(crate) seeded: Vec<Seeded>,
     pub(crate) seconds: f64,
@@ -26,22 +26,26 @@ pub(crate) struct Report {
 
 /// One number of readers.
 #[derive(Debug, Serialize)]
-pub(crate) struct Beside {
+pub(crate) struct SpreadComparison {
     readers: usize,
     shards: usize,
     datacentres: usize,
     /// Every reader at 0.956 of the set rate, all at once.
     ideal_sum_s: f64,
     ideal_max_s: f64,
-    stack: Spread,
+    stack: SpreadTimes,
     /// Everybody reads from the trainer.
-    naive: Option<Spread>,
+    naive: Option<SpreadTimes>,
     /// Total stall, of the ideal.
     ratio: f64,
 }
 
-impl Beside {
-    pub(crate) fn new(setting: &Setting, stack: Spread, naive: Option<Spread>) -> Self {
+impl SpreadComparison {
+    pub(crate) fn new(
+        setting: &FanoutSetting,
+        stack: SpreadTimes,
+        naive: Option<SpreadTimes>,
+    ) -> Self {
         Self {
             readers: setting.readers,
             shards: setting.shards,
@@ -55,7 +59,7 @@ impl Beside {
     }
 }
 
-impl Report {
+impl FanoutReport {
     pub(crate) fn new(machine: Machine, bytes: u64, rate_mbit: u32) -> Self {
         let (spreads, killed, seeded) = (Vec::new(), Vec::new(), Vec::new());
         Self { machine, bytes, rate_mbit, spreads, killed, seeded, seconds: 0.0 }
@@ -180,13 +184,13 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn spread(content_ok: bool) -> Spread {
+    fn spread(content_ok: bool) -> SpreadTimes {
         let (sum_s, max_s, cpu_s, crossed) = (4.0, 2.0, 1.0, 1.0);
-        Spread { sum_s, max_s, cpu_s, crossed, content_ok, turns: Vec::new() }
+        SpreadTimes { sum_s, max_s, cpu_s, crossed, content_ok, turns: Vec::new() }
     }
 
-    fn setting() -> Setting {
-        Setting {
+    fn setting() -> FanoutSetting {
+        FanoutSetting {
             readers: 4,
             shards: 2,
             bytes: 1 << 20,
@@ -217,10 +221,10 @@ mod tests {
         for wrong in 0..6 {
             let ok = |place| place != wrong;
             let machine = crate::base::machine::machine();
-            let mut report = Report::new(machine, 1 << 20, 100);
+            let mut report = FanoutReport::new(machine, 1 << 20, 100);
             for (stack, naive) in [(0, Some(1)), (2, None), (3, None)] {
                 let naive = naive.map(|place| spread(ok(place)));
-                report.spreads.push(Beside::new(&setting(), spread(ok(stack)), naive));
+                report.spreads.push(SpreadComparison::new(&setting(), spread(ok(stack)), naive));
             }
             report.killed.push(killed(ok(4)));
             assert_eq!(report.verified(), wrong == 5, "{wrong}");
@@ -232,16 +236,16 @@ mod tests {
     /// Each number stands below its own name.
     #[test]
     fn readers_are_told_with_their_own_numbers() {
-        let mut report = Report::new(crate::base::machine::machine(), 2_500_000, 100);
+        let mut report = FanoutReport::new(crate::base::machine::machine(), 2_500_000, 100);
         assert!(!report.table().contains("readers"), "nothing was spread");
-        let far = Setting { readers: 6, shards: 3, datacentres: 2, ..setting() };
-        let naive = Spread { sum_s: 9.0, cpu_s: 8.0, ..spread(true) };
-        report.spreads.push(Beside::new(
+        let far = FanoutSetting { readers: 6, shards: 3, datacentres: 2, ..setting() };
+        let naive = SpreadTimes { sum_s: 9.0, cpu_s: 8.0, ..spread(true) };
+        report.spreads.push(SpreadComparison::new(
             &far,
-            Spread { crossed: 1.5, ..spread(true) },
+            SpreadTimes { crossed: 1.5, ..spread(true) },
             Some(naive),
         ));
-        report.spreads.push(Beside::new(&setting(), spread(true), None));
+        report.spreads.push(SpreadComparison::new(&setting(), spread(true), None));
         report.killed.push(killed(true));
         let text = report.table();
         let row = |number: usize| -> Vec<&str> {
@@ -249,7 +253,7 @@ mod tests {
             after.nth(number).expect("a row").split_ascii_whitespace().collect()
         };
         let two = |number: f64| format!("{number:.2}");
-        let ratio = |of: &Setting| two(4.0 / of.ideal_sum_s());
+        let ratio = |of: &FanoutSetting| two(4.0 / of.ideal_sum_s());
         let (sum, most) = (two(far.ideal_sum_s()), two(far.ideal_max_s()));
         let wanted =
             ["6", "3", &sum, "4.00", &ratio(&far), &most, "2.00", "1.00", "9.00", "8.00", "1.50"];
@@ -268,9 +272,9 @@ mod tests {
     fn what_misses_the_aim_is_said() {
         let ideal = setting().ideal_sum_s();
         for (share, misses) in [(1.0, false), (1.149, false), (1.16, true)] {
-            let stack = Spread { sum_s: ideal * share, ..spread(true) };
-            let mut report = Report::new(crate::base::machine::machine(), 1 << 20, 100);
-            report.spreads.push(Beside::new(&setting(), stack, None));
+            let stack = SpreadTimes { sum_s: ideal * share, ..spread(true) };
+            let mut report = FanoutReport::new(crate::base::machine::machine(), 1 << 20, 100);
+            report.spreads.push(SpreadComparison::new(&setting(), stack, None));
             assert_eq!(report.table().contains("MISSES"), misses, "{share}");
         }
     }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use super::spread::Setting;
+use super::spread::FanoutSetting;
 use crate::base::measure::median;
-use crate::emulated::cluster::{Cluster, Group, Place};
-use crate::emulated::orders::{Order, Updated};
+use crate::emulated::cluster::{EmulatedCluster, GroupSpec, WorkerGroup};
+use crate::emulated::orders::{Order, WorkerUpdate};
 
 /// Between two polls of a reader.
 const EVERY: Duration = Duration::from_millis(50);
@@ -39,12 +39,12 @@ pub(crate) struct Seeded {
     /// From the publish to the last commit in the trainer's datacentre.
     pub(crate) near_s: f64,
     pub(crate) content_ok: bool,
-    pub(crate) turns: Vec<Turn>,
+    pub(crate) turns: Vec<SeedingTurn>,
 }
 
 /// One turn.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Turn {
+pub(crate) struct SeedingTurn {
     pub(crate) crossed: f64,
     pub(crate) crossing_s: f64,
     pub(crate) near_s: f64,
@@ -57,16 +57,17 @@ pub(crate) struct Turn {
 }
 
 /// Builds the hosts, makes all turns, takes the hosts away.
-pub(crate) fn measure(setting: &Setting) -> Result<Seeded> {
+pub(crate) fn measure(setting: &FanoutSetting) -> Result<Seeded> {
     let fanout = setting.fanout.to_string();
     let shards = setting.shards as u32;
     let shape = setting.shape(0);
-    let cluster = Cluster::start(&shape, shards, setting.bytes, &["--fanout", &fanout])?;
-    let mut trainer = cluster.group("trainer", Place { trainer: true, ..Place::default() })?;
+    let cluster = EmulatedCluster::start(&shape, shards, setting.bytes, &["--fanout", &fanout])?;
+    let mut trainer =
+        cluster.group("trainer", GroupSpec { trainer: true, ..GroupSpec::default() })?;
     let reader = |reader: usize| {
         let (host, datacentre) = ((1 + reader) * setting.shards, setting.datacentre(reader));
         let offload_seeding = datacentre > 0;
-        let place = Place { host, datacentre, offload_seeding, ..Place::default() };
+        let place = GroupSpec { host, datacentre, offload_seeding, ..GroupSpec::default() };
         cluster.group(&format!("rollout{reader:02}"), place)
     };
     let mut near = (0..setting.readers)
@@ -89,9 +90,10 @@ pub(crate) fn measure(setting: &Setting) -> Result<Seeded> {
 }
 
 impl Seeded {
-    fn of(setting: &Setting, turns: Vec<Turn>) -> Self {
-        let over =
-            |value: &dyn Fn(&Turn) -> f64| median(&turns.iter().map(value).collect::<Vec<_>>());
+    fn of(setting: &FanoutSetting, turns: Vec<SeedingTurn>) -> Self {
+        let over = |value: &dyn Fn(&SeedingTurn) -> f64| {
+            median(&turns.iter().map(value).collect::<Vec<_>>())
+        };
         let polls: Vec<f64> = turns.iter().flat_map(|turn| turn.polls_s.clone()).collect();
         let consumes: Vec<f64> = turns.iter().flat_map(|turn| turn.consumes_s.clone()).collect();
         Self {
@@ -117,19 +119,19 @@ fn longest(times: &[f64]) -> f64 {
 }
 
 fn turn(
-    cluster: &Cluster,
-    setting: &Setting,
-    trainer: &mut Group,
-    near: &mut [Group],
-    far: &mut [Group],
+    cluster: &EmulatedCluster,
+    setting: &FanoutSetting,
+    trainer: &mut WorkerGroup,
+    near: &mut [WorkerGroup],
+    far: &mut [WorkerGroup],
     version: u64,
-) -> Result<Turn> {
+) -> Result<SeedingTurn> {
     let before = cluster.network()?.crossed()?;
     let published = trainer.publish(version)?;
     near.iter_mut().try_for_each(|group| group.order(&Order::Update { version }))?;
-    let mut turn = Turn { content_ok: true, ..Turn::default() };
+    let mut turn = SeedingTurn { content_ok: true, ..SeedingTurn::default() };
     let mut first = u64::MAX;
-    let mut waiting: Vec<&mut Group> = far.iter_mut().collect();
+    let mut waiting: Vec<&mut WorkerGroup> = far.iter_mut().collect();
     let until = Instant::now() + PATIENCE;
     while !waiting.is_empty() {
         ensure!(Instant::now() < until, "nobody seeded version {version} within {PATIENCE:?}");
@@ -166,7 +168,12 @@ fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1e9
 }
 
-fn verified(setting: &Setting, group: &mut Group, updated: &Updated, version: u64) -> Result<bool> {
+fn verified(
+    setting: &FanoutSetting,
+    group: &mut WorkerGroup,
+    updated: &WorkerUpdate,
+    version: u64,
+) -> Result<bool> {
     ensure!(updated.way == "tcp", "bytes came past the emulated network: {}", updated.way);
     let all = updated.verified == setting.bytes && updated.bytes == setting.bytes;
     Ok(all && group.holds(version)?)
@@ -178,7 +185,7 @@ mod tests {
 
     #[test]
     fn turns_are_told_as_medians_and_the_longest() {
-        let turn = |crossing_s, polls_s: &[f64], consumes_s: &[f64], content_ok| Turn {
+        let turn = |crossing_s, polls_s: &[f64], consumes_s: &[f64], content_ok| SeedingTurn {
             crossed: crossing_s * 2.0,
             crossing_s,
             near_s: crossing_s * 3.0,
@@ -187,7 +194,7 @@ mod tests {
             sources: Vec::new(),
             content_ok,
         };
-        let setting = Setting {
+        let setting = FanoutSetting {
             readers: 4,
             shards: 2,
             bytes: 1 << 20,

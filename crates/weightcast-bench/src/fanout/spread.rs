@@ -4,13 +4,13 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use crate::base::measure::median;
-use crate::emulated::cluster::{Cluster, Group, Place};
+use crate::emulated::cluster::{EmulatedCluster, GroupSpec, WorkerGroup};
 use crate::emulated::network::{GOODPUT, Shape};
 use crate::emulated::orders::Order;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setting {
+pub(crate) struct FanoutSetting {
     pub(crate) readers: usize,
     pub(crate) shards: usize,
     pub(crate) bytes: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Setting {
     pub(crate) repeat: usize,
 }
 
-impl Setting {
+impl FanoutSetting {
     /// Datacentre of each reader: the last half is in the second one, if there is one.
     pub(crate) fn datacentre(&self, reader: usize) -> usize {
         usize::from(self.datacentres == 2 && reader >= self.readers.div_ceil(2))
@@ -75,7 +75,7 @@ fn seconds(bytes: u64, mbit: u32) -> f64 {
 
 /// Medians over all turns, and every turn.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Spread {
+pub(crate) struct SpreadTimes {
     /// Sum over the readers of the time from the publish to their commit.
     pub(crate) sum_s: f64,
     /// The last reader's.
@@ -85,12 +85,12 @@ pub(crate) struct Spread {
     /// Copies of the version that crossed to the second datacentre.
     pub(crate) crossed: f64,
     pub(crate) content_ok: bool,
-    pub(crate) turns: Vec<Turn>,
+    pub(crate) turns: Vec<SpreadTurn>,
 }
 
 /// One turn.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Turn {
+pub(crate) struct SpreadTurn {
     pub(crate) stalls_s: Vec<f64>,
     /// Whom each reader read from, last.
     pub(crate) sources: Vec<String>,
@@ -99,18 +99,19 @@ pub(crate) struct Turn {
     pub(crate) content_ok: bool,
 }
 
-impl Spread {
+impl SpreadTimes {
     /// Builds the hosts, makes all turns, takes the hosts away.
-    pub(crate) fn measure(setting: &Setting) -> Result<Self> {
+    pub(crate) fn measure(setting: &FanoutSetting) -> Result<Self> {
         let fanout = setting.fanout.to_string();
         let serve = ["--fanout", &fanout];
         let shards = setting.shards as u32;
-        let cluster = Cluster::start(&setting.shape(0), shards, setting.bytes, &serve)?;
-        let trainer = Place { trainer: true, ..Place::default() };
+        let cluster = EmulatedCluster::start(&setting.shape(0), shards, setting.bytes, &serve)?;
+        let trainer = GroupSpec { trainer: true, ..GroupSpec::default() };
         let mut trainer = cluster.group("trainer", trainer)?;
         let readers = (0..setting.readers).map(|reader| {
             let host = (1 + reader) * setting.shards;
-            let place = Place { host, datacentre: setting.datacentre(reader), ..Place::default() };
+            let place =
+                GroupSpec { host, datacentre: setting.datacentre(reader), ..GroupSpec::default() };
             cluster.group(&format!("rollout{reader:02}"), place)
         });
         let mut readers = readers.collect::<Result<Vec<_>>>()?;
@@ -121,9 +122,10 @@ impl Spread {
         Ok(Self::of(turns.collect::<Result<Vec<_>>>()?))
     }
 
-    fn of(turns: Vec<Turn>) -> Self {
-        let over =
-            |value: &dyn Fn(&Turn) -> f64| median(&turns.iter().map(value).collect::<Vec<_>>());
+    fn of(turns: Vec<SpreadTurn>) -> Self {
+        let over = |value: &dyn Fn(&SpreadTurn) -> f64| {
+            median(&turns.iter().map(value).collect::<Vec<_>>())
+        };
         Self {
             sum_s: over(&|turn| turn.stalls_s.iter().sum()),
             max_s: over(&|turn| turn.stalls_s.iter().copied().fold(0.0, f64::max)),
@@ -136,12 +138,12 @@ impl Spread {
 }
 
 fn turn(
-    cluster: &Cluster,
-    setting: &Setting,
-    trainer: &mut Group,
-    readers: &mut [Group],
+    cluster: &EmulatedCluster,
+    setting: &FanoutSetting,
+    trainer: &mut WorkerGroup,
+    readers: &mut [WorkerGroup],
     version: u64,
-) -> Result<Turn> {
+) -> Result<SpreadTurn> {
     // Groups that hold something would go on with it while a first copy crosses.
     if setting.datacentres > 1 {
         for reader in readers.iter_mut() {
@@ -153,7 +155,7 @@ fn turn(
     let published = trainer.publish(version)?;
     let cpu = cpu_seconds(cluster, trainer, readers)?;
     readers.iter_mut().try_for_each(|reader| reader.order(&Order::Update { version }))?;
-    let updates = readers.iter_mut().map(Group::updated).collect::<Result<Vec<_>>>()?;
+    let updates = readers.iter_mut().map(WorkerGroup::updated).collect::<Result<Vec<_>>>()?;
     let cpu_s = cpu_seconds(cluster, trainer, readers)? - cpu;
     let crossed = (cluster.network()?.crossed()? - crossed) as f64 / setting.bytes as f64;
     let mut content_ok = true;
@@ -164,7 +166,7 @@ fn turn(
         content_ok &= reader.holds(version)?;
     }
     let stall = |done_ns: u64| done_ns.saturating_sub(published) as f64 / 1e9;
-    Ok(Turn {
+    Ok(SpreadTurn {
         stalls_s: updates.iter().map(|update| stall(update.done_ns)).collect(),
         sources: updates.into_iter().filter_map(|update| update.source).collect(),
         cpu_s,
@@ -173,8 +175,12 @@ fn turn(
     })
 }
 
-fn cpu_seconds(cluster: &Cluster, trainer: &Group, readers: &[Group]) -> Result<f64> {
-    let workers = readers.iter().chain([trainer]).map(Group::cpu_seconds);
+fn cpu_seconds(
+    cluster: &EmulatedCluster,
+    trainer: &WorkerGroup,
+    readers: &[WorkerGroup],
+) -> Result<f64> {
+    let workers = readers.iter().chain([trainer]).map(WorkerGroup::cpu_seconds);
     Ok(workers.sum::<Result<f64>>()? + cluster.cpu_seconds()?)
 }
 
@@ -184,7 +190,7 @@ mod tests {
 
     #[test]
     fn turns_are_told_as_medians() {
-        let turn = |stalls_s: &[f64], cpu_s, crossed, content_ok| Turn {
+        let turn = |stalls_s: &[f64], cpu_s, crossed, content_ok| SpreadTurn {
             stalls_s: stalls_s.to_vec(),
             sources: Vec::new(),
             cpu_s,
@@ -197,16 +203,16 @@ mod tests {
                 turn(&[2.0, 2.0, 8.0], 9.0, 0.0, wrong != 1),
                 turn(&[1.0, 4.0, 3.0], 4.0, 2.0, wrong != 2),
             ];
-            let spread = Spread::of(turns);
+            let spread = SpreadTimes::of(turns);
             assert_eq!((spread.sum_s, spread.max_s), (8.0, 4.0));
             assert_eq!((spread.cpu_s, spread.crossed), (5.0, 1.0));
             assert_eq!((spread.content_ok, spread.turns.len()), (wrong == 3, 3));
         }
     }
 
-    fn setting(readers: usize, datacentres: usize) -> Setting {
+    fn setting(readers: usize, datacentres: usize) -> FanoutSetting {
         let (shards, bytes, rate, slow) = (2, 100_000_000, 800, 200);
-        Setting { readers, shards, bytes, rate, datacentres, slow, fanout: 1, repeat: 1 }
+        FanoutSetting { readers, shards, bytes, rate, datacentres, slow, fanout: 1, repeat: 1 }
     }
 
     #[test]

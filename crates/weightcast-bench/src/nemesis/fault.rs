@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 
-use crate::emulated::cluster::{Cluster, Group};
+use crate::emulated::cluster::{EmulatedCluster, WorkerGroup};
 
 /// Numbers that a seed decides (SplitMix64).
-pub(crate) struct Random(pub(crate) u64);
+pub(crate) struct FaultDraw(pub(crate) u64);
 
-impl Random {
+impl FaultDraw {
     /// A number below `bound`.
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -22,7 +22,7 @@ impl Random {
 }
 
 /// What there is to hit.
-pub(crate) struct Size {
+pub(crate) struct RigSize {
     pub(crate) rollouts: usize,
     pub(crate) shards: usize,
     /// Whether there are links.
@@ -32,7 +32,7 @@ pub(crate) struct Size {
 /// One thing that happens to one shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
-    kind: Kind,
+    kind: FaultKind,
     /// 0 is the trainer.
     group: usize,
     shard: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Fault {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum FaultKind {
     Nothing,
     /// SIGKILL.
     Kill,
@@ -60,14 +60,20 @@ const SLOW: &str = "4mbit";
 
 impl Fault {
     /// Draws one. The trainer is spared death: nobody else would have the version.
-    pub(crate) fn draw(random: &mut Random, size: &Size) -> Self {
-        let kinds: &[Kind] = match size.emulated {
-            true => &[Kind::Nothing, Kind::Kill, Kind::Stop, Kind::Cut, Kind::Slow],
-            false => &[Kind::Nothing, Kind::Kill, Kind::Stop],
+    pub(crate) fn draw(random: &mut FaultDraw, size: &RigSize) -> Self {
+        let kinds: &[FaultKind] = match size.emulated {
+            true => &[
+                FaultKind::Nothing,
+                FaultKind::Kill,
+                FaultKind::Stop,
+                FaultKind::Cut,
+                FaultKind::Slow,
+            ],
+            false => &[FaultKind::Nothing, FaultKind::Kill, FaultKind::Stop],
         };
         let kind = kinds[random.below(kinds.len() as u64) as usize];
         let group = random.below(size.rollouts as u64 + 1) as usize;
-        let group = if matches!(kind, Kind::Kill) { group.max(1) } else { group };
+        let group = if matches!(kind, FaultKind::Kill) { group.max(1) } else { group };
         let shard = random.below(size.shards as u64) as usize;
         // Without slow links a transfer takes milliseconds.
         let after = Duration::from_millis(random.below(if size.emulated { 200 } else { 10 }));
@@ -78,34 +84,34 @@ impl Fault {
 
     pub(crate) fn name(self) -> &'static str {
         match self.kind {
-            Kind::Nothing => "nothing",
-            Kind::Kill => "kill",
-            Kind::Stop => "stop",
-            Kind::Cut => "cut",
-            Kind::Slow => "slow",
+            FaultKind::Nothing => "nothing",
+            FaultKind::Kill => "kill",
+            FaultKind::Stop => "stop",
+            FaultKind::Cut => "cut",
+            FaultKind::Slow => "slow",
         }
     }
 
     /// Lets it happen, and ends it.
-    pub(crate) fn happen(self, groups: &[&Group], cluster: &Cluster) -> Result<()> {
+    pub(crate) fn happen(self, groups: &[&WorkerGroup], cluster: &EmulatedCluster) -> Result<()> {
         thread::sleep(self.after);
         let group = groups.get(self.group).context("a group that is there")?;
         let worker = &group.workers[self.shard];
         let host = self.group * group.workers.len() + self.shard;
         match self.kind {
-            Kind::Nothing => {}
-            Kind::Kill => worker.signal(Signal::KILL),
-            Kind::Stop => {
+            FaultKind::Nothing => {}
+            FaultKind::Kill => worker.signal(Signal::KILL),
+            FaultKind::Stop => {
                 worker.signal(Signal::STOP);
                 thread::sleep(self.lasting);
                 worker.signal(Signal::CONT);
             }
-            Kind::Cut => {
+            FaultKind::Cut => {
                 cluster.network()?.set_link(host, false)?;
                 thread::sleep(self.lasting);
                 cluster.network()?.set_link(host, true)?;
             }
-            Kind::Slow => {
+            FaultKind::Slow => {
                 cluster.network()?.set_rate(host, SLOW)?;
                 thread::sleep(self.lasting);
                 cluster.network()?.set_rate(host, NORMAL)?;
@@ -126,7 +132,7 @@ mod tests {
             (true, &["nothing", "kill", "stop", "cut", "slow"][..]),
             (false, &["nothing", "kill", "stop"]),
         ] {
-            let (size, mut random) = (Size { rollouts: 3, shards: 2, emulated }, Random(1));
+            let (size, mut random) = (RigSize { rollouts: 3, shards: 2, emulated }, FaultDraw(1));
             let drawn: Vec<Fault> = (0..2_000).map(|_| Fault::draw(&mut random, &size)).collect();
             for name in names {
                 for (group, shard) in (0..=3).flat_map(|group| [(group, 0), (group, 1)]) {

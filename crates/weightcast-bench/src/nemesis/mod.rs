@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 
-use self::fault::{Fault, Random};
-use crate::emulated::cluster::{Cluster, Group, Place};
+use self::fault::{Fault, FaultDraw};
+use crate::emulated::cluster::{EmulatedCluster, GroupSpec, WorkerGroup};
 use crate::emulated::network::Shape;
 use crate::emulated::orders::Order;
 use crate::emulated::sweeper;
@@ -43,7 +43,7 @@ pub(crate) struct NemesisOf {
 
 /// What happened.
 #[derive(Debug, Default, Serialize)]
-struct Report {
+struct NemesisReport {
     seed: u64,
     steps: u64,
     faults: BTreeMap<&'static str, u64>,
@@ -67,7 +67,7 @@ const TRIES: usize = 20;
 
 pub(crate) fn run(arguments: &NemesisOf) -> Result<()> {
     let mut rig = Rig::start(arguments)?;
-    let mut random = Random(arguments.seed);
+    let mut random = FaultDraw(arguments.seed);
     for _ in 0..arguments.steps {
         let fault = Fault::draw(&mut random, &rig.size());
         *rig.report.faults.entry(fault.name()).or_default() += 1;
@@ -80,13 +80,13 @@ pub(crate) fn run(arguments: &NemesisOf) -> Result<()> {
 
 /// Everything under test.
 pub(crate) struct Rig {
-    trainer: Group,
-    rollouts: Vec<Group>,
+    trainer: WorkerGroup,
+    rollouts: Vec<WorkerGroup>,
     shards: usize,
     started: usize,
     version: u64,
-    report: Report,
-    cluster: Cluster,
+    report: NemesisReport,
+    cluster: EmulatedCluster,
 }
 
 impl Rig {
@@ -95,15 +95,16 @@ impl Rig {
         let bytes = arguments.size << 20;
         let serve = ["--lease", LEASE, "--drain-deadline", DRAIN];
         let cluster = if arguments.loopback {
-            Cluster::on_loopback(shards, bytes, &serve)?
+            EmulatedCluster::on_loopback(shards, bytes, &serve)?
         } else {
             sweeper::clean_up()?;
             let hosts = (1 + usize::from(arguments.rollouts)) * usize::from(arguments.shards);
             let slow = "1000mbit".to_owned();
             let shape = Shape { hosts: vec![0; hosts], rate: RATE.to_owned(), slow };
-            Cluster::start(&shape, shards, bytes, &serve)?
+            EmulatedCluster::start(&shape, shards, bytes, &serve)?
         };
-        let trainer = cluster.group("trainer-0", Place { trainer: true, ..Place::default() })?;
+        let trainer =
+            cluster.group("trainer-0", GroupSpec { trainer: true, ..GroupSpec::default() })?;
         let (seed, steps) = (arguments.seed, arguments.steps);
         let mut rig = Self {
             trainer,
@@ -111,7 +112,7 @@ impl Rig {
             shards: arguments.shards.into(),
             started: 0,
             version: 0,
-            report: Report { seed, steps, ..Report::default() },
+            report: NemesisReport { seed, steps, ..NemesisReport::default() },
             cluster,
         };
         for index in 0..arguments.rollouts.into() {
@@ -121,16 +122,16 @@ impl Rig {
         Ok(rig)
     }
 
-    fn size(&self) -> fault::Size {
+    fn size(&self) -> fault::RigSize {
         let emulated = self.cluster.network().is_ok();
-        fault::Size { rollouts: self.rollouts.len(), shards: self.shards, emulated }
+        fault::RigSize { rollouts: self.rollouts.len(), shards: self.shards, emulated }
     }
 
     /// A group under a new name: the old one's lease may still run.
-    fn rollout(&mut self, index: usize) -> Result<Group> {
+    fn rollout(&mut self, index: usize) -> Result<WorkerGroup> {
         self.started += 1;
         let host = (1 + index) * self.shards;
-        let place = Place { host, ..Place::default() };
+        let place = GroupSpec { host, ..GroupSpec::default() };
         self.cluster.group(&format!("rollout{index}-{}", self.started), place)
     }
 
@@ -144,7 +145,7 @@ impl Rig {
             }
             self.started += 1;
             self.trainer.kill();
-            let place = Place { trainer: true, ..Place::default() };
+            let place = GroupSpec { trainer: true, ..GroupSpec::default() };
             self.trainer = self.cluster.group(&format!("trainer-{}", self.started), place)?;
         }
         bail!("version {} could not be published: {:?}", self.version, self.report.causes)
@@ -159,7 +160,8 @@ impl Rig {
             let _gone = rollout.order(&order);
         }
         if let Some(fault) = fault {
-            let groups: Vec<&Group> = [&self.trainer].into_iter().chain(&self.rollouts).collect();
+            let groups: Vec<&WorkerGroup> =
+                [&self.trainer].into_iter().chain(&self.rollouts).collect();
             fault.happen(&groups, &self.cluster)?;
         }
         let mut reached = 0;

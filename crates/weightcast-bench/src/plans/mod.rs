@@ -32,14 +32,14 @@ pub(crate) struct PlanOf {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct PlansReport {
     cases: Vec<CaseRow>,
     cost_by_ranks: Vec<CostRow>,
     cost_by_model: Vec<CostRow>,
 }
 
 pub(crate) fn run(asked: &PlanOf) -> anyhow::Result<()> {
-    let report = Report {
+    let report = PlansReport {
         cases: case::all(&asked.data)?,
         cost_by_ranks: cost::by_ranks(&asked.data, asked.runs)?,
         cost_by_model: cost::by_model(&asked.data, asked.runs)?,
@@ -68,7 +68,7 @@ fn chart(what: &str, rows: &[CostRow]) -> String {
     text + "```\n"
 }
 
-fn table(report: &Report) -> String {
+fn table(report: &PlansReport) -> String {
     let mut text = String::from(
         "| case | P GB | P of ideal | send of ideal | host in of ideal | bound s | predicted s | \
          reported s | copies | messages | planned s | coverage |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n",

@@ -6,20 +6,20 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use super::orders::{Bare, Begin, Publish, Published, Reply};
+use super::orders::{BareExport, Publish, Published, SourceReply, SourceStart};
 use crate::base::measure::cpu_seconds;
 use crate::base::program::command;
-use crate::weights::cases::Case;
+use crate::weights::cases::TransferCase;
 
 /// All shards of the publisher, each in a process of its own; killed when dropped.
 pub(crate) struct Sources {
-    shards: Vec<Source>,
+    shards: Vec<SourceProcess>,
     /// The bytes that limits read: in the first process.
-    pub(crate) bare: Option<Bare>,
+    pub(crate) bare: Option<BareExport>,
     version: u64,
 }
 
-struct Source {
+struct SourceProcess {
     process: Child,
     orders: ChildStdin,
     replies: BufReader<ChildStdout>,
@@ -30,13 +30,14 @@ impl Sources {
     pub(crate) fn start(
         server: &str,
         model: &str,
-        case: &Case,
+        case: &TransferCase,
         bare_bytes: Option<u64>,
     ) -> Result<Self> {
-        let shards = (0..case.sources()?.len()).map(|_| Source::spawn()).collect::<Result<_>>()?;
+        let shards =
+            (0..case.sources()?.len()).map(|_| SourceProcess::spawn()).collect::<Result<_>>()?;
         let mut sources = Self { shards, bare: None, version: 0 };
         for (shard, source) in sources.shards.iter_mut().enumerate() {
-            source.order(&Begin {
+            source.order(&SourceStart {
                 server: server.to_owned(),
                 model: model.to_owned(),
                 case: case.clone(),
@@ -46,7 +47,7 @@ impl Sources {
         }
         for source in &mut sources.shards {
             match source.reply()? {
-                Reply::Ready { bare } => sources.bare = sources.bare.or(bare),
+                SourceReply::Ready { bare } => sources.bare = sources.bare.or(bare),
                 other => bail!("a source process answered {other:?}"),
             }
         }
@@ -62,7 +63,7 @@ impl Sources {
         let mut slowest = Published { publish_s: 0.0, seal_s: 0.0 };
         for source in &mut self.shards {
             match source.reply()? {
-                Reply::Published(took) => slowest = slowest.longer(took),
+                SourceReply::Published(took) => slowest = slowest.longer(took),
                 other => bail!("a source process answered {other:?}"),
             }
         }
@@ -76,7 +77,7 @@ impl Sources {
     }
 }
 
-impl Source {
+impl SourceProcess {
     fn spawn() -> Result<Self> {
         let mut process = command(None, &["source"])?
             .stdin(Stdio::piped())
@@ -92,7 +93,7 @@ impl Source {
         writeln!(self.orders, "{}", serde_json::to_string(order)?).context("order a source process")
     }
 
-    fn reply(&mut self) -> Result<Reply> {
+    fn reply(&mut self) -> Result<SourceReply> {
         let mut line = String::new();
         if self.replies.read_line(&mut line).context("hear a source process")? == 0 {
             bail!("a source process ended without an answer; its messages are above");
@@ -100,13 +101,13 @@ impl Source {
         let reply = serde_json::from_str(&line)
             .with_context(|| format!("a source process answered {line:?}"))?;
         match reply {
-            Reply::Failed { error } => bail!("a source process failed: {error}"),
+            SourceReply::Failed { error } => bail!("a source process failed: {error}"),
             reply => Ok(reply),
         }
     }
 }
 
-impl Drop for Source {
+impl Drop for SourceProcess {
     /// It holds nothing that anybody needs.
     fn drop(&mut self) {
         let _already_gone = self.process.kill();

@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use weightcast::transport::bench::{self, Slices};
 use weightcast::transport::{Auth, ExportId, Peer, Region, Way};
 
-use super::orders::Bare;
+use super::orders::BareExport;
 use super::source::{BARE_GENERATION, SOON, contiguous};
-use crate::weights::memory::{Memory, warm};
+use crate::weights::memory::{ShardMemory, warm};
 
 /// One way to move bytes without weightcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,17 +36,17 @@ impl Limit {
 }
 
 /// What the limits need: contiguous memory here and there.
-pub(crate) struct Limits {
+pub(crate) struct LimitProbe {
     peer: Result<Peer, String>,
     export: ExportId,
     source: Region,
     target: Region,
 }
 
-impl Limits {
+impl LimitProbe {
     /// Takes the target's own memory where that is contiguous.
-    pub(crate) fn prepare(bare: &Bare, targets: &[Memory]) -> Result<Self> {
-        let bytes = targets.iter().map(Memory::bytes).sum();
+    pub(crate) fn prepare(bare: &BareExport, targets: &[ShardMemory]) -> Result<Self> {
+        let bytes = targets.iter().map(ShardMemory::bytes).sum();
         let target = match targets {
             [one] => contiguous(&one.regions, bytes)?,
             _ => warm(bytes)?,

@@ -22,12 +22,12 @@ use weightcast::transport::Way;
 use weightcast::{ServeConfig, Server, serve};
 
 use crate::base::machine::machine;
-use crate::weights::cases::{Case, CaseName};
-use crate::weights::memory::Memory;
+use crate::weights::cases::{CaseName, TransferCase};
+use crate::weights::memory::ShardMemory;
 use child::Sources;
-use limits::Limits;
-use report::{Report, Transfer};
-use turns::Turns;
+use limits::LimitProbe;
+use report::{CaseReport, TransferReport};
+use turns::CaseTurns;
 
 /// Arguments of `bench transfer`.
 #[derive(Args)]
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &TransferOf) -> Result<()> {
     let start = Instant::now();
     let server = serve(ServeConfig::default())?;
     let runs = usize::from(arguments.runs);
-    let mut report = Report {
+    let mut report = TransferReport {
         machine: machine(),
         quick: arguments.quick,
         runs,
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &TransferOf) -> Result<()> {
 }
 
 /// Whether all content was right, every way.
-fn verified(transfers: &[Transfer]) -> bool {
+fn verified(transfers: &[CaseReport]) -> bool {
     let stacks = transfers.iter().flat_map(|t| &t.ways).filter_map(|way| way.stack.as_ref());
     stacks.fold(true, |all, stack| all & stack.content_ok)
 }
@@ -101,26 +101,27 @@ impl TransferOf {
         }
     }
 
-    fn cases(&self, name: CaseName) -> Vec<Case> {
+    fn cases(&self, name: CaseName) -> Vec<TransferCase> {
         let sizes = match (self.sizes.as_slice(), self.quick) {
             ([], false) => &SIZES[..],
             ([], true) => &QUICK_SIZES,
             (some, _) => some,
         };
-        Case::of(name, self.quick, sizes)
+        TransferCase::of(name, self.quick, sizes)
     }
 }
 
 /// Measures one case both ways.
-fn transfer(server: &Server, case: &Case, runs: usize) -> Result<Transfer> {
+fn transfer(server: &Server, case: &TransferCase, runs: usize) -> Result<CaseReport> {
     eprint!("{}:", case.name);
-    let targets = case.targets()?.into_iter().map(Memory::allocate).collect::<Result<Vec<_>>>()?;
-    let bytes = targets.iter().map(Memory::bytes).sum();
+    let targets =
+        case.targets()?.into_iter().map(ShardMemory::allocate).collect::<Result<Vec<_>>>()?;
+    let bytes = targets.iter().map(ShardMemory::bytes).sum();
     let model = format!("bench.{}", case.name);
     let mut sources = Sources::start(server.address(), &model, case, Some(bytes))?;
     let bare = sources.bare.clone().context("the first source serves bare bytes")?;
-    let limits = Limits::prepare(&bare, &targets)?;
-    let turns = Turns {
+    let limits = LimitProbe::prepare(&bare, &targets)?;
+    let turns = CaseTurns {
         server: server.address(),
         model: &model,
         case,
@@ -134,7 +135,7 @@ fn transfer(server: &Server, case: &Case, runs: usize) -> Result<Transfer> {
         ways.push(turns.measure(way, &mut sources)?);
     }
     eprintln!();
-    Ok(Transfer {
+    Ok(CaseReport {
         case: case.name.clone(),
         tensors: case.tensor_count(),
         bytes,
@@ -170,7 +171,7 @@ mod tests {
     #[test]
     fn one_wrong_content_anywhere_is_found() {
         for wrong in 0..5 {
-            let transfer = |first: usize| Transfer {
+            let transfer = |first: usize| CaseReport {
                 case: "tiny".to_owned(),
                 tensors: 1,
                 bytes: 1,

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::weights::cases::Case;
+use crate::weights::cases::TransferCase;
 
 /// The first line: who the source is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Begin {
+pub(crate) struct SourceStart {
     pub(crate) server: String,
     pub(crate) model: String,
-    pub(crate) case: Case,
+    pub(crate) case: TransferCase,
     pub(crate) shard: u32,
     /// Bytes to serve bare, for a limit to read.
     pub(crate) bare_bytes: Option<u64>,
@@ -25,9 +25,9 @@ pub(crate) struct Publish {
 
 /// The answer to each line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Reply {
+pub(crate) enum SourceReply {
     /// Registered.
-    Ready { bare: Option<Bare> },
+    Ready { bare: Option<BareExport> },
     /// Published and sealed.
     Published(Published),
     /// Nothing more will come.
@@ -36,7 +36,7 @@ pub(crate) enum Reply {
 
 /// Where the bytes are that a limit reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Bare {
+pub(crate) struct BareExport {
     pub(crate) address: std::net::SocketAddr,
     pub(crate) export: u64,
 }

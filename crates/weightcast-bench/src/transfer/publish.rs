@@ -6,7 +6,7 @@ use weightcast::Server;
 use super::child::Sources;
 use super::report::PublishTime;
 use crate::base::measure::median;
-use crate::weights::cases::Case;
+use crate::weights::cases::TransferCase;
 
 /// Equal for all sizes, so that bytes alone differ.
 const TENSORS: u64 = 32;
@@ -18,7 +18,7 @@ pub(crate) fn measure(server: &Server, quick: bool, runs: usize) -> Result<Vec<P
     let sizes = if quick { QUICK_SIZES } else { SIZES };
     let mut sources = Vec::new();
     for bytes in sizes {
-        let case = Case::even(TENSORS, bytes);
+        let case = TransferCase::even(TENSORS, bytes);
         let model = format!("bench.publish.{}", case.name);
         sources.push(Sources::start(server.address(), &model, &case, None)?);
     }

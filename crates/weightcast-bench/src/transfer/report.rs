@@ -7,11 +7,11 @@ use crate::base::measure::median;
 
 /// A whole run.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct TransferReport {
     pub(crate) machine: Machine,
     pub(crate) quick: bool,
     pub(crate) runs: usize,
-    pub(crate) transfers: Vec<Transfer>,
+    pub(crate) transfers: Vec<CaseReport>,
     pub(crate) publish: Vec<PublishTime>,
     /// Whether every update was verified and every byte was then found in its place.
     pub(crate) verified: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Report {
 
 /// One case.
 #[derive(Debug, Serialize)]
-pub(crate) struct Transfer {
+pub(crate) struct CaseReport {
     pub(crate) case: String,
     pub(crate) tensors: usize,
     /// Bytes that the target's shards receive, in all.

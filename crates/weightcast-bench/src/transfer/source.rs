@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use weightcast::transport::{Auth, DataServer, Region};
 use weightcast::{LayoutSource, Options, Replica, Role, ShardHandle};
 
-use super::orders::{Bare, Begin, Publish, Published, Reply};
+use super::orders::{BareExport, Publish, Published, SourceReply, SourceStart};
 use crate::base::measure::timed;
-use crate::weights::memory::{Memory, warm};
+use crate::weights::memory::{ShardMemory, warm};
 
 /// Every call of a benchmark is answered sooner, or the benchmark has failed.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
@@ -23,26 +23,26 @@ pub(crate) fn run() -> Result<()> {
     let mut input = io::stdin().lock();
     let result = obey(&mut input);
     if let Err(error) = &result {
-        say(&Reply::Failed { error: format!("{error:#}") })?;
+        say(&SourceReply::Failed { error: format!("{error:#}") })?;
     }
     result
 }
 
 fn obey(input: &mut StdinLock<'_>) -> Result<()> {
-    let Some(begin) = hear::<Begin>(input)? else { return Ok(()) };
-    let memory = Memory::allocate(begin.case.sources()?.swap_remove(begin.shard as usize))?;
+    let Some(begin) = hear::<SourceStart>(input)? else { return Ok(()) };
+    let memory = ShardMemory::allocate(begin.case.sources()?.swap_remove(begin.shard as usize))?;
     memory.fill(0);
     let handle = open(&begin, &memory)?;
     let bare = begin.bare_bytes.map(|bytes| expose(&memory, bytes)).transpose()?;
-    say(&Reply::Ready { bare: bare.as_ref().map(|(_, bare)| bare.clone()) })?;
+    say(&SourceReply::Ready { bare: bare.as_ref().map(|(_, bare)| bare.clone()) })?;
     while let Some(order) = hear::<Publish>(input)? {
-        say(&Reply::Published(publish(&handle, &memory, &order)?))?;
+        say(&SourceReply::Published(publish(&handle, &memory, &order)?))?;
     }
     handle.close(SOON);
     Ok(())
 }
 
-fn open(begin: &Begin, memory: &Memory) -> Result<ShardHandle> {
+fn open(begin: &SourceStart, memory: &ShardMemory) -> Result<ShardHandle> {
     let shards = u32::try_from(begin.case.sources()?.len())?;
     let options = Options {
         server: Some(begin.server.clone()),
@@ -55,7 +55,7 @@ fn open(begin: &Begin, memory: &Memory) -> Result<ShardHandle> {
     Ok(handle)
 }
 
-fn publish(handle: &ShardHandle, memory: &Memory, order: &Publish) -> Result<Published> {
+fn publish(handle: &ShardHandle, memory: &ShardMemory, order: &Publish) -> Result<Published> {
     if handle.version().is_some() {
         handle.unpublish(SOON)?;
     }
@@ -70,12 +70,12 @@ fn publish(handle: &ShardHandle, memory: &Memory, order: &Publish) -> Result<Pub
 }
 
 /// Serves contiguous bytes outside of the protocol: the shard's own where they are contiguous.
-fn expose(memory: &Memory, bytes: u64) -> Result<(DataServer, Bare)> {
+fn expose(memory: &ShardMemory, bytes: u64) -> Result<(DataServer, BareExport)> {
     let server = DataServer::bind("127.0.0.1:0".parse()?, Auth::default())?;
     let region = contiguous(&memory.regions, bytes)?;
     let export = server.exports().expose(BARE_GENERATION, vec![region]).0;
     let address = server.addr();
-    Ok((server, Bare { address, export }))
+    Ok((server, BareExport { address, export }))
 }
 
 /// One region of this many bytes: the one that is there, or a new one.
@@ -94,7 +94,7 @@ fn hear<T: DeserializeOwned>(input: &mut StdinLock<'_>) -> Result<Option<T>> {
     }
 }
 
-fn say(reply: &Reply) -> Result<()> {
+fn say(reply: &SourceReply) -> Result<()> {
     println!("{}", serde_json::to_string(reply)?);
     Ok(())
 }

@@ -8,11 +8,11 @@ use weightcast::{LayoutSource, Options, Replica, Role, Selector, ShardHandle, Up
 
 use super::source::SOON;
 use crate::base::measure::timed;
-use crate::weights::memory::Memory;
+use crate::weights::memory::ShardMemory;
 
 /// All shards of the target replica.
-pub(crate) struct Target<'a> {
-    shards: Vec<(ShardHandle, &'a Memory)>,
+pub(crate) struct TargetReplica<'a> {
+    shards: Vec<(ShardHandle, &'a ShardMemory)>,
 }
 
 /// One update of the whole replica.
@@ -27,14 +27,14 @@ pub(crate) struct Update {
     pub(crate) verified: u64,
 }
 
-impl<'a> Target<'a> {
+impl<'a> TargetReplica<'a> {
     /// Opens and registers; bytes will come this way and no other.
     pub(crate) fn open(
         server: &str,
         model: &str,
-        memory: &'a [Memory],
+        memory: &'a [ShardMemory],
         way: Way,
-    ) -> Result<Target<'a>> {
+    ) -> Result<TargetReplica<'a>> {
         let options = Options {
             server: Some(server.to_owned()),
             data_bind: Some("127.0.0.1:0".to_owned()),
@@ -42,7 +42,7 @@ impl<'a> Target<'a> {
             ..Options::new(Role::Rollout)
         };
         let count = u32::try_from(memory.len())?;
-        let open = |shard: u32, memory: &'a Memory| -> Result<_> {
+        let open = |shard: u32, memory: &'a ShardMemory| -> Result<_> {
             let me = Replica::new("rollout", shard, count);
             let handle = ShardHandle::open(model, me, &options)?;
             let layout = LayoutSource::Known(memory.layout.clone());
@@ -50,7 +50,7 @@ impl<'a> Target<'a> {
             Ok((handle, memory))
         };
         let shards = together((0..count).zip(memory), |(shard, memory)| open(shard, memory));
-        Ok(Target { shards: shards.into_iter().collect::<Result<_>>()? })
+        Ok(TargetReplica { shards: shards.into_iter().collect::<Result<_>>()? })
     }
 
     /// Goes over to the newest version, which must be this one, from the trainer.

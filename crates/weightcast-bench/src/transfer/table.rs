@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::report::{Floor, LimitTimes, Report, StackTimes, Transfer, WayTimes};
+use super::report::{CaseReport, Floor, LimitTimes, StackTimes, TransferReport, WayTimes};
 
 /// The whole report.
-pub(crate) fn table(report: &Report) -> String {
+pub(crate) fn table(report: &TransferReport) -> String {
     let machine = &report.machine;
     let mut text = format!(
         "{}, {} CPUs, Linux {}; medians of {} runs, digests on{}\n",
@@ -31,7 +31,7 @@ pub(crate) fn table(report: &Report) -> String {
     text
 }
 
-fn publish(text: &mut String, report: &Report) {
+fn publish(text: &mut String, report: &TransferReport) {
     if report.publish.is_empty() {
         return;
     }
@@ -43,7 +43,7 @@ fn publish(text: &mut String, report: &Report) {
     }
 }
 
-fn case(text: &mut String, transfer: &Transfer) {
+fn case(text: &mut String, transfer: &CaseReport) {
     let plural = if transfer.tensors == 1 { "" } else { "s" };
     let _ = writeln!(
         text,
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    fn report(passed: &[bool], verified: bool) -> Report {
+    fn report(passed: &[bool], verified: bool) -> TransferReport {
         let floors = passed.iter().map(|&pass| Floor::at_least(String::new(), 1.0, pass.into()));
         let floors: Vec<Floor> = floors.collect();
         let way = WayTimes {
@@ -160,7 +160,7 @@ mod tests {
             limits: vec![],
             floors,
         };
-        let transfer = Transfer {
+        let transfer = CaseReport {
             case: "tiny".into(),
             tensors: 1,
             bytes: 1_500_000,
@@ -168,7 +168,7 @@ mod tests {
             target_shards: 3,
             ways: vec![way],
         };
-        Report {
+        TransferReport {
             machine: crate::base::machine::machine(),
             quick: !verified,
             runs: 5,

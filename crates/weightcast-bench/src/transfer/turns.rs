@@ -5,20 +5,20 @@ use weightcast::transport::Way;
 use weightcast::transport::bench::Slices;
 
 use super::child::Sources;
-use super::limits::{Limit, Limits};
+use super::limits::{Limit, LimitProbe};
 use super::report::{Floor, LimitTimes, StackTimes, WayTimes, gb_per_s};
-use super::stack::{Target, Update};
+use super::stack::{TargetReplica, Update};
 use crate::base::measure::{MemoryPeak, median};
-use crate::weights::cases::{Case, Floors};
-use crate::weights::memory::Memory;
+use crate::weights::cases::{Floors, TransferCase};
+use crate::weights::memory::ShardMemory;
 
 /// What one turn needs.
-pub(crate) struct Turns<'a> {
+pub(crate) struct CaseTurns<'a> {
     pub(crate) server: &'a str,
     pub(crate) model: &'a str,
-    pub(crate) case: &'a Case,
-    pub(crate) limits: &'a Limits,
-    pub(crate) targets: &'a [Memory],
+    pub(crate) case: &'a TransferCase,
+    pub(crate) limits: &'a LimitProbe,
+    pub(crate) targets: &'a [ShardMemory],
     pub(crate) runs: usize,
 }
 
@@ -34,7 +34,7 @@ struct Runs {
     content_ok: bool,
 }
 
-impl Turns<'_> {
+impl CaseTurns<'_> {
     /// Measures a way, if there is one.
     pub(crate) fn measure(&self, way: Way, sources: &mut Sources) -> Result<WayTimes> {
         let name = if way == Way::Direct { "direct" } else { "tcp" };
@@ -43,7 +43,7 @@ impl Turns<'_> {
             let (limits, floors) = (Vec::new(), Vec::new());
             return Ok(WayTimes { way: name, unavailable, stack: None, limits, floors });
         }
-        let target = Target::open(self.server, self.model, self.targets, way)?;
+        let target = TargetReplica::open(self.server, self.model, self.targets, way)?;
         let mut runs = Runs { content_ok: true, ..Runs::default() };
         // The first one connects and plans; it is told apart.
         self.update(&target, sources, &mut runs)?;
@@ -77,11 +77,16 @@ impl Turns<'_> {
     }
 
     fn bytes(&self) -> u64 {
-        self.targets.iter().map(Memory::bytes).sum()
+        self.targets.iter().map(ShardMemory::bytes).sum()
     }
 
     /// Publishes new content, updates to it, looks at every byte.
-    fn update(&self, target: &Target<'_>, sources: &mut Sources, runs: &mut Runs) -> Result<()> {
+    fn update(
+        &self,
+        target: &TargetReplica<'_>,
+        sources: &mut Sources,
+        runs: &mut Runs,
+    ) -> Result<()> {
         let (version, published) = sources.publish(true)?;
         let cpu = sources.cpu_seconds()?;
         let peak = MemoryPeak::start();

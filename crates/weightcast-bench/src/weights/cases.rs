@@ -38,7 +38,7 @@ pub(crate) enum CaseName {
 
 /// The published tensors of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-enum Model {
+enum CaseModel {
     Qwen(Qwen),
     /// Equal tensors of this many bytes each.
     Even {
@@ -49,7 +49,7 @@ enum Model {
 
 /// How the reader's layout differs from the publisher's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-enum Layouts {
+enum LayoutPair {
     /// Not at all, one shard each.
     Equal,
     /// 2 shards by rows, 2 tensor-parallel ones.
@@ -62,10 +62,10 @@ enum Layouts {
 
 /// One transfer. Every process that is told it computes the same layouts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Case {
+pub(crate) struct TransferCase {
     pub(crate) name: String,
-    model: Model,
-    layouts: Layouts,
+    model: CaseModel,
+    layouts: LayoutPair,
     /// What it is held to.
     pub(crate) floors: Floors,
 }
@@ -88,51 +88,55 @@ const ACROSS: Floors = Floors { direct: Some(0.6), tcp: Some(0.9), seconds: None
 /// What is promised for thousands of tiny tensors.
 const TINY: Floors = Floors { direct: None, tcp: None, seconds: Some(0.015) };
 
-impl Case {
+impl TransferCase {
     /// The transfers that a name stands for; `sizes` in MiB are those of the sweep.
-    pub(crate) fn of(name: CaseName, quick: bool, sizes: &[u64]) -> Vec<Case> {
-        let qwen = Model::Qwen(if quick { Qwen::QUICK } else { Qwen::FULL });
+    pub(crate) fn of(name: CaseName, quick: bool, sizes: &[u64]) -> Vec<TransferCase> {
+        let qwen = CaseModel::Qwen(if quick { Qwen::QUICK } else { Qwen::FULL });
         match name {
             CaseName::Publish => Vec::new(),
-            CaseName::Qwen => vec![Case::new("qwen2.5-0.5b", qwen, EQUAL)],
+            CaseName::Qwen => vec![TransferCase::new("qwen2.5-0.5b", qwen, EQUAL)],
             CaseName::QwenReshard => {
-                let case = Case::new("qwen2.5-0.5b-reshard", qwen, ACROSS);
-                vec![Case { layouts: Layouts::Resharded, ..case }]
+                let case = TransferCase::new("qwen2.5-0.5b-reshard", qwen, ACROSS);
+                vec![TransferCase { layouts: LayoutPair::Resharded, ..case }]
             }
             CaseName::QwenFuse => {
-                let case = Case::new("qwen2.5-0.5b-fuse", qwen, EQUAL);
-                vec![Case { layouts: Layouts::Fused, ..case }]
+                let case = TransferCase::new("qwen2.5-0.5b-fuse", qwen, EQUAL);
+                vec![TransferCase { layouts: LayoutPair::Fused, ..case }]
             }
             CaseName::QwenSlice => {
-                let case = Case::new("qwen2.5-0.5b-slice", qwen, EQUAL);
-                vec![Case { layouts: Layouts::Sliced, ..case }]
+                let case = TransferCase::new("qwen2.5-0.5b-slice", qwen, EQUAL);
+                vec![TransferCase { layouts: LayoutPair::Sliced, ..case }]
             }
             CaseName::Tiny => {
-                vec![Case::new("tiny", Model::Even { tensors: 5_000, bytes: 4 << 10 }, TINY)]
+                vec![TransferCase::new(
+                    "tiny",
+                    CaseModel::Even { tensors: 5_000, bytes: 4 << 10 },
+                    TINY,
+                )]
             }
             CaseName::One => {
                 let bytes = if quick { 64 * MIB } else { 2048 * MIB };
-                vec![Case::new("one", Model::Even { tensors: 1, bytes }, EQUAL)]
+                vec![TransferCase::new("one", CaseModel::Even { tensors: 1, bytes }, EQUAL)]
             }
-            CaseName::Sweep => sizes.iter().map(|mib| Case::even(1, mib * MIB)).collect(),
+            CaseName::Sweep => sizes.iter().map(|mib| TransferCase::even(1, mib * MIB)).collect(),
         }
     }
 
     /// Equal tensors of `bytes` in all, held to nothing.
-    pub(crate) fn even(tensors: u64, bytes: u64) -> Case {
+    pub(crate) fn even(tensors: u64, bytes: u64) -> TransferCase {
         let name = format!("{}MiB", bytes / MIB);
-        let model = Model::Even { tensors, bytes: bytes / tensors };
-        Case::new(&name, model, Floors::default())
+        let model = CaseModel::Even { tensors, bytes: bytes / tensors };
+        TransferCase::new(&name, model, Floors::default())
     }
 
-    fn new(name: &str, model: Model, floors: Floors) -> Case {
-        Case { name: name.to_owned(), model, layouts: Layouts::Equal, floors }
+    fn new(name: &str, model: CaseModel, floors: Floors) -> TransferCase {
+        TransferCase { name: name.to_owned(), model, layouts: LayoutPair::Equal, floors }
     }
 
     fn tensors(&self) -> Vec<(String, Vec<u64>)> {
         match self.model {
-            Model::Qwen(qwen) => qwen.tensors(),
-            Model::Even { tensors, bytes } => layouts::even(tensors, bytes),
+            CaseModel::Qwen(qwen) => qwen.tensors(),
+            CaseModel::Even { tensors, bytes } => layouts::even(tensors, bytes),
         }
     }
 
@@ -144,27 +148,29 @@ impl Case {
     /// What a reader of one shard takes in column slices: most of it the down projections, beside
     /// which the rows of the attention's output are few.
     pub(crate) fn slices(&self) -> Option<Slices> {
-        let (Model::Qwen(qwen), Layouts::Sliced) = (self.model, self.layouts) else { return None };
+        let (CaseModel::Qwen(qwen), LayoutPair::Sliced) = (self.model, self.layouts) else {
+            return None;
+        };
         Some(qwen.slices())
     }
 
     /// The publisher's layouts, shard by shard.
     pub(crate) fn sources(&self) -> Result<Vec<Layout>> {
         let tensors = self.tensors();
-        let shards = if self.layouts == Layouts::Resharded { 2 } else { 1 };
+        let shards = if self.layouts == LayoutPair::Resharded { 2 } else { 1 };
         (0..shards).map(|shard| layouts::rows(&tensors, shard, shards)).collect()
     }
 
     /// The reader's layouts, shard by shard.
     pub(crate) fn targets(&self) -> Result<Vec<Layout>> {
         match (self.model, self.layouts) {
-            (Model::Qwen(qwen), Layouts::Resharded) => {
+            (CaseModel::Qwen(qwen), LayoutPair::Resharded) => {
                 (0..2).map(|rank| layouts::tensor_parallel(&qwen, rank..rank + 1, 2)).collect()
             }
-            (Model::Qwen(qwen), Layouts::Fused) => {
+            (CaseModel::Qwen(qwen), LayoutPair::Fused) => {
                 Ok(vec![layouts::tensor_parallel(&qwen, 0..1, 1)?])
             }
-            (Model::Qwen(qwen), Layouts::Sliced) => {
+            (CaseModel::Qwen(qwen), LayoutPair::Sliced) => {
                 Ok(vec![layouts::tensor_parallel(&qwen, 0..2, 2)?])
             }
             _ => Ok(vec![layouts::rows(&self.tensors(), 0, 1)?]),
@@ -180,12 +186,12 @@ mod tests {
     #[test]
     fn cases_are_what_they_are_called() {
         for (tensors, mib) in [(1, 1), (32, 64), (4, 3)] {
-            let case = Case::even(tensors, mib << 20);
+            let case = TransferCase::even(tensors, mib << 20);
             assert_eq!(case.name, format!("{mib}MiB"));
             assert_eq!(case.tensor_count() as u64, tensors);
             assert_eq!(case.sources().unwrap()[0].bytes(), mib << 20);
         }
-        let promised = |name| Case::of(name, true, &[])[0].floors;
+        let promised = |name| TransferCase::of(name, true, &[])[0].floors;
         for (name, direct, tcp) in [
             (CaseName::Qwen, Some(0.8), Some(0.9)),
             (CaseName::QwenReshard, Some(0.6), Some(0.9)),
@@ -195,19 +201,19 @@ mod tests {
             assert_eq!((floors.direct, floors.tcp), (direct, tcp), "{name:?}");
         }
         let buffers = |name| {
-            let case = Case::of(name, true, &[]).swap_remove(0);
+            let case = TransferCase::of(name, true, &[]).swap_remove(0);
             case.targets().unwrap()[0].buffers().len()
         };
         // Three projections are one, and two; so are the three biases: five fewer in each layer.
         assert_eq!(buffers(CaseName::Qwen) - buffers(CaseName::QwenFuse), 2 * 5);
-        let sliced = Case::of(CaseName::QwenSlice, false, &[]).swap_remove(0);
+        let sliced = TransferCase::of(CaseName::QwenSlice, false, &[]).swap_remove(0);
         let slices = sliced.slices().unwrap();
         assert_eq!((slices.bytes, slices.row), (24 * 896 * 4864 * 2, 4864));
     }
 
     #[test]
     fn qwen_has_its_real_size() {
-        let case = &Case::of(CaseName::Qwen, false, &[])[0];
+        let case = &TransferCase::of(CaseName::Qwen, false, &[])[0];
         assert_eq!(case.tensor_count(), 290);
         // 494,032,768 parameters of two bytes.
         assert_eq!(case.sources().unwrap()[0].bytes(), 988_065_536);
@@ -216,8 +222,8 @@ mod tests {
 
     #[test]
     fn a_resharded_case_publishes_every_byte_once() {
-        let case = &Case::of(CaseName::QwenReshard, true, &[])[0];
-        let whole = Case::of(CaseName::Qwen, true, &[])[0].sources().unwrap()[0].bytes();
+        let case = &TransferCase::of(CaseName::QwenReshard, true, &[])[0];
+        let whole = TransferCase::of(CaseName::Qwen, true, &[])[0].sources().unwrap()[0].bytes();
         let published: u64 = case.sources().unwrap().iter().map(Layout::bytes).sum();
         assert_eq!(published, whole);
         // Norms and the bias-free rest: replicated ones are held twice.
@@ -228,7 +234,7 @@ mod tests {
     #[test]
     fn fused_and_sliced_ones_hold_every_byte_once() {
         for name in [CaseName::QwenFuse, CaseName::QwenSlice] {
-            let case = &Case::of(name, false, &[])[0];
+            let case = &TransferCase::of(name, false, &[])[0];
             assert_eq!(case.sources().unwrap()[0].bytes(), 988_065_536);
             assert_eq!(case.targets().unwrap()[0].bytes(), 988_065_536);
         }
@@ -236,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_sweep_has_one_case_per_size() {
-        let cases = Case::of(CaseName::Sweep, false, &[1, 3]);
+        let cases = TransferCase::of(CaseName::Sweep, false, &[1, 3]);
         let sizes: Vec<u64> = cases.iter().map(|c| c.sources().unwrap()[0].bytes()).collect();
         assert_eq!(sizes, [1 << 20, 3 << 20]);
     }

@@ -15,14 +15,14 @@ const BLOCK: u64 = 256 << 10;
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The memory of one shard: one region per buffer of its layout, as a framework allocates it.
-pub(crate) struct Memory {
+pub(crate) struct ShardMemory {
     pub(crate) layout: Layout,
     pub(crate) regions: Vec<Region>,
     /// Rows of bytes, each with the name of its tensor as a number.
     rows: Vec<(Run, u64)>,
 }
 
-impl Memory {
+impl ShardMemory {
     /// Allocates and touches every page.
     pub(crate) fn allocate(layout: Layout) -> Result<Self> {
         let regions = layout.buffers().iter().map(|bytes| warm(*bytes));
@@ -125,7 +125,7 @@ pub(crate) fn warm(bytes: u64) -> Result<Region> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::weights::cases::{Case, CaseName};
+    use crate::weights::cases::{CaseName, TransferCase};
 
     /// No block is empty or longer than a block, and together they are the rows, byte by byte.
     #[test]
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn content_is_known_and_every_byte_counts() {
-        let case = &Case::of(CaseName::QwenReshard, true, &[])[0];
-        let memory = Memory::allocate(case.targets().unwrap().remove(1)).unwrap();
+        let case = &TransferCase::of(CaseName::QwenReshard, true, &[])[0];
+        let memory = ShardMemory::allocate(case.targets().unwrap().remove(1)).unwrap();
         memory.fill(3);
         assert!(memory.holds(3) && !memory.holds(4));
         let last = memory.regions.last().unwrap();

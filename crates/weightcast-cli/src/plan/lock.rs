@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use weightcast_layouts::Cluster;
 
-use super::report::Report;
+use super::report::PlanReport;
 
 /// Compare two lock files; the exit status is 1 if they differ.
 #[derive(Args)]
@@ -42,7 +42,7 @@ pub(super) struct Lock<'a> {
 
 impl<'a> Lock<'a> {
     pub(super) fn new(
-        report: &'a Report,
+        report: &'a PlanReport,
         source: &Cluster,
         target: &Cluster,
     ) -> anyhow::Result<Lock<'a>> {

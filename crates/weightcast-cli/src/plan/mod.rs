@@ -15,7 +15,7 @@ use weightcast_layouts::{Cluster, Spec};
 
 use crate::output;
 use layout::{GRAMMAR, read_model};
-use report::Report;
+use report::PlanReport;
 
 /// Plan a transfer from all ranks of a trainer to all ranks of engines.
 ///
@@ -23,11 +23,11 @@ use report::Report;
 /// for each rank and host; predicted time beside the bound that the NICs set. Nothing is moved.
 #[derive(Args)]
 #[command(after_help = GRAMMAR, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct Plan {
+pub(crate) struct PlanArguments {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<PlanCommand>,
     #[command(flatten)]
-    transfer: Option<Transfer>,
+    transfer: Option<PlannedTransfer>,
     /// Ranks, and NICs, of a host
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
     gpus_per_host: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Plan {
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum PlanCommand {
     /// Show where the bytes of a tensor come from and go to
     Explain(Box<explain::Explain>),
     /// Compare two lock files
@@ -55,7 +55,7 @@ enum Command {
 
 /// What is to be moved.
 #[derive(Args)]
-pub(super) struct Transfer {
+pub(super) struct PlannedTransfer {
     /// The model's config.json, as Hugging Face writes it
     #[arg(long, value_name = "CONFIG.json")]
     pub(super) config: PathBuf,
@@ -70,7 +70,7 @@ pub(super) struct Transfer {
     pub(super) replicas: u64,
 }
 
-impl Transfer {
+impl PlannedTransfer {
     /// Both sides.
     pub(super) fn clusters(&self) -> anyhow::Result<(Cluster, Cluster)> {
         let model = read_model(&self.config)?;
@@ -87,15 +87,15 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
+pub(crate) fn run(plan: &PlanArguments) -> anyhow::Result<()> {
     match &plan.command {
-        Some(Command::Explain(explain)) => explain::run(explain),
-        Some(Command::Diff(diff)) => lock::run(diff),
+        Some(PlanCommand::Explain(explain)) => explain::run(explain),
+        Some(PlanCommand::Diff(diff)) => lock::run(diff),
         None => make(plan),
     }
 }
 
-fn make(plan: &Plan) -> anyhow::Result<()> {
+fn make(plan: &PlanArguments) -> anyhow::Result<()> {
     let transfer = plan.transfer.as_ref().context("give --config, --source and --target")?;
     let started = Instant::now();
     let (source, target) = transfer.clusters()?;
@@ -110,7 +110,7 @@ fn make(plan: &Plan) -> anyhow::Result<()> {
     for warning in &made.warnings {
         eprintln!("weightcast: warning: {warning}");
     }
-    let report = Report::new(transfer, plan.nic_gbps, plan.gpus_per_host, &made, &cost, plan_s);
+    let report = PlanReport::new(transfer, plan.nic_gbps, plan.gpus_per_host, &made, &cost, plan_s);
     output::print(&match plan.json {
         true => serde_json::to_string(&report)? + "\n",
         false => report.table(),

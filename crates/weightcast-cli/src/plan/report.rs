@@ -3,11 +3,11 @@
 use serde::Serialize;
 use weightcast_layouts::fleet::{Cost, FleetPlan};
 
-use super::Transfer;
+use super::PlannedTransfer;
 
 /// The report. Bytes and seconds.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct PlanReport {
     pub(crate) source: String,
     pub(crate) target: String,
     pub(crate) replicas: u64,
@@ -48,16 +48,16 @@ pub(crate) struct Extra {
     pub(crate) target: u64,
 }
 
-impl Report {
+impl PlanReport {
     pub(super) fn new(
-        transfer: &Transfer,
+        transfer: &PlannedTransfer,
         nic_gbps: f64,
         gpus_per_host: u64,
         plan: &FleetPlan,
         cost: &Cost,
         plan_s: f64,
-    ) -> Report {
-        Report {
+    ) -> PlanReport {
+        PlanReport {
             source: transfer.source.to_string(),
             target: transfer.target.to_string(),
             replicas: transfer.replicas,
@@ -130,8 +130,8 @@ fn gigabytes(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    fn report(target: &[u64], source: &[u64]) -> Report {
-        Report {
+    fn report(target: &[u64], source: &[u64]) -> PlanReport {
+        PlanReport {
             source: "fsdp2:dp=2".to_owned(),
             target: "vllm:tp=2".to_owned(),
             replicas: 3,
@@ -159,7 +159,7 @@ mod tests {
     /// Each number of a plan and of its cost is reported under its own name.
     #[test]
     fn a_report_has_every_number_of_its_plan() {
-        let transfer = Transfer {
+        let transfer = PlannedTransfer {
             config: "c.json".into(),
             source: "fsdp2:dp=2".parse().unwrap(),
             target: "vllm:tp=2".parse().unwrap(),
@@ -186,7 +186,7 @@ mod tests {
         let cost =
             Cost { predicted: 0.5, lower_bound: 0.25, lower_bound_direct: 0.75, peak_staged: 17 };
         for (defects, coverage) in [(&[][..], "exact"), (&["gap", "twice"], "gap")] {
-            let report = Report::new(&transfer, 100.0, 4, &plan(defects), &cost, 1.5);
+            let report = PlanReport::new(&transfer, 100.0, 4, &plan(defects), &cost, 1.5);
             let wanted = serde_json::json!({
                 "source": transfer.source.to_string(), "target": transfer.target.to_string(),
                 "replicas": 3, "gpus_per_host": 4, "nic_gbps": 100.0,

@@ -67,7 +67,7 @@ fn play_seeds(arguments: &Sim) -> anyhow::Result<()> {
     let seeds = arguments.seeds();
     let number = seeds.end - seeds.start;
     let started = Instant::now();
-    let progress = Progress::new(number);
+    let progress = SeedProgress::new(number);
     let summary = campaign(seeds, arguments.harsh.harshness(), || progress.played());
     progress.end();
     let report = SimReport::of(&summary, &arguments.harsh, started.elapsed());
@@ -95,13 +95,13 @@ fn verdict(summary: &Summary, covers: bool, harsh: &str) -> anyhow::Result<()> {
 }
 
 /// A line on stderr, if that is a terminal: how many worlds have been played.
-struct Progress {
+struct SeedProgress {
     total: u64,
     played: AtomicU64,
     shown: bool,
 }
 
-impl Progress {
+impl SeedProgress {
     fn new(total: u64) -> Self {
         Self { total, played: AtomicU64::new(0), shown: std::io::stderr().is_terminal() }
     }
