@@ -133,7 +133,7 @@ impl ControlClient {
         let (told, inbox) = inbox::channel();
         let mut rpc = self.rpc.clone();
         let over = Arc::<AtomicBool>::default();
-        let ended = StreamEnd(Arc::clone(&over));
+        let ended = EndOfStream(Arc::clone(&over));
         handle().spawn(async move {
             let _ended = ended;
             let Ok(reply) = rpc.session(ReceiverStream::new(outgoing)).await else { return };
@@ -187,9 +187,9 @@ pub(crate) struct RogueStream {
 }
 
 /// Says, however it came about, that the server tells nothing more.
-struct StreamEnd(Arc<AtomicBool>);
+struct EndOfStream(Arc<AtomicBool>);
 
-impl Drop for StreamEnd {
+impl Drop for EndOfStream {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

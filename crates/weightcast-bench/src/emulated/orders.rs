@@ -50,7 +50,7 @@ pub(crate) enum WorkerReply {
     },
     Prepared,
     Cleared,
-    WorkerUpdate(WorkerUpdate),
+    Updated(WorkerUpdate),
     Checked {
         holds: bool,
     },
