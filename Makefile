@@ -27,9 +27,10 @@ demo: $(VENV)/weightcast ## Watch a reinforcement-learning loop, then the same w
 
 test: test-pages test-rust test-python ## Run every test
 
-test-pages: # Does everything exist that the pages name?
+test-pages: # Does everything exist that the pages name? Does the tool that measures the path work?
 	.ci/pages
 	.ci/pages-test
+	.ci/path-test
 
 test-rust:
 	cargo test --locked $(CRATES) --quiet
