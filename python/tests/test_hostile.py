@@ -44,9 +44,9 @@ CONTROL_GARBAGE = {
 }
 DATA_GARBAGE = {
     "noise": noise(7, 1 << 16),
-    "half a handshake": b"wcdata1\n" + noise(8, 20),
-    "false proof": b"wcdata1\n" + noise(9, PROOF - 8),
-    "false proof and a request": b"wcdata1\n" + noise(10, PROOF - 8) + frame(READ, 1 << 40),
+    "half a handshake": b"wcdata2\n" + noise(8, 20),
+    "false proof": b"wcdata2\n" + noise(9, PROOF - 8),
+    "false proof and a request": b"wcdata2\n" + noise(10, PROOF - 8) + frame(READ, 1 << 40),
     "frame without a handshake": frame(READ, 1 << 40, noise(11, 1 << 16)),
     "http/2": PREFACE + SETTINGS + noise(12, 100),
 }
@@ -124,7 +124,7 @@ def test_garbage_harms_nobody(server, transfers, port, sent):
 def test_garbage_from_many_peers(server, transfers, port):
     for seed in range(100):
         with connect(port, server) as peer, contextlib.suppress(OSError):
-            start = PREFACE if port == "control" else b"wcdata1\n"
+            start = PREFACE if port == "control" else b"wcdata2\n"
             size = int(np.random.default_rng(seed).integers(1, 1 << 14))
             peer.sendall(start[: seed % (len(start) + 1)] + noise(seed, size))
     transfers()
@@ -144,7 +144,7 @@ def test_one_byte_a_second(server, transfers):
     peers = [connect("control", server), connect("data", server)]
     dripping = [
         threading.Thread(target=drip, args=(peer, content, stop))
-        for peer, content in zip(peers, (PREFACE, b"wcdata1\n" + bytes(PROOF)), strict=True)
+        for peer, content in zip(peers, (PREFACE, b"wcdata2\n" + bytes(PROOF)), strict=True)
     ]
     for thread in dripping:
         thread.start()

@@ -20,7 +20,7 @@ pub(crate) const DATA: u8 = 131;
 pub(crate) const END: u8 = 133;
 pub(crate) const REFUSED: u8 = 134;
 
-const MAGIC: &[u8; 8] = b"wcdata1\n";
+const MAGIC: &[u8; 8] = b"wcdata2\n";
 const WELCOME: &[u8; 8] = b"welcome\n";
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -55,7 +55,7 @@ fn converse(
     answer: &PortAnswer,
 ) -> Result<()> {
     let nonce = random::<32>();
-    socket.write_all(&[b"wcdata1\n".as_slice(), &nonce].concat())?;
+    socket.write_all(&[b"wcdata2\n".as_slice(), &nonce].concat())?;
     let mut proof = [0; 72];
     socket.read_exact(&mut proof)?;
     ensure!(proof[40..] == mac(key, &nonce, &proof[8..40], b"reader"), "a stranger");

@@ -6,10 +6,12 @@ use crate::base::id::ExportId;
 use crate::base::limits::MAX_RANGES;
 use crate::base::patience::Patience;
 use crate::engine::peer::Peer;
+use crate::lane::direct::addresses::Addresses;
 use crate::memory::digest::Digest;
 use crate::memory::region::Region;
 use crate::memory::stream_copy::stream_copy;
 use crate::memory::sys::{self, Ranges};
+use crate::wire::source_process::SourceProcess;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -70,9 +72,11 @@ pub fn process_vm_readv(
     slices: Slices,
 ) -> Result<f64, TransportError> {
     let failed = |what: String| TransportError::System { call: "process_vm_readv", what };
-    let pid = peer.preferred().pid().ok_or(failed("not a direct peer".into()))?;
+    let pid = peer.process().map(SourceProcess::pid).ok_or(failed("not a direct peer".into()))?;
     let description = peer.describe(export, generation, &Patience::default())?;
-    let (source, len) = description.regions.first().copied().unwrap_or_default();
+    let addresses = Addresses::of(&description).ok_or(failed("not a direct peer".into()))?;
+    let first = description.regions.first();
+    let (source, len) = first.map_or((0, 0), |region| (addresses.region(0), region.len));
     assert!(target.is_writable() && target.len() as u64 >= len, "no room for the source");
     let read = Bare { pid, source, target: target.address() };
     let pair = 2 * slices.row.max(1);

@@ -1,6 +1,11 @@
 //! The data port's decoders, for the fuzzer alone.
 
 use crate::base::secret::{Auth, Secret};
+use crate::memory::kind::MemoryKind;
+use crate::wire::bodies::decode_identity;
+use crate::wire::description::{
+    ExportDescription, LaneDescriptor, RegionDescription, decode_description, put_description,
+};
 use crate::wire::handshake::{HELLO_BYTES, PROOF_BYTES, ReaderSide, SourceSide, VERDICT_BYTES};
 use crate::wire::mac::Channel;
 use crate::wire::{self, HEADER_BYTES, Header, Kind};
@@ -18,8 +23,8 @@ pub fn frame(bytes: &[u8]) {
         Kind::Describe | Kind::Note => drop(wire::decode_named(body)),
         Kind::Read | Kind::Await => asked(body),
         Kind::Digest => placed(body),
-        Kind::Identity => drop(wire::decode_identity(body)),
-        Kind::Description => drop(wire::decode_description(body)),
+        Kind::Identity => drop(decode_identity(body)),
+        Kind::Description => described(body),
         Kind::Digests => drop(wire::decode_digests(body)),
         Kind::Noted => drop(wire::decode_noted(body)),
         Kind::Identify | Kind::Data | Kind::End | Kind::Refused | Kind::Progress => {}
@@ -32,6 +37,14 @@ fn asked(body: &[u8]) {
     wire::put(&mut again, &[ask.export.0, ask.generation]);
     ask.extents.iter().for_each(|extent| wire::put_extent(&mut again, extent));
     assert_eq!(again, body);
+}
+
+fn described(body: &[u8]) {
+    let Ok(description) = decode_description(body) else { return };
+    let mut again = Vec::new();
+    put_description(&mut again, &description);
+    assert_eq!(again.len(), body.len());
+    assert_eq!(decode_description(&again), Ok(description));
 }
 
 fn placed(body: &[u8]) {
@@ -70,6 +83,13 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     };
     let named = |out: &mut Vec<u8>| wire::put(out, &[7, 1]);
     let placed = PlacedExtent { extent, position: 4096, position_pitch: 512 };
+    let region = |len, kind| RegionDescription { len, kind: Some(kind) };
+    let descriptor = |lane, bytes: &[u8]| LaneDescriptor { lane, bytes: bytes.to_vec() };
+    let description = ExportDescription {
+        filling: true,
+        regions: vec![region(512, MemoryKind::Host), region(64, MemoryKind::Computed)],
+        descriptors: vec![descriptor(2, &[7; 24]), descriptor(9, b"unknown")],
+    };
     let key = Auth::default().mac_key();
     let source = SourceSide::new(Channel::Tcp);
     let proof = ReaderSide::new(Channel::Tcp, &source.hello()).map(|reader| reader.proof(&key));
@@ -93,7 +113,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
                 wire::put_placed(out, &placed);
             }),
         ),
-        ("frame", request(Kind::Description, &|out| wire::put(out, &[8, 4096, 512, 8192, 64]))),
+        ("frame", request(Kind::Description, &|out| put_description(out, &description))),
         ("frame", request(Kind::Digests, &|out| wire::put(out, &[1, 2, 3, 4]))),
         ("frame", request(Kind::Noted, &|out| out.extend_from_slice(b"\x01a note"))),
         ("frame", request(Kind::Identity, &|out| out.extend_from_slice(&[5; 16]))),

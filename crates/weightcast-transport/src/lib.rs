@@ -69,6 +69,7 @@ pub use export::table::ExportTable;
 pub use lane::way::Way;
 pub use memory::computed::Compute;
 pub use memory::digest::{Digest, digest_at};
+pub use memory::kind::MemoryKind;
 pub use memory::quantise;
 pub use memory::region::{Region, RegionError};
 pub use piece::copy::Copy;

@@ -90,7 +90,12 @@ fn steal(
     let export = forge::export_for(word, GENERATION);
     let answer = Arc::new(move |asked: &data::Frame| match asked.kind {
         IDENTIFY => frame(IDENTITY, 0, &identity),
-        DESCRIBE => frame(DESCRIPTION, 0, &numbers(&[word_at, 0, secret_at, SECRET_BYTES as u64])),
+        DESCRIBE => {
+            // One region of the process's memory, and where it lies, for the direct lane.
+            let size = [&[0][..], &numbers(&[1, SECRET_BYTES as u64]), &[1]].concat();
+            let place = numbers(&[2, 16, word_at, secret_at]);
+            frame(DESCRIPTION, 0, &[size, place].concat())
+        }
         _ => refusal(1),
     });
     let port = LyingPort::open(at, &scene.workspace.token, answer)?;

@@ -42,6 +42,10 @@ pub const DIGESTING: usize = 2;
 /// Regions of one export: the tensors of a shard at most, and a description fits in a frame.
 pub const MAX_REGIONS: usize = 200_000;
 
+/// Descriptors in a description of an export: one for each lane that its source offers, those of later
+/// releases included.
+pub const MAX_DESCRIPTORS: usize = 16;
+
 /// Bytes of the note on an export: a 40-byte entry for each of [`MAX_REGIONS`] regions fits.
 pub const MAX_NOTE_BYTES: usize = 8 << 20;
 

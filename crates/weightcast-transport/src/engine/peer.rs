@@ -1,4 +1,4 @@
-//! A process to read from: its data port, the way to it, and what it said about its exports.
+//! A process to read from: its data port, the lanes to it, and what it said about its exports.
 
 use crate::base::error::TransportError;
 use crate::base::id::ExportId;
@@ -6,16 +6,17 @@ use crate::base::limits::MAX_DESCRIPTIONS;
 use crate::base::lock::lock;
 use crate::base::patience::Patience;
 use crate::base::secret::Auth;
-use crate::lane::direct::reach::Direct;
+use crate::lane::kind::{Demand, Meeting};
 use crate::lane::way::Way;
-use crate::lane::{Endpoint, InProcess};
+use crate::lane::{self, Endpoint};
 use crate::memory::digest::Digest;
 use crate::piece::extent::PlacedExtent;
 use crate::port::server::DataServer;
-use crate::wire::mac::MacKey;
+use crate::wire::description::ExportDescription;
 use crate::wire::pool::Pool;
+use crate::wire::source_process::SourceProcess;
 use crate::wire::stream::Stream;
-use crate::wire::{self, Description, Kind};
+use crate::wire::{self, Kind};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -25,11 +26,15 @@ use std::time::Instant;
 /// A connected peer. Shared by any number of transfers; connections are kept for the next.
 pub struct Peer {
     addr: SocketAddr,
-    /// How it is read if that carries what is read, or why it is read from its data port.
-    near: Result<Box<dyn Endpoint>, String>,
-    /// Its data port, which carries everything.
-    pool: Pool,
-    described: Mutex<HashMap<(ExportId, u64), Arc<Description>>>,
+    /// Its data port: what is asked goes there.
+    port: Arc<Pool>,
+    /// Its process, if that is of this host and a lane needs to know.
+    process: Option<Arc<SourceProcess>>,
+    /// The lanes that both ends offer, the preferred first. The last one carries everything.
+    lanes: Vec<Box<dyn Endpoint>>,
+    /// Why there is no lane before the first.
+    passed_over: String,
+    described: Mutex<HashMap<(ExportId, u64), Arc<ExportDescription>>>,
 }
 
 impl Peer {
@@ -56,23 +61,7 @@ impl Peer {
         auth: &Auth,
         deadline: Instant,
     ) -> Result<Self, TransportError> {
-        let patience = Patience { deadline: Some(deadline), ..Patience::default() };
-        let key = auth.mac_key();
-        let mut stream = Stream::open(addr, &key, &patience, || true)?;
-        let direct = match way {
-            Way::Tcp | Way::Reference => Err("TCP was demanded".to_owned()),
-            Way::Direct => Ok(reach(&mut stream, &key, true, &patience)?),
-            Way::Auto => match reach(&mut stream, &key, false, &patience) {
-                Err(TransportError::NoDirect { what, .. }) => Err(what),
-                reached => Ok(reached?),
-            },
-        };
-        match &direct {
-            Ok(direct) => tracing::info!(%addr, pid = direct.pid(), "reading memory directly"),
-            Err(why) => tracing::info!(%addr, why, "reading over TCP"),
-        }
-        let near = direct.map(|direct| Box::new(direct) as Box<dyn Endpoint>);
-        Ok(Self { addr, near, pool: Pool::new(key, stream), described: Mutex::default() })
+        Self::meet(Demand::of(way), addr, auth, deadline)
     }
 
     /// Connects to a data port of this very process, whose bytes are then read by memmove: the
@@ -85,9 +74,25 @@ impl Peer {
         auth: &Auth,
         deadline: Instant,
     ) -> Result<Self, TransportError> {
-        let peer = Self::connect_by(Way::Tcp, server.addr(), auth, deadline)?;
-        let exports = Arc::clone(server.exports());
-        Ok(Self { near: Ok(Box::new(InProcess(exports))), ..peer })
+        Self::meet(Demand::within(server.exports()), server.addr(), auth, deadline)
+    }
+
+    fn meet(
+        demand: Demand,
+        addr: SocketAddr,
+        auth: &Auth,
+        deadline: Instant,
+    ) -> Result<Self, TransportError> {
+        let patience = Patience { deadline: Some(deadline), ..Patience::default() };
+        let key = auth.mac_key();
+        let first = Stream::open(addr, &key, &patience, || true)?;
+        let meeting = Meeting::new(demand, Arc::new(Pool::new(key, first)), patience);
+        let (lanes, passed_over) = lane::reach(&meeting)?;
+        let port = Arc::clone(&meeting.port);
+        let process = if lanes.len() > 1 { meeting.into_process() } else { None };
+        let peer = Self { addr, port, process, lanes, passed_over, described: Mutex::default() };
+        tracing::info!(%addr, way = %peer.way(), why = peer.why_first(), "connected to a data port");
+        Ok(peer)
     }
 
     /// The peer's data port.
@@ -110,29 +115,36 @@ impl Peer {
 
     /// Why bytes of an export come the way that [`Peer::way_to`] says.
     pub fn why(&self, export: ExportId, generation: u64) -> &str {
-        match &self.near {
-            Err(why) => why,
-            Ok(near) if self.way_to(export, generation) != near.way() => "made when it is read",
-            Ok(near) if near.way() == Way::Reference => "this very process",
-            Ok(_) => "another process of this host and user",
+        match self.way_to(export, generation) == self.way() {
+            true => self.why_first(),
+            false => "made when it is read",
         }
     }
 
+    /// Why the first lane is the first.
+    fn why_first(&self) -> &str {
+        if self.lanes.len() == 1 { &self.passed_over } else { self.preferred().why() }
+    }
+
     /// Its data port.
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.pool
+    pub(crate) fn port(&self) -> &Pool {
+        &self.port
     }
 
-    /// The way that is taken if it carries what is read.
-    pub(crate) fn preferred(&self) -> &dyn Endpoint {
-        self.near.as_ref().map_or(&self.pool as &dyn Endpoint, |near| &**near)
+    /// Its process, if that is of this host and a lane needs to know.
+    pub(crate) fn process(&self) -> Option<&SourceProcess> {
+        self.process.as_deref()
     }
 
-    /// The first way that carries an export.
-    pub(crate) fn endpoint(&self, description: &Description) -> &dyn Endpoint {
-        let near = self.preferred();
-        let carries = near.abilities().computed || !description.is_computed();
-        if carries { near } else { &self.pool }
+    /// The lane that is taken if it carries what is read.
+    fn preferred(&self) -> &dyn Endpoint {
+        &*self.lanes[0]
+    }
+
+    /// The first lane that carries an export.
+    pub(crate) fn endpoint(&self, description: &ExportDescription) -> &dyn Endpoint {
+        let carries = self.lanes.iter().find(|lane| lane.carries(description));
+        carries.map_or(self.preferred(), |lane| &**lane)
     }
 
     /// The digests of extents as the source sees them: where a sum differs, this finds the place.
@@ -155,7 +167,7 @@ impl Peer {
             return Err(crate::base::error::Refusal::TooMuch.into());
         }
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };
-        let digests = self.pool.ask(&request, Kind::Digests, &patience, wire::decode_digests)?;
+        let digests = self.port.ask(&request, Kind::Digests, &patience, wire::decode_digests)?;
         if digests.len() != extents.len() {
             return Err(TransportError::Protocol { addr: self.addr, what: "number of digests" });
         }
@@ -174,20 +186,25 @@ impl Peer {
     ) -> Result<Option<Vec<u8>>, TransportError> {
         let request = wire::named(Kind::Note, export, generation);
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };
-        self.pool().ask(&request, Kind::Noted, &patience, wire::decode_noted)
+        self.port.ask(&request, Kind::Noted, &patience, wire::decode_noted)
     }
 
-    /// Where an export lies; asked once.
+    /// What the source says of an export; asked once. A source of this host is asked over a connection
+    /// on which the kernel vouches for its process: only then may it say where its memory lies.
     pub(crate) fn describe(
         &self,
         export: ExportId,
         generation: u64,
         patience: &Patience<'_>,
-    ) -> Result<Arc<Description>, TransportError> {
+    ) -> Result<Arc<ExportDescription>, TransportError> {
         if let Some(known) = lock(&self.described).get(&(export, generation)) {
             return Ok(Arc::clone(known));
         }
-        let description = self.preferred().describe(export, generation, patience)?;
+        let description = match &self.process {
+            Some(process) => process.describe(export, generation, patience),
+            None => self.port.describe(export, generation, patience),
+        }?;
+        self.lanes.iter().try_for_each(|lane| lane.check(&description))?;
         let description = Arc::new(description);
         let mut described = lock(&self.described);
         if described.len() >= MAX_DESCRIPTIONS {
@@ -204,27 +221,13 @@ impl fmt::Debug for Peer {
     }
 }
 
-/// Asks the data port for its Unix socket, and connects there.
-fn reach(
-    stream: &mut Stream,
-    key: &MacKey,
-    own: bool,
-    patience: &Patience<'_>,
-) -> Result<Direct, TransportError> {
-    let mut request = Vec::new();
-    wire::begin(&mut request, Kind::Identify);
-    let body = stream.ask(&request, Kind::Identity, patience)?;
-    let name = stream.decoded(wire::decode_identity(&body))?;
-    Direct::reach(stream.addr, name, key, own, patience)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::error::Refusal;
     use crate::base::limits::MAX_EXTENTS;
     use crate::piece::extent::Extent;
-    use crate::{Compute, Filling, Region};
+    use crate::{Compute, Filling, MemoryKind, Region};
     use std::time::Duration;
 
     fn server() -> DataServer {
@@ -261,27 +264,32 @@ mod tests {
         exports.expose_filling(export, 5, regions[1..].to_vec(), filling);
         let word = exports.get(whole).unwrap().word_address();
         let own = Some(std::process::id() as i32);
+        let made = exports.expose(1, vec![Region::computed(3, Arc::new(Nothing))]);
         for (way, pid, computed) in
             [(Way::Tcp, None, true), (Way::Direct, own, false), (Way::Reference, None, true)]
         {
             let peer = by(way, &server);
             let near = peer.preferred();
-            assert_eq!((near.way(), near.pid(), peer.way()), (way, pid, way));
-            assert_eq!(near.abilities().computed, computed, "{way:?}");
-            assert_eq!(near.abilities().ahead, way == Way::Tcp, "{way:?}");
+            let process = peer.process().map(SourceProcess::pid);
+            assert_eq!((near.way(), process, peer.way()), (way, pid, way));
+            assert_eq!(near.asks_ahead(), way == Way::Tcp, "{way:?}");
             near.verify().unwrap();
             let describe =
                 |export, generation| peer.describe(export, generation, &Patience::default());
-            let at = |address| if way == Way::Direct { address } else { 0 };
             let found = describe(whole, 4).unwrap();
-            let places = [0, 1].map(|i| (at(regions[i].address()), regions[i].len() as u64));
-            let (word, regions) = (at(word), places.to_vec());
-            assert_eq!(*found, Description { word, filling: false, regions }, "{way:?}");
+            let lens = found.regions.iter().map(|region| (region.len, region.kind));
+            assert!(lens.eq([3, 5].map(|len| (len, Some(MemoryKind::Host)))), "{way:?}");
+            assert!(!found.filling && near.carries(&found));
+            let addresses = [word, regions[0].address(), regions[1].address()];
+            let addresses = addresses.map(u64::to_le_bytes).concat();
+            let offered = found.descriptors.iter().map(|descriptor| &descriptor.bytes);
+            assert!(offered.eq(pid.map(|_| &addresses)), "{way:?}: to those of this host alone");
+            assert_eq!(near.carries(&describe(made, 1).unwrap()), computed, "{way:?}");
             assert!(describe(export, 5).unwrap().filling);
             let refused = |export, generation| describe(export, generation).map(drop).unwrap_err();
             assert_eq!(refused(whole, 5), Refusal::StaleGeneration.into());
             assert_eq!(refused(ExportId(whole.0 ^ 1), 4), Refusal::UnknownExport.into());
-            assert_eq!(lock(&peer.described).len(), 2, "what was refused is not remembered");
+            assert_eq!(lock(&peer.described).len(), 3, "what was refused is not remembered");
             assert!(Arc::ptr_eq(&describe(whole, 4).unwrap(), &found), "not asked again");
         }
         exports.fence(whole);
@@ -376,6 +384,6 @@ mod tests {
             |unit| Extent { region: 0, offset: unit * UNIT, row_bytes: 1, rows: 1, pitch: 1 };
         let extents = [0, 2].map(extent).into_iter();
         let patience = Patience { deadline: Some(soon()), ..Patience::default() };
-        assert_eq!(peer.pool().wait_final(export, 1, extents, &patience), Ok(vec![0b101]));
+        assert_eq!(peer.port().wait_final(export, 1, extents, &patience), Ok(vec![0b101]));
     }
 }

@@ -9,7 +9,7 @@ use crate::base::patience::Patience;
 use crate::lane::{Endpoint, LaneTask, OpenLane};
 use crate::memory::region::Region;
 use crate::piece::pieces::Pieces;
-use crate::wire::Description;
+use crate::wire::description::ExportDescription;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) struct Route<'a> {
     pub(super) source: usize,
     job: &'a SourceJob<'a>,
-    description: Arc<Description>,
+    description: Arc<ExportDescription>,
     pub(super) endpoint: &'a dyn Endpoint,
     pub(super) pieces: Pieces,
     /// Lanes that were opened for it.
@@ -35,7 +35,8 @@ impl<'a> Route<'a> {
         let patience = options.patience();
         patience.check("preparing the transfer")?;
         let description = job.peer.describe(job.export, job.generation, &patience)?;
-        let region = |region: u32| description.regions.get(region as usize).map(|r| r.1);
+        let region =
+            |region: u32| description.regions.get(region as usize).map(|region| region.len);
         for (index, copy) in job.copies.iter().enumerate() {
             copy.check(index, region, targets, options.slots)?;
         }
@@ -56,7 +57,7 @@ impl<'a> Route<'a> {
             return Ok(None);
         }
         let SourceJob { peer, export, generation, .. } = *self.job;
-        let port = peer.pool();
+        let port = peer.port();
         let (description, pieces, lanes) = (&*self.description, &self.pieces, &self.lanes);
         let task = LaneTask {
             port,

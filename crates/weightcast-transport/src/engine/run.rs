@@ -55,7 +55,7 @@ impl<'a> RunningTransfer<'a> {
     /// pieces.
     fn workers(&self) -> usize {
         let pieces: usize = self.routes.iter().map(|route| route.pieces.count()).sum();
-        let ahead = self.routes.iter().filter(|route| route.endpoint.abilities().ahead).count();
+        let ahead = self.routes.iter().filter(|route| route.endpoint.asks_ahead()).count();
         self.options.threads.max(ahead).clamp(1, MAX_THREADS).min(pieces.max(1))
     }
 
@@ -80,7 +80,7 @@ impl<'a> RunningTransfer<'a> {
     fn fill(&self, digests: &mut [Digest]) -> Result<(), ReadError> {
         let mut lanes = Vec::with_capacity(self.routes.len());
         for route in &self.routes {
-            let ahead = route.endpoint.abilities().ahead;
+            let ahead = route.endpoint.asks_ahead();
             lanes.push(if ahead { None } else { self.open(route)? });
         }
         loop {

@@ -1,81 +1,73 @@
 //! Lanes: ways of moving bytes, all of one shape, so that the engine knows none of them by name.
 //!
-//! An [`Endpoint`] is what a peer is reached by, shared by all transfers; a [`Lane`] is what one
-//! worker moves pieces over during one of them. A new way is a folder here and a line in
-//! [`Peer`](crate::Peer), which holds its endpoints in order of preference.
+//! A [`LaneKind`](kind::LaneKind) is what both ends know before they meet: what a source offers, how a
+//! reader reaches it. An [`Endpoint`] is a lane to one peer, shared by all transfers; a [`Lane`] is what
+//! one worker moves pieces over during one of them. A new way is a folder here, its name in [`way`], and a
+//! line in [`LANES`].
 
 use crate::base::error::TransportError;
-use crate::base::id::ExportId;
-use crate::base::patience::Patience;
-use crate::lane::way::Way;
-use crate::piece::pieces::Piece;
-use crate::wire::Description;
+use crate::export::served::Export;
+use crate::wire::description::LaneDescriptor;
+use crate::wire::socket::Socket;
+use kind::{LaneKind, Meeting};
+use way::Way;
 
 pub(crate) mod direct;
+mod endpoint;
+pub(crate) mod kind;
 mod reference;
 mod task;
 mod tcp;
 pub(crate) mod way;
 
-pub(crate) use reference::InProcess;
+pub(crate) use endpoint::{Endpoint, Lane, OpenLane};
 pub(crate) use task::LaneTask;
 
-/// What a way of moving bytes can do.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Abilities {
-    /// It brings regions whose bytes are made when they are read.
-    pub(crate) computed: bool,
-    /// Pieces are under way while others arrive, so it is worth a worker of its own.
-    pub(crate) ahead: bool,
+/// All lanes, the preferred first. The last one carries everything, so no peer is without it.
+const LANES: [&dyn LaneKind; 3] = [&direct::DirectKind, &reference::ReferenceKind, &tcp::TcpKind];
+
+/// What a source tells the reader at the other end of a connection of an export, lane by lane.
+pub(crate) fn offers(export: &Export, reader: &Socket) -> Vec<LaneDescriptor> {
+    let offered =
+        LANES.iter().filter_map(|lane| Some((lane.number(), lane.offer(export, reader)?)));
+    offered.map(|(lane, bytes)| LaneDescriptor { lane, bytes }).collect()
 }
 
-/// The way to one peer.
-pub(crate) trait Endpoint: Send + Sync {
-    fn way(&self) -> Way;
-
-    fn abilities(&self) -> Abilities;
-
-    /// The process whose memory it reads, if it does, for measurements of the kernel alone.
-    fn pid(&self) -> Option<i32> {
-        None
+/// The lanes that both ends offer, the preferred first, and why there is none before the first.
+///
+/// # Errors
+/// [`TransportError::NoDirect`] if a lane was demanded in vain; whatever ended the patience.
+pub(crate) fn reach(
+    meeting: &Meeting<'_>,
+) -> Result<(Vec<Box<dyn Endpoint>>, String), TransportError> {
+    let (demanded, mut lanes, mut whys) = (meeting.demand.way, Vec::new(), Vec::new());
+    for (number, kind) in LANES.iter().enumerate() {
+        let carries_everything = number + 1 == LANES.len();
+        if demanded != Way::Auto && demanded != kind.way() && !carries_everything {
+            whys.push(format!("{demanded} was demanded"));
+            continue;
+        }
+        match kind.reach(meeting) {
+            Ok(lane) => lanes.push(lane),
+            Err(TransportError::NoDirect { what, .. }) if demanded == Way::Auto => whys.push(what),
+            Err(error) => return Err(error),
+        }
     }
-
-    /// Where an export lies.
-    fn describe(
-        &self,
-        export: ExportId,
-        generation: u64,
-        patience: &Patience<'_>,
-    ) -> Result<Description, TransportError>;
-
-    /// # Errors
-    /// [`TransportError::SourceGone`] unless the other end lives and is the process of before. A way
-    /// on which every answer proves this has nothing to do here.
-    fn verify(&self) -> Result<(), TransportError>;
-
-    /// A lane for one worker. `None` if the other end has no place left, and others read.
-    fn open<'a>(&'a self, task: LaneTask<'a>) -> Result<Option<OpenLane<'a>>, TransportError>;
+    Ok((lanes, whys.into_iter().next().unwrap_or_default()))
 }
 
-pub(crate) type OpenLane<'a> = Box<dyn Lane<'a> + 'a>;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// One worker's use of an endpoint during a transfer. After an error it is dropped, and all that was
-/// asked for over it is worth nothing.
-pub(crate) trait Lane<'a> {
-    /// Whether another piece should be asked for before one is waited for.
-    fn has_room(&mut self) -> bool;
-
-    /// Asks for a piece of checked copies: into the targets.
-    fn submit(&mut self, piece: &'a Piece);
-
-    /// Waits for the next piece that was asked for: it is there, and was served. `None` if none is
-    /// under way.
-    ///
-    /// # Errors
-    /// [`TransportError::Fenced`], [`TransportError::SourceGone`], whatever ends the patience or,
-    /// which is no fault of the source, [`TransportError::UnwritableTarget`].
-    fn poll(&mut self) -> Result<Option<&'a Piece>, TransportError>;
-
-    /// Nothing is left to read: what can be used again goes back.
-    fn close(self: Box<Self>) {}
+    #[test]
+    fn each_lane_has_a_name_and_a_number_of_its_own() {
+        for (at, lane) in LANES.iter().enumerate() {
+            assert_ne!(lane.way(), Way::Auto);
+            for other in &LANES[..at] {
+                assert_ne!(lane.number(), other.number());
+                assert_ne!(lane.way(), other.way());
+            }
+        }
+    }
 }

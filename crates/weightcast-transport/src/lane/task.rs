@@ -5,7 +5,7 @@ use crate::base::id::ExportId;
 use crate::base::patience::Patience;
 use crate::memory::region::Region;
 use crate::piece::pieces::Pieces;
-use crate::wire::Description;
+use crate::wire::description::ExportDescription;
 use crate::wire::pool::Pool;
 use std::sync::atomic::AtomicUsize;
 
@@ -16,7 +16,7 @@ pub(crate) struct LaneTask<'a> {
     pub(crate) port: &'a Pool,
     pub(crate) export: ExportId,
     pub(crate) generation: u64,
-    pub(crate) description: &'a Description,
+    pub(crate) description: &'a ExportDescription,
     pub(crate) pieces: &'a Pieces,
     pub(crate) targets: &'a [Region],
     /// Lanes that were opened for the job: they read until nothing is left, or all fails.

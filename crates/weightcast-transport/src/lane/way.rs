@@ -1,5 +1,7 @@
 //! The names of the lanes.
 
+use std::fmt;
+
 /// How bytes come from a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
@@ -14,4 +16,15 @@ pub enum Way {
     /// Memmove within this process, which tests hold the others against:
     /// [`Peer::connect_within`](crate::Peer::connect_within).
     Reference,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "the best way",
+            Self::Direct => "a direct read",
+            Self::Tcp => "TCP",
+            Self::Reference => "the reference",
+        })
+    }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod allocation;
 pub(crate) mod computed;
 pub(crate) mod digest;
+pub(crate) mod kind;
 pub mod quantise;
 pub(crate) mod racy;
 pub(crate) mod region;

@@ -4,6 +4,7 @@ use crate::base::limits::CHUNK_BYTES;
 use crate::memory::allocation::Allocation;
 use crate::memory::computed::{Chunk, Compute};
 use crate::memory::digest::{Digest, digest_at, digest_raw};
+use crate::memory::kind::MemoryKind;
 use crate::memory::racy;
 use crate::memory::stream_copy::stream_copy;
 use std::any::Any;
@@ -124,6 +125,11 @@ impl Region {
     /// True if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// What memory it is.
+    pub fn kind(&self) -> MemoryKind {
+        if self.is_computed() { MemoryKind::Computed } else { MemoryKind::Host }
     }
 
     /// True if its bytes are made when they are read.

@@ -6,6 +6,7 @@ use crate::base::id::ExportId;
 use crate::base::limits::{HANDSHAKE_DEADLINE, SEND_BYTES};
 use crate::export::served::Export;
 use crate::export::table::ExportTable;
+use crate::lane;
 use crate::memory::region::Region;
 use crate::piece::extent::{Extent, PlacedExtent};
 use crate::piece::filling::Filling;
@@ -14,6 +15,7 @@ use crate::port::input::Input;
 use crate::port::output::Output;
 use crate::port::seats::ConnectionSeat;
 use crate::port::slices::{self, DigestTurns};
+use crate::wire::description::{ExportDescription, RegionDescription, put_description};
 use crate::wire::handshake::{PROOF_BYTES, SourceSide, full};
 use crate::wire::local_name::LocalName;
 use crate::wire::mac::Channel;
@@ -144,18 +146,22 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// The owner hands out its own addresses, to those of its host and user to whom the kernel says
-    /// whose they are; it never takes one from a peer.
     fn describe(&mut self, id: ExportId, generation: u64) -> Result<(), Refusal> {
         let (export, ()) = self.open(id, generation, |_| Ok(()))?;
+        let regions = export.regions().iter();
+        let description = ExportDescription {
+            filling: export.progress().is_some(),
+            regions: regions
+                .map(|region| RegionDescription {
+                    len: region.len() as u64,
+                    kind: Some(region.kind()),
+                })
+                .collect(),
+            descriptors: lane::offers(&export, self.socket),
+        };
         let out = &mut self.output.pending;
         let start = wire::begin(out, Kind::Description);
-        let address = |address: u64| if self.socket.is_local() { address } else { 0 };
-        let filling = u64::from(export.progress().is_some());
-        wire::put(out, &[address(export.word_address()), filling]);
-        for region in export.regions() {
-            wire::put(out, &[address(region.address()), region.len() as u64]);
-        }
+        put_description(out, &description);
         wire::finish(out, start);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What the frames carry.
 
 use crate::base::id::ExportId;
-use crate::base::limits::{MAX_EXTENTS, MAX_REGIONS};
+use crate::base::limits::MAX_EXTENTS;
 use crate::memory::digest::Digest;
 use crate::piece::extent::{Extent, PlacedExtent};
 use crate::wire::frames::{Decoded, Malformed, put};
@@ -16,32 +16,6 @@ pub(crate) struct Ask<E> {
     pub(crate) export: ExportId,
     pub(crate) generation: u64,
     pub(crate) extents: Vec<E>,
-}
-
-/// How large an export is, and where it lies in its process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Description {
-    /// Address of the fence word; 0 over TCP, as are those of the regions.
-    pub(crate) word: u64,
-    /// Whether it was still being filled when it was exposed.
-    pub(crate) filling: bool,
-    /// Address and length of each region; the address is 0 if its bytes are made when they are
-    /// read.
-    pub(crate) regions: Vec<(u64, u64)>,
-}
-
-impl Description {
-    /// Whether bytes of it can only be had over the data port.
-    pub(crate) fn is_computed(&self) -> bool {
-        self.regions.iter().any(|(address, _)| *address == 0)
-    }
-
-    /// What is left of it where nobody vouches for addresses.
-    pub(crate) fn without_addresses(mut self) -> Self {
-        self.word = 0;
-        self.regions.iter_mut().for_each(|(address, _)| *address = 0);
-        self
-    }
 }
 
 pub(crate) fn put_extent(out: &mut Vec<u8>, e: &Extent) {
@@ -60,7 +34,15 @@ pub(crate) fn put_identity(out: &mut Vec<u8>, name: Option<LocalName>) {
 /// Reads fields off the front of a body.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
+    /// The next `len` bytes.
+    pub(crate) fn take(&mut self, len: u64) -> Decoded<&'a [u8]> {
+        let len = usize::try_from(len).ok().filter(|len| *len <= self.0.len());
+        let (bytes, rest) = self.0.split_at(len.ok_or(Malformed("body too short"))?);
+        self.0 = rest;
+        Ok(bytes)
+    }
+
     pub(crate) fn bytes<const N: usize>(&mut self) -> Decoded<[u8; N]> {
         let (bytes, rest) = self.0.split_first_chunk().ok_or(Malformed("body too short"))?;
         self.0 = rest;
@@ -128,23 +110,6 @@ pub(crate) fn decode_named(body: &[u8]) -> Decoded<(ExportId, u64)> {
     let asked = (ExportId(fields.u64()?), fields.u64()?);
     fields.end()?;
     Ok(asked)
-}
-
-pub(crate) fn decode_description(body: &[u8]) -> Decoded<Description> {
-    let mut fields = Fields(body);
-    let word = fields.u64()?;
-    let filling = match fields.u64()? {
-        0 => false,
-        1 => true,
-        _ => return Err(Malformed("neither whole nor filling")),
-    };
-    let regions = fields.records(16, MAX_REGIONS, |f| Ok((f.u64()?, f.u64()?)))?;
-    // No memory is larger; sums over it are then safe.
-    let all = regions.iter().try_fold(0_u64, |all, (address, len)| {
-        address.checked_add(*len).and(all.checked_add(*len))
-    });
-    all.filter(|all| i64::try_from(*all).is_ok()).ok_or(Malformed("regions beyond memory"))?;
-    Ok(Description { word, filling, regions })
 }
 
 pub(crate) fn decode_digests(body: &[u8]) -> Decoded<Vec<Digest>> {

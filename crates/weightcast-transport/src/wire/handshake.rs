@@ -8,7 +8,7 @@
 use crate::base::id::random;
 use crate::wire::mac::{Channel, MacKey, Party};
 
-const MAGIC: [u8; 8] = *b"wcdata1\n";
+const MAGIC: [u8; 8] = *b"wcdata2\n";
 const WELCOME: [u8; 8] = *b"welcome\n";
 const DENIED: [u8; 8] = *b"denied!\n";
 const FULL: [u8; 8] = *b"wcfull!\n";
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(verdict(*b"welcome\n"), Err(Failed::Unauthorized), "without the sum");
         assert_eq!(verdict(*b"wcdata1\n"), Err(Failed::NotTheProtocol));
         assert_eq!(reader.check(&key, &full()), Err(Failed::Full));
-        let strange = ReaderSide::new(Channel::Tcp, &join(*b"wcdata2\n", [0; 32])).err();
+        let strange = ReaderSide::new(Channel::Tcp, &join(*b"wcdata1\n", [0; 32])).err();
         assert_eq!(strange, Some(Failed::NotTheProtocol));
     }
 

@@ -1,10 +1,12 @@
 //! The bytes between two processes, and the connections that carry them.
 //!
-//! Reading order: [`frames`] and [`bodies`] are the format, [`handshake`] and [`mac`] the proof of the
-//! token; [`dial`] and [`local`] connect a reader, [`stream`] is its connection, [`pool`] keeps several.
+//! Reading order: [`frames`], [`bodies`] and [`description`] are the format, [`handshake`] and [`mac`]
+//! the proof of the token; [`dial`] and [`local`] connect a reader, [`stream`] is its connection, [`pool`]
+//! keeps several. [`source_process`] is a source of this host, as the kernel vouches for it.
 
-mod bodies;
+pub(crate) mod bodies;
 pub(crate) mod credentials;
+pub(crate) mod description;
 mod dial;
 mod frames;
 pub(crate) mod handshake;
@@ -14,10 +16,11 @@ pub(crate) mod mac;
 pub(crate) mod poll;
 pub(crate) mod pool;
 pub(crate) mod socket;
+pub(crate) mod source_process;
 pub(crate) mod stream;
 
 pub(crate) use bodies::{
-    Ask, Description, decode_description, decode_digest, decode_digests, decode_identity,
-    decode_named, decode_noted, decode_read, put_extent, put_identity, put_placed,
+    Ask, decode_digest, decode_digests, decode_named, decode_noted, decode_read, put_extent,
+    put_identity, put_placed,
 };
 pub(crate) use frames::{HEADER_BYTES, Header, Kind, Malformed, begin, finish, named, put};

@@ -7,6 +7,7 @@ use crate::base::lock::lock;
 use crate::base::patience::Patience;
 use crate::piece::extent::Extent;
 use crate::wire::bodies::put_extent;
+use crate::wire::description::{ExportDescription, decode_description};
 use crate::wire::frames::{self, Kind, Malformed};
 use crate::wire::mac::MacKey;
 use crate::wire::stream::Stream;
@@ -27,6 +28,14 @@ impl Pool {
         let pool = Self { addr: first.addr, key, idle: Mutex::default() };
         pool.give_back(first);
         pool
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    pub(crate) fn key(&self) -> &MacKey {
+        &self.key
     }
 
     /// A resting connection, or a new one, for which it waits while it is wanted if the port is full.
@@ -72,6 +81,18 @@ impl Pool {
         extents.for_each(|extent| put_extent(&mut request, &extent));
         frames::finish(&mut request, start);
         self.ask(&request, Kind::Progress, patience, |bits| Ok(bits.to_vec()))
+    }
+
+    /// Describes an export. Nobody vouches for who answers, so no descriptor that comes from here may
+    /// lead to the memory of a process of this host.
+    pub(crate) fn describe(
+        &self,
+        export: ExportId,
+        generation: u64,
+        patience: &Patience<'_>,
+    ) -> Result<ExportDescription, TransportError> {
+        let request = frames::named(Kind::Describe, export, generation);
+        self.ask(&request, Kind::Description, patience, decode_description)
     }
 
     pub(crate) fn give_back(&self, mut stream: Stream) {

@@ -36,7 +36,7 @@ pub(crate) fn prove<S: Read + Write>(mut socket: S, tail: &[u8]) -> std::io::Res
     let nonce = [9_u8; 32];
     let message = [&hello[8..], &nonce, b"reader", tail].concat();
     let mac = blake3::keyed_hash(&[0; 32], &message);
-    socket.write_all(&[b"wcdata1\n", &nonce[..], mac.as_bytes()].concat())?;
+    socket.write_all(&[b"wcdata2\n", &nonce[..], mac.as_bytes()].concat())?;
     socket.read_exact(&mut [0; 40])?;
     Ok(socket)
 }
@@ -44,7 +44,7 @@ pub(crate) fn prove<S: Read + Write>(mut socket: S, tail: &[u8]) -> std::io::Res
 /// A source's handshake by hand, without a token. The tail is empty over TCP.
 pub(crate) fn welcome<S: Read + Write>(mut socket: S, tail: &[u8]) -> std::io::Result<S> {
     let nonce = [8_u8; 32];
-    socket.write_all(&[b"wcdata1\n", &nonce[..]].concat())?;
+    socket.write_all(&[b"wcdata2\n", &nonce[..]].concat())?;
     let mut proof = [0; 72];
     socket.read_exact(&mut proof)?;
     let mac = blake3::keyed_hash(&[0; 32], &[&nonce, &proof[8..40], b"source", tail].concat());

@@ -96,15 +96,17 @@ impl Victim {
         let (_, name) = take_frame(&mut socket);
         let describe = frame(2, &[export, 1].map(u64::to_le_bytes).concat());
         socket.write_all(&describe).unwrap();
-        let numbers = |body: Vec<u8>| -> Vec<u64> {
-            body.chunks(8).map(|n| u64::from_le_bytes(n.try_into().unwrap())).collect()
-        };
-        assert_eq!(numbers(take_frame(&mut socket).1), [0, 0, 0, 3], "no addresses over TCP");
+        let size = [&[0][..], &[1, 3].map(u64::to_le_bytes).concat(), &[1]].concat();
+        assert_eq!(take_frame(&mut socket).1, size, "no addresses over TCP");
         let mut socket = prove(connect_locally(&name), &local_tail(pid, addr.port())).unwrap();
         socket.write_all(&describe).unwrap();
-        let place = numbers(take_frame(&mut socket).1);
-        assert!(place[0] != 0 && place[2] != 0, "but to its own user");
-        Self { addr, export: ExportId(export), secret, name, pid, word: place[0] }
+        let described = take_frame(&mut socket).1;
+        assert_eq!(described[..size.len()], size);
+        let place = described[size.len()..].chunks(8);
+        let place: Vec<u64> = place.map(|n| u64::from_le_bytes(n.try_into().unwrap())).collect();
+        assert_eq!(place[..2], [2, 16], "of the direct lane: the word, and one region");
+        assert!(place[2] != 0 && place[3] != 0, "but to its own user");
+        Self { addr, export: ExportId(export), secret, name, pid, word: place[2] }
     }
 
     fn spawn() -> (Player, Self) {
@@ -116,8 +118,9 @@ impl Victim {
 
     /// What another says of where the export lies: at the secret.
     fn lie(&self) -> Vec<u8> {
-        let place = [self.word, 0, self.secret, LEN as u64];
-        frame(130, &place.map(u64::to_le_bytes).concat())
+        let size = [&[0][..], &[1, LEN as u64].map(u64::to_le_bytes).concat(), &[1]].concat();
+        let place = [2, 16, self.word, self.secret].map(u64::to_le_bytes).concat();
+        frame(130, &[size, place].concat())
     }
 }
 

@@ -4,11 +4,10 @@ use super::*;
 use crate::base::error::TransportError;
 use crate::base::holds::HoldPoint;
 use crate::base::holds::Holds;
-use crate::base::patience::Patience;
 use crate::engine::gauge::Gauge;
 use crate::lane::{Endpoint, LaneTask, OpenLane};
 use crate::piece::filling::Filling;
-use crate::wire::Description;
+use crate::wire::description::ExportDescription;
 use crate::{Auth, DataServer, Peer, Way};
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
@@ -119,7 +118,7 @@ fn nobody_opens_a_lane_for_nothing() {
     assert!(none.is_none() && route.lanes.load(Ordering::Acquire) == 0);
     drop(none);
     read(std::slice::from_ref(&job), &targets, &options).unwrap();
-    assert_eq!(peer.pool().count(), 1);
+    assert_eq!(peer.port().count(), 1);
 }
 
 /// Regions one behind the other, as units count them, whoever has which.
@@ -184,17 +183,12 @@ impl Endpoint for Dead {
         Way::Direct
     }
 
-    fn abilities(&self) -> crate::lane::Abilities {
-        crate::lane::Abilities { computed: true, ahead: false }
+    fn why(&self) -> &'static str {
+        "it was looked at"
     }
 
-    fn describe(
-        &self,
-        _: crate::ExportId,
-        _: u64,
-        _: &Patience<'_>,
-    ) -> Result<Description, TransportError> {
-        self.verify().map(|()| unreachable!())
+    fn carries(&self, _: &ExportDescription) -> bool {
+        true
     }
 
     fn verify(&self) -> Result<(), TransportError> {

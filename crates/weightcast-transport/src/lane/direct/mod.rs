@@ -8,51 +8,93 @@
 //! bin: pages are looked up once, not once a row. Gaps lie between two rows of one region, so they
 //! are served memory too.
 
-use super::{Abilities, Endpoint, Lane, LaneTask, OpenLane};
+use super::endpoint::{Endpoint, Lane, OpenLane};
+use super::kind::{LaneKind, Meeting};
+use super::task::LaneTask;
 use crate::base::error::TransportError;
 use crate::base::holds::HoldPoint;
-use crate::base::id::ExportId;
 use crate::base::limits::MAX_GAP_BYTES;
-use crate::base::patience::Patience;
+use crate::export::served::Export;
 use crate::lane::way::Way;
 use crate::memory::sys::{self, Ranges};
 use crate::piece::filling::are_final;
 use crate::piece::pieces::Piece;
 use crate::piece::units::Units;
-use crate::wire::Description;
-use reach::Direct;
+use crate::wire::description::ExportDescription;
+use crate::wire::socket::Socket;
+use crate::wire::source_process::SourceProcess;
+use addresses::Addresses;
 use std::io;
+use std::sync::Arc;
 
-pub(crate) mod reach;
+pub(crate) mod addresses;
+
+/// The lane out of another process's memory.
+pub(super) struct DirectKind;
+
+impl LaneKind for DirectKind {
+    fn way(&self) -> Way {
+        Way::Direct
+    }
+
+    fn number(&self) -> u64 {
+        addresses::LANE
+    }
+
+    /// The owner hands out its own addresses, to those of its host and user to whom the kernel says
+    /// whose they are; it never takes one from a peer.
+    fn offer(&self, export: &Export, reader: &Socket) -> Option<Vec<u8>> {
+        reader.is_local().then(|| Addresses::put(export)).flatten()
+    }
+
+    fn reach(&self, meeting: &Meeting<'_>) -> Result<Box<dyn Endpoint>, TransportError> {
+        Ok(Box::new(Direct::new(meeting.process()?)?))
+    }
+}
+
+/// A process of this host whose memory we may read.
+struct Direct(Arc<SourceProcess>);
+
+impl Direct {
+    /// # Errors
+    /// [`TransportError::NoDirect`] if the kernel does not permit it.
+    fn new(process: Arc<SourceProcess>) -> Result<Self, TransportError> {
+        sys::may_read(process.pid()).map_err(|error| {
+            let what = format!("its memory may not be read: {error}");
+            TransportError::NoDirect { addr: process.addr(), what }
+        })?;
+        Ok(Self(process))
+    }
+}
 
 impl Endpoint for Direct {
     fn way(&self) -> Way {
         Way::Direct
     }
 
-    fn abilities(&self) -> Abilities {
-        Abilities { computed: false, ahead: false }
+    fn why(&self) -> &'static str {
+        "another process of this host and user"
     }
 
-    fn pid(&self) -> Option<i32> {
-        Some(Direct::pid(self))
+    fn check(&self, description: &ExportDescription) -> Result<(), TransportError> {
+        let what = "addresses of an export";
+        let addresses = Addresses::of(description).is_none_or(|found| found.fit(description));
+        addresses.then_some(()).ok_or(TransportError::Protocol { addr: self.0.addr(), what })
     }
 
-    fn describe(
-        &self,
-        export: ExportId,
-        generation: u64,
-        patience: &Patience<'_>,
-    ) -> Result<Description, TransportError> {
-        Direct::describe(self, export, generation, patience)
+    fn carries(&self, description: &ExportDescription) -> bool {
+        Addresses::of(description).is_some()
     }
 
     fn verify(&self) -> Result<(), TransportError> {
-        Direct::verify(self)
+        self.0.verify()
     }
 
+    /// Of an export that it carries.
     fn open<'a>(&'a self, task: LaneTask<'a>) -> Result<Option<OpenLane<'a>>, TransportError> {
-        Ok(Some(Box::new(DirectLane::new(self, task))))
+        let addresses = Addresses::of(task.description);
+        Ok(addresses
+            .map(|addresses| Box::new(DirectLane::new(self, task, addresses)) as OpenLane<'a>))
     }
 }
 
@@ -60,6 +102,7 @@ impl Endpoint for Direct {
 struct DirectLane<'a> {
     direct: &'a Direct,
     task: LaneTask<'a>,
+    addresses: Addresses<'a>,
     /// The piece that was asked for.
     asked: Option<&'a Piece>,
     local: Ranges,
@@ -91,12 +134,12 @@ impl<'a> Lane<'a> for DirectLane<'a> {
 }
 
 impl<'a> DirectLane<'a> {
-    fn new(direct: &'a Direct, task: LaneTask<'a>) -> Self {
+    fn new(direct: &'a Direct, task: LaneTask<'a>, addresses: Addresses<'a>) -> Self {
         let (local, remote) = (Ranges::default(), Ranges::default());
         let bin = vec![0; MAX_GAP_BYTES as usize];
-        let lengths = task.description.regions.iter().map(|(_, length)| *length);
+        let lengths = task.description.regions.iter().map(|region| region.len);
         let last_seen = task.description.filling.then(|| (Units::new(lengths), Vec::new()));
-        Self { direct, task, asked: None, local, remote, bin, last_seen }
+        Self { direct, task, addresses, asked: None, local, remote, bin, last_seen }
     }
 
     /// Waits until a piece is final at a source that is still being filled.
@@ -131,7 +174,7 @@ impl<'a> DirectLane<'a> {
         self.remote.clear();
         self.add_rows(piece);
         self.local.push_apart((&raw mut word).expose_provenance() as u64, 8);
-        self.remote.push_apart(self.task.description.word, 8);
+        self.remote.push_apart(self.addresses.word(), 8);
         let wanted = self.local.bytes();
         // SAFETY: the word is ours and the last of the ranges; see `take` for the others.
         match unsafe { self.take() } {
@@ -147,7 +190,7 @@ impl<'a> DirectLane<'a> {
     /// The last local range is the caller's. The bin is ours, and the others lie in writable target
     /// regions (checked before the transfer), which their owners keep mapped.
     unsafe fn take(&mut self) -> io::Result<usize> {
-        let pid = self.direct.pid();
+        let pid = self.direct.0.pid();
         if !self.task.holds.is_set() {
             // SAFETY: the caller's promise.
             return unsafe { sys::read_process(pid, &self.local, &self.remote) };
@@ -169,12 +212,12 @@ impl<'a> DirectLane<'a> {
 
     /// The rows of a piece, and the small gaps between them.
     fn add_rows(&mut self, piece: &Piece) {
-        let LaneTask { description, pieces, targets, .. } = self.task;
+        let LaneTask { pieces, targets, .. } = self.task;
         let bin = self.bin.as_mut_ptr().expose_provenance() as u64;
         let mut last = (u32::MAX, 0);
         pieces.rows(piece, |copy, row, len| {
             let target = targets[copy.target_region as usize].address();
-            let (source, _) = description.regions[copy.source_region as usize];
+            let source = self.addresses.region(copy.source_region as usize);
             let (region, end) = last;
             if region == copy.source_region
                 && let Some(gap @ 1..=MAX_GAP_BYTES) = row.source.checked_sub(end)
@@ -202,13 +245,13 @@ impl<'a> DirectLane<'a> {
             }
         }
         let fenced = TransportError::Fenced { export: self.task.export };
-        if let Err(gone) = self.direct.verify() {
+        if let Err(gone) = self.direct.0.verify() {
             return gone;
         }
         match outcome {
             // Its memory goes before its pidfd tells; and one that runs another program may forbid it.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EPERM)) => {
-                self.direct.gone(error)
+                self.direct.0.gone(error)
             }
             Err(error) if arrived.is_none() => {
                 TransportError::System { call: "process_vm_readv", what: error.to_string() }
@@ -223,11 +266,11 @@ impl<'a> DirectLane<'a> {
 mod tests {
     use super::*;
     use crate::base::holds::Holds;
+    use crate::base::id::ExportId;
+    use crate::base::patience::Patience;
     use crate::memory::region::Region;
     use crate::piece::copy::Copy;
     use crate::piece::pieces::Pieces;
-    use crate::wire::stream::Stream;
-    use crate::wire::{self, Kind};
     use crate::{Auth, DataServer, Peer};
     use std::sync::atomic::AtomicUsize;
     use std::time::{Duration, Instant};
@@ -245,18 +288,9 @@ mod tests {
             let server = DataServer::bind(loopback, Auth::default()).unwrap();
             let soon = Instant::now() + Duration::from_secs(20);
             let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon).unwrap();
-            let (key, patience) = (Auth::default().mac_key(), Patience::default());
-            let mut stream = Stream::open(server.addr(), &key, &patience, || true).unwrap();
-            let mut request = Vec::new();
-            wire::begin(&mut request, Kind::Identify);
-            let name = stream.ask(&request, Kind::Identity, &patience).unwrap();
-            let name = wire::decode_identity(&name).unwrap();
-            let reach = |name, own| Direct::reach(server.addr(), name, &key, own, &patience);
-            let why = |found: Result<Direct, TransportError>| found.err().unwrap().to_string();
-            assert!(why(reach(None, true)).contains("it has no Unix socket"));
-            assert!(why(reach(name, false)).contains("it is this very process"));
-            let direct = reach(name, true).unwrap();
-            assert_eq!(direct.pid(), std::process::id() as i32);
+            let process = SourceProcess::reach(peer.port(), true, &Patience::default()).unwrap();
+            let direct = Direct::new(Arc::new(process)).unwrap();
+            assert_eq!(direct.0.pid(), std::process::id() as i32);
             Self { server, peer, direct }
         }
 
@@ -271,11 +305,11 @@ mod tests {
                 Region::from_bytes(&bytes).unwrap()
             };
             let export = self.server.exports().expose(1, vec![region(1), region(2)]);
-            let description = self.direct.describe(export, 1, &Patience::default()).unwrap();
+            let description = self.direct.0.describe(export, 1, &Patience::default()).unwrap();
             let targets = [Region::allocate(64 << 10).unwrap()];
             let (pieces, lanes) = (Pieces::cut(copies, 1 << 20), AtomicUsize::new(0));
             let task = LaneTask {
-                port: self.peer.pool(),
+                port: self.peer.port(),
                 export,
                 generation: 1,
                 description: &description,
@@ -285,7 +319,8 @@ mod tests {
                 patience: Patience::default(),
                 holds: &Holds::default(),
             };
-            let mut lane = DirectLane::new(&self.direct, task);
+            let addresses = Addresses::of(&description).unwrap();
+            let mut lane = DirectLane::new(&self.direct, task, addresses);
             let done = act(&mut lane, &pieces, &targets);
             assert_eq!(lane.bin.len() as u64, MAX_GAP_BYTES);
             done
@@ -385,10 +420,10 @@ mod tests {
         filling.begin(std::iter::empty());
         let export = ExportId::random();
         reached.server.exports().expose_filling(export, 1, memory, filling);
-        let description = reached.direct.describe(export, 1, &Patience::default()).unwrap();
+        let description = reached.direct.0.describe(export, 1, &Patience::default()).unwrap();
         let pieces = Pieces::cut(&[Copy::contiguous(0, 0, 0, 0, 3 * UNIT)], UNIT as usize);
         let task = LaneTask {
-            port: reached.peer.pool(),
+            port: reached.peer.port(),
             export,
             generation: 1,
             description: &description,
@@ -398,7 +433,8 @@ mod tests {
             patience: Patience::default(),
             holds: &Holds::default(),
         };
-        let mut lane = DirectLane::new(&reached.direct, task);
+        let addresses = Addresses::of(&description).unwrap();
+        let mut lane = DirectLane::new(&reached.direct, task, addresses);
         assert_eq!(lane.wait(pieces.draw().unwrap()), Ok(()));
         // Whoever asked now would be refused.
         reached.server.exports().fence(export);

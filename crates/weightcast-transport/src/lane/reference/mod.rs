@@ -2,21 +2,22 @@
 //!
 //! What the other lanes are held against: no threads, no system calls, nothing to be clever about.
 
-use super::{Abilities, Endpoint, Lane, LaneTask, OpenLane};
+use super::endpoint::{Endpoint, Lane, OpenLane};
+use super::kind::{LaneKind, Meeting};
+use super::task::LaneTask;
 use crate::base::error::{Refusal, TransportError};
 use crate::base::holds::HoldPoint;
 use crate::base::id::ExportId;
-use crate::base::patience::Patience;
 use crate::export::served::Export;
 use crate::export::table::ExportTable;
 use crate::lane::way::Way;
 use crate::memory::racy;
 use crate::piece::pieces::{Piece, Row};
-use crate::wire::Description;
+use crate::wire::description::ExportDescription;
 use std::sync::Arc;
 
 /// The exports of this process.
-pub(crate) struct InProcess(pub(crate) Arc<ExportTable>);
+struct InProcess(Arc<ExportTable>);
 
 impl InProcess {
     fn find(&self, export: ExportId, generation: u64) -> Result<Arc<Export>, TransportError> {
@@ -26,24 +27,36 @@ impl InProcess {
     }
 }
 
+/// The lane within this very process, which only tests demand.
+pub(super) struct ReferenceKind;
+
+impl LaneKind for ReferenceKind {
+    fn way(&self) -> Way {
+        Way::Reference
+    }
+
+    fn number(&self) -> u64 {
+        3
+    }
+
+    fn reach(&self, meeting: &Meeting<'_>) -> Result<Box<dyn Endpoint>, TransportError> {
+        let (addr, what) = (meeting.port.addr(), "its exports were not given".to_owned());
+        let exports = meeting.demand.exports.clone();
+        Ok(Box::new(InProcess(exports.ok_or(TransportError::NoDirect { addr, what })?)))
+    }
+}
+
 impl Endpoint for InProcess {
     fn way(&self) -> Way {
         Way::Reference
     }
 
-    fn abilities(&self) -> Abilities {
-        Abilities { computed: true, ahead: false }
+    fn why(&self) -> &'static str {
+        "this very process"
     }
 
-    fn describe(
-        &self,
-        export: ExportId,
-        generation: u64,
-        _patience: &Patience<'_>,
-    ) -> Result<Description, TransportError> {
-        let export = self.find(export, generation)?;
-        let regions = export.regions().iter().map(|region| (0, region.len() as u64)).collect();
-        Ok(Description { word: 0, filling: export.progress().is_some(), regions })
+    fn carries(&self, _: &ExportDescription) -> bool {
+        true
     }
 
     /// It lives as long as its reader.

@@ -2,6 +2,7 @@
 
 use crate::base::holds::{HoldPoint, Holds};
 use crate::base::limits::PIECE_BYTES;
+use crate::memory::kind::MemoryKind;
 use crate::memory::region::Region;
 use crate::wire::handshake::{PROOF_BYTES, SourceSide};
 use crate::wire::mac::Channel;
@@ -51,10 +52,17 @@ fn serve(mut socket: TcpStream, answer: &[u8], asked: &AtomicUsize) -> io::Resul
         if header.kind == Kind::Describe {
             let mut description = Vec::new();
             let start = wire::begin(&mut description, Kind::Description);
-            // Addresses, as if over a Unix socket: of the word, and of a region of four bytes.
-            wire::put(&mut description, &[4_096, 0, 8_192, 4]);
+            // A region of four bytes, and addresses as if over a Unix socket.
+            description.push(0);
+            wire::put(&mut description, &[1, 4]);
+            description.push(MemoryKind::Host.code());
+            wire::put(&mut description, &[2, 16, 4_096, 8_192]);
             wire::finish(&mut description, start);
             socket.write_all(&description)?;
+            continue;
+        }
+        if header.kind == Kind::Identify {
+            socket.write_all(&Header::new(Kind::Identity, 0).encode())?;
             continue;
         }
         asked.fetch_add(1, Ordering::SeqCst);
@@ -105,12 +113,17 @@ fn a_source_that_never_answers_is_asked_twice() {
 
 /// Nobody vouches for them.
 #[test]
-fn addresses_that_come_over_tcp_are_forgotten() {
+fn addresses_that_come_over_tcp_are_not_used() {
     let (addr, _) = liar(Vec::new());
-    let peer = Peer::connect_by(Way::Tcp, addr, &Auth::default(), soon()).unwrap();
-    let description =
-        peer.describe(ExportId(7), 1, &crate::base::patience::Patience::default()).unwrap();
-    assert_eq!((description.word, &description.regions[..]), (0, &[(0, 4)][..]));
+    for way in [Way::Tcp, Way::Auto] {
+        let peer = Peer::connect_by(way, addr, &Auth::default(), soon()).unwrap();
+        let description =
+            peer.describe(ExportId(7), 1, &crate::base::patience::Patience::default()).unwrap();
+        assert_eq!(description.regions[0].len, 4);
+        assert!(peer.process().is_none());
+        assert_eq!(peer.endpoint(&description).way(), Way::Tcp);
+        assert_eq!(peer.way_to(ExportId(7), 1), Way::Tcp);
+    }
 }
 
 /// The next piece comes only once the reader has told of the first one.

@@ -1,43 +1,58 @@
 //! Reads pieces over a stream: requests ahead, bytes straight into the targets.
 
-use super::{Abilities, Endpoint, Lane, LaneTask, OpenLane};
+use super::endpoint::{Endpoint, Lane, OpenLane};
+use super::kind::{LaneKind, Meeting};
+use super::task::LaneTask;
 use crate::base::error::TransportError;
 use crate::base::holds::HoldPoint;
-use crate::base::id::ExportId;
 use crate::base::limits::PIPELINE_BYTES;
-use crate::base::patience::Patience;
 use crate::lane::way::Way;
 use crate::memory::sys::Ranges;
 use crate::piece::pieces::Piece;
+use crate::wire::description::ExportDescription;
 use crate::wire::pool::Pool;
 use crate::wire::stream::Stream;
-use crate::wire::{self, Description, HEADER_BYTES, Header, Kind};
+use crate::wire::{self, HEADER_BYTES, Header, Kind};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use window::Window;
 
 mod window;
 
-impl Endpoint for Pool {
+/// The lane over the data port, which carries everything.
+pub(super) struct TcpKind;
+
+impl LaneKind for TcpKind {
     fn way(&self) -> Way {
         Way::Tcp
     }
 
-    fn abilities(&self) -> Abilities {
-        Abilities { computed: true, ahead: true }
+    fn number(&self) -> u64 {
+        1
     }
 
-    fn describe(
-        &self,
-        export: ExportId,
-        generation: u64,
-        patience: &Patience<'_>,
-    ) -> Result<Description, TransportError> {
-        let request = wire::named(Kind::Describe, export, generation);
-        let description =
-            self.ask(&request, Kind::Description, patience, wire::decode_description)?;
-        Ok(description.without_addresses())
+    fn reach(&self, meeting: &Meeting<'_>) -> Result<Box<dyn Endpoint>, TransportError> {
+        Ok(Box::new(Arc::clone(&meeting.port)))
+    }
+}
+
+impl Endpoint for Arc<Pool> {
+    fn way(&self) -> Way {
+        Way::Tcp
+    }
+
+    fn why(&self) -> &'static str {
+        "its data port carries everything"
+    }
+
+    fn asks_ahead(&self) -> bool {
+        true
+    }
+
+    fn carries(&self, _: &ExportDescription) -> bool {
+        true
     }
 
     /// Whoever answers on a connection is who shook hands on it.
@@ -216,7 +231,9 @@ mod liars;
 mod tests {
     use super::*;
     use crate::base::holds::Holds;
+    use crate::base::id::ExportId;
     use crate::base::limits::MIN_WINDOW;
+    use crate::base::patience::Patience;
     use crate::memory::region::Region;
     use crate::piece::copy::Copy;
     use crate::piece::pieces::Pieces;
@@ -230,7 +247,7 @@ mod tests {
         server: DataServer,
         peer: Peer,
         export: ExportId,
-        description: Arc<Description>,
+        description: Arc<ExportDescription>,
         pieces: Pieces,
         targets: [Region; 1],
         lanes: AtomicUsize,
@@ -255,7 +272,7 @@ mod tests {
 
         fn task<'a>(&'a self, patience: Patience<'a>, holds: &'a Holds) -> LaneTask<'a> {
             LaneTask {
-                port: self.peer.pool(),
+                port: self.peer.port(),
                 export: self.export,
                 generation: 1,
                 description: &self.description,
@@ -269,8 +286,8 @@ mod tests {
 
         fn lane<'a>(&'a self, holds: &'a Holds) -> TcpLane<'a> {
             let task = self.task(Patience::default(), holds);
-            let stream = self.peer.pool().take(&task.patience, || true).unwrap();
-            TcpLane::new(self.peer.pool(), task, stream)
+            let stream = self.peer.port().take(&task.patience, || true).unwrap();
+            TcpLane::new(self.peer.port(), task, stream)
         }
 
         /// A request that keeps its connection busy.
@@ -359,7 +376,7 @@ mod tests {
             assert_eq!(fill_up(&mut lane, &reading), 2);
             (left..2).for_each(|_| assert!(lane.poll().unwrap().is_some()));
             Box::new(lane).close();
-            let kept = reading.peer.pool().count();
+            let kept = reading.peer.port().count();
             assert_eq!(kept, if left == 0 { 1 } else { 0 });
         }
     }
@@ -372,7 +389,7 @@ mod tests {
             let (reading, holds) = (Reading::new(1, 1, 1), Holds::default());
             // The only place is another's, who waits for what never comes.
             let (addr, forever) = (reading.server.addr(), Patience::default());
-            drop(reading.peer.pool().take(&forever, || true).unwrap());
+            drop(reading.peer.port().take(&forever, || true).unwrap());
             let key = Auth::default().mac_key();
             let mut other = Stream::open(addr, &key, &forever, || true).unwrap();
             other.send(&reading.wait_for_ever(), &forever).unwrap();
@@ -382,7 +399,8 @@ mod tests {
             }
             let deadline = Some(Instant::now() + Duration::from_millis(1_500));
             let task = reading.task(Patience { deadline, ..Patience::default() }, &holds);
-            let opened = reading.peer.pool().open(task).map(|lane| lane.is_some());
+            let opened =
+                reading.peer.endpoint(&reading.description).open(task).map(|lane| lane.is_some());
             let expected = if waits { Err(TransportError::Full { addr }) } else { Ok(false) };
             assert_eq!(opened, expected, "{lanes} lanes, drawn: {drawn}");
         }

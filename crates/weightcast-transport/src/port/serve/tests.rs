@@ -95,13 +95,14 @@ fn each_question_has_its_answer_in_order() {
     let regions =
         vec![Region::from_bytes(&bytes).unwrap(), Region::computed(500, Arc::new(Counting))];
     let made: Vec<u8> = (0..500).map(|at| (at % 249) as u8).collect();
-    let lies = [regions[0].address(), 0];
+    let place = regions[0].address();
+    let held = desk.exports.expose(4, vec![regions[0].clone()]);
     let id = desk.exports.expose(4, regions);
     let bare = desk.exports.expose(4, Vec::new());
     let fenced = desk.exports.expose(4, Vec::new());
     desk.exports.fence(fenced);
     desk.exports.annotate(id, b"a note").unwrap();
-    let word = desk.exports.get(id).unwrap().word_address();
+    let word = desk.exports.get(held).unwrap().word_address();
     let asks = |kind, export: ExportId, generation, rest: &[u64]| {
         frame(kind, &numbers(&[&[export.0, generation], rest].concat()))
     };
@@ -115,14 +116,17 @@ fn each_question_has_its_answer_in_order() {
     let digests: Vec<u8> = digests.iter().flat_map(|digest| digest.to_bytes()).collect();
     let end = Header::end(true).encode().to_vec();
     let stale = || refusal(Refusal::StaleGeneration);
-    let place = |local: bool, address: u64| if local { address } else { 0 };
+    let described = [&[0][..], &numbers(&[2, 256]), &[1], &numbers(&[500]), &[2]].concat();
+    let held_described = [&[0][..], &numbers(&[1, 256]), &[1]].concat();
+    let addresses = numbers(&[2, 16, word, place]);
     for local in [true, false] {
-        let [at, first, second] = [word, lies[0], lies[1]].map(|address| place(local, address));
+        let addresses = if local { &addresses[..] } else { &[] };
         let table = [
             (frame(Kind::Identify, &[]), frame(Kind::Identity, &[7; 16])),
+            (asks(Kind::Describe, id, 4, &[]), frame(Kind::Description, &described)),
             (
-                asks(Kind::Describe, id, 4, &[]),
-                frame(Kind::Description, &numbers(&[at, 0, first, 256, second, 500])),
+                asks(Kind::Describe, held, 4, &[]),
+                frame(Kind::Description, &[&held_described[..], addresses].concat()),
             ),
             (asks(Kind::Note, id, 4, &[]), frame(Kind::Noted, b"\x01a note")),
             (asks(Kind::Note, bare, 4, &[]), frame(Kind::Noted, b"\0")),
@@ -155,7 +159,7 @@ fn each_question_has_its_answer_in_order() {
         assert_eq!(found, b"");
         // Each alone, too.
         for (request, expected) in table {
-            assert_eq!(near(&desk, &request, expected.len()).0.len(), expected.len());
+            assert_eq!(by(&desk, &request, expected.len()).0.len(), expected.len());
         }
     }
     let nameless = Desk { name: None, ..desk };
@@ -244,7 +248,8 @@ fn whoever_waits_is_told_of_all_units() {
     let word = desk.exports.get(id).unwrap();
     let described = near(&desk, &asks(Kind::Describe, &[]), 0).0;
     let (place, len) = (word.regions()[0].address(), 11 * UNIT);
-    assert_eq!(described[16..], numbers(&[word.word_address(), 1, place, len]));
+    let addresses = numbers(&[2, 16, word.word_address(), place]);
+    assert_eq!(described[16..], [&[1][..], &numbers(&[1, len]), &[1], &addresses].concat());
 }
 
 /// Says, whenever its bytes are made, whether whoever withdraws the export would wait.

@@ -1,9 +1,9 @@
 //! Round trips, limits, and bodies of noise.
 
 use super::*;
-use crate::base::limits::{MAX_EXTENTS, MAX_REGIONS};
+use crate::base::limits::MAX_EXTENTS;
 use crate::piece::extent::{Extent, PlacedExtent};
-use crate::wire::bodies::{EXTENT_BYTES, PLACED_BYTES};
+use crate::wire::bodies::{EXTENT_BYTES, PLACED_BYTES, decode_identity};
 use crate::wire::local_name::LocalName;
 use crate::wire::*;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ proptest! {
         let _ = decode_digest(&bytes);
         let _ = decode_named(&bytes);
         let _ = decode_noted(&bytes);
-        let _ = decode_description(&bytes);
+        let _ = crate::wire::description::decode_description(&bytes);
         let _ = decode_digests(&bytes);
         let _ = decode_identity(&bytes);
         if let Some((header, _)) = bytes.split_first_chunk() {
@@ -84,7 +84,6 @@ fn a_note_is_absent_empty_or_full() {
 #[test]
 fn as_many_extents_as_allowed_fit_into_a_frame() {
     const { assert!(MAX_EXTENTS * PLACED_BYTES + 16 <= MAX_REQUEST_BYTES) };
-    const { assert!(MAX_REGIONS * 16 + 8 <= MAX_ANSWER_BYTES) };
     let body = |count: usize| vec![0; 16 + count * EXTENT_BYTES];
     assert_eq!(decode_read(&body(MAX_EXTENTS)).unwrap().extents.len(), MAX_EXTENTS);
     assert!(decode_read(&body(MAX_EXTENTS + 1)).is_err());
@@ -195,33 +194,6 @@ fn bodies_are_whole_or_malformed() {
     let many = |count: usize| vec![0; 16 + count * PLACED_BYTES];
     assert_eq!(decode_digest(&many(MAX_EXTENTS)).unwrap().extents.len(), MAX_EXTENTS);
     assert!(decode_digest(&many(MAX_EXTENTS + 1)).is_err());
-}
-
-/// Nobody's memory is larger, and sums over it are safe.
-#[test]
-fn descriptions_are_of_memory_that_there_can_be() {
-    const MOST: u64 = i64::MAX as u64;
-    let decode = |fields: &[u64]| decode_description(&numbers(fields));
-    let described = |word, filling, regions: &[(u64, u64)]| {
-        Ok(Description { word, filling, regions: regions.to_vec() })
-    };
-    assert_eq!(decode(&[7, 0]), described(7, false, &[]));
-    assert_eq!(decode(&[7, 1, 10, 20, 30, 40]), described(7, true, &[(10, 20), (30, 40)]));
-    assert!(decode(&[7, 2]).is_err() && decode(&[7]).is_err() && decode(&[7, 0, 1]).is_err());
-    assert_eq!(decode(&[0, 0, 0, MOST]), described(0, false, &[(0, MOST)]));
-    assert!(decode(&[0, 0, 0, MOST + 1]).is_err());
-    assert!(decode(&[0, 0, 0, MOST, 0, 1]).is_err(), "together");
-    assert_eq!(decode(&[0, 0, 0, MOST - 1, 9, 1]), described(0, false, &[(0, MOST - 1), (9, 1)]));
-    assert!(decode(&[0, 0, u64::MAX, 1]).is_err(), "over the end of all addresses");
-    assert!(decode(&[0, 0, u64::MAX - 1, 1]).is_ok());
-    assert!(decode(&[0, 0, 0, u64::MAX, 0, 2]).is_err());
-    let many = |count: usize| decode(&vec![0; 2 + 2 * count]).map(|d| d.regions.len());
-    assert_eq!(many(MAX_REGIONS), Ok(MAX_REGIONS));
-    assert!(many(MAX_REGIONS + 1).is_err());
-    let known = decode(&[7, 1, 10, 20, 30, 40]).unwrap();
-    assert!(!known.is_computed() && !decode(&[7, 0]).unwrap().is_computed());
-    assert!(decode(&[7, 1, 10, 20, 0, 40]).unwrap().is_computed(), "one is enough");
-    assert_eq!(known.without_addresses(), described(0, true, &[(0, 20), (0, 40)]).unwrap());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Chooses the way to a peer: its memory directly where the kernel permits, else TCP.
+//! A source on this host: which process it is, and that it still is that process.
 //!
 //! Whose memory is read is the kernel's word. The TCP port only names a Unix socket; the process
 //! that listens there is the one that `SO_PEERCRED` names, every byte from there must have been
@@ -17,23 +17,24 @@ use crate::base::error::TransportError;
 use crate::base::id::ExportId;
 use crate::base::limits::HANDSHAKE_DEADLINE;
 use crate::base::patience::Patience;
-use crate::memory::sys;
+use crate::wire::bodies::decode_identity;
 use crate::wire::credentials;
+use crate::wire::description::{ExportDescription, decode_description};
+use crate::wire::frames::{self, Kind};
 use crate::wire::local;
 use crate::wire::local_name::LocalName;
-use crate::wire::mac::Channel;
-use crate::wire::mac::MacKey;
+use crate::wire::mac::{Channel, MacKey};
 use crate::wire::poll::{Ready, poll};
+use crate::wire::pool::Pool;
 use crate::wire::socket::Socket;
 use crate::wire::stream::Stream;
-use crate::wire::{self, Description, Kind};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// A process of this host whose memory we may read.
-pub(crate) struct Direct {
+/// A process of this host that serves exports, held by its pidfd.
+pub(crate) struct SourceProcess {
     addr: SocketAddr,
     name: LocalName,
     key: MacKey,
@@ -42,13 +43,24 @@ pub(crate) struct Direct {
     pidfd: OwnedFd,
 }
 
-impl Direct {
-    /// Finds out who listens at `name`, and whether its memory may be read. `own` permits this
-    /// very process.
+impl SourceProcess {
+    /// Asks a data port for its Unix socket, connects there, and finds out which process listens. `own`
+    /// permits this very process.
     ///
     /// # Errors
     /// [`TransportError::NoDirect`], which says why not; or what ended the patience.
     pub(crate) fn reach(
+        port: &Pool,
+        own: bool,
+        patience: &Patience<'_>,
+    ) -> Result<Self, TransportError> {
+        let mut request = Vec::new();
+        frames::begin(&mut request, Kind::Identify);
+        let name = port.ask(&request, Kind::Identity, patience, decode_identity)?;
+        Self::meet(port.addr(), name, port.key(), own, patience)
+    }
+
+    fn meet(
         addr: SocketAddr,
         name: Option<LocalName>,
         key: &MacKey,
@@ -64,8 +76,8 @@ impl Direct {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())
             .map_err(|error| no(format!("no hold on its process: {error}")))?;
         let pid = pid.as_raw_nonzero().get();
-        let direct = Self { addr, name, key: key.clone(), pid, pidfd };
-        match direct.converse(socket, patience).and_then(|_| direct.verify()) {
+        let process = Self { addr, name, key: key.clone(), pid, pidfd };
+        match process.converse(socket, patience).and_then(|_| process.verify()) {
             Ok(()) => {}
             Err(error) => {
                 patience.check("shaking hands")?;
@@ -78,11 +90,10 @@ impl Direct {
                 return Err(no(format!("its Unix socket is not its own: {error}")));
             }
         }
-        sys::may_read(pid).map_err(|error| no(format!("its memory may not be read: {error}")))?;
-        Ok(direct)
+        Ok(process)
     }
 
-    /// Where an export lies, by the word of the process that lends it.
+    /// Describes an export, by the word of the process that lends it.
     ///
     /// # Errors
     /// What a question may end with, and [`TransportError::SourceGone`] if another process answers.
@@ -91,16 +102,16 @@ impl Direct {
         export: ExportId,
         generation: u64,
         patience: &Patience<'_>,
-    ) -> Result<Description, TransportError> {
+    ) -> Result<ExportDescription, TransportError> {
         let socket = local::connect(self.name, patience)?.map_err(|error| self.gone(error))?;
         let who = credentials::of_peer(socket.as_fd()).map_err(|error| self.gone(error))?;
         if who.pid != self.pid {
             return Err(self.gone("another process listens in its place"));
         }
         let mut stream = self.converse(socket, patience)?;
-        let request = wire::named(Kind::Describe, export, generation);
+        let request = frames::named(Kind::Describe, export, generation);
         let body = stream.ask(&request, Kind::Description, patience)?;
-        let description = stream.decoded(wire::decode_description(&body))?;
+        let description = stream.decoded(decode_description(&body))?;
         self.verify()?;
         Ok(description)
     }
@@ -124,6 +135,11 @@ impl Direct {
             Ok(false) => Ok(()),
             _ => Err(self.gone("its process has ended")),
         }
+    }
+
+    /// Its data port.
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.addr
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -172,18 +188,23 @@ mod tests {
         let (key, patience) = (Auth::default().mac_key(), Patience::default());
         let mut stream = Stream::open(server.addr(), &key, &patience, || true).unwrap();
         let mut request = Vec::new();
-        wire::begin(&mut request, Kind::Identify);
+        frames::begin(&mut request, Kind::Identify);
         let name = stream.ask(&request, Kind::Identity, &patience).unwrap();
-        let name = wire::decode_identity(&name).unwrap();
-        let mut direct = Direct::reach(server.addr(), name, &key, true, &patience).unwrap();
-        assert!(direct.describe(export, 1, &patience).is_ok());
-        let own = std::mem::replace(&mut direct.pidfd, ended());
-        let gone = direct.describe(export, 1, &patience).unwrap_err();
-        assert_eq!(gone, direct.gone("its process has ended"));
-        direct.pidfd = own;
-        direct.pid += 1;
-        let other = direct.describe(export, 1, &patience).unwrap_err();
-        assert_eq!(other, direct.gone("another process listens in its place"));
+        let name = decode_identity(&name).unwrap();
+        let meet = |name, own| SourceProcess::meet(server.addr(), name, &key, own, &patience);
+        let why = |found: Result<SourceProcess, TransportError>| found.err().unwrap().to_string();
+        assert!(why(meet(None, true)).contains("it has no Unix socket"));
+        assert!(why(meet(name, false)).contains("it is this very process"));
+        let mut process = meet(name, true).unwrap();
+        assert_eq!(process.pid(), std::process::id() as i32);
+        assert!(process.describe(export, 1, &patience).is_ok());
+        let own = std::mem::replace(&mut process.pidfd, ended());
+        let gone = process.describe(export, 1, &patience).unwrap_err();
+        assert_eq!(gone, process.gone("its process has ended"));
+        process.pidfd = own;
+        process.pid += 1;
+        let other = process.describe(export, 1, &patience).unwrap_err();
+        assert_eq!(other, process.gone("another process listens in its place"));
     }
 
     /// It says nothing of the way: the call itself was given up.
@@ -202,7 +223,7 @@ mod tests {
                 // It hears nothing, and sees no end, until it has given up.
                 let _closed = io::Read::read(&mut &reader.0, &mut [0]);
             });
-            let found = Direct::reach(addr, Some(name), &key, true, &patience).err();
+            let found = SourceProcess::meet(addr, Some(name), &key, true, &patience).err();
             assert_eq!(found, Some(TransportError::Cancelled));
         });
     }

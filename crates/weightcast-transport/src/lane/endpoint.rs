@@ -1,0 +1,60 @@
+//! What a lane is to the engine.
+
+use super::task::LaneTask;
+use super::way::Way;
+use crate::base::error::TransportError;
+use crate::piece::pieces::Piece;
+use crate::wire::description::ExportDescription;
+
+/// A lane to one peer.
+pub(crate) trait Endpoint: Send + Sync {
+    fn way(&self) -> Way;
+
+    /// Why bytes come this way.
+    fn why(&self) -> &'static str;
+
+    /// Whether pieces are under way while others arrive, so that a worker of its own is worth it.
+    fn asks_ahead(&self) -> bool {
+        false
+    }
+
+    /// # Errors
+    /// [`TransportError::Protocol`] if the source's descriptor for this lane is none.
+    fn check(&self, _: &ExportDescription) -> Result<(), TransportError> {
+        Ok(())
+    }
+
+    /// Whether it brings all bytes of an export, whose description was checked.
+    fn carries(&self, description: &ExportDescription) -> bool;
+
+    /// # Errors
+    /// [`TransportError::SourceGone`] unless the other end lives and is the process of before. A lane
+    /// on which every answer proves this has nothing to do here.
+    fn verify(&self) -> Result<(), TransportError>;
+
+    /// A lane for one worker. `None` if the other end has no place left, and others read.
+    fn open<'a>(&'a self, task: LaneTask<'a>) -> Result<Option<OpenLane<'a>>, TransportError>;
+}
+
+pub(crate) type OpenLane<'a> = Box<dyn Lane<'a> + 'a>;
+
+/// One worker's use of an endpoint during a transfer. After an error it is dropped, and all that was
+/// asked for over it is worth nothing.
+pub(crate) trait Lane<'a> {
+    /// Whether another piece should be asked for before one is waited for.
+    fn has_room(&mut self) -> bool;
+
+    /// Asks for a piece of checked copies: into the targets.
+    fn submit(&mut self, piece: &'a Piece);
+
+    /// Waits for the next piece that was asked for: it is there, and was served. `None` if none is
+    /// under way.
+    ///
+    /// # Errors
+    /// [`TransportError::Fenced`], [`TransportError::SourceGone`], whatever ends the patience or,
+    /// which is no fault of the source, [`TransportError::UnwritableTarget`].
+    fn poll(&mut self) -> Result<Option<&'a Piece>, TransportError>;
+
+    /// Nothing is left to read: what can be used again goes back.
+    fn close(self: Box<Self>) {}
+}
