@@ -9,7 +9,6 @@ use crate::engine::peer::Peer;
 use crate::lane::direct::addresses::Addresses;
 use crate::memory::digest::Digest;
 use crate::memory::region::Region;
-use crate::memory::stream_copy::stream_copy;
 use crate::memory::sys::{self, Ranges};
 use crate::wire::source_process::SourceProcess;
 use std::io::{self, Read, Write};
@@ -31,12 +30,7 @@ pub fn memcpy(source: &Region, target: &Region, threads: usize) -> f64 {
     assert!(target.is_writable() && target.len() >= source.len(), "no room for the source");
     let start = Instant::now();
     each_part(source.len(), threads, |from, len| {
-        let (source, target) = (
-            source.range(from, len).expect("in range"),
-            target.range(from, len).expect("in range"),
-        );
-        // SAFETY: both ranges are checked, the target is writable, parts do not overlap.
-        unsafe { stream_copy(source, target, len) };
+        target.copy_from(from, source, from, len).expect("in range");
     });
     start.elapsed().as_secs_f64()
 }
@@ -177,9 +171,8 @@ pub fn tcp(source: &Region, target: &Region, streams: usize) -> io::Result<f64> 
 fn send_part(mut socket: TcpStream, source: &Region, from: usize, len: usize) -> io::Result<()> {
     for at in (from..from + len).step_by(TCP_PIECE) {
         let piece = TCP_PIECE.min(from + len - at);
-        let address = source.range(at, piece).expect("in range");
-        // SAFETY: the range lies in the region; a measurement's source is not written meanwhile.
-        socket.write_all(unsafe { std::slice::from_raw_parts(address, piece) })?;
+        // SAFETY: a measurement's source is not written meanwhile.
+        socket.write_all(unsafe { source.slice(at, piece) }.expect("in range"))?;
     }
     Ok(())
 }
@@ -187,9 +180,8 @@ fn send_part(mut socket: TcpStream, source: &Region, from: usize, len: usize) ->
 fn receive_part(mut socket: TcpStream, target: &Region, from: usize, len: usize) -> io::Result<()> {
     for at in (from..from + len).step_by(TCP_PIECE) {
         let piece = TCP_PIECE.min(from + len - at);
-        let address = target.range(at, piece).expect("in range");
-        // SAFETY: the range lies in the writable region, and parts do not overlap.
-        socket.read_exact(unsafe { std::slice::from_raw_parts_mut(address, piece) })?;
+        // SAFETY: parts of a measurement's target do not overlap.
+        socket.read_exact(unsafe { target.slice_mut(at, piece) }.expect("in range"))?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::base::limits::MAX_THREADS;
 use crate::base::lock::lock;
 use crate::base::patience::Patience;
 use crate::lane::{Lane, OpenLane};
-use crate::memory::digest::{Digest, digest_raw};
+use crate::memory::digest::Digest;
 use crate::memory::region::Region;
 use crate::piece::pieces::Piece;
 use std::sync::Mutex;
@@ -129,11 +129,9 @@ impl<'a> RunningTransfer<'a> {
         let pieces = &route.pieces;
         if !digests.is_empty() {
             pieces.rows(piece, |copy, row, len| {
-                let target = self.targets[copy.target_region as usize].address() + row.target;
-                let target = std::ptr::with_exposed_provenance(target as usize);
-                // SAFETY: checked to lie in the target region, which its owner keeps readable.
-                let digest = unsafe { digest_raw(row.position, target, len) };
-                digests[copy.slot as usize] += digest;
+                let target = &self.targets[copy.target_region as usize];
+                let digest = target.digest(row.target as usize, len, row.position);
+                digests[copy.slot as usize] += digest.expect("checked");
             });
         }
         self.options.holds.at(HoldPoint::Telling);

@@ -1,4 +1,7 @@
-//! The kinds of memory that a region can have.
+//! The kinds of memory that a region can have, and what is done with the bytes of each.
+
+use crate::memory::digest::Digest;
+use std::ptr::NonNull;
 
 /// Where the bytes of a region come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +22,37 @@ impl MemoryKind {
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         [Self::Host, Self::Computed].into_iter().find(|kind| kind.code() == code)
     }
+}
+
+/// The memory of a region. A new kind implements these operations; nobody outside this room touches
+/// the bytes of a region in any other way, but for lanes, which hand addresses to the kernel.
+///
+/// # Safety
+/// Every operation that is unsafe may be called only with a range that lies in the region, and those
+/// that write only on a region that is writable.
+pub(super) trait RegionMemory: Send + Sync {
+    fn kind(&self) -> MemoryKind;
+
+    /// The first byte in the address space of this process; `None` if the bytes are not there.
+    fn address(&self) -> Option<NonNull<u8>>;
+
+    /// Copies bytes out.
+    unsafe fn read(&self, offset: usize, bytes: &mut [u8]);
+
+    /// Copies bytes in.
+    unsafe fn write(&self, offset: usize, bytes: &[u8]);
+
+    /// Copies bytes of this process into the range, front to back.
+    unsafe fn copy(&self, from: *const u8, offset: usize, len: usize);
+
+    /// The same past the cache, of bytes that do not overlap with the range.
+    unsafe fn copy_past_cache(&self, from: *const u8, offset: usize, len: usize);
+
+    /// The digest of a range that lies `position` bytes into its logical tensor.
+    unsafe fn digest(&self, offset: usize, len: usize, position: u64) -> Digest;
+
+    /// Backs the first `len` bytes of a writable region with pages.
+    fn populate(&self, len: usize);
 }
 
 #[cfg(test)]

@@ -2,15 +2,13 @@
 
 use crate::base::limits::CHUNK_BYTES;
 use crate::memory::allocation::Allocation;
-use crate::memory::computed::{Chunk, Compute};
-use crate::memory::digest::{Digest, digest_at, digest_raw};
-use crate::memory::kind::MemoryKind;
-use crate::memory::racy;
-use crate::memory::stream_copy::stream_copy;
+use crate::memory::computed::{Chunk, Compute, ComputedMemory};
+use crate::memory::digest::Digest;
+use crate::memory::host::HostMemory;
+use crate::memory::kind::{MemoryKind, RegionMemory};
 use std::any::Any;
 use std::fmt;
 use std::io;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -22,19 +20,11 @@ use thiserror::Error;
 /// the fence word of an export.
 #[derive(Clone)]
 pub struct Region {
-    address: NonNull<u8>,
+    /// At least `len` bytes.
+    memory: Arc<dyn RegionMemory>,
     len: usize,
     writable: bool,
-    /// Makes the bytes, if they do not lie at the address.
-    compute: Option<Arc<dyn Compute>>,
-    _owner: Arc<dyn Any + Send + Sync>,
 }
-
-// SAFETY: the memory is only touched by raw accesses that make no claim of exclusiveness, and
-// its owner, which is Send and Sync, keeps it mapped.
-unsafe impl Send for Region {}
-// SAFETY: as above.
-unsafe impl Sync for Region {}
 
 /// An access that a region does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -75,16 +65,13 @@ impl Region {
         writable: bool,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Self {
-        let address = NonNull::new(address).unwrap_or(NonNull::dangling());
-        address.as_ptr().expose_provenance();
-        Self { address, len, writable, compute: None, _owner: owner }
+        Self { memory: Arc::new(HostMemory::new(address, owner)), len, writable }
     }
 
     /// `len` bytes that are made whenever they are read: a transform of other memory. Read-only;
     /// peers get them over the data port, never from memory.
     pub fn computed(len: usize, compute: Arc<dyn Compute>) -> Self {
-        let address = NonNull::dangling();
-        Self { address, len, writable: false, compute: Some(compute), _owner: Arc::new(()) }
+        Self { memory: Arc::new(ComputedMemory(compute)), len, writable: false }
     }
 
     /// Fresh writable memory of `len` zero bytes: page aligned, huge pages advised, left out of
@@ -111,10 +98,7 @@ impl Region {
 
     /// Where it begins; 0 if its bytes have no address.
     pub fn address(&self) -> u64 {
-        if self.is_computed() {
-            return 0;
-        }
-        self.address.as_ptr().addr() as u64
+        self.memory.address().map_or(0, |address| address.as_ptr().addr() as u64)
     }
 
     /// Bytes.
@@ -129,12 +113,12 @@ impl Region {
 
     /// What memory it is.
     pub fn kind(&self) -> MemoryKind {
-        if self.is_computed() { MemoryKind::Computed } else { MemoryKind::Host }
+        self.memory.kind()
     }
 
     /// True if its bytes are made when they are read.
     pub fn is_computed(&self) -> bool {
-        self.compute.is_some()
+        self.kind() == MemoryKind::Computed
     }
 
     /// True if transfers may write to it.
@@ -146,31 +130,23 @@ impl Region {
     /// takes up to ten times as long. Content stays. Best effort.
     pub fn prefault(&self) {
         if self.writable {
-            crate::memory::allocation::populate(self.address.as_ptr(), self.len);
+            self.memory.populate(self.len);
         }
     }
 
     /// Copies bytes out.
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<(), RegionError> {
-        if let Some(compute) = &self.compute {
-            self.check(offset, bytes.len())?;
-            compute.fill(offset, bytes);
-            return Ok(());
-        }
-        let from = self.range(offset, bytes.len())?;
-        // SAFETY: the range lies in the region, which the owner keeps readable; the slice is ours.
-        unsafe { racy::copy(from, bytes.as_mut_ptr(), bytes.len()) };
+        self.check(offset, bytes.len())?;
+        // SAFETY: the range lies in the region.
+        unsafe { self.memory.read(offset, bytes) };
         Ok(())
     }
 
     /// Copies bytes in.
     pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<(), RegionError> {
-        if !self.writable {
-            return Err(RegionError::ReadOnly);
-        }
-        let to = self.range(offset, bytes.len())?;
-        // SAFETY: the range lies in the region, which the owner keeps writable.
-        unsafe { racy::copy(bytes.as_ptr(), to, bytes.len()) };
+        self.check_writable(offset, bytes.len())?;
+        // SAFETY: the range lies in the region, which is writable.
+        unsafe { self.memory.write(offset, bytes) };
         Ok(())
     }
 
@@ -188,22 +164,51 @@ impl Region {
         if !self.writable {
             return Err(RegionError::ReadOnly);
         }
-        if source.is_computed() {
-            let mut done = 0;
-            return source.chunks(from, len, |bytes| {
-                self.write_at(offset + done, bytes)?;
-                done += bytes.len();
-                Ok(())
-            });
+        if source.memory.address().is_none() {
+            return self.copy_chunks(offset, source, from, len);
         }
-        let (from, to) = (source.range(from, len)?, self.range(offset, len)?);
-        if from.addr().abs_diff(to.addr()) < len {
+        let (start, to) = (source.range(from, len)?, self.range(offset, len)?);
+        if start.addr().abs_diff(to.addr()) < len {
             return Err(RegionError::Overlap);
         }
         // SAFETY: both ranges lie in their regions, whose owners keep them readable and writable;
         // they do not overlap.
-        unsafe { stream_copy(from, to, len) };
+        unsafe { self.memory.copy_past_cache(start, offset, len) };
         Ok(())
+    }
+
+    /// The same through the cache, front to back: what the reference lane does.
+    pub(crate) fn copy_plainly(
+        &self,
+        offset: usize,
+        source: &Self,
+        from: usize,
+        len: usize,
+    ) -> Result<(), RegionError> {
+        self.check_writable(offset, len)?;
+        if source.memory.address().is_none() {
+            return self.copy_chunks(offset, source, from, len);
+        }
+        let start = source.range(from, len)?;
+        // SAFETY: both ranges lie in their regions, whose owners keep them readable and writable.
+        unsafe { self.memory.copy(start, offset, len) };
+        Ok(())
+    }
+
+    /// Copies from memory without an address.
+    fn copy_chunks(
+        &self,
+        offset: usize,
+        source: &Self,
+        from: usize,
+        len: usize,
+    ) -> Result<(), RegionError> {
+        let mut done = 0;
+        source.chunks(from, len, |bytes| {
+            self.write_at(offset + done, bytes)?;
+            done += bytes.len();
+            Ok(())
+        })
     }
 
     /// A copy of the whole content.
@@ -215,18 +220,9 @@ impl Region {
 
     /// The digest of a range that lies `position` bytes into its logical tensor.
     pub fn digest(&self, offset: usize, len: usize, position: u64) -> Result<Digest, RegionError> {
-        if self.is_computed() {
-            let (mut sum, mut position) = (Digest::ZERO, position);
-            self.chunks(offset, len, |bytes| {
-                sum += digest_at(position, bytes);
-                position += bytes.len() as u64;
-                Ok(())
-            })?;
-            return Ok(sum);
-        }
-        let from = self.range(offset, len)?;
-        // SAFETY: the range lies in the region, which the owner keeps readable.
-        Ok(unsafe { digest_raw(position, from, len) })
+        self.check(offset, len)?;
+        // SAFETY: the range lies in the region.
+        Ok(unsafe { self.memory.digest(offset, len, position) })
     }
 
     /// Hands out a range chunk by chunk, each a copy that stays in the cache: [`CHUNK_BYTES`]
@@ -262,13 +258,43 @@ impl Region {
         }
     }
 
+    fn check_writable(&self, offset: usize, len: usize) -> Result<(), RegionError> {
+        if self.writable { self.check(offset, len) } else { Err(RegionError::ReadOnly) }
+    }
+
     /// The address of a range, checked.
     pub(crate) fn range(&self, offset: usize, len: usize) -> Result<*mut u8, RegionError> {
         self.check(offset, len)?;
-        if self.is_computed() {
-            return Err(RegionError::Computed);
-        }
-        Ok(self.address.as_ptr().wrapping_add(offset))
+        let address = self.memory.address().ok_or(RegionError::Computed)?;
+        Ok(address.as_ptr().wrapping_add(offset))
+    }
+
+    /// A range as a slice, for a measurement's own memory.
+    ///
+    /// # Safety
+    /// Nobody writes to the range while the slice lives.
+    pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> Result<&[u8], RegionError> {
+        let from = self.range(offset, len)?;
+        // SAFETY: the range lies in the region, whose owner lives as long as the region; the caller's
+        // promise.
+        Ok(unsafe { std::slice::from_raw_parts(from, len) })
+    }
+
+    /// The same to write to.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes the range while the slice lives.
+    #[allow(clippy::mut_from_ref)] // the memory is not the region's own, and the caller promises
+    pub(crate) unsafe fn slice_mut(
+        &self,
+        offset: usize,
+        len: usize,
+    ) -> Result<&mut [u8], RegionError> {
+        self.check_writable(offset, len)?;
+        let to = self.range(offset, len)?;
+        // SAFETY: the range lies in the writable region, whose owner lives as long as the region; the
+        // caller's promise.
+        Ok(unsafe { std::slice::from_raw_parts_mut(to, len) })
     }
 }
 
@@ -283,199 +309,4 @@ impl fmt::Debug for Region {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory::digest::digest_at;
-
-    #[test]
-    fn accesses_are_checked() {
-        let region = Region::from_bytes(&[1, 2, 3, 4, 5]).unwrap();
-        let mut two = [0; 2];
-        region.read_at(3, &mut two).unwrap();
-        assert_eq!(two, [4, 5]);
-        let error = RegionError::OutOfBounds { offset: 4, len: 2, region: 5 };
-        assert_eq!(region.read_at(4, &mut two), Err(error));
-        assert_eq!(region.write_at(4, &two), Err(error));
-        assert!(region.read_at(usize::MAX, &mut two).is_err());
-        assert!(region.digest(5, 0, 0).is_ok());
-        assert!(region.digest(6, 0, 0).is_err());
-        let fixed = region.clone().read_only();
-        assert_eq!(fixed.write_at(0, &two), Err(RegionError::ReadOnly));
-        assert_eq!(region.to_vec(), [1, 2, 3, 4, 5]);
-        assert_eq!(region.digest(1, 3, 9).unwrap(), digest_at(9, &[2, 3, 4]));
-    }
-
-    #[test]
-    fn copies_between_regions_are_checked() {
-        let source = Region::from_bytes(&(0..=255).collect::<Vec<u8>>()).unwrap();
-        let target = Region::allocate(300).unwrap();
-        target.copy_from(7, &source, 3, 253).unwrap();
-        assert_eq!(target.to_vec()[7..260], source.to_vec()[3..]);
-        assert_eq!(target.to_vec()[..7], [0; 7]);
-        assert_eq!(target.to_vec()[260..], [0; 40]);
-        assert!(target.copy_from(50, &source, 0, 251).is_err());
-        assert!(target.copy_from(0, &source, 4, 253).is_err());
-        assert_eq!(source.copy_from(9, &source, 0, 10), Err(RegionError::Overlap));
-        assert_eq!(source.copy_from(10, &source, 0, 10), Ok(()));
-        assert_eq!(source.read_only().copy_from(0, &target, 0, 1), Err(RegionError::ReadOnly));
-    }
-
-    #[test]
-    fn empty_and_huge_allocations() {
-        let empty = Region::allocate(0).unwrap();
-        assert!(empty.is_empty() && empty.to_vec().is_empty());
-        empty.prefault();
-        let big = Region::allocate((4 << 20) + 123).unwrap();
-        big.prefault();
-        assert_eq!(big.address() % 4096, 0);
-        assert_eq!(big.digest(0, big.len(), 0).unwrap(), Digest::ZERO);
-        assert!(Region::allocate(usize::MAX).is_err());
-    }
-
-    #[test]
-    fn the_owner_lives_as_long_as_any_clone() {
-        let owner: Arc<Vec<u8>> = Arc::new(vec![7; 10]);
-        let address = owner.as_ptr().cast_mut();
-        // SAFETY: the vector is not resized and outlives the region through the Arc.
-        let region = unsafe { Region::from_raw(address, 10, false, owner.clone()) };
-        let clone = region.clone();
-        drop(region);
-        assert_eq!(Arc::strong_count(&owner), 2);
-        assert_eq!(clone.to_vec(), vec![7; 10]);
-        drop(clone);
-        assert_eq!(Arc::strong_count(&owner), 1);
-    }
-
-    #[test]
-    fn a_range_may_end_with_its_region_and_no_later() {
-        let region = Region::from_bytes(&[7; 5]).unwrap();
-        let numbers = || [0, 1, 2, 4, 5, 6, usize::MAX - 1, usize::MAX];
-        for (offset, len) in numbers().into_iter().flat_map(|a| numbers().map(|b| (a, b))) {
-            let fits = offset.checked_add(len).is_some_and(|end| end <= 5);
-            let expected = if fits {
-                Ok(())
-            } else {
-                Err(RegionError::OutOfBounds { offset, len, region: 5 })
-            };
-            assert_eq!(region.range(offset, len).map(drop), expected);
-            assert_eq!(region.digest(offset, len, 0).map(drop), expected);
-            assert_eq!(region.chunks(offset, len, |_| Ok(())), expected);
-            if fits {
-                let address = region.range(offset, len).unwrap() as u64;
-                assert_eq!(address, region.address() + offset as u64);
-            }
-        }
-        let said = format!("{:?}", region.read_only());
-        assert_eq!(said, "Region { len: 5, writable: false, computed: false, .. }");
-    }
-
-    #[test]
-    fn chunks_are_the_bytes_in_order_and_none_of_a_range_that_leaves() {
-        let bytes: Vec<u8> = (0..3 * CHUNK_BYTES + 99).map(|i| (i % 251) as u8).collect();
-        let region = Region::from_bytes(&bytes).unwrap();
-        let all = |offset, len| {
-            let (mut lens, mut found) = (Vec::new(), Vec::new());
-            let done = region.chunks(offset, len, |chunk| {
-                lens.push(chunk.len());
-                found.extend_from_slice(chunk);
-                Ok(())
-            });
-            (done.is_ok(), lens, found)
-        };
-        let most = CHUNK_BYTES;
-        let table = [
-            (0, 0, vec![]),
-            (5, 1, vec![1]),
-            (0, most, vec![most]),
-            (1, most + 1, vec![most, 1]),
-            (7, most - 1, vec![most - 1]),
-            (3, 3 * most + 96, vec![most, most, most, 96]),
-            (100, 2 * most, vec![most, most]),
-        ];
-        for (offset, len, lens) in table {
-            let expected = (true, lens, bytes[offset..offset + len].to_vec());
-            assert!(all(offset, len) == expected, "{len} at {offset}");
-        }
-        assert_eq!(all(most, 2 * most + 100), (false, vec![], vec![]), "not even its beginning");
-        let mut calls = 0;
-        let failed = region.chunks(0, 2 * most, |_| {
-            calls += 1;
-            Err(RegionError::Overlap)
-        });
-        assert_eq!((failed, calls), (Err(RegionError::Overlap), 1));
-    }
-
-    #[test]
-    fn a_copy_within_a_region_must_not_touch_its_source() {
-        let region = Region::from_bytes(&[0; 12]).unwrap();
-        for (from, to) in (0..=12).flat_map(|from| (0..=12).map(move |to| (from, to))) {
-            for len in 0..=12 - from.max(to) {
-                let shared = (from..from + len).any(|at| (to..to + len).contains(&at));
-                let expected = if shared { Err(RegionError::Overlap) } else { Ok(()) };
-                assert_eq!(region.copy_from(to, &region, from, len), expected, "{from} {to} {len}");
-            }
-        }
-    }
-
-    /// Whoever makes the bytes is only asked for those that there are.
-    struct Counted;
-
-    impl Compute for Counted {
-        fn fill(&self, offset: usize, bytes: &mut [u8]) {
-            assert!(offset + bytes.len() <= 10);
-            (offset..).zip(bytes).for_each(|(at, byte)| *byte = at as u8);
-        }
-    }
-
-    #[test]
-    fn a_computed_region_has_bytes_and_no_address() {
-        let region = Region::computed(10, Arc::new(Counted));
-        assert!(region.is_computed() && !region.is_writable() && !region.is_empty());
-        assert_eq!((region.len(), region.address(), region.to_vec()), (10, 0, (0..10).collect()));
-        assert_eq!(region.range(0, 1), Err(RegionError::Computed));
-        let mut three = [0; 3];
-        assert_eq!(region.read_at(7, &mut three), Ok(()));
-        assert_eq!(three, [7, 8, 9]);
-        assert!(region.read_at(8, &mut three).is_err());
-        assert_eq!(region.digest(2, 5, 40), Ok(digest_at(40, &[2, 3, 4, 5, 6])));
-        region.prefault();
-        let target = Region::allocate(6).unwrap();
-        assert_eq!(target.copy_from(1, &region, 4, 5), Ok(()));
-        assert_eq!(target.to_vec(), [0, 4, 5, 6, 7, 8]);
-        assert!(target.copy_from(2, &region, 4, 5).is_err(), "no room");
-        assert!(Region::computed(0, Arc::new(Counted)).is_empty());
-        let said = format!("{region:?}");
-        assert_eq!(said, "Region { len: 10, writable: false, computed: true, .. }");
-    }
-
-    #[test]
-    fn raw_memory_is_as_writable_as_its_owner_says() {
-        let owner: Arc<Vec<u8>> = Arc::new(vec![7; 10]);
-        for writable in [false, true] {
-            let address = owner.as_ptr().cast_mut();
-            // SAFETY: the vector outlives the region through the Arc; nothing is written.
-            let region = unsafe { Region::from_raw(address, 10, writable, owner.clone()) };
-            assert_eq!(region.is_writable(), writable);
-            assert_eq!(region.write_at(0, &[]).is_ok(), writable);
-        }
-    }
-
-    /// Pages that were made for reading only would each cost the first write a fault all the same.
-    #[test]
-    fn whoever_writes_to_prefaulted_memory_waits_for_no_page() {
-        const PAGES: usize = 256;
-        let faults = || -> usize {
-            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-            let behind_name = stat.rsplit_once(')').unwrap().1;
-            behind_name.split_whitespace().nth(7).unwrap().parse().unwrap()
-        };
-        let bytes = vec![1; PAGES << 12];
-        let region = Region::allocate(bytes.len()).unwrap();
-        region.prefault();
-        let before = faults();
-        region.write_at(0, &bytes).unwrap();
-        let cost = faults() - before;
-        // AddressSanitizer may look at its own eighth for the first time.
-        assert!(cost < PAGES / 4, "{cost} faults");
-    }
-}
+mod tests;

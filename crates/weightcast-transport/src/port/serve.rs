@@ -7,6 +7,7 @@ use crate::base::limits::{HANDSHAKE_DEADLINE, SEND_BYTES};
 use crate::export::served::Export;
 use crate::export::table::ExportTable;
 use crate::lane;
+use crate::memory::kind::MemoryKind;
 use crate::memory::region::Region;
 use crate::piece::extent::{Extent, PlacedExtent};
 use crate::piece::filling::Filling;
@@ -251,8 +252,8 @@ impl<'a> Connection<'a> {
         self.output.pending.extend_from_slice(&header.encode());
         for extent in extents {
             let region = &export.regions()[extent.region as usize];
-            if region.is_computed() {
-                self.send_computed(export, region, extent)?;
+            if region.kind() != MemoryKind::Host {
+                self.send_made(export, region, extent)?;
                 continue;
             }
             for offset in extent.runs() {
@@ -270,13 +271,8 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Makes the bytes of a checked extent and sends them, a batch at a time.
-    fn send_computed(
-        &mut self,
-        export: &Export,
-        region: &Region,
-        extent: &Extent,
-    ) -> io::Result<()> {
+    /// Sends a checked extent whose bytes have no address: they are read a batch at a time.
+    fn send_made(&mut self, export: &Export, region: &Region, extent: &Extent) -> io::Result<()> {
         for offset in extent.runs() {
             let start = offset as usize;
             let make = |at: usize, bytes: &mut [u8]| {

@@ -11,7 +11,6 @@ use crate::base::id::ExportId;
 use crate::export::served::Export;
 use crate::export::table::ExportTable;
 use crate::lane::way::Way;
-use crate::memory::racy;
 use crate::piece::pieces::{Piece, Row};
 use crate::wire::description::ExportDescription;
 use std::sync::Arc;
@@ -124,12 +123,6 @@ impl ReferenceLane<'_> {
         let source = &self.export.regions()[source as usize];
         let target = &self.task.targets[target as usize];
         let (from, to) = (row.source as usize, row.target as usize);
-        if source.is_computed() {
-            return target.copy_from(to, source, from, len).expect("checked");
-        }
-        let to = target.range(to, len).expect("checked");
-        let from = source.range(from, len).expect("checked");
-        // SAFETY: both ranges lie in live regions, the target's writable, both checked.
-        unsafe { racy::copy(from, to, len) };
+        target.copy_plainly(to, source, from, len).expect("checked");
     }
 }
