@@ -62,7 +62,7 @@ fn measure(len: usize, [direct, tcp]: &[Peer; 2], export: ExportId) -> Outcome<(
     fill(&source);
     target.prefault();
     let targets = std::slice::from_ref(&target);
-    let whole = vec![Copy::contiguous(0, 0, 0, 0, len as u64)];
+    let whole = vec![StridedCopy::contiguous(0, 0, 0, 0, len as u64)];
     for threads in [1, 2] {
         let copy = median(|| Ok(bench::memcpy(&source, &target, threads)))?;
         print(&format!("memcpy, {threads} threads"), len, copy);
@@ -73,15 +73,15 @@ fn measure(len: usize, [direct, tcp]: &[Peer; 2], export: ExportId) -> Outcome<(
             Ok(bench::process_vm_readv(direct, export, 1, &target, threads, Default::default())?)
         };
         let name = format!("process_vm_readv, {threads} threads");
-        let ours = |copies: &[Copy]| run(direct, export, copies, targets, threads);
+        let ours = |copies: &[StridedCopy]| run(direct, export, copies, targets, threads);
         beside(&name, len, "direct, contiguous", &whole, bare, ours)?;
         for row_bytes in [8192, 4096, 2048, 512] {
-            let ours = |copies: &[Copy]| run(direct, export, copies, targets, threads);
+            let ours = |copies: &[StridedCopy]| run(direct, export, copies, targets, threads);
             let what = format!("direct, columns of {row_bytes}");
             beside(&name, len, &what, &columns(len, row_bytes), bare, ours)?;
         }
         if len >= 1 << 30 {
-            let ours = |copies: &[Copy]| run(direct, export, copies, targets, threads);
+            let ours = |copies: &[StridedCopy]| run(direct, export, copies, targets, threads);
             beside(
                 &name,
                 len,
@@ -94,7 +94,7 @@ fn measure(len: usize, [direct, tcp]: &[Peer; 2], export: ExportId) -> Outcome<(
     }
     for streams in [1, 2] {
         let raw = || Ok(bench::tcp(&source, &target, streams)?);
-        let ours = |copies: &[Copy]| run(tcp, export, copies, targets, streams);
+        let ours = |copies: &[StridedCopy]| run(tcp, export, copies, targets, streams);
         beside(&format!("socket pair, {streams} streams"), len, "tcp", &whole, raw, ours)?;
     }
     for peer in [direct, tcp] {
@@ -114,9 +114,9 @@ fn beside(
     limit: &str,
     len: usize,
     what: &str,
-    copies: &[Copy],
+    copies: &[StridedCopy],
     mut bare: impl FnMut() -> Outcome<f64>,
-    ours: impl Fn(&[Copy]) -> Outcome<f64>,
+    ours: impl Fn(&[StridedCopy]) -> Outcome<f64>,
 ) -> Outcome<()> {
     let (mut limits, mut times) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
@@ -124,7 +124,7 @@ fn beside(
         times.push(ours(copies)?);
     }
     let (limit_s, took) = (middle(limits), middle(times));
-    let moved: u64 = copies.iter().map(Copy::bytes).sum();
+    let moved: u64 = copies.iter().map(StridedCopy::bytes).sum();
     let ratio = limit_s * moved as f64 / len as f64 / took;
     print(limit, len, limit_s);
     println!("  {what:32} {:6.2} GB/s  {ratio:.2} of it", moved as f64 / took / 1e9);
@@ -132,22 +132,22 @@ fn beside(
 }
 
 /// The middle half of the columns of a matrix, into a dense target.
-fn columns(len: usize, row_bytes: u64) -> Vec<Copy> {
+fn columns(len: usize, row_bytes: u64) -> Vec<StridedCopy> {
     let pitch = 2 * row_bytes;
-    let copy = Copy {
+    let copy = StridedCopy {
         source_offset: row_bytes / 2,
         source_pitch: pitch,
         rows: len as u64 / pitch,
         position: row_bytes / 2,
         position_pitch: pitch,
-        ..Copy::contiguous(0, 0, 0, 0, row_bytes)
+        ..StridedCopy::contiguous(0, 0, 0, 0, row_bytes)
     };
     vec![copy]
 }
 
 /// Rank 0 of 2 of a tensor-parallel Qwen2.5-0.5B, bf16, out of whole tensors: column-parallel
 /// tensors lose rows, row-parallel ones columns, norms nothing.
-fn tensor_parallel_half() -> Vec<Copy> {
+fn tensor_parallel_half() -> Vec<StridedCopy> {
     const LAYERS: u64 = 24;
     let (hidden, inner, kv) = (896, 4_864, 128);
     let rows_of = |rows: u64, columns: u64| (rows * columns * 2, rows * columns, 1);
@@ -161,24 +161,30 @@ fn tensor_parallel_half() -> Vec<Copy> {
     let (mut copies, mut source, mut target) = (Vec::new(), 0, 0);
     for (bytes, row_bytes, rows) in tensors {
         let pitch = 2 * row_bytes;
-        let copy = Copy::contiguous(0, source, 0, target, row_bytes);
-        copies.push(Copy { source_pitch: pitch, rows, position: 0, position_pitch: pitch, ..copy });
+        let copy = StridedCopy::contiguous(0, source, 0, target, row_bytes);
+        copies.push(StridedCopy {
+            source_pitch: pitch,
+            rows,
+            position: 0,
+            position_pitch: pitch,
+            ..copy
+        });
         (source, target) = (source + bytes, target + bytes / 2);
     }
     copies
 }
 
 /// Scattered at both ends, so that no two copies merge.
-fn tiny(len: usize) -> Vec<Copy> {
+fn tiny(len: usize) -> Vec<StridedCopy> {
     let slots = (len as u64 - 4096) / 8192;
-    let copy = |i: u64| Copy::contiguous(0, i * 7 % slots * 8192, 0, i % slots * 8192, 4096);
+    let copy = |i: u64| StridedCopy::contiguous(0, i * 7 % slots * 8192, 0, i % slots * 8192, 4096);
     (0..5_000).map(copy).collect()
 }
 
 fn run(
     peer: &Peer,
     export: ExportId,
-    copies: &[Copy],
+    copies: &[StridedCopy],
     targets: &[Region],
     threads: usize,
 ) -> Outcome<f64> {

@@ -72,7 +72,7 @@ pub fn process_vm_readv(
     let first = description.regions.first();
     let (source, len) = first.map_or((0, 0), |region| (addresses.region(0), region.len));
     assert!(target.is_writable() && target.len() as u64 >= len, "no room for the source");
-    let read = Bare { pid, source, target: target.address() };
+    let read = BareRead { pid, source, target: target.address() };
     let pair = 2 * slices.row.max(1);
     let sliced = slices.bytes.min(len as usize) / pair;
     let whole = len as usize - sliced * pair;
@@ -87,13 +87,13 @@ pub fn process_vm_readv(
 }
 
 /// A source process's memory, and this one's, of the same size.
-struct Bare {
+struct BareRead {
     pid: i32,
     source: u64,
     target: u64,
 }
 
-impl Bare {
+impl BareRead {
     fn whole(&self, from: usize, len: usize) -> io::Result<()> {
         let mut ranges = (Ranges::default(), Ranges::default());
         for at in (from..from + len).step_by(DIRECT_PIECE) {

@@ -8,7 +8,7 @@ use crate::wire::description::{
 };
 use crate::wire::handshake::{HELLO_BYTES, PROOF_BYTES, ReaderSide, SourceSide, VERDICT_BYTES};
 use crate::wire::mac::Channel;
-use crate::wire::{self, HEADER_BYTES, Header, Kind};
+use crate::wire::{self, FrameKind, HEADER_BYTES, Header};
 
 /// A frame from a stranger: a header, and a body of any kind. What decodes is encoded again the
 /// same, and a length is bounded before anything is allocated for it.
@@ -20,14 +20,18 @@ pub fn frame(bytes: &[u8]) {
     let Ok(header) = Header::decode(header) else { return };
     assert_eq!(Header::decode(&header.encode()), Ok(header));
     match header.kind {
-        Kind::Describe | Kind::Note => drop(wire::decode_named(body)),
-        Kind::Read | Kind::Await => asked(body),
-        Kind::Digest => placed(body),
-        Kind::Identity => drop(decode_identity(body)),
-        Kind::Description => described(body),
-        Kind::Digests => drop(wire::decode_digests(body)),
-        Kind::Noted => drop(wire::decode_noted(body)),
-        Kind::Identify | Kind::Data | Kind::End | Kind::Refused | Kind::Progress => {}
+        FrameKind::Describe | FrameKind::Note => drop(wire::decode_named(body)),
+        FrameKind::Read | FrameKind::Await => asked(body),
+        FrameKind::Digest => placed(body),
+        FrameKind::Identity => drop(decode_identity(body)),
+        FrameKind::Description => described(body),
+        FrameKind::Digests => drop(wire::decode_digests(body)),
+        FrameKind::Noted => drop(wire::decode_noted(body)),
+        FrameKind::Identify
+        | FrameKind::Data
+        | FrameKind::End
+        | FrameKind::Refused
+        | FrameKind::Progress => {}
     }
 }
 
@@ -74,7 +78,7 @@ pub fn handshake(bytes: &[u8]) {
 pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     use crate::piece::extent::{Extent, PlacedExtent};
     let extent = Extent { region: 1, offset: 64, row_bytes: 32, rows: 3, pitch: 128 };
-    let request = |kind: Kind, fill: &dyn Fn(&mut Vec<u8>)| {
+    let request = |kind: FrameKind, fill: &dyn Fn(&mut Vec<u8>)| {
         let mut out = Vec::new();
         let start = wire::begin(&mut out, kind);
         fill(&mut out);
@@ -96,27 +100,27 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let proof = proof.expect("a hello of ours");
     let shaken = [&source.hello()[..], &proof, &source.judge(&key, &proof).0].concat();
     vec![
-        ("frame", request(Kind::Identify, &|_| {})),
-        ("frame", request(Kind::Describe, &named)),
-        ("frame", request(Kind::Note, &named)),
+        ("frame", request(FrameKind::Identify, &|_| {})),
+        ("frame", request(FrameKind::Describe, &named)),
+        ("frame", request(FrameKind::Note, &named)),
         (
             "frame",
-            request(Kind::Read, &|out| {
+            request(FrameKind::Read, &|out| {
                 named(out);
                 wire::put_extent(out, &extent);
             }),
         ),
         (
             "frame",
-            request(Kind::Digest, &|out| {
+            request(FrameKind::Digest, &|out| {
                 named(out);
                 wire::put_placed(out, &placed);
             }),
         ),
-        ("frame", request(Kind::Description, &|out| put_description(out, &description))),
-        ("frame", request(Kind::Digests, &|out| wire::put(out, &[1, 2, 3, 4]))),
-        ("frame", request(Kind::Noted, &|out| out.extend_from_slice(b"\x01a note"))),
-        ("frame", request(Kind::Identity, &|out| out.extend_from_slice(&[5; 16]))),
+        ("frame", request(FrameKind::Description, &|out| put_description(out, &description))),
+        ("frame", request(FrameKind::Digests, &|out| wire::put(out, &[1, 2, 3, 4]))),
+        ("frame", request(FrameKind::Noted, &|out| out.extend_from_slice(b"\x01a note"))),
+        ("frame", request(FrameKind::Identity, &|out| out.extend_from_slice(&[5; 16]))),
         ("handshake", shaken),
     ]
 }

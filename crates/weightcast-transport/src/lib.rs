@@ -11,7 +11,7 @@
 //!
 //! 1. `base`: errors, ids, and every bound ([`limits`]).
 //! 2. `memory`: a [`Region`], and copies and digests of its bytes ([`digest_at`]).
-//! 3. `piece`: a [`Copy`](struct@Copy), cut into pieces, and the [`Units`] of their progress.
+//! 3. `piece`: a [`StridedCopy`], cut into pieces, and the [`Units`] of their progress.
 //! 4. `wire`: frames and handshake, and the connections that carry them.
 //! 5. `export`: what a process serves, in an [`ExportTable`], behind fence words.
 //! 6. `port`: a [`DataServer`] lets readers in and answers them.
@@ -30,7 +30,7 @@
 //! let deadline = Instant::now() + Duration::from_secs(5);
 //! let peer = Peer::connect(server.addr(), &Auth::default(), deadline)?;
 //! let target = Region::allocate(7)?;
-//! let copies = vec![Copy::contiguous(0, 0, 0, 0, 7)];
+//! let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 7)];
 //! let jobs = [SourceJob { peer: &peer, export, generation: 1, copies }];
 //! let digests = read(&jobs, std::slice::from_ref(&target), &ReadOptions::default())?;
 //! assert_eq!(target.to_vec(), b"weights");
@@ -53,7 +53,7 @@ pub mod bench;
 pub mod fuzzing;
 
 pub use base::detach::detach;
-pub use base::error::{Advice, Bound, ReadError, Refusal, TransportError};
+pub use base::error::{Advice, Bound, ReadError, RequestRefusal, TransportError};
 #[doc(hidden)]
 pub use base::holds::{HoldPoint, Holds};
 pub use base::id::ExportId;
@@ -72,9 +72,9 @@ pub use memory::digest::{Digest, digest_at};
 pub use memory::kind::MemoryKind;
 pub use memory::quantise;
 pub use memory::region::{Region, RegionError};
-pub use piece::copy::Copy;
+pub use piece::copy::StridedCopy;
 pub use piece::extent::{Extent, PlacedExtent};
 pub use piece::filling::Filling;
-pub use piece::units::{Part, Rows, Units};
+pub use piece::units::{RowRange, Rows, Units};
 pub use port::door;
 pub use port::server::{BindError, DataServer};

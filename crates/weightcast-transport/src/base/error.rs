@@ -55,7 +55,7 @@ pub enum TransportError {
     },
     /// The source answered with a refusal.
     #[error("the source refused: {0}")]
-    Refused(#[from] Refusal),
+    Refused(#[from] RequestRefusal),
     /// The deadline passed.
     #[error("deadline passed while {what}: give it longer, or read from another source")]
     Timeout {
@@ -118,7 +118,7 @@ impl TransportError {
     /// The export was there when it was described; if it is refused now, it was fenced since.
     pub(crate) fn while_reading(self, export: ExportId) -> Self {
         match self {
-            Self::Refused(Refusal::UnknownExport | Refusal::StaleGeneration) => {
+            Self::Refused(RequestRefusal::UnknownExport | RequestRefusal::StaleGeneration) => {
                 Self::Fenced { export }
             }
             other => other,
@@ -147,7 +147,7 @@ impl TransportError {
 
 /// Why a source would not serve a request. The connection stays usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum RequestRefusal {
     /// Nothing is exposed under this id, or no longer.
     #[error("unknown export")]
     UnknownExport,
@@ -162,7 +162,7 @@ pub enum Refusal {
     TooMuch,
 }
 
-impl Refusal {
+impl RequestRefusal {
     /// Another source may still hold what this one no longer does; a wrong request stays wrong.
     pub fn advice(self) -> Advice {
         match self {
@@ -247,10 +247,10 @@ mod tests {
             (TransportError::Full { addr }, RetrySame),
             (TransportError::SourceGone { addr, what: what() }, RetryElsewhere),
             (TransportError::Fenced { export }, RetryElsewhere),
-            (TransportError::Refused(Refusal::UnknownExport), RetryElsewhere),
-            (TransportError::Refused(Refusal::StaleGeneration), RetryElsewhere),
-            (TransportError::Refused(Refusal::OutOfRange), Fatal),
-            (TransportError::Refused(Refusal::TooMuch), Fatal),
+            (TransportError::Refused(RequestRefusal::UnknownExport), RetryElsewhere),
+            (TransportError::Refused(RequestRefusal::StaleGeneration), RetryElsewhere),
+            (TransportError::Refused(RequestRefusal::OutOfRange), Fatal),
+            (TransportError::Refused(RequestRefusal::TooMuch), Fatal),
             (TransportError::Timeout { what: "" }, RetryElsewhere),
             (TransportError::Cancelled, Fatal),
             (TransportError::OutOfBounds { copy: 1, what: Bound::Digest }, Fatal),
@@ -262,7 +262,8 @@ mod tests {
         ];
         for (kind, advice) in table {
             // An export that was described and is refused now was fenced since.
-            let gone = [Refusal::UnknownExport, Refusal::StaleGeneration].map(TransportError::from);
+            let gone = [RequestRefusal::UnknownExport, RequestRefusal::StaleGeneration]
+                .map(TransportError::from);
             let expected = match gone.contains(&kind) {
                 true => TransportError::Fenced { export: ExportId(3) },
                 false => kind.clone(),
@@ -277,11 +278,11 @@ mod tests {
 
     #[test]
     fn refusals_are_known_numbers() {
-        use Refusal::*;
+        use RequestRefusal::*;
         let table = [(1, UnknownExport), (2, StaleGeneration), (3, OutOfRange), (4, TooMuch)];
         for code in 0..=255 {
             let refusal = table.iter().find(|(number, _)| *number == code).map(|(_, r)| *r);
-            assert_eq!(Refusal::from_code(code), refusal, "{code}");
+            assert_eq!(RequestRefusal::from_code(code), refusal, "{code}");
         }
         table.into_iter().for_each(|(code, refusal)| assert_eq!(refusal.code(), code));
     }

@@ -2,7 +2,7 @@
 
 use super::peer::Peer;
 use crate::base::id::ExportId;
-use crate::piece::copy::Copy;
+use crate::piece::copy::StridedCopy;
 
 /// The copies to make from one export of one peer.
 #[derive(Clone, Debug)]
@@ -14,5 +14,5 @@ pub struct SourceJob<'a> {
     /// The generation that the reader was told of.
     pub generation: u64,
     /// What goes where.
-    pub copies: Vec<Copy>,
+    pub copies: Vec<StridedCopy>,
 }

@@ -1,12 +1,12 @@
 //! The transfer engine: many copies from many sources, a few threads, digests on the way.
 //!
 //! Reading order: [`job`] says what is read from which [`peer`], [`options`] how; [`read`] checks the
-//! jobs and makes a [`route`] of each; [`run`] has the threads, and [`gauge`] tells how far they are.
+//! jobs and makes a [`checked_job`] of each; [`run`] has the threads, and [`gauge`] tells how far they are.
 
+mod checked_job;
 pub(crate) mod gauge;
 pub(crate) mod job;
 pub(crate) mod options;
 pub(crate) mod peer;
 pub(crate) mod read;
-mod route;
 mod run;

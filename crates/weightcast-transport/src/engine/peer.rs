@@ -16,7 +16,7 @@ use crate::wire::description::ExportDescription;
 use crate::wire::pool::Pool;
 use crate::wire::source_process::SourceProcess;
 use crate::wire::stream::Stream;
-use crate::wire::{self, Kind};
+use crate::wire::{self, FrameKind};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -159,15 +159,16 @@ impl Peer {
         deadline: Instant,
     ) -> Result<Vec<Digest>, TransportError> {
         let mut request = Vec::new();
-        let start = wire::begin(&mut request, Kind::Digest);
+        let start = wire::begin(&mut request, FrameKind::Digest);
         wire::put(&mut request, &[export.0, generation]);
         extents.iter().for_each(|placed| wire::put_placed(&mut request, placed));
         wire::finish(&mut request, start);
         if extents.len() > crate::base::limits::MAX_EXTENTS {
-            return Err(crate::base::error::Refusal::TooMuch.into());
+            return Err(crate::base::error::RequestRefusal::TooMuch.into());
         }
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };
-        let digests = self.port.ask(&request, Kind::Digests, &patience, wire::decode_digests)?;
+        let digests =
+            self.port.ask(&request, FrameKind::Digests, &patience, wire::decode_digests)?;
         if digests.len() != extents.len() {
             return Err(TransportError::Protocol { addr: self.addr, what: "number of digests" });
         }
@@ -184,9 +185,9 @@ impl Peer {
         generation: u64,
         deadline: Instant,
     ) -> Result<Option<Vec<u8>>, TransportError> {
-        let request = wire::named(Kind::Note, export, generation);
+        let request = wire::named(FrameKind::Note, export, generation);
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };
-        self.port.ask(&request, Kind::Noted, &patience, wire::decode_noted)
+        self.port.ask(&request, FrameKind::Noted, &patience, wire::decode_noted)
     }
 
     /// What the source says of an export; asked once. A source of this host is asked over a connection
@@ -224,7 +225,7 @@ impl fmt::Debug for Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::error::Refusal;
+    use crate::base::error::RequestRefusal;
     use crate::base::limits::MAX_EXTENTS;
     use crate::piece::extent::Extent;
     use crate::{Compute, Filling, MemoryKind, Region};
@@ -287,14 +288,14 @@ mod tests {
             assert_eq!(near.carries(&describe(made, 1).unwrap()), computed, "{way:?}");
             assert!(describe(export, 5).unwrap().filling);
             let refused = |export, generation| describe(export, generation).map(drop).unwrap_err();
-            assert_eq!(refused(whole, 5), Refusal::StaleGeneration.into());
-            assert_eq!(refused(ExportId(whole.0 ^ 1), 4), Refusal::UnknownExport.into());
+            assert_eq!(refused(whole, 5), RequestRefusal::StaleGeneration.into());
+            assert_eq!(refused(ExportId(whole.0 ^ 1), 4), RequestRefusal::UnknownExport.into());
             assert_eq!(lock(&peer.described).len(), 3, "what was refused is not remembered");
             assert!(Arc::ptr_eq(&describe(whole, 4).unwrap(), &found), "not asked again");
         }
         exports.fence(whole);
         let refused = by(Way::Reference, &server).describe(whole, 4, &Patience::default());
-        assert_eq!(refused.map(drop), Err(Refusal::StaleGeneration.into()));
+        assert_eq!(refused.map(drop), Err(RequestRefusal::StaleGeneration.into()));
     }
 
     #[test]
@@ -358,18 +359,18 @@ mod tests {
                 (0..count).map(|n| crate::digest_at(n as u64, &b"weights"[n % 7..n % 7 + 1]));
             assert!(found.into_iter().eq(expected), "{count}");
         }
-        assert_eq!(peer.digests(export, 1, &all, soon()), Err(Refusal::TooMuch.into()));
+        assert_eq!(peer.digests(export, 1, &all, soon()), Err(RequestRefusal::TooMuch.into()));
     }
 
     /// And of all extents: the first of them is there from the beginning.
     #[test]
     fn every_extent_that_was_asked_for_is_waited_for() {
         use crate::base::limits::MIN_UNIT_BYTES as UNIT;
-        use crate::{Copy, Filling, HoldPoint, Holds};
+        use crate::{Filling, HoldPoint, Holds, StridedCopy};
         let server = server();
         let memory = vec![Region::allocate(3 * UNIT as usize).unwrap()];
         let (filling, export) = (Arc::new(Filling::new(&memory)), ExportId::random());
-        filling.begin([&[Copy::contiguous(0, 0, 0, 0, 3 * UNIT)][..]].into_iter());
+        filling.begin([&[StridedCopy::contiguous(0, 0, 0, 0, 3 * UNIT)][..]].into_iter());
         filling.arrived(0, 0, UNIT);
         server.exports().expose_filling(export, 1, memory, Arc::clone(&filling));
         let come = std::sync::Once::new();

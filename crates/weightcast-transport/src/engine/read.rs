@@ -1,14 +1,14 @@
 //! The entry of a transfer: jobs are checked, then cut into pieces, then run.
 
+use super::checked_job::CheckedJob;
 use super::job::SourceJob;
 use super::options::ReadOptions;
-use super::route::Route;
 use super::run::RunningTransfer;
 use crate::base::error::ReadError;
 use crate::base::limits::PIECE_BYTES;
 use crate::memory::digest::Digest;
 use crate::memory::region::Region;
-use crate::piece::copy::Copy;
+use crate::piece::copy::StridedCopy;
 use crate::piece::pieces::Pieces;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -29,24 +29,25 @@ pub fn read(
 ) -> Result<Vec<Digest>, ReadError> {
     let mut routes = Vec::with_capacity(jobs.len());
     for (source, job) in jobs.iter().enumerate() {
-        let route = Route::check(source, job, targets, options);
+        let route = CheckedJob::check(source, job, targets, options);
         routes.push(route.map_err(|kind| ReadError { source, kind })?);
     }
     let copies = jobs.iter().map(|job| job.copies.as_slice());
-    let copies: Vec<Cow<'_, [Copy]>> = match &options.filling {
+    let copies: Vec<Cow<'_, [StridedCopy]>> = match &options.filling {
         Some(filling) => filling.begin(copies).into_iter().map(Cow::Owned).collect(),
         None => copies.map(Cow::Borrowed).collect(),
     };
     if options.filling.is_some() {
-        let planned: u64 = jobs.iter().flat_map(|job| &job.copies).map(Copy::bytes).sum();
-        let missing: u64 = copies.iter().flat_map(|copies| copies.iter()).map(Copy::bytes).sum();
+        let planned: u64 = jobs.iter().flat_map(|job| &job.copies).map(StridedCopy::bytes).sum();
+        let missing: u64 =
+            copies.iter().flat_map(|copies| copies.iter()).map(StridedCopy::bytes).sum();
         options.progress.store(planned - missing, Ordering::Relaxed);
     }
-    let missing = copies.iter().map(|copies| copies.iter().map(Copy::bytes).sum());
+    let missing = copies.iter().map(|copies| copies.iter().map(StridedCopy::bytes).sum());
     options.gauge.begin(missing);
     // Who reads from this reader waits for whole pieces.
     let size = options.filling.as_ref().map_or(PIECE_BYTES, |filling| filling.units().piece());
-    let cut = |(route, copies): (&mut Route<'_>, &Cow<'_, [Copy]>)| {
+    let cut = |(route, copies): (&mut CheckedJob<'_>, &Cow<'_, [StridedCopy]>)| {
         route.pieces = Pieces::cut(copies, size);
     };
     routes.iter_mut().zip(&copies).for_each(cut);

@@ -1,7 +1,7 @@
 //! A transfer that runs: workers draw pieces and move them over lanes.
 
+use super::checked_job::CheckedJob;
 use super::options::ReadOptions;
-use super::route::Route;
 use crate::base::error::{ReadError, TransportError};
 use crate::base::holds::HoldPoint;
 use crate::base::limits::MAX_THREADS;
@@ -17,7 +17,7 @@ use std::thread;
 
 /// A running transfer, shared by its workers.
 pub(super) struct RunningTransfer<'a> {
-    routes: Vec<Route<'a>>,
+    routes: Vec<CheckedJob<'a>>,
     targets: &'a [Region],
     options: &'a ReadOptions,
     /// Raised at the first failure, so that the other workers end too.
@@ -27,7 +27,7 @@ pub(super) struct RunningTransfer<'a> {
 
 impl<'a> RunningTransfer<'a> {
     pub(super) fn new(
-        routes: Vec<Route<'a>>,
+        routes: Vec<CheckedJob<'a>>,
         targets: &'a [Region],
         options: &'a ReadOptions,
     ) -> Self {
@@ -102,7 +102,7 @@ impl<'a> RunningTransfer<'a> {
         Ok(())
     }
 
-    fn open<'r>(&'r self, route: &'r Route<'_>) -> Result<Option<OpenLane<'r>>, ReadError> {
+    fn open<'r>(&'r self, route: &'r CheckedJob<'_>) -> Result<Option<OpenLane<'r>>, ReadError> {
         let patience = Patience { stop: Some(&self.stop), ..self.options.patience() };
         let lane = route.open(self.targets, &self.options.holds, patience);
         lane.map_err(|kind| ReadError { source: route.source, kind })
@@ -111,7 +111,7 @@ impl<'a> RunningTransfer<'a> {
     /// Asks for as many pieces as the lane has room for, and takes one. False if there is none.
     fn step<'r>(
         &self,
-        route: &'r Route<'_>,
+        route: &'r CheckedJob<'_>,
         lane: &mut dyn Lane<'r>,
         digests: &mut [Digest],
     ) -> Result<bool, TransportError> {
@@ -125,7 +125,7 @@ impl<'a> RunningTransfer<'a> {
     }
 
     /// Digests a piece that was served, while it is still in the cache, and tells of it.
-    fn arrived(&self, route: &Route<'_>, piece: &Piece, digests: &mut [Digest]) {
+    fn arrived(&self, route: &CheckedJob<'_>, piece: &Piece, digests: &mut [Digest]) {
         let pieces = &route.pieces;
         if !digests.is_empty() {
             pieces.rows(piece, |copy, row, len| {
@@ -167,7 +167,8 @@ mod tests {
     use crate::base::limits::{MIN_UNIT_BYTES, PIECE_BYTES};
     use crate::piece::pieces::Pieces;
     use crate::{
-        Auth, Copy, DataServer, ExportId, Filling, Gauge, Holds, Peer, Reading, SourceJob, Way,
+        Auth, DataServer, ExportId, Filling, Gauge, Holds, Peer, Reading, SourceJob, StridedCopy,
+        Way,
     };
     use std::sync::Arc;
     use std::time::{Duration, Instant};
@@ -185,7 +186,7 @@ mod tests {
         .unwrap()
     }
 
-    fn job(peer: &Peer, export: ExportId, copies: Vec<Copy>) -> SourceJob<'_> {
+    fn job(peer: &Peer, export: ExportId, copies: Vec<StridedCopy>) -> SourceJob<'_> {
         SourceJob { peer, export, generation: 1, copies }
     }
 
@@ -197,12 +198,12 @@ mod tests {
         let [over_tcp, within] = [Way::Tcp, Way::Reference].map(|way| peer(&server, way));
         let targets = [Region::allocate(200).unwrap()];
         let workers = |threads, tcp: usize, near: usize, pieces: u64| {
-            let copies = || vec![Copy::contiguous(0, 0, 0, 0, pieces)];
+            let copies = || vec![StridedCopy::contiguous(0, 0, 0, 0, pieces)];
             let peers = [vec![&over_tcp; tcp], vec![&within; near]].concat();
             let jobs: Vec<_> = peers.into_iter().map(|peer| job(peer, export, copies())).collect();
             let options = ReadOptions { threads, ..ReadOptions::default() };
             let routes = jobs.iter().enumerate().map(|(source, job)| {
-                let mut route = Route::check(source, job, &targets, &options).unwrap();
+                let mut route = CheckedJob::check(source, job, &targets, &options).unwrap();
                 route.pieces = Pieces::cut(&job.copies, 1);
                 route
             });
@@ -231,7 +232,7 @@ mod tests {
             let bytes: Vec<u8> = (0..UNITS * UNIT).map(|i| (i / UNIT) as u8 + 1).collect();
             let export = server.exports().expose(1, vec![Region::from_bytes(&bytes).unwrap()]);
             let peers = [peer(&server, way), peer(&server, way)];
-            let copy = |unit: u64| Copy::contiguous(0, unit * UNIT, 0, unit * UNIT, UNIT);
+            let copy = |unit: u64| StridedCopy::contiguous(0, unit * UNIT, 0, unit * UNIT, UNIT);
             let jobs = [1, 0].map(|first| {
                 let copies = (0..UNITS).rev().filter(|unit| unit % 2 == first).map(copy);
                 job(&peers[first as usize], export, copies.collect())
@@ -261,7 +262,7 @@ mod tests {
         let server = server();
         let len = 2 * PIECE_BYTES;
         let memory = Region::from_bytes(&vec![1; len]).unwrap();
-        let copies = |at: usize| vec![Copy::contiguous(0, 0, 0, at as u64, len as u64)];
+        let copies = |at: usize| vec![StridedCopy::contiguous(0, 0, 0, at as u64, len as u64)];
         for way in [Way::Tcp, Way::Direct, Way::Reference] {
             let peer = peer(&server, way);
             let targets = [Region::allocate(3 * len).unwrap()];
@@ -309,10 +310,10 @@ mod tests {
                 }
             });
             let options = ReadOptions { holds, ..ReadOptions::default() };
-            let copies = |source: u64| vec![Copy::contiguous(0, 0, 0, 2 * source, 2)];
+            let copies = |source: u64| vec![StridedCopy::contiguous(0, 0, 0, 2 * source, 2)];
             let jobs = [0, 1, 2].map(|source| job(&peer, export, copies(source)));
             let routes = jobs.iter().enumerate().map(|(source, job)| {
-                let mut route = Route::check(source, job, &targets, &options).unwrap();
+                let mut route = CheckedJob::check(source, job, &targets, &options).unwrap();
                 route.pieces = Pieces::cut(&job.copies, 1);
                 route
             });
@@ -351,9 +352,9 @@ mod tests {
         for way in [Way::Tcp, Way::Direct, Way::Reference] {
             let (peer, targets) = (peer(&server, way), [Region::allocate(2).unwrap()]);
             let export = server.exports().expose(1, vec![memory.clone()]);
-            let job = job(&peer, export, vec![Copy::contiguous(0, 0, 0, 0, 2)]);
+            let job = job(&peer, export, vec![StridedCopy::contiguous(0, 0, 0, 0, 2)]);
             let options = ReadOptions::default();
-            let mut route = Route::check(0, &job, &targets, &options).unwrap();
+            let mut route = CheckedJob::check(0, &job, &targets, &options).unwrap();
             route.pieces = Pieces::cut(&job.copies, 2);
             let run = RunningTransfer::new(vec![route], &targets, &options);
             server.exports().fence(export);

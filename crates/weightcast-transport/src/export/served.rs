@@ -222,7 +222,7 @@ mod tests {
         let region = || Region::allocate(2 * UNIT as usize).unwrap();
         let regions = vec![region(), region()];
         let filling = Arc::new(Filling::new(&regions));
-        let all = [0, 1].map(|r| crate::Copy::contiguous(0, 0, r, 0, 2 * UNIT));
+        let all = [0, 1].map(|r| crate::StridedCopy::contiguous(0, 0, r, 0, 2 * UNIT));
         filling.begin([&all[..]].into_iter());
         filling.arrived(0, UNIT, UNIT);
         filling.arrived(1, 0, UNIT);

@@ -1,6 +1,6 @@
 //! What a process serves: regions under random ids.
 
-use crate::base::error::Refusal;
+use crate::base::error::RequestRefusal;
 use crate::base::holds::Holds;
 use crate::base::id::ExportId;
 use crate::base::limits::MAX_REGIONS;
@@ -118,8 +118,8 @@ impl ExportTable {
         self.len() == 0
     }
 
-    pub(crate) fn get(&self, id: ExportId) -> Result<Arc<Export>, Refusal> {
-        lock(&self.exports).get(&id).cloned().ok_or(Refusal::UnknownExport)
+    pub(crate) fn get(&self, id: ExportId) -> Result<Arc<Export>, RequestRefusal> {
+        lock(&self.exports).get(&id).cloned().ok_or(RequestRefusal::UnknownExport)
     }
 }
 

@@ -2,14 +2,14 @@
 
 use crate::base::error::{Bound, TransportError};
 use crate::memory::region::Region;
-use crate::piece::units::{Part, Rows};
+use crate::piece::units::{RowRange, Rows};
 
 /// A copy of `rows` runs of `row_bytes` bytes, and where its digest goes.
 ///
 /// Rows must not overlap at the target. With no rows or no bytes it copies nothing and only its
 /// offsets are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copy {
+pub struct StridedCopy {
     /// Index of the region in the source's export.
     pub source_region: u32,
     /// First byte in the source's region.
@@ -34,7 +34,7 @@ pub struct Copy {
     pub position_pitch: u64,
 }
 
-impl Copy {
+impl StridedCopy {
     /// Where its runs go.
     pub(crate) fn rows_at_target(&self) -> Rows {
         Rows {
@@ -47,7 +47,7 @@ impl Copy {
     }
 
     /// A part of it.
-    pub(crate) fn part(&self, part: Part) -> Self {
+    pub(crate) fn part(&self, part: RowRange) -> Self {
         Self {
             source_offset: part.at(self.source_offset, self.source_pitch),
             target_offset: part.at(self.target_offset, self.target_pitch),
@@ -147,8 +147,8 @@ pub(crate) fn end(offset: u64, row_bytes: u64, rows: u64, pitch: u64) -> Option<
 mod tests {
     use super::*;
 
-    fn copy() -> Copy {
-        Copy {
+    fn copy() -> StridedCopy {
+        StridedCopy {
             source_region: 0,
             source_offset: 0,
             source_pitch: 16,
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    fn check(copy: Copy) -> Result<(), TransportError> {
+    fn check(copy: StridedCopy) -> Result<(), TransportError> {
         let targets = [Region::allocate(32).unwrap(), Region::allocate(32).unwrap().read_only()];
         copy.check(5, |region| (region == 0).then_some(56), &targets, 1)
     }
@@ -173,36 +173,36 @@ mod tests {
         let out = |what| Err(TransportError::OutOfBounds { copy: 5, what });
         let (source, target) = (out(Bound::SourceRegion(0)), out(Bound::TargetRegion(0)));
         assert_eq!(check(copy()), Ok(()));
-        assert_eq!(check(Copy { source_offset: 1, ..copy() }), source);
-        assert_eq!(check(Copy { source_pitch: u64::MAX, ..copy() }), source);
-        assert_eq!(check(Copy { source_region: 1, ..copy() }), out(Bound::SourceRegion(1)));
-        assert_eq!(check(Copy { target_pitch: 9, ..copy() }), target);
-        assert_eq!(check(Copy { target_pitch: 7, ..copy() }), target);
-        assert_eq!(check(Copy { target_region: 9, ..copy() }), out(Bound::TargetRegion(9)));
-        assert_eq!(check(Copy { position: u64::MAX, ..copy() }), out(Bound::Digest));
-        assert_eq!(check(Copy { slot: 1, ..copy() }), out(Bound::Digest));
+        assert_eq!(check(StridedCopy { source_offset: 1, ..copy() }), source);
+        assert_eq!(check(StridedCopy { source_pitch: u64::MAX, ..copy() }), source);
+        assert_eq!(check(StridedCopy { source_region: 1, ..copy() }), out(Bound::SourceRegion(1)));
+        assert_eq!(check(StridedCopy { target_pitch: 9, ..copy() }), target);
+        assert_eq!(check(StridedCopy { target_pitch: 7, ..copy() }), target);
+        assert_eq!(check(StridedCopy { target_region: 9, ..copy() }), out(Bound::TargetRegion(9)));
+        assert_eq!(check(StridedCopy { position: u64::MAX, ..copy() }), out(Bound::Digest));
+        assert_eq!(check(StridedCopy { slot: 1, ..copy() }), out(Bound::Digest));
         let fixed = Err(TransportError::ReadOnlyTarget { region: 1 });
-        assert_eq!(check(Copy { target_region: 1, ..copy() }), fixed);
+        assert_eq!(check(StridedCopy { target_region: 1, ..copy() }), fixed);
     }
 
     #[test]
     fn empty_copies_may_lie_at_the_end_but_not_beyond() {
-        let empty = Copy { rows: 0, source_offset: 56, target_offset: 32, ..copy() };
+        let empty = StridedCopy { rows: 0, source_offset: 56, target_offset: 32, ..copy() };
         assert_eq!(check(empty), Ok(()));
-        assert!(check(Copy { source_offset: 57, ..empty }).is_err());
-        assert!(check(Copy { row_bytes: 0, rows: 9, target_offset: 33, ..empty }).is_err());
+        assert!(check(StridedCopy { source_offset: 57, ..empty }).is_err());
+        assert!(check(StridedCopy { row_bytes: 0, rows: 9, target_offset: 33, ..empty }).is_err());
     }
 
     #[test]
     fn only_dense_copies_flatten() {
         assert_eq!(copy().flattened(), copy());
-        let dense = Copy { source_pitch: 8, position_pitch: 8, ..copy() };
+        let dense = StridedCopy { source_pitch: 8, position_pitch: 8, ..copy() };
         let flat = dense.flattened();
         assert_eq!((flat.row_bytes, flat.rows), (32, 1));
         // Gaps on one side are enough: in memory, or between the rows' places in the tensor.
-        let source = Copy { source_pitch: 9, ..dense };
-        let target = Copy { target_pitch: 9, ..dense };
-        let position = Copy { position_pitch: 9, ..dense };
+        let source = StridedCopy { source_pitch: 9, ..dense };
+        let target = StridedCopy { target_pitch: 9, ..dense };
+        let position = StridedCopy { position_pitch: 9, ..dense };
         for gaps in [source, target, position] {
             assert_eq!(gaps.flattened(), gaps);
         }
@@ -233,7 +233,7 @@ mod tests {
     /// Each number of its own, so that none can stand for another.
     #[test]
     fn a_part_is_the_same_bytes_on_every_side() {
-        let whole = Copy {
+        let whole = StridedCopy {
             source_region: 2,
             source_offset: 1_000,
             source_pitch: 100,
@@ -246,8 +246,8 @@ mod tests {
             position: 300_000,
             position_pitch: 300,
         };
-        let part = Part { row: 5, rows: 3, from: 11, len: 17 };
-        let expected = Copy {
+        let part = RowRange { row: 5, rows: 3, from: 11, len: 17 };
+        let expected = StridedCopy {
             source_offset: 1_511,
             target_offset: 21_011,
             position: 301_511,
@@ -259,8 +259,8 @@ mod tests {
         assert_eq!((whole.bytes(), expected.bytes()), (630, 51));
         let Rows { region, offset, pitch, row_bytes, rows } = whole.rows_at_target();
         assert_eq!((region, offset, pitch, row_bytes, rows), (3, 20_000, 200, 70, 9));
-        let run = Copy::contiguous(1, 2, 3, 4, 5);
-        let expected = Copy {
+        let run = StridedCopy::contiguous(1, 2, 3, 4, 5);
+        let expected = StridedCopy {
             source_region: 1,
             source_offset: 2,
             source_pitch: 5,
@@ -274,26 +274,29 @@ mod tests {
             position_pitch: 5,
         };
         assert_eq!(run, expected);
-        let dense = Copy { rows: 7, ..run };
-        assert_eq!(dense.flattened(), Copy { row_bytes: 35, rows: 1, ..dense });
-        let none = Copy { rows: 0, ..run };
+        let dense = StridedCopy { rows: 7, ..run };
+        assert_eq!(dense.flattened(), StridedCopy { row_bytes: 35, rows: 1, ..dense });
+        let none = StridedCopy { rows: 0, ..run };
         assert_eq!((run.flattened(), none.flattened()), (run, none));
     }
 
     /// The last byte of each side may be used, and none behind it.
     #[test]
     fn every_side_is_used_to_its_last_byte() {
-        let fits = |copy: Copy| check(copy).is_ok();
+        let fits = |copy: StridedCopy| check(copy).is_ok();
         // 56 bytes there, 32 here, three rows of eight.
-        let rows = Copy { rows: 3, source_pitch: 16, target_pitch: 8, ..copy() };
-        assert!(fits(Copy { source_offset: 16, target_offset: 8, ..rows }));
-        assert!(!fits(Copy { source_offset: 17, target_offset: 8, ..rows }));
-        assert!(!fits(Copy { source_offset: 16, target_offset: 9, ..rows }));
-        let one = Copy { rows: 1, target_pitch: 0, source_pitch: 0, ..copy() };
-        assert!(fits(Copy { source_offset: 48, target_offset: 24, ..one }), "a pitch of nothing");
-        assert!(fits(Copy { rows: 2, target_pitch: 8, ..one }), "the same bytes twice");
-        assert!(!fits(Copy { rows: 2, target_pitch: 7, ..one }));
-        let last = Copy { position: u64::MAX - 8, position_pitch: 0, ..one };
-        assert!(fits(last) && !fits(Copy { position: u64::MAX - 7, ..last }));
+        let rows = StridedCopy { rows: 3, source_pitch: 16, target_pitch: 8, ..copy() };
+        assert!(fits(StridedCopy { source_offset: 16, target_offset: 8, ..rows }));
+        assert!(!fits(StridedCopy { source_offset: 17, target_offset: 8, ..rows }));
+        assert!(!fits(StridedCopy { source_offset: 16, target_offset: 9, ..rows }));
+        let one = StridedCopy { rows: 1, target_pitch: 0, source_pitch: 0, ..copy() };
+        assert!(
+            fits(StridedCopy { source_offset: 48, target_offset: 24, ..one }),
+            "a pitch of nothing"
+        );
+        assert!(fits(StridedCopy { rows: 2, target_pitch: 8, ..one }), "the same bytes twice");
+        assert!(!fits(StridedCopy { rows: 2, target_pitch: 7, ..one }));
+        let last = StridedCopy { position: u64::MAX - 8, position_pitch: 0, ..one };
+        assert!(fits(last) && !fits(StridedCopy { position: u64::MAX - 7, ..last }));
     }
 }

@@ -7,7 +7,7 @@
 //! nobody can take one generation's progress for another's.
 
 use crate::memory::region::Region;
-use crate::piece::copy::Copy;
+use crate::piece::copy::StridedCopy;
 use crate::piece::unit::Unit;
 use crate::piece::units::Units;
 use std::ops::Range;
@@ -44,7 +44,10 @@ impl Filling {
 
     /// A transfer begins: what of its copies is still missing, in the order of the memory. Final
     /// units are kept: their bytes were served by a source that stood, and are not read again.
-    pub(crate) fn begin<'a>(&self, jobs: impl Iterator<Item = &'a [Copy]>) -> Vec<Vec<Copy>> {
+    pub(crate) fn begin<'a>(
+        &self,
+        jobs: impl Iterator<Item = &'a [StridedCopy]>,
+    ) -> Vec<Vec<StridedCopy>> {
         let mut planned = vec![0_u64; self.left.len()];
         let missing = jobs.map(|copies| self.missing(copies, &mut planned)).collect();
         for (left, planned) in self.left.iter().zip(planned) {
@@ -54,8 +57,8 @@ impl Filling {
         missing
     }
 
-    fn missing(&self, copies: &[Copy], planned: &mut [u64]) -> Vec<Copy> {
-        let mut missing: Vec<Copy> = Vec::with_capacity(copies.len());
+    fn missing(&self, copies: &[StridedCopy], planned: &mut [u64]) -> Vec<StridedCopy> {
+        let mut missing: Vec<StridedCopy> = Vec::with_capacity(copies.len());
         for copy in copies {
             let parts = self.units.parts(copy.rows_at_target(), |unit, len| {
                 planned[unit] += len;

@@ -2,14 +2,14 @@
 //! system call.
 
 use crate::base::limits::{MAX_PIECE_EXTENTS, MAX_PIECE_ROWS};
-use crate::piece::copy::Copy;
+use crate::piece::copy::StridedCopy;
 use crate::piece::extent::Extent;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A part of one copy: `rows` runs of `len` bytes, from byte `from` of row `row` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct CopyPart {
     copy: usize,
     row: u64,
     pub(crate) rows: u64,
@@ -19,22 +19,22 @@ pub(crate) struct Span {
 
 /// One run of bytes: where it lies at the source, at the target and in its logical tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct RunOffsets {
     pub(crate) source: u64,
     pub(crate) target: u64,
     pub(crate) position: u64,
 }
 
-impl Span {
-    pub(crate) fn copy<'a>(&self, copies: &'a [Copy]) -> &'a Copy {
+impl CopyPart {
+    pub(crate) fn copy<'a>(&self, copies: &'a [StridedCopy]) -> &'a StridedCopy {
         &copies[self.copy]
     }
 
-    /// Row `row` of the span.
+    /// Run `row` of the part.
     #[inline]
-    pub(crate) fn row(&self, copy: &Copy, row: u64) -> Row {
+    pub(crate) fn row(&self, copy: &StridedCopy, row: u64) -> RunOffsets {
         let row = self.row + row;
-        Row {
+        RunOffsets {
             source: copy.source_offset + row * copy.source_pitch + self.from,
             target: copy.target_offset + row * copy.target_pitch + self.from,
             position: copy.position + row * copy.position_pitch + self.from,
@@ -42,7 +42,7 @@ impl Span {
     }
 
     /// What to ask of the source.
-    pub(crate) fn extent(&self, copies: &[Copy]) -> Extent {
+    pub(crate) fn extent(&self, copies: &[StridedCopy]) -> Extent {
         let copy = self.copy(copies);
         Extent {
             region: copy.source_region,
@@ -63,16 +63,16 @@ pub(crate) struct Piece {
 
 /// The pieces of one job, drawn by any number of workers.
 pub(crate) struct Pieces {
-    copies: Vec<Copy>,
-    spans: Vec<Span>,
+    copies: Vec<StridedCopy>,
+    spans: Vec<CopyPart>,
     pieces: Vec<Piece>,
     next: AtomicUsize,
 }
 
 impl Pieces {
     /// Cuts checked copies into pieces of at most so many bytes; empty ones leave nothing.
-    pub(crate) fn cut(copies: &[Copy], size: usize) -> Self {
-        let copies: Vec<Copy> = copies.iter().map(|copy| copy.flattened()).collect();
+    pub(crate) fn cut(copies: &[StridedCopy], size: usize) -> Self {
+        let copies: Vec<StridedCopy> = copies.iter().map(|copy| copy.flattened()).collect();
         let mut cutter = Cutter { size, ..Cutter::default() };
         for (index, copy) in copies.iter().enumerate() {
             cutter.copy(index, copy);
@@ -104,16 +104,20 @@ impl Pieces {
         self.pieces.len()
     }
 
-    pub(crate) fn copies(&self) -> &[Copy] {
+    pub(crate) fn copies(&self) -> &[StridedCopy] {
         &self.copies
     }
 
-    pub(crate) fn spans(&self, piece: &Piece) -> &[Span] {
+    pub(crate) fn spans(&self, piece: &Piece) -> &[CopyPart] {
         &self.spans[piece.spans.clone()]
     }
 
     /// Calls `each` with the copy, place and length of every row of a piece, in order.
-    pub(crate) fn rows(&self, piece: &Piece, mut each: impl FnMut(&Copy, Row, usize)) {
+    pub(crate) fn rows(
+        &self,
+        piece: &Piece,
+        mut each: impl FnMut(&StridedCopy, RunOffsets, usize),
+    ) {
         for span in self.spans(piece) {
             let copy = span.copy(&self.copies);
             for row in 0..span.rows {
@@ -127,7 +131,7 @@ impl Pieces {
 struct Cutter {
     /// Most bytes of a piece.
     size: usize,
-    spans: Vec<Span>,
+    spans: Vec<CopyPart>,
     pieces: Vec<Piece>,
     /// First span, bytes and rows of the piece being filled.
     first: usize,
@@ -136,7 +140,7 @@ struct Cutter {
 }
 
 impl Cutter {
-    fn copy(&mut self, index: usize, copy: &Copy) {
+    fn copy(&mut self, index: usize, copy: &StridedCopy) {
         if copy.row_bytes == 0 {
             return;
         }
@@ -150,19 +154,19 @@ impl Cutter {
             }
             let room = (self.size - self.bytes) as u64 / copy.row_bytes;
             let rows = room.min((MAX_PIECE_ROWS - self.rows) as u64).min(copy.rows - row);
-            self.push(Span { copy: index, row, rows, from: 0, len: copy.row_bytes });
+            self.push(CopyPart { copy: index, row, rows, from: 0, len: copy.row_bytes });
             row += rows;
         }
     }
 
     /// Rows of a piece or more are cut inside. Full pieces keep the digest's blocks whole.
-    fn long_rows(&mut self, index: usize, copy: &Copy) {
+    fn long_rows(&mut self, index: usize, copy: &StridedCopy) {
         for row in 0..copy.rows {
             let mut from = 0;
             while from < copy.row_bytes {
                 self.close();
                 let len = (copy.row_bytes - from).min(self.size as u64);
-                self.push(Span { copy: index, row, rows: 1, from, len });
+                self.push(CopyPart { copy: index, row, rows: 1, from, len });
                 from += len;
             }
         }
@@ -174,7 +178,7 @@ impl Cutter {
             || self.spans.len() - self.first >= MAX_PIECE_EXTENTS
     }
 
-    fn push(&mut self, span: Span) {
+    fn push(&mut self, span: CopyPart) {
         self.bytes += (span.rows * span.len) as usize;
         self.rows += span.rows as usize;
         self.spans.push(span);
@@ -194,11 +198,11 @@ mod tests {
     use crate::base::limits::PIECE_BYTES;
     use proptest::prelude::*;
 
-    fn copies() -> impl Strategy<Value = Vec<Copy>> {
+    fn copies() -> impl Strategy<Value = Vec<StridedCopy>> {
         let row_bytes = prop_oneof![0_u64..100, 1_000_u64..9_000, 200_000_u64..900_000];
         prop::collection::vec((row_bytes, 0_u64..40, 0_u64..50, any::<bool>()), 0..400).prop_map(
             |shapes| {
-                let copy = |(row_bytes, rows, gap, dense): (u64, u64, u64, bool)| Copy {
+                let copy = |(row_bytes, rows, gap, dense): (u64, u64, u64, bool)| StridedCopy {
                     source_region: 0,
                     source_offset: 3,
                     source_pitch: if dense { row_bytes } else { row_bytes + gap },
@@ -241,9 +245,9 @@ mod tests {
                             (at, left) = (next.next().unwrap(), next.next().unwrap());
                         }
                         let step = left.min(len as u64);
-                        wrong |= row != Row { source, target: at + 7, position: at + 11 };
+                        wrong |= row != RunOffsets { source, target: at + 7, position: at + 11 };
                         (source, at, left) = (source + step, at + step, left - step);
-                        row = Row { source, target: at + 7, position: at + 11 };
+                        row = RunOffsets { source, target: at + 7, position: at + 11 };
                         len -= step as usize;
                     }
                 });
@@ -260,7 +264,7 @@ mod tests {
 
     /// Bytes, rows and spans of each piece, by a walk over rows: as much of a copy as there is room
     /// for, and of a long row each cut alone but for what follows the last.
-    fn filled_up(copies: &[Copy], size: u64) -> Vec<(u64, usize, usize)> {
+    fn filled_up(copies: &[StridedCopy], size: u64) -> Vec<(u64, usize, usize)> {
         let mut pieces: Vec<(u64, usize, usize)> = Vec::new();
         for copy in copies.iter().map(|copy| copy.flattened()).filter(|copy| copy.row_bytes > 0) {
             let mut last_of_copy = None;
@@ -333,8 +337,8 @@ mod tests {
 
     #[test]
     fn each_bound_of_a_piece_is_kept_to_the_last() {
-        let tiny = |at: u64, bytes: u64| Copy::contiguous(0, at, 0, at, bytes);
-        let cut = |copies: &[Copy], size: usize| {
+        let tiny = |at: u64, bytes: u64| StridedCopy::contiguous(0, at, 0, at, bytes);
+        let cut = |copies: &[StridedCopy], size: usize| {
             let pieces = Pieces::cut(copies, size);
             let of = |piece: &Piece| (piece.bytes, pieces.spans(piece).len());
             std::iter::from_fn(|| pieces.draw().map(of)).collect::<Vec<_>>()
@@ -343,7 +347,7 @@ mod tests {
         let most = MAX_PIECE_EXTENTS;
         assert_eq!(cut(&many(most), 1 << 20), [(most, most)]);
         assert_eq!(cut(&many(most + 1), 1 << 20), [(most, most), (1, 1)]);
-        let rows = |rows| Copy { rows, source_pitch: 5, ..tiny(0, 2) };
+        let rows = |rows| StridedCopy { rows, source_pitch: 5, ..tiny(0, 2) };
         let most = MAX_PIECE_ROWS;
         assert_eq!(cut(&[rows(most as u64)], 1 << 20), [(2 * most, 1)]);
         assert_eq!(cut(&[rows(most as u64 + 1)], 1 << 20), [(2 * most, 1), (2, 1)]);
@@ -352,6 +356,6 @@ mod tests {
         assert_eq!(cut(&[rows(3), tiny(0, 5)], 10), [(6, 1), (5, 1)]);
         assert_eq!(cut(&[tiny(0, 9), tiny(0, 1), tiny(0, 1)], 10), [(10, 2), (1, 1)]);
         assert_eq!(cut(&[tiny(0, 10), tiny(0, 11), tiny(0, 9)], 10), [(10, 1), (10, 1), (10, 2)]);
-        assert_eq!(cut(&[tiny(0, 0), Copy { rows: 0, ..tiny(0, 7) }], 10), []);
+        assert_eq!(cut(&[tiny(0, 0), StridedCopy { rows: 0, ..tiny(0, 7) }], 10), []);
     }
 }

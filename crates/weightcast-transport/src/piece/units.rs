@@ -70,14 +70,14 @@ impl Units {
         &self,
         rows: Rows,
         mut kind: impl FnMut(usize, u64) -> Option<K>,
-    ) -> Vec<(K, Part)> {
+    ) -> Vec<(K, RowRange)> {
         let mut parts = Vec::new();
         let count = if rows.row_bytes == 0 { 0 } else { rows.rows };
         for row in 0..count {
             let start = rows.offset + row * rows.pitch;
             for (unit, at, len) in self.cut(rows.region, start, rows.row_bytes) {
                 if let Some(kind) = kind(unit, len) {
-                    join(&mut parts, kind, Part { row, rows: 1, from: at - start, len });
+                    join(&mut parts, kind, RowRange { row, rows: 1, from: at - start, len });
                 }
             }
         }
@@ -102,7 +102,7 @@ pub struct Rows {
 
 /// The same bytes of one row or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct RowRange {
     /// The first row.
     pub row: u64,
     /// How many rows.
@@ -113,7 +113,7 @@ pub struct Part {
     pub len: u64,
 }
 
-impl Part {
+impl RowRange {
     /// Where it begins if the rows begin at this offset and lie at this pitch.
     pub fn at(&self, offset: u64, pitch: u64) -> u64 {
         offset + self.row * pitch + self.from
@@ -121,7 +121,7 @@ impl Part {
 }
 
 /// Adds a part to those before it, or to the last of them.
-fn join<K: PartialEq>(parts: &mut Vec<(K, Part)>, kind: K, part: Part) {
+fn join<K: PartialEq>(parts: &mut Vec<(K, RowRange)>, kind: K, part: RowRange) {
     if let Some((last_kind, last)) = parts.last_mut()
         && *last_kind == kind
     {
@@ -250,11 +250,11 @@ mod tests {
     #[test]
     fn parts_that_go_on_are_joined() {
         let units = Units { bytes: 4, ..Units::new([100].into_iter()) };
-        let part = |row, rows, from, len| Part { row, rows, from, len };
+        let part = |row, rows, from, len| RowRange { row, rows, from, len };
         let of =
             |offset, pitch, row_bytes, rows| Rows { region: 0, offset, pitch, row_bytes, rows };
         let all = |rows| units.parts(rows, |_, _| Some(()));
-        let plain = |parts: &[Part]| parts.iter().map(|part| ((), *part)).collect::<Vec<_>>();
+        let plain = |parts: &[RowRange]| parts.iter().map(|part| ((), *part)).collect::<Vec<_>>();
         assert_eq!(all(of(1, 50, 9, 1)), plain(&[part(0, 1, 0, 9)]), "bytes of a row");
         assert_eq!(all(of(1, 8, 2, 4)), plain(&[part(0, 4, 0, 2)]), "the same of each row");
         let rows = [0, 1, 2].map(|row| part(row, 1, 0, 8));

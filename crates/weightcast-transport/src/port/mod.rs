@@ -3,13 +3,13 @@
 //! Reading order: [`server`] accepts over a [`listener`] and gives each reader a thread and one of the
 //! [`seats`]; [`serve`] answers his requests.
 
+mod answer_writer;
 mod bounds;
 mod descriptors;
 pub mod door;
 mod holder;
-mod input;
 pub(crate) mod listener;
-mod output;
+mod request_reader;
 mod seats;
 mod serve;
 pub(crate) mod server;

@@ -1,6 +1,6 @@
 //! One connection of the data port: a handshake, then requests answered in order.
 
-use crate::base::error::Refusal;
+use crate::base::error::RequestRefusal;
 use crate::base::holds::HoldPoint;
 use crate::base::id::ExportId;
 use crate::base::limits::{HANDSHAKE_DEADLINE, SEND_BYTES};
@@ -11,9 +11,9 @@ use crate::memory::kind::MemoryKind;
 use crate::memory::region::Region;
 use crate::piece::extent::{Extent, PlacedExtent};
 use crate::piece::filling::Filling;
+use crate::port::answer_writer::AnswerWriter;
 use crate::port::bounds;
-use crate::port::input::Input;
-use crate::port::output::Output;
+use crate::port::request_reader::RequestReader;
 use crate::port::seats::ConnectionSeat;
 use crate::port::slices::{self, DigestTurns};
 use crate::wire::description::{ExportDescription, RegionDescription, put_description};
@@ -22,7 +22,7 @@ use crate::wire::local_name::LocalName;
 use crate::wire::mac::Channel;
 use crate::wire::mac::MacKey;
 use crate::wire::socket::Socket;
-use crate::wire::{self, Header, Kind, Malformed};
+use crate::wire::{self, FrameKind, Header, Malformed};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::time::Instant;
@@ -75,13 +75,13 @@ pub(crate) struct Connection<'a> {
     seat: &'a ConnectionSeat,
     socket: &'a Arc<Socket>,
     desk: &'a Desk,
-    input: Input,
-    output: Output,
+    input: RequestReader,
+    output: AnswerWriter,
 }
 
 impl<'a> Connection<'a> {
     pub(crate) fn new(seat: &'a ConnectionSeat, desk: &'a Desk) -> Self {
-        let (input, output) = (Input::new(), Output::default());
+        let (input, output) = (RequestReader::new(), AnswerWriter::default());
         Self { seat, socket: &seat.socket, desk, input, output }
     }
 
@@ -139,15 +139,15 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    fn identify(&mut self) -> Result<(), Refusal> {
+    fn identify(&mut self) -> Result<(), RequestRefusal> {
         let out = &mut self.output.pending;
-        let start = wire::begin(out, Kind::Identity);
+        let start = wire::begin(out, FrameKind::Identity);
         wire::put_identity(out, self.desk.name);
         wire::finish(out, start);
         Ok(())
     }
 
-    fn describe(&mut self, id: ExportId, generation: u64) -> Result<(), Refusal> {
+    fn describe(&mut self, id: ExportId, generation: u64) -> Result<(), RequestRefusal> {
         let (export, ()) = self.open(id, generation, |_| Ok(()))?;
         let regions = export.regions().iter();
         let description = ExportDescription {
@@ -161,7 +161,7 @@ impl<'a> Connection<'a> {
             descriptors: lane::offers(&export, self.socket),
         };
         let out = &mut self.output.pending;
-        let start = wire::begin(out, Kind::Description);
+        let start = wire::begin(out, FrameKind::Description);
         put_description(out, &description);
         wire::finish(out, start);
         Ok(())
@@ -172,11 +172,11 @@ impl<'a> Connection<'a> {
         &self,
         id: ExportId,
         generation: u64,
-        check: impl FnOnce(&Export) -> Result<T, Refusal>,
-    ) -> Result<(Arc<Export>, T), Refusal> {
+        check: impl FnOnce(&Export) -> Result<T, RequestRefusal>,
+    ) -> Result<(Arc<Export>, T), RequestRefusal> {
         let export = self.desk.exports.get(id)?;
         if export.generation() != generation || !export.is_served() {
-            return Err(Refusal::StaleGeneration);
+            return Err(RequestRefusal::StaleGeneration);
         }
         let checked = check(&export)?;
         Ok((export, checked))
@@ -186,7 +186,7 @@ impl<'a> Connection<'a> {
     fn open_final(
         &mut self,
         ask: &wire::Ask<Extent>,
-    ) -> io::Result<Result<(Arc<Export>, u64), Refusal>> {
+    ) -> io::Result<Result<(Arc<Export>, u64), RequestRefusal>> {
         let opened = self.open(ask.export, ask.generation, |export| {
             bounds::of_read(export.regions(), &ask.extents)
         });
@@ -208,7 +208,7 @@ impl<'a> Connection<'a> {
         &mut self,
         export: &Export,
         extents: &[Extent],
-    ) -> io::Result<Result<(), Refusal>> {
+    ) -> io::Result<Result<(), RequestRefusal>> {
         if export.progress().is_none() {
             return Ok(Ok(()));
         }
@@ -230,15 +230,15 @@ impl<'a> Connection<'a> {
         } else if export.is_served() {
             Err(ErrorKind::ConnectionAborted.into())
         } else {
-            Ok(Err(Refusal::StaleGeneration))
+            Ok(Err(RequestRefusal::StaleGeneration))
         }
     }
 
     /// Which units of an export are final.
-    fn progress(&mut self, export: &Export) -> Result<(), Refusal> {
+    fn progress(&mut self, export: &Export) -> Result<(), RequestRefusal> {
         let bits = export.progress().map(Filling::bits).unwrap_or_default();
         let out = &mut self.output.pending;
-        let start = wire::begin(out, Kind::Progress);
+        let start = wire::begin(out, FrameKind::Progress);
         out.extend_from_slice(&bits);
         wire::finish(out, start);
         Ok(())
@@ -247,7 +247,7 @@ impl<'a> Connection<'a> {
     /// Streams checked extents; the verdict is only made once the kernel has all the bytes.
     fn send(&mut self, export: &Export, extents: &[Extent], bytes: u64) -> io::Result<()> {
         let _serving = export.serve(self.socket);
-        let header = Header::new(Kind::Data, bytes as usize);
+        let header = Header::new(FrameKind::Data, bytes as usize);
         export.stop_at(HoldPoint::Taking);
         self.output.pending.extend_from_slice(&header.encode());
         for extent in extents {
@@ -289,7 +289,7 @@ impl<'a> Connection<'a> {
         drop(export);
         let body = 1 + note.as_ref().map_or(0, |note| note.len());
         let out = &mut self.output.pending;
-        out.extend_from_slice(&Header::new(Kind::Noted, body).encode());
+        out.extend_from_slice(&Header::new(FrameKind::Noted, body).encode());
         out.push(u8::from(note.is_some()));
         note.map_or(Ok(()), |note| self.output.send(self.seat, &note))
     }
@@ -300,18 +300,18 @@ impl<'a> Connection<'a> {
         &mut self,
         export: &Export,
         extents: &[PlacedExtent],
-    ) -> io::Result<Result<(), Refusal>> {
+    ) -> io::Result<Result<(), RequestRefusal>> {
         // What was answered before does not wait for it.
         self.output.flush(self.seat)?;
         let _serving = export.serve(self.socket);
         let wanted = || export.is_served() && self.socket.is_connected();
         let digests = slices::digests(export, extents, &self.desk.turns, wanted);
         if !export.is_served() {
-            return Ok(Err(Refusal::StaleGeneration));
+            return Ok(Err(RequestRefusal::StaleGeneration));
         }
         let digests = digests.ok_or(ErrorKind::ConnectionAborted)?;
         let out = &mut self.output.pending;
-        let start = wire::begin(out, Kind::Digests);
+        let start = wire::begin(out, FrameKind::Digests);
         digests.iter().for_each(|digest| out.extend_from_slice(&digest.to_bytes()));
         wire::finish(out, start);
         Ok(Ok(()))
@@ -329,14 +329,14 @@ enum Request {
 }
 
 impl Request {
-    fn decode(kind: Kind, body: &[u8]) -> Result<Self, Malformed> {
+    fn decode(kind: FrameKind, body: &[u8]) -> Result<Self, Malformed> {
         match kind {
-            Kind::Identify if body.is_empty() => Ok(Self::Identify),
-            Kind::Describe => wire::decode_named(body).map(|(id, g)| Self::Describe(id, g)),
-            Kind::Note => wire::decode_named(body).map(|(id, g)| Self::Note(id, g)),
-            Kind::Read => wire::decode_read(body).map(Self::Read),
-            Kind::Digest => wire::decode_digest(body).map(Self::Digest),
-            Kind::Await => wire::decode_read(body).map(Self::Await),
+            FrameKind::Identify if body.is_empty() => Ok(Self::Identify),
+            FrameKind::Describe => wire::decode_named(body).map(|(id, g)| Self::Describe(id, g)),
+            FrameKind::Note => wire::decode_named(body).map(|(id, g)| Self::Note(id, g)),
+            FrameKind::Read => wire::decode_read(body).map(Self::Read),
+            FrameKind::Digest => wire::decode_digest(body).map(Self::Digest),
+            FrameKind::Await => wire::decode_read(body).map(Self::Await),
             _ => Err(Malformed("not a request")),
         }
     }

@@ -61,14 +61,14 @@ pub enum BindError {
 pub struct DataServer {
     addr: SocketAddr,
     listener: Arc<Listener>,
-    shared: Arc<Shared>,
+    shared: Arc<PortState>,
     acceptor: Option<JoinHandle<()>>,
     /// The process that its threads run in.
     process: u32,
 }
 
 /// What the threads of a data port share.
-struct Shared {
+struct PortState {
     desk: Desk,
     key: MacKey,
     /// Of its TCP listener.
@@ -104,7 +104,7 @@ impl DataServer {
             tracing::warn!(%addr, "INSECURE data port: everybody who reaches it can read weights");
         }
         let listener = Arc::new(listener);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PortState {
             desk: Desk {
                 exports: Arc::default(),
                 name: listener.name(),
@@ -162,7 +162,7 @@ impl Drop for DataServer {
 }
 
 /// Accepts until the server closes.
-fn accept(listener: &Listener, shared: &Arc<Shared>) {
+fn accept(listener: &Listener, shared: &Arc<PortState>) {
     loop {
         let come = listener.accept();
         if lock(&shared.seats).closing {
@@ -179,7 +179,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
 
 /// The process may need what the system has no more of as much as the port does. What is one
 /// connection's own trouble does not lead here.
-fn rest(error: &io::Error, shared: &Shared) {
+fn rest(error: &io::Error, shared: &PortState) {
     let gave_way = is_exhausted(error) && lock(&shared.seats).give_way(Instant::now());
     tracing::warn!(%error, gave_way, "data port could not take a connection");
     thread::sleep(EXHAUSTED_REST);
@@ -196,7 +196,7 @@ fn is_exhausted(error: &io::Error) -> bool {
 ///
 /// # Errors
 /// There is no thread to be had.
-fn start(socket: Socket, holder: Holder, shared: &Arc<Shared>) -> io::Result<()> {
+fn start(socket: Socket, holder: Holder, shared: &Arc<PortState>) -> io::Result<()> {
     let socket = Arc::new(socket);
     let Some((number, seat)) = enter(&socket, holder, shared) else {
         // A fresh socket takes so few bytes without blocking, if anybody is there.
@@ -222,7 +222,7 @@ fn start(socket: Socket, holder: Holder, shared: &Arc<Shared>) -> io::Result<()>
 fn enter(
     socket: &Arc<Socket>,
     holder: Holder,
-    shared: &Shared,
+    shared: &PortState,
 ) -> Option<(u64, Arc<ConnectionSeat>)> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let mut seats = lock(&shared.seats);
@@ -236,7 +236,7 @@ fn enter(
     seats.enter(socket, holder, Instant::now())
 }
 
-fn converse(seat: &ConnectionSeat, number: u64, shared: &Shared) -> io::Result<()> {
+fn converse(seat: &ConnectionSeat, number: u64, shared: &PortState) -> io::Result<()> {
     seat.socket.prepare()?;
     seat.socket.set_write_timeout(Some(SEND_TICK))?;
     let channel = match seat.socket.is_local() {
@@ -250,7 +250,7 @@ fn converse(seat: &ConnectionSeat, number: u64, shared: &Shared) -> io::Result<(
 
 /// Takes a connection off the list however its thread ends, or if it never begins.
 struct Leave {
-    shared: Arc<Shared>,
+    shared: Arc<PortState>,
     number: u64,
 }
 
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn a_port_is_closed_once_its_connections_have_ended() {
         use crate::base::holds::{HoldPoint, Holds};
-        use crate::{Copy, Peer, ReadOptions, Region, SourceJob, Way, read};
+        use crate::{Peer, ReadOptions, Region, SourceJob, StridedCopy, Way, read};
         use std::sync::atomic::{AtomicBool, Ordering};
         let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
         let soon = Instant::now() + Duration::from_secs(20);
@@ -383,7 +383,7 @@ mod tests {
         );
         thread::scope(|scope| {
             scope.spawn(|| {
-                let copies = vec![Copy::contiguous(0, 0, 0, 0, 1)];
+                let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 1)];
                 let job = SourceJob { peer: &peer, export: id, generation: 1, copies };
                 let options = ReadOptions { deadline: Some(soon), ..ReadOptions::default() };
                 assert!(read(&[job], &[Region::allocate(1).unwrap()], &options).is_err());

@@ -3,7 +3,7 @@
 //! | header field | bytes | |
 //! |---|---|---|
 //! | magic | 4 | `WCD1` |
-//! | kind | 1 | [`Kind`] |
+//! | kind | 1 | [`FrameKind`] |
 //! | status | 1 | refusal code, or 1 for a fenced end |
 //! | zero | 2 | |
 //! | body | 8 | bytes that follow |
@@ -12,7 +12,7 @@
 //! says whether they count; everything else by one frame. Answers keep the order of requests.
 //! A length is checked before anything is allocated for it.
 
-use crate::base::error::Refusal;
+use crate::base::error::RequestRefusal;
 use crate::base::id::ExportId;
 use crate::base::limits::{MAX_ANSWER_BYTES, MAX_NOTE_BYTES, MAX_READ_BYTES, MAX_REQUEST_BYTES};
 
@@ -30,7 +30,7 @@ pub(super) type Decoded<T> = Result<T, Malformed>;
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// Request: which Unix socket is yours?
     Identify = 1,
     /// Request: how large is this export, and, over the Unix socket, where does it lie?
@@ -61,9 +61,9 @@ pub(crate) enum Kind {
     Progress = 136,
 }
 
-impl Kind {
+impl FrameKind {
     fn from_code(code: u8) -> Option<Self> {
-        use Kind::*;
+        use FrameKind::*;
         let requests = [Identify, Describe, Read, Digest, Note, Await];
         let answers = [Identity, Description, Data, Digests, End, Refused, Noted, Progress];
         requests.into_iter().chain(answers).find(|kind| *kind as u8 == code)
@@ -78,23 +78,23 @@ impl Kind {
 /// The fixed header of every frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     pub(crate) status: u8,
     pub(crate) body: usize,
 }
 
 impl Header {
-    pub(crate) fn new(kind: Kind, body: usize) -> Self {
+    pub(crate) fn new(kind: FrameKind, body: usize) -> Self {
         Self { kind, status: 0, body }
     }
 
     /// The end of an answered read.
     pub(crate) fn end(served: bool) -> Self {
-        Self { kind: Kind::End, status: u8::from(!served), body: 0 }
+        Self { kind: FrameKind::End, status: u8::from(!served), body: 0 }
     }
 
-    pub(crate) fn refusal(refusal: Refusal) -> Self {
-        Self { kind: Kind::Refused, status: refusal.code(), body: 0 }
+    pub(crate) fn refusal(refusal: RequestRefusal) -> Self {
+        Self { kind: FrameKind::Refused, status: refusal.code(), body: 0 }
     }
 
     pub(crate) fn encode(self) -> [u8; HEADER_BYTES] {
@@ -112,11 +112,11 @@ impl Header {
         if [m0, m1, m2, m3] != MAGIC || [z0, z1] != [0, 0] {
             return Err(Malformed("not a frame"));
         }
-        let kind = Kind::from_code(kind).ok_or(Malformed("unknown kind of frame"))?;
+        let kind = FrameKind::from_code(kind).ok_or(Malformed("unknown kind of frame"))?;
         let body = u64::from_le_bytes(body);
         let limit = match kind {
-            Kind::Data => MAX_READ_BYTES,
-            Kind::Noted => NOTED_BYTES as u64,
+            FrameKind::Data => MAX_READ_BYTES,
+            FrameKind::Noted => NOTED_BYTES as u64,
             kind if kind.is_request() => MAX_REQUEST_BYTES as u64,
             _ => MAX_ANSWER_BYTES as u64,
         };
@@ -128,7 +128,7 @@ impl Header {
 }
 
 /// Starts a request frame; the length is filled in by [`finish`].
-pub(crate) fn begin(out: &mut Vec<u8>, kind: Kind) -> usize {
+pub(crate) fn begin(out: &mut Vec<u8>, kind: FrameKind) -> usize {
     let start = out.len();
     out.extend_from_slice(&Header::new(kind, 0).encode());
     start
@@ -148,7 +148,7 @@ pub(crate) fn put(out: &mut Vec<u8>, numbers: &[u64]) {
 }
 
 /// A request that names an export and nothing else.
-pub(crate) fn named(kind: Kind, export: ExportId, generation: u64) -> Vec<u8> {
+pub(crate) fn named(kind: FrameKind, export: ExportId, generation: u64) -> Vec<u8> {
     let mut request = Vec::new();
     let start = begin(&mut request, kind);
     put(&mut request, &[export.0, generation]);

@@ -23,4 +23,4 @@ pub(crate) use bodies::{
     Ask, decode_digest, decode_digests, decode_named, decode_noted, decode_read, put_extent,
     put_identity, put_placed,
 };
-pub(crate) use frames::{HEADER_BYTES, Header, Kind, Malformed, begin, finish, named, put};
+pub(crate) use frames::{FrameKind, HEADER_BYTES, Header, Malformed, begin, finish, named, put};

@@ -8,7 +8,7 @@ use crate::base::patience::Patience;
 use crate::piece::extent::Extent;
 use crate::wire::bodies::put_extent;
 use crate::wire::description::{ExportDescription, decode_description};
-use crate::wire::frames::{self, Kind, Malformed};
+use crate::wire::frames::{self, FrameKind, Malformed};
 use crate::wire::mac::MacKey;
 use crate::wire::stream::Stream;
 use std::net::SocketAddr;
@@ -53,7 +53,7 @@ impl Pool {
     pub(crate) fn ask<T>(
         &self,
         request: &[u8],
-        kind: Kind,
+        kind: FrameKind,
         patience: &Patience<'_>,
         decode: impl FnOnce(&[u8]) -> Result<T, Malformed>,
     ) -> Result<T, TransportError> {
@@ -76,11 +76,11 @@ impl Pool {
         patience: &Patience<'_>,
     ) -> Result<Vec<u8>, TransportError> {
         let mut request = Vec::new();
-        let start = frames::begin(&mut request, Kind::Await);
+        let start = frames::begin(&mut request, FrameKind::Await);
         frames::put(&mut request, &[export.0, generation]);
         extents.for_each(|extent| put_extent(&mut request, &extent));
         frames::finish(&mut request, start);
-        self.ask(&request, Kind::Progress, patience, |bits| Ok(bits.to_vec()))
+        self.ask(&request, FrameKind::Progress, patience, |bits| Ok(bits.to_vec()))
     }
 
     /// Describes an export. Nobody vouches for who answers, so no descriptor that comes from here may
@@ -91,8 +91,8 @@ impl Pool {
         generation: u64,
         patience: &Patience<'_>,
     ) -> Result<ExportDescription, TransportError> {
-        let request = frames::named(Kind::Describe, export, generation);
-        self.ask(&request, Kind::Description, patience, decode_description)
+        let request = frames::named(FrameKind::Describe, export, generation);
+        self.ask(&request, FrameKind::Description, patience, decode_description)
     }
 
     pub(crate) fn give_back(&self, mut stream: Stream) {

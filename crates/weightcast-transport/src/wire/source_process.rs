@@ -20,7 +20,7 @@ use crate::base::patience::Patience;
 use crate::wire::bodies::decode_identity;
 use crate::wire::credentials;
 use crate::wire::description::{ExportDescription, decode_description};
-use crate::wire::frames::{self, Kind};
+use crate::wire::frames::{self, FrameKind};
 use crate::wire::local;
 use crate::wire::local_name::LocalName;
 use crate::wire::mac::{Channel, MacKey};
@@ -55,8 +55,8 @@ impl SourceProcess {
         patience: &Patience<'_>,
     ) -> Result<Self, TransportError> {
         let mut request = Vec::new();
-        frames::begin(&mut request, Kind::Identify);
-        let name = port.ask(&request, Kind::Identity, patience, decode_identity)?;
+        frames::begin(&mut request, FrameKind::Identify);
+        let name = port.ask(&request, FrameKind::Identity, patience, decode_identity)?;
         Self::meet(port.addr(), name, port.key(), own, patience)
     }
 
@@ -109,8 +109,8 @@ impl SourceProcess {
             return Err(self.gone("another process listens in its place"));
         }
         let mut stream = self.converse(socket, patience)?;
-        let request = frames::named(Kind::Describe, export, generation);
-        let body = stream.ask(&request, Kind::Description, patience)?;
+        let request = frames::named(FrameKind::Describe, export, generation);
+        let body = stream.ask(&request, FrameKind::Description, patience)?;
         let description = stream.decoded(decode_description(&body))?;
         self.verify()?;
         Ok(description)
@@ -188,8 +188,8 @@ mod tests {
         let (key, patience) = (Auth::default().mac_key(), Patience::default());
         let mut stream = Stream::open(server.addr(), &key, &patience, || true).unwrap();
         let mut request = Vec::new();
-        frames::begin(&mut request, Kind::Identify);
-        let name = stream.ask(&request, Kind::Identity, &patience).unwrap();
+        frames::begin(&mut request, FrameKind::Identify);
+        let name = stream.ask(&request, FrameKind::Identity, &patience).unwrap();
         let name = decode_identity(&name).unwrap();
         let meet = |name, own| SourceProcess::meet(server.addr(), name, &key, own, &patience);
         let why = |found: Result<SourceProcess, TransportError>| found.err().unwrap().to_string();

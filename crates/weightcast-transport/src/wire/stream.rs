@@ -1,12 +1,12 @@
 //! A reader's connection to a data port: blocking calls that wake up to look at their patience.
 
-use crate::base::error::{Refusal, TransportError};
+use crate::base::error::{RequestRefusal, TransportError};
 use crate::base::limits::{FULL_PATIENCE, HANDSHAKE_DEADLINE, STREAM_REST, TICK};
 use crate::base::patience::Patience;
 use crate::memory::sys::{self, Ranges};
 use crate::wire::credentials;
 use crate::wire::dial::dial;
-use crate::wire::frames::{HEADER_BYTES, Header, Kind, Malformed};
+use crate::wire::frames::{FrameKind, HEADER_BYTES, Header, Malformed};
 use crate::wire::handshake::{Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
 use crate::wire::mac::Channel;
 use crate::wire::mac::MacKey;
@@ -249,7 +249,7 @@ impl Stream {
     pub(crate) fn ask(
         &mut self,
         request: &[u8],
-        kind: Kind,
+        kind: FrameKind,
         patience: &Patience<'_>,
     ) -> Result<Vec<u8>, TransportError> {
         let header = self.begin(request, patience)?;
@@ -260,12 +260,12 @@ impl Stream {
     }
 
     /// Checks the kind of an answer; a refusal becomes its error.
-    pub(crate) fn expect(&self, header: Header, kind: Kind) -> Result<(), TransportError> {
+    pub(crate) fn expect(&self, header: Header, kind: FrameKind) -> Result<(), TransportError> {
         if header.kind == kind {
             return Ok(());
         }
-        if header.kind == Kind::Refused
-            && let Some(refusal) = Refusal::from_code(header.status)
+        if header.kind == FrameKind::Refused
+            && let Some(refusal) = RequestRefusal::from_code(header.status)
         {
             return Err(refusal.into());
         }
@@ -336,8 +336,8 @@ mod tests {
         assert!(stream.is_fresh(now) && stream.is_fresh(now + STREAM_REST));
         assert!(!stream.is_fresh(now + STREAM_REST + Duration::from_nanos(1)));
         let mut request = Vec::new();
-        crate::wire::begin(&mut request, Kind::Identify);
-        stream.ask(&request, Kind::Identity, &Patience::default()).unwrap();
+        crate::wire::begin(&mut request, FrameKind::Identify);
+        stream.ask(&request, FrameKind::Identity, &Patience::default()).unwrap();
         assert!(stream.rested.is_none(), "an answer has begun");
         assert!(stream.is_fresh(now + 2 * STREAM_REST));
     }
@@ -348,14 +348,17 @@ mod tests {
         let stream = stream(&server);
         let addr = server.addr();
         let other = TransportError::Protocol { addr, what: "an answer to another question" };
-        let refused = Refusal::OutOfRange;
-        assert_eq!(stream.expect(Header::new(Kind::Data, 9), Kind::Data), Ok(()));
-        assert_eq!(stream.expect(Header::new(Kind::Noted, 9), Kind::Data), Err(other.clone()));
-        assert_eq!(stream.expect(Header::refusal(refused), Kind::Data), Err(refused.into()));
+        let refused = RequestRefusal::OutOfRange;
+        assert_eq!(stream.expect(Header::new(FrameKind::Data, 9), FrameKind::Data), Ok(()));
+        assert_eq!(
+            stream.expect(Header::new(FrameKind::Noted, 9), FrameKind::Data),
+            Err(other.clone())
+        );
+        assert_eq!(stream.expect(Header::refusal(refused), FrameKind::Data), Err(refused.into()));
         let nameless = Header { status: 99, ..Header::refusal(refused) };
-        assert_eq!(stream.expect(nameless, Kind::Data), Err(other.clone()));
-        let status = Header { status: refused.code(), ..Header::new(Kind::Noted, 0) };
-        assert_eq!(stream.expect(status, Kind::Data), Err(other), "only a refusal has one");
+        assert_eq!(stream.expect(nameless, FrameKind::Data), Err(other.clone()));
+        let status = Header { status: refused.code(), ..Header::new(FrameKind::Noted, 0) };
+        assert_eq!(stream.expect(status, FrameKind::Data), Err(other), "only a refusal has one");
         assert_eq!(stream.decoded(Ok(7)), Ok(7));
         let wrong = TransportError::Protocol { addr, what: "wrong" };
         assert_eq!(stream.decoded::<()>(Err(Malformed("wrong"))), Err(wrong));

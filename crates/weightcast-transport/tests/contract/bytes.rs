@@ -25,7 +25,7 @@ fn whole_regions<W: Way>() {
     let (way, bytes) = (W::new(), noise(3_000_001, 1));
     let export = way.expose(&[&bytes]);
     let to = target(bytes.len());
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, bytes.len() as u64)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, bytes.len() as u64)];
     let digests = way.read(export, copies, std::slice::from_ref(&to), 1).unwrap();
     assert!(to.to_vec() == bytes);
     assert_eq!(digests, [digest_at(0, &bytes)]);
@@ -36,9 +36,9 @@ fn empty_copies<W: Way>() {
     let export = way.expose(&[b"abc", b""]);
     let to = [target(2), target(0)];
     let copies = vec![
-        Copy::contiguous(0, 3, 0, 2, 0),
-        Copy::contiguous(1, 0, 1, 0, 0),
-        Copy { rows: 0, ..Copy::contiguous(0, 3, 0, 2, 9) },
+        StridedCopy::contiguous(0, 3, 0, 2, 0),
+        StridedCopy::contiguous(1, 0, 1, 0, 0),
+        StridedCopy { rows: 0, ..StridedCopy::contiguous(0, 3, 0, 2, 9) },
     ];
     assert_eq!(way.read(export, copies, &to, 1).unwrap(), [Digest::ZERO]);
     assert_eq!(way.read(export, Vec::new(), &[], 0).unwrap(), []);
@@ -50,7 +50,7 @@ fn strided_to_strided<W: Way>() {
     let (way, tensor) = (W::new(), noise(64 * 5_000, 2));
     let export = way.expose(&[&tensor]);
     let to = target(64 * 1_700);
-    let copy = Copy {
+    let copy = StridedCopy {
         source_offset: 1_000,
         source_pitch: 5_000,
         target_offset: 100,
@@ -60,7 +60,7 @@ fn strided_to_strided<W: Way>() {
         slot: 1,
         position: 1_000,
         position_pitch: 5_000,
-        ..Copy::contiguous(0, 0, 0, 0, 0)
+        ..StridedCopy::contiguous(0, 0, 0, 0, 0)
     };
     let digests = way.read(export, vec![copy], std::slice::from_ref(&to), 2).unwrap();
     let got = to.to_vec();
@@ -81,8 +81,8 @@ fn thousands_of_tiny_copies<W: Way>() {
     let (mut copies, mut at) = (Vec::new(), 0);
     // Backwards, so that nothing merges.
     for (i, region) in regions.iter().enumerate().rev() {
-        let copy = Copy::contiguous(i as u32, 0, 0, at, region.len() as u64);
-        copies.push(Copy { slot: i as u32, position: 0, ..copy });
+        let copy = StridedCopy::contiguous(i as u32, 0, 0, at, region.len() as u64);
+        copies.push(StridedCopy { slot: i as u32, position: 0, ..copy });
         at += region.len() as u64;
     }
     let to = target(at as usize);
@@ -96,8 +96,8 @@ fn unaligned_everywhere<W: Way>() {
     let export = way.expose(&[&bytes]);
     for (from, at, len, position) in [(1, 2, 3, 5), (7, 1, 4_099, 4_095), (4_097, 63, 5_000, 3)] {
         let to = target(at + len);
-        let copy = Copy::contiguous(0, from as u64, 0, at as u64, len as u64);
-        let copy = Copy { position, ..copy };
+        let copy = StridedCopy::contiguous(0, from as u64, 0, at as u64, len as u64);
+        let copy = StridedCopy { position, ..copy };
         let digests = way.read(export, vec![copy], std::slice::from_ref(&to), 1).unwrap();
         assert_eq!(&to.to_vec()[at..], &bytes[from..from + len]);
         assert_eq!(digests, [digest_at(position, &bytes[from..from + len])]);
@@ -109,12 +109,12 @@ fn rows_longer_than_a_piece<W: Way>() {
     let (way, bytes) = (W::new(), noise(3 * row, 4));
     let export = way.expose(&[&bytes]);
     let to = target(3 * row + 20);
-    let copy = Copy {
+    let copy = StridedCopy {
         source_pitch: row as u64,
         target_pitch: row as u64 + 10,
         position_pitch: row as u64,
         rows: 3,
-        ..Copy::contiguous(0, 0, 0, 0, row as u64)
+        ..StridedCopy::contiguous(0, 0, 0, 0, row as u64)
     };
     let digests = way.read(export, vec![copy], std::slice::from_ref(&to), 1).unwrap();
     let got = to.to_vec();
@@ -127,7 +127,7 @@ fn several_sources<W: Way>() {
     let bytes: Vec<Vec<u8>> = (0..3).map(|i| noise(700_000, i)).collect();
     let to = target(2_100_000);
     let job = |i: usize| {
-        let copy = Copy::contiguous(0, 0, 0, i as u64 * 700_000, 700_000);
+        let copy = StridedCopy::contiguous(0, 0, 0, i as u64 * 700_000, 700_000);
         ways[i].job(ways[i].expose(&[&bytes[i]]), vec![copy])
     };
     let jobs = [job(0), job(1), job(2)];
@@ -149,8 +149,8 @@ fn random_plans<W: Way>() {
             let len = (usize::from(dice[i]) * (1 + usize::from(dice[i + 1] % 8))).max(1);
             let len = len.min(tensor.len() - at);
             source.extend(noise(usize::from(dice[i + 2] % 32), 0));
-            let copy = Copy::contiguous(0, source.len() as u64, 0, at as u64, len as u64);
-            copies.push(Copy { slot: u32::from(dice[i] % 3), ..copy });
+            let copy = StridedCopy::contiguous(0, source.len() as u64, 0, at as u64, len as u64);
+            copies.push(StridedCopy { slot: u32::from(dice[i] % 3), ..copy });
             source.extend(&tensor[at..at + len]);
             (at, i) = (at + len, i + 3);
         }
@@ -167,7 +167,7 @@ fn digests_can_be_left_out<W: Way>() {
     let way = W::new();
     let export = way.expose(&[b"weights"]);
     let to = target(7);
-    let jobs = [way.job(export, vec![Copy::contiguous(0, 0, 0, 0, 7)])];
+    let jobs = [way.job(export, vec![StridedCopy::contiguous(0, 0, 0, 0, 7)])];
     let options = ReadOptions { digests: false, progress: Arc::default(), ..Default::default() };
     let digests = read(&jobs, std::slice::from_ref(&to), &options).unwrap();
     assert_eq!((digests, to.to_vec()), (vec![Digest::ZERO], b"weights".to_vec()));

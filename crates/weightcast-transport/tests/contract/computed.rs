@@ -31,7 +31,7 @@ fn computed_bytes_arrive<W: Way>() {
     let (region, bytes) = doubled(&noise((3 << 20) / 2 + 77, 1));
     let export = way.exports().expose(1, vec![region]);
     let to = Region::allocate(bytes.len()).unwrap();
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, bytes.len() as u64)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, bytes.len() as u64)];
     let digests = way.read(export, copies, std::slice::from_ref(&to), 1).unwrap();
     assert!(to.to_vec() == bytes);
     assert_eq!(digests, [digest_at(0, &bytes)]);
@@ -49,7 +49,7 @@ fn computed_and_held_bytes_mix<W: Way>() {
     for (index, len) in [1_u64, 700_001, 13, 300_000, 4_095, 8_193, 999_983].into_iter().enumerate()
     {
         for (region, at, len) in row(7 * index as u64, len) {
-            copies.push(Copy::contiguous(region, at, 0, target, len));
+            copies.push(StridedCopy::contiguous(region, at, 0, target, len));
             let from = if region == 0 { &made } else { &held };
             expected.extend_from_slice(&from[at as usize..(at + len) as usize]);
             target += len;
@@ -65,9 +65,9 @@ fn a_fenced_one_is_not_read<W: Way>() {
     let export = way.exports().expose(1, vec![region]);
     way.exports().fence(export);
     let to = Region::allocate(bytes.len()).unwrap();
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, 6)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 6)];
     let error = way.read(export, copies, std::slice::from_ref(&to), 1).unwrap_err();
-    assert_eq!(error.kind, TransportError::Refused(Refusal::StaleGeneration));
+    assert_eq!(error.kind, TransportError::Refused(RequestRefusal::StaleGeneration));
 }
 
 #[test]

@@ -16,7 +16,7 @@ const DESCRIPTORS: u64 = 256;
 
 fn read_abc(peer: &Peer, export: ExportId) {
     let to = [Region::allocate(3).unwrap()];
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, 3)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 3)];
     let jobs = [SourceJob { peer, export, generation: 1, copies }];
     read(&jobs, &to, &ReadOptions { deadline: Some(soon()), ..Default::default() }).unwrap();
     assert_eq!(to[0].to_vec(), b"abc");

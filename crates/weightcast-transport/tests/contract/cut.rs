@@ -66,7 +66,7 @@ fn a_read_goes_on_over_a_new_connection_wherever_the_last_was_cut() {
             progress: Arc::clone(&progress),
             ..Default::default()
         };
-        let copies = vec![Copy::contiguous(0, 0, 0, 0, bytes.len() as u64)];
+        let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, bytes.len() as u64)];
         let jobs = [SourceJob { peer: &peer, export, generation: 1, copies }];
         let to = [Region::allocate(bytes.len()).unwrap()];
         match read(&jobs, &to, &options) {

@@ -22,18 +22,24 @@ fn out_of_bounds_is_refused_with_nothing_written<W: Way>() {
     let way = W::new();
     let export = way.expose(&[&[7; 100]]);
     let to = Region::allocate(100).unwrap();
-    let good = Copy::contiguous(0, 0, 0, 0, 50);
+    let good = StridedCopy::contiguous(0, 0, 0, 0, 50);
     let bad = [
-        (Copy { source_offset: 51, ..good }, Bound::SourceRegion(0)),
-        (Copy { source_region: 1, ..good }, Bound::SourceRegion(1)),
-        (Copy { source_pitch: u64::MAX, rows: 3, ..good }, Bound::SourceRegion(0)),
-        (Copy { target_offset: 51, ..good }, Bound::TargetRegion(0)),
-        (Copy { target_region: 1, ..good }, Bound::TargetRegion(1)),
-        (Copy { target_pitch: 51, source_pitch: 0, rows: 2, ..good }, Bound::TargetRegion(0)),
-        (Copy { target_pitch: 0, source_pitch: 0, rows: u64::MAX, ..good }, Bound::TargetRegion(0)),
-        (Copy { slot: 1, ..good }, Bound::Digest),
-        (Copy { position: u64::MAX - 3, ..good }, Bound::Digest),
-        (Copy { source_offset: 101, row_bytes: 0, ..good }, Bound::SourceRegion(0)),
+        (StridedCopy { source_offset: 51, ..good }, Bound::SourceRegion(0)),
+        (StridedCopy { source_region: 1, ..good }, Bound::SourceRegion(1)),
+        (StridedCopy { source_pitch: u64::MAX, rows: 3, ..good }, Bound::SourceRegion(0)),
+        (StridedCopy { target_offset: 51, ..good }, Bound::TargetRegion(0)),
+        (StridedCopy { target_region: 1, ..good }, Bound::TargetRegion(1)),
+        (
+            StridedCopy { target_pitch: 51, source_pitch: 0, rows: 2, ..good },
+            Bound::TargetRegion(0),
+        ),
+        (
+            StridedCopy { target_pitch: 0, source_pitch: 0, rows: u64::MAX, ..good },
+            Bound::TargetRegion(0),
+        ),
+        (StridedCopy { slot: 1, ..good }, Bound::Digest),
+        (StridedCopy { position: u64::MAX - 3, ..good }, Bound::Digest),
+        (StridedCopy { source_offset: 101, row_bytes: 0, ..good }, Bound::SourceRegion(0)),
     ];
     for (copy, what) in bad {
         let error = way.read(export, vec![good, copy], std::slice::from_ref(&to), 1).unwrap_err();
@@ -47,7 +53,7 @@ fn read_only_targets_are_refused<W: Way>() {
     let way = W::new();
     let export = way.expose(&[b"abc"]);
     let to = [Region::allocate(3).unwrap().read_only()];
-    let error = way.read(export, vec![Copy::contiguous(0, 0, 0, 0, 3)], &to, 1).unwrap_err();
+    let error = way.read(export, vec![StridedCopy::contiguous(0, 0, 0, 0, 3)], &to, 1).unwrap_err();
     assert_eq!(error.kind, TransportError::ReadOnlyTarget { region: 0 });
     assert_eq!(to[0].to_vec(), [0; 3]);
 }
@@ -56,13 +62,13 @@ fn unknown_exports_and_stale_generations_are_refused<W: Way>() {
     let way = W::new();
     let export = way.expose(&[b"abc"]);
     let to = [Region::allocate(3).unwrap()];
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, 3)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 3)];
     let unknown = way.read(ExportId(export.0 ^ 1), copies.clone(), &to, 1).unwrap_err();
-    assert_eq!(unknown.kind, TransportError::Refused(Refusal::UnknownExport));
+    assert_eq!(unknown.kind, TransportError::Refused(RequestRefusal::UnknownExport));
     let mut job = way.job(export, copies.clone());
     job.generation = 2;
     let stale = read(&[job], &to, &ReadOptions::default()).unwrap_err();
-    assert_eq!(stale.kind, TransportError::Refused(Refusal::StaleGeneration));
+    assert_eq!(stale.kind, TransportError::Refused(RequestRefusal::StaleGeneration));
     assert_eq!([unknown.advice(), stale.advice()], [Advice::RetryElsewhere; 2]);
     assert_eq!(to[0].to_vec(), [0; 3]);
     way.read(export, copies, &to, 1).expect("the connection stays usable");
@@ -72,7 +78,7 @@ fn a_fenced_export_is_not_read<W: Way>() {
     let way = W::new();
     let export = way.expose(&[b"abc"]);
     let to = [Region::allocate(3).unwrap()];
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, 3)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 3)];
     way.read(export, copies.clone(), &to, 1).unwrap();
     way.exports().fence(export);
     let error = way.read(export, copies.clone(), &to, 1).unwrap_err();
@@ -92,7 +98,7 @@ fn a_fence_during_reads_never_lets_a_torn_one_end_well<W: Way>() {
         let export = way.exports().expose(1, vec![source.clone()]);
         let to = [Region::allocate(len).unwrap()];
         let options = ReadOptions::default();
-        let jobs = [way.job(export, vec![Copy::contiguous(0, 0, 0, 0, len as u64)])];
+        let jobs = [way.job(export, vec![StridedCopy::contiguous(0, 0, 0, 0, len as u64)])];
         let outcome = thread::scope(|scope| {
             let (exports, progress) = (way.exports(), &options.progress);
             scope.spawn(move || {
@@ -114,7 +120,7 @@ fn a_fence_during_reads_never_lets_a_torn_one_end_well<W: Way>() {
             }
             Err(error) => {
                 ended_fenced += 1;
-                let stale = TransportError::Refused(Refusal::StaleGeneration);
+                let stale = TransportError::Refused(RequestRefusal::StaleGeneration);
                 let fenced = TransportError::Fenced { export };
                 assert!([stale, fenced].contains(&error.kind), "{error}");
             }
@@ -129,7 +135,7 @@ fn a_withdrawal_during_a_read_ends_it<W: Way>() {
     let to = [Region::allocate(bytes.len()).unwrap()];
     let options = ReadOptions { deadline: Some(soon()), ..ReadOptions::default() };
     // The same bytes over and over, so that the read cannot outrun the withdrawal.
-    let copy = Copy::contiguous(0, 0, 0, 0, bytes.len() as u64);
+    let copy = StridedCopy::contiguous(0, 0, 0, 0, bytes.len() as u64);
     let jobs = [way.job(export, vec![copy; 400])];
     let outcome = thread::scope(|scope| {
         scope.spawn(|| {
@@ -149,7 +155,7 @@ fn a_cancelled_read_ends<W: Way>() {
     let (way, bytes) = (W::new(), noise(1 << 20, 6));
     let export = way.expose(&[&bytes]);
     let to = [Region::allocate(bytes.len()).unwrap()];
-    let jobs = [way.job(export, vec![Copy::contiguous(0, 0, 0, 0, 1 << 20)])];
+    let jobs = [way.job(export, vec![StridedCopy::contiguous(0, 0, 0, 0, 1 << 20)])];
     let cancel = Arc::new(AtomicBool::new(true));
     let options = ReadOptions { cancel, ..ReadOptions::default() };
     let error = read(&jobs, &to, &options).unwrap_err();
@@ -160,7 +166,7 @@ fn a_passed_deadline_ends_a_read<W: Way>() {
     let way = W::new();
     let export = way.expose(&[b"abc"]);
     let to = [Region::allocate(3).unwrap()];
-    let jobs = [way.job(export, vec![Copy::contiguous(0, 0, 0, 0, 3)])];
+    let jobs = [way.job(export, vec![StridedCopy::contiguous(0, 0, 0, 0, 3)])];
     let options = ReadOptions { deadline: Some(Instant::now()), ..ReadOptions::default() };
     let error = read(&jobs, &to, &options).unwrap_err();
     assert!(matches!(error.kind, TransportError::Timeout { .. }), "{error}");

@@ -39,7 +39,7 @@ fn a_forks_copies_are_dropped_without_harm() {
     for peer in &peers {
         assert_eq!(peer.note(export, 1, soon()).unwrap(), None, "connected as before");
         let to = [Region::allocate(3).unwrap()];
-        let copies = vec![Copy::contiguous(0, 0, 0, 0, 3)];
+        let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 3)];
         read(&[SourceJob { peer, export, generation: 1, copies }], &to, &ReadOptions::default())
             .expect("served as before");
         assert_eq!(to[0].to_vec(), b"abc");

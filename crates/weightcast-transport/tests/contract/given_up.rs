@@ -19,7 +19,7 @@ fn nothing_is_taken_after_a_cancellation<W: Way>() {
             cancel.store(true, Ordering::Release);
         }
     });
-    let jobs = [way.job(export, vec![Copy::contiguous(0, 0, 0, 0, len as u64)])];
+    let jobs = [way.job(export, vec![StridedCopy::contiguous(0, 0, 0, 0, len as u64)])];
     let error = read(&jobs, &[Region::allocate(len).unwrap()], &options).unwrap_err();
     assert_eq!(error.kind, TransportError::Cancelled);
     assert_eq!(options.progress.load(Ordering::Relaxed), PIECE_BYTES as u64);
@@ -39,7 +39,7 @@ fn whoever_gives_up_waiting_was_not_fenced<W: Way>() {
         }
     });
     way.exports().hold(export, options.holds.clone());
-    let jobs = [way.job(export, vec![Copy::contiguous(0, 0, 0, 0, 8)])];
+    let jobs = [way.job(export, vec![StridedCopy::contiguous(0, 0, 0, 0, 8)])];
     let error = read(&jobs, &[Region::allocate(8).unwrap()], &options).unwrap_err();
     assert_eq!(error.kind, TransportError::Cancelled);
 }

@@ -42,8 +42,8 @@ fn hold_both<W: Way>(way: &W, export: ExportId, holds: Holds) -> ReadOptions {
     ReadOptions { threads: 1, deadline: Some(soon()), holds, ..ReadOptions::default() }
 }
 
-fn whole(len: usize) -> Vec<Copy> {
-    vec![Copy::contiguous(0, 0, 0, 0, len as u64)]
+fn whole(len: usize) -> Vec<StridedCopy> {
+    vec![StridedCopy::contiguous(0, 0, 0, 0, len as u64)]
 }
 
 /// Memory of ones that is served, and what its owner does to it next: fence, and write twos.
@@ -187,17 +187,17 @@ const LAST_MISSING: Missing = Missing { held: 1, final_units: 0, rows: [9, 12] }
 const ROW: usize = 1_000;
 
 impl Missing {
-    fn copies(&self) -> Vec<Copy> {
+    fn copies(&self) -> Vec<StridedCopy> {
         let [first, last] = self.rows.map(|unit| unit * UNIT);
         let piece = PIECE_BYTES as u64;
-        let rows = Copy {
+        let rows = StridedCopy {
             source_pitch: last - first,
             target_pitch: ROW as u64,
             position_pitch: ROW as u64,
             rows: 2,
-            ..Copy::contiguous(0, first, 0, piece, ROW as u64)
+            ..StridedCopy::contiguous(0, first, 0, piece, ROW as u64)
         };
-        vec![Copy::contiguous(0, self.final_units * UNIT, 0, 0, piece), rows]
+        vec![StridedCopy::contiguous(0, self.final_units * UNIT, 0, 0, piece), rows]
     }
 
     fn rows_of<'a>(&self, memory: &'a [u8]) -> [&'a [u8]; 2] {
@@ -237,7 +237,7 @@ fn who_reads_from_a_relay_waits_for_every_row<W: Way>() {
             ..ReadOptions::default()
         };
         let jobs = [0_u64, 1].map(|s| {
-            let copies = vec![Copy::contiguous(0, 0, 0, s * half as u64, half as u64)];
+            let copies = vec![StridedCopy::contiguous(0, 0, 0, s * half as u64, half as u64)];
             way.job(sources[s as usize], copies)
         });
 
@@ -331,12 +331,12 @@ fn rows_with_gaps_between_them_arrive<W: Way>() {
     for row_bytes in [1, 16, 39] {
         // Room for a gap behind the last row, where nothing belongs.
         let to = [Region::allocate(rows * row_bytes + 40).unwrap()];
-        let copy = Copy {
+        let copy = StridedCopy {
             source_pitch: 40,
             target_pitch: row_bytes as u64,
             position_pitch: row_bytes as u64,
             rows: rows as u64,
-            ..Copy::contiguous(0, 0, 0, 0, row_bytes as u64)
+            ..StridedCopy::contiguous(0, 0, 0, 0, row_bytes as u64)
         };
         let digests = way.read(export, vec![copy], &to, 1).unwrap();
         let expected: Vec<u8> =

@@ -228,7 +228,7 @@ type Outcome = (Peer, Result<Vec<Digest>, ReadError>, Vec<u8>);
 fn read_from(addr: SocketAddr, export: ExportId, bytes: usize) -> Outcome {
     let peer = Peer::connect(addr, &Auth::default(), soon()).unwrap();
     let to = [Region::allocate(bytes).unwrap()];
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, bytes as u64)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, bytes as u64)];
     let jobs = [SourceJob { peer: &peer, export, generation: 1, copies }];
     let options = ReadOptions { deadline: Some(soon()), ..ReadOptions::default() };
     let outcome = read(&jobs, &to, &options);

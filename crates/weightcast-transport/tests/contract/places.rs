@@ -27,7 +27,7 @@ fn read_all(peer: &Peer, export: ExportId, bytes: &[u8]) -> Result<(), ReadError
 
 fn read_on(threads: usize, peer: &Peer, export: ExportId, bytes: &[u8]) -> Result<(), ReadError> {
     let to = [Region::allocate(bytes.len()).unwrap()];
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, bytes.len() as u64)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, bytes.len() as u64)];
     let jobs = [SourceJob { peer, export, generation: 1, copies }];
     let options = ReadOptions { threads, deadline: Some(soon()), ..Default::default() };
     read(&jobs, &to, &options)?;

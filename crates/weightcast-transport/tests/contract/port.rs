@@ -154,9 +154,9 @@ fn digests_at_the_source_find_the_place() {
     let strided = digest_at(10, &bytes[10..13]) + digest_at(110, &bytes[110..113]);
     assert_eq!(digests, [digest_at(0, &bytes), strided, Digest::ZERO]);
     let refused = |placed| peer.digests(export, 4, &[placed], soon()).unwrap_err();
-    assert_eq!(refused(placed(8_999, 2, 1, 0, 0)), Refusal::OutOfRange.into());
-    assert_eq!(refused(placed(0, 2, 2, 1, u64::MAX - 1)), Refusal::OutOfRange.into());
-    assert_eq!(refused(placed(0, 9_000, 1 << 40, 0, 0)), Refusal::TooMuch.into());
+    assert_eq!(refused(placed(8_999, 2, 1, 0, 0)), RequestRefusal::OutOfRange.into());
+    assert_eq!(refused(placed(0, 2, 2, 1, u64::MAX - 1)), RequestRefusal::OutOfRange.into());
+    assert_eq!(refused(placed(0, 9_000, 1 << 40, 0, 0)), RequestRefusal::TooMuch.into());
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn closing_a_server_ends_its_connections_and_fences_its_exports() {
     let server = server();
     let export = server.exports().expose(1, vec![Region::from_bytes(b"abc").unwrap()]);
     let to = [Region::allocate(3).unwrap()];
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, 3)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 3)];
     for way in [weightcast_transport::Way::Direct, Tcp] {
         let peer = Peer::connect_by(way, server.addr(), &token(), soon()).unwrap();
         let job = SourceJob { peer: &peer, export, generation: 1, copies: copies.clone() };

@@ -63,7 +63,7 @@ impl Source {
 
     /// A read of the same bytes again and again: it does not end by itself in a test's time.
     fn endless<'a>(&self, peer: &'a Peer) -> [SourceJob<'a>; 1] {
-        let copies = vec![Copy::contiguous(0, 0, 0, 0, LEN as u64); 10_000];
+        let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, LEN as u64); 10_000];
         [SourceJob { peer, export: self.export, generation: 1, copies }]
     }
 }
@@ -93,7 +93,7 @@ fn another_process_is_read_both_ways() {
     for way in [Direct, Tcp] {
         let peer = source.connect(way);
         let to = [Region::allocate(LEN).unwrap()];
-        let copies = vec![Copy::contiguous(0, 0, 0, 0, LEN as u64)];
+        let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, LEN as u64)];
         let jobs = [SourceJob { peer: &peer, export: source.export, generation: 1, copies }];
         let digests = read(&jobs, &to, &ReadOptions::default()).unwrap();
         assert!(to[0].to_vec() == bytes);
@@ -158,7 +158,7 @@ fn a_stopped_source_is_still_read_directly() {
     let peer = source.connect(Direct);
     let to = [Region::allocate(LEN).unwrap()];
     let job = || {
-        let copies = vec![Copy::contiguous(0, 0, 0, 0, LEN as u64)];
+        let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, LEN as u64)];
         [SourceJob { peer: &peer, export: source.export, generation: 1, copies }]
     };
     read(&job(), &to, &ReadOptions::default()).unwrap();
@@ -184,7 +184,7 @@ fn a_source_killed_at_any_point_of_a_direct_read_is_gone() {
             }
         });
         let to = [Region::allocate(LEN).unwrap()];
-        let copies = vec![Copy::contiguous(0, 0, 0, 0, LEN as u64)];
+        let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, LEN as u64)];
         let jobs = [SourceJob { peer: &peer, export: source.export, generation: 1, copies }];
         let options = ReadOptions { threads: 1, holds, ..ReadOptions::default() };
         let error = read(&jobs, &to, &options).unwrap_err();

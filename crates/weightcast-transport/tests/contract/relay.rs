@@ -42,7 +42,7 @@ impl Relay {
 
     fn fill<W: Way>(&self, way: &W, from: ExportId) -> Result<Vec<Digest>, ReadError> {
         let bytes = self.memory.len() as u64;
-        let jobs = [way.job(from, vec![Copy::contiguous(0, 0, 0, 0, bytes)])];
+        let jobs = [way.job(from, vec![StridedCopy::contiguous(0, 0, 0, 0, bytes)])];
         read(&jobs, std::slice::from_ref(&self.memory), &self.options())
     }
 }
@@ -80,14 +80,14 @@ fn strided_copies_of_two_sources_are_relayed<W: Way>() {
         whole.chunks(3_000).flat_map(|row| row[from..to].iter().copied()).collect()
     };
     let sources = [way.expose(&[&columns(0, 1_100)]), way.expose(&[&columns(1_100, 3_000)])];
-    let copies = [(0, 1_100), (1_100, 1_900)].map(|(first, width)| Copy {
+    let copies = [(0, 1_100), (1_100, 1_900)].map(|(first, width)| StridedCopy {
         source_pitch: width,
         target_offset: first,
         target_pitch: 3_000,
         position: first,
         position_pitch: 3_000,
         rows: 1_000,
-        ..Copy::contiguous(0, 0, 0, first, width)
+        ..StridedCopy::contiguous(0, 0, 0, first, width)
     });
     let (first, second) = (relay(&way, 3_000_000), relay(&way, 3_000_000));
     thread::scope(|scope| {
@@ -107,9 +107,9 @@ fn nothing_is_served_that_has_not_arrived<W: Way>() {
     let origin = way.expose(&[&bytes]);
     let first = relay(&way, 4 * UNIT);
     // Its transfer brings the third unit only and then ends, as one that lost its source.
-    let part = [way.job(origin, vec![Copy::contiguous(0, 2 * UNIT, 0, 2 * UNIT, UNIT)])];
+    let part = [way.job(origin, vec![StridedCopy::contiguous(0, 2 * UNIT, 0, 2 * UNIT, UNIT)])];
     // The other units are planned, by a transfer that fails before it has read them.
-    let all = way.job(ExportId(1), vec![Copy::contiguous(0, 0, 0, 0, 4 * UNIT)]);
+    let all = way.job(ExportId(1), vec![StridedCopy::contiguous(0, 0, 0, 0, 4 * UNIT)]);
     let targets = std::slice::from_ref(&first.memory);
     read(&[all], targets, &first.options()).unwrap_err();
     assert_eq!(first.filling.progress(), (0, 4));
@@ -117,7 +117,7 @@ fn nothing_is_served_that_has_not_arrived<W: Way>() {
     let second = relay(&way, 4 * UNIT);
     thread::scope(|scope| {
         let options = ReadOptions { cancel: Arc::clone(&cancel), ..second.options() };
-        let jobs = [way.job(first.export, vec![Copy::contiguous(0, 0, 0, 0, UNIT)])];
+        let jobs = [way.job(first.export, vec![StridedCopy::contiguous(0, 0, 0, 0, UNIT)])];
         let targets = std::slice::from_ref(&second.memory);
         let follower = scope.spawn(move || read(&jobs, targets, &options).unwrap_err());
         // A transfer of one unit makes that one final, and those it does not touch.
@@ -147,7 +147,7 @@ fn a_waiting_reader_can_be_cancelled<W: Way>() {
     let options = second.options();
     let cancel = Arc::clone(&options.cancel);
     thread::scope(|scope| {
-        let jobs = [way.job(first.export, vec![Copy::contiguous(0, 0, 0, 0, 4 * UNIT)])];
+        let jobs = [way.job(first.export, vec![StridedCopy::contiguous(0, 0, 0, 0, 4 * UNIT)])];
         let targets = std::slice::from_ref(&second.memory);
         let follower = scope.spawn(move || read(&jobs, targets, &options).unwrap_err());
         cancel.store(true, Ordering::Release);
@@ -165,7 +165,7 @@ fn final_units_are_kept_when_a_source_is_lost<W: Way>() {
     let (lost, other) = (way.expose(&[&bytes]), way.expose(&[&others]));
     let relay = relay(&way, 8 * UNIT);
     let targets = std::slice::from_ref(&relay.memory);
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, 8 * UNIT)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 8 * UNIT)];
     // Cancelled part-way: the more units are final by then, the fewer are read again.
     let options = relay.options();
     let (cancel, moved) = (Arc::clone(&options.cancel), Arc::clone(&options.progress));

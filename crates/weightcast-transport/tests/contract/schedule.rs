@@ -203,7 +203,7 @@ fn relay<W: Way>(player: &Player, way: &W, from: &Board, to: &Board) -> Tally {
             holds: player.holds(player.number),
             ..ReadOptions::default()
         };
-        let copies = vec![Copy::contiguous(0, 0, 0, 0, LEN as u64)];
+        let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, LEN as u64)];
         let job = SourceJob { peer: way.peer(), export: source, generation: version, copies };
         let outcome = read(&[job], std::slice::from_ref(&memory), &options);
         check(&outcome, &memory.to_vec(), version, &filling);

@@ -50,13 +50,13 @@ fn unwritable_target_memory_is_named_and_fatal() {
     let bytes = noise(PAGES * PAGE, 7);
     let export = server.exports().expose(1, vec![Region::from_bytes(&bytes).unwrap()]);
     let (len, offset) = (bytes.len() as u64 - 9, 9);
-    let whole = vec![Copy::contiguous(0, 0, 0, offset, len)];
+    let whole = vec![StridedCopy::contiguous(0, 0, 0, offset, len)];
     // Rows with gaps between them, one of them over the end of a page.
-    let rows = Copy { source_pitch: 1_500, target_pitch: 1_500, rows: 800, ..whole[0] };
-    let rows = vec![Copy { row_bytes: 1_000, ..rows }];
+    let rows = StridedCopy { source_pitch: 1_500, target_pitch: 1_500, rows: 800, ..whole[0] };
+    let rows = vec![StridedCopy { row_bytes: 1_000, ..rows }];
     for way in [Direct, Tcp] {
         let peer = Peer::connect_by(way, server.addr(), &Auth::default(), soon()).unwrap();
-        let attempt = |to: &Region, copies: &[Copy]| {
+        let attempt = |to: &Region, copies: &[StridedCopy]| {
             let jobs = [SourceJob { peer: &peer, export, generation: 1, copies: copies.to_vec() }];
             let options = ReadOptions { deadline: Some(soon()), ..Default::default() };
             read(&jobs, std::slice::from_ref(to), &options)
@@ -81,7 +81,7 @@ fn a_fenced_source_of_a_good_target_is_still_what_is_blamed() {
     let server = DataServer::bind(loopback(), Auth::default()).unwrap();
     let export = server.exports().expose(1, vec![Region::from_bytes(b"abc").unwrap()]);
     let peer = Peer::connect_by(Direct, server.addr(), &Auth::default(), soon()).unwrap();
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, 3)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 3)];
     let jobs = [SourceJob { peer: &peer, export, generation: 1, copies }];
     let to = [Mapping::region(None)];
     read(&jobs, &to, &ReadOptions::default()).unwrap();

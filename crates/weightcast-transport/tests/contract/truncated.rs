@@ -27,7 +27,7 @@ fn serving_a_truncated_file_costs_the_read_and_not_the_process() {
         .map(|way| Peer::connect_by(way, server.addr(), &Auth::default(), soon()).unwrap());
     let read_from = |peer| {
         let to = [Region::allocate(LEN).unwrap()];
-        let copies = vec![Copy::contiguous(0, 0, 0, 0, LEN as u64)];
+        let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, LEN as u64)];
         let jobs = [SourceJob { peer, export, generation: 1, copies }];
         read(&jobs, &to, &ReadOptions { deadline: Some(soon()), ..ReadOptions::default() })
     };

@@ -36,14 +36,14 @@ pub(crate) trait Way: Sync {
         self.exports().expose(1, regions.collect())
     }
 
-    fn job(&self, export: ExportId, copies: Vec<Copy>) -> SourceJob<'_> {
+    fn job(&self, export: ExportId, copies: Vec<StridedCopy>) -> SourceJob<'_> {
         SourceJob { peer: self.peer(), export, generation: 1, copies }
     }
 
     fn read(
         &self,
         export: ExportId,
-        copies: Vec<Copy>,
+        copies: Vec<StridedCopy>,
         targets: &[Region],
         slots: usize,
     ) -> Result<Vec<Digest>, ReadError> {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use weightcast_plan::{Cell, Layout, Run, runs};
 use weightcast_protocol::message::SourceShard;
-use weightcast_transport::{Digest, ExportId, Peer, Refusal, TransportError};
+use weightcast_transport::{Digest, ExportId, Peer, RequestRefusal, TransportError};
 
 use super::comparison::Watch;
 use super::search::Question;
@@ -208,7 +208,9 @@ fn whole(question: &Question) -> Cell {
 
 fn refused(shard: &AskedShard, error: &TransportError) -> Error {
     match error {
-        TransportError::Refused(Refusal::UnknownExport | Refusal::StaleGeneration)
+        TransportError::Refused(
+            RequestRefusal::UnknownExport | RequestRefusal::StaleGeneration,
+        )
         | TransportError::Fenced { .. } => {
             unverified(shard, "no longer serves what the server says that it does: it moved on")
         }

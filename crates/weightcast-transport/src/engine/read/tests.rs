@@ -25,11 +25,11 @@ fn a_second_worker_does_not_wait_for_a_place_where_the_first_has_one() {
     let export = server.exports().expose(1, vec![Region::allocate(len).unwrap()]);
     let soon = Instant::now() + Duration::from_secs(60);
     let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon).unwrap();
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, len as u64)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, len as u64)];
     let job = SourceJob { peer: &peer, export, generation: 1, copies };
     let targets = [Region::allocate(len).unwrap()];
     let options = ReadOptions { deadline: Some(soon), ..ReadOptions::default() };
-    let mut route = Route::check(0, &job, &targets, &options).unwrap();
+    let mut route = CheckedJob::check(0, &job, &targets, &options).unwrap();
     route.pieces = Pieces::cut(&job.copies, PIECE_BYTES);
     let (arrived, is_there) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
@@ -95,7 +95,7 @@ fn each_try_counts_anew() {
             gauge: Arc::clone(&gauge),
             ..ReadOptions::default()
         };
-        let copies = vec![Copy::contiguous(0, 0, 0, 0, len as u64)];
+        let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, len as u64)];
         read(&[SourceJob { peer: &peer, export, generation: 1, copies }], &targets, &options)
             .unwrap();
         assert_eq!(progress.load(Ordering::Relaxed), len as u64, "try {try_number}");
@@ -110,10 +110,10 @@ fn nobody_opens_a_lane_for_nothing() {
     let (server, peer) = reading(Way::Tcp);
     let export = server.exports().expose(1, vec![Region::from_bytes(b"weights").unwrap()]);
     let targets = [Region::allocate(7).unwrap()];
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, 7)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 7)];
     let job = SourceJob { peer: &peer, export, generation: 1, copies };
     let options = ReadOptions { threads: 1, ..ReadOptions::default() };
-    let route = Route::check(0, &job, &targets, &options).unwrap();
+    let route = CheckedJob::check(0, &job, &targets, &options).unwrap();
     let none = route.open(&targets, &options.holds, options.patience()).unwrap();
     assert!(none.is_none() && route.lanes.load(Ordering::Acquire) == 0);
     drop(none);
@@ -138,7 +138,7 @@ fn memory_is_filled_region_by_region() {
         }
     });
     let jobs = [1, 0].map(|region| {
-        let copies = vec![Copy::contiguous(0, 0, region, 0, len)];
+        let copies = vec![StridedCopy::contiguous(0, 0, region, 0, len)];
         SourceJob { peer: &peer, export, generation: 1, copies }
     });
     let filling = Some(filling);
@@ -158,7 +158,7 @@ fn whoever_fails_in_filling_is_named_by_its_job() {
         let exports = [(); 2].map(|()| server.exports().expose(1, vec![memory.clone()]));
         let targets = [(); 2].map(|()| Region::allocate(len as usize).unwrap());
         let jobs = [0, 1].map(|number| {
-            let copies = vec![Copy::contiguous(0, 0, number, 0, len)];
+            let copies = vec![StridedCopy::contiguous(0, 0, number, 0, len)];
             SourceJob { peer: &peer, export: exports[number as usize], generation: 1, copies }
         });
         let table = Arc::clone(server.exports());
@@ -211,7 +211,7 @@ fn whoever_has_died_by_the_end_is_named_by_its_job() {
     let jobs = [job(), job(), job()];
     for bad in 0..3 {
         let routes = jobs.iter().enumerate().map(|(source, job)| {
-            let mut route = Route::check(source, job, &[], &options).unwrap();
+            let mut route = CheckedJob::check(source, job, &[], &options).unwrap();
             if source == bad {
                 route.endpoint = &dead;
             }
@@ -254,7 +254,7 @@ fn a_failure_stops_whoever_waits() {
     );
     let targets = [(); 2].map(|()| Region::allocate(len).unwrap());
     let jobs = [(forever, 0), (bad, 1)].map(|(export, target)| {
-        let copies = vec![Copy::contiguous(0, 0, target, 0, len as u64)];
+        let copies = vec![StridedCopy::contiguous(0, 0, target, 0, len as u64)];
         SourceJob { peer: &peer, export, generation: 1, copies }
     });
     let deadline = Some(Instant::now() + Duration::from_secs(60));

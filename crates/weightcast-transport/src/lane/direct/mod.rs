@@ -269,7 +269,7 @@ mod tests {
     use crate::base::id::ExportId;
     use crate::base::patience::Patience;
     use crate::memory::region::Region;
-    use crate::piece::copy::Copy;
+    use crate::piece::copy::StridedCopy;
     use crate::piece::pieces::Pieces;
     use crate::{Auth, DataServer, Peer};
     use std::sync::atomic::AtomicUsize;
@@ -297,7 +297,7 @@ mod tests {
         /// Does something with a lane that reads these copies of two regions of 64 KiB.
         fn with<T>(
             &self,
-            copies: &[Copy],
+            copies: &[StridedCopy],
             act: impl FnOnce(&mut DirectLane<'_>, &Pieces, &[Region]) -> T,
         ) -> T {
             let region = |start: usize| {
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn small_gaps_are_read_along_and_others_are_not() {
         let reached = Reached::new();
-        let row = |region, at| Copy::contiguous(region, at, 0, 100 * u64::from(region), 10);
+        let row = |region, at| StridedCopy::contiguous(region, at, 0, 100 * u64::from(region), 10);
         let most = MAX_GAP_BYTES;
         let table = [
             (row(0, 500), row(0, 510), 1, 0),
@@ -348,7 +348,7 @@ mod tests {
         ];
         for (first, second, ranges, gap) in table {
             // Both at places of their own at the target.
-            let copies = [first, Copy { target_offset: 40, ..second }];
+            let copies = [first, StridedCopy { target_offset: 40, ..second }];
             reached.with(&copies, |lane, pieces, targets| {
                 let piece = pieces.draw().unwrap();
                 lane.add_rows(piece);
@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn a_read_that_did_not_end_well_is_somebody_s_fault() {
         let reached = Reached::new();
-        reached.with(&[Copy::contiguous(0, 0, 0, 0, 64)], |lane, pieces, _| {
+        reached.with(&[StridedCopy::contiguous(0, 0, 0, 0, 64)], |lane, pieces, _| {
             let piece = pieces.draw().unwrap();
             let mut of = |outcome: Result<usize, i32>| {
                 lane.local.clear();
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn a_lane_reads_what_it_was_asked_for_and_sees_a_fence() {
         let reached = Reached::new();
-        reached.with(&[Copy::contiguous(0, 7, 0, 9, 64)], |lane, pieces, targets| {
+        reached.with(&[StridedCopy::contiguous(0, 7, 0, 9, 64)], |lane, pieces, targets| {
             let export = lane.task.export;
             assert!(lane.has_room() && matches!(lane.poll(), Ok(None)));
             reached.server.exports().fence(export);
@@ -421,7 +421,7 @@ mod tests {
         let export = ExportId::random();
         reached.server.exports().expose_filling(export, 1, memory, filling);
         let description = reached.direct.0.describe(export, 1, &Patience::default()).unwrap();
-        let pieces = Pieces::cut(&[Copy::contiguous(0, 0, 0, 0, 3 * UNIT)], UNIT as usize);
+        let pieces = Pieces::cut(&[StridedCopy::contiguous(0, 0, 0, 0, 3 * UNIT)], UNIT as usize);
         let task = LaneTask {
             port: reached.peer.port(),
             export,

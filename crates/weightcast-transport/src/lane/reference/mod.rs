@@ -5,13 +5,13 @@
 use super::endpoint::{Endpoint, Lane, OpenLane};
 use super::kind::{LaneKind, Meeting};
 use super::task::LaneTask;
-use crate::base::error::{Refusal, TransportError};
+use crate::base::error::{RequestRefusal, TransportError};
 use crate::base::holds::HoldPoint;
 use crate::base::id::ExportId;
 use crate::export::served::Export;
 use crate::export::table::ExportTable;
 use crate::lane::way::Way;
-use crate::piece::pieces::{Piece, Row};
+use crate::piece::pieces::{Piece, RunOffsets};
 use crate::wire::description::ExportDescription;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl InProcess {
     fn find(&self, export: ExportId, generation: u64) -> Result<Arc<Export>, TransportError> {
         let export = self.0.get(export)?;
         let current = export.generation() == generation && export.is_served();
-        current.then_some(export).ok_or_else(|| Refusal::StaleGeneration.into())
+        current.then_some(export).ok_or_else(|| RequestRefusal::StaleGeneration.into())
     }
 }
 
@@ -111,7 +111,7 @@ impl<'a> Lane<'a> for ReferenceLane<'a> {
 
 impl ReferenceLane<'_> {
     /// The regions, place and length of every row of a piece.
-    fn rows(&self, piece: &Piece) -> Vec<((u32, u32), Row, u64)> {
+    fn rows(&self, piece: &Piece) -> Vec<((u32, u32), RunOffsets, u64)> {
         let mut rows = Vec::new();
         self.task.pieces.rows(piece, |copy, row, len| {
             rows.push(((copy.source_region, copy.target_region), row, len as u64));
@@ -119,7 +119,7 @@ impl ReferenceLane<'_> {
         rows
     }
 
-    fn copy(&self, (source, target): (u32, u32), row: Row, len: usize) {
+    fn copy(&self, (source, target): (u32, u32), row: RunOffsets, len: usize) {
         let source = &self.export.regions()[source as usize];
         let target = &self.task.targets[target as usize];
         let (from, to) = (row.source as usize, row.target as usize);

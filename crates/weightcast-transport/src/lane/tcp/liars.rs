@@ -6,10 +6,10 @@ use crate::memory::kind::MemoryKind;
 use crate::memory::region::Region;
 use crate::wire::handshake::{PROOF_BYTES, SourceSide};
 use crate::wire::mac::Channel;
-use crate::wire::{self, HEADER_BYTES, Header, Kind};
+use crate::wire::{self, FrameKind, HEADER_BYTES, Header};
 use crate::{
-    Auth, Copy, DataServer, ExportId, Filling, Peer, ReadOptions, SourceJob, TransportError, Way,
-    read,
+    Auth, DataServer, ExportId, Filling, Peer, ReadOptions, SourceJob, StridedCopy, TransportError,
+    Way, read,
 };
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -49,9 +49,9 @@ fn serve(mut socket: TcpStream, answer: &[u8], asked: &AtomicUsize) -> io::Resul
         socket.read_exact(&mut header)?;
         let header = Header::decode(&header).expect("a request");
         socket.read_exact(&mut vec![0; header.body])?;
-        if header.kind == Kind::Describe {
+        if header.kind == FrameKind::Describe {
             let mut description = Vec::new();
-            let start = wire::begin(&mut description, Kind::Description);
+            let start = wire::begin(&mut description, FrameKind::Description);
             // A region of four bytes, and addresses as if over a Unix socket.
             description.push(0);
             wire::put(&mut description, &[1, 4]);
@@ -61,8 +61,8 @@ fn serve(mut socket: TcpStream, answer: &[u8], asked: &AtomicUsize) -> io::Resul
             socket.write_all(&description)?;
             continue;
         }
-        if header.kind == Kind::Identify {
-            socket.write_all(&Header::new(Kind::Identity, 0).encode())?;
+        if header.kind == FrameKind::Identify {
+            socket.write_all(&Header::new(FrameKind::Identity, 0).encode())?;
             continue;
         }
         asked.fetch_add(1, Ordering::SeqCst);
@@ -75,7 +75,7 @@ fn serve(mut socket: TcpStream, answer: &[u8], asked: &AtomicUsize) -> io::Resul
 
 fn read_four(addr: SocketAddr) -> TransportError {
     let peer = Peer::connect_by(Way::Tcp, addr, &Auth::default(), soon()).unwrap();
-    let copies = vec![Copy::contiguous(0, 0, 0, 0, 4)];
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 4)];
     let job = SourceJob { peer: &peer, export: ExportId(7), generation: 1, copies };
     let options = ReadOptions { threads: 1, deadline: Some(soon()), ..ReadOptions::default() };
     read(&[job], &[Region::allocate(4).unwrap()], &options).unwrap_err().kind
@@ -83,15 +83,16 @@ fn read_four(addr: SocketAddr) -> TransportError {
 
 #[test]
 fn what_is_no_answer_to_a_read_is_told_apart() {
-    let data = |len: usize| [&Header::new(Kind::Data, len).encode()[..], &vec![1; len]].concat();
+    let data =
+        |len: usize| [&Header::new(FrameKind::Data, len).encode()[..], &vec![1; len]].concat();
     let end = Header::end(true).encode();
-    let noted = Header::new(Kind::Noted, 0).encode();
+    let noted = Header::new(FrameKind::Noted, 0).encode();
     let another = "an answer to another question";
     let table = [
         ([data(5), end.to_vec()].concat(), "length of an answer"),
         ([data(3), end.to_vec()].concat(), "length of an answer"),
         ([data(4), noted.to_vec()].concat(), another),
-        ([data(4), Header::new(Kind::Data, 4).encode().to_vec()].concat(), another),
+        ([data(4), Header::new(FrameKind::Data, 4).encode().to_vec()].concat(), another),
         ([noted.to_vec(), end.to_vec()].concat(), another),
     ];
     for (answer, what) in table {
@@ -133,7 +134,7 @@ fn a_piece_is_told_of_while_the_source_waits_for_the_next() {
     let piece = PIECE_BYTES as u64;
     let memory = vec![Region::allocate(2 * PIECE_BYTES).unwrap()];
     let filling = Arc::new(Filling::new(&memory));
-    let whole = [Copy::contiguous(0, 0, 0, 0, 2 * piece)];
+    let whole = [StridedCopy::contiguous(0, 0, 0, 0, 2 * piece)];
     filling.begin([&whole[..]].into_iter());
     filling.arrived(0, 0, piece);
     let export = ExportId::random();

@@ -12,12 +12,12 @@ use crate::piece::pieces::Piece;
 use crate::wire::description::ExportDescription;
 use crate::wire::pool::Pool;
 use crate::wire::stream::Stream;
-use crate::wire::{self, HEADER_BYTES, Header, Kind};
+use crate::wire::{self, FrameKind, HEADER_BYTES, Header};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use window::Window;
+use window::RequestWindow;
 
 mod window;
 
@@ -79,7 +79,7 @@ struct TcpLane<'a> {
     /// Pieces asked for and not yet answered, with the sizes of their requests.
     asked: VecDeque<(&'a Piece, usize)>,
     asked_bytes: usize,
-    window: Window,
+    window: RequestWindow,
     /// Whether the window is being filled up.
     asking: bool,
     /// Requests that are not sent yet.
@@ -140,7 +140,7 @@ impl<'a> Lane<'a> for TcpLane<'a> {
 
 impl<'a> TcpLane<'a> {
     fn new(pool: &'a Pool, task: LaneTask<'a>, stream: Stream) -> Self {
-        let window = Window::new(stream.round_trip(), Instant::now());
+        let window = RequestWindow::new(stream.round_trip(), Instant::now());
         Self {
             pool,
             task,
@@ -178,7 +178,7 @@ impl<'a> TcpLane<'a> {
             None => self.stream.begin(&self.request, &self.task.patience)?,
         };
         self.stream
-            .expect(header, Kind::Data)
+            .expect(header, FrameKind::Data)
             .map_err(|error| error.while_reading(self.task.export))?;
         if header.body != piece.bytes {
             return Err(self.stream.protocol("length of an answer"));
@@ -203,7 +203,7 @@ impl<'a> TcpLane<'a> {
         unsafe { self.stream.receive_into(&mut self.ranges, &self.task.patience) }?;
         let (end, next) = behind.split_first_chunk().expect("two headers");
         let end = self.stream.decoded(Header::decode(end))?;
-        self.stream.expect(end, Kind::End)?;
+        self.stream.expect(end, FrameKind::End)?;
         if more {
             let next = next.first_chunk().expect("two headers");
             self.header = Some(self.stream.decoded(Header::decode(next))?);
@@ -216,7 +216,7 @@ impl<'a> TcpLane<'a> {
 }
 
 fn put_request(request: &mut Vec<u8>, task: &LaneTask<'_>, piece: &Piece) {
-    let start = wire::begin(request, Kind::Read);
+    let start = wire::begin(request, FrameKind::Read);
     wire::put(request, &[task.export.0, task.generation]);
     for span in task.pieces.spans(piece) {
         wire::put_extent(request, &span.extent(task.pieces.copies()));
@@ -235,7 +235,7 @@ mod tests {
     use crate::base::limits::MIN_WINDOW;
     use crate::base::patience::Patience;
     use crate::memory::region::Region;
-    use crate::piece::copy::Copy;
+    use crate::piece::copy::StridedCopy;
     use crate::piece::pieces::Pieces;
     use crate::{Auth, DataServer, Filling, Peer};
     use std::sync::Arc;
@@ -263,8 +263,8 @@ mod tests {
             let soon = Instant::now() + Duration::from_secs(20);
             let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon).unwrap();
             let description = peer.describe(export, 1, &Patience::default()).unwrap();
-            let at = |n| Copy::contiguous(0, 2 * n as u64, 0, 2 * n as u64, 1);
-            let copies: Vec<Copy> = (0..pieces * bytes).map(at).collect();
+            let at = |n| StridedCopy::contiguous(0, 2 * n as u64, 0, 2 * n as u64, 1);
+            let copies: Vec<StridedCopy> = (0..pieces * bytes).map(at).collect();
             let targets = [Region::allocate(memory.len()).unwrap()];
             let (pieces, lanes) = (Pieces::cut(&copies, bytes), AtomicUsize::new(0));
             Self { server, peer, export, description, pieces, targets, lanes }
@@ -296,7 +296,7 @@ mod tests {
             let filling = Arc::new(Filling::new(&memory));
             self.server.exports().expose_filling(export, 1, memory, filling);
             let mut request = Vec::new();
-            let start = wire::begin(&mut request, Kind::Await);
+            let start = wire::begin(&mut request, FrameKind::Await);
             wire::put(&mut request, &[export.0, 1, 0, 0, 1, 1, 1]);
             wire::finish(&mut request, start);
             request
@@ -312,9 +312,9 @@ mod tests {
     }
 
     /// One whose path is known to take 64 requests, and to be too long for another measurement.
-    fn wide() -> Window {
+    fn wide() -> RequestWindow {
         let (trip, now) = (Duration::from_secs(3600), Instant::now());
-        let mut window = Window::new(trip, now);
+        let mut window = RequestWindow::new(trip, now);
         (1..31).for_each(|_| window.answered(now));
         window.answered(now + trip);
         assert_eq!(window.requests(), 64);
@@ -411,7 +411,7 @@ mod tests {
         let (reading, holds) = (Reading::new(9, 9, 1), Holds::default());
         let mut lane = reading.lane(&holds);
         let trip = Duration::from_secs(60);
-        lane.window = Window::new(trip, Instant::now() - trip);
+        lane.window = RequestWindow::new(trip, Instant::now() - trip);
         fill_up(&mut lane, &reading);
         assert!(lane.poll().unwrap().is_some());
         assert_ne!(lane.window.requests(), MIN_WINDOW, "one in a trip, and it would be two");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Twice what was answered during the last way there and back, so that it doubles with each until
 /// the path is full. More would hold pieces back: what one stream has asked for no other asks for,
 /// and whoever reads from this reader waits for the first of them.
-pub(crate) struct Window {
+pub(crate) struct RequestWindow {
     round_trip: Duration,
     since: Instant,
     /// Answers since then.
@@ -14,7 +14,7 @@ pub(crate) struct Window {
     requests: usize,
 }
 
-impl Window {
+impl RequestWindow {
     /// Of a stream on which nothing was asked for yet.
     pub(crate) fn new(round_trip: Duration, now: Instant) -> Self {
         Self { round_trip, since: now, answers: 0, requests: MIN_WINDOW }
@@ -48,7 +48,7 @@ mod tests {
     /// After so many round trips on a path that answers at most so many requests in one.
     fn after(trips: u32, at_most: usize) -> usize {
         let begun = Instant::now();
-        let mut window = Window::new(TRIP, begun);
+        let mut window = RequestWindow::new(TRIP, begun);
         for done in 1..=trips {
             for _ in 1..window.requests().min(at_most) {
                 window.answered(begun + TRIP * done - TRIP / 2);
@@ -68,10 +68,10 @@ mod tests {
     #[test]
     fn it_is_small_where_the_path_is_short_or_the_source_slow() {
         let begun = Instant::now();
-        let mut window = Window::new(TRIP, begun);
+        let mut window = RequestWindow::new(TRIP, begun);
         window.answered(begun + TRIP * 30);
         assert_eq!(window.requests(), MIN_WINDOW);
-        let mut window = Window::new(Duration::ZERO, begun);
+        let mut window = RequestWindow::new(Duration::ZERO, begun);
         window.answered(begun);
         window.answered(begun + TRIP);
         assert_eq!(window.requests(), MIN_WINDOW);
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn answers_count_for_the_trip_in_which_they_come() {
         let begun = Instant::now();
-        let mut window = Window::new(TRIP, begun);
+        let mut window = RequestWindow::new(TRIP, begun);
         let mut answers = |count: u32, at: Duration| {
             (0..count).for_each(|_| window.answered(begun + at));
             window.requests()

@@ -56,7 +56,7 @@ fn horizontal_avx2(sum: __m256i) -> u64 {
 }
 
 /// The four running sums of one run: even and odd words of each lane.
-type Sums = [__m512i; 4];
+type BlockSums = [__m512i; 4];
 
 /// AVX-512 kernel: `words` whole words, the first at word index `index`.
 ///
@@ -86,7 +86,7 @@ pub(super) unsafe fn words_avx512(
 /// Multiplies a run's sums by its block's keys and adds them up, still as vectors.
 #[target_feature(enable = "avx512f,avx512dq")]
 #[inline]
-fn settle(totals: &mut [__m512i; 2], sums: Sums, block: u64) {
+fn settle(totals: &mut [__m512i; 2], sums: BlockSums, block: u64) {
     for (lane, multiplier) in block_keys(block).into_iter().enumerate() {
         let sum = _mm512_add_epi64(sums[2 * lane], sums[2 * lane + 1]);
         let keyed = _mm512_mullo_epi64(sum, _mm512_set1_epi64(multiplier as i64));
@@ -96,7 +96,7 @@ fn settle(totals: &mut [__m512i; 2], sums: Sums, block: u64) {
 
 #[target_feature(enable = "avx512f,avx512dq")]
 #[inline]
-fn absorb(sums: &mut Sums, data: __m512i, keys: &Sums) {
+fn absorb(sums: &mut BlockSums, data: __m512i, keys: &BlockSums) {
     let odd = _mm512_srli_epi64::<32>(data);
     sums[0] = _mm512_add_epi64(sums[0], _mm512_mul_epu32(data, keys[0]));
     sums[1] = _mm512_add_epi64(sums[1], _mm512_mul_epu32(odd, keys[1]));
@@ -104,10 +104,10 @@ fn absorb(sums: &mut Sums, data: __m512i, keys: &Sums) {
     sums[3] = _mm512_add_epi64(sums[3], _mm512_mul_epu32(odd, keys[3]));
 }
 
-/// The keys of 16 words from `place`, in the order of [`Sums`].
+/// The keys of 16 words from `place`, in the order of [`BlockSums`].
 #[target_feature(enable = "avx512f,avx512dq")]
 #[inline]
-fn keys_at(place: usize) -> Sums {
+fn keys_at(place: usize) -> BlockSums {
     debug_assert!(place < BLOCK_WORDS);
     let [first, second] = &WORD_KEYS;
     [&first.here, &first.next, &second.here, &second.next].map(|table| {
@@ -120,7 +120,7 @@ fn keys_at(place: usize) -> Sums {
 /// As `scalar::run`.
 #[target_feature(enable = "avx512f,avx512dq")]
 #[inline]
-unsafe fn run_avx512(place: usize, bytes: *const u8, words: usize) -> Sums {
+unsafe fn run_avx512(place: usize, bytes: *const u8, words: usize) -> BlockSums {
     let mut sums = [_mm512_setzero_si512(); 4];
     let whole = words & !15;
     for i in (0..whole).step_by(16) {

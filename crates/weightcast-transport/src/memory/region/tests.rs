@@ -131,9 +131,9 @@ fn a_copy_within_a_region_must_not_touch_its_source() {
 }
 
 /// Whoever makes the bytes is only asked for those that there are.
-struct Counted;
+struct CountedCompute;
 
-impl Compute for Counted {
+impl Compute for CountedCompute {
     fn fill(&self, offset: usize, bytes: &mut [u8]) {
         assert!(offset + bytes.len() <= 10);
         (offset..).zip(bytes).for_each(|(at, byte)| *byte = at as u8);
@@ -142,7 +142,7 @@ impl Compute for Counted {
 
 #[test]
 fn a_computed_region_has_bytes_and_no_address() {
-    let region = Region::computed(10, Arc::new(Counted));
+    let region = Region::computed(10, Arc::new(CountedCompute));
     assert!(region.is_computed() && !region.is_writable() && !region.is_empty());
     assert_eq!((region.len(), region.address(), region.to_vec()), (10, 0, (0..10).collect()));
     assert_eq!(region.range(0, 1), Err(RegionError::Computed));
@@ -156,7 +156,7 @@ fn a_computed_region_has_bytes_and_no_address() {
     assert_eq!(target.copy_from(1, &region, 4, 5), Ok(()));
     assert_eq!(target.to_vec(), [0, 4, 5, 6, 7, 8]);
     assert!(target.copy_from(2, &region, 4, 5).is_err(), "no room");
-    assert!(Region::computed(0, Arc::new(Counted)).is_empty());
+    assert!(Region::computed(0, Arc::new(CountedCompute)).is_empty());
     let said = format!("{region:?}");
     assert_eq!(said, "Region { len: 10, writable: false, computed: true, .. }");
 }

@@ -14,10 +14,12 @@ fn a_unit_is_final_once_all_its_planned_bytes_are_there() {
     let filling = Filling::new(&[region(UNIT + 10), region(UNIT)]);
     assert_eq!(filling.progress(), (0, 3));
     // Nothing is brought to the last ten bytes of the first region.
-    let copies =
-        [Copy::contiguous(0, 0, 0, 0, UNIT as u64), Copy::contiguous(0, 0, 1, 0, UNIT as u64)];
+    let copies = [
+        StridedCopy::contiguous(0, 0, 0, 0, UNIT as u64),
+        StridedCopy::contiguous(0, 0, 1, 0, UNIT as u64),
+    ];
     let missing = filling.begin([copies.as_slice()].into_iter());
-    assert_eq!(missing[0].iter().map(Copy::bytes).sum::<u64>(), 2 * UNIT as u64);
+    assert_eq!(missing[0].iter().map(StridedCopy::bytes).sum::<u64>(), 2 * UNIT as u64);
     filling.arrived(0, 0, UNIT as u64 - 1);
     assert_eq!(filling.progress(), (0, 3));
     filling.arrived(0, UNIT as u64 - 1, 1);
@@ -30,7 +32,7 @@ fn a_unit_is_final_once_all_its_planned_bytes_are_there() {
 #[test]
 fn what_is_final_is_not_asked_for_again() {
     let filling = Filling::new(&[region(4 * UNIT)]);
-    let copies = [Copy::contiguous(0, 0, 0, 0, 4 * UNIT as u64)];
+    let copies = [StridedCopy::contiguous(0, 0, 0, 0, 4 * UNIT as u64)];
     filling.begin([copies.as_slice()].into_iter());
     filling.arrived(0, UNIT as u64, UNIT as u64);
     // Half of a unit counts for nothing.
@@ -44,10 +46,10 @@ fn what_is_final_is_not_asked_for_again() {
 fn one_row_is_one_row_whatever_pitch_it_has() {
     let filling = Filling::new(&[region(4 * UNIT)]);
     // The pitch of a single row means nothing.
-    let copy = Copy {
+    let copy = StridedCopy {
         target_pitch: 2 * UNIT as u64,
         source_pitch: 0,
-        ..Copy::contiguous(0, 0, 0, 0, 4 * UNIT as u64)
+        ..StridedCopy::contiguous(0, 0, 0, 0, 4 * UNIT as u64)
     };
     filling.begin([[copy].as_slice()].into_iter());
     filling.arrived(0, UNIT as u64, UNIT as u64);
@@ -67,13 +69,13 @@ proptest! {
         row_bytes in 1_u64..700_000, rows in 1_u64..6, gap in 0_u64..300_000, kept in any::<u8>(),
     ) {
         let pitch = row_bytes + gap;
-        let copy = Copy {
+        let copy = StridedCopy {
             source_pitch: row_bytes + 3,
             target_pitch: pitch,
             position_pitch: row_bytes,
             rows,
             row_bytes,
-            ..Copy::contiguous(0, 5, 0, 7, 0)
+            ..StridedCopy::contiguous(0, 5, 0, 7, 0)
         };
         let filling = Filling::new(&[region((7 + pitch * rows) as usize)]);
         filling.begin([[copy].as_slice()].into_iter());
@@ -90,7 +92,7 @@ proptest! {
             let start = 7 + row * pitch;
             bytes += (start..start + row_bytes).filter(|at| wanted(*at)).count() as u64;
         }
-        prop_assert_eq!(missing.iter().map(Copy::bytes).sum::<u64>(), bytes);
+        prop_assert_eq!(missing.iter().map(StridedCopy::bytes).sum::<u64>(), bytes);
         let mut last = 0;
         for part in &missing {
             for row in 0..part.rows {
@@ -138,8 +140,12 @@ fn bits_and_counts_and_ranges_say_the_same() {
 fn jobs_share_a_unit_and_keep_their_copies() {
     let filling = Filling::new(&[region(2 * UNIT), region(UNIT)]);
     let (half, unit) = (UNIT as u64 / 2, UNIT as u64);
-    let first = [Copy::contiguous(0, 0, 1, 0, unit), Copy::contiguous(0, 0, 0, unit, half)];
-    let second = [Copy::contiguous(0, 9, 0, unit + half, half), Copy::contiguous(0, 7, 0, 5, 10)];
+    let first =
+        [StridedCopy::contiguous(0, 0, 1, 0, unit), StridedCopy::contiguous(0, 0, 0, unit, half)];
+    let second = [
+        StridedCopy::contiguous(0, 9, 0, unit + half, half),
+        StridedCopy::contiguous(0, 7, 0, 5, 10),
+    ];
     let missing = filling.begin([&first[..], &second[..]].into_iter());
     assert_eq!(missing, [vec![first[1], first[0]], vec![second[1], second[0]]]);
     filling.arrived(0, unit, half);
@@ -180,7 +186,7 @@ fn who_waits_is_woken() {
     ];
     for (number, act) in acts.into_iter().enumerate() {
         let filling = Arc::new(Filling::new(&[region(2 * UNIT)]));
-        filling.begin([&[Copy::contiguous(0, 0, 0, 0, 2 * UNIT as u64)][..]].into_iter());
+        filling.begin([&[StridedCopy::contiguous(0, 0, 0, 0, 2 * UNIT as u64)][..]].into_iter());
         let export = Export::new(ExportId(5), 1, Vec::new()).filling(Arc::clone(&filling));
         let (waits, waiting) = mpsc::channel();
         std::thread::scope(|scope| {

@@ -264,7 +264,7 @@ mod tests {
         let (here, there) = UnixStream::pair().unwrap();
         let socket = Arc::new(Socket::Local(here));
         let seat = ConnectionSeat::new(socket, Holder::Process(1), Instant::now());
-        let mut output = crate::port::output::Output::default();
+        let mut output = crate::port::answer_writer::AnswerWriter::default();
         output.pending.extend(b"header");
         output.send(&seat, b"and bytes").unwrap();
         assert_eq!(seat.taken(), 15);

@@ -10,14 +10,14 @@ const A: Holder = Holder::Address(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1
 const B: Holder = Holder::Address(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)));
 const SECOND: Duration = Duration::from_secs(1);
 
-struct Port {
+struct TestedPort {
     seats: Seats,
     now: Instant,
     /// The other ends.
     peers: Vec<UnixStream>,
 }
 
-impl Port {
+impl TestedPort {
     fn new(limit: usize) -> Self {
         Self { seats: Seats::new(limit), now: Instant::now(), peers: Vec::new() }
     }
@@ -59,7 +59,7 @@ fn is_lost(seat: &ConnectionSeat) -> bool {
 
 #[test]
 fn the_longest_idle_makes_room() {
-    let mut port = Port::new(3);
+    let mut port = TestedPort::new(3);
     let seats: Vec<_> = (0..3).map(|_| port.member(A).unwrap()).collect();
     assert!(seats[0].work(port.now));
     seats[0].rest(port.now + SECOND);
@@ -71,7 +71,7 @@ fn the_longest_idle_makes_room() {
 
 #[test]
 fn who_holds_more_places_gives_one_up_first() {
-    let mut port = Port::new(4);
+    let mut port = TestedPort::new(4);
     let first = port.member(B).unwrap();
     let many: Vec<_> = (0..3).map(|_| port.member(A).unwrap()).collect();
     port.member(B).unwrap();
@@ -81,7 +81,7 @@ fn who_holds_more_places_gives_one_up_first() {
 
 #[test]
 fn strangers_drive_out_strangers_only() {
-    let mut port = Port::new(2);
+    let mut port = TestedPort::new(2);
     let members = [port.member(A).unwrap(), port.member(A).unwrap()];
     let first = port.stranger(B).1;
     (0..MAX_UNAUTHENTICATED).for_each(|_| drop(port.stranger(B)));
@@ -91,7 +91,7 @@ fn strangers_drive_out_strangers_only() {
 
 #[test]
 fn a_flood_of_strangers_costs_its_own_host() {
-    let mut port = Port::new(2);
+    let mut port = TestedPort::new(2);
     let (number, slow) = port.stranger(A);
     (0..2 * MAX_UNAUTHENTICATED).for_each(|_| drop(port.stranger(B)));
     assert!(!is_lost(&slow) && port.seats.admit(number, port.now));
@@ -99,7 +99,7 @@ fn a_flood_of_strangers_costs_its_own_host() {
 
 #[test]
 fn busy_ones_keep_their_places_while_they_take_what_they_asked_for() {
-    let mut port = Port::new(2);
+    let mut port = TestedPort::new(2);
     let (sipping, swift) = (port.busy(A), port.busy(A));
     assert!(port.member(A).is_err(), "both have only begun");
     port.now += BUSY_GRACE;
@@ -116,7 +116,7 @@ fn busy_ones_keep_their_places_while_they_take_what_they_asked_for() {
 
 #[test]
 fn short_rests_do_not_make_sipping_ones_new() {
-    let mut port = Port::new(2);
+    let mut port = TestedPort::new(2);
     let (churning, swift) = (port.busy(A), port.busy(A));
     for _ in 0..BUSY_GRACE.as_secs() {
         churning.moved(100);
@@ -135,7 +135,7 @@ fn short_rests_do_not_make_sipping_ones_new() {
 
 #[test]
 fn of_sipping_ones_the_slowest_goes_but_an_idle_one_before() {
-    let mut port = Port::new(3);
+    let mut port = TestedPort::new(3);
     let (slow, slower) = (port.busy(A), port.busy(A));
     let idle = port.member(A).unwrap();
     port.now += BUSY_GRACE;
@@ -149,7 +149,7 @@ fn of_sipping_ones_the_slowest_goes_but_an_idle_one_before() {
 
 #[test]
 fn who_has_just_come_and_is_about_to_ask_stays_before_one_that_sips() {
-    let mut port = Port::new(2);
+    let mut port = TestedPort::new(2);
     let sipping = port.busy(A);
     port.now += BUSY_GRACE;
     let ((first, seat), (second, other)) = (port.stranger(B), port.stranger(B));
@@ -165,7 +165,7 @@ fn who_has_just_come_and_is_about_to_ask_stays_before_one_that_sips() {
 
 #[test]
 fn a_process_has_places_of_its_own_number() {
-    let mut port = Port::new(MAX_PROCESS_CONNECTIONS + 9);
+    let mut port = TestedPort::new(MAX_PROCESS_CONNECTIONS + 9);
     let other = port.member(A).unwrap();
     let seats: Vec<_> =
         (0..MAX_PROCESS_CONNECTIONS).map(|_| port.busy(Holder::Process(7))).collect();
@@ -180,7 +180,7 @@ fn a_process_has_places_of_its_own_number() {
 
 #[test]
 fn descriptors_come_back_from_strangers_first() {
-    let mut port = Port::new(4);
+    let mut port = TestedPort::new(4);
     let member = port.member(A).unwrap();
     let (number, stranger) = port.stranger(A);
     assert!(port.seats.give_way(port.now) && is_lost(&stranger) && !is_lost(&member));
@@ -193,7 +193,7 @@ fn descriptors_come_back_from_strangers_first() {
 
 #[test]
 fn who_holds_fewest_gets_a_busy_place_of_whoever_holds_most() {
-    let mut port = Port::new(4);
+    let mut port = TestedPort::new(4);
     let many: Vec<_> = (0..4).map(|_| port.busy(A)).collect();
     [5, 3, 2, 4].into_iter().zip(&many).for_each(|(more, seat)| seat.moved((1 << 40) + more));
     assert!(port.member(A).is_err(), "it has all that there are");
@@ -209,7 +209,7 @@ fn who_holds_fewest_gets_a_busy_place_of_whoever_holds_most() {
 
 #[test]
 fn a_busy_place_stays_where_its_going_would_only_swap_the_shares() {
-    let mut port = Port::new(3);
+    let mut port = TestedPort::new(3);
     let seats: Vec<_> = [A, A, B].into_iter().map(|holder| port.busy(holder)).collect();
     seats.iter().for_each(|seat| seat.moved(1 << 40));
     assert!(port.member(B).is_err(), "then A would have one and B two");
@@ -218,7 +218,7 @@ fn a_busy_place_stays_where_its_going_would_only_swap_the_shares() {
 
 #[test]
 fn who_holds_more_takes_no_place_of_who_holds_fewer_unless_it_rests_for_long() {
-    let mut port = Port::new(4);
+    let mut port = TestedPort::new(4);
     let honest = port.member(B).unwrap();
     let many: Vec<_> = (0..3).map(|_| port.busy(A)).collect();
     let fast = |many: &[Arc<ConnectionSeat>]| many.iter().for_each(|seat| seat.moved(1 << 40));
@@ -239,7 +239,7 @@ fn who_holds_more_takes_no_place_of_who_holds_fewer_unless_it_rests_for_long() {
 
 #[test]
 fn a_process_that_has_opened_more_itself_gets_descriptors_back_once() {
-    let mut port = Port::new(100);
+    let mut port = TestedPort::new(100);
     port.look(80);
     let members: Vec<_> = (0..41).map(|_| port.member(A).unwrap()).collect();
     let lost = |seats: &[Arc<ConnectionSeat>]| seats.iter().filter(|seat| is_lost(seat)).count();
@@ -255,10 +255,10 @@ fn a_process_that_has_opened_more_itself_gets_descriptors_back_once() {
 
 #[test]
 fn a_port_without_descriptors_turns_strangers_away_before_the_process_feels_it() {
-    let mut port = Port::new(100);
+    let mut port = TestedPort::new(100);
     port.look(10);
     // Threads that do not notice that their places are lost.
-    let come = |port: &mut Port| {
+    let come = |port: &mut TestedPort| {
         let (here, there) = UnixStream::pair().unwrap();
         port.peers.push(there);
         port.seats.enter(&Arc::new(Socket::Local(here)), A, port.now).is_some()
@@ -272,7 +272,7 @@ fn a_port_without_descriptors_turns_strangers_away_before_the_process_feels_it()
 
 #[test]
 fn nothing_more_gives_way_while_something_is_being_closed() {
-    let mut port = Port::new(4);
+    let mut port = TestedPort::new(4);
     let members = [port.member(A).unwrap(), port.member(A).unwrap()];
     port.now += NEWCOMER_GRACE;
     assert!(port.seats.give_way(port.now) && !port.seats.give_way(port.now));
@@ -302,7 +302,7 @@ fn shares_say_who_gives_way() {
 
 #[test]
 fn a_slow_one_goes_before_a_busy_one_of_who_holds_more() {
-    let mut port = Port::new(4);
+    let mut port = TestedPort::new(4);
     let slow = port.busy(B);
     port.now += BUSY_GRACE;
     let many: Vec<_> = (0..3).map(|_| port.busy(A)).collect();
@@ -313,9 +313,10 @@ fn a_slow_one_goes_before_a_busy_one_of_who_holds_more() {
 /// Threads of lost places count until they have ended.
 #[test]
 fn a_port_has_so_many_threads_and_no_more() {
-    let mut port = Port::new(3);
+    let mut port = TestedPort::new(3);
     let socket = Arc::new(Socket::Local(UnixStream::pair().unwrap().0));
-    let come = |port: &mut Port| port.seats.enter(&socket, A, port.now).map(|(number, _)| number);
+    let come =
+        |port: &mut TestedPort| port.seats.enter(&socket, A, port.now).map(|(number, _)| number);
     let most = 2 * (3 + MAX_UNAUTHENTICATED) as u64;
     (1..=most).for_each(|number| assert_eq!(come(&mut port), Some(number)));
     assert_eq!(come(&mut port), None);
@@ -333,7 +334,7 @@ fn a_port_has_so_many_threads_and_no_more() {
 
 #[test]
 fn nobody_is_let_in_where_all_is_being_closed() {
-    let mut port = Port::new(3);
+    let mut port = TestedPort::new(3);
     let (number, stranger) = port.stranger(A);
     let member = port.member(B).unwrap();
     assert!(!port.seats.is_empty());
@@ -349,7 +350,7 @@ fn nobody_is_let_in_where_all_is_being_closed() {
 
 #[test]
 fn a_place_is_given_once_and_to_who_is_there() {
-    let mut port = Port::new(0);
+    let mut port = TestedPort::new(0);
     let (first, seat) = port.stranger(A);
     assert!(port.seats.admit(first, port.now), "one place at least");
     assert!(!port.seats.admit(first, port.now), "it has one");
@@ -367,7 +368,7 @@ fn a_place_is_given_once_and_to_who_is_there() {
 /// The port has fewer places where there are fewer descriptors, and strangers as many as are free.
 #[test]
 fn descriptors_bound_places_and_strangers() {
-    let mut port = Port::new(1_000);
+    let mut port = TestedPort::new(1_000);
     assert_eq!(port.seats.door(), MAX_UNAUTHENTICATED);
     for (left, places, door) in
         [(1_024, 768, 256), (400, 200, 200), (40, 20, 20), (3, 1, 1), (1, 0, 1)]
@@ -383,7 +384,7 @@ fn descriptors_bound_places_and_strangers() {
         port.look(left);
         assert_eq!(port.seats.door(), door, "{left}");
     }
-    let mut port = Port::new(1_000);
+    let mut port = TestedPort::new(1_000);
     // Of eight, four are the port's: the fifth member takes the place of the first.
     port.look(8);
     let members: Vec<_> = (0..5)
@@ -413,7 +414,7 @@ fn counts_are_those_of_the_places() {
             (state >> 33) % sides
         };
         let limit = 1 + dice(6) as usize;
-        let mut port = Port::new(limit);
+        let mut port = TestedPort::new(limit);
         let mut seats: Vec<(u64, Arc<ConnectionSeat>)> = Vec::new();
         for _ in 0..150 {
             port.now += SECOND * dice(3) as u32;
@@ -457,7 +458,7 @@ fn counts_are_those_of_the_places() {
 #[test]
 fn a_process_is_held_against_the_places_that_it_has() {
     const SEVENTH: Holder = Holder::Process(7);
-    let mut port = Port::new(2 * MAX_PROCESS_CONNECTIONS);
+    let mut port = TestedPort::new(2 * MAX_PROCESS_CONNECTIONS);
     let mut seats: Vec<_> = (1..MAX_PROCESS_CONNECTIONS).map(|_| port.busy(SEVENTH)).collect();
     for _ in 0..3 {
         port.stranger(SEVENTH);

@@ -33,7 +33,7 @@ fn desk() -> Desk {
     Desk { exports: Arc::default(), name: None, turns: DigestTurns::new() }
 }
 
-fn request(kind: Kind, numbers: &[u64]) -> Vec<u8> {
+fn request(kind: FrameKind, numbers: &[u64]) -> Vec<u8> {
     let mut out = Vec::new();
     let start = wire::begin(&mut out, kind);
     wire::put(&mut out, numbers);
@@ -69,9 +69,9 @@ fn a_fence_ends_a_digest_and_what_was_digested_is_not_answered() {
         let region = Region::computed(len as usize, Arc::clone(&bytes) as Arc<dyn Compute>);
         let id = desk.exports.expose(1, vec![region]);
         assert!(bytes.export.set(Arc::downgrade(&desk.exports.get(id).unwrap())).is_ok());
-        let digest = request(Kind::Digest, &[id.0, 1, 0, 0, len, 1, 0, 0, 0]);
+        let digest = request(FrameKind::Digest, &[id.0, 1, 0, 0, len, 1, 0, 0, 0]);
         let refused = asked(&desk, |there| answer(there, &digest));
-        assert_eq!(refused, Header::refusal(Refusal::StaleGeneration), "{len}");
+        assert_eq!(refused, Header::refusal(RequestRefusal::StaleGeneration), "{len}");
         assert_eq!(bytes.made.load(Ordering::Relaxed), made, "{len}");
     }
 }
@@ -81,9 +81,9 @@ fn digests_have_bounds_of_their_own() {
     let desk = desk();
     let id = desk.exports.expose(1, vec![Region::allocate(1).unwrap()]);
     for rows in [1, MAX_READ_ROWS, MAX_READ_ROWS + 1] {
-        let digest = request(Kind::Digest, &[id.0, 1, 0, 0, 1, rows, 0, 0, 0]);
+        let digest = request(FrameKind::Digest, &[id.0, 1, 0, 0, 1, rows, 0, 0, 0]);
         let header = asked(&desk, |there| answer(there, &digest));
-        assert_eq!(header, Header::new(Kind::Digests, 16), "{rows}");
+        assert_eq!(header, Header::new(FrameKind::Digests, 16), "{rows}");
     }
 }
 
@@ -95,8 +95,8 @@ fn whoever_takes_a_note_slowly_holds_no_memory() {
     let id = desk.exports.expose(1, vec![region]);
     desk.exports.annotate(id, &vec![1; MAX_NOTE_BYTES]).unwrap();
     asked(&desk, |there| {
-        let header = answer(there, &request(Kind::Note, &[id.0, 1]));
-        assert_eq!(header, Header::new(Kind::Noted, 1 + MAX_NOTE_BYTES));
+        let header = answer(there, &request(FrameKind::Note, &[id.0, 1]));
+        assert_eq!(header, Header::new(FrameKind::Noted, 1 + MAX_NOTE_BYTES));
         assert!(desk.exports.withdraw(id, Duration::ZERO));
         assert_eq!(Arc::strong_count(&bytes), 1);
     });
@@ -108,7 +108,7 @@ fn large_answers_do_not_wait_for_the_next_question() {
     let desk = desk();
     let region = Region::allocate(1).unwrap();
     let id = desk.exports.expose(1, vec![region; SEND_BYTES / 16]);
-    let asks = [request(Kind::Describe, &[id.0, 1]), vec![0; 5]].concat();
+    let asks = [request(FrameKind::Describe, &[id.0, 1]), vec![0; 5]].concat();
     asked(&desk, |mut there| {
         let header = answer(there, &asks);
         let mut body = vec![0; header.body];
@@ -128,8 +128,8 @@ fn a_connection_that_was_answered_rests_again() {
     let gave_way = thread::scope(|scope| {
         scope.spawn(|| drop(Connection::new(&seat, &desk).run()));
         for _ in 0..2 {
-            let unknown = answer(&there, &request(Kind::Describe, &[7, 1]));
-            assert_eq!(unknown.kind, Kind::Refused);
+            let unknown = answer(&there, &request(FrameKind::Describe, &[7, 1]));
+            assert_eq!(unknown.kind, FrameKind::Refused);
         }
         // So that nobody takes it for slow. Resting comes after the answer.
         seat.moved(1 << 40);

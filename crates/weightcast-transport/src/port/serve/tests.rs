@@ -6,7 +6,7 @@ use crate::base::lock::lock;
 use crate::memory::computed::Compute;
 use crate::port::holder::Holder;
 use crate::port::seats::Seats;
-use crate::{Copy, digest_at};
+use crate::{StridedCopy, digest_at};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
@@ -75,7 +75,7 @@ fn far(desk: &Desk, requests: &[u8], until: usize) -> (Vec<u8>, bool) {
     answers(desk, (Socket::Tcp(here), Socket::Tcp(there)), requests, until)
 }
 
-fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
+fn frame(kind: FrameKind, body: &[u8]) -> Vec<u8> {
     [&Header::new(kind, body.len()).encode()[..], body].concat()
 }
 
@@ -83,7 +83,7 @@ fn numbers(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-fn refusal(refusal: Refusal) -> Vec<u8> {
+fn refusal(refusal: RequestRefusal) -> Vec<u8> {
     Header::refusal(refusal).encode().to_vec()
 }
 
@@ -115,36 +115,48 @@ fn each_question_has_its_answer_in_order() {
     ];
     let digests: Vec<u8> = digests.iter().flat_map(|digest| digest.to_bytes()).collect();
     let end = Header::end(true).encode().to_vec();
-    let stale = || refusal(Refusal::StaleGeneration);
+    let stale = || refusal(RequestRefusal::StaleGeneration);
     let described = [&[0][..], &numbers(&[2, 256]), &[1], &numbers(&[500]), &[2]].concat();
     let held_described = [&[0][..], &numbers(&[1, 256]), &[1]].concat();
     let addresses = numbers(&[2, 16, word, place]);
     for local in [true, false] {
         let addresses = if local { &addresses[..] } else { &[] };
         let table = [
-            (frame(Kind::Identify, &[]), frame(Kind::Identity, &[7; 16])),
-            (asks(Kind::Describe, id, 4, &[]), frame(Kind::Description, &described)),
+            (frame(FrameKind::Identify, &[]), frame(FrameKind::Identity, &[7; 16])),
+            (asks(FrameKind::Describe, id, 4, &[]), frame(FrameKind::Description, &described)),
             (
-                asks(Kind::Describe, held, 4, &[]),
-                frame(Kind::Description, &[&held_described[..], addresses].concat()),
+                asks(FrameKind::Describe, held, 4, &[]),
+                frame(FrameKind::Description, &[&held_described[..], addresses].concat()),
             ),
-            (asks(Kind::Note, id, 4, &[]), frame(Kind::Noted, b"\x01a note")),
-            (asks(Kind::Note, bare, 4, &[]), frame(Kind::Noted, b"\0")),
-            (asks(Kind::Read, id, 4, &read), [frame(Kind::Data, &data), end.clone()].concat()),
-            (asks(Kind::Read, bare, 4, &[]), [frame(Kind::Data, &[]), end.clone()].concat()),
-            (asks(Kind::Digest, id, 4, &digested), frame(Kind::Digests, &digests)),
-            (asks(Kind::Await, id, 4, &read), frame(Kind::Progress, &[])),
-            (asks(Kind::Describe, id, 5, &[]), stale()),
-            (asks(Kind::Describe, fenced, 4, &[]), stale()),
-            (asks(Kind::Note, fenced, 4, &[]), stale()),
-            (asks(Kind::Read, fenced, 4, &[]), stale()),
-            (asks(Kind::Digest, id, 3, &[]), stale()),
-            (asks(Kind::Await, fenced, 4, &[]), stale()),
-            (asks(Kind::Note, ExportId(id.0 ^ 1), 4, &[]), refusal(Refusal::UnknownExport)),
-            (asks(Kind::Read, id, 4, &[0, 255, 2, 1, 0]), refusal(Refusal::OutOfRange)),
-            (asks(Kind::Await, id, 4, &[2, 0, 1, 1, 0]), refusal(Refusal::OutOfRange)),
-            (asks(Kind::Digest, id, 4, &[0, 0, 1, u64::MAX, 0, 0, 0]), refusal(Refusal::TooMuch)),
-            (frame(Kind::Identify, &[]), frame(Kind::Identity, &[7; 16])),
+            (asks(FrameKind::Note, id, 4, &[]), frame(FrameKind::Noted, b"\x01a note")),
+            (asks(FrameKind::Note, bare, 4, &[]), frame(FrameKind::Noted, b"\0")),
+            (
+                asks(FrameKind::Read, id, 4, &read),
+                [frame(FrameKind::Data, &data), end.clone()].concat(),
+            ),
+            (
+                asks(FrameKind::Read, bare, 4, &[]),
+                [frame(FrameKind::Data, &[]), end.clone()].concat(),
+            ),
+            (asks(FrameKind::Digest, id, 4, &digested), frame(FrameKind::Digests, &digests)),
+            (asks(FrameKind::Await, id, 4, &read), frame(FrameKind::Progress, &[])),
+            (asks(FrameKind::Describe, id, 5, &[]), stale()),
+            (asks(FrameKind::Describe, fenced, 4, &[]), stale()),
+            (asks(FrameKind::Note, fenced, 4, &[]), stale()),
+            (asks(FrameKind::Read, fenced, 4, &[]), stale()),
+            (asks(FrameKind::Digest, id, 3, &[]), stale()),
+            (asks(FrameKind::Await, fenced, 4, &[]), stale()),
+            (
+                asks(FrameKind::Note, ExportId(id.0 ^ 1), 4, &[]),
+                refusal(RequestRefusal::UnknownExport),
+            ),
+            (asks(FrameKind::Read, id, 4, &[0, 255, 2, 1, 0]), refusal(RequestRefusal::OutOfRange)),
+            (asks(FrameKind::Await, id, 4, &[2, 0, 1, 1, 0]), refusal(RequestRefusal::OutOfRange)),
+            (
+                asks(FrameKind::Digest, id, 4, &[0, 0, 1, u64::MAX, 0, 0, 0]),
+                refusal(RequestRefusal::TooMuch),
+            ),
+            (frame(FrameKind::Identify, &[]), frame(FrameKind::Identity, &[7; 16])),
         ];
         let requests: Vec<u8> = table.iter().flat_map(|(request, _)| request.clone()).collect();
         let until = table.iter().map(|(_, answer)| answer.len()).sum();
@@ -163,29 +175,29 @@ fn each_question_has_its_answer_in_order() {
         }
     }
     let nameless = Desk { name: None, ..desk };
-    let (found, _) = near(&nameless, &frame(Kind::Identify, &[]), 0);
-    assert_eq!(found, frame(Kind::Identity, &[]));
+    let (found, _) = near(&nameless, &frame(FrameKind::Identify, &[]), 0);
+    assert_eq!(found, frame(FrameKind::Identity, &[]));
 }
 
 #[test]
 fn what_is_no_question_ends_the_connection_after_the_answers_before() {
     let desk = desk();
-    let good = frame(Kind::Identify, &[]);
+    let good = frame(FrameKind::Identify, &[]);
     let bad = [
-        frame(Kind::Identify, &[0]),
-        frame(Kind::Describe, &[0; 15]),
-        frame(Kind::Note, &[0; 17]),
-        frame(Kind::Read, &[0; 17]),
-        frame(Kind::Digest, &[0; 16 + 40]),
-        frame(Kind::Await, &[0; 16 + 56]),
-        frame(Kind::End, &[]),
+        frame(FrameKind::Identify, &[0]),
+        frame(FrameKind::Describe, &[0; 15]),
+        frame(FrameKind::Note, &[0; 17]),
+        frame(FrameKind::Read, &[0; 17]),
+        frame(FrameKind::Digest, &[0; 16 + 40]),
+        frame(FrameKind::Await, &[0; 16 + 56]),
+        frame(FrameKind::End, &[]),
         b"GET / HTTP/1.1\r\n".to_vec(),
     ];
     for bad in bad {
         let (found, ended) = near(&desk, &[good.clone(), bad.clone(), good.clone()].concat(), 0);
         assert!(!ended, "{bad:?}");
         // Nothing is answered behind it.
-        assert!(found.is_empty() || found == frame(Kind::Identity, &[7; 16]), "{bad:?}");
+        assert!(found.is_empty() || found == frame(FrameKind::Identity, &[7; 16]), "{bad:?}");
     }
     assert_eq!(near(&desk, &[], 0), (Vec::new(), true));
 }
@@ -197,7 +209,7 @@ fn what_was_answered_goes_out_before_a_wait() {
     let desk = desk();
     let memory = vec![Region::allocate(3 * UNIT as usize).unwrap()];
     let (filling, id) = (Arc::new(Filling::new(&memory)), ExportId::random());
-    filling.begin([&[Copy::contiguous(0, 0, 0, 0, 3 * UNIT)][..]].into_iter());
+    filling.begin([&[StridedCopy::contiguous(0, 0, 0, 0, 3 * UNIT)][..]].into_iter());
     filling.arrived(0, UNIT, UNIT);
     desk.exports.expose_filling(id, 1, memory, filling);
     let export = desk.exports.get(id).unwrap();
@@ -217,7 +229,7 @@ fn what_was_answered_goes_out_before_a_wait() {
     assert_eq!(wait(&[extent(UNIT, 2)]), (gone, 0), "its second row is not there");
     assert_eq!(wait(&[extent(UNIT, 1), extent(0, 1)]), (gone, 0));
     desk.exports.fence(id);
-    assert_eq!(wait(&[extent(UNIT - 9, 1)]), (Ok(Err(Refusal::StaleGeneration)), 0));
+    assert_eq!(wait(&[extent(UNIT - 9, 1)]), (Ok(Err(RequestRefusal::StaleGeneration)), 0));
     let whole = Export::new(id, 1, Vec::new());
     connection.output.pending = b"before".to_vec();
     assert_eq!(connection.wait_final(&whole, &[extent(0, 1)]).unwrap(), Ok(()));
@@ -231,22 +243,22 @@ fn whoever_waits_is_told_of_all_units() {
     let desk = desk();
     let memory = vec![Region::allocate(11 * UNIT as usize).unwrap()];
     let (filling, id) = (Arc::new(Filling::new(&memory)), ExportId::random());
-    filling.begin([&[Copy::contiguous(0, 0, 0, 0, 11 * UNIT)][..]].into_iter());
+    filling.begin([&[StridedCopy::contiguous(0, 0, 0, 0, 11 * UNIT)][..]].into_iter());
     [1, 3, 10].into_iter().for_each(|unit| filling.arrived(0, unit * UNIT, UNIT));
     desk.exports.expose_filling(id, 1, memory, filling);
     let asks = |kind, rest: &[u64]| frame(kind, &numbers(&[&[id.0, 1], rest].concat()));
     let requests = [
-        asks(Kind::Await, &[0, 3 * UNIT, UNIT, 1, 0]),
-        asks(Kind::Await, &[]),
-        asks(Kind::Read, &[0, UNIT + 5, 2, 1, 0]),
+        asks(FrameKind::Await, &[0, 3 * UNIT, UNIT, 1, 0]),
+        asks(FrameKind::Await, &[]),
+        asks(FrameKind::Read, &[0, UNIT + 5, 2, 1, 0]),
     ];
     let (found, ended) = near(&desk, &requests.concat(), 0);
-    let bits = frame(Kind::Progress, &[0b1010, 0b100]);
+    let bits = frame(FrameKind::Progress, &[0b1010, 0b100]);
     let end = Header::end(true).encode().to_vec();
-    let expected = [bits.clone(), bits, frame(Kind::Data, &[0; 2]), end].concat();
+    let expected = [bits.clone(), bits, frame(FrameKind::Data, &[0; 2]), end].concat();
     assert_eq!((found, ended), (expected, true));
     let word = desk.exports.get(id).unwrap();
-    let described = near(&desk, &asks(Kind::Describe, &[]), 0).0;
+    let described = near(&desk, &asks(FrameKind::Describe, &[]), 0).0;
     let (place, len) = (word.regions()[0].address(), 11 * UNIT);
     let addresses = numbers(&[2, 16, word.word_address(), place]);
     assert_eq!(described[16..], [&[1][..], &numbers(&[1, len]), &[1], &addresses].concat());
@@ -278,11 +290,11 @@ fn a_withdrawal_waits_for_whoever_takes_bytes() {
     *lock(&watched.export) = Some(Arc::clone(&export));
     let asks = |kind, rest: &[u64]| frame(kind, &numbers(&[&[id.0, 4], rest].concat()));
     let takes = [
-        (asks(Kind::Read, &[0, 5, 2, 3, 100]), true),
-        (asks(Kind::Digest, &[0, 5, 2, 3, 100, 0, 7]), true),
-        (asks(Kind::Describe, &[]), false),
-        (asks(Kind::Note, &[]), false),
-        (asks(Kind::Await, &[0, 5, 2, 3, 100]), false),
+        (asks(FrameKind::Read, &[0, 5, 2, 3, 100]), true),
+        (asks(FrameKind::Digest, &[0, 5, 2, 3, 100, 0, 7]), true),
+        (asks(FrameKind::Describe, &[]), false),
+        (asks(FrameKind::Note, &[]), false),
+        (asks(FrameKind::Await, &[0, 5, 2, 3, 100]), false),
     ];
     for (number, (request, takes)) in takes.iter().enumerate() {
         let (_, ended) = near(&desk, request, 1);

@@ -32,13 +32,13 @@ proptest! {
     #[test]
     fn requests_survive(export: u64, generation: u64, extents in prop::collection::vec(extent(), 0..20)) {
         let mut frame = Vec::new();
-        let start = begin(&mut frame, Kind::Read);
+        let start = begin(&mut frame, FrameKind::Read);
         put(&mut frame, &[export, generation]);
         extents.iter().for_each(|e| put_extent(&mut frame, e));
         finish(&mut frame, start);
         let (header, body) = frame.split_first_chunk().unwrap();
         let header = Header::decode(header).unwrap();
-        prop_assert_eq!(header, Header::new(Kind::Read, body.len()));
+        prop_assert_eq!(header, Header::new(FrameKind::Read, body.len()));
         let ask = decode_read(body).unwrap();
         prop_assert_eq!(ask, Ask { export: ExportId(export), generation, extents });
         prop_assert!(decode_read(&body[..body.len() - 1]).is_err());
@@ -48,10 +48,10 @@ proptest! {
 #[test]
 fn headers_are_bounded() {
     let limits = [
-        (Kind::Read, MAX_REQUEST_BYTES),
-        (Kind::Description, MAX_ANSWER_BYTES),
-        (Kind::Data, MAX_READ_BYTES as usize),
-        (Kind::Noted, MAX_NOTE_BYTES + 1),
+        (FrameKind::Read, MAX_REQUEST_BYTES),
+        (FrameKind::Description, MAX_ANSWER_BYTES),
+        (FrameKind::Data, MAX_READ_BYTES as usize),
+        (FrameKind::Noted, MAX_NOTE_BYTES + 1),
     ];
     for (kind, limit) in limits {
         assert!(Header::decode(&Header::new(kind, limit).encode()).is_ok());
@@ -92,13 +92,13 @@ fn as_many_extents_as_allowed_fit_into_a_frame() {
 /// Every kind by its number: they are a format.
 #[test]
 fn kinds_are_known_numbers() {
-    use Kind::*;
+    use FrameKind::*;
     let requests = [Identify, Describe, Read, Digest, Note, Await];
     let answers = [Identity, Description, Data, Digests, End, Refused, Noted, Progress];
-    let table: Vec<(u8, Kind)> = (1..).zip(requests).chain((129..).zip(answers)).collect();
+    let table: Vec<(u8, FrameKind)> = (1..).zip(requests).chain((129..).zip(answers)).collect();
     for code in 0..=255 {
         let kind = table.iter().find(|(number, _)| *number == code).map(|(_, kind)| *kind);
-        assert_eq!(Kind::from_code(code), kind, "{code}");
+        assert_eq!(FrameKind::from_code(code), kind, "{code}");
         if let Some(kind) = kind {
             assert_eq!(kind as u8, code);
             assert_eq!(kind.is_request(), code <= 6, "{kind:?}");
@@ -122,22 +122,25 @@ fn kinds_are_known_numbers() {
 
 #[test]
 fn frames_are_these_bytes() {
-    let header = Header { kind: Kind::Data, status: 7, body: 0x0102_0304 };
+    let header = Header { kind: FrameKind::Data, status: 7, body: 0x0102_0304 };
     assert_eq!(header.encode(), *b"WCD1\x83\x07\0\0\x04\x03\x02\x01\0\0\0\0");
-    assert_eq!(Header::new(Kind::End, 3), Header { kind: Kind::End, status: 0, body: 3 });
-    assert_eq!(Header::end(true), Header { kind: Kind::End, status: 0, body: 0 });
-    assert_eq!(Header::end(false), Header { kind: Kind::End, status: 1, body: 0 });
-    let refused = Header { kind: Kind::Refused, status: 4, body: 0 };
-    assert_eq!(Header::refusal(Refusal::TooMuch), refused);
-    let asked = named(Kind::Note, ExportId(258), 3);
-    assert_eq!(asked, [&Header::new(Kind::Note, 16).encode()[..], &numbers(&[258, 3])].concat());
+    assert_eq!(Header::new(FrameKind::End, 3), Header { kind: FrameKind::End, status: 0, body: 3 });
+    assert_eq!(Header::end(true), Header { kind: FrameKind::End, status: 0, body: 0 });
+    assert_eq!(Header::end(false), Header { kind: FrameKind::End, status: 1, body: 0 });
+    let refused = Header { kind: FrameKind::Refused, status: 4, body: 0 };
+    assert_eq!(Header::refusal(RequestRefusal::TooMuch), refused);
+    let asked = named(FrameKind::Note, ExportId(258), 3);
+    assert_eq!(
+        asked,
+        [&Header::new(FrameKind::Note, 16).encode()[..], &numbers(&[258, 3])].concat()
+    );
     // A frame behind another has a length of its own.
     let mut frames = asked.clone();
-    let start = begin(&mut frames, Kind::Read);
+    let start = begin(&mut frames, FrameKind::Read);
     assert_eq!(start, 32);
     put(&mut frames, &[1, 2, 3]);
     finish(&mut frames, start);
-    let second = [&Header::new(Kind::Read, 24).encode()[..], &numbers(&[1, 2, 3])].concat();
+    let second = [&Header::new(FrameKind::Read, 24).encode()[..], &numbers(&[1, 2, 3])].concat();
     assert_eq!(frames, [asked, second].concat());
     let extent = Extent { region: 1, offset: 2, row_bytes: 3, rows: 4, pitch: 5 };
     let mut out = Vec::new();

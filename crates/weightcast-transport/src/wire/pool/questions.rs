@@ -1,7 +1,7 @@
 //! After which questions a connection rests, and that none gets the answer to another.
 
 use super::*;
-use crate::base::error::Refusal;
+use crate::base::error::RequestRefusal;
 use crate::base::limits::TICK;
 use crate::base::secret::Auth;
 use crate::wire::handshake::{PROOF_BYTES, SourceSide};
@@ -66,11 +66,11 @@ fn serve(mut socket: TcpStream, given_up: &AtomicBool) -> io::Result<()> {
         owed.clear();
         let [.., manner, number] = question;
         let manner = MANNERS[manner as usize];
-        let kind = if manner == AnswersAnother { Kind::Progress } else { Kind::Noted };
+        let kind = if manner == AnswersAnother { FrameKind::Progress } else { FrameKind::Noted };
         let said = if manner == AnswersNonsense { NONSENSE } else { number };
         let answer = [&Header::new(kind, 1).encode()[..], &[said]].concat();
         match manner {
-            Refuses => socket.write_all(&Header::refusal(Refusal::TooMuch).encode())?,
+            Refuses => socket.write_all(&Header::refusal(RequestRefusal::TooMuch).encode())?,
             IsSlow => owed = answer,
             IsGivenUp => {
                 owed = answer;
@@ -92,10 +92,10 @@ fn ask(
     patience: &Patience<'_>,
 ) -> Result<u8, TransportError> {
     let mut request = Vec::new();
-    let start = wire::begin(&mut request, Kind::Note);
+    let start = wire::begin(&mut request, FrameKind::Note);
     request.extend([manner as u8, number]);
     wire::finish(&mut request, start);
-    pool.ask(&request, Kind::Noted, patience, |body| match *body {
+    pool.ask(&request, FrameKind::Noted, patience, |body| match *body {
         [said] if said != NONSENSE => Ok(said),
         _ => Err(Malformed("nonsense")),
     })
@@ -123,7 +123,7 @@ fn a_connection_rests_only_when_nothing_is_under_way_on_it() {
             (IsSlow | IsSlowInside, Err(TransportError::Timeout { .. })) => {}
             (IsSlow | IsSlowInside, other) => panic!("{manner:?}: {other:?}"),
             (Answers, found) => assert_eq!(*found, Ok(number)),
-            (Refuses, found) => assert_eq!(*found, Err(Refusal::TooMuch.into())),
+            (Refuses, found) => assert_eq!(*found, Err(RequestRefusal::TooMuch.into())),
             (IsGivenUp, found) => assert_eq!(*found, Err(TransportError::Cancelled)),
             (AnswersAnother, found) => {
                 assert_eq!(*found, Err(protocol("an answer to another question")));

@@ -11,7 +11,7 @@ use weightcast_protocol::ShardSums;
 use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_transport::limits::FULL_PATIENCE;
 use weightcast_transport::{
-    Auth, Copy, ExportId, Filling, Holds, Peer, ReadOptions, SourceJob, TransportError, Way,
+    Auth, ExportId, Filling, Holds, Peer, ReadOptions, SourceJob, StridedCopy, TransportError, Way,
 };
 
 use super::difference::difference;
@@ -143,9 +143,9 @@ impl Routes {
     }
 
     fn bind(&self, plan: &Plan, read: &Read<'_>) -> Result<Vec<BoundSource>, ReadFailure> {
-        let mut copies: Vec<Vec<Copy>> = vec![Vec::new(); read.sources.len()];
+        let mut copies: Vec<Vec<StridedCopy>> = vec![Vec::new(); read.sources.len()];
         for c in &plan.copies {
-            copies[c.source as usize].push(Copy {
+            copies[c.source as usize].push(StridedCopy {
                 source_region: c.source_buffer,
                 source_offset: c.source_offset,
                 source_pitch: c.source_pitch,
@@ -231,7 +231,7 @@ struct BoundSource {
     peer: Arc<Peer>,
     export: ExportId,
     generation: u64,
-    copies: Vec<Copy>,
+    copies: Vec<StridedCopy>,
 }
 
 impl BoundSource {

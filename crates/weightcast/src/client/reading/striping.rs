@@ -1,7 +1,7 @@
 //! A plan spread over several sources of one layout: each is asked for other ranges.
 
 use weightcast_plan::{Copy, Plan};
-use weightcast_transport::{Part, Rows, Units};
+use weightcast_transport::{RowRange, Rows, Units};
 
 /// The same copies, cut at the borders of the target's units of progress, which go round the sources.
 /// What arrives in a unit comes from one source, so that of a source that is lost the rest is kept,
@@ -27,7 +27,7 @@ pub(super) fn spread(plan: Plan, sources: usize, each: usize, units: &Units) -> 
 }
 
 /// A part of a copy, asked of this source.
-fn of(copy: &Copy, source: u32, part: Part) -> Copy {
+fn of(copy: &Copy, source: u32, part: RowRange) -> Copy {
     Copy {
         source,
         source_offset: part.at(copy.source_offset, copy.source_pitch),

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 const STEP: usize = 64 << 10;
 
 /// Reads frames. Between frames it waits as long as it must; inside one the peer must keep up.
-pub(crate) struct Input {
+pub(crate) struct RequestReader {
     buffer: Vec<u8>,
     /// The bytes of the buffer that are not consumed yet.
     unread: Range<usize>,
     timed: bool,
 }
 
-impl Input {
+impl RequestReader {
     pub(crate) fn new() -> Self {
         Self { buffer: Vec::new(), unread: 0..0, timed: true }
     }
@@ -118,7 +118,7 @@ fn may_take(bytes: usize) -> Duration {
 mod tests {
     use super::*;
     use crate::base::limits::MAX_REQUEST_BYTES;
-    use crate::wire::Kind;
+    use crate::wire::FrameKind;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
@@ -127,14 +127,14 @@ mod tests {
         (Socket::Local(here), there)
     }
 
-    fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
+    fn frame(kind: FrameKind, body: &[u8]) -> Vec<u8> {
         [&Header::new(kind, body.len()).encode()[..], body].concat()
     }
 
     #[test]
     fn a_large_request_leaves_nothing_behind() {
-        let ((socket, mut there), mut input) = (pair(), Input::new());
-        let large = frame(Kind::Read, &vec![7; MAX_REQUEST_BYTES]);
+        let ((socket, mut there), mut input) = (pair(), RequestReader::new());
+        let large = frame(FrameKind::Read, &vec![7; MAX_REQUEST_BYTES]);
         let sent = std::thread::spawn(move || {
             there.write_all(&large).unwrap();
             there
@@ -144,11 +144,11 @@ mod tests {
         let mut there = sent.join().unwrap();
         assert!(input.buffer.capacity() > IDLE_BYTES && !input.has_more());
         // What comes next begins at the beginning.
-        there.write_all(&frame(Kind::Note, &[5; 9])).unwrap();
+        there.write_all(&frame(FrameKind::Note, &[5; 9])).unwrap();
         assert!(input.wait(&socket).unwrap() && input.has_more());
         assert!(input.buffer.capacity() <= IDLE_BYTES, "{}", input.buffer.capacity());
         let (header, body) = input.frame(&socket).unwrap();
-        assert_eq!((header, body), (Header::new(Kind::Note, 9), &[5; 9][..]));
+        assert_eq!((header, body), (Header::new(FrameKind::Note, 9), &[5; 9][..]));
         drop(there);
         assert!(!input.wait(&socket).unwrap(), "closed");
     }
@@ -158,7 +158,8 @@ mod tests {
         let (socket, mut there) = pair();
         let lens = [0, 1, 15, 16, 17, STEP - 17, STEP - 16, STEP - 15, STEP, 3 * STEP + 5, 2, 0];
         let body = |number: usize| vec![number as u8 + 1; lens[number]];
-        let all: Vec<u8> = (0..lens.len()).flat_map(|n| frame(Kind::Digest, &body(n))).collect();
+        let all: Vec<u8> =
+            (0..lens.len()).flat_map(|n| frame(FrameKind::Digest, &body(n))).collect();
         let sent = std::thread::spawn(move || {
             let mut left = &all[..];
             for cut in [1, 14, 1, 16, 3, 30_000, 1, 100_000, 7].into_iter().cycle() {
@@ -170,13 +171,13 @@ mod tests {
                 }
             }
         });
-        let mut input = Input::new();
+        let mut input = RequestReader::new();
         for (number, len) in lens.into_iter().enumerate() {
             if !input.has_more() {
                 assert!(input.wait(&socket).unwrap());
             }
             let (header, found) = input.frame(&socket).unwrap();
-            assert_eq!(header, Header::new(Kind::Digest, len), "frame {number}");
+            assert_eq!(header, Header::new(FrameKind::Digest, len), "frame {number}");
             assert!(found == body(number), "frame {number}");
         }
         sent.join().unwrap();
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_is_no_whole_request_closes_the_connection() {
-        let request = frame(Kind::Read, &[1; 8]);
+        let request = frame(FrameKind::Read, &[1; 8]);
         let mut garbage = request.clone();
         garbage[0] ^= 1;
         let table = [
@@ -194,10 +195,10 @@ mod tests {
             (&request[..HEADER_BYTES], ErrorKind::UnexpectedEof),
             (&request[..HEADER_BYTES + 7], ErrorKind::UnexpectedEof),
             (&garbage, ErrorKind::InvalidData),
-            (&frame(Kind::Data, &[1; 8]), ErrorKind::InvalidData),
+            (&frame(FrameKind::Data, &[1; 8]), ErrorKind::InvalidData),
         ];
         for (bytes, kind) in table {
-            let ((socket, mut there), mut input) = (pair(), Input::new());
+            let ((socket, mut there), mut input) = (pair(), RequestReader::new());
             there.write_all(bytes).unwrap();
             drop(there);
             assert!(input.wait(&socket).unwrap());
@@ -208,9 +209,9 @@ mod tests {
     /// Between frames for as long as it likes; within one it must keep up.
     #[test]
     fn only_a_frame_that_has_begun_is_timed() {
-        let ((socket, mut there), mut input) = (pair(), Input::new());
+        let ((socket, mut there), mut input) = (pair(), RequestReader::new());
         let Socket::Local(here) = &socket else { unreachable!() };
-        let bytes = frame(Kind::Read, &[1; 8]);
+        let bytes = frame(FrameKind::Read, &[1; 8]);
         there.write_all(&bytes[..5]).unwrap();
         assert!(input.wait(&socket).unwrap());
         assert_eq!(here.read_timeout().unwrap(), None);
@@ -240,7 +241,7 @@ mod tests {
         let announced = HEADER_BYTES + MAX_REQUEST_BYTES;
         for came in [1, HEADER_BYTES, rate - 1, rate, 10 * rate, 61 * rate, STEP - 1, STEP] {
             let outcome = |may_take: Duration, count: usize| {
-                let ((socket, mut there), mut input) = (pair(), Input::new());
+                let ((socket, mut there), mut input) = (pair(), RequestReader::new());
                 there.write_all(&vec![7; came]).unwrap();
                 drop(there);
                 let begun = Instant::now() - may_take;
@@ -263,7 +264,7 @@ mod tests {
     /// A handshake leaves its own limit on the socket.
     #[test]
     fn a_fresh_connection_waits_without_limit() {
-        let ((socket, mut there), mut input) = (pair(), Input::new());
+        let ((socket, mut there), mut input) = (pair(), RequestReader::new());
         let Socket::Local(here) = &socket else { unreachable!() };
         socket.set_read_timeout(Some(FRAME_GRACE)).unwrap();
         there.write_all(&[1]).unwrap();
@@ -275,13 +276,13 @@ mod tests {
     #[test]
     fn the_time_of_a_frame_is_that_of_header_and_body() {
         let long_ago = Instant::now() - FRAME_GRACE - Duration::from_secs(1);
-        let bytes = frame(Kind::Read, &[1; 8]);
+        let bytes = frame(FrameKind::Read, &[1; 8]);
         for (came, expected) in [
             (HEADER_BYTES, Err(ErrorKind::TimedOut)),
             (HEADER_BYTES + 7, Err(ErrorKind::TimedOut)),
             (HEADER_BYTES + 8, Ok(8)),
         ] {
-            let ((socket, mut there), mut input) = (pair(), Input::new());
+            let ((socket, mut there), mut input) = (pair(), RequestReader::new());
             there.write_all(&bytes[..came]).unwrap();
             assert!(input.wait(&socket).unwrap());
             there.write_all(&bytes[came..]).unwrap();
@@ -295,8 +296,8 @@ mod tests {
     #[test]
     fn bytes_of_another_frame_are_more() {
         for more in [0, 1, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1] {
-            let ((socket, mut there), mut input) = (pair(), Input::new());
-            let whole = frame(Kind::Read, &[1; 8]);
+            let ((socket, mut there), mut input) = (pair(), RequestReader::new());
+            let whole = frame(FrameKind::Read, &[1; 8]);
             there.write_all(&[&whole, &whole[..more]].concat()).unwrap();
             assert!(input.wait(&socket).unwrap() && input.has_more());
             input.frame(&socket).unwrap();
@@ -307,7 +308,7 @@ mod tests {
     /// A read that found nothing in its time is no loss: the frame's own time decides.
     #[test]
     fn a_read_that_finds_nothing_only_looks_at_the_time() {
-        let ((socket, _there), mut input) = (pair(), Input::new());
+        let ((socket, _there), mut input) = (pair(), RequestReader::new());
         let Socket::Local(here) = &socket else { unreachable!() };
         here.set_nonblocking(true).unwrap();
         let long_ago = Instant::now() - FRAME_GRACE - Duration::from_secs(1);

@@ -13,7 +13,7 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Collects ranges and sends them in batches. Small bytes (headers) wait for the next batch.
 #[derive(Default)]
-pub(crate) struct Output {
+pub(crate) struct AnswerWriter {
     /// Headers to be sent before the next ranges.
     pub(crate) pending: Vec<u8>,
     ranges: Ranges,
@@ -23,7 +23,7 @@ pub(crate) struct Output {
     made_len: usize,
 }
 
-impl Output {
+impl AnswerWriter {
     /// Sends what is pending.
     pub(crate) fn flush(&mut self, seat: &ConnectionSeat) -> io::Result<()> {
         self.send_batch(seat, None)
@@ -99,7 +99,7 @@ impl Output {
     /// Sends the rest of an export's ranges.
     ///
     /// # Safety
-    /// As [`Output::add`].
+    /// As [`AnswerWriter::add`].
     pub(crate) unsafe fn finish(
         &mut self,
         seat: &ConnectionSeat,
@@ -196,7 +196,7 @@ mod tests {
 
     /// A connection, its other end, and an export of some memory.
     struct Sending {
-        output: Output,
+        output: AnswerWriter,
         seat: Arc<ConnectionSeat>,
         there: UnixStream,
         export: Export,
@@ -212,7 +212,7 @@ mod tests {
             let memory: Vec<u8> = (0..MEMORY).map(|i| (i % 251) as u8 + 1).collect();
             let regions = vec![Region::from_bytes(&memory).unwrap()];
             let export = Export::new(ExportId::random(), 1, regions);
-            Self { output: Output::default(), seat, there, export }
+            Self { output: AnswerWriter::default(), seat, there, export }
         }
 
         fn memory(&self) -> Vec<u8> {
@@ -393,7 +393,8 @@ mod tests {
     #[test]
     fn who_rests_keeps_no_large_buffer() {
         let pending = Vec::with_capacity(IDLE_BYTES + 1);
-        let mut output = Output { pending, made: vec![0; SEND_BYTES], ..Output::default() };
+        let mut output =
+            AnswerWriter { pending, made: vec![0; SEND_BYTES], ..AnswerWriter::default() };
         output.rest();
         assert_eq!((output.pending.capacity(), output.made.capacity()), (0, 0));
         output.pending.reserve_exact(IDLE_BYTES);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One job, checked and cut.
-pub(super) struct Route<'a> {
+pub(super) struct CheckedJob<'a> {
     pub(super) source: usize,
     job: &'a SourceJob<'a>,
     description: Arc<ExportDescription>,
@@ -24,7 +24,7 @@ pub(super) struct Route<'a> {
     pub(super) lanes: AtomicUsize,
 }
 
-impl<'a> Route<'a> {
+impl<'a> CheckedJob<'a> {
     /// Checks a job's copies, before any of them is made.
     pub(super) fn check(
         source: usize,
