@@ -6,24 +6,26 @@
 //!   [`Session::handle_seal_failed`], [`Session::handle_proved`],
 //!   [`Session::handle_read`], [`Session::handle_progress`], [`Session::handle_installed`],
 //!   [`Session::handle_timeout`];
-//! - then [`Session::poll_output`] until it is empty, doing what each output says;
+//! - then [`drive`], which has its [`SessionHost`] do what the session asks for, one method for each
+//!   duty;
 //! - and [`Session::next_timeout`] for when to call `handle_timeout`.
 //!
 //! Getters: [`Session::state`], [`Session::version`], [`Session::generation`], [`Session::verdict`],
 //! [`Session::error`].
 //!
-//! This file holds the state and the dispatcher. `link` keeps a stream to the server, `lease`
-//! knows how long the session may act (T1), `calls` runs one call at a time, `copy` decides
-//! when the memory is served and when it may change (S3), `transfer` reads, `left` is what a
-//! call that ran out of time had read, `pace` looks how fast it is, `staging` puts in place
-//! what was read beside the memory, `suspension` bridges the time between two servers, `offload` has
-//! the memory copied aside, `proof` shows that it holds what it is said to, `seed` has a version
+//! This file holds the state and the dispatcher. `host` names the duties of the runtime, `link` keeps
+//! a stream to the server, `lease` knows how long the session may act (T1), `calls` runs one call at a
+//! time, `copy` decides when the memory is served and when it may change (S3), `transfer` reads,
+//! `left` is what a call that ran out of time had read, `pace` looks how fast it is, `staging` puts in
+//! place what was read beside the memory, `suspension` bridges the time between two servers, `offload`
+//! has the memory copied aside, `proof` shows that it holds what it is said to, `seed` has a version
 //! brought near in the background, `ending` is every way out.
 
 mod calls;
 mod config;
 mod copy;
 mod ending;
+mod host;
 mod lease;
 mod left;
 mod link;
@@ -38,14 +40,12 @@ mod transfer;
 use std::collections::VecDeque;
 
 pub use config::SessionConfig;
+pub use host::{Output, ReadOrder, SessionHost, drive};
 pub use lease::Lease;
 pub use pace::ReadProgress;
 
-use crate::message::{Answer, Assignment, ClientMessage, Registration, ServerMessage, Witnesses};
-use crate::{
-    Attempt, CallError, ContentDigest, Generation, Nonce, OpSeq, Span, Term, TermProof, Ticket,
-    Time, Version,
-};
+use crate::message::{Registration, ServerMessage};
+use crate::{CallError, ContentDigest, Generation, OpSeq, Term, Ticket, Time, Version};
 use calls::Pending;
 use copy::Copy;
 use ending::{Closing, Ended};
@@ -54,129 +54,6 @@ use link::Link;
 use offload::Offload;
 use seed::Seed;
 use suspension::{Rivals, Suspended};
-
-/// What the runtime owes the session.
-// One at a time is on its way to the runtime.
-#[allow(clippy::large_enum_variant)]
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Output {
-    /// Open a stream to this server of the list, and forget an older one, also one that is still
-    /// being opened; report `handle_connected` or `handle_disconnected`, of this one only.
-    Connect {
-        /// Its place in the list.
-        server: usize,
-    },
-    /// Ask this server which term it acts in, and prove this one to it; report `handle_probed` if it
-    /// answers.
-    Probe {
-        /// Its place in the list.
-        server: usize,
-        /// Of the session's term, or of a later one that it has heard of.
-        proof: TermProof,
-    },
-    /// Send on the open stream. In order; dropped if the stream is gone.
-    Send(ClientMessage),
-    /// Serve the registered regions at this generation, from now on.
-    Expose(Generation),
-    /// Serve the registered regions at this generation as far as they have been read: set the
-    /// progress word to no chunk of this generation, then let readers in. Until `Expose` of the
-    /// same generation, writing chunks beyond the progress is allowed and nothing else is.
-    /// Only with [`SessionConfig::relays`].
-    ExposeFilling(Generation),
-    /// Stop serving: before the next output is taken, no reader may be able to accept bytes served
-    /// at this or an older generation (S3).
-    Fence(Generation),
-    /// Digest the published memory in the background, then call `handle_sealed`.
-    Seal(Generation),
-    /// Sum the sample of the registered memory that is drawn from this number, in the background, and
-    /// call `handle_proved`. The same for all layouts; a few megabytes of a group.
-    Prove {
-        /// Generation at which it is held.
-        generation: Generation,
-        /// What sample and keys are drawn from.
-        nonce: Nonce,
-    },
-    /// What was published is refused, and fenced. Until the memory is given up, the digests of its
-    /// cells are kept where the witnesses' other shards can ask for them; this shard asks them, in
-    /// the background, to tell the user in which tensor the difference is.
-    Refused {
-        /// Whom to compare with.
-        witnesses: Box<Witnesses>,
-    },
-    /// Read into the registered memory, then call `handle_read`. Replaces a read of a lower
-    /// attempt, which must have let go of the memory before this one starts. A staged assignment is
-    /// read into memory of the same layout beside it, which nobody else sees.
-    Read {
-        /// The call.
-        seq: OpSeq,
-        /// Number of the assignment.
-        attempt: Attempt,
-        /// The source.
-        assignment: Assignment,
-        /// Go on after the chunks that the progress word counts; else read all. The memory is
-        /// served meanwhile, so what is there must not be written again. If it is not served, this
-        /// goes on after what a call before this one had read when it was fenced.
-        keep: bool,
-        /// When to give up.
-        deadline: Time,
-    },
-    /// If this read runs and bytes have begun to move, call `handle_progress` now.
-    Measure {
-        /// The call.
-        seq: OpSeq,
-        /// Number of the assignment.
-        attempt: Attempt,
-    },
-    /// Stop the read or the copying into place, if one runs. `handle_read` and `handle_installed`
-    /// are not called for it. Before the next output is taken it must have let go of the memory.
-    StopRead,
-    /// Copy what was read beside the registered memory into it, free that, then call
-    /// `handle_installed`.
-    Install {
-        /// The call.
-        seq: OpSeq,
-        /// Number of the assignment.
-        attempt: Attempt,
-    },
-    /// What was read beside the registered memory is not wanted any more: free it.
-    Unstage,
-    /// Copy the memory aside in the background, then open an offload replica with the copy: a
-    /// session with [`crate::message::Role::Offload`] that registers and publishes the version.
-    /// Call `handle_offload_failed` if that can't be done.
-    Offload {
-        /// The version.
-        version: Version,
-        /// The generation at which it is held.
-        generation: Generation,
-    },
-    /// Stop copying, if that is not through. Before the next output is taken it must have let go of
-    /// the memory. An offload replica that was opened already goes on.
-    StopOffload,
-    /// Open a seed replica in the background: a session with [`crate::message::Role::Seed`] that
-    /// registers new memory of this shard's layout and replicates the version. Call
-    /// `handle_seed_failed` if that can't be done. It goes on whatever becomes of this session, until
-    /// the server lets go of it.
-    Seed {
-        /// The version.
-        version: Version,
-        /// Names what was asked, for `handle_seed_failed`.
-        ask: u64,
-        /// How long it may take.
-        deadline: Span,
-    },
-    /// A call has ended.
-    Done {
-        /// The call.
-        seq: OpSeq,
-        /// How.
-        result: Result<Answer, CallError>,
-    },
-    /// The session is over; everything is fenced and nothing more will be output.
-    Closed {
-        /// Set if it was not closed by the user.
-        error: Option<CallError>,
-    },
-}
 
 /// What a session is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,7 +182,7 @@ impl Session {
         }
     }
 
-    /// What to do next; call until it is `None`.
+    /// What to do next; call until it is `None`, as [`drive`] does.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }

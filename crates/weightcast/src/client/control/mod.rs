@@ -1,6 +1,7 @@
 //! The thread that drives one session machine: events in, outputs carried out, in order.
 
 mod answers;
+mod host;
 mod memory;
 #[cfg(test)]
 mod rig;
@@ -11,9 +12,10 @@ use std::sync::{Arc, mpsc as reply};
 
 use tokio::sync::mpsc;
 use weightcast_protocol::message::ServerMessage;
-use weightcast_protocol::session::{Output, Session, SessionState};
+use weightcast_protocol::session::{Session, SessionState, drive};
 use weightcast_protocol::{CallError, OpSeq, Time};
 
+use self::host::ControlHost;
 use self::memory::RegisteredMemory;
 use super::connection::ServerConnection;
 use super::event::{AwaitedCall, Event, FailedCall};
@@ -191,43 +193,7 @@ impl Control {
     fn carry_out(&mut self, now: Time) {
         // Before the memory changes, and before a caller has its answer.
         self.update_view();
-        while let Some(output) = self.session.poll_output() {
-            match output {
-                Output::Connect { server } => self.connect(server),
-                Output::Probe { server, proof } => self.probe(server, proof),
-                Output::Send(message) => self.send(message),
-                Output::Expose(generation) => self.memory.expose(generation),
-                Output::ExposeFilling(generation) => self.memory.expose_filling(generation),
-                Output::Fence(_) => self.memory.fence(),
-                Output::Seal(generation) => self.memory.seal(generation),
-                Output::Prove { generation, nonce } => self.memory.prove(generation, nonce),
-                Output::Refused { witnesses } => {
-                    tracing::warn!("what was published is refused, and nobody can read it");
-                    self.memory.refused(*witnesses, self.session.generation());
-                }
-                Output::Read { seq, attempt, assignment, deadline, keep } => {
-                    let deadline = self.clock.instant(deadline).into_std();
-                    self.memory.start_read(seq, attempt, assignment, keep, deadline);
-                }
-                Output::Offload { version, generation } => {
-                    self.offloader.start(version, generation)
-                }
-                Output::StopOffload => self.offloader.stop(),
-                Output::Seed { version, ask, deadline } => {
-                    self.seeder.start(version, ask, deadline);
-                }
-                Output::Measure { seq, attempt } => {
-                    if let Some(progress) = self.memory.progress() {
-                        self.session.handle_progress(now, seq, attempt, progress);
-                    }
-                }
-                Output::StopRead => self.memory.stop_read(),
-                Output::Install { seq, attempt } => self.memory.install(seq, attempt),
-                Output::Unstage => self.memory.unstage(),
-                Output::Done { seq, result } => self.done(seq, result),
-                Output::Closed { .. } => self.closed(),
-            }
-        }
+        drive(&mut ControlHost { control: self, now });
         if self.session.version().is_none() {
             self.memory.forget();
         }

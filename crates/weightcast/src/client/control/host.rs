@@ -1,0 +1,102 @@
+//! The control thread as the host of its session.
+
+use weightcast_protocol::message::{Answer, ClientMessage, Witnesses};
+use weightcast_protocol::session::{Output, ReadOrder, SessionHost};
+use weightcast_protocol::{
+    Attempt, CallError, Generation, Nonce, OpSeq, Span, TermProof, Time, Version,
+};
+
+use super::Control;
+
+/// The control thread at one moment.
+pub(super) struct ControlHost<'a> {
+    pub(super) control: &'a mut Control,
+    pub(super) now: Time,
+}
+
+impl SessionHost for ControlHost<'_> {
+    fn next_output(&mut self) -> Option<Output> {
+        self.control.session.poll_output()
+    }
+
+    fn connect(&mut self, server: usize) {
+        self.control.connect(server);
+    }
+
+    fn probe(&mut self, server: usize, proof: TermProof) {
+        self.control.probe(server, proof);
+    }
+
+    fn send(&mut self, message: ClientMessage) {
+        self.control.send(message);
+    }
+
+    fn expose(&mut self, generation: Generation) {
+        self.control.memory.expose(generation);
+    }
+
+    fn expose_filling(&mut self, generation: Generation) {
+        self.control.memory.expose_filling(generation);
+    }
+
+    fn fence(&mut self, _: Generation) {
+        self.control.memory.fence();
+    }
+
+    fn seal(&mut self, generation: Generation) {
+        self.control.memory.seal(generation);
+    }
+
+    fn prove(&mut self, generation: Generation, nonce: Nonce) {
+        self.control.memory.prove(generation, nonce);
+    }
+
+    fn compare(&mut self, witnesses: Box<Witnesses>) {
+        tracing::warn!("what was published is refused, and nobody can read it");
+        self.control.memory.refused(*witnesses, self.control.session.generation());
+    }
+
+    fn read(&mut self, order: ReadOrder) {
+        let ReadOrder { seq, attempt, assignment, keep, deadline } = order;
+        let deadline = self.control.clock.instant(deadline).into_std();
+        self.control.memory.start_read(seq, attempt, assignment, keep, deadline);
+    }
+
+    fn measure(&mut self, seq: OpSeq, attempt: Attempt) {
+        if let Some(progress) = self.control.memory.progress() {
+            self.control.session.handle_progress(self.now, seq, attempt, progress);
+        }
+    }
+
+    fn stop_read(&mut self) {
+        self.control.memory.stop_read();
+    }
+
+    fn install(&mut self, seq: OpSeq, attempt: Attempt) {
+        self.control.memory.install(seq, attempt);
+    }
+
+    fn unstage(&mut self) {
+        self.control.memory.unstage();
+    }
+
+    fn offload(&mut self, version: Version, generation: Generation) {
+        self.control.offloader.start(version, generation);
+    }
+
+    fn stop_offload(&mut self) {
+        self.control.offloader.stop();
+    }
+
+    fn seed(&mut self, version: Version, ask: u64, deadline: Span) {
+        self.control.seeder.start(version, ask, deadline);
+    }
+
+    fn answer(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
+        self.control.done(seq, result);
+    }
+
+    fn end(&mut self, _: Option<CallError>) {
+        self.control.closed();
+    }
+}
