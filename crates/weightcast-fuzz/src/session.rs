@@ -1,11 +1,12 @@
 //! A session's machine under any sequence of frames, breaks, pauses, calls and ends of reads.
 
-use weightcast_protocol::message::{Call, EpochPolicy, Open, ReadFailure, Role};
-use weightcast_protocol::session::{Output, Session, SessionConfig, SessionState};
+use weightcast_protocol::message::{Answer, Call, EpochPolicy, Open, ReadFailure, Role};
+use weightcast_protocol::session::{Output, ReadOrder, Session, SessionConfig, SessionState};
 use weightcast_protocol::{
-    Attempt, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL, Selector, SessionId, ShardSums,
-    Span, Time,
+    Attempt, CallError, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL, Selector, SessionId,
+    ShardSums, Span, Time,
 };
+use weightcast_testkit::{VirtualHost, VirtualRuntime, drive};
 
 use crate::steps::{self, Step};
 
@@ -26,9 +27,7 @@ pub fn session(bytes: &[u8]) {
 struct Runtime {
     session: Session,
     now: Time,
-    exposed: Option<Generation>,
-    reading: Option<(OpSeq, Attempt)>,
-    installing: Option<(OpSeq, Attempt)>,
+    host: VirtualHost<(OpSeq, Attempt)>,
     calling: Option<OpSeq>,
     closed: bool,
 }
@@ -54,15 +53,7 @@ impl Runtime {
         };
         let now = Time(0);
         let session = Session::new(SessionConfig::new(open, "server"), now);
-        Self {
-            session,
-            now,
-            exposed: None,
-            reading: None,
-            installing: None,
-            calling: None,
-            closed: false,
-        }
+        Self { session, now, host: VirtualHost::default(), calling: None, closed: false }
     }
 
     fn take(&mut self, step: Step) {
@@ -91,10 +82,10 @@ impl Runtime {
                 self.session.handle_sealed(now, Generation(which.into()), sums);
             }
             3 => {
-                if let Some((seq, attempt)) = self.installing.take() {
+                if let Some((seq, attempt)) = self.host.installing.take() {
                     return self.session.handle_installed(now, seq, attempt);
                 }
-                let Some((seq, attempt)) = self.reading.take() else { return };
+                let Some((seq, attempt)) = self.host.reading.take() else { return };
                 let failure = ReadFailure::Source { shard: 0, reason: "gone".into() };
                 let result =
                     if which.is_multiple_of(2) { Ok(ShardSums::default()) } else { Err(failure) };
@@ -129,30 +120,9 @@ impl Runtime {
     }
 
     fn obey(&mut self) {
-        while let Some(output) = self.session.poll_output() {
-            assert!(!self.closed, "{output:?} after the end");
-            match output {
-                Output::Expose(generation) => self.exposed = Some(generation),
-                Output::Fence(_) => self.exposed = None,
-                Output::Read { seq, attempt, assignment, .. } => {
-                    let beside = assignment.staged;
-                    assert!(beside || self.exposed.is_none(), "reads into memory that is served");
-                    (self.reading, self.installing) = (Some((seq, attempt)), None);
-                }
-                Output::Install { seq, attempt } => {
-                    assert_eq!(self.exposed, None, "copies into memory that is served");
-                    self.installing = Some((seq, attempt));
-                }
-                Output::StopRead => (self.reading, self.installing) = (None, None),
-                Output::Done { seq, .. } => {
-                    assert_eq!(self.calling.take(), Some(seq), "an answer that nobody waits for");
-                }
-                Output::Closed { .. } => self.closed = true,
-                _ => {}
-            }
-        }
+        drive(self);
         if self.closed {
-            assert_eq!((self.exposed, self.calling), (None, None), "closed, but not at rest");
+            assert_eq!((self.host.exposed, self.calling), (None, None), "closed, but not at rest");
             assert_eq!(self.session.state(), SessionState::Ended);
         }
     }
@@ -171,5 +141,41 @@ impl Runtime {
             self.obey();
         }
         assert_eq!(self.calling, None, "a call without an end");
+    }
+}
+
+impl VirtualRuntime for Runtime {
+    type Reading = (OpSeq, Attempt);
+    type Staged = ();
+
+    fn host(&mut self) -> &mut VirtualHost<(OpSeq, Attempt)> {
+        &mut self.host
+    }
+
+    fn next_output(&mut self) -> Option<Output> {
+        let output = self.session.poll_output();
+        assert!(!self.closed || output.is_none(), "{output:?} after the end");
+        output
+    }
+
+    fn connect(&mut self, _: usize) {}
+
+    fn read(&mut self, order: ReadOrder) {
+        let beside = order.assignment.staged;
+        assert!(beside || self.host.exposed.is_none(), "reads into memory that is served");
+        self.host.stop_read();
+        self.host.reading = Some((order.seq, order.attempt));
+    }
+
+    fn install(&mut self, _: OpSeq, _: Attempt) {
+        assert_eq!(self.host.exposed, None, "copies into memory that is served");
+    }
+
+    fn answer(&mut self, seq: OpSeq, _: Result<Answer, CallError>) {
+        assert_eq!(self.calling.take(), Some(seq), "an answer that nobody waits for");
+    }
+
+    fn end(&mut self, _: Option<CallError>) {
+        self.closed = true;
     }
 }

@@ -122,7 +122,7 @@ impl Cluster {
 
     /// The server takes the next message of a worker.
     pub(crate) fn hear(&mut self, worker: usize) {
-        let (stream, message) = self.workers[worker].change(|w| (w.stream, w.up.pop_front()));
+        let (stream, message) = self.workers[worker].change(|w| (w.host.stream, w.up.pop_front()));
         let (Some(stream), Some(message)) = (stream, message) else { return };
         let server = self.workers[worker].tie.server;
         let host = &mut self.hosts[server];
@@ -164,7 +164,7 @@ impl Cluster {
             open && Some(worker.index) != victim
         };
         let streams: Vec<ConnectionId> =
-            self.workers.iter().filter(here).filter_map(|worker| worker.stream).collect();
+            self.workers.iter().filter(here).filter_map(|worker| worker.host.stream).collect();
         let host = &mut self.hosts[server];
         host.now = host.now + span;
         let now = host.now;
@@ -197,7 +197,7 @@ impl Cluster {
                 ServerOutput::Disconnect { connection } => {
                     if let Some(worker) = self.worker_on(server, connection) {
                         self.workers[worker].change(|worker| {
-                            worker.stream = None;
+                            worker.host.stream = None;
                             worker.up.clear();
                         });
                     }
@@ -208,7 +208,7 @@ impl Cluster {
     }
 
     fn worker_on(&self, server: usize, stream: ConnectionId) -> Option<usize> {
-        self.workers.iter().position(|w| w.tie.server == server && w.stream == Some(stream))
+        self.workers.iter().position(|w| w.tie.server == server && w.host.stream == Some(stream))
     }
 
     /// Checks what a worker's step showed.

@@ -34,9 +34,9 @@ impl Cluster {
         self.restarts = self.restarts.saturating_sub(1);
         self.death = false;
         for worker in &mut self.workers {
-            if worker.tie.server == dead && worker.stream.is_some() {
+            if worker.tie.server == dead && worker.host.stream.is_some() {
                 worker.change(|worker| {
-                    (worker.stream, worker.tie.cut) = (None, true);
+                    (worker.host.stream, worker.tie.cut) = (None, true);
                     worker.up.clear();
                 });
             }
@@ -95,7 +95,7 @@ impl Cluster {
         }
         let one = bounds.servers() == 1;
         self.workers[index].change(|worker| {
-            (worker.stream, worker.tie.cut) = (None, false);
+            (worker.host.stream, worker.tie.cut) = (None, false);
             worker.up.clear();
             worker.down.clear();
             if one {
@@ -121,7 +121,7 @@ impl Cluster {
                 if alive {
                     worker.tie.server = server;
                     worker.tie.streams += 1;
-                    worker.stream =
+                    worker.host.stream =
                         Some(ConnectionId(1 + worker.index as u64 + (worker.tie.streams << 8)));
                     worker.session.handle_connected(worker.clock);
                 } else {

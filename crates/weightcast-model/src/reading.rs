@@ -1,7 +1,7 @@
 //! The data plane: a read copies chunk after chunk from whatever the source's memory is then.
 
 use weightcast_protocol::message::ReadFailure;
-use weightcast_sim::chunks_of;
+use weightcast_testkit::chunks_of;
 
 use crate::bounds::CHUNKS;
 use crate::cluster::Cluster;
@@ -13,7 +13,7 @@ impl Cluster {
     /// The end is a step of its own, so that the source may change between the last chunk and the
     /// report.
     pub(crate) fn read(&mut self, worker: usize) {
-        let Some(read) = self.workers[worker].read.clone() else { return };
+        let Some(read) = self.workers[worker].host.reading.clone() else { return };
         if read.next == self.workers[worker].memory.range().end {
             return self.end_read(worker, &read, None);
         }
@@ -22,7 +22,7 @@ impl Cluster {
             Ok(Some(tag)) => {
                 let event = self.workers[worker].change(|worker| {
                     let event = worker.store(read.next, tag);
-                    worker.read = Some(Read { next: read.next + 1, ..read });
+                    worker.host.reading = Some(Read { next: read.next + 1, ..read });
                     event
                 });
                 self.note(worker, event.into_iter().collect());
@@ -34,7 +34,7 @@ impl Cluster {
     /// Whether a read goes on: its source has the next chunk, or does not serve it any more.
     pub(crate) fn goes_on(&self, worker: usize) -> bool {
         let worker = &self.workers[worker];
-        worker.read.as_ref().is_some_and(|read| {
+        worker.host.reading.as_ref().is_some_and(|read| {
             read.next == worker.memory.range().end || !matches!(self.fetch(read), Ok(None))
         })
     }
@@ -49,7 +49,7 @@ impl Cluster {
         let index: usize = named.data_address.parse().expect("addresses are places in the list");
         let source = &self.workers[index];
         // The check and the copy are one step: this is the fence of each chunk.
-        let served = source.exposed.filter(|exposed| exposed.generation == named.generation);
+        let served = source.host.exposed.filter(|exposed| exposed.generation == named.generation);
         match served.filter(|_| source.export() == named.export) {
             None => Err(ReadFailure::Source { shard, reason: "not served".to_owned() }),
             Some(exposed) if !exposed.has(source.memory.place(read.next)) => Ok(None),
@@ -59,7 +59,7 @@ impl Cluster {
 
     fn end_read(&mut self, worker: usize, read: &Read, failure: Option<ReadFailure>) {
         let events = self.workers[worker].change(|worker| {
-            worker.read = None;
+            worker.host.reading = None;
             let result = failure.map_or_else(|| Ok(worker.memory.sums()), Err);
             worker.session.handle_read(worker.clock, read.seq, read.attempt, result);
             worker.obey()

@@ -51,12 +51,12 @@ impl Bounds {
         }
         for (index, worker) in state.workers.iter().enumerate() {
             let ended = worker.ended();
-            let expirable = state.expiries > 0 && !ended && worker.stream.is_some();
+            let expirable = state.expiries > 0 && !ended && worker.host.stream.is_some();
             let possible = [
                 (!worker.up.is_empty(), Step::Hear(index)),
                 (!worker.down.is_empty(), Step::Tell(index)),
                 (state.goes_on(index), Step::Read(index)),
-                (worker.sealing.is_some(), Step::Seal(index)),
+                (worker.host.sealing.is_some(), Step::Seal(index)),
                 (
                     !ended && worker.calling.is_none() && worker.next_call(self).is_some(),
                     Step::Act(index),
@@ -91,7 +91,7 @@ impl Bounds {
             Step::Seal(worker) => {
                 next.workers[worker].change(|worker| {
                     let sums = worker.memory.sums();
-                    if let Some(generation) = worker.sealing.take() {
+                    if let Some(generation) = worker.host.sealing.take() {
                         worker.session.handle_sealed(worker.clock, generation, sums);
                     }
                 });

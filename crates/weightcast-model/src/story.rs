@@ -93,7 +93,7 @@ fn line(state: &Cluster, step: Step, after: &Cluster) -> String {
 
 fn read_line(state: &Cluster, worker: usize, name: &str) -> String {
     let worker = &state.workers[worker];
-    let Some(read) = &worker.read else { return String::new() };
+    let Some(read) = &worker.host.reading else { return String::new() };
     let source = format!("{} of {}", read.assignment.replica, read.assignment.version);
     if read.next == worker.memory.range().end {
         format!("{name} has read all of {source}, and reports its digest")

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use weightcast_protocol::message::{
     Answer, Assignment, Call, ClientMessage, EpochPolicy, Open, Role, ServerMessage,
 };
-use weightcast_protocol::session::{Output, Session, SessionConfig};
+use weightcast_protocol::session::{Output, ReadOrder, Session, SessionConfig};
 use weightcast_protocol::{
-    Attempt, CallError, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL,
+    Attempt, CallError, ConnectionId, ContentDigest, ExportId, Generation, Nonce, OpSeq, PROTOCOL,
     Selector, SessionId, Span, Term, TermProof, Time, Version,
 };
-use weightcast_sim::{Exposed, Memory, chunks_of};
+use weightcast_testkit::{TaggedMemory, VirtualHost, VirtualRuntime, chunks_of, drive};
 
 use crate::bounds::{Bounds, CHUNKS, Place};
 
@@ -31,15 +31,10 @@ pub(crate) struct Worker {
     pub(crate) up: VecDeque<ClientMessage>,
     /// On their way from it.
     pub(crate) down: VecDeque<ServerMessage>,
-    pub(crate) stream: Option<ConnectionId>,
     /// Ties to servers.
     pub(crate) tie: Tie,
-    /// What the data port serves.
-    pub(crate) exposed: Option<Exposed>,
-    pub(crate) memory: Memory,
-    pub(crate) read: Option<Read>,
-    /// The digest that is being computed.
-    pub(crate) sealing: Option<Generation>,
+    pub(crate) host: VirtualHost<Read>,
+    pub(crate) memory: TaggedMemory,
     /// The call that was made and not answered.
     pub(crate) calling: Option<(OpSeq, Call)>,
     /// What its program has done: see `next_call`.
@@ -119,7 +114,7 @@ impl Worker {
         // It wants the first server.
         session.poll_output();
         Self {
-            memory: Memory::new(chunks_of(place.shard, place.num_shards, CHUNKS)),
+            memory: TaggedMemory::new(chunks_of(place.shard, place.num_shards, CHUNKS)),
             place,
             index,
             life,
@@ -128,10 +123,7 @@ impl Worker {
             tie: Tie { wanted: Some(0), ..Tie::default() },
             up: VecDeque::new(),
             down: VecDeque::new(),
-            stream: None,
-            exposed: None,
-            read: None,
-            sealing: None,
+            host: VirtualHost::default(),
             calling: None,
             done: 0,
             registered: false,
@@ -222,17 +214,18 @@ impl Worker {
         self.obey()
     }
 
-    fn write(&mut self, write: impl FnOnce(&mut Memory)) -> Option<Event> {
+    fn write(&mut self, write: impl FnOnce(&mut TaggedMemory)) -> Option<Event> {
         write(&mut self.memory);
-        self.exposed.map(|_| Event::WrittenWhileServed)
+        self.host.exposed.map(|_| Event::WrittenWhileServed)
     }
 
     /// A chunk has come: it may be read on, if the memory is served while it is filled.
     pub(crate) fn store(&mut self, chunk: u32, tag: u64) -> Option<Event> {
         self.memory.set(chunk, tag);
         let place = self.memory.place(chunk);
-        let served = self.exposed.filter(|exposed| exposed.has(place));
-        if let Some(filled) = self.exposed.as_mut().and_then(|exposed| exposed.filled.as_mut()) {
+        let served = self.host.exposed.filter(|exposed| exposed.has(place));
+        if let Some(filled) = self.host.exposed.as_mut().and_then(|exposed| exposed.filled.as_mut())
+        {
             *filled = (*filled).max(place + 1);
         }
         served.map(|_| Event::WrittenWhileServed)
@@ -241,55 +234,15 @@ impl Worker {
     /// Where a read begins: after what is kept, if it goes on at another source.
     fn first(&self, keep: bool) -> u32 {
         let all = self.memory.range();
-        let kept = self.exposed.filter(|_| keep).map(|e| e.filled.unwrap_or(all.len() as u32));
+        let kept = self.host.exposed.filter(|_| keep).map(|e| e.filled.unwrap_or(all.len() as u32));
         all.start + kept.unwrap_or(0)
     }
 
     /// Does what the session says.
     pub(crate) fn obey(&mut self) -> Vec<Event> {
-        let mut events = Vec::new();
-        while let Some(output) = self.session.poll_output() {
-            match output {
-                Output::Send(ClientMessage::Heartbeat { .. }) => {}
-                Output::Connect { server } => self.tie.wanted = Some(server),
-                Output::Probe { server, proof } => self.tie.probe = Some((server, proof)),
-                Output::Send(message) if self.stream.is_some() => self.up.push_back(message),
-                Output::Send(_) => {}
-                Output::Expose(generation) => {
-                    self.exposed = Some(Exposed { generation, filled: None });
-                }
-                Output::ExposeFilling(generation) => {
-                    self.exposed = Some(Exposed { generation, filled: Some(0) });
-                }
-                Output::Fence(_) => self.exposed = None,
-                Output::Seal(generation) => self.sealing = Some(generation),
-                Output::Read { seq, attempt, assignment, keep, .. } => {
-                    let next = self.first(keep);
-                    self.read = Some(Read { seq, attempt, assignment, next });
-                }
-                // Not asked for without retention.
-                Output::Offload { .. } | Output::StopOffload | Output::Seed { .. } => {}
-                Output::Prove { .. } => {}
-                // Nor without staged updates.
-                Output::Install { .. } | Output::Unstage | Output::Refused { .. } => {}
-                // Nor does time pass.
-                Output::Measure { .. } => {}
-                Output::StopRead => self.read = None,
-                Output::Done { seq, result } => {
-                    self.answered(&result);
-                    events.push(Event::Done(seq, result));
-                }
-                Output::Closed { .. } => {
-                    // From here on the process may do what it likes with its memory.
-                    (self.read, self.sealing, self.stream) = (None, None, None);
-                    self.tie = Tie { streams: self.tie.streams, ..Tie::default() };
-                    self.up.clear();
-                    self.down.clear();
-                    events.extend(self.write(|memory| *memory = Memory::new(memory.range())));
-                }
-            }
-        }
-        events
+        let mut obeying = Obeying { worker: self, events: Vec::new() };
+        drive(&mut obeying);
+        obeying.events
     }
 
     fn answered(&mut self, result: &Result<Answer, CallError>) {
@@ -301,5 +254,67 @@ impl Worker {
             (Call::Replicate { .. } | Call::Update { .. }, _) => self.done += 1,
             _ => {}
         }
+    }
+}
+
+/// A worker that does what its session says. Seeds, copies aside, staged updates and measurements are
+/// not asked for: nothing is retained, and no time passes.
+struct Obeying<'a> {
+    worker: &'a mut Worker,
+    events: Vec<Event>,
+}
+
+impl VirtualRuntime for Obeying<'_> {
+    type Reading = Read;
+    type Staged = ();
+
+    fn host(&mut self) -> &mut VirtualHost<Read> {
+        &mut self.worker.host
+    }
+
+    fn next_output(&mut self) -> Option<Output> {
+        self.worker.session.poll_output()
+    }
+
+    fn connect(&mut self, server: usize) {
+        self.worker.tie.wanted = Some(server);
+    }
+
+    fn probe(&mut self, server: usize, proof: TermProof) {
+        self.worker.tie.probe = Some((server, proof));
+    }
+
+    fn send(&mut self, _: ConnectionId, message: ClientMessage) {
+        if !matches!(message, ClientMessage::Heartbeat { .. }) {
+            self.worker.up.push_back(message);
+        }
+    }
+
+    /// Nothing is shown: a challenge that waits would only tell states apart.
+    fn prove(&mut self, _: Generation, _: Nonce) {
+        self.worker.host.proving.clear();
+    }
+
+    fn read(&mut self, order: ReadOrder) {
+        let ReadOrder { seq, attempt, assignment, keep, .. } = order;
+        let next = self.worker.first(keep);
+        self.worker.host.reading = Some(Read { seq, attempt, assignment, next });
+    }
+
+    fn answer(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
+        self.worker.answered(&result);
+        self.events.push(Event::Done(seq, result));
+    }
+
+    /// From here on the process may do what it likes with its memory.
+    fn end(&mut self, _: Option<CallError>) {
+        let worker = &mut *self.worker;
+        worker.host.give_up();
+        worker.host.stream = None;
+        worker.tie = Tie { streams: worker.tie.streams, ..Tie::default() };
+        worker.up.clear();
+        worker.down.clear();
+        let written = worker.write(|memory| *memory = TaggedMemory::new(memory.range()));
+        self.events.extend(written);
     }
 }
