@@ -145,7 +145,7 @@ fn a_broken_stream_loses_no_challenge() {
     cluster.auto_prove = false;
     let rollout = cluster.honest("rollout", 1);
     for client in [trainer[0], rollout[0]] {
-        cluster.clients[client].proving.clear();
+        cluster.clients[client].host.proving.clear();
         cluster.break_stream(client);
     }
     cluster.advance(Span::from_secs(1));
@@ -227,7 +227,7 @@ fn numbers_are_not_foreseen_and_strange_answers_change_nothing() {
         cluster.publish(&trainer, 1, 100);
         cluster.auto_prove = false;
         let rollout = cluster.honest("rollout", 1);
-        (cluster.clients[rollout[0]].proving.clone(), cluster, rollout)
+        (cluster.clients[rollout[0]].host.proving.clone(), cluster, rollout)
     };
     let (one, _, _) = nonces([1, 2]);
     let (other, mut cluster, rollout) = nonces([1, 3]);
@@ -293,7 +293,7 @@ fn who_did_not_answer_is_asked_again() {
     assert!(cluster.holders(1).iter().any(|name| name.contains("~offload")));
     assert_eq!(cluster.counters().challenges, 3);
     // Now it can: what was made in its place goes.
-    cluster.clients[rollout[0]].proving.clear();
+    cluster.clients[rollout[0]].host.proving.clear();
     cluster.auto_prove = true;
     cluster.advance(Span::from_secs(20));
     assert_eq!(cluster.holders(1), ["rollout"]);

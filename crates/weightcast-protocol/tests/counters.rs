@@ -18,7 +18,8 @@ fn two_and_one() -> (Cluster, Vec<usize>, Vec<usize>, Counters) {
 }
 
 fn fail(cluster: &mut Cluster, reader: usize) {
-    let (seq, attempt, _) = cluster.clients[reader].reading.take().expect("it reads");
+    let ReadOrder { seq, attempt, .. } =
+        cluster.clients[reader].host.reading.take().expect("it reads");
     let failure = ReadFailure::Source { shard: 0, reason: "cut".into() };
     let now = cluster.now;
     cluster.clients[reader].session.handle_read(now, seq, attempt, Err(failure));

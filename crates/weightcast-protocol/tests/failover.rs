@@ -65,7 +65,7 @@ fn a_backup_learns_all_from_the_clients_and_sources_survive() {
     for client in trainer.iter().chain(&rollout) {
         assert!(term(&cluster, *client) > before);
         assert_eq!(cluster.clients[*client].session.state(), SessionState::Holding);
-        assert!(cluster.clients[*client].exposed.is_some());
+        assert!(cluster.clients[*client].host.exposed.is_some());
     }
     assert_eq!(cluster.list(&rollout).versions[&version(0, 1)].len(), 2);
     // A new replica reads what was published at the first server; nobody publishes again.
@@ -102,7 +102,7 @@ fn a_suspended_shard_serves_nothing_and_keeps_its_content() {
     cluster.advance(Span::from_millis(4_600));
     let client = &cluster.clients[trainer[0]];
     assert_eq!(client.session.state(), SessionState::Suspended);
-    assert!(client.exposed.is_none());
+    assert!(client.host.exposed.is_none());
     assert!(client.session.generation() > before);
     assert_eq!(client.session.version(), Some(version(0, 1)));
     // A call waits for a server, and unpublish does not let the memory be changed before one says so.
@@ -189,7 +189,7 @@ fn a_call_that_no_shard_or_some_shards_made_is_made_again() {
         let ends: Vec<_> = rollout.iter().map(|client| cluster.outcome(*client)).collect();
         assert!(matches!(ends[0], Some(Ok(Answer::Listed(_)))), "{ends:?}");
         assert_eq!(ends[0], ends[1]);
-        assert!(cluster.clients[trainer[0]].exposed.is_some());
+        assert!(cluster.clients[trainer[0]].host.exposed.is_some());
     }
 }
 
@@ -219,7 +219,7 @@ fn a_read_under_way_starts_anew_under_its_number() {
     cluster.finish_reads(&late[..1]); // one is prepared, the other still reads
     cluster.crash(0);
     cluster.advance(FAILOVER);
-    assert!(cluster.clients[late[0]].exposed.is_none());
+    assert!(cluster.clients[late[0]].host.exposed.is_none());
     assert!(cluster.clients[late[1]].log.contains(&Output::StopRead));
     cluster.finish_reads(&late);
     for client in &late {
@@ -246,7 +246,7 @@ fn a_commit_that_one_shard_knows_of_leaves_the_other_in_doubt() {
     let doubt = CallError::InDoubt { version: version(0, 1) };
     assert_eq!(cluster.outcome(late[0]), Some(Err(doubt)));
     assert!(broken(&cluster, late[1]));
-    assert!(cluster.clients[late[1]].exposed.is_none());
+    assert!(cluster.clients[late[1]].host.exposed.is_none());
 }
 
 #[test]

@@ -255,7 +255,7 @@ fn different_calls_are_group_diverged_on_every_shard_now_and_later() {
     for client in &trainer {
         let late = cluster.clients[*client].session.call(cluster.now, Call::List, DEADLINE);
         assert_eq!(late, Err(error.clone()));
-        assert!(cluster.clients[*client].exposed.is_none());
+        assert!(cluster.clients[*client].host.exposed.is_none());
     }
     // The name is free for a group that starts over.
     let again = cluster.trainer("trainer", 3);
@@ -287,7 +287,7 @@ fn a_shard_that_declines_ends_the_call_for_all_and_nothing_else() {
             let Some(Err(error)) = cluster.outcome(*client) else { panic!("{order:?}") };
             assert!(error.to_string().contains("shard 0: w is wrong"), "{error}");
             assert!(matches!(error, CallError::LayoutMismatch { .. }));
-            assert!(cluster.clients[*client].exposed.is_none());
+            assert!(cluster.clients[*client].host.exposed.is_none());
         }
     }
     cluster.publish(&trainer, 1, 11);
@@ -320,7 +320,7 @@ fn a_shard_that_never_calls_is_named_at_the_deadline() {
     );
     cluster.call(trainer[3], publish(1));
     assert_eq!(cluster.outcome(trainer[3]), Some(Err(error)));
-    assert!(cluster.clients[trainer[0]].exposed.is_none());
+    assert!(cluster.clients[trainer[0]].host.exposed.is_none());
 }
 
 #[test]

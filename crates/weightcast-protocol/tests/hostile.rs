@@ -224,7 +224,7 @@ fn disagreeing_copies_within_a_group_are_found() {
     cluster.publish(&trainer, 1, 11);
     for client in &trainer {
         let client = &mut cluster.clients[*client];
-        let generation = client.sealing.take().unwrap();
+        let generation = client.host.sealing.take().unwrap();
         let mut wrong = sums(client.memory);
         wrong.held.0[0] ^= u64::from(client.shard);
         client.session.handle_sealed(cluster.now, generation, wrong);

@@ -19,7 +19,8 @@ fn a_copy_is_told_as_a_reader_is_told_of_it() {
     let rollout = cluster.rollout("rollout", 2);
     cluster.publish(&trainer, 1, 11);
     cluster.begin_all(&rollout, |_| replicate(Selector::Latest));
-    let told = cluster.clients[rollout[0]].reading.clone().expect("it was told to read").2;
+    let told =
+        cluster.clients[rollout[0]].host.reading.clone().expect("it was told to read").assignment;
     let seen = inspect(&cluster, "trainer");
     assert_eq!(seen.copy.as_ref(), Some(&told));
     let content = cluster.content(&trainer);

@@ -31,7 +31,7 @@ fn run_out(cluster: &mut Cluster, rollout: &[usize]) {
     for client in rollout {
         assert!(matches!(cluster.outcome(*client), Some(Err(CallError::Timeout { .. }))));
         assert_eq!(cluster.clients[*client].session.version(), None);
-        assert_eq!(cluster.clients[*client].exposed, None, "the memory is the user's");
+        assert_eq!(cluster.clients[*client].host.exposed, None, "the memory is the user's");
     }
 }
 
@@ -71,7 +71,8 @@ fn what_goes_on_at_a_second_source_is_served_to_nobody_either() {
     let before = said(&cluster, &rollout);
     cluster.begin_all(&rollout, |_| update());
     let sources = |cluster: &Cluster| -> Vec<String> {
-        let (_, _, assignment) = cluster.clients[rollout[0]].reading.as_ref().expect("it reads");
+        let ReadOrder { assignment, .. } =
+            cluster.clients[rollout[0]].host.reading.as_ref().expect("it reads");
         assignment.sources().into_iter().map(str::to_owned).collect()
     };
     let first = sources(&cluster);

@@ -88,7 +88,7 @@ fn a_lost_shard_breaks_its_group_and_moves_its_readers() {
         panic!("{:?}", cluster.clients[a[0]].closed)
     };
     assert!(reason.contains("shard 1"), "{reason}");
-    assert!(cluster.clients[a[0]].exposed.is_none());
+    assert!(cluster.clients[a[0]].host.exposed.is_none());
     // And the rest of it goes when its lease has run out too.
     cluster.advance(Span::from_secs(6));
     assert_eq!(cluster.server.snapshot(cluster.now).sessions, 2);
@@ -121,7 +121,7 @@ fn a_session_acts_less_long_than_the_server_waits() {
     cluster.reachable = false;
     cluster.break_stream(trainer[0]);
     cluster.advance(Span::from_millis(4_600));
-    assert!(cluster.clients[trainer[0]].exposed.is_none());
+    assert!(cluster.clients[trainer[0]].host.exposed.is_none());
     assert!(matches!(
         cluster.clients[trainer[0]].closed,
         Some(Some(CallError::ServerUnreachable { .. }))
@@ -197,7 +197,7 @@ fn an_update_that_failed_out_of_sight_still_says_that_the_copy_is_gone() {
     cluster.publish(&a, 1, 11);
     cluster.call_all(&rollout, |_| update());
     cluster.publish(&b, 2, 22);
-    cluster.clients[b[0]].exposed = None; // every read from it fails
+    cluster.clients[b[0]].host.exposed = None; // every read from it fails
     cluster.auto_read = false;
     cluster.call(rollout[0], update());
     cluster.reachable = false;
@@ -211,7 +211,7 @@ fn an_update_that_failed_out_of_sight_still_says_that_the_copy_is_gone() {
     cluster.advance(Span::from_secs(1));
     assert_eq!(cluster.outcome(rollout[0]), cluster.outcome(rollout[1]));
     assert_eq!(cluster.clients[rollout[0]].session.state(), SessionState::Empty);
-    assert!(cluster.clients[rollout[0]].exposed.is_none());
+    assert!(cluster.clients[rollout[0]].host.exposed.is_none());
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_prepared_shard_that_hears_nothing_is_in_doubt() {
     cluster.advance(Span::from_secs(5));
     let doubt = CallError::InDoubt { version: version(0, 1) };
     assert_eq!(cluster.outcome(rollout[0]), Some(Err(doubt)));
-    assert!(cluster.clients[rollout[0]].exposed.is_none());
+    assert!(cluster.clients[rollout[0]].host.exposed.is_none());
     cluster.advance(Span::from_secs(2));
     let Some(Some(CallError::GroupBroken { .. })) = cluster.clients[rollout[1]].closed else {
         panic!("{:?}", cluster.clients[rollout[1]].closed)
@@ -260,9 +260,9 @@ fn close_waits_for_readers_and_leaves_nothing() {
     cluster.clients[trainer[0]].session.close(cluster.now, DEADLINE);
     cluster.run();
     assert_eq!(cluster.clients[trainer[0]].closed, None);
-    assert!(cluster.clients[trainer[0]].exposed.is_some());
+    assert!(cluster.clients[trainer[0]].host.exposed.is_some());
     assert!(matches!(cluster.outcome(trainer[1]), Some(Err(CallError::GroupBroken { .. }))));
-    assert!(cluster.clients[trainer[1]].exposed.is_none());
+    assert!(cluster.clients[trainer[1]].host.exposed.is_none());
     assert_eq!(cluster.server.snapshot(cluster.now).models["policy"].versions.len(), 0);
     // Shard 1 has fenced: what is read now fails, and nobody else has the version.
     cluster.finish_reads(&rollout);
@@ -294,7 +294,7 @@ fn a_group_that_closes_together_lets_its_reader_finish() {
     assert_eq!(committed(&cluster.outcome(rollout[0]).unwrap()), Some(1));
     for client in &trainer {
         assert_eq!(cluster.clients[*client].closed, Some(None));
-        assert!(cluster.clients[*client].exposed.is_none());
+        assert!(cluster.clients[*client].host.exposed.is_none());
     }
     assert_eq!(cluster.publish(&next, 2, 22).len(), 2);
 }

@@ -82,7 +82,8 @@ fn whom_a_source_has_failed_does_not_stand_for_those_whom_it_has_not() {
     wants(&mut cluster, "behind", 1);
     let had = source(&cluster, "reader");
     assert!(had.is_some() && source(&cluster, "behind").is_none());
-    let (seq, attempt, _) = cluster.clients[reader[0]].reading.take().expect("it reads");
+    let ReadOrder { seq, attempt, .. } =
+        cluster.clients[reader[0]].host.reading.take().expect("it reads");
     let failure = ReadFailure::Source { shard: 0, reason: "cut".into() };
     let now = cluster.now;
     cluster.clients[reader[0]].session.handle_read(now, seq, attempt, Err(failure));

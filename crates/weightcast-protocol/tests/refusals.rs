@@ -11,7 +11,7 @@ use weightcast_protocol::{CallError, Condition, Generation, Selector, ShardSums,
 fn seals_with_other_copies(cluster: &mut Cluster, group: &[usize]) {
     for (shard, client) in group.iter().enumerate() {
         let client = &mut cluster.clients[*client];
-        let generation = client.sealing.take().expect("it was published");
+        let generation = client.host.sealing.take().expect("it was published");
         let (one, other) = (Sum([5, 0]), Sum([6, 0]));
         let sums = match shard {
             0 => ShardSums { counted: one, held: one, expected: one + one },

@@ -73,7 +73,7 @@ fn who_loses_a_source_goes_on_at_another_with_what_it_has() {
     assert_eq!(cluster.edges(), [edge("a", "trainer"), edge("c", "a"), edge("d", "c")]);
     assert!(cluster.clients[c].keep);
     assert_eq!(cluster.clients[c].session.generation(), generation);
-    assert_eq!(cluster.clients[c].exposed, Some(generation));
+    assert_eq!(cluster.clients[c].host.serves(), Some(generation));
     // Who reads from it notices nothing.
     let reads = |o: &&weightcast_protocol::session::Output| format!("{o:?}").starts_with("Read ");
     assert_eq!(cluster.clients[chain[3][0]].log.iter().filter(reads).count(), 1);
@@ -204,7 +204,7 @@ fn who_fails_nearby_is_tried_again_and_then_left_for_one_far_away() {
     cluster.call(y[0], replicate(Selector::Latest));
     for _ in 0..3 {
         assert_eq!(cluster.edges(), [edge("y", "x")]);
-        let (seq, attempt, _) = cluster.clients[y[0]].reading.take().unwrap();
+        let ReadOrder { seq, attempt, .. } = cluster.clients[y[0]].host.reading.take().unwrap();
         let failure = ReadFailure::Source { shard: 0, reason: "no answer".into() };
         let now = cluster.now;
         cluster.clients[y[0]].session.handle_read(now, seq, attempt, Err(failure));
@@ -331,7 +331,8 @@ fn a_relay_that_changed_its_source_meanwhile_is_one_all_the_same() {
     cluster.auto_read = false;
     let relay = cluster.rollout("relay", 2);
     cluster.begin_all(&relay, |_| replicate(Selector::Latest));
-    let (seq, since, _) = cluster.clients[relay[0]].reading.clone().expect("it reads");
+    let ReadOrder { seq, attempt: since, .. } =
+        cluster.clients[relay[0]].host.reading.clone().expect("it reads");
     let serves = |generation| ClientMessage::Filling { seq, since, generation };
     cluster.tell(relay[0], serves(Generation(1)));
     // The second shard is slow to say so: by then both read elsewhere, and go on with what they have.

@@ -179,7 +179,8 @@ fn if_the_one_that_offloads_fails_the_other_does() {
     cluster.begin_all(&a, |_| Call::Unpublish);
     cluster.begin_all(&b, |_| Call::Unpublish);
     cluster.kill(slow[0]);
-    let asked = |cluster: &Cluster, client: usize| cluster.clients[client].offloading.is_some();
+    let asked =
+        |cluster: &Cluster, client: usize| cluster.clients[client].host.offloading.is_some();
     let (first, second) = (b[0], a[0]);
     assert!(asked(&cluster, first) && !asked(&cluster, second), "one at a time");
     cluster.fail_offload(first);
@@ -226,7 +227,7 @@ fn an_older_copys_failure_says_nothing_of_the_one_that_is_made_now() {
     cluster.publish(&trainer, 1, 100);
     cluster.auto_offload = false;
     assert!(!cluster.unpublished(&trainer));
-    let (one, generation) = cluster.clients[trainer[0]].offloading.expect("asked for");
+    let (one, generation) = cluster.clients[trainer[0]].host.offloading.expect("asked for");
     // It was published before, and that copy has found no room only now.
     let older = Generation(generation.0 - 1);
     let (now, reason) = (cluster.now, "out of memory".to_owned());
@@ -284,7 +285,7 @@ fn the_deadline_of_the_call_ends_it_as_well() {
     cluster.advance(Span::from_secs(1));
     assert_eq!(cluster.outcome(trainer[0]), Some(Ok(Answer::Unpublished)));
     assert_eq!(cluster.counters().retention_lost, 1);
-    assert_eq!(cluster.clients[trainer[0]].offloading, None, "its memory may change now");
+    assert_eq!(cluster.clients[trainer[0]].host.offloading, None, "its memory may change now");
 }
 
 #[test]
@@ -314,7 +315,7 @@ fn another_copy_that_comes_meanwhile_is_as_good() {
     cluster.finish_offloads(&trainer[..1]);
     cluster.finish_reads(&rollout);
     assert_eq!(cluster.outcome(trainer[0]), Some(Ok(Answer::Unpublished)));
-    assert_eq!(cluster.clients[trainer[1]].offloading, None, "stopped");
+    assert_eq!(cluster.clients[trainer[1]].host.offloading, None, "stopped");
     assert_eq!(cluster.offload_shards(), 0, "half an offload replica is freed");
     assert_eq!(cluster.counters().retention_lost, 0);
 }

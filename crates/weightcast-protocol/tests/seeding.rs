@@ -348,13 +348,13 @@ fn a_late_failure_of_an_earlier_seed_says_nothing_of_the_next() {
     scene.publish(2);
     assert_eq!(unchanged(&scene.update(0)), Some(1));
     let x = scene.rollouts[0][0];
-    let (_, first) = scene.cluster.clients[x].seeding.expect("it was asked");
+    let (_, first) = scene.cluster.clients[x].wanted_seed().expect("it was asked");
     scene.cluster.refuse_seed(x);
     scene.cluster.auto_read = true;
     assert_eq!(committed(&scene.update(0)), Some(2));
     scene.publish(3);
     assert_eq!(unchanged(&scene.update(0)), Some(2));
-    let (_, second) = scene.cluster.clients[x].seeding.expect("it was asked again");
+    let (_, second) = scene.cluster.clients[x].wanted_seed().expect("it was asked again");
     assert_ne!(first, second);
     let now = scene.cluster.now;
     scene.cluster.clients[x].session.handle_seed_failed(now, first);

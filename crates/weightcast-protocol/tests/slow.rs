@@ -43,7 +43,8 @@ fn reader(cluster: &mut Cluster, name: &str) -> Vec<usize> {
 }
 
 fn source(cluster: &Cluster, reader: &[usize]) -> String {
-    let (_, _, assignment) = cluster.clients[reader[0]].reading.as_ref().expect("it reads");
+    let ReadOrder { assignment, .. } =
+        cluster.clients[reader[0]].host.reading.as_ref().expect("it reads");
     assignment.sources().join("+")
 }
 

@@ -37,7 +37,7 @@ fn held(cluster: &Cluster, client: usize) -> Option<u64> {
 fn all_hold(cluster: &Cluster, group: &[usize], number: u64, served: bool) -> bool {
     group.iter().all(|client| {
         held(cluster, *client) == Some(number)
-            && cluster.clients[*client].exposed.is_some() == served
+            && cluster.clients[*client].host.exposed.is_some() == served
     })
 }
 
@@ -54,7 +54,7 @@ fn the_old_version_is_held_served_and_listed_until_the_new_one_is_in_place() {
     assert_eq!(committed(&read[0]), Some(1));
     cluster.finish_reads(&rollout);
     assert_eq!(cluster.state("rollout"), ReplicaState::Installing);
-    assert!(rollout.iter().all(|client| cluster.clients[*client].exposed.is_none()));
+    assert!(rollout.iter().all(|client| cluster.clients[*client].host.exposed.is_none()));
     assert!(!cluster.list(&other).versions[&version(0, 2)].contains("rollout"));
     let ended = cluster.ended(rollout[0]);
     cluster.finish_install(rollout[0]);
@@ -95,7 +95,7 @@ fn a_source_that_is_lost_leaves_the_old_version_as_it_was() {
     for client in &rollout {
         let outcome = cluster.outcome(*client);
         assert!(matches!(outcome, Some(Err(CallError::SourceLost { .. }))), "{outcome:?}");
-        assert_eq!(cluster.clients[*client].beside, None);
+        assert_eq!(cluster.clients[*client].host.beside, None);
     }
     assert!(all_hold(&cluster, &rollout, 1, true));
     assert_eq!(cluster.content(&rollout), 11);
@@ -115,7 +115,8 @@ fn a_lost_source_is_replaced_and_what_was_read_is_kept() {
     cluster.call_all(&other, |_| update());
     cluster.auto_read = false;
     let reason = "cut".to_owned();
-    let (seq, attempt, _) = cluster.clients[rollout[0]].reading.take().expect("reads");
+    let ReadOrder { seq, attempt, .. } =
+        cluster.clients[rollout[0]].host.reading.take().expect("reads");
     let failure = ReadFailure::Source { shard: 0, reason };
     let now = cluster.now;
     cluster.clients[rollout[0]].session.handle_read(now, seq, attempt, Err(failure));
@@ -198,7 +199,7 @@ fn a_copy_that_never_ends_is_given_up_by_all() {
         let outcome = cluster.outcome(*client);
         assert!(matches!(outcome, Some(Err(CallError::Timeout { .. }))), "{outcome:?}");
         assert_eq!(held(&cluster, *client), None);
-        assert!(cluster.clients[*client].exposed.is_none());
+        assert!(cluster.clients[*client].host.exposed.is_none());
     }
 }
 
@@ -211,7 +212,7 @@ fn a_shard_that_dies_in_the_copy_breaks_its_group() {
     cluster.advance(Span::from_secs(10));
     let outcome = cluster.outcome(rollout[0]);
     assert!(matches!(outcome, Some(Err(CallError::GroupBroken { .. }))), "{outcome:?}");
-    assert!(cluster.clients[rollout[0]].exposed.is_none());
+    assert!(cluster.clients[rollout[0]].host.exposed.is_none());
 }
 
 #[test]
@@ -241,8 +242,8 @@ fn closing_in_the_middle_serves_the_old_version_to_its_readers_to_the_end() {
     let now = cluster.now;
     rollout.iter().for_each(|c| cluster.clients[*c].session.close(now, Span::from_secs(5)));
     cluster.run();
-    assert!(rollout.iter().all(|client| cluster.clients[*client].beside.is_none()));
-    assert!(rollout.iter().all(|client| cluster.clients[*client].exposed.is_some()));
+    assert!(rollout.iter().all(|client| cluster.clients[*client].host.beside.is_none()));
+    assert!(rollout.iter().all(|client| cluster.clients[*client].host.exposed.is_some()));
     cluster.finish_reads(&slow);
     assert_eq!(cluster.content(&slow), 11);
     assert!(rollout.iter().all(|client| cluster.clients[*client].closed == Some(None)));

@@ -38,7 +38,8 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 
 /// The reader's shards report that the shard at this place of the assignment failed.
 fn fail(cluster: &mut Cluster, reader: usize, shard: u32) {
-    let (seq, attempt, _) = cluster.clients[reader].reading.take().expect("reads");
+    let ReadOrder { seq, attempt, .. } =
+        cluster.clients[reader].host.reading.take().expect("reads");
     let failure = ReadFailure::Source { shard, reason: "cut".into() };
     let now = cluster.now;
     cluster.clients[reader].session.handle_read(now, seq, attempt, Err(failure));
@@ -51,7 +52,8 @@ fn idle_replicas_of_one_layout_are_sources_together() {
     let reader = cluster.rollout("reader", 1);
     cluster.call(reader[0], replicate(Selector::Latest));
     assert_eq!(sources(&cluster, "reader"), set(&["a", "b", "c"]));
-    let (_, _, assignment) = cluster.clients[reader[0]].reading.clone().expect("reads");
+    let ReadOrder { assignment, .. } =
+        cluster.clients[reader[0]].host.reading.clone().expect("reads");
     assert_eq!((assignment.stripes(), assignment.shards.len()), (3, 6));
     assert!(!assignment.in_flight);
     cluster.finish_reads(&reader);

@@ -86,10 +86,10 @@ fn publishing_what_is_published_changes_nothing() {
     let again = cluster.publish(&trainer, 1, 5);
     assert!(again.iter().all(|o| matches!(o, Ok(Answer::Published { .. }))));
     assert_eq!(cluster.list(&trainer).revision, revision);
-    assert!(cluster.clients[trainer[0]].exposed.is_some());
+    assert!(cluster.clients[trainer[0]].host.exposed.is_some());
     let other = cluster.call_all(&trainer, |_| publish(2));
     assert!(other.iter().all(|o| matches!(o, Err(CallError::Misuse { .. }))), "{other:?}");
-    assert!(cluster.clients[trainer[0]].exposed.is_some());
+    assert!(cluster.clients[trainer[0]].host.exposed.is_some());
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn update_keeps_the_old_copy_until_a_source_is_free_and_its_own_readers_are_done
     assert_eq!(cluster.state("a"), ReplicaState::Sealed);
     cluster.finish_reads(&c);
     assert_eq!(cluster.state("a"), ReplicaState::Draining);
-    assert!(cluster.clients[a[0]].exposed.is_some());
+    assert!(cluster.clients[a[0]].host.exposed.is_some());
     cluster.finish_reads(&b);
     assert_eq!(cluster.state("a"), ReplicaState::Reading);
     assert_eq!(cluster.content(&b), 11);
@@ -264,7 +264,7 @@ fn a_copy_with_other_content_is_fenced_and_its_readers_are_moved() {
     cluster.finish_seals(&good);
     cluster.finish_seals(&bad);
     assert_eq!(cluster.state("bad"), ReplicaState::Fenced);
-    assert!(bad.iter().all(|client| cluster.clients[*client].exposed.is_none()));
+    assert!(bad.iter().all(|client| cluster.clients[*client].host.exposed.is_none()));
     cluster.finish_reads(&reader);
     assert_eq!(cluster.content(&reader), 11);
     let outcomes = cluster.call_all(&bad, |_| Call::List);
@@ -284,7 +284,7 @@ fn another_catalog_for_a_known_version_is_refused_at_once() {
     let call = |_| Call::Publish { version: 1, catalog, generation: Generation(0) };
     let outcomes = cluster.call_all(&b, call);
     assert!(outcomes.iter().all(|o| matches!(o, Err(CallError::ContentMismatch { .. }))));
-    assert!(b.iter().all(|client| cluster.clients[*client].exposed.is_none()));
+    assert!(b.iter().all(|client| cluster.clients[*client].host.exposed.is_none()));
     let differing = |shard: u32| match shard {
         0 => publish(2),
         _ => Call::Publish { version: 2, catalog, generation: Generation(0) },
@@ -323,7 +323,7 @@ fn the_only_source_is_tried_three_times_and_then_lost() {
     let trainer = cluster.trainer("trainer", 1);
     let rollout = cluster.rollout("rollout", 2);
     cluster.publish(&trainer, 1, 11);
-    cluster.clients[trainer[0]].exposed = None;
+    cluster.clients[trainer[0]].host.exposed = None;
     let outcomes = cluster.call_all(&rollout, |_| update());
     for outcome in outcomes {
         let Err(CallError::SourceLost { source_replica, .. }) = outcome else { panic!() };
@@ -397,7 +397,7 @@ fn a_layout_that_does_not_fit_is_an_error_for_all_shards() {
     cluster.publish(&trainer, 1, 11);
     cluster.begin_all(&rollout, |_| update());
     let client = &mut cluster.clients[rollout[1]];
-    let (seq, attempt, _) = client.reading.take().unwrap();
+    let ReadOrder { seq, attempt, .. } = client.host.reading.take().unwrap();
     let detail = "w[0..2] is missing".to_owned();
     let failure = weightcast_protocol::message::ReadFailure::Layout { detail };
     client.session.handle_read(cluster.now, seq, attempt, Err(failure));

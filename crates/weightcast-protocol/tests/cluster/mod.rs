@@ -6,6 +6,7 @@
 // Every test file uses another part of it.
 #![allow(dead_code, unreachable_pub)]
 
+mod hosting;
 #[path = "../pinned/mod.rs"]
 mod pinned;
 mod published;
@@ -21,11 +22,13 @@ use weightcast_protocol::message::{
 use weightcast_protocol::server::{
     ReplicaState, Server, ServerConfig, ServerOutput, offload_name, seed_name,
 };
-use weightcast_protocol::session::{Output, ReadProgress, Session, SessionConfig};
+pub use weightcast_protocol::session::ReadOrder;
+use weightcast_protocol::session::{Output, Session, SessionConfig};
 use weightcast_protocol::{
-    Attempt, CallError, Condition, ConnectionId, ContentDigest, ExportId, Generation, Nonce, OpSeq,
-    PROTOCOL, Revision, Selector, SessionId, ShardSums, Span, Sum, Time, Version,
+    CallError, Condition, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL,
+    Revision, Selector, SessionId, ShardSums, Span, Sum, Time, Version,
 };
+use weightcast_testkit::VirtualHost;
 
 pub const DEADLINE: Span = Span::from_secs(30);
 pub const CATALOG: ContentDigest = ContentDigest([7; 16]);
@@ -47,33 +50,28 @@ pub struct Client {
     pub num_shards: u32,
     /// This shard's part of the content.
     pub memory: u64,
-    pub exposed: Option<Generation>,
+    /// What the session has asked for; a staged update reads a part of the content beside the memory.
+    pub host: VirtualHost<ReadOrder, u64>,
     pub done: Vec<(OpSeq, Outcome)>,
     pub closed: Option<Option<CallError>>,
-    pub reading: Option<(OpSeq, Attempt, Assignment)>,
-    /// Whether that read goes on where the one before it was.
+    /// Whether the last read goes on where the one before it was.
     pub keep: bool,
     /// What it says of that read: bytes that have arrived, that are left, and by whom.
     pub progress: Option<(u64, u64, u32)>,
-    pub sealing: Option<Generation>,
-    /// What it is to show the bytes for.
-    pub proving: Vec<(Generation, Nonce)>,
-    /// What a staged update has read.
-    pub beside: Option<u64>,
-    /// The copying into place that runs.
-    pub installing: Option<(OpSeq, Attempt)>,
-    /// What it was asked to copy aside.
-    pub offloading: Option<(Version, Generation)>,
     /// Whose memory it is a copy of, if it is an offload replica's shard.
     pub offload_of: Option<(usize, Version, Generation)>,
-    /// What it was asked to bring near.
-    pub seeding: Option<(Version, u64)>,
     /// Who was asked, what and by which name, if it is a seed replica's shard.
     pub seed_of: Option<(usize, Version, u64)>,
     /// Every output, in order.
     pub log: Vec<Output>,
-    connection: Option<ConnectionId>,
     alive: bool,
+}
+
+impl Client {
+    /// The last thing that it was asked to bring near, and by which name, if it has not begun.
+    pub fn wanted_seed(&self) -> Option<(Version, u64)> {
+        self.host.seeding.last_key_value().map(|(ask, version)| (*version, *ask))
+    }
 }
 
 pub struct Cluster {
@@ -214,22 +212,14 @@ impl Cluster {
             shard,
             num_shards,
             memory: 0,
-            exposed: None,
+            host: VirtualHost::default(),
             done: Vec::new(),
             closed: None,
-            reading: None,
             keep: false,
             progress: None,
-            sealing: None,
-            proving: Vec::new(),
-            beside: None,
-            installing: None,
-            offloading: None,
             offload_of: None,
-            seeding: None,
             seed_of: None,
             log: Vec::new(),
-            connection: None,
             alive: true,
         });
         index
@@ -329,7 +319,7 @@ impl Cluster {
     /// The process stops; its stream breaks.
     pub fn kill(&mut self, client: usize) {
         self.clients[client].alive = false;
-        self.clients[client].exposed = None;
+        self.clients[client].host.exposed = None;
         self.break_stream(client);
     }
 
@@ -348,7 +338,7 @@ impl Cluster {
 
     /// The stream breaks, with all that is on it; the session may open another.
     pub fn break_stream(&mut self, client: usize) {
-        if let Some(connection) = self.clients[client].connection.take() {
+        if let Some(connection) = self.clients[client].host.stream.take() {
             self.to_server.retain(|(other, _)| *other != connection);
             self.to_client.retain(|(other, _)| *other != connection);
             let now = self.now;
@@ -394,7 +384,7 @@ impl Cluster {
 
     /// A client's stream carries what its session would not say.
     pub fn tell(&mut self, client: usize, message: ClientMessage) {
-        let connection = self.clients[client].connection.expect("it has a stream");
+        let connection = self.clients[client].host.stream.expect("it has a stream");
         self.to_server.push_back((connection, message));
         self.run();
     }
@@ -404,12 +394,7 @@ impl Cluster {
         loop {
             let mut quiet = true;
             for client in 0..self.clients.len() {
-                while let Some(output) = self.clients[client].session.poll_output() {
-                    quiet = false;
-                    if self.clients[client].alive {
-                        self.obey(client, output);
-                    }
-                }
+                quiet &= !self.obey(client);
             }
             while let Some((from, message)) = self.to_server.pop_front() {
                 quiet = false;
@@ -463,14 +448,14 @@ impl Cluster {
     pub fn crash(&mut self, server: usize) {
         self.down.insert(server);
         for client in 0..self.clients.len() {
-            if self.clients[client].connection.is_some_and(|c| self.leads_to[&c] == server) {
+            if self.clients[client].host.stream.is_some_and(|c| self.leads_to[&c] == server) {
                 self.break_stream(client);
             }
         }
     }
 
     fn connected(&self, connection: ConnectionId) -> Option<usize> {
-        self.clients.iter().position(|client| client.connection == Some(connection))
+        self.clients.iter().position(|client| client.host.stream == Some(connection))
     }
 
     pub fn obey_server(&mut self, output: ServerOutput) {
@@ -489,108 +474,8 @@ impl Cluster {
                     for message in waiting {
                         self.clients[client].session.handle_message(self.now, message);
                     }
-                    self.clients[client].connection = None;
+                    self.clients[client].host.stream = None;
                     self.clients[client].session.handle_disconnected(self.now);
-                }
-            }
-        }
-    }
-
-    fn obey(&mut self, index: usize, output: Output) {
-        self.course.note(&(index, &output));
-        let client = &mut self.clients[index];
-        client.log.push(output.clone());
-        match output {
-            Output::Connect { server } if self.reachable && !self.down.contains(&server) => {
-                self.connections += 1;
-                self.leads_to.insert(ConnectionId(self.connections), server);
-                client.connection = Some(ConnectionId(self.connections));
-                client.session.handle_connected(self.now);
-            }
-            Output::Connect { .. } => {
-                client.connection = None;
-                client.session.handle_disconnected(self.now);
-            }
-            Output::Probe { server, proof } => {
-                if self.reachable && !self.down.contains(&server) {
-                    let now = self.now;
-                    let acts = self.machine(server).handle_probe(now, proof);
-                    self.clients[index].session.handle_probed(now, server, proof.term, acts);
-                }
-            }
-            Output::Send(message) => {
-                if let Some(connection) = client.connection {
-                    self.to_server.push_back((connection, message));
-                }
-            }
-            Output::Expose(generation) | Output::ExposeFilling(generation) => {
-                client.exposed = Some(generation);
-            }
-            Output::Fence(generation) => {
-                client.exposed = client.exposed.filter(|exposed| *exposed > generation);
-            }
-            Output::Seal(generation) => {
-                client.sealing = Some(generation);
-                if self.auto_seal {
-                    self.finish_seal(index);
-                }
-            }
-            Output::Read { seq, attempt, assignment, keep, .. } => {
-                client.keep = keep;
-                client.reading = Some((seq, attempt, assignment));
-                if self.auto_read {
-                    self.finish_read(index);
-                }
-            }
-            Output::StopRead => (client.reading, client.installing) = (None, None),
-            Output::Install { seq, attempt } => {
-                client.installing = Some((seq, attempt));
-                if self.auto_install {
-                    self.finish_install(index);
-                }
-            }
-            Output::Unstage => client.beside = None,
-            Output::Measure { seq, attempt } => {
-                if let Some((arrived, left, shard)) = client.progress {
-                    let progress = ReadProgress { arrived, left, shard };
-                    client.session.handle_progress(self.now, seq, attempt, progress);
-                }
-            }
-            Output::Refused { .. } => {}
-            Output::Prove { generation, nonce } => {
-                client.proving.push((generation, nonce));
-                if self.auto_prove {
-                    self.finish_proofs(index);
-                }
-            }
-            Output::Offload { version, generation } => {
-                client.offloading = Some((version, generation));
-                if self.auto_offload {
-                    self.finish_offload(index);
-                }
-            }
-            Output::StopOffload => client.offloading = None,
-            Output::Seed { version, ask, .. } => {
-                client.seeding = Some((version, ask));
-                if self.auto_seed {
-                    self.open_seed(index);
-                }
-            }
-            Output::Done { seq, result } => {
-                client.done.push((seq, result));
-                self.go_on_offloading(index);
-                self.go_on_seeding(index);
-            }
-            Output::Closed { error } => {
-                client.closed = Some(error.clone());
-                self.report_seed(index);
-                let client = &self.clients[index];
-                if let Some((owner, version, generation)) = client.offload_of {
-                    let (now, owner) = (self.now, &mut self.clients[owner].session);
-                    match error.map(|error| error.to_string()) {
-                        Some(why) => owner.handle_offload_failed(now, version, generation, why),
-                        None => owner.handle_offload_over(now, version, generation),
-                    }
                 }
             }
         }
@@ -598,7 +483,9 @@ impl Cluster {
 
     /// The copy that runs ends, and its offload replica is opened; call `run` after it.
     pub fn finish_offload(&mut self, index: usize) {
-        let Some((version, generation)) = self.clients[index].offloading.take() else { return };
+        let Some((version, generation)) = self.clients[index].host.offloading.take() else {
+            return;
+        };
         let (shard, num_shards) = (self.clients[index].shard, self.clients[index].num_shards);
         let replica = offload_name(&self.clients[index].replica, version);
         let copy = self.spawn(open(&replica, shard, num_shards, Role::Offload(version)));
@@ -611,7 +498,9 @@ impl Cluster {
 
     /// The shard has no memory to copy to.
     pub fn fail_offload(&mut self, index: usize) {
-        let Some((version, generation)) = self.clients[index].offloading.take() else { return };
+        let Some((version, generation)) = self.clients[index].host.offloading.take() else {
+            return;
+        };
         let reason = "out of memory".to_owned();
         self.clients[index].session.handle_offload_failed(self.now, version, generation, reason);
         self.run();
@@ -635,7 +524,7 @@ impl Cluster {
 
     /// The shard finds memory for the seed that it was asked for; call `run` after it.
     pub fn open_seed(&mut self, index: usize) {
-        let Some((version, ask)) = self.clients[index].seeding.take() else { return };
+        let Some((ask, version)) = self.clients[index].host.seeding.pop_last() else { return };
         let (shard, num_shards) = (self.clients[index].shard, self.clients[index].num_shards);
         let replica = seed_name(&self.clients[index].replica, version);
         let mut open = open(&replica, shard, num_shards, Role::Seed(version));
@@ -648,7 +537,7 @@ impl Cluster {
 
     /// It finds none.
     pub fn refuse_seed(&mut self, index: usize) {
-        let Some((_, ask)) = self.clients[index].seeding.take() else { return };
+        let Some((ask, _)) = self.clients[index].host.seeding.pop_last() else { return };
         self.clients[index].session.handle_seed_failed(self.now, ask);
         self.run();
     }
@@ -689,7 +578,7 @@ impl Cluster {
     /// The seal that runs ends; call `run` after it.
     pub fn finish_seal(&mut self, index: usize) {
         let client = &mut self.clients[index];
-        if let Some(generation) = client.sealing.take() {
+        if let Some(generation) = client.host.sealing.take() {
             client.session.handle_sealed(self.now, generation, sums(client.memory));
         }
     }
@@ -698,7 +587,7 @@ impl Cluster {
     /// number; call `run` after it.
     pub fn finish_proofs(&mut self, index: usize) {
         let client = &mut self.clients[index];
-        for (generation, nonce) in std::mem::take(&mut client.proving) {
+        for (generation, nonce) in std::mem::take(&mut client.host.proving) {
             let sum = client.memory.wrapping_mul(nonce.0 | 1);
             client.session.handle_proved(self.now, generation, nonce, sum);
         }
@@ -706,10 +595,10 @@ impl Cluster {
 
     /// The read that runs is said to have ended, with the version's digests, and nothing was read.
     pub fn claim(&mut self, index: usize, content: u64) {
-        let (seq, attempt, _) = self.clients[index].reading.take().expect("it was told to read");
+        let order = self.clients[index].host.reading.take().expect("it was told to read");
         let client = &mut self.clients[index];
         let part = share(content, client.shard, client.num_shards);
-        client.session.handle_read(self.now, seq, attempt, Ok(sums(part)));
+        client.session.handle_read(self.now, order.seq, order.attempt, Ok(sums(part)));
         self.run();
     }
 
@@ -725,13 +614,14 @@ impl Cluster {
 
     /// The read that runs ends, as the source's shards are now; call `run` after it.
     pub fn finish_read(&mut self, index: usize) {
-        let Some((seq, attempt, assignment)) = self.clients[index].reading.take() else { return };
+        let Some(order) = self.clients[index].host.reading.take() else { return };
+        let ReadOrder { seq, attempt, assignment, .. } = order;
         let read = self.fetch(&assignment, self.clients[index].shard);
         let client = &mut self.clients[index];
         let result = read.map(|total| {
             let read = share(total, client.shard, client.num_shards);
             match assignment.staged {
-                true => client.beside = Some(read),
+                true => client.host.beside = Some(read),
                 false => client.memory = read,
             }
             sums(read)
@@ -742,9 +632,9 @@ impl Cluster {
     /// The copying into place that runs ends; call `run` after it.
     pub fn finish_install(&mut self, index: usize) {
         let client = &mut self.clients[index];
-        let Some((seq, attempt)) = client.installing.take() else { return };
-        assert!(client.exposed.is_none(), "it is still served");
-        client.memory = client.beside.take().expect("there is something beside the memory");
+        let Some((seq, attempt)) = client.host.installing.take() else { return };
+        assert!(client.host.exposed.is_none(), "it is still served");
+        client.memory = client.host.beside.take().expect("there is something beside the memory");
         client.session.handle_installed(self.now, seq, attempt);
     }
 
@@ -759,10 +649,10 @@ impl Cluster {
         let own = shard as usize % assignment.stripes();
         let parts = assignment.shards.iter().enumerate().map(|(shard, from)| {
             let source = &self.clients[from.data_address.parse::<usize>().expect("an index")];
-            if source.exposed == Some(from.generation) {
+            if source.host.serves() == Some(from.generation) {
                 return Ok(source.memory);
             }
-            let reason = format!("serves {:?}, not {}", source.exposed, from.generation);
+            let reason = format!("serves {:?}, not {}", source.host.serves(), from.generation);
             Err(ReadFailure::Source { shard: shard as u32, reason })
         });
         let parts = parts.collect::<Result<Vec<u64>, ReadFailure>>()?;

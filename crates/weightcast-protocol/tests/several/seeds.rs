@@ -109,7 +109,7 @@ fn only_who_was_asked_says_that_a_seed_has_failed_and_only_of_that_one() {
     cluster.auto_seed = false;
     goes_on(&mut cluster, &trainer, 2);
     assert!(unchanged(&mut cluster, &rollouts[0]));
-    let (_, ask) = cluster.clients[rollouts[0][0]].seeding.expect("it was asked");
+    let (_, ask) = cluster.clients[rollouts[0][0]].wanted_seed().expect("it was asked");
     for (who, ask) in [(rollouts[0][0], ask + 1), (rollouts[0][0], 0), (rollouts[1][0], ask)] {
         cluster.tell(who, ClientMessage::SeedFailed { ask });
         assert_eq!(cluster.counters().seeds_failed, 0, "{who} of {ask}");

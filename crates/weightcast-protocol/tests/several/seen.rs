@@ -166,7 +166,7 @@ fn of_many_shards_that_are_refused_a_few_are_told_where_to_look() {
         let (mut cluster, trainer) = Cluster::unsealed(shards, 5);
         for client in &trainer {
             let client = &mut cluster.clients[*client];
-            let generation = client.sealing.take().expect("it was published");
+            let generation = client.host.sealing.take().expect("it was published");
             let (counted, other) = (Sum([5, 0]), Sum([6, 0]));
             let sums = ShardSums { counted, held: other, expected: counted };
             client.session.handle_sealed(cluster.now, generation, sums);
@@ -226,7 +226,7 @@ fn models_do_not_mix() {
     for (_, rollout, _) in &started {
         cluster.begin_all(rollout, |_| replicate(Selector::Exact(1)));
         assert!(
-            cluster.clients[rollout[0]].reading.is_some(),
+            cluster.clients[rollout[0]].host.reading.is_some(),
             "one's reader takes no other's place"
         );
     }

@@ -124,11 +124,12 @@ fn who_reads_the_old_copy_goes_on_when_what_is_read_beside_it_is_wrong() {
     cluster.publish(&trainer, 2, 22);
     cluster.begin_all(&holder, |_| staged_update());
     assert_eq!(sources(&cluster, "holder"), one("trainer"));
-    let before = cluster.clients[late[0]].reading.clone().map(|(seq, attempt, _)| (seq, attempt));
+    let before =
+        cluster.clients[late[0]].host.reading.as_ref().map(|read| (read.seq, read.attempt));
     cluster.clients[trainer[0]].memory ^= 1;
     cluster.finish_reads(&holder);
     assert_eq!(cluster.counters().digest_mismatches, 1);
-    let after = cluster.clients[late[0]].reading.clone().map(|(seq, attempt, _)| (seq, attempt));
+    let after = cluster.clients[late[0]].host.reading.as_ref().map(|read| (read.seq, read.attempt));
     assert_eq!(after, before, "it reads what it read");
     cluster.finish_reads(&late);
     assert_eq!(committed(&cluster.outcome(late[0]).unwrap()), Some(1));
