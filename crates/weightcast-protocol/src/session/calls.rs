@@ -1,6 +1,6 @@
 //! Calls: one at a time, numbered, sent again after a reconnect, answered once (G5).
 
-use super::transfer::Transfer;
+use super::transfer::ShardTransfer;
 use super::{Output, Session};
 use crate::message::{Answer, Call, ClientMessage, Registration};
 use crate::{CallError, OpSeq, Safeguard, Span, Term, Time};
@@ -12,7 +12,7 @@ pub(super) struct Pending {
     call: Call,
     deadline: Time,
     /// Set once a source was assigned: the memory holds nothing from then on.
-    pub(super) transfer: Option<Transfer>,
+    pub(super) transfer: Option<ShardTransfer>,
     /// A publish that exposed the memory, not one of what is published already.
     fresh: bool,
     /// The shard was prepared when it lost its server: what the call fails with if it fails.
@@ -40,9 +40,9 @@ impl Session {
         self.tick(now);
         self.check_callable()?;
         let mut call = call;
-        let fresh = matches!(call, Call::Publish { .. }) && self.copy.version().is_none();
+        let fresh = matches!(call, Call::Publish { .. }) && self.memory.version().is_none();
         if let Call::Publish { generation, .. } = &mut call {
-            *generation = self.copy.generation();
+            *generation = self.memory.generation();
         }
         if fresh {
             // Readers may come as soon as the other shards have called.
@@ -108,9 +108,9 @@ impl Session {
         let Some(pending) = &mut self.pending else { return };
         let fresh = pending.fresh;
         if let Call::Publish { generation, .. } = &mut pending.call {
-            *generation = self.copy.generation();
+            *generation = self.memory.generation();
         }
-        if fresh && !self.copy.exposed() {
+        if fresh && !self.memory.exposed() {
             self.expose();
         }
     }

@@ -2,7 +2,7 @@
 //! if the server says so.
 
 use super::staging::Staging;
-use super::transfer::Transfer;
+use super::transfer::ShardTransfer;
 use super::{Output, Session};
 use crate::{Attempt, Version};
 
@@ -16,7 +16,7 @@ pub(super) struct Left {
 }
 
 impl Left {
-    pub(super) fn of(transfer: &Transfer) -> Self {
+    pub(super) fn of(transfer: &ShardTransfer) -> Self {
         let (attempt, since, version) = transfer.read();
         Self { attempt, since, version, staging: transfer.staging }
     }
@@ -38,7 +38,7 @@ impl Left {
 impl Session {
     /// A transfer runs out of time: the memory holds nothing and nobody reads it, but what was read
     /// stays as it is, for all that is known.
-    pub(super) fn leave(&mut self, transfer: Option<Transfer>) {
+    pub(super) fn leave(&mut self, transfer: Option<ShardTransfer>) {
         let Some(transfer) = transfer else { return };
         if transfer.staging == Staging::Installing || !self.config.relays {
             return self.abandon(Some(transfer));

@@ -15,7 +15,7 @@
 //!
 //! This file holds the state and the dispatcher. `host` names the duties of the runtime, `link` keeps
 //! a stream to the server, `lease` knows how long the session may act (T1), `calls` runs one call at a
-//! time, `copy` decides when the memory is served and when it may change (S3), `transfer` reads,
+//! time, `memory` decides when the memory is served and when it may change (S3), `transfer` reads,
 //! `left` is what a call that ran out of time had read, `pace` looks how fast it is, `staging` puts in
 //! place what was read beside the memory, `suspension` bridges the time between two servers, `offload`
 //! has the memory copied aside, `proof` shows that it holds what it is said to, `seed` has a version
@@ -23,12 +23,12 @@
 
 mod calls;
 mod config;
-mod copy;
 mod ending;
 mod host;
 mod lease;
 mod left;
 mod link;
+mod memory;
 mod offload;
 mod pace;
 mod proof;
@@ -47,10 +47,10 @@ pub use pace::ReadProgress;
 use crate::message::{Registration, ServerMessage};
 use crate::{CallError, ContentDigest, Generation, OpSeq, Term, Ticket, Time, Version};
 use calls::Pending;
-use copy::Copy;
 use ending::{Closing, Ended};
 use left::Left;
 use link::Link;
+use memory::ShardMemory;
 use offload::Offload;
 use seed::Seed;
 use suspension::{Rivals, Suspended};
@@ -67,7 +67,7 @@ pub enum SessionState {
     /// Holds a version and serves it.
     Holding,
     /// Holds what it published; the server refused its content.
-    Fenced,
+    Refused,
     /// Has lost its server; keeps what it holds, serves nothing, looks for another.
     Suspended,
     /// Was told to close; its readers finish.
@@ -89,7 +89,7 @@ pub struct Session {
     ticket: Option<Ticket>,
     suspended: Option<Suspended>,
     rivals: Rivals,
-    copy: Copy,
+    memory: ShardMemory,
     pending: Option<Pending>,
     left: Option<Left>,
     /// The most bytes a second that a read has had, over a window.
@@ -122,7 +122,7 @@ impl Session {
             ticket: None,
             suspended: None,
             rivals: Rivals::default(),
-            copy: Copy::new(),
+            memory: ShardMemory::new(),
             pending: None,
             left: None,
             best_pace: 0,
@@ -167,9 +167,9 @@ impl Session {
             }
             ServerMessage::Vouched { ticket } => self.ticket = Some(ticket),
             ServerMessage::Answered { seq, result } => self.answered(seq, result),
-            ServerMessage::Sealed { generation } => self.accept_copy(generation),
+            ServerMessage::Sealed { generation } => self.accept_content(generation),
             ServerMessage::Fenced { generation, error, witnesses } => {
-                self.refuse_copy(generation, error, witnesses);
+                self.refuse_content(generation, error, witnesses);
             }
             ServerMessage::Offload { version, generation } => {
                 self.asked_to_offload(version, generation);
@@ -236,18 +236,18 @@ impl Session {
         } else if self.pending.as_ref().is_some_and(|pending| pending.transfer.is_some()) {
             SessionState::Reading
         } else {
-            self.copy.state()
+            self.memory.state()
         }
     }
 
     /// What the memory holds, as far as this session knows. Readable; not to be changed.
     pub fn version(&self) -> Option<Version> {
-        self.copy.version()
+        self.memory.version()
     }
 
     /// The present generation of the memory: what is served is served at this one.
     pub fn generation(&self) -> Generation {
-        self.copy.generation()
+        self.memory.generation()
     }
 
     /// What its server has given the session for the next one.

@@ -35,7 +35,7 @@ impl Session {
             return;
         }
         let mut offload = Offload { version, generation, failed: None, again: false };
-        if (self.copy.version(), self.copy.generation()) != (Some(version), generation) {
+        if (self.memory.version(), self.memory.generation()) != (Some(version), generation) {
             offload.failed = Some(format!("it does not hold version {version}"));
             self.offload = Some(offload);
             return self.send_offload_failed();

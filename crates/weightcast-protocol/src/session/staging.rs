@@ -39,7 +39,7 @@ impl Session {
             return;
         }
         self.expose();
-        let generation = self.copy.generation();
+        let generation = self.memory.generation();
         self.report(ClientMessage::Installed { seq, attempt, generation });
     }
 }

@@ -64,16 +64,16 @@ impl Session {
         let held = self.version().map(|version| Holding {
             version,
             catalog: self.catalog,
-            sums: self.copy.sums(),
-            refused: self.copy.refused(),
+            sums: self.memory.sums(),
+            refused: self.memory.refused(),
             withdrawn: self.withdrawn,
         });
-        if held.is_some_and(|held| !held.refused) && !self.copy.exposed() {
+        if held.is_some_and(|held| !held.refused) && !self.memory.exposed() {
             self.expose();
         }
         let announcement = Announcement {
             answered: self.answered,
-            generation: self.copy.generation(),
+            generation: self.memory.generation(),
             registration: self.registration,
             held,
         };

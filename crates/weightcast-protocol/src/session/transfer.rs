@@ -8,7 +8,7 @@ use crate::{Attempt, CallError, ContentDigest, OpSeq, Safeguard, ShardSums, Time
 
 /// A read that was assigned.
 #[derive(Clone, Debug)]
-pub(super) struct Transfer {
+pub(super) struct ShardTransfer {
     attempt: Attempt,
     /// The assignment with which the memory began anew.
     since: Attempt,
@@ -28,7 +28,7 @@ pub(super) struct Transfer {
     report: Option<ClientMessage>,
 }
 
-impl Transfer {
+impl ShardTransfer {
     /// Goes from beside the memory into it, if this assignment is read and that has not begun yet.
     pub(super) fn begins_install(&mut self, attempt: Attempt) -> bool {
         let ready = self.attempt == attempt && self.sums.is_some();
@@ -74,7 +74,7 @@ impl Session {
         let reads = old.is_some_and(|transfer| transfer.report.is_none());
         let Assignment { version, catalog, staged, .. } = assignment;
         let staging = if staged { Staging::Beside } else { Staging::InPlace };
-        let same = |old: &Transfer| {
+        let same = |old: &ShardTransfer| {
             old.since == since || !self.config.safeguards.on(Safeguard::DropSuspect)
         };
         let left = self.left.take();
@@ -87,7 +87,7 @@ impl Session {
         let keep = keep && self.config.relays;
         let carried = keep && old.map_or(resumes, |old| old.carried);
         let pace = Pace::new(now + self.config.pace_window);
-        let transfer = Transfer {
+        let transfer = ShardTransfer {
             attempt,
             since,
             version,
@@ -135,7 +135,7 @@ impl Session {
         if transfer.staging != Staging::InPlace || transfer.carried {
             return; // nobody reads what is beside the memory, or what the user may have written to
         }
-        let (seq, since, generation) = (pending.seq, transfer.since, self.copy.generation());
+        let (seq, since, generation) = (pending.seq, transfer.since, self.memory.generation());
         self.send(ClientMessage::Filling { seq, since, generation });
     }
 
@@ -159,7 +159,7 @@ impl Session {
                 } else if !self.config.safeguards.on(Safeguard::StagedInstall) {
                     self.outputs.push_back(Output::Install { seq, attempt });
                 }
-                let generation = self.copy.generation();
+                let generation = self.memory.generation();
                 ClientMessage::Prepared { seq, attempt, generation, sums }
             }
             Err(failure) => ClientMessage::ReadFailed { seq, attempt, failure },
@@ -169,7 +169,7 @@ impl Session {
 
     /// The transfer of this assignment, if nothing was reported of it since the last thing that was
     /// asked for.
-    pub(super) fn reading(&mut self, seq: OpSeq, attempt: Attempt) -> Option<&mut Transfer> {
+    pub(super) fn reading(&mut self, seq: OpSeq, attempt: Attempt) -> Option<&mut ShardTransfer> {
         let pending = self.pending.as_mut().filter(|pending| pending.seq == seq)?;
         pending.transfer.as_mut().filter(|t| t.attempt == attempt && t.report.is_none())
     }
@@ -189,7 +189,7 @@ impl Session {
 
     /// A transfer ends without success: the memory holds nothing and nobody reads it, or it holds
     /// what it held and only what was read beside it goes.
-    pub(super) fn abandon(&mut self, transfer: Option<Transfer>) {
+    pub(super) fn abandon(&mut self, transfer: Option<ShardTransfer>) {
         let Some(transfer) = transfer else { return };
         if transfer.report.is_none() {
             self.outputs.push_back(Output::StopRead);

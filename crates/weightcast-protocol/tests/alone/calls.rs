@@ -118,7 +118,7 @@ fn what_is_held_is_accepted_or_refused_once_and_nothing_else_is() {
 
     assert!(fenced(&mut alone, at));
     assert_eq!(alone.session.verdict(), Some(Err(error())));
-    assert_eq!(alone.session.state(), SessionState::Fenced);
+    assert_eq!(alone.session.state(), SessionState::Refused);
     assert!(own(&alone) > at, "nobody reads it any more");
     assert!(!fenced(&mut alone, at), "once");
     let at = own(&alone);

@@ -273,7 +273,7 @@ fn what_was_refused_is_brought_along_as_refused_and_served_to_nobody() {
     assert!(!exposes(&outputs), "{outputs:?}");
     let result = Err(CallError::Misuse { detail: "no".into() });
     assert!(!exposes(&alone.say(ServerMessage::Answered { seq, result })));
-    assert_eq!(alone.session.state(), SessionState::Fenced);
+    assert_eq!(alone.session.state(), SessionState::Refused);
 }
 
 fn reopens_in(alone: &mut Alone, term: u64) -> Vec<Output> {

@@ -64,7 +64,7 @@ impl World {
 
 fn rests(process: &Process, now: Time) -> bool {
     let state = process.session.as_ref().map(Session::state);
-    let open = [SessionState::Empty, SessionState::Holding, SessionState::Fenced];
+    let open = [SessionState::Empty, SessionState::Holding, SessionState::Refused];
     let acts = state.is_some_and(|state| open.contains(&state));
     acts && process.program.pending.is_none() && process.paused_until < now
 }

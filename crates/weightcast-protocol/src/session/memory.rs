@@ -9,9 +9,9 @@ use crate::{CallError, Generation, Safeguard, ShardSums, Span, Time, Version};
 
 /// What the memory holds and how it is served.
 #[derive(Clone, Debug)]
-pub(super) struct Copy {
+pub(super) struct ShardMemory {
     generation: Generation,
-    exposed: Exposed,
+    exposed: Exposure,
     held: Option<Version>,
     seal: Seal,
     /// The server has accepted the content, or refused it.
@@ -20,7 +20,7 @@ pub(super) struct Copy {
 
 /// How much of the memory is served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Exposed {
+enum Exposure {
     #[default]
     Nothing,
     /// What has been read so far.
@@ -39,11 +39,11 @@ enum Seal {
     Sent(ShardSums),
 }
 
-impl Copy {
+impl ShardMemory {
     pub(super) fn new() -> Self {
         Self {
             generation: Generation(1),
-            exposed: Exposed::Nothing,
+            exposed: Exposure::Nothing,
             held: None,
             seal: Seal::None,
             verdict: None,
@@ -60,7 +60,7 @@ impl Copy {
 
     /// Whether all of the memory is served.
     pub(super) fn exposed(&self) -> bool {
-        self.exposed == Exposed::All
+        self.exposed == Exposure::All
     }
 
     /// Whether a server has refused the content.
@@ -78,7 +78,7 @@ impl Copy {
 
     pub(super) fn state(&self) -> SessionState {
         match self.held {
-            Some(_) if self.refused() => SessionState::Fenced,
+            Some(_) if self.refused() => SessionState::Refused,
             Some(_) => SessionState::Holding,
             None => SessionState::Empty,
         }
@@ -88,16 +88,16 @@ impl Copy {
 impl Session {
     /// The memory is served at the present generation from now on.
     pub(super) fn expose(&mut self) {
-        if self.copy.exposed != Exposed::All {
-            self.copy.exposed = Exposed::All;
-            self.outputs.push_back(Output::Expose(self.copy.generation));
+        if self.memory.exposed != Exposure::All {
+            self.memory.exposed = Exposure::All;
+            self.outputs.push_back(Output::Expose(self.memory.generation));
         }
     }
 
     /// What is read from now on is served at the present generation, as far as it has come.
     pub(super) fn expose_filling(&mut self) {
-        self.copy.exposed = Exposed::Filling;
-        self.outputs.push_back(Output::ExposeFilling(self.copy.generation));
+        self.memory.exposed = Exposure::Filling;
+        self.outputs.push_back(Output::ExposeFilling(self.memory.generation));
     }
 
     /// The memory may change from now on: it holds nothing and nobody can read it (S3).
@@ -105,9 +105,9 @@ impl Session {
         let left = self.left.take();
         self.discard(left);
         self.stop_serving();
-        self.copy.held = None;
-        self.copy.seal = Seal::None;
-        self.copy.verdict = None;
+        self.memory.held = None;
+        self.memory.seal = Seal::None;
+        self.memory.verdict = None;
         self.withdrawn = false;
     }
 
@@ -117,33 +117,33 @@ impl Session {
         if !self.config.safeguards.on(Safeguard::SourceFence) {
             return;
         }
-        if std::mem::take(&mut self.copy.exposed) != Exposed::Nothing {
-            self.outputs.push_back(Output::Fence(self.copy.generation));
+        if std::mem::take(&mut self.memory.exposed) != Exposure::Nothing {
+            self.outputs.push_back(Output::Fence(self.memory.generation));
         }
-        self.copy.generation = self.copy.generation.next();
+        self.memory.generation = self.memory.generation.next();
     }
 
     /// A publish was answered.
     pub(super) fn published(&mut self, version: Version, fresh: bool) {
-        self.copy.held = Some(version);
+        self.memory.held = Some(version);
         if fresh {
-            self.copy.seal = Seal::Running(self.copy.generation);
-            self.outputs.push_back(Output::Seal(self.copy.generation));
+            self.memory.seal = Seal::Running(self.memory.generation);
+            self.outputs.push_back(Output::Seal(self.memory.generation));
         }
     }
 
     /// A transfer was committed.
     pub(super) fn committed(&mut self, version: Version, sums: Option<ShardSums>) {
-        self.copy.held = Some(version);
-        self.copy.seal = sums.map_or(Seal::None, Seal::Sent);
-        self.copy.verdict = Some(Ok(()));
+        self.memory.held = Some(version);
+        self.memory.seal = sums.map_or(Seal::None, Seal::Sent);
+        self.memory.verdict = Some(Ok(()));
     }
 
     /// Whether what is held is accepted, once that is decided: all shards have digested it, and it
     /// is what the version stands for. Nothing to decide is as good.
     pub fn verdict(&self) -> Option<Result<(), CallError>> {
-        match self.copy.held {
-            Some(_) => self.copy.verdict.clone(),
+        match self.memory.held {
+            Some(_) => self.memory.verdict.clone(),
             None => Some(Ok(())),
         }
     }
@@ -151,8 +151,8 @@ impl Session {
     /// The published memory has been digested. Void if it was published anew meanwhile.
     pub fn handle_sealed(&mut self, now: Time, generation: Generation, sums: ShardSums) {
         self.tick(now);
-        if matches!(self.copy.seal, Seal::Running(running) if running == generation) {
-            self.copy.seal = Seal::Sent(sums);
+        if matches!(self.memory.seal, Seal::Running(running) if running == generation) {
+            self.memory.seal = Seal::Sent(sums);
             self.send_seal();
         }
     }
@@ -161,7 +161,7 @@ impl Session {
     /// ever read it, nor give it up, the shard leaves its group.
     pub fn handle_seal_failed(&mut self, now: Time, generation: Generation, reason: &str) {
         self.tick(now);
-        if matches!(self.copy.seal, Seal::Running(running) if running == generation) {
+        if matches!(self.memory.seal, Seal::Running(running) if running == generation) {
             let open = &self.config.open;
             let reason = format!("shard {} can't digest what it published: {reason}", open.shard);
             let error = CallError::GroupBroken { replica: open.replica.clone(), reason };
@@ -171,30 +171,30 @@ impl Session {
     }
 
     pub(super) fn send_seal(&mut self) {
-        if let Seal::Sent(sums) = self.copy.seal {
-            let generation = self.copy.generation;
+        if let Seal::Sent(sums) = self.memory.seal {
+            let generation = self.memory.generation;
             self.send(ClientMessage::Sealed { generation, sums });
         }
     }
 
     /// The server has accepted what is held. It may say so again.
-    pub(super) fn accept_copy(&mut self, generation: Generation) {
-        if self.copy.held.is_some() && self.copy.generation == generation {
-            self.copy.verdict.get_or_insert(Ok(()));
+    pub(super) fn accept_content(&mut self, generation: Generation) {
+        if self.memory.held.is_some() && self.memory.generation == generation {
+            self.memory.verdict.get_or_insert(Ok(()));
         }
     }
 
     /// The server refused the content. The memory stays immutable until `unpublish` says so; the
     /// error comes back from the server with the next call, for all shards at the same place.
-    pub(super) fn refuse_copy(
+    pub(super) fn refuse_content(
         &mut self,
         generation: Generation,
         error: CallError,
         witnesses: Box<Witnesses>,
     ) {
-        if self.copy.exposed == Exposed::All && self.copy.generation == generation {
+        if self.memory.exposed == Exposure::All && self.memory.generation == generation {
             self.stop_serving();
-            self.copy.verdict = Some(Err(error));
+            self.memory.verdict = Some(Err(error));
             self.outputs.push_back(Output::Refused { witnesses });
         }
     }
