@@ -36,7 +36,7 @@ mod transfers;
 mod versions;
 mod views;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 pub use durability::offload::offload_name;
 pub use durability::retention::RetentionLoss;
@@ -50,18 +50,20 @@ pub use views::snapshot::{
 
 use crate::limits::Limits;
 use crate::message::{ClientMessage, ServerMessage};
-use crate::{ConnectionId, Incarnation, Nonce, SessionId, Span, TicketKey, Time};
-use durability::claims::Challenge;
+use crate::{ConnectionId, Incarnation, SessionId, Span, TicketKey, Time};
 pub use durability::claims::Trust;
-use membership::freed::HighWater;
-use membership::lease::SessionEntry;
-use membership::terms::Terms;
+use stores::agenda::Agenda;
 use stores::blobs::Blobs;
+use stores::challenges::Challenges;
+use stores::connections::Connections;
+use stores::edges::Edges;
 use stores::group::Group;
-use stores::model::Model;
+use stores::models::Models;
+use stores::numbers::Numbers;
+use stores::sessions::Sessions;
 use stores::store::Store;
+use stores::terms::Terms;
 use stores::timers::{Timer, Timers};
-use transfers::edges::Edges;
 
 /// How a server behaves.
 #[derive(Clone, Debug)]
@@ -151,34 +153,21 @@ pub enum ServerOutput {
 pub struct Server {
     config: ServerConfig,
     terms: Terms,
-    models: Store<String, Model>,
-    /// Models whose last group has left.
-    vacant: BTreeSet<String>,
-    /// What models that were forgotten in this term had given out.
-    high_water: Option<HighWater>,
+    models: Models,
     groups: Store<Incarnation, Group>,
-    sessions: Store<SessionId, SessionEntry>,
-    /// Streams on which a session was opened.
-    connections: BTreeMap<ConnectionId, SessionId>,
+    sessions: Sessions,
+    connections: Connections,
     edges: Edges,
     blobs: Blobs,
     timers: Timers,
     counters: Counters,
     /// The last retained versions lost.
     losses: VecDeque<RetentionLoss>,
-    /// Comparisons that run.
-    challenges: BTreeMap<Nonce, Challenge>,
-    /// How many numbers were drawn.
-    nonces: u64,
-    last_incarnation: Incarnation,
-    last_place: u64,
-    /// Groups whose pending call may be able to move on.
-    agenda: BTreeSet<Incarnation>,
-    /// Models in which something became available, visible or free.
-    changed: BTreeSet<String>,
+    challenges: Challenges,
+    numbers: Numbers,
+    agenda: Agenda,
     /// Not all that the last event has made possible has happened.
     unsettled: bool,
-    outputs: VecDeque<ServerOutput>,
 }
 
 impl Server {
@@ -187,25 +176,19 @@ impl Server {
         Self {
             config,
             terms: Terms::default(),
-            models: Store::default(),
-            vacant: BTreeSet::new(),
-            high_water: None,
+            models: Models::default(),
             groups: Store::default(),
             sessions: Store::default(),
-            connections: BTreeMap::new(),
+            connections: Connections::default(),
             edges: Edges::default(),
             blobs: Blobs::default(),
             timers: Timers::default(),
             counters: Counters::default(),
             losses: VecDeque::new(),
-            challenges: BTreeMap::new(),
-            nonces: 0,
-            last_incarnation: Incarnation::default(),
-            last_place: 0,
-            agenda: BTreeSet::new(),
-            changed: BTreeSet::new(),
+            challenges: Challenges::default(),
+            numbers: Numbers::default(),
+            agenda: Agenda::default(),
             unsettled: false,
-            outputs: VecDeque::new(),
         }
     }
 
@@ -213,10 +196,10 @@ impl Server {
     pub fn handle(&mut self, now: Time, from: ConnectionId, message: ClientMessage) {
         if let ClientMessage::Open(open) = message {
             self.open(now, from, open);
-        } else if let Some(session) = self.connections.get(&from).copied() {
+        } else if let Some(session) = self.connections.session(from) {
             self.handle_opened(now, session, message);
         } else {
-            self.outputs.push_back(ServerOutput::Disconnect { connection: from });
+            self.connections.disconnect(from);
         }
         self.settle(now);
     }
@@ -260,18 +243,13 @@ impl Server {
 
     /// A stream broke. The session lives on until its lease runs out.
     pub fn handle_disconnect(&mut self, now: Time, connection: ConnectionId) {
-        if let Some(session) = self.connections.remove(&connection)
-            && let Some(entry) = self.sessions.get_mut(&session)
-            && entry.connection == Some(connection)
-        {
-            entry.connection = None;
-        }
+        self.connections.unbind(connection);
         self.settle(now);
     }
 
     /// What to do next; call until it is `None`.
     pub fn poll_output(&mut self) -> Option<ServerOutput> {
-        self.outputs.pop_front()
+        self.connections.pop()
     }
 
     /// When to call [`Server::handle_timeout`]. Changes with every input.

@@ -3,8 +3,8 @@
 use crate::message::{Call, EpochPolicy, Open, Registration, Role};
 use crate::server::Server;
 use crate::server::ServerConfig;
-use crate::server::membership::lease::SessionEntry;
 use crate::server::stores::group::{Group, Member};
+use crate::server::stores::sessions::SessionEntry;
 use crate::server::stores::transaction::{Phase, Transaction, Transfer};
 use crate::{
     Attempt, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq, PROTOCOL, Selector,
@@ -63,8 +63,8 @@ pub(super) fn called(call: Call) -> Transaction {
 impl Server {
     /// A group of the model `policy`, complete and registered.
     pub(super) fn prop(&mut self, replica: &str, num_shards: u32) -> Incarnation {
-        let incarnation = self.last_incarnation.next();
-        self.last_incarnation = incarnation;
+        let incarnation = self.numbers.last_incarnation.next();
+        self.numbers.last_incarnation = incarnation;
         let open = opening("policy", replica, num_shards);
         self.found_group(&open, incarnation).expect("there is room");
         for shard in 0..num_shards {

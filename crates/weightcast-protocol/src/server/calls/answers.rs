@@ -55,7 +55,7 @@ impl Server {
         if let Ok(answer) = &result {
             self.vouch(session, answer);
         }
-        self.send(session, ServerMessage::Answered { seq, result });
+        self.connections.send(session, ServerMessage::Answered { seq, result });
     }
 
     /// A shard asks again after its stream broke: it is told all it may have missed.
@@ -84,7 +84,7 @@ impl Server {
             deadline,
         });
         for message in assigned.into_iter().chain(install) {
-            self.send(session, message);
+            self.connections.send(session, message);
         }
         if let Some(result) = result {
             self.answer(session, seq, result);
@@ -359,8 +359,7 @@ mod tests {
             server.holds(source, version(1));
             server.reads(group, version(1), &[source]);
             let session = server.session(group, 1);
-            let entry = server.sessions.get_mut(&session).unwrap();
-            entry.connection = Some(crate::ConnectionId(5));
+            server.connections.bind(session, crate::ConnectionId(5));
             let call = server.at(group).transactions.get_mut(&SEQ).unwrap();
             let transfer = call.transfer.as_mut().unwrap();
             (transfer.attempt, transfer.since) = (crate::Attempt(4), crate::Attempt(2));

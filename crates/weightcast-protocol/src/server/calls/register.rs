@@ -68,7 +68,7 @@ impl Server {
         }
         group.registered = false;
         // One rollout less to wait for.
-        self.changed.insert(group.model.clone());
+        self.agenda.note_change(&group.model);
         self.finish(incarnation, Ok(Answer::Unregistered));
     }
 }

@@ -13,7 +13,7 @@ impl Server {
         let bound = SETTLING_ROUNDS + SETTLING_ROUNDS_PER_GROUP * self.groups.len();
         let mut settled = BTreeSet::new();
         self.unsettled = (0..bound).all(|_| self.settle_one(now, &mut settled));
-        self.changed.append(&mut settled);
+        self.agenda.models.append(&mut settled);
         self.free_models();
         self.blobs.schedule_grace(now, &mut self.timers);
         if self.config.paranoid
@@ -25,9 +25,9 @@ impl Server {
 
     /// The next thing that can happen. False if there is none.
     fn settle_one(&mut self, now: Time, settled: &mut BTreeSet<String>) -> bool {
-        if let Some(group) = self.agenda.pop_first() {
+        if let Some(group) = self.agenda.groups.pop_first() {
             self.advance(now, group);
-        } else if let Some(model) = self.changed.pop_first() {
+        } else if let Some(model) = self.agenda.models.pop_first() {
             self.review_claims(now, &model);
             self.review_seeds(&model);
             self.serve_waiting(now, &model);
@@ -43,7 +43,7 @@ impl Server {
 
     pub(in crate::server) fn validate_settled(&self) -> Result<(), Violation> {
         ensure(!self.unsettled, "T5", || {
-            let (groups, models) = (&self.agenda, &self.changed);
+            let (groups, models) = (&self.agenda.groups, &self.agenda.models);
             format!("an event had no end: still to do are groups {groups:?}, models {models:?}")
         })
     }

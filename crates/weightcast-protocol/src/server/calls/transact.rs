@@ -55,7 +55,7 @@ impl Server {
         let whole = self.config.safeguards.on(Safeguard::FullDeadline);
         let allowed = if whole { allowed } else { allowed.scaled(1, 2) };
         self.arrive(now, incarnation, shard, seq, now + allowed, call);
-        self.agenda.insert(incarnation);
+        self.agenda.wake(incarnation);
     }
 
     /// Without the safeguard, what is known of a call that has ended is forgotten.

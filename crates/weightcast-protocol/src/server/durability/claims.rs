@@ -11,16 +11,14 @@
 //! again later. Where nobody is proved, as after a failover, two claimants are compared, and equal
 //! ones are both believed: to make up the same answer they would have to conspire.
 
-use std::hash::Hasher;
-
 use crate::message::ServerMessage;
 use crate::server::Server;
 use crate::server::durability::unshown::RETRY;
+use crate::server::stores::challenges::{Challenge, ChallengeSide};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
 use crate::server::stores::timers::Timer;
 use crate::{Generation, Incarnation, Nonce, SessionId, Span, Time, Version};
-use std::collections::BTreeMap;
 
 /// How long shards have to answer: many times what reading a few megabytes takes, and a small part
 /// of the time in which a copy can be offloaded instead.
@@ -38,37 +36,6 @@ pub enum Trust {
     Refuted,
 }
 
-/// Two groups that were asked to show the bytes of a version.
-#[derive(Clone, Debug)]
-pub(in crate::server) struct Challenge {
-    model: String,
-    version: Version,
-    claimant: ChallengeSide,
-    reference: ChallengeSide,
-}
-
-/// One of them.
-#[derive(Clone, Debug)]
-struct ChallengeSide {
-    group: Incarnation,
-    /// At which it holds the version; else it has moved on.
-    generations: Vec<Generation>,
-    answers: BTreeMap<u32, u64>,
-}
-
-impl ChallengeSide {
-    fn of(group: &Group) -> Option<Self> {
-        let generations = group.held.as_ref()?.generations.clone();
-        Some(Self { group: group.incarnation, generations, answers: BTreeMap::new() })
-    }
-
-    /// What all shards together have shown, once they have.
-    fn shown(&self) -> Option<u64> {
-        let whole = self.answers.len() == self.generations.len();
-        whole.then(|| self.answers.values().fold(0, |sum: u64, part| sum.wrapping_add(*part)))
-    }
-}
-
 impl Group {
     /// What it is believed to hold of a version, while all its shards can be asked.
     fn trust(&self, version: Version) -> Option<Trust> {
@@ -80,17 +47,6 @@ impl Group {
 }
 
 impl Server {
-    /// A number that nobody can know before.
-    fn next_nonce(&mut self) -> Nonce {
-        self.nonces += 1;
-        let [one, other] = self.config.secret;
-        #[expect(deprecated, reason = "a keyed pseudorandom function, which is what it is for")]
-        let mut hasher = std::hash::SipHasher::new_with_keys(one, other);
-        hasher.write_u64(self.terms.own.term.0);
-        hasher.write_u64(self.nonces);
-        Nonce(hasher.finish())
-    }
-
     /// Something has changed in a model: asks for proofs that may be needed.
     pub(in crate::server) fn review_claims(&mut self, now: Time, name: &str) {
         let Some(model) = self.models.get_mut(name).filter(|m| m.retention.versions > 0) else {
@@ -166,7 +122,7 @@ impl Server {
         let Some((claimant, reference)) = compared else { return };
         let sides = [claimant, reference].map(|group| ChallengeSide::of(self.groups.of(&group)));
         let [Some(claimant), Some(reference)] = sides else { return };
-        let nonce = self.next_nonce();
+        let nonce = self.challenges.next_nonce(self.config.secret, self.terms.own.term);
         let model = name.to_owned();
         let challenge = Challenge { model, version, claimant, reference };
         self.timers.set(now + ANSWER, Timer::Proof(nonce));
@@ -237,7 +193,7 @@ impl Server {
         let Some(entry) = self.sessions.get(&session) else { return };
         let (group, shard) = (entry.group, entry.shard);
         let mut messages = Vec::new();
-        for (nonce, challenge) in &self.challenges {
+        for (nonce, challenge) in self.challenges.iter() {
             for side in [&challenge.claimant, &challenge.reference] {
                 if side.group == group
                     && !side.answers.contains_key(&shard)
@@ -247,7 +203,7 @@ impl Server {
                 }
             }
         }
-        messages.into_iter().for_each(|message| self.send(session, message));
+        messages.into_iter().for_each(|message| self.connections.send(session, message));
     }
 
     /// A shard has shown its part.
@@ -275,7 +231,7 @@ impl Server {
     /// Copies that could not be compared may be now.
     pub(in crate::server) fn retry_timer(&mut self, claimant: Incarnation) {
         if let Some(group) = self.groups.get(&claimant) {
-            self.changed.insert(group.model.clone());
+            self.agenda.note_change(&group.model);
         }
     }
 
@@ -283,7 +239,7 @@ impl Server {
     pub(in crate::server) fn note_gone(&mut self, incarnation: Incarnation) {
         let asked = |c: &Challenge| [c.claimant.group, c.reference.group].contains(&incarnation);
         if self.challenges.values().any(asked) {
-            self.changed.insert(self.groups.of(&incarnation).model.clone());
+            self.agenda.note_change(&self.groups.of(&incarnation).model);
         }
     }
 
@@ -323,7 +279,7 @@ impl Server {
             }
             _ => {}
         }
-        self.changed.insert(name); // which others are to be compared is looked at next
+        self.agenda.note_change(&name); // which others are to be compared is looked at next
     }
 
     /// Of the copy that was asked about, if it is still held.

@@ -246,7 +246,7 @@ fn a_seed_that_comes_over_goes_on_with_its_time_begun_anew() {
             if before {
                 asks(&mut server, HERE, "other", 3);
             }
-            server.changed.clear();
+            server.agenda.models.clear();
             server.seed_came_over(NOW, seed);
             let expected = match (before, held) {
                 (true, _) => Some((5, 3)), // what is on its way stays
@@ -254,7 +254,7 @@ fn a_seed_that_comes_over_goes_on_with_its_time_begun_anew() {
                 (false, Some(_)) => None,
             };
             assert_eq!(asked(&server), expected);
-            assert!(server.changed.contains("policy"));
+            assert!(server.agenda.models.contains("policy"));
             if expected == Some((0, 2)) {
                 let asked = &server.models["policy"].seeding.asked[HERE];
                 assert_eq!((asked.owner.as_str(), asked.until), ("owner", Time(50 + deadline)));
@@ -280,14 +280,14 @@ fn a_seed_that_takes_too_long_fails_at_its_time_and_whoever_was_asked_crosses() 
         let other = put(&mut server, "other", HERE, Some(1));
         asks(&mut server, HERE, "owner", 2);
         asks(&mut server, "there", "owner", 2);
-        server.changed.clear();
+        server.agenda.models.clear();
         server.give_up_overdue_seed(Time(now), other);
         assert_eq!(asked(&server).is_none(), overdue);
         assert!(server.models["policy"].seeding.asked.contains_key("there"));
         assert_eq!(server.counters.seeds_failed, u64::from(overdue));
         assert_eq!(server.groups[&owner].seed_failed, overdue, "who was asked");
         assert!(!server.groups[&other].seed_failed);
-        assert_eq!(server.changed.contains("policy"), overdue);
+        assert_eq!(server.agenda.models.contains("policy"), overdue);
     }
 }
 

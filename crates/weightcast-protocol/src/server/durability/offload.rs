@@ -51,14 +51,14 @@ impl Server {
         let group = self.groups.of(&entry.group);
         if group.released {
             let deadline = self.config.drain_deadline;
-            return self.send(session, ServerMessage::Release { deadline });
+            return self.connections.send(session, ServerMessage::Release { deadline });
         }
         let asked = &self.models.of(&group.model).retention.asked;
         let Some(held) = &group.held else { return };
         if asked.get(&held.version) == Some(&entry.group) {
             let generation = held.generations[entry.shard as usize];
             let version = held.version;
-            self.send(session, ServerMessage::Offload { version, generation });
+            self.connections.send(session, ServerMessage::Offload { version, generation });
         }
     }
 
@@ -106,8 +106,8 @@ impl Server {
         if let Some(held) = &mut group.held {
             held.offload_failed = Some(reason);
         }
-        self.agenda.insert(owner);
-        self.changed.insert(group.model.clone());
+        self.agenda.wake(owner);
+        self.agenda.note_change(&group.model);
     }
 
     /// A copy was sealed: an offload that was asked for is there.
@@ -120,7 +120,7 @@ impl Server {
             self.counters.offloads += 1;
         }
         if retention.versions > 0 || !retention.replicas.is_empty() {
-            self.changed.insert(group.model.clone());
+            self.agenda.note_change(&group.model);
         }
     }
 
@@ -152,7 +152,7 @@ impl Server {
     /// that are not needed any more are released.
     pub(in crate::server) fn review_offloads(&mut self, name: &str) {
         let Some(model) = self.models.get(name) else { return };
-        self.agenda.extend(&model.retention.held_back);
+        self.agenda.wake_all(model.retention.held_back.iter().copied());
         // One at a time: what is released does not count for the next.
         for replica in model.retention.replicas.clone() {
             let kept = !self.config.safeguards.on(Safeguard::OffloadRelease);

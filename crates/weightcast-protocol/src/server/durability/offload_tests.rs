@@ -22,7 +22,7 @@ fn failed(server: &Server, group: Incarnation) -> Option<String> {
 }
 
 fn forget(server: &mut Server) {
-    (server.agenda, server.changed) = Default::default();
+    server.agenda.clear();
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn an_offload_fails_by_the_word_of_whoever_was_asked_of_the_copy_that_it_holds()
             assert_eq!(failed(&server, groups[0]), counts.then_some(expected));
             let stays = asked.is_some() && !counts;
             assert_eq!(server.models["policy"].retention.asked.len(), usize::from(stays));
-            assert_eq!(server.agenda.contains(&groups[0]), counts);
-            assert_eq!(server.changed.contains("policy"), counts);
+            assert_eq!(server.agenda.groups.contains(&groups[0]), counts);
+            assert_eq!(server.agenda.models.contains("policy"), counts);
         }
     }
 }
@@ -70,7 +70,7 @@ fn an_offload_that_ends_before_it_is_there_has_failed() {
         let expected = fails.then(|| format!("{name} was lost"));
         assert_eq!(failed(&server, owner), expected, "{name}, {released}");
         assert_eq!(server.models["policy"].retention.asked.is_empty(), fails);
-        assert_eq!(server.agenda.contains(&owner), fails);
+        assert_eq!(server.agenda.groups.contains(&owner), fails);
     }
 }
 
@@ -93,7 +93,7 @@ fn a_group_that_breaks_is_held_back_no_more_and_one_that_closes_is() {
         assert_eq!(server.groups[&owner].hold_until.is_none(), ends, "{over:?}, {released}");
         assert_eq!(server.is_held_back(owner), !ends);
         assert_eq!(server.models["policy"].retention.asked.is_empty(), ends);
-        assert_eq!(server.changed.contains("policy"), ends, "others may be asked");
+        assert_eq!(server.agenda.models.contains("policy"), ends, "others may be asked");
     }
 }
 
@@ -107,7 +107,7 @@ fn a_seal_is_news_where_something_is_retained_or_offloaded() {
         ask(&mut server, owner);
         forget(&mut server);
         server.note_seal(owner);
-        assert_eq!(server.changed.contains("policy"), versions + replicas > 0);
+        assert_eq!(server.agenda.models.contains("policy"), versions + replicas > 0);
         assert_eq!((server.counters.offloads, failed(&server, owner)), (0, None));
         assert_eq!(server.models["policy"].retention.asked.len(), 1, "it is no offload");
         server.at(other).role = Role::Offload(version(1));

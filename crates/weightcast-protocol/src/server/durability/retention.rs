@@ -188,7 +188,7 @@ impl Server {
             let held = self.groups.get_mut(&incarnation).and_then(|group| group.held.as_mut());
             let reason = "the copy that was made did not show that it holds the bytes".to_owned();
             held.expect("it is the last copy").offload_failed = Some(reason);
-            self.agenda.insert(incarnation);
+            self.agenda.wake(incarnation);
         }
     }
 
@@ -208,7 +208,7 @@ impl Server {
         if model.retention.held_back.remove(&incarnation) {
             // An offload that it was asked for has no owner any more.
             model.retention.asked.retain(|_, owner| *owner != incarnation);
-            self.changed.insert(group.model.clone());
+            self.agenda.note_change(&group.model);
         }
     }
 
@@ -233,7 +233,7 @@ impl Server {
     pub(in crate::server) fn hold_timer(&mut self, now: Time, incarnation: Incarnation) {
         let due = |group: &Group| group.hold_until.is_some_and(|until| until <= now);
         if self.groups.get(&incarnation).is_some_and(due) {
-            self.agenda.insert(incarnation);
+            self.agenda.wake(incarnation);
         }
     }
 

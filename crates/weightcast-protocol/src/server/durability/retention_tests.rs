@@ -210,10 +210,10 @@ fn who_holds_no_last_copy_waits_for_nothing_and_its_offload_is_not_wanted() {
         model.retention.asked.insert(version(7), other);
         model.retention.held_back.insert(other);
         holds(&mut server, "b", 1);
-        server.changed.clear();
+        server.agenda.models.clear();
         let heard = give_up(&mut server, group, ready);
         assert!(heard.may && !heard.waits && !heard.asked && heard.lost.is_none());
-        assert!(server.changed.contains("policy"), "who waits for it looks again");
+        assert!(server.agenda.models.contains("policy"), "who waits for it looks again");
         let retention = &server.models["policy"].retention;
         assert!(retention.held_back.contains(&other) && retention.asked.contains_key(&version(7)));
         // It may become the last again, as long as it has not given its copy up.

@@ -70,7 +70,7 @@ impl Server {
             let asked = Asked { ask: 0, version, owner, until };
             model.seeding.asked.entry(here).or_insert(asked);
         }
-        self.changed.insert(self.groups.of(&incarnation).model.clone());
+        self.agenda.note_change(&self.groups.of(&incarnation).model);
     }
 
     /// Something has changed in a model: what nobody needs is not asked for any more, and goes.

@@ -146,24 +146,13 @@ impl Server {
         let owner = group.replica.clone();
         let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
         let until = now + self.config.seed_deadline;
-        let asked = Asked { ask: self.new_ask(), version, owner, until };
+        let asked =
+            Asked { ask: self.numbers.next_ask(self.terms.own.term), version, owner, until };
         self.counters.seeds_asked += 1;
         let model = self.models.of_mut(&name);
         model.seeding.asked.insert(here, asked);
         for session in members {
             self.remind_seed(session);
-        }
-    }
-
-    /// A name for what is asked for, other than in earlier terms: a group that comes over may still
-    /// speak of those. Never zero, which names what came over.
-    fn new_ask(&mut self) -> u64 {
-        loop {
-            self.last_incarnation = self.last_incarnation.next();
-            let ask = self.terms.own.term.0.rotate_left(32) ^ self.last_incarnation.number;
-            if ask != 0 {
-                return ask;
-            }
         }
     }
 
@@ -174,7 +163,7 @@ impl Server {
         if let Some(asked) = asked.filter(|asked| asked.ask > 0 && group.was_asked(asked)) {
             let (version, ask) = (asked.version, asked.ask);
             let deadline = self.config.seed_deadline;
-            self.send(session, ServerMessage::Seed { version, ask, deadline });
+            self.connections.send(session, ServerMessage::Seed { version, ask, deadline });
         }
     }
 
@@ -221,7 +210,7 @@ impl Server {
         if let Some(owner) = model.replicas.get(&asked.owner) {
             self.groups.of_mut(owner).seed_failed = true;
         }
-        self.changed.insert(name);
+        self.agenda.note_change(&name);
     }
 }
 
@@ -250,7 +239,7 @@ mod tests {
         let mut server = Server::new(ServerConfig::default());
         server.terms.own.term = Term(term);
         for _ in 0..100 {
-            let ask = server.new_ask();
+            let ask = server.numbers.next_ask(server.terms.own.term);
             assert!(ask > 0, "that is what comes over from an earlier term");
             assert!(asks.insert(ask), "{ask} was given twice");
         }
@@ -268,14 +257,14 @@ mod tests {
         for shard in 0..2 {
             let session = server.session(owner, shard);
             let stream = crate::ConnectionId(shard.into());
-            server.sessions.get_mut(&session).expect("a prop").connection = Some(stream);
+            server.connections.bind(session, stream);
         }
         (server, owner)
     }
 
     /// What its shards are told.
     fn told(server: &mut Server) -> Vec<(Version, u64, crate::Span)> {
-        let outputs = std::mem::take(&mut server.outputs).into_iter();
+        let outputs = server.connections.take().into_iter();
         let seeds = outputs.filter_map(|output| match output {
             crate::server::ServerOutput::Send {
                 message: ServerMessage::Seed { version, ask, deadline },
@@ -305,8 +294,7 @@ mod tests {
             for (session, tells) in
                 [(server.session(owner, 1), true), (server.session(other, 0), false)]
             {
-                let stream = Some(crate::ConnectionId(9));
-                server.sessions.get_mut(&session).expect("a prop").connection = stream;
+                server.connections.bind(session, crate::ConnectionId(9));
                 server.remind_seed(session);
                 assert_eq!(
                     told(&mut server),

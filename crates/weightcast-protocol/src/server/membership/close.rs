@@ -16,7 +16,7 @@ impl Server {
         let drain = Span(deadline.0.min(self.config.drain_deadline.0));
         self.drain_until(incarnation, now + drain);
         self.hold_until(now, incarnation, now + deadline);
-        self.agenda.insert(incarnation);
+        self.agenda.wake(incarnation);
     }
 
     /// Lets those go that have asked to, once nobody reads from the group and its copy is not the
@@ -31,7 +31,7 @@ impl Server {
         let leaving: Vec<SessionId> =
             group.members.values().filter(|m| m.closing).map(|m| m.session).collect();
         for session in leaving {
-            self.send(session, ServerMessage::Closed);
+            self.connections.send(session, ServerMessage::Closed);
             self.remove_member(session);
         }
     }

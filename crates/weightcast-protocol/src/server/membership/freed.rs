@@ -9,21 +9,15 @@
 
 use crate::server::Server;
 use crate::server::stores::model::Model;
+use crate::server::stores::models::HighWater;
 use crate::server::views::invariants::{Violation, ensure};
-use crate::{Epoch, Revision, Safeguard};
-
-/// The newest that models which are forgotten had given out in this term.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::server) struct HighWater {
-    epoch: Epoch,
-    revision: Revision,
-}
+use crate::{Epoch, Safeguard};
 
 impl Server {
     /// A model of a name that is not known.
     pub(super) fn new_model(&self) -> Model {
         let first = self.first_revision();
-        let (epoch, revision) = match self.high_water {
+        let (epoch, revision) = match self.models.high_water {
             Some(mark) => (mark.epoch.next(), mark.revision.next().max(first)),
             None => (Epoch(0), first),
         };
@@ -32,18 +26,18 @@ impl Server {
 
     /// Forgets the models that the last group has left since this was last called.
     pub(in crate::server) fn free_models(&mut self) {
-        if self.vacant.is_empty()
+        if self.models.vacant.is_empty()
             || self.recovers()
             || !self.config.safeguards.on(Safeguard::ModelsForgotten)
         {
             return;
         }
-        for name in std::mem::take(&mut self.vacant) {
+        for name in std::mem::take(&mut self.models.vacant) {
             let Some(model) = self.models.get(&name).filter(|model| model.groups == 0) else {
                 continue;
             };
             let (epoch, revision) = (model.epoch, model.revision);
-            let mark = self.high_water.get_or_insert(HighWater { epoch, revision });
+            let mark = self.models.high_water.get_or_insert(HighWater { epoch, revision });
             mark.epoch = mark.epoch.max(epoch);
             mark.revision = mark.revision.max(revision);
             self.models.remove(&name);
@@ -60,7 +54,7 @@ impl Server {
         ensure(groups == model.groups, "T5", || {
             format!("{name} has {groups} groups, and counts {}", model.groups)
         })?;
-        let kept = model.groups > 0 || self.vacant.contains(name);
+        let kept = model.groups > 0 || self.models.vacant.contains(name);
         ensure(kept, "T5", || format!("{name} is kept, though nobody is in it"))
     }
 }
@@ -68,6 +62,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Revision;
     use crate::server::props::{opening, server};
     use crate::{Incarnation, Term};
 
@@ -79,7 +74,7 @@ mod tests {
     fn left(server: &mut Server, name: &str, epoch: u64, number: u64) {
         let model = Model { epoch: Epoch(epoch), revision: revision(number), ..Model::default() };
         server.models.insert(name.to_owned(), model);
-        server.vacant.insert(name.to_owned());
+        server.models.vacant.insert(name.to_owned());
     }
 
     #[test]
@@ -98,7 +93,7 @@ mod tests {
                     }
                 }
                 server.free_models();
-                assert!(server.models.is_empty() && server.vacant.is_empty());
+                assert!(server.models.is_empty() && server.models.vacant.is_empty());
                 let new = server.new_model();
                 assert_eq!((new.epoch, new.revision), (Epoch(6), revision(21)), "{numbers:?}");
             }
@@ -138,7 +133,7 @@ mod tests {
         left(&mut server, "a", 0, 0);
         let checked = |server: &Server| server.validate_vacancy("a", &server.models["a"]);
         assert_eq!(checked(&server), Ok(()));
-        server.vacant.clear();
+        server.models.vacant.clear();
         assert!(checked(&server).is_err(), "nobody will forget it");
         server.models.get_mut("a").expect("just put there").groups = 1;
         assert!(checked(&server).is_err(), "it has none");

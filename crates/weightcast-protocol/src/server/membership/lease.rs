@@ -2,29 +2,12 @@
 
 use crate::message::{Role, ServerMessage};
 use crate::server::Server;
-use crate::server::ServerOutput;
 use crate::server::stores::group::Over;
 use crate::server::stores::timers::Timer;
-use crate::{CallError, ConnectionId, Incarnation, SessionId, Span, Time};
+use crate::{CallError, Incarnation, SessionId, Span, Time};
 
 /// A server whose timers are late by this part of a lease has not listened.
 const LATE_PERCENT: u64 = 25;
-
-/// A session and its lease.
-#[derive(Clone, Debug)]
-pub(in crate::server) struct SessionEntry {
-    pub(in crate::server) group: Incarnation,
-    pub(in crate::server) shard: u32,
-    pub(in crate::server) connection: Option<ConnectionId>,
-    /// The session is evicted then, unless it renews.
-    pub(in crate::server) lease_until: Time,
-}
-
-impl SessionEntry {
-    pub(in crate::server) fn new(group: Incarnation, shard: u32) -> Self {
-        Self { group, shard, connection: None, lease_until: Time(0) }
-    }
-}
 
 impl Server {
     /// How long the server waits for a renewal: longer than the client acts on it.
@@ -41,14 +24,7 @@ impl Server {
 
     pub(in crate::server) fn heartbeat(&mut self, now: Time, session: SessionId, sent_at: u64) {
         self.renew(now, session);
-        self.send(session, ServerMessage::HeartbeatAck { sent_at });
-    }
-
-    /// Sends to a session, if it has a stream.
-    pub(in crate::server) fn send(&mut self, session: SessionId, message: ServerMessage) {
-        if let Some(to) = self.sessions.get(&session).and_then(|entry| entry.connection) {
-            self.outputs.push_back(ServerOutput::Send { to, message });
-        }
+        self.connections.send(session, ServerMessage::HeartbeatAck { sent_at });
     }
 
     /// To be called before [`Server::handle_timeout`] where that may come late. A process that stood
@@ -96,7 +72,7 @@ impl Server {
         let members: Vec<SessionId> =
             self.groups.of(&incarnation).members.values().map(|m| m.session).collect();
         for session in members {
-            self.send(session, ServerMessage::Broken { error: error.clone() });
+            self.connections.send(session, ServerMessage::Broken { error: error.clone() });
         }
     }
 
@@ -124,13 +100,13 @@ impl Server {
         }
         self.hide_copy(incarnation);
         // One rollout less to wait for, even if it held nothing.
-        self.changed.insert(name);
+        self.agenda.note_change(&name);
         if active {
             self.abandon_transfer(incarnation);
             self.finish(incarnation, Err(error));
         }
         self.note_end(incarnation);
-        self.agenda.insert(incarnation);
+        self.agenda.wake(incarnation);
         true
     }
 
@@ -138,10 +114,7 @@ impl Server {
     pub(super) fn remove_member(&mut self, session: SessionId) {
         let Some(entry) = self.sessions.remove(&session) else { return };
         self.timers.cancel(Timer::Lease(session));
-        if let Some(connection) = entry.connection {
-            self.connections.remove(&connection);
-            self.outputs.push_back(ServerOutput::Disconnect { connection });
-        }
+        self.connections.end(session);
         let group = self.groups.of_mut(&entry.group);
         if let Some(member) = group.members.remove(&entry.shard)
             && let Some(registration) = member.registration
@@ -152,13 +125,9 @@ impl Server {
             self.end_hold(entry.group);
             self.forget_offloads(entry.group);
             self.timers.forget_group(entry.group);
-            self.agenda.remove(&entry.group);
+            self.agenda.groups.remove(&entry.group);
             let Some(group) = self.groups.remove(&entry.group) else { return };
-            let model = self.models.of_mut(&group.model);
-            model.groups -= 1;
-            if model.groups == 0 {
-                self.vacant.insert(group.model);
-            }
+            self.models.leave(group.model);
         }
     }
 }
@@ -265,12 +234,12 @@ mod tests {
             if let Some(closing) = before {
                 assert!(server.end_group(group, error("before"), closing));
             }
-            server.agenda.clear();
+            server.agenda.groups.clear();
             assert_eq!(server.end_group(group, error("now"), closing), ends, "{before:?}");
             let over = server.groups[&group].over.as_ref().unwrap();
             let expected = if ends { ("now", closing) } else { ("before", before.unwrap()) };
             assert_eq!((over.error.clone(), over.closing), (error(expected.0), expected.1));
-            assert_eq!(server.agenda.contains(&group), ends);
+            assert_eq!(server.agenda.groups.contains(&group), ends);
         }
     }
 
@@ -294,7 +263,7 @@ mod tests {
             assert!(model.replicas.is_empty() && model.visible.is_empty());
             let departed = [("g".to_owned(), version(1))];
             assert!(model.departed.iter().eq(departed.iter().filter(|_| departs)), "{role:?}");
-            assert!(server.changed.contains("policy"));
+            assert!(server.agenda.models.contains("policy"));
             let call = &server.groups[&group].transactions[&SEQ];
             assert_eq!(call.result, Some(Err(error("over"))));
         }
@@ -313,7 +282,7 @@ mod tests {
             assert_eq!(server.groups.get(&group).map_or(0, |group| group.members.len()), left);
             assert_eq!(server.sessions.len(), left);
             assert_eq!(server.timers.iter().count(), left);
-            assert_eq!(server.vacant.contains("policy"), left == 0);
+            assert_eq!(server.models.vacant.contains("policy"), left == 0);
             assert_eq!(server.models["policy"].groups, left);
         }
     }

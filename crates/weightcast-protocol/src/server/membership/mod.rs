@@ -6,5 +6,4 @@ pub(super) mod lease;
 pub(super) mod open;
 pub(super) mod recovery;
 pub(super) mod term;
-pub(super) mod terms;
 pub(super) mod tickets;

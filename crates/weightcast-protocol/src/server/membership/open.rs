@@ -3,21 +3,20 @@
 use crate::limits::{Limits, check_label, check_name};
 use crate::message::{EpochPolicy, Open, Role, ServerMessage};
 use crate::server::Server;
-use crate::server::ServerOutput;
 use crate::server::durability::offload::owner_name;
-use crate::server::membership::lease::SessionEntry;
 use crate::server::stores::group::{Group, Member};
+use crate::server::stores::sessions::SessionEntry;
 use crate::server::stores::timers::Timer;
 use crate::{CallError, ConnectionId, Incarnation, OpSeq, PROTOCOL, Time};
 
 /// Why a session could not be opened.
-struct Refusal {
+struct OpenFailure {
     error: CallError,
     /// Whether it may work later.
     retry: bool,
 }
 
-impl From<CallError> for Refusal {
+impl From<CallError> for OpenFailure {
     fn from(error: CallError) -> Self {
         Self { error, retry: false }
     }
@@ -34,11 +33,11 @@ impl Server {
         let form = self.check_form(&open);
         if form.is_ok() && !self.takes(now, &open) {
             let message = ServerMessage::Superseded;
-            return self.outputs.push_back(ServerOutput::Send { to: from, message });
+            return self.connections.send_on(from, message);
         }
         let opened = if let Err(error) = form {
             Err(error.into())
-        } else if self.connections.get(&from).is_some_and(|other| *other != session) {
+        } else if self.connections.session(from).is_some_and(|other| other != session) {
             Err(misuse("this stream belongs to another session; open a new stream".into()).into())
         } else if self.sessions.contains_key(&session) {
             self.resume(&open)
@@ -47,34 +46,28 @@ impl Server {
         };
         match opened {
             Ok(()) => self.opened(now, from, &open),
-            Err(Refusal { error, retry }) => {
+            Err(OpenFailure { error, retry }) => {
                 self.counters.refusals += 1;
                 let message = ServerMessage::Refused { error, retry };
-                self.outputs.push_back(ServerOutput::Send { to: from, message });
+                self.connections.send_on(from, message);
             }
         }
     }
 
     fn opened(&mut self, now: Time, from: ConnectionId, open: &Open) {
         let session = open.session;
-        let entry = self.sessions.of_mut(&session);
-        let old = entry.connection.replace(from);
-        if let Some(connection) = old.filter(|old| *old != from) {
-            self.connections.remove(&connection);
-            self.outputs.push_back(ServerOutput::Disconnect { connection });
-        }
-        self.connections.insert(from, session);
+        self.connections.bind(session, from);
         self.renew(now, session);
         let message =
             ServerMessage::Opened { ticket: self.ticket(session), lease: self.config.lease };
-        self.send(session, message);
+        self.connections.send(session, message);
         self.remind_offload(session);
         self.remind_seed(session);
         self.remind_challenges(session);
     }
 
     /// A known session on a new stream: its state is kept.
-    fn resume(&mut self, open: &Open) -> Result<(), Refusal> {
+    fn resume(&mut self, open: &Open) -> Result<(), OpenFailure> {
         let entry = self.sessions.of(&open.session);
         let group = self.groups.of(&entry.group);
         if (&group.model, &group.replica, entry.shard, group.num_shards)
@@ -94,7 +87,7 @@ impl Server {
     }
 
     /// A new session: finds its group, or founds it.
-    fn join(&mut self, now: Time, open: &Open) -> Result<(), Refusal> {
+    fn join(&mut self, now: Time, open: &Open) -> Result<(), OpenFailure> {
         self.check_open(open)?;
         if let Some(ticket) = open.past() {
             self.rejoin(now, open, ticket)?;
@@ -109,9 +102,9 @@ impl Server {
                 incarnation
             }
             None => {
-                let incarnation = self.last_incarnation.next();
+                let incarnation = self.numbers.last_incarnation.next();
                 self.found_group(open, incarnation)?;
-                self.last_incarnation = incarnation;
+                self.numbers.last_incarnation = incarnation;
                 incarnation
             }
         };
@@ -141,7 +134,7 @@ impl Server {
 
     /// What exists is not known yet: a trainer could start a run that has begun, and nobody can
     /// take the place of a shard that may come over.
-    fn check_settled(&self, open: &Open) -> Result<(), Refusal> {
+    fn check_settled(&self, open: &Open) -> Result<(), OpenFailure> {
         let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
         let recovering = live.is_some_and(|group| self.groups.of(group).recovering);
         if recovering || (open.role == Role::Trainer && self.recovers()) {
@@ -150,7 +143,7 @@ impl Server {
                  over to this one",
                 open.replica
             );
-            return Err(Refusal { error: misuse(detail), retry: true });
+            return Err(OpenFailure { error: misuse(detail), retry: true });
         }
         Ok(())
     }
@@ -266,9 +259,9 @@ fn check_peer(open: &Open) -> Result<(), CallError> {
 }
 
 /// Whether a new session can take its place in a group that others have founded.
-fn check_fits(group: &Group, open: &Open) -> Result<(), Refusal> {
+fn check_fits(group: &Group, open: &Open) -> Result<(), OpenFailure> {
     if group.num_shards != open.num_shards {
-        return Err(Refusal::from(misuse(format!(
+        return Err(OpenFailure::from(misuse(format!(
             "shard {} says that replica {} has {} shards, shard {} has said {}; give the same \
              number on all shards",
             open.shard,
@@ -279,13 +272,13 @@ fn check_fits(group: &Group, open: &Open) -> Result<(), Refusal> {
         ))));
     }
     if group.role != open.role {
-        return Err(Refusal::from(misuse(format!(
+        return Err(OpenFailure::from(misuse(format!(
             "shard {} opens replica {} as {:?}, the other shards did as {:?}; give the same role",
             open.shard, open.replica, open.role, group.role
         ))));
     }
     if group.offload_seeding != open.offload_seeding {
-        return Err(Refusal::from(misuse(format!(
+        return Err(OpenFailure::from(misuse(format!(
             "shard {} opens replica {} with offload_seeding={}, the other shards did not; give the \
              same on all shards",
             open.shard, open.replica, open.offload_seeding
@@ -293,7 +286,7 @@ fn check_fits(group: &Group, open: &Open) -> Result<(), Refusal> {
     }
     if group.released {
         let detail = format!("replica {} was told to go; wait until it has", open.replica);
-        return Err(Refusal { error: misuse(detail), retry: true });
+        return Err(OpenFailure { error: misuse(detail), retry: true });
     }
     if group.members.contains_key(&open.shard) {
         let error = misuse(format!(
@@ -301,7 +294,7 @@ fn check_fits(group: &Group, open: &Open) -> Result<(), Refusal> {
              one; close that, name another replica, or wait until its lease runs out",
             open.shard, open.replica
         ));
-        return Err(Refusal { error, retry: true });
+        return Err(OpenFailure { error, retry: true });
     }
     Ok(())
 }

@@ -6,8 +6,8 @@
 
 use crate::message::{Announcement, Holding, Open, Role, ServerMessage};
 use crate::server::Server;
-use crate::server::membership::lease::SessionEntry;
 use crate::server::stores::model::Content;
+use crate::server::stores::sessions::SessionEntry;
 use crate::server::stores::timers::Timer;
 use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, Ticket, Time};
 
@@ -66,14 +66,14 @@ impl Server {
         if let Some(over) = &group.over {
             // What it missed is gone; waiting for more, it would keep its memory until it gives up.
             let error = over.error.clone();
-            return self.send(session, ServerMessage::Broken { error });
+            return self.connections.send(session, ServerMessage::Broken { error });
         }
         let same = |before: &Announcement| before.generation == announcement.generation;
         let wrong = match self.check_claims(member, &announcement) {
             Err(wrong) if group.recovering => wrong,
             Ok(()) if group.recovering => return self.take_claims(now, session, announcement),
             _ if member.announced.as_ref().is_some_and(same) => {
-                return self.send(session, ServerMessage::Recovered);
+                return self.connections.send(session, ServerMessage::Recovered);
             }
             _ => "lost its lease, and has given up what it was doing",
         };
@@ -120,7 +120,7 @@ impl Server {
         model.epoch = model.epoch.max(epoch);
         self.counters.recoveries += 1;
         for session in members {
-            self.send(session, ServerMessage::Recovered);
+            self.connections.send(session, ServerMessage::Recovered);
         }
         let held: Vec<(Generation, Holding)> = announced
             .iter()
@@ -130,7 +130,7 @@ impl Server {
             self.restore(incarnation, &held);
         }
         // What was perhaps the last copy of its version may not be any more.
-        self.agenda.extend(self.groups.keys());
+        self.agenda.wake_all(self.groups.keys().copied());
     }
 
     /// The group's copy is shown again, if it may be.
@@ -156,7 +156,7 @@ impl Server {
         if !model.known.contains_key(&version) {
             self.remember(&name, version, Content { catalog, sum });
             // Whoever has read it already can commit now.
-            self.agenda.extend(self.edges.filling(&name, version).filter(|_| sum.is_some()));
+            self.agenda.wake_all(self.edges.filling(&name, version).filter(|_| sum.is_some()));
         }
         let known = &self.models.of(&name).known;
         let other_catalog = known.get(&version).is_none_or(|known| known.catalog != catalog);

@@ -49,7 +49,7 @@ fn comes(server: &mut Server, replica: &str, num_shards: u32) -> Incarnation {
     for shard in 0..num_shards {
         let session = server.session(group, shard);
         let stream = ConnectionId(group.number * 10 + u64::from(shard));
-        server.sessions.get_mut(&session).expect("a prop").connection = Some(stream);
+        server.connections.bind(session, stream);
     }
     for member in server.at(group).members.values_mut() {
         (member.registration, member.last_seq) = (None, OpSeq(0));
@@ -179,7 +179,7 @@ fn bring(server: &mut Server, group: Incarnation, brings: &[Announcement]) {
 
 /// What was said on each stream of a group, by its last digit.
 fn said(server: &mut Server) -> Vec<(u64, ServerMessage)> {
-    let said = std::mem::take(&mut server.outputs).into_iter().filter_map(|output| match output {
+    let said = server.connections.take().into_iter().filter_map(|output| match output {
         ServerOutput::Send { to, message } => Some((to.0 % 10, message)),
         ServerOutput::Disconnect { .. } => None,
     });
@@ -203,7 +203,7 @@ fn a_group_goes_on_with_what_all_its_shards_bring() {
     bring(&mut server, group, &announced[..2]);
     assert_eq!((said(&mut server), server.counters.recoveries), (vec![], 0));
     assert!(server.groups[&group].recovering && server.groups[&group].held.is_none());
-    server.agenda.clear();
+    server.agenda.groups.clear();
     let session = server.session(group, 2);
     let proved = Some(Proved { version: version(4), catalog: CATALOG, sum: None });
     server.at(group).members.get_mut(&2).expect("a prop").proved = proved;
@@ -212,7 +212,7 @@ fn a_group_goes_on_with_what_all_its_shards_bring() {
     assert_eq!(said(&mut server).iter().filter(recovered).count(), 3);
     assert_eq!(server.counters.recoveries, 1);
     // Others may not hold the last copy any more.
-    assert!(server.agenda.contains(&other));
+    assert!(server.agenda.groups.contains(&other));
     let group = &server.groups[&group];
     assert!(!group.recovering && group.registered && group.over.is_none());
     for (shard, member) in &group.members {

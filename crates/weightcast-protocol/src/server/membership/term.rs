@@ -5,12 +5,10 @@
 //! shown, ends that. A word without proof changes nothing. [`Terms`] decides; this file does what
 //! follows.
 
+use crate::message::{Open, Role};
 use crate::server::Server;
-
-use crate::message::{Open, Role, ServerMessage};
-use crate::server::ServerOutput;
+use crate::server::stores::edges::Edges;
 use crate::server::stores::timers::Timer;
-use crate::server::transfers::edges::Edges;
 use crate::{Incarnation, Safeguard, Span, Term, TermProof, Time};
 
 impl Server {
@@ -69,7 +67,7 @@ impl Server {
         };
         let own = self.config.ticket_key.prove(term, origin);
         self.terms.activate(own, now + self.recovery_time());
-        self.last_incarnation = self.first_incarnation();
+        self.numbers.last_incarnation = self.first_incarnation();
         self.counters.terms += 1;
         if let Some(until) = self.terms.window_until {
             self.timers.set(until, Timer::Window);
@@ -83,15 +81,12 @@ impl Server {
 
     /// Another server is active: this one forgets everything and sends its clients there.
     fn step_down(&mut self) {
-        for connection in std::mem::take(&mut self.connections).into_keys() {
-            let message = ServerMessage::Superseded;
-            self.outputs.push_back(ServerOutput::Send { to: connection, message });
-        }
+        self.connections.supersede();
         self.terms.step_down();
         self.models.clear();
-        self.vacant.clear();
+        self.models.vacant.clear();
         self.challenges.clear();
-        self.high_water = None;
+        self.models.high_water = None;
         for group in std::mem::take(&mut *self.groups).into_values() {
             group.named_layouts().for_each(|layout| self.blobs.release(layout));
         }
@@ -99,7 +94,6 @@ impl Server {
         self.edges = Edges::default();
         self.timers.keep_blobs();
         self.agenda.clear();
-        self.changed.clear();
     }
 
     /// Whether clients of an earlier term may still come over: what is unknown may exist (A5).
@@ -114,9 +108,9 @@ impl Server {
         self.counters.held_back += self.groups.keys().filter(held_back).count() as u64;
         for (name, model) in self.models.iter_mut() {
             model.recovers = false;
-            self.changed.insert(name.clone());
+            self.agenda.note_change(&name);
         }
-        self.agenda.extend(self.groups.keys());
+        self.agenda.wake_all(self.groups.keys().copied());
     }
 }
 

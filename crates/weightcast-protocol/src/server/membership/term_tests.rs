@@ -1,8 +1,9 @@
 use super::*;
-use crate::message::Call;
-use crate::server::membership::terms::Terms;
+use crate::message::{Call, ServerMessage};
+use crate::server::ServerOutput;
 use crate::server::props::{SEQ, server, version};
 use crate::server::stores::model::Model;
+use crate::server::stores::terms::Terms;
 use crate::{ConnectionId, ContentDigest};
 
 /// A server of which every book has something in it.
@@ -17,15 +18,14 @@ fn busy() -> Server {
     server.review_claims(Time(0), "policy");
     for (group, stream) in [(a, 1), (reader, 2)] {
         let (session, stream) = (server.session(group, 0), ConnectionId(stream));
-        server.connections.insert(stream, session);
-        server.sessions.get_mut(&session).expect("a prop").connection = Some(stream);
+        server.connections.bind(session, stream);
     }
     // One model was forgotten, one will be.
     server.models.insert("old".into(), Model::default());
-    server.vacant.insert("old".into());
+    server.models.vacant.insert("old".into());
     server.free_models();
     server.models.insert("left".into(), Model::default());
-    server.vacant.insert("left".into());
+    server.models.vacant.insert("left".into());
     let digest = ContentDigest([3; 16]);
     server.put_manifest(Time(0), digest, vec![0; 9]).expect("there is room");
     for layout in [ContentDigest([0; 16]); 3] {
@@ -35,8 +35,8 @@ fn busy() -> Server {
     server.timers.set(Time(9), Timer::Call(reader, SEQ));
     server.timers.set(Time(9), Timer::Window);
     (server.terms.window_until, server.terms.fresh_until) = (Some(Time(9)), Some(Time(9)));
-    server.agenda.insert(a);
-    server.changed.insert("policy".into());
+    server.agenda.groups.insert(a);
+    server.agenda.models.insert("policy".into());
     server.calls(b, Call::List);
     server
 }
@@ -45,17 +45,15 @@ fn busy() -> Server {
 #[test]
 fn a_server_that_steps_down_has_forgotten_its_clients_and_all_that_they_brought() {
     let mut server = busy();
-    let full = [server.challenges.len(), server.edges.all().count(), server.agenda.len()];
-    assert!(full.iter().all(|count| *count > 0) && server.high_water.is_some());
-    assert!(!server.changed.is_empty() && !server.vacant.is_empty());
-    server.outputs.clear();
+    let full = [server.challenges.len(), server.edges.all().count(), server.agenda.groups.len()];
+    assert!(full.iter().all(|count| *count > 0) && server.models.high_water.is_some());
+    assert!(!server.agenda.models.is_empty() && !server.models.vacant.is_empty());
+    server.connections.take();
     server.step_down();
     let Server {
         config: _,
         terms,
         models,
-        vacant,
-        high_water,
         groups,
         sessions,
         connections,
@@ -65,29 +63,25 @@ fn a_server_that_steps_down_has_forgotten_its_clients_and_all_that_they_brought(
         counters: _,
         losses: _,
         challenges,
-        nonces: _,
-        last_incarnation: _,
-        last_place: _,
+        numbers: _,
         agenda,
-        changed,
         unsettled: _,
-        outputs,
-    } = &server;
+    } = &mut server;
     let Terms { own, active, seen, told: _, fresh_until, window_until } = terms;
-    assert!(!active && own.term == Term(5) && seen.term == Term(5), "terms are for ever");
-    assert_eq!((fresh_until, window_until), (&None, &None));
-    assert!(models.is_empty() && vacant.is_empty() && high_water.is_none());
+    assert!(!*active && own.term == Term(5) && seen.term == Term(5), "terms are for ever");
+    assert_eq!((*fresh_until, *window_until), (None, None));
+    assert!(models.is_empty() && models.vacant.is_empty() && models.high_water.is_none());
     assert!(groups.is_empty() && sessions.is_empty() && connections.is_empty());
     assert!(edges.all().next().is_none() && edges.crossing().next().is_none());
     assert!(edges.filling("policy", version(1)).next().is_none());
-    assert!(challenges.is_empty() && agenda.is_empty() && changed.is_empty());
+    assert!(challenges.is_empty() && agenda.groups.is_empty() && agenda.models.is_empty());
     // Manifests stay for those who come back; nobody refers to them.
     assert_eq!(blobs.validate(std::iter::empty()), Ok(()));
     assert!(blobs.contains(&ContentDigest([3; 16])));
     let kept: Vec<Timer> = timers.iter().copied().collect();
     assert_eq!(kept, [Timer::Blob(ContentDigest([3; 16]))]);
     let superseded = |to| ServerOutput::Send { to, message: ServerMessage::Superseded };
-    assert_eq!(*outputs, [superseded(ConnectionId(1)), superseded(ConnectionId(2))]);
+    assert_eq!(connections.take(), [superseded(ConnectionId(1)), superseded(ConnectionId(2))]);
     assert_eq!(server.validate(), Ok(()));
 }
 
@@ -95,11 +89,11 @@ fn a_server_that_steps_down_has_forgotten_its_clients_and_all_that_they_brought(
 fn the_end_of_the_window_has_all_look_again() {
     let mut server = busy();
     server.models.get_mut("policy").expect("a prop").recovers = true;
-    (server.agenda, server.changed) = Default::default();
+    server.agenda.clear();
     server.window_timer();
     assert!(server.models.values().all(|model| !model.recovers) && !server.recovers());
-    assert!(server.agenda.iter().eq(server.groups.keys()));
-    assert!(server.changed.iter().eq(server.models.keys()));
+    assert!(server.agenda.groups.iter().eq(server.groups.keys()));
+    assert!(server.agenda.models.iter().eq(server.models.keys()));
 }
 
 /// Later than what it has heard of, and than what it was in itself, whichever is later.
@@ -128,7 +122,7 @@ fn a_server_acts_one_step_after_all_that_it_knows() {
                 assert_eq!(server.terms.window_until, follows.then_some(until));
                 assert_eq!(server.terms.fresh_until, (!follows).then_some(until));
                 assert_eq!(server.next_timeout(), follows.then_some(until));
-                assert_eq!(server.last_incarnation.term, server.terms.own.term);
+                assert_eq!(server.numbers.last_incarnation.term, server.terms.own.term);
             }
         }
     }

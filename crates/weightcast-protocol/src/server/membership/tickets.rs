@@ -44,7 +44,7 @@ impl Server {
             && self.sessions.contains_key(&session)
         {
             let ticket = self.ticket(session);
-            self.send(session, ServerMessage::Vouched { ticket });
+            self.connections.send(session, ServerMessage::Vouched { ticket });
         }
     }
 

@@ -1,9 +1,17 @@
 //! What the server holds: each store owns its look-ups, and fails loudly rather than quietly.
 
+pub(super) mod agenda;
 pub(super) mod blobs;
+pub(super) mod challenges;
+pub(super) mod connections;
+pub(super) mod edges;
 pub(super) mod group;
 pub(super) mod known;
 pub(super) mod model;
+pub(super) mod models;
+pub(super) mod numbers;
+pub(super) mod sessions;
 pub(super) mod store;
+pub(super) mod terms;
 pub(super) mod timers;
 pub(super) mod transaction;

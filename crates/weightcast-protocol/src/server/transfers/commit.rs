@@ -36,7 +36,7 @@ impl Server {
             if whole { shard..shard + 1 } else { 0..self.groups.of(&incarnation).num_shards };
         let transfer = self.pending_transfer(incarnation);
         transfer.prepared.extend(shards.map(|shard| (shard, (generation, sums))));
-        self.agenda.insert(incarnation);
+        self.agenda.wake(incarnation);
     }
 
     pub(in crate::server) fn read_failed(
@@ -171,7 +171,7 @@ impl Server {
         self.counters.commits += 1;
         self.note_seeded(incarnation);
         // Whoever has read it meanwhile can commit now.
-        self.agenda.extend(self.edges.readers_of(incarnation));
+        self.agenda.wake_all(self.edges.readers_of(incarnation));
         self.finish(incarnation, Ok(Answer::Committed { version, source }));
     }
 }
@@ -286,14 +286,14 @@ mod tests {
         ] {
             let expected = counts.then_some((reader, 1));
             assert_eq!(server.reading(shard, seq, attempt), expected, "{seq}, {attempt}");
-            server.agenda.clear();
+            server.agenda.groups.clear();
             server.prepared(shard, seq, attempt, Generation(20), ShardSums::default());
             let prepared = server.transfer(reader).unwrap().prepared.remove(&1);
             assert_eq!(
                 prepared.map(|(generation, _)| generation),
                 counts.then_some(Generation(20))
             );
-            assert_eq!(server.agenda.contains(&reader), counts);
+            assert_eq!(server.agenda.groups.contains(&reader), counts);
         }
         for phase in [Phase::Waiting, Phase::Draining, Phase::Installing] {
             server.transfer(reader).unwrap().phase = phase;
@@ -347,9 +347,9 @@ mod tests {
         }
         server.release_edge(reader);
         server.read_from(behind, version(1), vec![reader]);
-        server.agenda.clear();
+        server.agenda.groups.clear();
         server.commit(reader, assignment, vec![Generation(22), Generation(23)]);
-        assert!(server.agenda.contains(&behind), "it can commit now");
+        assert!(server.agenda.groups.contains(&behind), "it can commit now");
         let group = &server.groups[&reader];
         let held = group.held.as_ref().expect("it holds it");
         assert_eq!(held.generations, [Generation(22), Generation(23)]);

@@ -14,7 +14,7 @@ impl Server {
         held.offload_failed = None;
         let model = self.models.of_mut(&group.model);
         model.show(held.version, &group.replica, incarnation);
-        self.changed.insert(group.model.clone());
+        self.agenda.note_change(&group.model);
     }
 
     /// The group's copy is not listed and takes no new readers from now on.
@@ -28,7 +28,7 @@ impl Server {
         if !self.config.safeguards.on(Safeguard::RetractionRevision) {
             (model.revision, model.listed) = (revision, None);
         }
-        self.changed.insert(group.model.clone());
+        self.agenda.note_change(&group.model);
     }
 
     /// Readers of the group have until then to finish.
@@ -66,7 +66,7 @@ impl Server {
         let reason = format!("replica {} gave its copy up before it was read", group.replica);
         self.counters.drains_cut += self.edges.load(incarnation) as u64;
         self.cut_readers(incarnation, &reason);
-        self.agenda.insert(incarnation);
+        self.agenda.wake(incarnation);
     }
 
     /// Takes every reader off a source; each goes on at another, or fails.
@@ -135,14 +135,14 @@ mod tests {
     fn readers_are_cut_off_at_the_end_of_their_time_and_not_before() {
         for (now, cut) in [(49, false), (50, true), (51, true)] {
             let (mut server, source, readers) = read_by(3);
-            server.agenda.clear();
+            server.agenda.groups.clear();
             server.drain_until(source, Time(50));
             assert!(!server.drained(source));
             server.drain_timer(Time(now), source);
             assert_eq!(server.counters.drains_cut, if cut { 3 } else { 0 }, "{now}");
             assert_eq!(server.drained(source), cut);
             assert_eq!(server.groups[&source].drain_until.is_none(), cut);
-            assert_eq!(server.agenda.contains(&source), cut);
+            assert_eq!(server.agenda.groups.contains(&source), cut);
             for reader in readers {
                 let transfer = server.groups[&reader].transfer().unwrap();
                 assert_eq!(transfer.failures.get(&source), cut.then_some(&0), "no word against it");
@@ -170,16 +170,16 @@ mod tests {
         let number = |server: &Server| server.models["policy"].revision.number;
         let before = number(&server);
         let listed = |server: &Server| server.models["policy"].visible.contains_key(&version(1));
-        server.changed.clear();
+        server.agenda.models.clear();
         server.hide_copy(source);
-        assert!(server.changed.contains("policy") && !listed(&server));
+        assert!(server.agenda.models.contains("policy") && !listed(&server));
         assert!(!server.groups[&source].held.as_ref().unwrap().visible);
-        server.changed.clear();
+        server.agenda.models.clear();
         server.hide_copy(source);
-        assert_eq!((number(&server), server.changed.len()), (before + 1, 0), "it was hidden");
+        assert_eq!((number(&server), server.agenda.models.len()), (before + 1, 0), "it was hidden");
         server.at(source).held.as_mut().unwrap().offload_failed = Some("no memory".to_owned());
         server.show_copy(source);
-        assert!(server.changed.contains("policy") && listed(&server));
+        assert!(server.agenda.models.contains("policy") && listed(&server));
         assert_eq!(number(&server), before + 2);
         let held = server.groups[&source].held.as_ref().unwrap();
         assert_eq!((held.visible, held.offload_failed.as_ref()), (true, None));

@@ -27,7 +27,7 @@ impl Server {
         }
         transfer.filling.insert(shard, generation);
         if transfer.filling.len() == num_shards {
-            self.changed.insert(model);
+            self.agenda.note_change(&model);
         }
     }
 
@@ -204,14 +204,14 @@ mod tests {
         server.filling(first, SEQ, Attempt(2), Generation(20));
         assert!(heard(&server).is_empty(), "it has to begin anew");
         server.transfer(reader).unwrap().void = false;
-        server.changed.clear();
+        server.agenda.models.clear();
         server.filling(first, SEQ, Attempt(2), Generation(20));
         assert_eq!(heard(&server), [(0, Generation(20))].into());
-        assert!(server.changed.is_empty(), "nobody can read from half a group");
+        assert!(server.agenda.models.is_empty(), "nobody can read from half a group");
         let second = server.session(reader, 1);
         server.filling(second, SEQ, Attempt(2), Generation(30));
         assert_eq!(heard(&server), [(0, Generation(20)), (1, Generation(30))].into());
-        assert!(server.changed.contains("policy"), "who waits can read from it");
+        assert!(server.agenda.models.contains("policy"), "who waits can read from it");
         // Before the first assignment nothing has been read.
         let transfer = server.transfer(reader).unwrap();
         transfer.filling.clear();

@@ -4,7 +4,6 @@ pub(super) mod accusation;
 pub(super) mod choose;
 pub(super) mod commit;
 pub(super) mod drain;
-pub(super) mod edges;
 pub(super) mod filling;
 pub(super) mod kept;
 pub(super) mod pace;

@@ -265,7 +265,8 @@ impl Server {
         let sessions: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
         for session in sessions {
             let assignment = assignment.clone();
-            self.send(session, ServerMessage::Assigned { seq, attempt, since, assignment });
+            self.connections
+                .send(session, ServerMessage::Assigned { seq, attempt, since, assignment });
         }
     }
 }

@@ -45,7 +45,7 @@ impl Server {
             Phase::Draining => self.keep_copy(reader),
             _ => {}
         }
-        self.agenda.insert(reader);
+        self.agenda.wake(reader);
     }
 
     /// The group's transfer ends without success: its source is free, its old copy is kept if
@@ -79,9 +79,9 @@ impl Server {
     pub(in crate::server) fn release_edge(&mut self, reader: Incarnation) -> Vec<Incarnation> {
         let model = self.groups.of(&reader).model.clone();
         let sources = self.edges.remove(&model, reader);
-        self.agenda.extend(&sources);
+        self.agenda.wake_all(sources.iter().copied());
         if !sources.is_empty() && self.config.safeguards.on(Safeguard::Wakeup) {
-            self.changed.insert(model);
+            self.agenda.note_change(&model);
         }
         sources
     }

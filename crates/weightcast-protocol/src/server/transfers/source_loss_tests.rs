@@ -21,7 +21,7 @@ fn reading(phase: Phase, staged: bool) -> (Server, [Incarnation; 4]) {
     server.reads_as(behind, reader);
     server.drain_until(reader, Time(9));
     server.hold_until(Time(0), reader, Time(9));
-    (server.agenda, server.changed) = Default::default();
+    server.agenda.clear();
     (server, groups)
 }
 
@@ -58,9 +58,9 @@ fn whoever_loses_a_source_waits_for_another_with_what_is_good_of_what_it_has() {
                     assert_eq!(transfer.last_error, Some(error));
                     assert!(server.edges.sources_of(reader).is_empty());
                     for group in [reader, a, b] {
-                        assert!(server.agenda.contains(&group), "{said}");
+                        assert!(server.agenda.groups.contains(&group), "{said}");
                     }
-                    assert!(server.changed.contains("policy"), "their places are free");
+                    assert!(server.agenda.models.contains("policy"), "their places are free");
                     // Whoever reads what was spoilt begins anew as well.
                     let spoilt = void && !staged;
                     let other = server.groups[&behind].transfer().expect("it goes on");

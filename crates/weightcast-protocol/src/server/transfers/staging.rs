@@ -38,7 +38,7 @@ impl Server {
         let sessions: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
         self.timers.set(deadline, Timer::Call(incarnation, seq));
         for session in sessions {
-            self.send(session, ServerMessage::Install { seq, attempt, deadline: span });
+            self.connections.send(session, ServerMessage::Install { seq, attempt, deadline: span });
         }
     }
 
@@ -58,7 +58,7 @@ impl Server {
         let Some(transfer) = self.transfer(incarnation) else { return };
         if transfer.phase == Phase::Installing && transfer.attempt == attempt {
             transfer.installed.insert(shard, generation);
-            self.agenda.insert(incarnation);
+            self.agenda.wake(incarnation);
         }
     }
 
@@ -80,7 +80,7 @@ impl Server {
         let Some(group) = self.groups.get(&incarnation) else { return };
         let model = self.models.of_mut(&group.model);
         if model.landing.remove(&incarnation) {
-            self.changed.insert(group.model.clone());
+            self.agenda.note_change(&group.model);
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
         ] {
             let (mut server, group) = installing();
             server.transfer(group).expect("it reads").phase = phase;
-            server.agenda.clear();
+            server.agenda.groups.clear();
             let shard = server.session(group, 1);
             for generation in [20, 21] {
                 server.installed(shard, seq, attempt, Generation(generation));
@@ -155,7 +155,7 @@ mod tests {
                 let expected = counts.then_some(Generation(generation));
                 assert_eq!(installed.get(&1).copied(), expected, "{seq} {attempt} {phase:?}");
                 assert_eq!(installed.len(), usize::from(counts));
-                assert_eq!(server.agenda.contains(&group), counts);
+                assert_eq!(server.agenda.groups.contains(&group), counts);
             }
         }
     }
@@ -172,14 +172,14 @@ mod tests {
         assert_eq!((landing(&server, reader, 2), landing(&server, reader, 1)), (1, 0));
         assert_eq!(landing(&server, group, 2), 0);
         assert_eq!(server.counters.staged, 1);
-        server.changed.clear();
+        server.agenda.models.clear();
         server.end_landing(reader);
-        assert!(server.changed.is_empty());
+        assert!(server.agenda.models.is_empty());
         server.end_landing(group);
-        assert!(server.changed.contains("policy"));
+        assert!(server.agenda.models.contains("policy"));
         assert_eq!(landing(&server, reader, 2), 0);
-        server.changed.clear();
+        server.agenda.models.clear();
         server.end_landing(group);
-        assert!(server.changed.is_empty(), "it has ended before");
+        assert!(server.agenda.models.is_empty(), "it has ended before");
     }
 }

@@ -84,8 +84,8 @@ impl Server {
             true => self.edges.keep_first(striped),
             false => Vec::new(),
         };
-        self.agenda.extend(free);
-        self.changed.insert(self.groups.of(&striped).model.clone());
+        self.agenda.wake_all(free);
+        self.agenda.note_change(&self.groups.of(&striped).model);
         let reads = |transfer: &mut Transfer| transfer.phase == Phase::Reading;
         if self.transfer(striped).is_some_and(reads) {
             self.assign(striped); // it goes on where it is

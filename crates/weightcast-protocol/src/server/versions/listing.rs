@@ -20,10 +20,8 @@ impl Server {
     pub(in crate::server) fn start_waiting(&mut self, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
         let is_transfer = group.transfer().is_some();
-        let place = group.place.take_if(|_| is_transfer).unwrap_or_else(|| {
-            self.last_place += 1;
-            self.last_place
-        });
+        let place =
+            group.place.take_if(|_| is_transfer).unwrap_or_else(|| self.numbers.next_place());
         group.pending_mut().place = Some(place);
         let model = self.models.of_mut(&group.model);
         model.waiting.insert(place, incarnation);

@@ -68,13 +68,13 @@ impl Server {
                 held.trust = Trust::Proved; // whatever it holds is the version
             }
             // Whoever has read it already can commit now.
-            self.agenda.extend(self.edges.filling(&group.model, version));
+            self.agenda.wake_all(self.edges.filling(&group.model, version));
             if self.recovers() {
                 // An offload replica of the version that came over first can be published now.
-                self.agenda.extend(self.groups.keys());
+                self.agenda.wake_all(self.groups.keys().copied());
             }
         }
-        self.agenda.insert(incarnation);
+        self.agenda.wake(incarnation);
         self.note_seal(incarnation);
         self.tell_all(incarnation);
     }
@@ -101,7 +101,7 @@ impl Server {
         self.spoil_readers(incarnation, &reason);
         self.tell_all(incarnation);
         self.note_end(incarnation);
-        self.agenda.insert(incarnation);
+        self.agenda.wake(incarnation);
         let group = self.groups.of_mut(&incarnation);
         let ends = |call: &mut Transaction| call.call != Call::Unpublish;
         if group.active_transaction().is_some_and(ends) {
@@ -153,10 +153,10 @@ mod tests {
             server.sealed(server.session(group, 0), Generation(10), sums(part));
             assert_eq!(state(&server, group), (false, false, Trust::Claimed), "one shard alone");
         }
-        server.agenda.clear();
+        server.agenda.groups.clear();
         server.sealed(server.session(group, 1), Generation(11), sums(5));
         assert_eq!(server.models["policy"].known[&version(1)].sum, Some(Sum([7, 0])));
-        assert!(server.agenda.contains(&group), "an unpublish may wait for it");
+        assert!(server.agenda.groups.contains(&group), "an unpublish may wait for it");
         assert_eq!((server.counters.seals, server.counters.fenced), (1, 0));
         // It is settled.
         server.sealed(server.session(group, 1), Generation(11), sums(6));
@@ -195,12 +195,12 @@ mod tests {
             let (mut server, group) = published(true);
             let copy = server.prop("copy", 1);
             server.terms.window_until = recovers.then_some(crate::Time(99));
-            server.agenda.clear();
+            server.agenda.groups.clear();
             if let Some(held) = &mut server.at(group).held {
                 held.sums = [(0, sums(1)), (1, sums(2))].into();
             }
             server.check_seal(group);
-            assert_eq!(server.agenda.contains(&copy), recovers);
+            assert_eq!(server.agenda.groups.contains(&copy), recovers);
         }
     }
 }

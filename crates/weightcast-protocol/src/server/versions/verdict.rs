@@ -50,7 +50,7 @@ impl Server {
             }
             None => ServerMessage::Sealed { generation },
         };
-        self.send(session, message);
+        self.connections.send(session, message);
     }
 
     fn witnesses(&self, incarnation: Incarnation, version: Version) -> Witnesses {

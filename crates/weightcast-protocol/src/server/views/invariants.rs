@@ -139,12 +139,6 @@ impl Server {
         ensure(members == self.sessions.len(), "T5", || {
             format!("{members} members, {} sessions", self.sessions.len())
         })?;
-        for (connection, session) in &self.connections {
-            let entry = self.sessions.get(session);
-            ensure(entry.is_some_and(|e| e.connection == Some(*connection)), "T5", || {
-                format!("stream {connection} belongs to no session")
-            })?;
-        }
-        Ok(())
+        self.connections.validate(|session| self.sessions.contains_key(session))
     }
 }

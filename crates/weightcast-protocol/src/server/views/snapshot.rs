@@ -284,7 +284,7 @@ impl Server {
                 shard: *shard,
                 location: member.location.clone(),
                 data_address: member.data_address.clone(),
-                connected: entry.connection.is_some(),
+                connected: self.connections.stream(member.session).is_some(),
                 lease_left: entry.lease_until - now,
                 bytes: member.registration.map(|registration| registration.bytes),
                 generation: held.map(|held| held.generations[*shard as usize]),

@@ -208,7 +208,7 @@ fn what_two_groups_have_shown_decides_whom_to_believe() {
             }
         }
         server.decide(NOW, nonce);
-        assert!(server.challenges.is_empty() && server.changed.contains("policy"));
+        assert!(server.challenges.is_empty() && server.agenda.models.contains("policy"));
         let trust = |group: Incarnation| server.groups[&group].trust(version(1)).unwrap();
         assert_eq!([trust(beside), trust(claimant)], trusts, "{shown:?}");
         let counters = &server.counters;
@@ -283,11 +283,11 @@ fn models_are_compared_each_for_itself() {
     server.challenge(NOW, "policy", version(1));
     assert_eq!(server.challenges.len(), 2);
     // Who has gone lets those be looked at that were compared with it.
-    server.changed.clear();
+    server.agenda.models.clear();
     server.note_gone(groups[1]);
-    assert!(server.changed.contains("policy"));
-    server.changed.clear();
+    assert!(server.agenda.models.contains("policy"));
+    server.agenda.models.clear();
     server.challenges.clear();
     server.note_gone(groups[1]);
-    assert!(server.changed.is_empty());
+    assert!(server.agenda.models.is_empty());
 }

@@ -29,12 +29,12 @@ pub(in crate::server) struct Terms {
 
 impl Terms {
     /// The proof of the term that the server acts in.
-    pub(super) fn acting(&self) -> Option<TermProof> {
+    pub(in crate::server) fn acting(&self) -> Option<TermProof> {
         self.active.then_some(self.own)
     }
 
     /// Another server was said to act in this term, which was proved.
-    pub(super) fn note_told(&mut self, now: Time, term: Term) {
+    pub(in crate::server) fn note_told(&mut self, now: Time, term: Term) {
         if term > self.told.0 {
             self.told = (term, now);
         }
@@ -42,7 +42,7 @@ impl Terms {
 
     /// A term was proved. Whether it ends the server's own.
     #[must_use]
-    pub(super) fn hear_of(&mut self, now: Time, proof: TermProof) -> bool {
+    pub(in crate::server) fn hear_of(&mut self, now: Time, proof: TermProof) -> bool {
         let other_line = proof.term > Term(0) && proof.origin != self.own.origin;
         if self.active && other_line && self.fresh_until.is_some_and(|until| now < until) {
             // The server began too early, whichever of the two terms is the later one.
@@ -59,7 +59,7 @@ impl Terms {
     /// and nobody has come from a later term. A client that would have this server act instead has
     /// asked its list while the other one took over. In a lease all find the other one, so takeovers
     /// end (L5).
-    pub(super) fn defers(&self, now: Time, lease: Span) -> bool {
+    pub(in crate::server) fn defers(&self, now: Time, lease: Span) -> bool {
         let (term, at) = self.told;
         term == self.seen.term && term > self.own.term && now < at + lease
     }
@@ -81,7 +81,7 @@ impl Terms {
     }
 
     /// The server's term has ended.
-    pub(super) fn step_down(&mut self) {
+    pub(in crate::server) fn step_down(&mut self) {
         (self.active, self.window_until, self.fresh_until) = (false, None, None);
     }
 }

@@ -24,7 +24,7 @@ struct Reads {
 
 impl Edges {
     /// The reader reads `version` of `model` from these sources from now on, near or across.
-    pub(super) fn add(
+    pub(in crate::server) fn add(
         &mut self,
         model: &str,
         version: Version,
@@ -63,7 +63,7 @@ impl Edges {
     }
 
     /// The reader goes on with its first source alone; returns those that are free now.
-    pub(super) fn keep_first(&mut self, reader: Incarnation) -> Vec<Incarnation> {
+    pub(in crate::server) fn keep_first(&mut self, reader: Incarnation) -> Vec<Incarnation> {
         let Some(reads) = self.sources.get_mut(&reader) else { return Vec::new() };
         let others = reads.from.split_off(1);
         for source in &others {
@@ -78,7 +78,7 @@ impl Edges {
     }
 
     /// Everybody whom a group reads from.
-    pub(super) fn sources_of(&self, reader: Incarnation) -> &[Incarnation] {
+    pub(in crate::server) fn sources_of(&self, reader: Incarnation) -> &[Incarnation] {
         self.sources.get(&reader).map_or(&[], |reads| &reads.from)
     }
 
@@ -175,7 +175,7 @@ impl Edges {
     }
 
     /// The longest chain of readers of a version that hangs on a group.
-    pub(super) fn height(&self, group: Incarnation, version: Version) -> usize {
+    pub(in crate::server) fn height(&self, group: Incarnation, version: Version) -> usize {
         self.height_within(group, version, self.sources.len())
     }
 

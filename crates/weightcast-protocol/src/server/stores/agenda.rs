@@ -1,0 +1,39 @@
+//! The agenda: what an event has made possible, and is still to be looked at.
+
+use std::collections::BTreeSet;
+
+use crate::Incarnation;
+
+/// Groups and models that a room woke. Only the dispatcher works the agenda off, in order.
+#[derive(Clone, Debug, Default)]
+pub(in crate::server) struct Agenda {
+    /// Groups whose pending call may be able to move on.
+    pub(in crate::server) groups: BTreeSet<Incarnation>,
+    /// Models in which something became available, visible or free.
+    pub(in crate::server) models: BTreeSet<String>,
+}
+
+impl Agenda {
+    /// A group's pending call may be able to move on.
+    pub(in crate::server) fn wake(&mut self, group: Incarnation) {
+        self.groups.insert(group);
+    }
+
+    /// Calls of these groups may be able to move on.
+    pub(in crate::server) fn wake_all(&mut self, groups: impl IntoIterator<Item = Incarnation>) {
+        self.groups.extend(groups);
+    }
+
+    /// Something became available, visible or free in a model.
+    pub(in crate::server) fn note_change(&mut self, model: &str) {
+        if !self.models.contains(model) {
+            self.models.insert(model.to_owned());
+        }
+    }
+
+    /// Forgets everything.
+    pub(in crate::server) fn clear(&mut self) {
+        self.groups.clear();
+        self.models.clear();
+    }
+}

@@ -1,0 +1,73 @@
+//! Challenges: comparisons of two copies that run, each under a number that nobody knew before.
+
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+use std::ops::{Deref, DerefMut};
+
+use crate::server::stores::group::Group;
+use crate::{Generation, Incarnation, Nonce, Term, Version};
+
+/// The comparisons that run, by number.
+#[derive(Clone, Debug, Default)]
+pub(in crate::server) struct Challenges {
+    running: BTreeMap<Nonce, Challenge>,
+    /// How many numbers were drawn.
+    drawn: u64,
+}
+
+/// Two groups that were asked to show the bytes of a version.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct Challenge {
+    pub(in crate::server) model: String,
+    pub(in crate::server) version: Version,
+    pub(in crate::server) claimant: ChallengeSide,
+    pub(in crate::server) reference: ChallengeSide,
+}
+
+/// One of the two.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct ChallengeSide {
+    pub(in crate::server) group: Incarnation,
+    /// At which it holds the version; else it has moved on.
+    pub(in crate::server) generations: Vec<Generation>,
+    pub(in crate::server) answers: BTreeMap<u32, u64>,
+}
+
+impl ChallengeSide {
+    pub(in crate::server) fn of(group: &Group) -> Option<Self> {
+        let generations = group.held.as_ref()?.generations.clone();
+        Some(Self { group: group.incarnation, generations, answers: BTreeMap::new() })
+    }
+
+    /// What all shards together have shown, once they have.
+    pub(in crate::server) fn shown(&self) -> Option<u64> {
+        let whole = self.answers.len() == self.generations.len();
+        whole.then(|| self.answers.values().fold(0, |sum: u64, part| sum.wrapping_add(*part)))
+    }
+}
+
+impl Challenges {
+    /// A number that nobody can know before.
+    pub(in crate::server) fn next_nonce(&mut self, secret: [u64; 2], term: Term) -> Nonce {
+        self.drawn += 1;
+        let [one, other] = secret;
+        #[expect(deprecated, reason = "a keyed pseudorandom function, which is what it is for")]
+        let mut hasher = std::hash::SipHasher::new_with_keys(one, other);
+        hasher.write_u64(term.0);
+        hasher.write_u64(self.drawn);
+        Nonce(hasher.finish())
+    }
+}
+
+impl Deref for Challenges {
+    type Target = BTreeMap<Nonce, Challenge>;
+    fn deref(&self) -> &Self::Target {
+        &self.running
+    }
+}
+
+impl DerefMut for Challenges {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.running
+    }
+}

@@ -1,0 +1,49 @@
+//! The models by name, and what remains of those that are forgotten.
+
+use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
+
+use crate::server::stores::model::Model;
+use crate::server::stores::store::Store;
+use crate::{Epoch, Revision};
+
+/// All models that somebody is in, or was a moment ago.
+#[derive(Clone, Debug, Default)]
+pub(in crate::server) struct Models {
+    models: Store<String, Model>,
+    /// Models whose last group has left.
+    pub(in crate::server) vacant: BTreeSet<String>,
+    /// What models that were forgotten in this term had given out.
+    pub(in crate::server) high_water: Option<HighWater>,
+}
+
+/// The newest that models which are forgotten had given out in this term.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::server) struct HighWater {
+    pub(in crate::server) epoch: Epoch,
+    pub(in crate::server) revision: Revision,
+}
+
+impl Models {
+    /// A group has left a model. The last one leaves it vacant.
+    pub(in crate::server) fn leave(&mut self, name: String) {
+        let model = self.models.of_mut(&name);
+        model.groups -= 1;
+        if model.groups == 0 {
+            self.vacant.insert(name);
+        }
+    }
+}
+
+impl Deref for Models {
+    type Target = Store<String, Model>;
+    fn deref(&self) -> &Self::Target {
+        &self.models
+    }
+}
+
+impl DerefMut for Models {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.models
+    }
+}
