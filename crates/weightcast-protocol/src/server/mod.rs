@@ -6,31 +6,35 @@
 //! - then [`Server::poll_output`] until it is empty, doing what each output says;
 //! - and [`Server::next_timeout`] for when to call `handle_timeout`.
 //!
-//! This file holds the state and the dispatcher, no logic. A room per concern:
-//! - `membership`: which session belongs to which group (`open`, `lease`, `close`), what each is
-//!   given in writing (`tickets`), when this server acts at all (`terms`; `term` has the effects),
-//!   groups brought over from an earlier term (`recovery`), models that nobody is in (`freed`);
-//! - `calls`: the shards of a call gather and get one answer (`transact`, G1 to G5; `answers`),
-//!   `register`, and what each event has made possible (`settling`);
-//! - `versions`: `publish`, `seal` (what content a version has) and `verdict` (whether bytes are
-//!   that content), `listing`, `waiting`, `unpublish`;
-//! - `transfers`: `replicate` and `update`: `edges` is the book of who reads from whom, `choose`
-//!   adds to the book, `striping` several sources at once, `filling` and `kept` let partial copies
-//!   be read, `pace` and `accusation` and `source_loss` take readers off a source, `staging` and
-//!   `commit` end a transfer, `drain` takes copies out of sight;
-//! - `durability`: copies that must not be given up yet (`retention`), those that can be relied on
-//!   (`claims`, `unshown`), copies aside (`offload`), copies in other datacentres (`seeding`,
-//!   `seed_replicas`);
-//! - `stores`: what the rooms change: groups, models, sessions, blobs, timers;
+//! This file holds the state and takes inputs to the rooms, no logic. `rooms` says which room may change what, from the
+//! lowest room to the highest:
+//! - `stores`: what the rooms change: groups, models, sessions, streams, edges, blobs, timers, the agenda;
+//! - `copies`: copies that groups hold, listed or out of sight;
+//! - `calls`: a group's call has its place in the line and gets one answer (G1 to G5), with a ticket to prove it by;
+//!   `register`;
+//! - `durability`: copies that must not be given up yet (`retention`), those that can be relied on (`claims`,
+//!   `unshown`), copies aside (`offload`), copies in other datacentres (`seeding`, `seed_replicas`);
+//! - `transfers`: `replicate` and `update`: `choose` finds a source, `striping` several at once, `filling` and `kept` let
+//!   partial copies be read, `pace` and `accusation` and `source_loss` take readers off a source, `staging` and `commit`
+//!   end a transfer, `drain` waits for readers;
+//! - `versions`: `publish`, `seal` (what content a version has) and `verdict` (whether bytes are that content),
+//!   `listing`, `waiting`, `unpublish`;
+//! - `membership`: which session belongs to which group (`open`, `lease`, `close`), which `tickets` are believed, what
+//!   follows from terms (`term`), groups brought over from an earlier term (`recovery`), models that nobody is in
+//!   (`freed`);
+//! - `dispatch`: what each input and each thing on the agenda leads to;
 //! - `views`: snapshots and invariants, for whoever only looks.
 //!
 //! `pub(in crate::server)` marks the face that a room shows to the others; all else is the room's.
 
 mod calls;
+mod copies;
+mod dispatch;
 mod durability;
 mod membership;
 #[cfg(test)]
 mod props;
+mod rooms;
 mod stores;
 mod transfers;
 mod versions;
@@ -50,18 +54,17 @@ pub use views::snapshot::{
 
 use crate::limits::Limits;
 use crate::message::{ClientMessage, ServerMessage};
-use crate::{ConnectionId, Incarnation, SessionId, Span, TicketKey, Time};
+use crate::{ConnectionId, SessionId, Span, TicketKey, Time};
 pub use durability::claims::Trust;
 use stores::agenda::Agenda;
 use stores::blobs::Blobs;
 use stores::challenges::Challenges;
 use stores::connections::Connections;
 use stores::edges::Edges;
-use stores::group::Group;
+use stores::group::Groups;
 use stores::models::Models;
 use stores::numbers::Numbers;
 use stores::sessions::Sessions;
-use stores::store::Store;
 use stores::terms::Terms;
 use stores::timers::{Timer, Timers};
 
@@ -154,7 +157,7 @@ pub struct Server {
     config: ServerConfig,
     terms: Terms,
     models: Models,
-    groups: Store<Incarnation, Group>,
+    groups: Groups,
     sessions: Sessions,
     connections: Connections,
     edges: Edges,
@@ -177,8 +180,8 @@ impl Server {
             config,
             terms: Terms::default(),
             models: Models::default(),
-            groups: Store::default(),
-            sessions: Store::default(),
+            groups: Groups::default(),
+            sessions: Sessions::default(),
             connections: Connections::default(),
             edges: Edges::default(),
             blobs: Blobs::default(),
@@ -195,7 +198,7 @@ impl Server {
     /// A message came in on a stream. Bad ones are answered or end the stream.
     pub fn handle(&mut self, now: Time, from: ConnectionId, message: ClientMessage) {
         if let ClientMessage::Open(open) = message {
-            self.open(now, from, open);
+            self.membership().open(now, from, open);
         } else if let Some(session) = self.connections.session(from) {
             self.handle_opened(now, session, message);
         } else {
@@ -208,35 +211,41 @@ impl Server {
         let recovering = self.groups.of(&self.sessions.of(&session).group).recovering;
         match message {
             ClientMessage::Open(_) => unreachable!("handled by the caller"),
-            ClientMessage::Announce(announcement) => self.announce(now, session, announcement),
-            ClientMessage::Heartbeat { sent_at } => self.heartbeat(now, session, sent_at),
-            ClientMessage::Close { deadline } => self.close(now, session, deadline),
+            ClientMessage::Announce(announcement) => {
+                self.membership().announce(now, session, announcement)
+            }
+            ClientMessage::Heartbeat { sent_at } => {
+                self.membership().heartbeat(now, session, sent_at)
+            }
+            ClientMessage::Close { deadline } => self.membership().close(now, session, deadline),
             _ if recovering => {} // a group does nothing before it is whole (T3)
             ClientMessage::Call { seq, deadline, call } => {
                 self.call(now, session, seq, deadline, call);
             }
-            ClientMessage::Sealed { generation, sums } => self.sealed(session, generation, sums),
+            ClientMessage::Sealed { generation, sums } => {
+                self.versions().sealed(session, generation, sums)
+            }
             ClientMessage::Filling { seq, since, generation } => {
-                self.filling(session, seq, since, generation);
+                self.transfers().filling(session, seq, since, generation);
             }
             ClientMessage::Installed { seq, attempt, generation } => {
-                self.installed(session, seq, attempt, generation);
+                self.transfers().installed(session, seq, attempt, generation);
             }
             ClientMessage::Prepared { seq, attempt, generation, sums } => {
-                self.prepared(session, seq, attempt, generation, sums);
+                self.transfers().prepared(session, seq, attempt, generation, sums);
             }
             ClientMessage::ReadFailed { seq, attempt, failure } => {
-                self.read_failed(session, seq, attempt, failure);
+                self.transfers().read_failed(session, seq, attempt, failure);
             }
             ClientMessage::Slow { seq, attempt, shard, bytes_per_s } => {
-                self.slow(session, (seq, attempt), shard, bytes_per_s);
+                self.transfers().slow(session, (seq, attempt), shard, bytes_per_s);
             }
             ClientMessage::OffloadFailed { version, generation, reason } => {
-                self.offload_failed(session, version, generation, reason);
+                self.durability().offload_failed(session, version, generation, reason);
             }
-            ClientMessage::SeedFailed { ask } => self.seed_failed(session, ask),
+            ClientMessage::SeedFailed { ask } => self.durability().seed_failed(session, ask),
             ClientMessage::Proof { generation, nonce, sum } => {
-                self.proof(now, session, generation, nonce, sum);
+                self.durability().proof(now, session, generation, nonce, sum);
             }
         }
     }
@@ -261,13 +270,13 @@ impl Server {
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
-                Timer::Lease(session) => self.lease_timer(now, session),
-                Timer::Drain(group) => self.drain_timer(now, group),
-                Timer::Recovery(group) => self.recovery_timer(group),
-                Timer::Proof(nonce) => self.decide(now, nonce),
-                Timer::Retry(group) => self.retry_timer(group),
-                Timer::Window => self.window_timer(),
-                Timer::Hold(group) => self.hold_timer(now, group),
+                Timer::Lease(session) => self.membership().lease_timer(now, session),
+                Timer::Drain(group) => self.transfers().drain_timer(now, group),
+                Timer::Recovery(group) => self.membership().recovery_timer(group),
+                Timer::Proof(nonce) => self.durability().decide(now, nonce),
+                Timer::Retry(group) => self.durability().retry_timer(group),
+                Timer::Window => self.membership().window_timer(),
+                Timer::Hold(group) => self.durability().hold_timer(now, group),
                 Timer::Call(group, seq) => self.call_timer(now, group, seq),
                 Timer::Blob(digest) => self.blobs.grace_over(now, digest),
             }

@@ -3,6 +3,7 @@
 use crate::message::{Call, EpochPolicy, Open, Registration, Role};
 use crate::server::Server;
 use crate::server::ServerConfig;
+use crate::server::rooms::CopyHandler;
 use crate::server::stores::group::{Group, Member};
 use crate::server::stores::sessions::SessionEntry;
 use crate::server::stores::transaction::{Phase, Transaction, Transfer};
@@ -61,12 +62,22 @@ pub(super) fn called(call: Call) -> Transaction {
 }
 
 impl Server {
+    /// The dispatcher has no need of these: the rooms above do.
+    pub(super) fn copies(&mut self) -> CopyHandler<'_> {
+        CopyHandler {
+            config: &self.config,
+            groups: &mut self.groups,
+            models: &mut self.models,
+            agenda: &mut self.agenda,
+        }
+    }
+
     /// A group of the model `policy`, complete and registered.
     pub(super) fn prop(&mut self, replica: &str, num_shards: u32) -> Incarnation {
         let incarnation = self.numbers.last_incarnation.next();
         self.numbers.last_incarnation = incarnation;
         let open = opening("policy", replica, num_shards);
-        self.found_group(&open, incarnation).expect("there is room");
+        self.membership().found_group(&open, incarnation).expect("there is room");
         for shard in 0..num_shards {
             let session = SessionId(u128::from(incarnation.number) << 32 | u128::from(shard));
             self.sessions.insert(session, SessionEntry::new(incarnation, shard));
@@ -102,12 +113,12 @@ impl Server {
     /// It holds this from now on, sealed; its shards serve it at generations 10, 11 and so on.
     pub(super) fn holds(&mut self, group: Incarnation, version: Version) {
         let shards = u64::from(self.groups[&group].num_shards);
-        self.hold(group, version, CATALOG, (10..10 + shards).map(Generation).collect());
+        self.copies().add(group, version, CATALOG, (10..10 + shards).map(Generation).collect());
         self.at(group).held.as_mut().expect("just set").sealed = true;
     }
 
     /// It makes a call that has no result yet.
-    pub(super) fn calls(&mut self, group: Incarnation, call: Call) -> &mut Transaction {
+    pub(super) fn has_called(&mut self, group: Incarnation, call: Call) -> &mut Transaction {
         let group = self.at(group);
         group.active = Some(SEQ);
         group.transactions.insert(SEQ, called(call));
@@ -116,9 +127,9 @@ impl Server {
 
     /// It reads this version with its first assignment, and serves none of it yet.
     pub(super) fn reads(&mut self, group: Incarnation, version: Version, from: &[Incarnation]) {
-        let assignment = self.assignment(from, version);
+        let assignment = self.books().assignment(from, version);
         let call = Call::Replicate { selector: Selector::Exact(version.number) };
-        self.calls(group, call).transfer = Some(Transfer {
+        self.has_called(group, call).transfer = Some(Transfer {
             version: Some(version),
             phase: Phase::Reading,
             attempt: Attempt(1),
@@ -126,13 +137,13 @@ impl Server {
             assignment: Some(assignment),
             ..Transfer::default()
         });
-        self.read_from(group, version, from.to_vec());
+        self.transfers().read_from(group, version, from.to_vec());
     }
 
     /// All its shards serve what they have read so far, at generations 20, 21 and so on.
     pub(super) fn relays(&mut self, group: Incarnation) {
         let shards = self.groups[&group].num_shards;
-        let transfer = self.transfer(group).expect("it reads");
+        let transfer = self.groups.transfer(group).expect("it reads");
         transfer.filling = (0..shards).map(|s| (s, Generation(20 + u64::from(s)))).collect();
     }
 }

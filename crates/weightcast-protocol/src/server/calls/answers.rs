@@ -1,12 +1,11 @@
 //! The ends of group transactions: answers, repeated answers and deadlines (G1, G5, L1).
 
 use crate::message::{Answer, Call, ServerMessage};
-use crate::server::Server;
+use crate::server::rooms::CallHandler;
 use crate::server::stores::timers::Timer;
-use crate::server::stores::transaction::call_name;
-use crate::{CallError, Incarnation, OpSeq, Safeguard, SessionId, Time};
+use crate::{CallError, Incarnation, OpSeq, Safeguard, SessionId};
 
-impl Server {
+impl CallHandler<'_> {
     /// Ends the group's pending call: one result, told to all that have asked and kept for the rest.
     /// A good one waits until all have.
     pub(in crate::server) fn finish(
@@ -91,59 +90,8 @@ impl Server {
         }
     }
 
-    /// The deadline of a group's call has passed.
-    pub(in crate::server) fn call_timer(
-        &mut self,
-        now: Time,
-        incarnation: Incarnation,
-        seq: OpSeq,
-    ) {
-        let active = |server: &Self| server.groups.get(&incarnation).and_then(|g| g.active);
-        if active(self) == Some(seq) && self.unpublishes(incarnation) {
-            // Rather than leave the memory immutable for want of an offload.
-            self.give_up_hold(now, incarnation);
-        }
-        if active(self) != Some(seq) {
-            return;
-        }
-        let error = self.timeout_error(incarnation);
-        self.counters.timeouts += 1;
-        let keeps = self.config.safeguards.on(Safeguard::ReadsKept);
-        self.groups.entry(incarnation).and_modify(|group| group.leave_to_next(keeps));
-        self.abandon_transfer(incarnation);
-        self.finish(incarnation, Err(error));
-    }
-
-    /// What a call was waiting for when its deadline passed.
-    fn timeout_error(&self, incarnation: Incarnation) -> CallError {
-        let group = self.groups.of(&incarnation);
-        let transaction = &group.transactions[&group.active.expect("checked by the caller")];
-        let missing = transaction.missing(group.num_shards);
-        if missing.is_none()
-            && let Some(error) = self.version_missing(incarnation)
-        {
-            return error;
-        }
-        let waiting_for = match (missing, &transaction.call) {
-            (Some(missing), _) if group.complete() => {
-                format!("{missing} of replica {} to call", group.replica)
-            }
-            (Some(_), _) => group.waits_to_open(),
-            (None, Call::Replicate { .. } | Call::Update { .. }) => {
-                self.transfer_waits_for(incarnation)
-            }
-            (None, Call::Unpublish) => self.unpublish_waits_for(incarnation),
-            (None, Call::Publish { .. }) if self.waits_for_digest(incarnation) => {
-                "those of the last reference server who know the version's digest".to_owned()
-            }
-            (None, Call::Wait { until }) => self.wait_waits_for(incarnation, *until),
-            (None, _) => format!("replica {}", group.replica),
-        };
-        CallError::Timeout { call: call_name(&transaction.call), waiting_for }
-    }
-
     /// The recorded answer. Without the safeguard, answers that depend on the moment are found anew.
-    pub(super) fn as_recorded(
+    pub(in crate::server) fn as_recorded(
         &mut self,
         incarnation: Incarnation,
         seq: OpSeq,
@@ -166,109 +114,13 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Time;
+    use crate::server::Server;
     use crate::server::props::{SEQ, server, version};
-    use crate::server::stores::transaction::Phase;
-    use crate::{Generation, Selector};
-
-    /// What its call would be said to have waited for.
-    fn waited_for(server: &Server, group: Incarnation) -> (String, String) {
-        match server.timeout_error(group) {
-            CallError::Timeout { call, waiting_for } => (call, waiting_for),
-            CallError::VersionUnavailable { selector, latest, .. } => {
-                (selector.to_string(), format!("{latest:?}"))
-            }
-            error => panic!("{error}"),
-        }
-    }
 
     fn arrive(server: &mut Server, group: Incarnation, shards: &[u32]) {
         let call = server.at(group).transactions.get_mut(&SEQ).unwrap();
         call.arrived = shards.iter().map(|shard| (*shard, call.call.clone())).collect();
-    }
-
-    fn said(call: &str, waiting_for: &str) -> (String, String) {
-        (call.to_owned(), waiting_for.to_owned())
-    }
-
-    #[test]
-    fn shards_that_did_not_call_are_named_whatever_was_called() {
-        for (call, name) in [
-            (Call::Unregister, "unregister"),
-            (Call::Unpublish, "unpublish"),
-            (Call::Replicate { selector: Selector::Latest }, "replicate(latest)"),
-            (Call::List, "list"),
-        ] {
-            let mut server = server();
-            let group = server.prop("g", 3);
-            server.holds(group, version(1));
-            server.calls(group, call);
-            arrive(&mut server, group, &[1]);
-            assert_eq!(waited_for(&server, group), said(name, "shards 0, 2 of replica g to call"));
-            server.at(group).members.remove(&2);
-            let absent = "shard 2 of replica g to open: the others say that num_shards is 3";
-            assert_eq!(waited_for(&server, group), said(name, absent));
-        }
-    }
-
-    #[test]
-    fn a_transfer_says_how_far_it_has_come() {
-        let mut server = server();
-        let [source, group] = ["source", "g"].map(|name| server.prop(name, 2));
-        server.holds(source, version(1));
-        server.reads(group, version(1), &[source]);
-        arrive(&mut server, group, &[0, 1]);
-        let mut says = |phase, text: &str| {
-            server.transfer(group).unwrap().phase = phase;
-            assert_eq!(waited_for(&server, group), said("replicate(1)", text));
-        };
-        says(Phase::Waiting, "a free source of version 1 (epoch 0)");
-        says(Phase::Draining, "readers of replica g");
-        says(Phase::Installing, "the shards to put version 1 (epoch 0) in place");
-        says(Phase::Reading, "shards 0, 1 to read version 1 (epoch 0)");
-        let prepared = (Generation(1), Default::default());
-        server.transfer(group).unwrap().prepared.insert(0, prepared);
-        assert_eq!(waited_for(&server, group).1, "shard 1 to read version 1 (epoch 0)");
-        server.transfer(group).unwrap().prepared.insert(1, prepared);
-        let digests = "the publisher's digests of version 1 (epoch 0), or its source to commit";
-        assert_eq!(waited_for(&server, group).1, digests);
-        // An unresolved one waits for a version.
-        server.transfer(group).unwrap().version = None;
-        assert_eq!(
-            waited_for(&server, group),
-            said("1", "Some(Version { epoch: Epoch(0), number: 1 })")
-        );
-        server.transfer(group).unwrap().version = Some(version(1));
-        server.transfer(group).unwrap().phase = Phase::Draining;
-        server.models.get_mut("policy").unwrap().retention.held_back.insert(group);
-        assert_eq!(waited_for(&server, group).1, "an offload of what replica g holds");
-    }
-
-    #[test]
-    fn an_unpublish_says_what_keeps_the_copy() {
-        let mut server = server();
-        let group = server.prop("g", 2);
-        server.holds(group, version(1));
-        server.calls(group, Call::Unpublish);
-        arrive(&mut server, group, &[0, 1]);
-        let says = |server: &Server, text: &str| {
-            assert_eq!(waited_for(server, group), said("unpublish", text));
-        };
-        let nobody =
-            "the clients of the last reference server, of which one may hold the only other copy";
-        says(&server, nobody);
-        for (name, text) in
-            [("r", "r"), ("s", "r, s"), ("t", "r, s, t"), ("u", "r, s, t, u"), ("v", "r, s, t, u")]
-        {
-            let reader = server.prop(name, 2);
-            server.reads(reader, version(1), &[group]);
-            says(&server, &format!("{text} to finish reading from replica g"));
-        }
-        server.models.get_mut("policy").unwrap().retention.held_back.insert(group);
-        says(&server, "an offload of what replica g holds");
-        server.at(group).held.as_mut().unwrap().sealed = false;
-        says(&server, "the digests of shards 0, 1 of what replica g has published");
-        server.at(group).held.as_mut().unwrap().sums.insert(0, Default::default());
-        says(&server, "the digests of shard 1 of what replica g has published");
     }
 
     #[test]
@@ -280,19 +132,19 @@ mod tests {
                 server.holds(source, version(1));
                 server.reads(group, version(1), &[source]);
                 if !assigned {
-                    server.transfer(group).unwrap().assignment = None;
+                    server.groups.transfer(group).unwrap().assignment = None;
                 }
                 arrive(&mut server, group, &[0, 1]);
-                server.start_waiting(group);
+                server.calls().start_waiting(group);
                 server.timers.set(Time(9), Timer::Call(group, SEQ));
-                server.finish(group, result.clone());
+                server.calls().finish(group, result.clone());
                 assert_eq!(server.groups[&group].active, None);
                 assert!(server.models["policy"].waiting.is_empty());
                 assert_eq!(server.next_timeout(), None);
                 let call = &server.groups[&group].transactions[&SEQ];
                 assert_eq!(call.result, Some(result.clone()));
                 assert_eq!((call.place, call.transfer.is_some()), (None, assigned));
-                server.finish(group, Ok(Answer::Unregistered));
+                server.calls().finish(group, Ok(Answer::Unregistered));
                 let call = &server.groups[&group].transactions[&SEQ];
                 assert_eq!(call.result, Some(result.clone()), "a call ends once");
             }
@@ -303,14 +155,14 @@ mod tests {
     fn a_good_answer_waits_for_the_last_shard_and_a_bad_one_for_nobody() {
         let mut server = server();
         let group = server.prop("g", 2);
-        server.calls(group, Call::Unpublish);
+        server.has_called(group, Call::Unpublish);
         arrive(&mut server, group, &[1]);
-        server.finish(group, Ok(Answer::Unpublished));
+        server.calls().finish(group, Ok(Answer::Unpublished));
         let call = server.groups[&group].transactions[&SEQ].clone();
         assert_eq!((call.decided, call.result), (Some(Answer::Unpublished), None));
         assert_eq!(server.groups[&group].active, Some(SEQ));
         let error = Err(CallError::Misuse { detail: "no".into() });
-        server.finish(group, error.clone());
+        server.calls().finish(group, error.clone());
         let call = server.groups[&group].transactions[&SEQ].clone();
         assert_eq!((call.decided, call.result), (None, Some(error)));
     }
@@ -366,7 +218,7 @@ mod tests {
             transfer.gave_up = gave_up;
             transfer.assignment.take_if(|_| !assigned);
             call.result = result.clone();
-            server.repeat(session, group, SEQ);
+            server.calls().repeat(session, group, SEQ);
             assert_eq!(told(&mut server), expected, "{assigned}, {gave_up}, {result:?}");
         }
     }

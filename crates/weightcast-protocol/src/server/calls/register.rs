@@ -1,12 +1,15 @@
 //! `register` and `unregister`: a group's memory.
 
 use crate::message::{Answer, Call, Registration};
-use crate::server::Server;
+use crate::server::rooms::CallHandler;
 use crate::server::stores::transaction::looks_up;
 use crate::{CallError, Incarnation, OpSeq};
 
-impl Server {
-    pub(super) fn start_register(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
+impl CallHandler<'_> {
+    pub(in crate::server) fn start_register(
+        &mut self,
+        incarnation: Incarnation,
+    ) -> Result<(), CallError> {
         if self.groups.of(&incarnation).registered {
             let detail = "tensors are registered already; call unregister first".to_owned();
             return Err(CallError::Misuse { detail });
@@ -16,7 +19,12 @@ impl Server {
 
     /// A shard looks shapes up where others have registered already: all are told what it is told, and
     /// those register again with it.
-    pub(super) fn look_up_first(&mut self, incarnation: Incarnation, seq: OpSeq, call: &Call) {
+    pub(in crate::server) fn look_up_first(
+        &mut self,
+        incarnation: Incarnation,
+        seq: OpSeq,
+        call: &Call,
+    ) {
         let group = self.groups.of_mut(&incarnation);
         let Some(transaction) = group.active_transaction().filter(|t| t.seq == seq) else { return };
         if matches!(transaction.call, Call::Register { .. }) && looks_up(call) {
@@ -25,7 +33,7 @@ impl Server {
         }
     }
 
-    pub(super) fn advance_register(&mut self, incarnation: Incarnation) {
+    pub(in crate::server) fn advance_register(&mut self, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
         let num_shards = group.num_shards as usize;
         let transaction = group.pending_mut();
@@ -43,7 +51,10 @@ impl Server {
         self.finish(incarnation, Ok(Answer::Registered { layouts }));
     }
 
-    pub(super) fn start_unregister(&mut self, incarnation: Incarnation) -> Result<(), CallError> {
+    pub(in crate::server) fn start_unregister(
+        &mut self,
+        incarnation: Incarnation,
+    ) -> Result<(), CallError> {
         let group = self.groups.of(&incarnation);
         let detail = match &group.held {
             _ if !group.registered => "nothing is registered".to_owned(),
@@ -55,7 +66,7 @@ impl Server {
         Err(CallError::Misuse { detail })
     }
 
-    pub(super) fn advance_unregister(&mut self, incarnation: Incarnation) {
+    pub(in crate::server) fn advance_unregister(&mut self, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
         let num_shards = group.num_shards as usize;
         if group.pending_mut().arrived.len() < num_shards {

@@ -12,8 +12,8 @@
 //! ones are both believed: to make up the same answer they would have to conspire.
 
 use crate::message::ServerMessage;
-use crate::server::Server;
 use crate::server::durability::unshown::RETRY;
+use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::challenges::{Challenge, ChallengeSide};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
@@ -46,7 +46,7 @@ impl Group {
     }
 }
 
-impl Server {
+impl DurabilityHandler<'_> {
     /// Something has changed in a model: asks for proofs that may be needed.
     pub(in crate::server) fn review_claims(&mut self, now: Time, name: &str) {
         let Some(model) = self.models.get_mut(name).filter(|m| m.retention.versions > 0) else {
@@ -70,11 +70,11 @@ impl Server {
         let model = self.models.of(name);
         let leaving = model.retention.held_back.iter().map(|group| self.groups.of(group));
         let proved = |group: &Group| group.trust(version) == Some(Trust::Proved);
-        if leaving.chain(self.holders_of(model, version)).any(proved) {
+        if leaving.chain(self.books().holders_of(model, version)).any(proved) {
             return;
         }
         let refuted = |group: &&Group| group.trust(version) == Some(Trust::Refuted);
-        let refuted = self.holders_of(model, version).filter(refuted);
+        let refuted = self.books().holders_of(model, version).filter(refuted);
         let refuted: Vec<Incarnation> = refuted.map(|group| group.incarnation).collect();
         for group in refuted {
             let held = self.groups.get_mut(&group).and_then(|group| group.held.as_mut());
@@ -89,7 +89,10 @@ impl Server {
         self.challenge(now, &name, version);
         let model = self.models.of(&name);
         let in_vain = model.unshown.beside(version, owner)
-            || self.holders_of(model, version).any(|g| g.trust(version) == Some(Trust::Refuted));
+            || self
+                .books()
+                .holders_of(model, version)
+                .any(|g| g.trust(version) == Some(Trust::Refuted));
         !in_vain && self.is_compared(owner, version)
     }
 
@@ -118,7 +121,7 @@ impl Server {
         if self.challenges.values().any(|c| c.model == name && c.version == version) {
             return;
         }
-        let compared = self.to_compare(now, self.models.of(name), version);
+        let compared = self.books().to_compare(now, self.models.of(name), version);
         let Some((claimant, reference)) = compared else { return };
         let sides = [claimant, reference].map(|group| ChallengeSide::of(self.groups.of(&group)));
         let [Some(claimant), Some(reference)] = sides else { return };
@@ -133,59 +136,6 @@ impl Server {
             .collect();
         self.challenges.insert(nonce, challenge);
         asked.into_iter().for_each(|session| self.remind_challenges(session));
-    }
-
-    fn holders_of<'a>(
-        &'a self,
-        model: &'a Model,
-        version: Version,
-    ) -> impl Iterator<Item = &'a Group> + 'a {
-        let holders = model.visible.get(&version).into_iter().flat_map(|of| of.values());
-        holders.map(|group| self.groups.of(group))
-    }
-
-    /// Whom to compare with whom, if that is of use.
-    fn to_compare(
-        &self,
-        now: Time,
-        model: &Model,
-        version: Version,
-    ) -> Option<(Incarnation, Incarnation)> {
-        let counting = |trust| {
-            let of = self.holders_of(model, version).filter(|group| group.counts());
-            of.filter(move |group| group.trust(version) == Some(trust))
-        };
-        let claimants: Vec<Incarnation> =
-            counting(Trust::Claimed).map(|group| group.incarnation).collect();
-        if counting(Trust::Proved).nth(1).is_some() || !self.is_retained(model, version) {
-            return None;
-        }
-        // Who gives its copy up is not listed any more, and is the one to ask.
-        let leaving = model.retention.held_back.iter().map(|group| self.groups.of(group));
-        let others: Vec<&Group> = leaving.chain(self.holders_of(model, version)).collect();
-        let beside = |trust| {
-            let of = others.iter().filter(move |group| group.trust(version) == Some(trust));
-            of.map(|group| group.incarnation)
-        };
-        let proved: Vec<Incarnation> = beside(Trust::Proved).collect();
-        let references = match proved.is_empty() {
-            true => beside(Trust::Claimed).collect(),
-            false => proved,
-        };
-        let new = |one: Incarnation, other: Incarnation| {
-            one != other && !model.unshown.contains(version, one, other)
-        };
-        let first = claimants.iter().find_map(|claimant| {
-            let beside = references.iter().find(|reference| new(*claimant, **reference))?;
-            Some((*claimant, *beside))
-        });
-        // Those who did not answer come after those who were not asked.
-        first.or_else(|| {
-            let again = model.unshown.due(now, |(of, one, other)| {
-                *of == version && claimants.contains(one) && references.contains(other)
-            });
-            again.map(|(_, one, other)| (one, other))
-        })
     }
 
     /// Asks a session for the proofs that it has not sent.
@@ -288,6 +238,57 @@ impl Server {
         if let Some(held) = held.filter(|held| held.generations == side.generations) {
             held.trust = trust;
         }
+    }
+}
+
+impl<'a> Books<'a> {
+    fn holders_of(self, model: &'a Model, version: Version) -> impl Iterator<Item = &'a Group> {
+        let holders = model.visible.get(&version).into_iter().flat_map(|of| of.values());
+        holders.map(|group| self.groups.of(group))
+    }
+
+    /// Whom to compare with whom, if that is of use.
+    fn to_compare(
+        self,
+        now: Time,
+        model: &Model,
+        version: Version,
+    ) -> Option<(Incarnation, Incarnation)> {
+        let counting = |trust| {
+            let of = self.holders_of(model, version).filter(|group| group.counts());
+            of.filter(move |group| group.trust(version) == Some(trust))
+        };
+        let claimants: Vec<Incarnation> =
+            counting(Trust::Claimed).map(|group| group.incarnation).collect();
+        if counting(Trust::Proved).nth(1).is_some() || !self.is_retained(model, version) {
+            return None;
+        }
+        // Who gives its copy up is not listed any more, and is the one to ask.
+        let leaving = model.retention.held_back.iter().map(|group| self.groups.of(group));
+        let others: Vec<&Group> = leaving.chain(self.holders_of(model, version)).collect();
+        let beside = |trust| {
+            let of = others.iter().filter(move |group| group.trust(version) == Some(trust));
+            of.map(|group| group.incarnation)
+        };
+        let proved: Vec<Incarnation> = beside(Trust::Proved).collect();
+        let references = match proved.is_empty() {
+            true => beside(Trust::Claimed).collect(),
+            false => proved,
+        };
+        let new = |one: Incarnation, other: Incarnation| {
+            one != other && !model.unshown.contains(version, one, other)
+        };
+        let first = claimants.iter().find_map(|claimant| {
+            let beside = references.iter().find(|reference| new(*claimant, **reference))?;
+            Some((*claimant, *beside))
+        });
+        // Those who did not answer come after those who were not asked.
+        first.or_else(|| {
+            let again = model.unshown.due(now, |(of, one, other)| {
+                *of == version && claimants.contains(one) && references.contains(other)
+            });
+            again.map(|(_, one, other)| (one, other))
+        })
     }
 }
 

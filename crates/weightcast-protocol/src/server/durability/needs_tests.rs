@@ -1,6 +1,7 @@
 //! Who is needed in a datacentre, and who is not: each reason by itself, and all of them together.
 
 use super::*;
+use crate::server::Server;
 use crate::server::props::{server, version};
 use crate::server::stores::group::Over;
 
@@ -56,7 +57,7 @@ fn a_version_is_lacked_by_rollouts_of_its_datacentre_that_hold_less_or_nothing()
                 (server.at(group).role, server.at(group).registered) = (role, registered);
                 let lacks = role == Role::Rollout && registered && held.is_none_or(|held| held < 2);
                 let model = &server.models["policy"];
-                let lacked = server.is_lacked(model, HERE, version(2));
+                let lacked = server.books().is_lacked(model, HERE, version(2));
                 assert_eq!(lacked, lacks && at == HERE, "{role:?} {registered} {at} {held:?}");
             }
         }
@@ -75,7 +76,7 @@ fn needed() -> (Server, Incarnation, Incarnation) {
 #[test]
 fn a_seed_is_needed_until_something_makes_it_needless() {
     let (server, seed, lacks) = needed();
-    assert!(server.is_seed_needed(seed));
+    assert!(server.books().is_seed_needed(seed));
     type Change = fn(&mut Server, Incarnation);
     let needless: [(&str, Change); 7] = [
         ("refused", |server, seed| server.at(seed).held.as_mut().unwrap().fenced = Some(error())),
@@ -101,19 +102,19 @@ fn a_seed_is_needed_until_something_makes_it_needless() {
     for (name, change) in needless {
         let mut server = server.clone();
         change(&mut server, seed);
-        assert!(!server.is_seed_needed(seed), "{name}");
+        assert!(!server.books().is_seed_needed(seed), "{name}");
         // Too early to tell, or it goes already: it is left alone.
         let mut early = server.clone();
         early.at(seed).recovering = true;
-        assert!(early.is_seed_needed(seed), "{name}, it comes over");
+        assert!(early.books().is_seed_needed(seed), "{name}, it comes over");
         let mut early = server.clone();
         early.models.get_mut("policy").expect("a prop").recovers = true;
-        assert!(early.is_seed_needed(seed), "{name}, others come over");
+        assert!(early.books().is_seed_needed(seed), "{name}, others come over");
         server.at(seed).released = true;
-        assert!(server.is_seed_needed(seed), "{name}, it was told");
+        assert!(server.books().is_seed_needed(seed), "{name}, it was told");
         server.at(seed).released = false;
         server.at(seed).over = Some(Over { error: error(), closing: true });
-        assert!(server.is_seed_needed(seed), "{name}, it closes");
+        assert!(server.books().is_seed_needed(seed), "{name}, it closes");
     }
     let keeps: [(&str, Change); 5] = [
         ("another is asked for elsewhere", |server, _| asks(server, "there", "owner", 3)),
@@ -131,7 +132,7 @@ fn a_seed_is_needed_until_something_makes_it_needless() {
     for (name, change) in keeps {
         let mut server = server.clone();
         change(&mut server, seed);
-        assert!(server.is_seed_needed(seed), "{name}");
+        assert!(server.books().is_seed_needed(seed), "{name}");
     }
     // One that was told to go stands back for nobody.
     let mut server = server;
@@ -143,7 +144,7 @@ fn a_seed_is_needed_until_something_makes_it_needless() {
     };
     server.groups.insert(earlier, group);
     server.models.get_mut("policy").expect("a prop").seeding.replicas.insert(earlier);
-    assert!(server.is_seed_needed(seed));
+    assert!(server.books().is_seed_needed(seed));
     // On its way it is needed while it is what was asked for.
     server.at(seed).held = None;
     for (at, owner, number, needed) in [
@@ -154,7 +155,7 @@ fn a_seed_is_needed_until_something_makes_it_needless() {
     ] {
         server.models.get_mut("policy").expect("a prop").seeding.asked.clear();
         asks(&mut server, at, owner, number);
-        assert_eq!(server.is_seed_needed(seed), needed, "{at} {owner} {number}");
+        assert_eq!(server.books().is_seed_needed(seed), needed, "{at} {owner} {number}");
     }
     assert!(server.groups.contains_key(&lacks));
 }
@@ -202,14 +203,14 @@ fn a_seed_that_has_come_is_asked_for_no_more_and_any_commit_makes_up_for_a_faile
     for group in [owner, seed] {
         server.at(group).seed_failed = true;
     }
-    server.note_seeded(owner);
+    server.durability().note_seeded(owner);
     assert_eq!((asked(&server), server.counters.seeds), (Some((5, 2)), 0));
     assert!(!server.groups[&owner].seed_failed);
-    server.note_seeded(seed);
+    server.durability().note_seeded(seed);
     assert_eq!((asked(&server), server.counters.seeds), (None, 1));
     // Of another one it says nothing.
     asks(&mut server, HERE, "owner", 3);
-    server.note_seeded(seed);
+    server.durability().note_seeded(seed);
     assert_eq!(asked(&server), Some((5, 3)));
 }
 
@@ -247,7 +248,7 @@ fn a_seed_that_comes_over_goes_on_with_its_time_begun_anew() {
                 asks(&mut server, HERE, "other", 3);
             }
             server.agenda.models.clear();
-            server.seed_came_over(NOW, seed);
+            server.durability().seed_came_over(NOW, seed);
             let expected = match (before, held) {
                 (true, _) => Some((5, 3)), // what is on its way stays
                 (false, None) => Some((0, 2)),
@@ -264,11 +265,11 @@ fn a_seed_that_comes_over_goes_on_with_its_time_begun_anew() {
     // Another group, or one that has broken, is none.
     let mut server = server();
     let group = put(&mut server, "g", HERE, None);
-    server.seed_came_over(NOW, group);
+    server.durability().seed_came_over(NOW, group);
     assert_eq!(asked(&server), None);
     let seed = seed(&mut server, "owner", 2, None);
     server.at(seed).over = Some(Over { error: error(), closing: false });
-    server.seed_came_over(NOW, seed);
+    server.durability().seed_came_over(NOW, seed);
     assert_eq!(asked(&server), None);
 }
 
@@ -281,7 +282,7 @@ fn a_seed_that_takes_too_long_fails_at_its_time_and_whoever_was_asked_crosses() 
         asks(&mut server, HERE, "owner", 2);
         asks(&mut server, "there", "owner", 2);
         server.agenda.models.clear();
-        server.give_up_overdue_seed(Time(now), other);
+        server.durability().give_up_overdue_seed(Time(now), other);
         assert_eq!(asked(&server).is_none(), overdue);
         assert!(server.models["policy"].seeding.asked.contains_key("there"));
         assert_eq!(server.counters.seeds_failed, u64::from(overdue));
@@ -310,7 +311,7 @@ fn whoever_holds_something_waits_for_a_seed_that_brings_more_or_what_it_wants() 
                 let useful = brings == wanted || brings > 2;
                 let expected = held && useful && at == HERE && !near;
                 let waits = |server: &Server| {
-                    server.waits_for_seed(&server.groups[&reader], version(wanted))
+                    server.books().waits_for_seed(&server.groups[&reader], version(wanted))
                 };
                 // Asked for.
                 let mut asked = server.clone();

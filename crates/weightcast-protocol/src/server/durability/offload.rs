@@ -7,8 +7,8 @@
 
 use crate::limits::DETAIL_CHARS;
 use crate::message::{Open, Role, ServerMessage};
-use crate::server::Server;
 use crate::server::durability::claims::Trust;
+use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::group::Held;
 use crate::server::stores::model::Model;
 use crate::server::views::invariants::{Violation, ensure};
@@ -32,7 +32,7 @@ pub(super) fn owner_of(replica: &str) -> &str {
     replica.split('~').next().unwrap_or_default()
 }
 
-impl Server {
+impl DurabilityHandler<'_> {
     /// Asks a group's shards to copy what they hold.
     pub(super) fn ask_offload(&mut self, incarnation: Incarnation, version: Version) {
         let group = self.groups.of(&incarnation);
@@ -60,22 +60,6 @@ impl Server {
             let version = held.version;
             self.connections.send(session, ServerMessage::Offload { version, generation });
         }
-    }
-
-    /// An offload replica may be opened only while it is wanted.
-    pub(in crate::server) fn check_offload(&self, open: &Open) -> Result<(), CallError> {
-        let Role::Offload(version) = open.role else { return Ok(()) };
-        let owner = self
-            .models
-            .get(&open.model)
-            .and_then(|model| model.retention.asked.get(&version))
-            .map(|owner| &self.groups.of(owner).replica);
-        let wanted = owner.is_some_and(|owner| open.replica == offload_name(owner, version));
-        let detail = format!(
-            "an offload of version {version} by {} is not wanted any more; let go of the copy",
-            open.replica
-        );
-        if wanted { Ok(()) } else { Err(CallError::Misuse { detail }) }
     }
 
     /// A shard could not copy its memory, or not open a session for the copy.
@@ -156,7 +140,7 @@ impl Server {
         // One at a time: what is released does not count for the next.
         for replica in model.retention.replicas.clone() {
             let kept = !self.config.safeguards.on(Safeguard::OffloadRelease);
-            if !kept && !self.is_needed(self.models.of(name), replica) {
+            if !kept && !self.books().is_needed(self.models.of(name), replica) {
                 self.counters.offloads_released += 1;
                 self.release(replica);
             }
@@ -169,6 +153,35 @@ impl Server {
         let model = self.models.of_mut(model);
         model.retention.replicas.remove(&incarnation);
         model.seeding.replicas.remove(&incarnation);
+    }
+
+    /// The replica may go: nobody new reads from it, and its shards are told to close.
+    pub(in crate::server) fn release(&mut self, replica: Incarnation) {
+        let group = self.groups.of_mut(&replica);
+        group.released = true;
+        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        self.copies().hide(replica);
+        for session in members {
+            self.remind_offload(session);
+        }
+    }
+}
+
+impl Books<'_> {
+    /// An offload replica may be opened only while it is wanted.
+    pub(in crate::server) fn check_offload(&self, open: &Open) -> Result<(), CallError> {
+        let Role::Offload(version) = open.role else { return Ok(()) };
+        let owner = self
+            .models
+            .get(&open.model)
+            .and_then(|model| model.retention.asked.get(&version))
+            .map(|owner| &self.groups.of(owner).replica);
+        let wanted = owner.is_some_and(|owner| open.replica == offload_name(owner, version));
+        let detail = format!(
+            "an offload of version {version} by {} is not wanted any more; let go of the copy",
+            open.replica
+        );
+        if wanted { Ok(()) } else { Err(CallError::Misuse { detail }) }
     }
 
     fn is_needed(&self, model: &Model, replica: Incarnation) -> bool {
@@ -188,18 +201,9 @@ impl Server {
         let alone = alone && self.config.safeguards.on(Safeguard::OffloadNeeded);
         held.fenced.is_none() && alone && self.is_retained(model, version)
     }
+}
 
-    /// The replica may go: nobody new reads from it, and its shards are told to close.
-    pub(in crate::server) fn release(&mut self, replica: Incarnation) {
-        let group = self.groups.of_mut(&replica);
-        group.released = true;
-        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
-        self.hide_copy(replica);
-        for session in members {
-            self.remind_offload(session);
-        }
-    }
-
+impl Books<'_> {
     /// A4: a version has one offload replica, once one has shown the bytes; T5: nothing is asked of
     /// groups that are gone.
     pub(in crate::server) fn validate_offloads(

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Time;
+use crate::server::Server;
 use crate::server::props::{server, version};
 use crate::server::stores::group::Over;
 
@@ -37,9 +38,14 @@ fn an_offload_fails_by_the_word_of_whoever_was_asked_of_the_copy_that_it_holds()
             forget(&mut server);
             let session = server.session(groups[0], shard);
             let reason = "é".repeat(DETAIL_CHARS + 1);
-            server.offload_failed(session, version(2), Generation(generation), reason.clone());
+            server.durability().offload_failed(
+                session,
+                version(2),
+                Generation(generation),
+                reason.clone(),
+            );
             assert_eq!(failed(&server, groups[0]), None, "it is not asked for that");
-            server.offload_failed(session, version(1), Generation(generation), reason);
+            server.durability().offload_failed(session, version(1), Generation(generation), reason);
             let counts = asked == Some(0) && generation == 10 + u64::from(shard);
             let expected = format!("shard {shard}: {}", "é".repeat(DETAIL_CHARS));
             assert_eq!(failed(&server, groups[0]), counts.then_some(expected));
@@ -66,7 +72,7 @@ fn an_offload_that_ends_before_it_is_there_has_failed() {
         server.at(copy).role = Role::Offload(version(1));
         server.at(copy).released = released;
         forget(&mut server);
-        server.note_end(copy);
+        server.durability().note_end(copy);
         let expected = fails.then(|| format!("{name} was lost"));
         assert_eq!(failed(&server, owner), expected, "{name}, {released}");
         assert_eq!(server.models["policy"].retention.asked.is_empty(), fails);
@@ -84,14 +90,14 @@ fn a_group_that_breaks_is_held_back_no_more_and_one_that_closes_is() {
     ] {
         let (mut server, [owner, _]) = owners();
         ask(&mut server, owner);
-        server.hold_until(Time(0), owner, Time(9));
+        server.durability().hold_until(Time(0), owner, Time(9));
         let error = CallError::Misuse { detail: "over".into() };
         server.at(owner).over = over.map(|closing| Over { error, closing });
         server.at(owner).released = released;
         forget(&mut server);
-        server.note_end(owner);
+        server.durability().note_end(owner);
         assert_eq!(server.groups[&owner].hold_until.is_none(), ends, "{over:?}, {released}");
-        assert_eq!(server.is_held_back(owner), !ends);
+        assert_eq!(server.books().is_held_back(owner), !ends);
         assert_eq!(server.models["policy"].retention.asked.is_empty(), ends);
         assert_eq!(server.agenda.models.contains("policy"), ends, "others may be asked");
     }
@@ -106,12 +112,12 @@ fn a_seal_is_news_where_something_is_retained_or_offloaded() {
         retention.replicas.extend((replicas > 0).then_some(other));
         ask(&mut server, owner);
         forget(&mut server);
-        server.note_seal(owner);
+        server.durability().note_seal(owner);
         assert_eq!(server.agenda.models.contains("policy"), versions + replicas > 0);
         assert_eq!((server.counters.offloads, failed(&server, owner)), (0, None));
         assert_eq!(server.models["policy"].retention.asked.len(), 1, "it is no offload");
         server.at(other).role = Role::Offload(version(1));
-        server.note_seal(other);
+        server.durability().note_seal(other);
         assert_eq!(server.counters.offloads, 1);
         assert!(server.models["policy"].retention.asked.is_empty());
     }
@@ -129,7 +135,8 @@ fn an_offload_is_needed_while_its_version_is_retained_and_held_by_nobody_else() 
         server.models.get_mut("policy").expect("a prop").retention.versions = 1;
         (server, owner, copy)
     };
-    let is_needed = |server: &Server, copy| server.is_needed(&server.models["policy"], copy);
+    let is_needed =
+        |server: &Server, copy| server.books().is_needed(&server.models["policy"], copy);
     let (server, owner, copy) = scene();
     assert!(is_needed(&server, copy));
     let needless: [Change; 3] = [

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::message::{ClientMessage, Open};
+use crate::server::Server;
 use crate::server::durability::claims::Trust;
 use crate::server::props::opening;
 use crate::server::stores::group::{Held, Over};
@@ -70,7 +71,7 @@ fn a_datacentre_has_one_seed_that_is_not_about_to_go() {
             let (mut server, seeds) = server();
             model(&mut server).seeding.replicas.extend(seeds);
             change(&mut server, seeds[changed]);
-            let violation = server.validate_seeds("policy", &server.models["policy"]).err();
+            let violation = server.books().validate_seeds("policy", &server.models["policy"]).err();
             let expected = (which == "none").then_some("O2");
             assert_eq!(violation.map(|violation| violation.invariant), expected, "{which}");
         }
@@ -142,7 +143,7 @@ fn a_version_has_one_offload_once_one_of_them_is_proved() {
         |server, _| model(server).recovers = true,
         |server, copy| _ = model(server).retention.replicas.remove(&copy),
         |server, copy| group(server, copy).held.as_mut().unwrap().sealed = false,
-        |server, copy| server.hide_copy(copy),
+        |server, copy| server.copies().hide(copy),
     ];
     for change in exceptions {
         for changed in [0, 1] {
@@ -158,8 +159,8 @@ fn a_version_has_one_offload_once_one_of_them_is_proved() {
 fn who_is_gone_is_not_remembered_as_slow() {
     let (mut server, [reader, source]) = server();
     group(&mut server, reader).slow.insert(gone(), 5);
-    server.note_slow(reader, source, 7);
+    server.transfers().note_slow(reader, source, 7);
     assert_eq!(server.groups[&reader].slow, [(source, 7)].into());
-    server.note_slow(reader, source, 9);
+    server.transfers().note_slow(reader, source, 9);
     assert_eq!(server.groups[&reader].slow, [(source, 9)].into(), "what it gave last counts");
 }

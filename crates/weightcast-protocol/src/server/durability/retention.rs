@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::message::Role;
-use crate::server::Server;
 use crate::server::durability::claims::Trust;
+use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
 use crate::server::stores::timers::Timer;
@@ -47,7 +47,7 @@ pub struct RetentionLoss {
 
 impl Group {
     /// Whether what it holds now satisfies retention, once it is proved that it does hold it.
-    pub(in crate::server) fn counts(&self) -> bool {
+    pub(super) fn counts(&self) -> bool {
         let copy = self
             .held
             .as_ref()
@@ -61,7 +61,7 @@ impl Group {
         self.members.values().any(|member| member.location.spot)
     }
 
-    pub(in crate::server) fn offloads(&self) -> Option<Version> {
+    pub(super) fn offloads(&self) -> Option<Version> {
         match self.role {
             Role::Offload(version) => Some(version),
             Role::Trainer | Role::Rollout | Role::Seed(_) => None,
@@ -69,7 +69,7 @@ impl Group {
     }
 }
 
-impl Server {
+impl Books<'_> {
     /// Whether another group than this one has a countable copy of a version.
     pub(super) fn is_countable(
         &self,
@@ -100,7 +100,7 @@ impl Server {
 
     /// Whether a version would be lost with a group's copy: it is retained, this copy is good enough
     /// to count, and no other one does. A server that does not know all copies must assume so (A5).
-    pub(super) fn is_last_countable(&self, incarnation: Incarnation) -> bool {
+    fn is_last_countable(&self, incarnation: Incarnation) -> bool {
         let group = self.groups.of(&incarnation);
         let Some(held) = group.held.as_ref().filter(|held| held.sealed && held.fenced.is_none())
         else {
@@ -116,6 +116,14 @@ impl Server {
             && !self.is_countable(model, held.version, Some(incarnation))
     }
 
+    /// Whether a group has to keep its copy for now.
+    pub(in crate::server) fn is_held_back(&self, incarnation: Incarnation) -> bool {
+        let model = self.models.of(&self.groups.of(&incarnation).model);
+        model.retention.held_back.contains(&incarnation)
+    }
+}
+
+impl DurabilityHandler<'_> {
     /// A group that gives its copy up keeps it that long if it has to be offloaded first.
     pub(in crate::server) fn hold_until(
         &mut self,
@@ -141,7 +149,7 @@ impl Server {
         incarnation: Incarnation,
         ready: bool,
     ) -> bool {
-        if !self.is_last_countable(incarnation) {
+        if !self.books().is_last_countable(incarnation) {
             if ready {
                 self.end_hold(incarnation);
             } else {
@@ -212,22 +220,12 @@ impl Server {
         }
     }
 
-    /// The group has had its time to be offloaded: the call ends now if nothing else keeps it.
-    /// False if it was not kept for that.
-    pub(in crate::server) fn give_up_hold(&mut self, now: Time, incarnation: Incarnation) -> bool {
+    /// The group has had its time to be offloaded: its call may end now if nothing else keeps it. False if it was not
+    /// kept for that.
+    pub(in crate::server) fn give_up_hold(&mut self, incarnation: Incarnation) -> bool {
         let Some(group) = self.groups.get_mut(&incarnation) else { return false };
         group.hold_until = None;
-        let held_back = self.is_held_back(incarnation);
-        if held_back {
-            self.advance(now, incarnation);
-        }
-        held_back
-    }
-
-    /// Whether a group has to keep its copy for now.
-    pub(in crate::server) fn is_held_back(&self, incarnation: Incarnation) -> bool {
-        let model = self.models.of(&self.groups.of(&incarnation).model);
-        model.retention.held_back.contains(&incarnation)
+        self.books().is_held_back(incarnation)
     }
 
     pub(in crate::server) fn hold_timer(&mut self, now: Time, incarnation: Incarnation) {

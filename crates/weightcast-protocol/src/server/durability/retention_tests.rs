@@ -1,5 +1,6 @@
 use super::*;
 use crate::CallError;
+use crate::server::Server;
 use crate::server::props::{server, version};
 use crate::server::stores::group::Over;
 
@@ -55,7 +56,7 @@ fn a_copy_counts_if_nothing_at_all_speaks_against_it() {
         retain(&mut server, 1);
         spoil(server.at(group));
         assert_eq!(server.groups[&group].counts(), counts, "{name}");
-        assert_eq!(server.is_last_countable(group), may_be_last, "{name}");
+        assert_eq!(server.books().is_last_countable(group), may_be_last, "{name}");
         // With every other flaw it does not count either.
         for (other, spoil, also, _) in FLAWS {
             let mut server = server.clone();
@@ -73,7 +74,7 @@ fn a_copy_counts_if_nothing_at_all_speaks_against_it() {
     let (mut server, group) = holder();
     retain(&mut server, 1);
     server.at(group).held = None;
-    assert!(!server.groups[&group].counts() && !server.is_last_countable(group));
+    assert!(!server.groups[&group].counts() && !server.books().is_last_countable(group));
 }
 
 #[test]
@@ -87,14 +88,14 @@ fn a_copy_is_the_last_while_no_other_counts_and_is_believed() {
                 server.at(other).held.as_mut().expect("just set").trust = trust;
                 spoil(server.at(other));
                 let as_good = counts && trust == Trust::Proved && number == 1;
-                assert_eq!(server.is_last_countable(group), !as_good, "{name}, {trust:?}");
+                assert_eq!(server.books().is_last_countable(group), !as_good, "{name}, {trust:?}");
                 let model = &server.models["policy"];
-                assert_eq!(server.is_countable(model, version(1), Some(group)), as_good);
+                assert_eq!(server.books().is_countable(model, version(1), Some(group)), as_good);
                 let any = as_good || server.groups[&group].counts();
-                assert_eq!(server.is_countable(model, version(1), None), any);
+                assert_eq!(server.books().is_countable(model, version(1), None), any);
                 // What is not to survive is nobody's last copy.
                 retain(&mut server, 0);
-                assert!(!server.is_last_countable(group));
+                assert!(!server.books().is_last_countable(group));
             }
         }
     }
@@ -115,7 +116,7 @@ fn a_version_goes_only_when_so_many_newer_ones_are_safe() {
             for number in 0..5 {
                 let newer = (safe >> (number + 1)).count_ones();
                 let model = &server.models["policy"];
-                let retained = server.is_retained(model, version(number));
+                let retained = server.books().is_retained(model, version(number));
                 assert_eq!(retained, newer < wanted, "{number} of {safe:05b}, {wanted}");
             }
         }
@@ -134,12 +135,12 @@ fn a_copy_is_held_back_for_the_shorter_of_two_times_from_now() {
         [(0, 59, 59), (0, 60, 60), (0, 61, 60), (5, u64::MAX, 65), (100, 120, 120), (100, 90, 90)]
     {
         server.at(group).held.as_mut().expect("set").offload_failed = Some("before".into());
-        server.hold_until(Time(now), group, Time(until));
+        server.durability().hold_until(Time(now), group, Time(until));
         let expected = Some(Time(expected));
         assert_eq!(held(&server), (expected, None), "whatever there was before");
         assert_eq!(server.next_timeout(), expected);
     }
-    server.end_hold(group);
+    server.durability().end_hold(group);
     assert_eq!((held(&server).0, server.next_timeout()), (None, None));
 }
 
@@ -153,7 +154,7 @@ struct Heard {
 
 fn give_up(server: &mut Server, group: Incarnation, ready: bool) -> Heard {
     let before = server.counters.retention_lost;
-    let may = server.may_give_up(Time(50), group, ready);
+    let may = server.durability().may_give_up(Time(50), group, ready);
     let retention = &server.models["policy"].retention;
     let reason = server.losses.back().map(|loss| loss.reason.clone());
     let known = ["it was not offloaded in time", "it was found not to hold the version's bytes"];
@@ -201,7 +202,7 @@ fn who_holds_no_last_copy_waits_for_nothing_and_its_offload_is_not_wanted() {
     for ready in [false, true] {
         let (mut server, group) = holder();
         retain(&mut server, 1);
-        server.hold_until(Time(0), group, Time(99));
+        server.durability().hold_until(Time(0), group, Time(99));
         let heard = give_up(&mut server, group, ready);
         assert!(!heard.may && heard.waits && heard.asked);
         // Another one is asked as well, for another version.

@@ -3,21 +3,21 @@
 use std::collections::BTreeSet;
 
 use crate::message::Role;
-use crate::server::Server;
 use crate::server::durability::offload::owner_of;
 use crate::server::durability::seeding::Asked;
+use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
 use crate::server::views::invariants::{Violation, ensure};
 use crate::{CallError, Incarnation, Safeguard, Time, Version};
 
-impl Server {
+impl<'a> Books<'a> {
     /// The seed replicas of a datacentre, until they have been told to end, or have left.
-    pub(super) fn seeds_in<'a>(
-        &'a self,
+    pub(super) fn seeds_in(
+        self,
         model: &'a Model,
         here: &'a str,
-    ) -> impl Iterator<Item = Incarnation> + 'a {
+    ) -> impl Iterator<Item = Incarnation> {
         let seeds = model.seeding.replicas.iter().copied();
         let lives = |group: &Group| group.over.as_ref().is_none_or(|over| over.closing);
         seeds.filter(move |seed| {
@@ -26,74 +26,13 @@ impl Server {
         })
     }
 
-    /// A group has committed: if it is a seed, what was asked for has come.
-    pub(in crate::server) fn note_seeded(&mut self, incarnation: Incarnation) {
-        let group = self.groups.of_mut(&incarnation);
-        group.seed_failed = false;
-        if group.seeds().is_some() {
-            self.counters.seeds += 1;
-            self.withdraw_ask(incarnation);
-        }
-    }
-
-    /// A seed is at its end, or its content was refused.
-    pub(super) fn note_seed_end(&mut self, incarnation: Incarnation) {
-        if self.asked_for(self.groups.of(&incarnation)).is_some() {
-            self.fail_seed(incarnation);
-        }
-    }
-
     /// What was asked for, if it is this seed.
     fn asked_for(&self, seed: &Group) -> Option<&Asked> {
         let asked = self.models.of(&seed.model).seeding.asked.get(seed.datacentre());
         asked.filter(|asked| asked.replica() == seed.replica)
     }
 
-    fn withdraw_ask(&mut self, seed: Incarnation) {
-        let group = self.groups.of(&seed);
-        if self.asked_for(group).is_some() {
-            let here = group.datacentre().to_owned();
-            let model = self.models.of_mut(&group.model);
-            model.seeding.asked.remove(&here);
-        }
-    }
-
-    /// A seed of an earlier term goes on: nobody else is asked.
-    pub(in crate::server) fn seed_came_over(&mut self, now: Time, incarnation: Incarnation) {
-        let Some(group) = self.groups.get(&incarnation) else { return };
-        let Some(version) = group.seeds().filter(|_| group.over.is_none()) else { return };
-        if group.held.is_none() {
-            let until = now + self.config.seed_deadline;
-            let owner = owner_of(&group.replica).to_owned();
-            let here = group.datacentre().to_owned();
-            let model = self.models.of_mut(&group.model);
-            let asked = Asked { ask: 0, version, owner, until };
-            model.seeding.asked.entry(here).or_insert(asked);
-        }
-        self.agenda.note_change(&self.groups.of(&incarnation).model);
-    }
-
-    /// Something has changed in a model: what nobody needs is not asked for any more, and goes.
-    pub(in crate::server) fn review_seeds(&mut self, name: &str) {
-        let Some(model) = self.models.get(name) else { return };
-        let needless = |(here, asked): &(&String, &Asked)| {
-            let lost = !model.recovers && !model.replicas.contains_key(&asked.owner);
-            let newer = model.visible.range(asked.version..);
-            lost || newer.into_iter().any(|(version, _)| self.is_here(model, here, *version))
-        };
-        let needless: Vec<String> =
-            model.seeding.asked.iter().filter(needless).map(|(here, _)| here.clone()).collect();
-        let model = self.models.of_mut(name);
-        model.seeding.asked.retain(|here, _| !needless.contains(here));
-        // One at a time: what has gone does not count for the next.
-        for seed in model.seeding.replicas.clone() {
-            if !self.is_seed_needed(seed) {
-                self.let_seed_go(seed);
-            }
-        }
-    }
-
-    fn is_seed_needed(&self, seed: Incarnation) -> bool {
+    pub(in crate::server) fn is_seed_needed(&self, seed: Incarnation) -> bool {
         let group = self.groups.of(&seed);
         let model = self.models.of(&group.model);
         if group.over.is_some() || group.released || group.recovering || model.recovers {
@@ -128,23 +67,88 @@ impl Server {
         newer.into_iter().any(|newer| self.is_here(model, here, *newer))
             || self.seeds_in(model, here).any(|other| same(self.groups.of(&other)))
     }
+}
 
-    /// A seed that holds something is drained and told to go; one that does not just ends.
-    pub(super) fn let_seed_go(&mut self, seed: Incarnation) {
+impl DurabilityHandler<'_> {
+    /// A group has committed: if it is a seed, what was asked for has come.
+    pub(in crate::server) fn note_seeded(&mut self, incarnation: Incarnation) {
+        let group = self.groups.of_mut(&incarnation);
+        group.seed_failed = false;
+        if group.seeds().is_some() {
+            self.counters.seeds += 1;
+            self.withdraw_ask(incarnation);
+        }
+    }
+
+    /// A seed is at its end, or its content was refused.
+    pub(super) fn note_seed_end(&mut self, incarnation: Incarnation) {
+        if self.books().asked_for(self.groups.of(&incarnation)).is_some() {
+            self.fail_seed(incarnation);
+        }
+    }
+
+    fn withdraw_ask(&mut self, seed: Incarnation) {
+        let group = self.groups.of(&seed);
+        if self.books().asked_for(group).is_some() {
+            let here = group.datacentre().to_owned();
+            let model = self.models.of_mut(&group.model);
+            model.seeding.asked.remove(&here);
+        }
+    }
+
+    /// A seed of an earlier term goes on: nobody else is asked.
+    pub(in crate::server) fn seed_came_over(&mut self, now: Time, incarnation: Incarnation) {
+        let Some(group) = self.groups.get(&incarnation) else { return };
+        let Some(version) = group.seeds().filter(|_| group.over.is_none()) else { return };
+        if group.held.is_none() {
+            let until = now + self.config.seed_deadline;
+            let owner = owner_of(&group.replica).to_owned();
+            let here = group.datacentre().to_owned();
+            let model = self.models.of_mut(&group.model);
+            let asked = Asked { ask: 0, version, owner, until };
+            model.seeding.asked.entry(here).or_insert(asked);
+        }
+        self.agenda.note_change(&self.groups.of(&incarnation).model);
+    }
+
+    /// Something has changed in a model: what nobody needs is not asked for any more. Returns the model's seeds, of
+    /// which those that are not needed are to go: one at a time, since what has gone does not count for the next.
+    pub(in crate::server) fn review_asks(&mut self, name: &str) -> BTreeSet<Incarnation> {
+        let Some(model) = self.models.get(name) else { return BTreeSet::new() };
+        let needless = |(here, asked): &(&String, &Asked)| {
+            let lost = !model.recovers && !model.replicas.contains_key(&asked.owner);
+            let newer = model.visible.range(asked.version..);
+            lost || newer
+                .into_iter()
+                .any(|(version, _)| self.books().is_here(model, here, *version))
+        };
+        let needless: Vec<String> =
+            model.seeding.asked.iter().filter(needless).map(|(here, _)| here.clone()).collect();
+        let model = self.models.of_mut(name);
+        model.seeding.asked.retain(|here, _| !needless.contains(here));
+        model.seeding.replicas.clone()
+    }
+
+    /// A seed that holds something is drained and told to go. One that does not just ends, with the error that is
+    /// returned.
+    pub(in crate::server) fn let_seed_go(&mut self, seed: Incarnation) -> Option<CallError> {
         let group = self.groups.of(&seed);
         if group.over.is_some() || group.released {
-            return;
+            return None;
         }
         if group.held.is_some() {
             self.counters.seeds_released += 1;
-            return self.release(seed);
+            self.release(seed);
+            return None;
         }
         self.withdraw_ask(seed);
         let replica = self.groups.of(&seed).replica.clone();
         let reason = "nobody needs what it was to bring any more".to_owned();
-        self.break_group(seed, CallError::GroupBroken { replica, reason });
+        Some(CallError::GroupBroken { replica, reason })
     }
+}
 
+impl Books<'_> {
     /// O2: a datacentre has one seed at a time; T5: those that are gone are forgotten.
     pub(in crate::server) fn validate_seeds(
         &self,

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::message::{Open, Role, ServerMessage};
-use crate::server::Server;
+use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::{Model, Resolution};
 use crate::{CallError, Incarnation, Safeguard, Selector, SessionId, Time, Version};
@@ -62,7 +62,7 @@ impl Asked {
     }
 }
 
-impl Server {
+impl Books<'_> {
     /// The version that an update had better go over to: of a group with offload seeding, one that
     /// is in its datacentre already rather than one that is not.
     pub(in crate::server) fn nearby_instead(
@@ -90,81 +90,12 @@ impl Server {
         holders.any(|(_, holder)| self.groups.of(holder).datacentre() == here)
     }
 
-    /// Whether an update of a group that could keep what it holds does so, because the version is on
-    /// its way to its datacentre, or is sent on its way now.
-    pub(in crate::server) fn leave_to_seed(
-        &mut self,
-        now: Time,
-        incarnation: Incarnation,
-        selector: Selector,
-        version: Version,
-    ) -> bool {
-        self.give_up_overdue_seed(now, incarnation);
-        let group = self.groups.of(&incarnation);
-        if self.waits_for_seed(group, version) {
-            self.counters.skips += 1;
-            return true;
-        }
-        let wants = group.offload_seeding && !group.seed_failed && group.held.is_some();
-        if !wants
-            || !self.config.safeguards.on(Safeguard::SeedFirst)
-            || !self.must_cross(group, version)
-        {
-            return false;
-        }
-        // Not for one that was chosen because it was near, and is not any more; nor for one that is
-        // on its way to others only.
-        let newest = self.models.of(&group.model).resolve(selector);
-        if newest == Resolution::Available(version) {
-            self.begin_seed(now, incarnation, version);
-        }
-        true
-    }
-
     /// Whether a reader can get a version from another datacentre only.
     fn must_cross(&self, group: &Group, version: Version) -> bool {
         let transfer = group.transfer().expect("its update is a transfer");
         let known = self.holders(group, version).next().is_some()
             || self.coming(group, version, |_| true).next().is_some();
         known && self.may_cross(group, transfer, version)
-    }
-
-    /// Asks the group for a seed, unless its datacentre has one: that goes first.
-    fn begin_seed(&mut self, now: Time, incarnation: Incarnation, version: Version) {
-        let group = self.groups.of(&incarnation);
-        let (name, here) = (group.model.clone(), group.datacentre().to_owned());
-        let model = self.models.of(&name);
-        let one = self.config.safeguards.on(Safeguard::OneSeed);
-        if model.recovers || (model.seeding.asked.contains_key(&here) && one) {
-            return; // one may yet come over, or is on its way for others
-        }
-        let others: Vec<Incarnation> = self.seeds_in(model, &here).collect();
-        if !others.is_empty() && one {
-            // Their memory is free by the next update, or the one after it.
-            return others.into_iter().for_each(|seed| self.let_seed_go(seed));
-        }
-        let owner = group.replica.clone();
-        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
-        let until = now + self.config.seed_deadline;
-        let asked =
-            Asked { ask: self.numbers.next_ask(self.terms.own.term), version, owner, until };
-        self.counters.seeds_asked += 1;
-        let model = self.models.of_mut(&name);
-        model.seeding.asked.insert(here, asked);
-        for session in members {
-            self.remind_seed(session);
-        }
-    }
-
-    /// Tells a session what it may have missed: to seed.
-    pub(in crate::server) fn remind_seed(&mut self, session: SessionId) {
-        let group = self.groups.of(&self.sessions.of(&session).group);
-        let asked = self.models.of(&group.model).seeding.asked.get(group.datacentre());
-        if let Some(asked) = asked.filter(|asked| asked.ask > 0 && group.was_asked(asked)) {
-            let (version, ask) = (asked.version, asked.ask);
-            let deadline = self.config.seed_deadline;
-            self.connections.send(session, ServerMessage::Seed { version, ask, deadline });
-        }
     }
 
     /// A seed replica may be opened only while it is wanted.
@@ -178,6 +109,83 @@ impl Server {
         );
         let wanted = asked.is_some_and(|asked| asked.replica() == open.replica);
         if wanted { Ok(()) } else { Err(CallError::Misuse { detail }) }
+    }
+}
+
+impl DurabilityHandler<'_> {
+    /// Whether an update of a group that could keep what it holds does so, because the version is on
+    /// its way to its datacentre, or is sent on its way now. If so, the seeds that have to go before.
+    pub(in crate::server) fn leave_to_seed(
+        &mut self,
+        now: Time,
+        incarnation: Incarnation,
+        selector: Selector,
+        version: Version,
+    ) -> Option<Vec<Incarnation>> {
+        self.give_up_overdue_seed(now, incarnation);
+        let group = self.groups.of(&incarnation);
+        if self.books().waits_for_seed(group, version) {
+            self.counters.skips += 1;
+            return Some(Vec::new());
+        }
+        let wants = group.offload_seeding && !group.seed_failed && group.held.is_some();
+        if !wants
+            || !self.config.safeguards.on(Safeguard::SeedFirst)
+            || !self.books().must_cross(group, version)
+        {
+            return None;
+        }
+        // Not for one that was chosen because it was near, and is not any more; nor for one that is
+        // on its way to others only.
+        let newest = self.models.of(&group.model).resolve(selector);
+        match newest == Resolution::Available(version) {
+            true => Some(self.begin_seed(now, incarnation, version)),
+            false => Some(Vec::new()),
+        }
+    }
+
+    /// Asks the group for a seed, unless its datacentre has seeds: those that are returned go first.
+    fn begin_seed(
+        &mut self,
+        now: Time,
+        incarnation: Incarnation,
+        version: Version,
+    ) -> Vec<Incarnation> {
+        let group = self.groups.of(&incarnation);
+        let (name, here) = (group.model.clone(), group.datacentre().to_owned());
+        let model = self.models.of(&name);
+        let one = self.config.safeguards.on(Safeguard::OneSeed);
+        if model.recovers || (model.seeding.asked.contains_key(&here) && one) {
+            return Vec::new(); // one may yet come over, or is on its way for others
+        }
+        let others: Vec<Incarnation> = self.books().seeds_in(model, &here).collect();
+        if !others.is_empty() && one {
+            // Their memory is free by the next update, or the one after it.
+            return others;
+        }
+        let owner = group.replica.clone();
+        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        let until = now + self.config.seed_deadline;
+        let asked =
+            Asked { ask: self.numbers.next_ask(self.terms.own.term), version, owner, until };
+        self.counters.seeds_asked += 1;
+        let model = self.models.of_mut(&name);
+        model.seeding.asked.insert(here, asked);
+        for session in members {
+            self.remind_seed(session);
+        }
+        Vec::new()
+    }
+
+    /// Tells a session what it may have missed: to seed.
+    pub(in crate::server) fn remind_seed(&mut self, session: SessionId) {
+        let group = self.groups.of(&self.sessions.of(&session).group);
+        let asked = self.models.of(&group.model).seeding.asked.get(group.datacentre());
+        if let Some(asked) = asked.filter(|asked| asked.ask > 0 && group.was_asked(asked)) {
+            let (version, ask) = (asked.version, asked.ask);
+            let deadline = self.config.seed_deadline;
+            self.connections.send(session, ServerMessage::Seed { version, ask, deadline });
+        }
     }
 
     /// A shard has no memory for a seed, or its seed has failed.
@@ -217,6 +225,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::Server;
     use crate::server::ServerConfig;
     use crate::{Epoch, Term};
 
@@ -280,7 +289,7 @@ mod tests {
         for deadline in [7, 600] {
             let (mut server, owner) = owner();
             server.config.seed_deadline = crate::Span(deadline);
-            server.begin_seed(Time(50), owner, version(2));
+            server.durability().begin_seed(Time(50), owner, version(2));
             let asked = server.models["policy"].seeding.asked[""].clone();
             assert_eq!((asked.version, asked.until), (version(2), Time(50 + deadline)));
             assert_eq!((asked.owner.as_str(), server.counters.seeds_asked), ("owner", 1));
@@ -288,14 +297,14 @@ mod tests {
             assert_eq!(told(&mut server), [expected; 2], "each shard");
             // Nothing else is, until that has come or failed, and nothing is told to others.
             let other = server.prop("other", 1);
-            server.begin_seed(Time(60), other, version(3));
+            server.durability().begin_seed(Time(60), other, version(3));
             assert_eq!(server.models["policy"].seeding.asked.len(), 1);
             assert_eq!((server.counters.seeds_asked, told(&mut server)), (1, vec![]));
             for (session, tells) in
                 [(server.session(owner, 1), true), (server.session(other, 0), false)]
             {
                 server.connections.bind(session, crate::ConnectionId(9));
-                server.remind_seed(session);
+                server.durability().remind_seed(session);
                 assert_eq!(
                     told(&mut server),
                     tells.then_some(expected).into_iter().collect::<Vec<_>>()
@@ -304,12 +313,13 @@ mod tests {
             // What came over has an owner who knows of it.
             let model = server.models.get_mut("policy").expect("a prop");
             model.seeding.asked.get_mut("").expect("asked").ask = 0;
-            server.remind_seed(server.session(owner, 1));
+            let session = server.session(owner, 1);
+            server.durability().remind_seed(session);
             assert_eq!(told(&mut server), []);
         }
         let (mut server, owner) = owner();
         server.models.get_mut("policy").expect("a prop").recovers = true;
-        server.begin_seed(Time(50), owner, version(2));
+        server.durability().begin_seed(Time(50), owner, version(2));
         assert_eq!(
             (told(&mut server), server.counters.seeds_asked),
             (vec![], 0),
@@ -322,10 +332,10 @@ mod tests {
         for (by_owner, right_ask) in [(true, true), (true, false), (false, true), (false, false)] {
             let (mut server, owner) = owner();
             let other = server.prop("other", 1);
-            server.begin_seed(Time(50), owner, version(2));
+            server.durability().begin_seed(Time(50), owner, version(2));
             let ask = server.models["policy"].seeding.asked[""].ask;
             let session = server.session(if by_owner { owner } else { other }, 0);
-            server.seed_failed(session, if right_ask { ask } else { ask + 1 });
+            server.durability().seed_failed(session, if right_ask { ask } else { ask + 1 });
             let fails = by_owner && right_ask;
             assert_eq!(server.models["policy"].seeding.asked.is_empty(), fails);
             assert_eq!(server.counters.seeds_failed, u64::from(fails));
@@ -336,7 +346,7 @@ mod tests {
     #[test]
     fn the_seed_that_was_asked_for_may_be_opened_and_no_other() {
         let (mut server, owner) = owner();
-        server.begin_seed(Time(50), owner, version(2));
+        server.durability().begin_seed(Time(50), owner, version(2));
         for (name, of, at, wanted) in [
             (seed_name("owner", version(2)), 2, "", true),
             (seed_name("owner", version(3)), 3, "", false),
@@ -346,9 +356,9 @@ mod tests {
             let mut open = crate::server::props::opening("policy", &name, 2);
             open.role = Role::Seed(version(of));
             open.location.datacentre = at.to_owned();
-            assert_eq!(server.check_seed(&open).is_ok(), wanted, "{name} {at}");
+            assert_eq!(server.books().check_seed(&open).is_ok(), wanted, "{name} {at}");
             open.role = Role::Rollout;
-            assert_eq!(server.check_seed(&open), Ok(()), "whoever is no seed");
+            assert_eq!(server.books().check_seed(&open), Ok(()), "whoever is no seed");
         }
     }
 

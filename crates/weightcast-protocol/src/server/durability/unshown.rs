@@ -40,12 +40,12 @@ impl Unshown {
     }
 
     /// Whether somebody was to show beside this group that it holds the version, and did not.
-    pub(in crate::server) fn beside(&self, version: Version, group: Incarnation) -> bool {
+    pub(super) fn beside(&self, version: Version, group: Incarnation) -> bool {
         self.0.keys().any(|(of, _, beside)| (*of, *beside) == (version, group))
     }
 
     /// The pair that has waited longest for another turn, of those that are `wanted`.
-    pub(in crate::server) fn due(
+    pub(super) fn due(
         &self,
         now: Time,
         wanted: impl Fn(&UnshownPair) -> bool,

@@ -1,10 +1,10 @@
 //! `close`: one shard leaves, and with it the group; readers finish first, within a bound (F30).
 
 use crate::message::ServerMessage;
-use crate::server::Server;
+use crate::server::rooms::MembershipHandler;
 use crate::{CallError, Incarnation, SessionId, Span, Time};
 
-impl Server {
+impl MembershipHandler<'_> {
     pub(in crate::server) fn close(&mut self, now: Time, session: SessionId, deadline: Span) {
         let entry = self.sessions.of(&session);
         let (incarnation, shard) = (entry.group, entry.shard);
@@ -14,8 +14,8 @@ impl Server {
         let reason = format!("shard {shard} was closed");
         self.end_group(incarnation, CallError::GroupBroken { replica, reason }, true);
         let drain = Span(deadline.0.min(self.config.drain_deadline.0));
-        self.drain_until(incarnation, now + drain);
-        self.hold_until(now, incarnation, now + deadline);
+        self.transfers().drain_until(incarnation, now + drain);
+        self.durability().hold_until(now, incarnation, now + deadline);
         self.agenda.wake(incarnation);
     }
 
@@ -24,7 +24,7 @@ impl Server {
     pub(in crate::server) fn advance_closing(&mut self, now: Time, incarnation: Incarnation) {
         let drained = self.edges.load(incarnation) == 0;
         let closing = self.groups.of(&incarnation).members.values().any(|m| m.closing);
-        if closing && (!self.may_give_up(now, incarnation, drained) || !drained) {
+        if closing && (!self.durability().may_give_up(now, incarnation, drained) || !drained) {
             return;
         }
         let group = self.groups.of(&incarnation);
@@ -40,6 +40,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::Server;
     use crate::server::ServerConfig;
     use crate::server::props::version;
 
@@ -54,7 +55,8 @@ mod tests {
             let [source, reader] = ["source", "reader"].map(|name| server.prop(name, 2));
             server.holds(source, version(1));
             server.reads(reader, version(1), &[source]);
-            server.close(Time(100), server.session(source, 1), Span(deadline));
+            let session = server.session(source, 1);
+            server.membership().close(Time(100), session, Span(deadline));
             let group = &server.groups[&source];
             assert_eq!(group.drain_until, Some(Time(100 + drain)), "{deadline}");
             assert_eq!(group.hold_until, Some(Time(100 + hold)), "{deadline}");
@@ -71,17 +73,19 @@ mod tests {
         let [source, reader] = ["source", "reader"].map(|name| server.prop(name, 2));
         server.holds(source, version(1));
         server.reads(reader, version(1), &[source]);
-        server.close(Time(0), server.session(source, 1), Span(9));
+        let session = server.session(source, 1);
+        server.membership().close(Time(0), session, Span(9));
         let members = |server: &Server| {
             server.groups.get(&source).map(|group| group.members.keys().copied().collect())
         };
-        server.advance_closing(Time(0), source);
+        server.membership().advance_closing(Time(0), source);
         assert_eq!(members(&server), Some(vec![0, 1]), "it is read from");
-        server.release_edge(reader);
-        server.advance_closing(Time(0), source);
+        server.transfers().release_edge(reader);
+        server.membership().advance_closing(Time(0), source);
         assert_eq!(members(&server), Some(vec![0]), "the other one has not asked");
-        server.close(Time(0), server.session(source, 0), Span(9));
-        server.advance_closing(Time(0), source);
+        let session = server.session(source, 0);
+        server.membership().close(Time(0), session, Span(9));
+        server.membership().advance_closing(Time(0), source);
         assert_eq!(members(&server), None);
     }
 }

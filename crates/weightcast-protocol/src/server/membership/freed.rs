@@ -7,13 +7,20 @@
 //! numbers for all names are enough: remembering each name would only move the bound. While clients
 //! of an earlier term may come over, nothing is forgotten: what looks unused may not be.
 
-use crate::server::Server;
+use crate::server::rooms::{Books, MembershipHandler};
 use crate::server::stores::model::Model;
 use crate::server::stores::models::HighWater;
 use crate::server::views::invariants::{Violation, ensure};
-use crate::{Epoch, Safeguard};
+use crate::{Epoch, Revision, Safeguard, Term};
 
-impl Server {
+impl MembershipHandler<'_> {
+    /// Revisions of this term come after those of earlier ones, so that whoever watches from one
+    /// of those is woken.
+    fn first_revision(&self) -> Revision {
+        let goes_on = self.config.safeguards.on(Safeguard::RevisionsGoOn);
+        Revision { term: if goes_on { self.terms.own.term } else { Term::default() }, number: 0 }
+    }
+
     /// A model of a name that is not known.
     pub(super) fn new_model(&self) -> Model {
         let first = self.first_revision();
@@ -21,13 +28,13 @@ impl Server {
             Some(mark) => (mark.epoch.next(), mark.revision.next().max(first)),
             None => (Epoch(0), first),
         };
-        Model { recovers: self.recovers(), epoch, revision, ..Model::default() }
+        Model { recovers: self.books().recovers(), epoch, revision, ..Model::default() }
     }
 
     /// Forgets the models that the last group has left since this was last called.
     pub(in crate::server) fn free_models(&mut self) {
         if self.models.vacant.is_empty()
-            || self.recovers()
+            || self.books().recovers()
             || !self.config.safeguards.on(Safeguard::ModelsForgotten)
         {
             return;
@@ -43,7 +50,9 @@ impl Server {
             self.models.remove(&name);
         }
     }
+}
 
+impl Books<'_> {
     /// T5: the count of groups is right, and who has none is forgotten, or will be.
     pub(in crate::server) fn validate_vacancy(
         &self,
@@ -62,9 +71,9 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Revision;
+    use crate::Incarnation;
+    use crate::server::Server;
     use crate::server::props::{opening, server};
-    use crate::{Incarnation, Term};
 
     fn revision(number: u64) -> Revision {
         Revision { term: Term(0), number }
@@ -84,17 +93,17 @@ mod tests {
         {
             for at_once in [false, true] {
                 let mut server = server();
-                assert_eq!(server.new_model().epoch, Epoch(0));
-                assert_eq!(server.new_model().revision, revision(0));
+                assert_eq!(server.membership().new_model().epoch, Epoch(0));
+                assert_eq!(server.membership().new_model().revision, revision(0));
                 for (name, (epoch, number)) in ["a", "b"].iter().zip(numbers) {
                     left(&mut server, name, epoch, number);
                     if !at_once {
-                        server.free_models();
+                        server.membership().free_models();
                     }
                 }
-                server.free_models();
+                server.membership().free_models();
                 assert!(server.models.is_empty() && server.models.vacant.is_empty());
-                let new = server.new_model();
+                let new = server.membership().new_model();
                 assert_eq!((new.epoch, new.revision), (Epoch(6), revision(21)), "{numbers:?}");
             }
         }
@@ -104,14 +113,14 @@ mod tests {
     fn revisions_of_a_new_term_are_above_the_mark_of_an_earlier_one() {
         let mut server = server();
         left(&mut server, "a", 0, 10);
-        server.free_models();
+        server.membership().free_models();
         server.terms.own.term = Term(4);
-        let new = server.new_model();
+        let new = server.membership().new_model();
         assert_eq!(new.revision, Revision { term: Term(4), number: 0 });
         left(&mut server, "b", 0, 3);
         server.models.get_mut("b").expect("just put there").revision.term = Term(4);
-        server.free_models();
-        assert_eq!(server.new_model().revision, Revision { term: Term(4), number: 4 });
+        server.membership().free_models();
+        assert_eq!(server.membership().new_model().revision, Revision { term: Term(4), number: 4 });
     }
 
     #[test]
@@ -120,10 +129,10 @@ mod tests {
         left(&mut server, "a", 2, 9);
         left(&mut server, "b", 1, 1);
         let group = Incarnation { term: Term(0), number: 1 };
-        server.found_group(&opening("a", "rollout", 1), group).expect("there is room");
-        server.free_models();
+        server.membership().found_group(&opening("a", "rollout", 1), group).expect("there is room");
+        server.membership().free_models();
         assert_eq!(server.models.keys().collect::<Vec<_>>(), ["a"]);
-        assert_eq!(server.new_model().epoch, Epoch(2), "above that of b alone");
+        assert_eq!(server.membership().new_model().epoch, Epoch(2), "above that of b alone");
         assert_eq!(server.models["a"].epoch, Epoch(2));
     }
 
@@ -131,7 +140,7 @@ mod tests {
     fn a_miscounted_or_forgotten_model_is_noticed() {
         let mut server = server();
         left(&mut server, "a", 0, 0);
-        let checked = |server: &Server| server.validate_vacancy("a", &server.models["a"]);
+        let checked = |server: &Server| server.books().validate_vacancy("a", &server.models["a"]);
         assert_eq!(checked(&server), Ok(()));
         server.models.vacant.clear();
         assert!(checked(&server).is_err(), "nobody will forget it");

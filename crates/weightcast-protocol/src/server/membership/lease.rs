@@ -1,7 +1,7 @@
 //! Leases: how a silent session is found out, and what becomes of its group (T1).
 
 use crate::message::{Role, ServerMessage};
-use crate::server::Server;
+use crate::server::rooms::MembershipHandler;
 use crate::server::stores::group::Over;
 use crate::server::stores::timers::Timer;
 use crate::{CallError, Incarnation, SessionId, Span, Time};
@@ -9,7 +9,7 @@ use crate::{CallError, Incarnation, SessionId, Span, Time};
 /// A server whose timers are late by this part of a lease has not listened.
 const LATE_PERCENT: u64 = 25;
 
-impl Server {
+impl MembershipHandler<'_> {
     /// How long the server waits for a renewal: longer than the client acts on it.
     pub(super) fn lease_with_margin(&self) -> Span {
         self.config.lease.scaled(100 + u64::from(self.config.margin_percent), 100)
@@ -27,10 +27,8 @@ impl Server {
         self.connections.send(session, ServerMessage::HeartbeatAck { sent_at });
     }
 
-    /// To be called before [`Server::handle_timeout`] where that may come late. A process that stood
-    /// still, or has not kept up, has not heard its clients either: then nobody's silence counts
-    /// before they had a lease's time to be heard.
-    pub fn excuse_delay(&mut self, now: Time) {
+    /// Timers may be late: a server that is late by much has not heard its clients.
+    pub(in crate::server) fn excuse_delay(&mut self, now: Time) {
         // What comes takes a few rounds of the runtime, each as late: with less than this the margin
         // is enough.
         let much = self.config.lease.scaled(LATE_PERCENT, 100);
@@ -68,7 +66,7 @@ impl Server {
             return;
         }
         let lost = self.groups.of(&incarnation).replica.clone();
-        self.cut_readers(incarnation, &format!("replica {lost} is gone"));
+        self.transfers().cut_readers(incarnation, &format!("replica {lost} is gone"));
         let members: Vec<SessionId> =
             self.groups.of(&incarnation).members.values().map(|m| m.session).collect();
         for session in members {
@@ -98,14 +96,14 @@ impl Server {
         if let Some(held) = held {
             model.depart(&replica, held.version);
         }
-        self.hide_copy(incarnation);
+        self.copies().hide(incarnation);
         // One rollout less to wait for, even if it held nothing.
         self.agenda.note_change(&name);
         if active {
-            self.abandon_transfer(incarnation);
-            self.finish(incarnation, Err(error));
+            self.transfers().abandon_transfer(incarnation);
+            self.calls().finish(incarnation, Err(error));
         }
-        self.note_end(incarnation);
+        self.durability().note_end(incarnation);
         self.agenda.wake(incarnation);
         true
     }
@@ -122,8 +120,8 @@ impl Server {
             self.blobs.release(registration.layout);
         }
         if group.members.is_empty() {
-            self.end_hold(entry.group);
-            self.forget_offloads(entry.group);
+            self.durability().end_hold(entry.group);
+            self.durability().forget_offloads(entry.group);
             self.timers.forget_group(entry.group);
             self.agenda.groups.remove(&entry.group);
             let Some(group) = self.groups.remove(&entry.group) else { return };
@@ -135,6 +133,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::Server;
     use crate::server::ServerConfig;
     use crate::server::props::SEQ;
 
@@ -145,7 +144,7 @@ mod tests {
         let group = server.prop("g", 2);
         let sessions = [0, 1].map(|shard| server.session(group, shard));
         for session in sessions {
-            server.renew(Time(1_000), session);
+            server.membership().renew(Time(1_000), session);
             server.timers.set(Time(1_120), Timer::Lease(session));
         }
         (server, group, sessions)
@@ -158,13 +157,13 @@ mod tests {
     #[test]
     fn a_lease_is_waited_for_with_its_margin_from_when_it_was_renewed() {
         let (mut server, _, [one, other]) = leased();
-        assert_eq!(server.lease_with_margin(), Span(120));
-        server.heartbeat(Time(1_050), one, 7);
+        assert_eq!(server.membership().lease_with_margin(), Span(120));
+        server.membership().heartbeat(Time(1_050), one, 7);
         assert_eq!((until(&server, one), until(&server, other)), (Time(1_170), Time(1_120)));
-        server.renew(Time(1_060), SessionId(99));
+        server.membership().renew(Time(1_060), SessionId(99));
         for (margin, expected) in [(0, 100), (1, 101), (10, 110), (100, 200)] {
             server.config.margin_percent = margin;
-            assert_eq!(server.lease_with_margin(), Span(expected));
+            assert_eq!(server.membership().lease_with_margin(), Span(expected));
         }
     }
 
@@ -172,7 +171,7 @@ mod tests {
     fn a_lease_ends_at_its_last_moment_and_not_before() {
         for (now, ended) in [(1_119, false), (1_120, true), (1_121, true)] {
             let (mut server, group, [one, other]) = leased();
-            server.lease_timer(Time(now), one);
+            server.membership().lease_timer(Time(now), one);
             assert_eq!(server.counters.evictions, u64::from(ended), "{now}");
             assert_eq!(server.sessions.contains_key(&one), !ended);
             assert_eq!(server.groups[&group].over.is_some(), ended);
@@ -180,7 +179,7 @@ mod tests {
         }
         // One that was renewed meanwhile is waited for again.
         let (mut server, _, [one, _]) = leased();
-        server.renew(Time(1_119), one);
+        server.membership().renew(Time(1_119), one);
         server.handle_timeout(Time(1_121));
         assert_eq!(server.counters.evictions, 1, "the other one");
         assert_eq!(server.next_timeout(), Some(Time(1_239)));
@@ -190,7 +189,7 @@ mod tests {
     fn who_listens_late_by_a_quarter_of_a_lease_has_not_heard_its_clients() {
         for (late, excused) in [(0, false), (24, false), (25, true), (5_000, true)] {
             let (mut server, group, [one, other]) = leased();
-            server.renew(Time(9_000), other);
+            server.membership().renew(Time(9_000), other);
             let [silent, others] = [
                 [Timer::Recovery(group), Timer::Window],
                 [Timer::Drain(group), Timer::Call(group, SEQ)],
@@ -232,10 +231,14 @@ mod tests {
         ] {
             let (mut server, group, _) = leased();
             if let Some(closing) = before {
-                assert!(server.end_group(group, error("before"), closing));
+                assert!(server.membership().end_group(group, error("before"), closing));
             }
             server.agenda.groups.clear();
-            assert_eq!(server.end_group(group, error("now"), closing), ends, "{before:?}");
+            assert_eq!(
+                server.membership().end_group(group, error("now"), closing),
+                ends,
+                "{before:?}"
+            );
             let over = server.groups[&group].over.as_ref().unwrap();
             let expected = if ends { ("now", closing) } else { ("before", before.unwrap()) };
             assert_eq!((over.error.clone(), over.closing), (error(expected.0), expected.1));
@@ -255,10 +258,10 @@ mod tests {
             server.at(group).role = role;
             server.holds(group, version(1));
             if !shown {
-                server.hide_copy(group);
+                server.copies().hide(group);
             }
-            server.calls(group, crate::message::Call::List);
-            server.end_group(group, error("over"), true);
+            server.has_called(group, crate::message::Call::List);
+            server.membership().end_group(group, error("over"), true);
             let model = &server.models["policy"];
             assert!(model.replicas.is_empty() && model.visible.is_empty());
             let departed = [("g".to_owned(), version(1))];
@@ -270,7 +273,7 @@ mod tests {
         // The name may belong to the next life by then.
         let (mut server, group, _) = leased();
         let next = server.prop("g", 2);
-        server.end_group(group, error("over"), true);
+        server.membership().end_group(group, error("over"), true);
         assert_eq!(server.models["policy"].replicas.get("g"), Some(&next));
     }
 
@@ -278,7 +281,7 @@ mod tests {
     fn the_last_member_takes_the_group_with_it() {
         let (mut server, group, [one, other]) = leased();
         for (session, left) in [(one, 1), (one, 1), (SessionId(99), 1), (other, 0)] {
-            server.remove_member(session);
+            server.membership().remove_member(session);
             assert_eq!(server.groups.get(&group).map_or(0, |group| group.members.len()), left);
             assert_eq!(server.sessions.len(), left);
             assert_eq!(server.timers.iter().count(), left);

@@ -2,8 +2,8 @@
 
 use crate::limits::{Limits, check_label, check_name};
 use crate::message::{EpochPolicy, Open, Role, ServerMessage};
-use crate::server::Server;
 use crate::server::durability::offload::owner_name;
+use crate::server::rooms::MembershipHandler;
 use crate::server::stores::group::{Group, Member};
 use crate::server::stores::sessions::SessionEntry;
 use crate::server::stores::timers::Timer;
@@ -26,7 +26,7 @@ fn misuse(detail: String) -> CallError {
     CallError::Misuse { detail }
 }
 
-impl Server {
+impl MembershipHandler<'_> {
     pub(in crate::server) fn open(&mut self, now: Time, from: ConnectionId, open: Open) {
         let session = open.session;
         // A server does not begin to act for somebody whom none would take in.
@@ -58,12 +58,14 @@ impl Server {
         let session = open.session;
         self.connections.bind(session, from);
         self.renew(now, session);
-        let message =
-            ServerMessage::Opened { ticket: self.ticket(session), lease: self.config.lease };
+        let message = ServerMessage::Opened {
+            ticket: self.calls().ticket(session),
+            lease: self.config.lease,
+        };
         self.connections.send(session, message);
-        self.remind_offload(session);
-        self.remind_seed(session);
-        self.remind_challenges(session);
+        self.durability().remind_offload(session);
+        self.durability().remind_seed(session);
+        self.durability().remind_challenges(session);
     }
 
     /// A known session on a new stream: its state is kept.
@@ -137,7 +139,7 @@ impl Server {
     fn check_settled(&self, open: &Open) -> Result<(), OpenFailure> {
         let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
         let recovering = live.is_some_and(|group| self.groups.of(group).recovering);
-        if recovering || (open.role == Role::Trainer && self.recovers()) {
+        if recovering || (open.role == Role::Trainer && self.books().recovers()) {
             let detail = format!(
                 "replica {} has to wait until the clients of the last reference server have come \
                  over to this one",
@@ -175,8 +177,8 @@ impl Server {
             return Err(CallError::GroupBroken { replica: open.replica.clone(), reason });
         }
         if !open.rejoins {
-            self.check_offload(open)?;
-            self.check_seed(open)?;
+            self.books().check_offload(open)?;
+            self.books().check_seed(open)?;
         }
         let sessions = self.sessions.len() as u64 + 1;
         Limits::check("number of sessions open", sessions, self.config.limits.sessions as u64)

@@ -5,13 +5,13 @@
 //! call that was pending is made again. If they differ, nobody can tell what the others were told.
 
 use crate::message::{Announcement, Holding, Open, Role, ServerMessage};
-use crate::server::Server;
+use crate::server::rooms::MembershipHandler;
 use crate::server::stores::model::Content;
 use crate::server::stores::sessions::SessionEntry;
 use crate::server::stores::timers::Timer;
 use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, Ticket, Time};
 
-impl Server {
+impl MembershipHandler<'_> {
     /// A session of an earlier term: finds its group, or founds it anew.
     pub(super) fn rejoin(
         &mut self,
@@ -89,7 +89,7 @@ impl Server {
         let here = group.members.values().filter(|m| m.announced.is_some()).count();
         if here == group.num_shards as usize {
             self.recover(incarnation);
-            self.seed_came_over(now, incarnation);
+            self.durability().seed_came_over(now, incarnation);
         }
     }
 
@@ -142,7 +142,7 @@ impl Server {
         let mut members = self.groups.of(&incarnation).members.values();
         let sum = members.find_map(|member| member.proved?.sum);
         let generations = held.iter().map(|(generation, _)| *generation).collect();
-        self.hold(incarnation, version, catalog, generations);
+        self.copies().add(incarnation, version, catalog, generations);
         let group = self.groups.of_mut(&incarnation);
         group.replicated = Some(version);
         let copy = group.held.as_mut().expect("just set");
@@ -154,21 +154,25 @@ impl Server {
         let model = self.models.of_mut(&name);
         model.epoch = model.epoch.max(version.epoch);
         if !model.known.contains_key(&version) {
-            self.remember(&name, version, Content { catalog, sum });
+            self.copies().remember(&name, version, Content { catalog, sum });
             // Whoever has read it already can commit now.
             self.agenda.wake_all(self.edges.filling(&name, version).filter(|_| sum.is_some()));
         }
         let known = &self.models.of(&name).known;
         let other_catalog = known.get(&version).is_none_or(|known| known.catalog != catalog);
         if held.iter().any(|(_, held)| held.refused) {
-            self.fence(incarnation, version, "an earlier server has refused it");
+            self.versions().fence(incarnation, version, "an earlier server has refused it");
         } else if other_catalog {
-            self.fence(incarnation, version, "the names, dtypes or shapes of its tensors differ");
+            self.versions().fence(
+                incarnation,
+                version,
+                "the names, dtypes or shapes of its tensors differ",
+            );
         } else if sealed {
-            self.check_seal(incarnation);
+            self.versions().check_seal(incarnation);
         }
         if held.iter().any(|(_, held)| held.withdrawn) {
-            self.hide_copy(incarnation);
+            self.copies().hide(incarnation);
         }
     }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::message::Registration;
+use crate::server::Server;
 use crate::server::ServerOutput;
 use crate::server::props::{CATALOG, SEQ, opening, server, version};
 use crate::server::stores::group::Over;
@@ -72,7 +73,7 @@ fn who_comes_over_fits_a_group_that_comes_over_and_lacks_it() {
     };
     let rejoin = |server: &mut Server, open: &Open, ticket: &Ticket| {
         let groups = server.groups.len();
-        let reason = refusal(server.rejoin(NOW, open, ticket));
+        let reason = refusal(server.membership().rejoin(NOW, open, ticket));
         assert_eq!(server.groups.len(), groups, "none is founded");
         reason
     };
@@ -108,13 +109,13 @@ fn the_first_shard_founds_its_group_anew_and_the_time_of_the_others_begins() {
         server.terms.window_until = Some(Time(5));
         let group = Incarnation { term: Term(8), number: 4 };
         let open = Open { rejoins: true, ..opening("policy", "r", 2) };
-        assert_eq!(server.rejoin(NOW, &open, &ticket(group)), Ok(()));
+        assert_eq!(server.membership().rejoin(NOW, &open, &ticket(group)), Ok(()));
         assert!(server.groups[&group].recovering);
         assert_eq!(server.next_timeout(), Some(NOW + lease.scaled(2, 1)));
         assert_eq!(server.timers.iter().copied().collect::<Vec<_>>(), [Timer::Recovery(group)]);
         // The next one finds it, and changes nothing.
         let open = Open { shard: 1, ..open };
-        assert_eq!(server.rejoin(NOW + Span(1), &open, &ticket(group)), Ok(()));
+        assert_eq!(server.membership().rejoin(NOW + Span(1), &open, &ticket(group)), Ok(()));
         assert_eq!(server.next_timeout(), Some(NOW + lease.scaled(2, 1)));
     }
 }
@@ -125,7 +126,7 @@ fn a_group_that_is_whole_has_no_time_to_keep() {
         let mut server = later();
         let group = comes(&mut server, "r", 2);
         server.at(group).recovering = recovers;
-        server.recovery_timer(group);
+        server.membership().recovery_timer(group);
         let reason = "not all of its shards came over to this reference server".to_owned();
         let error = CallError::GroupBroken { replica: "r".into(), reason };
         let over = server.groups[&group].over.as_ref().map(|over| over.error.clone());
@@ -173,7 +174,7 @@ fn bring(server: &mut Server, group: Incarnation, brings: &[Announcement]) {
     }
     for (shard, announcement) in (0..).zip(brings) {
         let session = server.session(group, shard);
-        server.announce(NOW, session, announcement.clone());
+        server.membership().announce(NOW, session, announcement.clone());
     }
 }
 
@@ -207,7 +208,7 @@ fn a_group_goes_on_with_what_all_its_shards_bring() {
     let session = server.session(group, 2);
     let proved = Some(Proved { version: version(4), catalog: CATALOG, sum: None });
     server.at(group).members.get_mut(&2).expect("a prop").proved = proved;
-    server.announce(NOW, session, announced[2].clone());
+    server.membership().announce(NOW, session, announced[2].clone());
     let recovered = |(_, message): &&(u64, ServerMessage)| *message == ServerMessage::Recovered;
     assert_eq!(said(&mut server).iter().filter(recovered).count(), 3);
     assert_eq!(server.counters.recoveries, 1);
@@ -367,7 +368,7 @@ fn what_was_sealed_is_not_defined_again() {
             let proved = Some(Proved { version: version(4), catalog: CATALOG, sum });
             if knows {
                 let content = Content { catalog: CATALOG, sum };
-                server.remember("policy", version(4), content);
+                server.copies().remember("policy", version(4), content);
             } else {
                 server.at(group).members.get_mut(&of).expect("a prop").proved = proved;
             }
@@ -382,7 +383,7 @@ fn what_was_sealed_is_not_defined_again() {
     let mut server = later();
     let group = comes(&mut server, "r", 1);
     let content = Content { catalog: ContentDigest([9; 16]), sum: None };
-    server.remember("policy", version(4), content);
+    server.copies().remember("policy", version(4), content);
     bring(&mut server, group, &brings(1, 4));
     let held = server.groups[&group].held.as_ref().expect("it brought it");
     assert!(held.fenced.is_some() && !held.visible);
@@ -402,31 +403,31 @@ fn what_is_said_again_is_answered_again_and_what_is_said_late_breaks_the_group()
         (server, group, session, again)
     };
     let (mut server, group, session, mut again) = scene();
-    server.announce(NOW, session, again.clone());
+    server.membership().announce(NOW, session, again.clone());
     assert_eq!(said(&mut server), [(1, ServerMessage::Recovered)], "to that shard alone");
     // It may have digested more since, or been answered more.
     again.held.as_mut().expect("it holds it").sums = None;
     again.answered = OpSeq(6);
-    server.announce(NOW, session, again.clone());
+    server.membership().announce(NOW, session, again.clone());
     assert_eq!(said(&mut server), [(1, ServerMessage::Recovered)]);
     assert_eq!((server.counters.recoveries, is_broken(&server, group)), (1, None));
     for generation in [30, 32] {
         let (mut server, group, session, again) = scene();
         let moved = Announcement { generation: Generation(generation), ..again };
-        server.announce(NOW, session, moved.clone());
+        server.membership().announce(NOW, session, moved.clone());
         assert_eq!(is_broken(&server, group).as_deref(), Some(LATE));
         // Whoever comes after that is told as well, and nobody else.
         let told = said(&mut server);
         let error = server.groups[&group].over.as_ref().expect("just seen").error.clone();
         let broken = ServerMessage::Broken { error };
         assert_eq!(told, [(0, broken.clone()), (1, broken.clone())]);
-        server.announce(NOW, session, moved);
+        server.membership().announce(NOW, session, moved);
         assert_eq!(said(&mut server), [(1, broken)]);
     }
     // One that never came over has nothing to announce.
     let (mut server, group, session, again) = scene();
     server.at(group).members.get_mut(&1).expect("a prop").announced = None;
-    server.announce(NOW, session, again);
+    server.membership().announce(NOW, session, again);
     assert_eq!(is_broken(&server, group).as_deref(), Some(LATE));
 }
 

@@ -6,30 +6,14 @@
 //! follows.
 
 use crate::message::{Open, Role};
-use crate::server::Server;
+use crate::server::rooms::MembershipHandler;
 use crate::server::stores::edges::Edges;
 use crate::server::stores::timers::Timer;
-use crate::{Incarnation, Safeguard, Span, Term, TermProof, Time};
+use crate::{Incarnation, Safeguard, Span, TermProof, Time};
 
-impl Server {
-    /// This server's term, zero while it is passive.
-    pub fn term(&self) -> Term {
-        self.terms.acting().map_or(Term(0), |own| own.term)
-    }
-
-    /// A client of another server was opened in this term there. Ends this server's term if that is
-    /// earlier; the answer is this server's term then, for the client to go by.
-    pub fn handle_probe(&mut self, now: Time, told: TermProof) -> Option<TermProof> {
-        if self.is_proved(&told) {
-            self.terms.note_told(now, told.term);
-            self.hear_of(now, told);
-            self.settle(now);
-        }
-        self.terms.acting()
-    }
-
+impl MembershipHandler<'_> {
     /// Whether the server is active, or has become so, for a client that opens.
-    pub(in crate::server) fn takes(&mut self, now: Time, open: &Open) -> bool {
+    pub(super) fn takes(&mut self, now: Time, open: &Open) -> bool {
         let shown = open.ticket.map(|ticket| ticket.proof).unwrap_or_default();
         self.hear_of(now, shown);
         // A new offload or seed belongs to the server that asked for it: no other one acts on its
@@ -46,6 +30,16 @@ impl Server {
     /// leases there have run out, and they have found this server.
     pub(super) fn recovery_time(&self) -> Span {
         self.config.lease.scaled(2, 1)
+    }
+
+    /// A client of another server was opened in this term there. Whether that is proved.
+    pub(in crate::server) fn hear_of_other(&mut self, now: Time, told: TermProof) -> bool {
+        let proved = self.is_proved(&told);
+        if proved {
+            self.terms.note_told(now, told.term);
+            self.hear_of(now, told);
+        }
+        proved
     }
 
     /// This term was proved.
@@ -87,28 +81,23 @@ impl Server {
         self.models.vacant.clear();
         self.challenges.clear();
         self.models.high_water = None;
-        for group in std::mem::take(&mut *self.groups).into_values() {
+        for group in std::mem::take(&mut **self.groups).into_values() {
             group.named_layouts().for_each(|layout| self.blobs.release(layout));
         }
         self.sessions.clear();
-        self.edges = Edges::default();
+        *self.edges = Edges::default();
         self.timers.keep_blobs();
         self.agenda.clear();
-    }
-
-    /// Whether clients of an earlier term may still come over: what is unknown may exist (A5).
-    pub(in crate::server) fn recovers(&self) -> bool {
-        self.terms.window_until.is_some() && self.config.safeguards.on(Safeguard::RecoveryWindow)
     }
 
     /// Whoever has not come over by now will not: what is not known does not exist.
     pub(in crate::server) fn window_timer(&mut self) {
         self.terms.window_until = None;
-        let held_back = |group: &&Incarnation| self.held_back(**group);
+        let held_back = |group: &&Incarnation| self.books().held_back(**group);
         self.counters.held_back += self.groups.keys().filter(held_back).count() as u64;
         for (name, model) in self.models.iter_mut() {
             model.recovers = false;
-            self.agenda.note_change(&name);
+            self.agenda.note_change(name);
         }
         self.agenda.wake_all(self.groups.keys().copied());
     }

@@ -1,10 +1,11 @@
 use super::*;
 use crate::message::{Call, ServerMessage};
+use crate::server::Server;
 use crate::server::ServerOutput;
 use crate::server::props::{SEQ, server, version};
 use crate::server::stores::model::Model;
 use crate::server::stores::terms::Terms;
-use crate::{ConnectionId, ContentDigest};
+use crate::{ConnectionId, ContentDigest, Term};
 
 /// A server of which every book has something in it.
 fn busy() -> Server {
@@ -15,7 +16,7 @@ fn busy() -> Server {
     [a, b].iter().for_each(|holder| server.holds(*holder, version(1)));
     server.reads(reader, version(1), &[a]);
     server.models.get_mut("policy").expect("a prop").retention.versions = 1;
-    server.review_claims(Time(0), "policy");
+    server.durability().review_claims(Time(0), "policy");
     for (group, stream) in [(a, 1), (reader, 2)] {
         let (session, stream) = (server.session(group, 0), ConnectionId(stream));
         server.connections.bind(session, stream);
@@ -23,7 +24,7 @@ fn busy() -> Server {
     // One model was forgotten, one will be.
     server.models.insert("old".into(), Model::default());
     server.models.vacant.insert("old".into());
-    server.free_models();
+    server.membership().free_models();
     server.models.insert("left".into(), Model::default());
     server.models.vacant.insert("left".into());
     let digest = ContentDigest([3; 16]);
@@ -31,13 +32,13 @@ fn busy() -> Server {
     for layout in [ContentDigest([0; 16]); 3] {
         server.blobs.retain(layout); // what the three are registered with
     }
-    server.drain_until(a, Time(9));
+    server.transfers().drain_until(a, Time(9));
     server.timers.set(Time(9), Timer::Call(reader, SEQ));
     server.timers.set(Time(9), Timer::Window);
     (server.terms.window_until, server.terms.fresh_until) = (Some(Time(9)), Some(Time(9)));
     server.agenda.groups.insert(a);
     server.agenda.models.insert("policy".into());
-    server.calls(b, Call::List);
+    server.has_called(b, Call::List);
     server
 }
 
@@ -49,7 +50,7 @@ fn a_server_that_steps_down_has_forgotten_its_clients_and_all_that_they_brought(
     assert!(full.iter().all(|count| *count > 0) && server.models.high_water.is_some());
     assert!(!server.agenda.models.is_empty() && !server.models.vacant.is_empty());
     server.connections.take();
-    server.step_down();
+    server.membership().step_down();
     let Server {
         config: _,
         terms,
@@ -90,8 +91,8 @@ fn the_end_of_the_window_has_all_look_again() {
     let mut server = busy();
     server.models.get_mut("policy").expect("a prop").recovers = true;
     server.agenda.clear();
-    server.window_timer();
-    assert!(server.models.values().all(|model| !model.recovers) && !server.recovers());
+    server.membership().window_timer();
+    assert!(server.models.values().all(|model| !model.recovers) && !server.books().recovers());
     assert!(server.agenda.groups.iter().eq(server.groups.keys()));
     assert!(server.agenda.models.iter().eq(server.models.keys()));
 }
@@ -110,7 +111,7 @@ fn a_server_acts_one_step_after_all_that_it_knows() {
                     TermProof { term: Term(of(seen)), origin, ..TermProof::default() };
                 server.terms.own =
                     TermProof { term: Term(of(own)), origin: Term(8), ..server.terms.seen };
-                server.activate(Time(100));
+                server.membership().activate(Time(100));
                 assert_eq!(server.terms.own.term.step(), seen.max(own) + 1, "{seen}, {own}");
                 assert_eq!(server.terms.seen, server.terms.own);
                 let until = Time(100) + server.config.lease.scaled(2, 1);
@@ -140,13 +141,13 @@ fn of_two_lines_the_one_that_was_shown_goes_on_above_all_terms_of_both() {
         };
         (server.terms.own, server.terms.active) = (of(own, 7), true);
         (server.terms.seen, server.terms.fresh_until) = (server.terms.own, Some(Time(10)));
-        server.hear_of(Time(9), of(shown, 8));
+        server.membership().hear_of(Time(9), of(shown, 8));
         assert!(!server.terms.active, "{own}, {shown}");
         assert_eq!(
             (server.terms.seen.term.step(), server.terms.seen.origin),
             (own.max(shown), Term(8))
         );
-        server.activate(Time(9));
+        server.membership().activate(Time(9));
         assert_eq!(
             (server.terms.own.term.step(), server.terms.own.origin),
             (own.max(shown) + 1, Term(8))
@@ -174,11 +175,15 @@ fn a_server_begins_to_act_for_whoever_asks_it_to_and_may() {
             let open = Open { role, activate, rejoins, ..open };
             let asked = matches!(role, Role::Offload(_) | Role::Seed(_));
             let acts = activate && !defers && (rejoins || !asked);
-            assert_eq!(server.takes(Time(50), &open), acts, "{role:?} {activate} {rejoins}");
+            assert_eq!(
+                server.membership().takes(Time(50), &open),
+                acts,
+                "{role:?} {activate} {rejoins}"
+            );
             assert_eq!(server.terms.active, acts);
             // One that acts already takes whoever comes, unless it knows of a later one.
             server.terms.active = true;
-            assert_eq!(server.takes(Time(50), &open), !defers);
+            assert_eq!(server.membership().takes(Time(50), &open), !defers);
         }
     }
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::server::Limits;
-use crate::server::Server;
 use crate::server::stores::timers::{Timer, Timers};
 use crate::server::views::invariants::{Violation, ensure};
 use crate::{CallError, ContentDigest, Span, Time};
@@ -40,7 +39,7 @@ impl Blobs {
     /// Stores a manifest. Those that nobody refers to make room, the longest idle first: whoever
     /// fills the store with them keeps nobody out. Between being stored and being referred to, a
     /// manifest has to wait for one message of its client only.
-    fn put(
+    pub(in crate::server) fn put(
         &mut self,
         limits: &Limits,
         digest: ContentDigest,
@@ -61,7 +60,7 @@ impl Blobs {
     }
 
     /// Its time begins anew, as if it were stored now. Whether it is.
-    fn touch(&mut self, digest: ContentDigest) -> bool {
+    pub(in crate::server) fn touch(&mut self, digest: ContentDigest) -> bool {
         self.orphans.insert(digest);
         self.forget_idle(digest);
         self.settle_idle(digest);
@@ -175,6 +174,11 @@ impl Blobs {
         ensure(bytes == self.bytes, "T5", || format!("{bytes} bytes, counted {}", self.bytes))
     }
 
+    /// A stored manifest.
+    pub(in crate::server) fn content(&self, digest: &ContentDigest) -> Option<Arc<[u8]>> {
+        self.blobs.get(digest).map(|blob| blob.content.clone())
+    }
+
     /// Whether it is stored.
     pub(in crate::server) fn contains(&self, digest: &ContentDigest) -> bool {
         self.blobs.contains_key(digest)
@@ -186,38 +190,10 @@ impl Blobs {
     }
 }
 
-impl Server {
-    /// Stores a manifest; the runtime has checked that the digest is that of the content.
-    ///
-    /// Errors: `Limit` for one that is too large, or too many.
-    pub fn put_manifest(
-        &mut self,
-        now: Time,
-        digest: ContentDigest,
-        content: Vec<u8>,
-    ) -> Result<(), CallError> {
-        let result = self.blobs.put(&self.config.limits, digest, content, &mut self.timers);
-        self.blobs.schedule_grace(now, &mut self.timers);
-        result
-    }
-
-    /// Whether a manifest is stored. One that is need not be sent: it is as good as stored now.
-    pub fn has_manifest(&mut self, now: Time, digest: ContentDigest) -> bool {
-        let stored = self.blobs.touch(digest);
-        self.blobs.schedule_grace(now, &mut self.timers);
-        stored
-    }
-
-    /// A stored manifest.
-    pub fn manifest(&self, digest: &ContentDigest) -> Option<Arc<[u8]>> {
-        self.blobs.blobs.get(digest).map(|blob| blob.content.clone())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::ServerConfig;
+    use crate::server::{Server, ServerConfig};
 
     fn name(number: u64) -> ContentDigest {
         ContentDigest([number as u8; 16])

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::message::{Announcement, Location, Registration, Role};
 use crate::server::durability::claims::Trust;
+use crate::server::stores::store::Store;
 use crate::server::stores::transaction::{Phase, Transaction, Transfer, name_shards};
 use crate::server::transfers::kept::Kept;
 use crate::{
@@ -54,6 +55,22 @@ pub(in crate::server) struct Group {
     pub(in crate::server) over: Option<Over>,
     /// It comes over from an earlier term, and does nothing until all its shards are here.
     pub(in crate::server) recovering: bool,
+}
+
+/// The groups, by the number of their life.
+pub(in crate::server) type Groups = Store<Incarnation, Group>;
+
+impl Groups {
+    /// The transfer of a group's pending call; for those whom its phase has brought here.
+    #[track_caller]
+    pub(in crate::server) fn pending_transfer(&mut self, group: Incarnation) -> &mut Transfer {
+        self.of_mut(&group).pending_mut().as_transfer_mut()
+    }
+
+    /// A group's transfer, if its pending call is one.
+    pub(in crate::server) fn transfer(&mut self, group: Incarnation) -> Option<&mut Transfer> {
+        self.get_mut(&group)?.active_transaction()?.transfer.as_mut()
+    }
 }
 
 /// The end of a group.
@@ -302,7 +319,7 @@ mod tests {
         server.at(group).held = None;
         assert_eq!(versions(&server), [version(2)]);
         assert!(!server.at(group).installs());
-        let transfer = server.transfer(group).unwrap();
+        let transfer = server.groups.transfer(group).unwrap();
         (transfer.phase, transfer.attempt) = (Phase::Installing, Attempt(2));
         assert!(server.at(group).installs());
         // A call that has ended is none any more.
@@ -321,7 +338,7 @@ mod tests {
             names.iter().map(|digest| digest.0[0]).collect()
         };
         assert_eq!(named(&mut server), [0, 1]);
-        server.calls(group, register.clone()).arrived.insert(1, register);
+        server.has_called(group, register.clone()).arrived.insert(1, register);
         assert_eq!(named(&mut server), [0, 1, 5]);
         server.at(group).members.get_mut(&0).unwrap().registration = None;
         assert_eq!(named(&mut server), [1, 5]);
@@ -329,7 +346,7 @@ mod tests {
         call.result = Some(Ok(Answer::Unpublished));
         assert_eq!(named(&mut server), [1], "the call has ended");
         let list = Call::Replicate { selector: Selector::Latest };
-        server.calls(group, list.clone()).arrived.insert(0, list);
+        server.has_called(group, list.clone()).arrived.insert(0, list);
         assert_eq!(named(&mut server), [1]);
     }
 }

@@ -6,7 +6,6 @@ pub(super) mod challenges;
 pub(super) mod connections;
 pub(super) mod edges;
 pub(super) mod group;
-pub(super) mod known;
 pub(super) mod model;
 pub(super) mod models;
 pub(super) mod numbers;

@@ -107,7 +107,7 @@ impl Model {
     }
 
     /// The newest version that was published or came over.
-    pub(super) fn newest_known(&self) -> Option<Version> {
+    pub(in crate::server) fn newest_known(&self) -> Option<Version> {
         self.known.last_key_value().map(|(version, _)| *version)
     }
 

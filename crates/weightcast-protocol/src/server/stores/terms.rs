@@ -8,7 +8,7 @@
 //! shown within the time that clients have to come over: it steps down, and takes the next term of
 //! that. Afterwards it is settled, and of two lines the one with the later term goes on.
 
-use crate::{Span, Term, TermProof, Time};
+use crate::{Safeguard, Safeguards, Span, Term, TermProof, Time};
 
 /// A server's own term, and those of others that it has heard of.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +31,11 @@ impl Terms {
     /// The proof of the term that the server acts in.
     pub(in crate::server) fn acting(&self) -> Option<TermProof> {
         self.active.then_some(self.own)
+    }
+
+    /// Whether clients of an earlier term may still come over: what is unknown may exist (A5).
+    pub(in crate::server) fn recovers(&self, safeguards: Safeguards) -> bool {
+        self.window_until.is_some() && safeguards.on(Safeguard::RecoveryWindow)
     }
 
     /// Another server was said to act in this term, which was proved.

@@ -1,7 +1,8 @@
 //! What readers say of sources: one reader's word costs a source that reader, no more (T4).
 
 use crate::message::Assignment;
-use crate::server::Server;
+use crate::server::rooms::TransferHandler;
+use crate::server::transfers::Onward;
 use crate::server::transfers::choose::ATTEMPTS_PER_SOURCE;
 use crate::server::transfers::source_loss::Loss;
 use crate::{CallError, Incarnation, Safeguard};
@@ -9,7 +10,7 @@ use crate::{CallError, Incarnation, Safeguard};
 /// Replicas that must have read wrong bytes from a source before it is fenced.
 const ACCUSERS: usize = 2;
 
-impl Server {
+impl TransferHandler<'_> {
     /// The bytes are not the publisher's: all that was read is void, and another source is tried.
     /// After a resume, or with several sources, it is not known which was wrong, so none is accused.
     pub(super) fn refuse_content(
@@ -17,9 +18,9 @@ impl Server {
         incarnation: Incarnation,
         assignment: &Assignment,
         detail: &str,
-    ) {
+    ) -> Onward {
         self.counters.digest_mismatches += 1;
-        let resumed = self.pending_transfer(incarnation).resumed();
+        let resumed = self.groups.pending_transfer(incarnation).resumed();
         let resumed = resumed && self.config.safeguards.on(Safeguard::ResumedNotAccused);
         let several =
             assignment.stripes() > 1 && self.config.safeguards.on(Safeguard::OneSourceAccused);
@@ -27,22 +28,25 @@ impl Server {
         let source = self.edges.source_of(incarnation);
         let failures = if resumed { 1 } else { ATTEMPTS_PER_SOURCE };
         self.lose_source(incarnation, detail, Loss { failures, suspect: true, stripe: 0 });
-        let transfer = self.pending_transfer(incarnation);
+        let transfer = self.groups.pending_transfer(incarnation);
         transfer.last_error = Some(CallError::DigestMismatch {
             version: assignment.version,
             source_replica: assignment.sources().join(", "),
             detail: detail.to_owned(),
         });
-        if let Some(source) = source.filter(|_| !resumed) {
-            self.accuse(source, incarnation);
+        match source.filter(|_| !resumed) {
+            Some(source) => self.accuse(source, incarnation),
+            None => Onward::Done,
         }
     }
 
     /// Counts an accusation. Two replicas' word fences a copy, unless it is the last of its version.
-    fn accuse(&mut self, source: Incarnation, by: Incarnation) {
+    fn accuse(&mut self, source: Incarnation, by: Incarnation) -> Onward {
         let accuser = self.groups.of(&by).replica.clone();
-        let Some(group) = self.groups.get_mut(&source) else { return };
-        let Some(held) = group.held.as_mut().filter(|held| held.visible) else { return };
+        let Some(group) = self.groups.get_mut(&source) else { return Onward::Done };
+        let Some(held) = group.held.as_mut().filter(|held| held.visible) else {
+            return Onward::Done;
+        };
         self.counters.accusations += 1;
         held.accusers.insert(accuser);
         let (version, accusers) = (held.version, held.accusers.len());
@@ -51,8 +55,9 @@ impl Server {
             || !self.config.safeguards.on(Safeguard::TwoAccusers)
         {
             self.counters.accused_fenced += 1;
-            self.fence(source, version, "two replicas have read other bytes from it");
+            return Onward::Accused(source, version);
         }
+        Onward::Done
     }
 }
 
@@ -60,6 +65,7 @@ impl Server {
 mod tests {
     use super::*;
     use crate::Attempt;
+    use crate::server::Server;
     use crate::server::props::{server, version};
 
     /// So many holders of version 1, and a reader of the first `sources` of them.
@@ -82,12 +88,13 @@ mod tests {
     fn a_source_is_accused_if_all_came_from_it_and_it_is_left_for_good() {
         for (sources, resumed) in [(1, false), (1, true), (2, false), (2, true)] {
             let (mut server, holders, reader) = read(2, sources);
-            let transfer = server.transfer(reader).unwrap();
+            let transfer = server.groups.transfer(reader).unwrap();
             if resumed {
                 transfer.attempt = Attempt(2);
             }
             let assignment = transfer.assignment.clone().unwrap();
-            server.refuse_content(reader, &assignment, "wrong bytes");
+            let onward = server.transfers().refuse_content(reader, &assignment, "wrong bytes");
+            server.go_on(reader, onward);
             let sure = sources == 1 && !resumed;
             let expected: &[&str] = if sure { &["reader"] } else { &[] };
             assert_eq!(accusers(&server, holders[0]), expected, "{sources}, {resumed}");
@@ -115,7 +122,8 @@ mod tests {
             for (by, accused, fenced) in
                 [(reader, 1, false), (same, 1, false), (other, 2, holders > 1)]
             {
-                server.accuse(groups[0], by);
+                let onward = server.transfers().accuse(groups[0], by);
+                server.go_on(by, onward);
                 assert_eq!(accusers(&server, groups[0]).len(), accused, "one word each");
                 let is_fenced = server.groups[&groups[0]].held.as_ref().unwrap().fenced.is_some();
                 assert_eq!(is_fenced, fenced, "{holders} hold it");
@@ -125,10 +133,12 @@ mod tests {
         }
         // What is out of sight is nobody's source any more.
         let (mut server, groups, reader) = read(2, 1);
-        server.hide_copy(groups[0]);
-        server.accuse(groups[0], reader);
+        server.copies().hide(groups[0]);
+        let onward = server.transfers().accuse(groups[0], reader);
+        server.go_on(reader, onward);
         server.groups.remove(&groups[1]);
-        server.accuse(groups[1], reader);
+        let onward = server.transfers().accuse(groups[1], reader);
+        server.go_on(reader, onward);
         assert_eq!(server.counters.accusations, 0);
     }
 }

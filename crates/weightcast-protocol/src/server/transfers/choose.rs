@@ -4,7 +4,7 @@
 //! being filled with it themselves. Its own datacentre comes first: while anybody there has the
 //! version or is getting it, nobody else there crosses for it.
 
-use crate::server::Server;
+use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::transaction::Transfer;
 use crate::{Incarnation, Safeguard, Version};
@@ -35,12 +35,12 @@ pub(super) struct Rank<'a> {
     source: Incarnation,
 }
 
-impl Server {
+impl<'a> Books<'a> {
     /// Chooses a source of `version` for `reader`: those first that have not failed it, then those
     /// that nobody accuses, those that were not slow, the shortest chain, the least loaded, the same
     /// host; ties go by name. Near and far ones are never compared: who may cross has none near.
-    pub(super) fn choose_source<'a>(
-        &'a self,
+    pub(super) fn choose_source(
+        self,
         reader: &'a Group,
         transfer: &'a Transfer,
         version: Version,
@@ -84,12 +84,7 @@ impl Server {
         }
     }
 
-    pub(super) fn rank<'a>(
-        &self,
-        source: &'a Group,
-        reader: &'a Group,
-        version: Version,
-    ) -> Rank<'a> {
+    pub(super) fn rank(&self, source: &'a Group, reader: &'a Group, version: Version) -> Rank<'a> {
         let host = |group: &'a Group| group.location().map(|location| location.host.as_str());
         Rank {
             accusers: source.held.as_ref().map_or(0, |held| held.accusers.len()),
@@ -104,8 +99,8 @@ impl Server {
 
     /// Who is being filled with the version in the reader's layout, and serves it. None of them reads
     /// from the reader (D2).
-    fn in_flight<'a>(
-        &'a self,
+    fn in_flight(
+        self,
         reader: &'a Group,
         version: Version,
         wanted: impl Fn(&Group) -> bool + 'a,
@@ -115,8 +110,8 @@ impl Server {
         })
     }
 
-    pub(in crate::server) fn holders<'a>(
-        &'a self,
+    pub(in crate::server) fn holders(
+        self,
         reader: &'a Group,
         version: Version,
     ) -> impl Iterator<Item = &'a Group> {
@@ -129,8 +124,8 @@ impl Server {
     /// Groups that will hold the version soon: each reads it, through others or not, from one that
     /// holds it, and not from the reader itself. Those that are not wanted are left out first: the
     /// rest costs a walk up a chain.
-    pub(in crate::server) fn coming<'a>(
-        &'a self,
+    pub(in crate::server) fn coming(
+        self,
         reader: &'a Group,
         version: Version,
         wanted: impl Fn(&Group) -> bool + 'a,
@@ -213,19 +208,6 @@ impl Server {
                 && (first || !safeguards.on(Safeguard::OneCrossing)))
     }
 
-    /// The group reads from these sources from now on.
-    pub(in crate::server) fn read_from(
-        &mut self,
-        reader: Incarnation,
-        version: Version,
-        from: Vec<Incarnation>,
-    ) {
-        let group = self.groups.of(&reader);
-        let far = |source: &Incarnation| self.groups.of(source).datacentre() != group.datacentre();
-        let crosses = from.first().is_some_and(far);
-        self.edges.add(&group.model, version, reader, from, crosses);
-    }
-
     /// Whether a group that crosses brings something of the reader's model to its datacentre.
     fn brings_near(&self, crossing: Incarnation, reader: &Group) -> bool {
         let group = self.groups.of(&crossing);
@@ -245,6 +227,21 @@ impl Server {
         let asked = self.models.of(&reader.model).seeding.asked.get(reader.datacentre());
         let asked = asked.is_some_and(|a| a.version == version || a.version > held.version);
         (asked || seeds.next().is_some()) && !self.holders(reader, version).any(near)
+    }
+}
+
+impl TransferHandler<'_> {
+    /// The group reads from these sources from now on.
+    pub(in crate::server) fn read_from(
+        &mut self,
+        reader: Incarnation,
+        version: Version,
+        from: Vec<Incarnation>,
+    ) {
+        let group = self.groups.of(&reader);
+        let far = |source: &Incarnation| self.groups.of(source).datacentre() != group.datacentre();
+        let crosses = from.first().is_some_and(far);
+        self.edges.add(&group.model, version, reader, from, crosses);
     }
 }
 

@@ -2,8 +2,9 @@
 //! still stands and has committed itself (S5), with the publisher's content (S6).
 
 use crate::message::{Answer, Assignment, ReadFailure};
-use crate::server::Server;
+use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::transaction::Phase;
+use crate::server::transfers::Onward;
 use crate::server::transfers::source_loss::Loss;
 use crate::{
     Attempt, CallError, Generation, Incarnation, OpSeq, Safeguard, SessionId, ShardSums, Sum, Time,
@@ -20,7 +21,7 @@ enum Standing {
     Gone,
 }
 
-impl Server {
+impl TransferHandler<'_> {
     pub(in crate::server) fn prepared(
         &mut self,
         session: SessionId,
@@ -34,7 +35,7 @@ impl Server {
         let whole = self.config.safeguards.on(Safeguard::WholeCommit);
         let shards =
             if whole { shard..shard + 1 } else { 0..self.groups.of(&incarnation).num_shards };
-        let transfer = self.pending_transfer(incarnation);
+        let transfer = self.groups.pending_transfer(incarnation);
         transfer.prepared.extend(shards.map(|shard| (shard, (generation, sums))));
         self.agenda.wake(incarnation);
     }
@@ -50,7 +51,7 @@ impl Server {
         self.counters.read_failures += 1;
         match failure {
             ReadFailure::Source { shard: source_shard, reason } => {
-                let transfer = self.pending_transfer(incarnation);
+                let transfer = self.groups.pending_transfer(incarnation);
                 let assignment = transfer.assignment.as_ref().expect("set while reading");
                 let (stripe, source_shard) = assignment.at(source_shard);
                 let reason = format!("shard {shard} reading shard {source_shard}: {reason}");
@@ -60,7 +61,8 @@ impl Server {
             ReadFailure::Layout { detail } => {
                 let replica = self.groups.of(&incarnation).replica.clone();
                 self.abandon_transfer(incarnation);
-                self.finish(incarnation, Err(CallError::LayoutMismatch { replica, detail }));
+                self.calls()
+                    .finish(incarnation, Err(CallError::LayoutMismatch { replica, detail }));
             }
         }
     }
@@ -79,27 +81,28 @@ impl Server {
         if self.groups.of(&incarnation).active != Some(seq) {
             return None;
         }
-        let transfer = self.transfer(incarnation)?;
+        let transfer = self.groups.transfer(incarnation)?;
         let same = transfer.attempt == attempt || !safeguards.on(Safeguard::CurrentReports);
         let current = transfer.phase == Phase::Reading && same;
         (current || !fenced).then_some((incarnation, shard))
     }
 
     /// All shards have read: commit, if the source still stands and the content is the publisher's.
-    pub(super) fn try_commit(&mut self, now: Time, incarnation: Incarnation) {
+    pub(super) fn try_commit(&mut self, now: Time, incarnation: Incarnation) -> Onward {
         let safeguards = self.config.safeguards;
         let group = self.groups.of(&incarnation);
         let transaction = group.pending();
         let transfer = transaction.as_transfer();
         if transfer.prepared.len() < group.num_shards as usize {
-            return;
+            return Onward::Done;
         }
         let assignment = transfer.assignment.clone().expect("set while reading");
-        match self.standing(incarnation, &assignment) {
+        match self.books().standing(incarnation, &assignment) {
             Standing::Stands => {}
-            Standing::BeingFilled => return, // its commit brings us back
+            Standing::BeingFilled => return Onward::Done, // its commit brings us back
             Standing::Gone => {
-                return self.lose_source(incarnation, "it moved on", Loss::default());
+                self.lose_source(incarnation, "it moved on", Loss::default());
+                return Onward::Done;
             }
         }
         let sums = transfer.prepared.values().fold(ShardSums::default(), |a, (_, b)| a + *b);
@@ -108,19 +111,20 @@ impl Server {
             if !safeguards.on(Safeguard::DigestCheck) {
                 self.commit_read(now, incarnation, assignment);
             }
-            return; // the source has not sealed: its seal brings us back
+            return Onward::Done; // the source has not sealed: its seal brings us back
         };
         match mismatch(sums, expected) {
             Some(detail) if safeguards.on(Safeguard::DigestCheck) => {
-                self.refuse_content(incarnation, &assignment, detail);
+                return self.refuse_content(incarnation, &assignment, detail);
             }
             _ => self.commit_read(now, incarnation, assignment),
         }
+        Onward::Done
     }
 
     /// What the shards have read is the version: they hold it, or are to put it in place first.
     fn commit_read(&mut self, now: Time, incarnation: Incarnation, assignment: Assignment) {
-        let transfer = self.pending_transfer(incarnation);
+        let transfer = self.groups.pending_transfer(incarnation);
         if transfer.staged {
             return self.verified_beside(now, incarnation);
         }
@@ -132,6 +136,31 @@ impl Server {
         self.commit(incarnation, assignment, generations);
     }
 
+    /// The group holds what was assigned; its shards serve it at these generations.
+    pub(super) fn commit(
+        &mut self,
+        incarnation: Incarnation,
+        assignment: Assignment,
+        generations: Vec<Generation>,
+    ) {
+        let transfer = self.groups.pending_transfer(incarnation);
+        let prepared = std::mem::take(&mut transfer.prepared);
+        let Assignment { version, catalog, replica: source, .. } = assignment;
+        self.copies().add(incarnation, version, catalog, generations);
+        let group = self.groups.of_mut(&incarnation);
+        let held = group.held.as_mut().expect("just set");
+        held.sums = prepared.into_iter().map(|(shard, (_, sums))| (shard, sums)).collect();
+        held.sealed = true;
+        group.replicated = Some(version);
+        self.counters.commits += 1;
+        self.durability().note_seeded(incarnation);
+        // Whoever has read it meanwhile can commit now.
+        self.agenda.wake_all(self.edges.readers_of(incarnation));
+        self.calls().finish(incarnation, Ok(Answer::Committed { version, source }));
+    }
+}
+
+impl Books<'_> {
     /// What has become of the source: it must hold what was assigned, at the same generations (S5).
     fn standing(&self, reader: Incarnation, assignment: &Assignment) -> Standing {
         let version = assignment.version;
@@ -151,29 +180,6 @@ impl Server {
             _ => Standing::Stands,
         }
     }
-
-    /// The group holds what was assigned; its shards serve it at these generations.
-    pub(in crate::server) fn commit(
-        &mut self,
-        incarnation: Incarnation,
-        assignment: Assignment,
-        generations: Vec<Generation>,
-    ) {
-        let transfer = self.pending_transfer(incarnation);
-        let prepared = std::mem::take(&mut transfer.prepared);
-        let Assignment { version, catalog, replica: source, .. } = assignment;
-        self.hold(incarnation, version, catalog, generations);
-        let group = self.groups.of_mut(&incarnation);
-        let held = group.held.as_mut().expect("just set");
-        held.sums = prepared.into_iter().map(|(shard, (_, sums))| (shard, sums)).collect();
-        held.sealed = true;
-        group.replicated = Some(version);
-        self.counters.commits += 1;
-        self.note_seeded(incarnation);
-        // Whoever has read it meanwhile can commit now.
-        self.agenda.wake_all(self.edges.readers_of(incarnation));
-        self.finish(incarnation, Ok(Answer::Committed { version, source }));
-    }
 }
 
 /// How a group's digests differ from the version's, if they do.
@@ -190,6 +196,7 @@ fn mismatch(sums: ShardSums, expected: Sum) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::Server;
     use crate::server::props::{SEQ, server, version};
 
     #[test]
@@ -222,7 +229,7 @@ mod tests {
     #[test]
     fn sources_stand_while_each_holds_what_was_assigned_at_the_same_generations() {
         let (server, reader, sources, assignment) = striped();
-        let standing = |server: &Server| server.standing(reader, &assignment);
+        let standing = |server: &Server| server.books().standing(reader, &assignment);
         assert_eq!(standing(&server), Standing::Stands);
         for source in sources {
             let mut moved = server.clone();
@@ -249,7 +256,7 @@ mod tests {
         moved.edges.remove("policy", reader);
         assert_eq!(standing(&moved), Standing::Gone, "nobody is its source any more");
         let none = Assignment { shards: Default::default(), ..assignment.clone() };
-        assert_eq!(moved.standing(reader, &none), Standing::Gone);
+        assert_eq!(moved.books().standing(reader, &none), Standing::Gone);
     }
 
     #[test]
@@ -261,21 +268,25 @@ mod tests {
         server.relays(relay);
         server.reads(reader, version(1), &[relay]);
         let assignment = server.groups[&reader].transfer().unwrap().assignment.clone().unwrap();
-        assert_eq!(server.standing(reader, &assignment), Standing::BeingFilled);
+        assert_eq!(server.books().standing(reader, &assignment), Standing::BeingFilled);
         let committed = server.groups[&relay].generations(version(1)).unwrap();
         // It has begun anew.
-        server.transfer(relay).unwrap().filling.insert(0, Generation(99));
-        assert_eq!(server.standing(reader, &assignment), Standing::Gone);
+        server.groups.transfer(relay).unwrap().filling.insert(0, Generation(99));
+        assert_eq!(server.books().standing(reader, &assignment), Standing::Gone);
         server.holds(relay, version(1));
-        assert_eq!(server.standing(reader, &assignment), Standing::Gone, "not as it served it");
+        assert_eq!(
+            server.books().standing(reader, &assignment),
+            Standing::Gone,
+            "not as it served it"
+        );
         server.at(relay).held.as_mut().unwrap().generations = committed;
-        assert_eq!(server.standing(reader, &assignment), Standing::Stands);
+        assert_eq!(server.books().standing(reader, &assignment), Standing::Stands);
     }
 
     #[test]
     fn a_report_counts_for_the_call_and_the_assignment_that_it_is_about() {
         let (mut server, reader, ..) = striped();
-        server.transfer(reader).unwrap().attempt = Attempt(2);
+        server.groups.transfer(reader).unwrap().attempt = Attempt(2);
         let shard = server.session(reader, 1);
         for (seq, attempt, counts) in [
             (SEQ, Attempt(2), true),
@@ -285,10 +296,14 @@ mod tests {
             (SEQ.next(), Attempt(2), false),
         ] {
             let expected = counts.then_some((reader, 1));
-            assert_eq!(server.reading(shard, seq, attempt), expected, "{seq}, {attempt}");
+            assert_eq!(
+                server.transfers().reading(shard, seq, attempt),
+                expected,
+                "{seq}, {attempt}"
+            );
             server.agenda.groups.clear();
-            server.prepared(shard, seq, attempt, Generation(20), ShardSums::default());
-            let prepared = server.transfer(reader).unwrap().prepared.remove(&1);
+            server.transfers().prepared(shard, seq, attempt, Generation(20), ShardSums::default());
+            let prepared = server.groups.transfer(reader).unwrap().prepared.remove(&1);
             assert_eq!(
                 prepared.map(|(generation, _)| generation),
                 counts.then_some(Generation(20))
@@ -296,11 +311,11 @@ mod tests {
             assert_eq!(server.agenda.groups.contains(&reader), counts);
         }
         for phase in [Phase::Waiting, Phase::Draining, Phase::Installing] {
-            server.transfer(reader).unwrap().phase = phase;
-            assert_eq!(server.reading(shard, SEQ, Attempt(2)), None, "{phase:?}");
+            server.groups.transfer(reader).unwrap().phase = phase;
+            assert_eq!(server.transfers().reading(shard, SEQ, Attempt(2)), None, "{phase:?}");
         }
         server.at(reader).active = None;
-        assert_eq!(server.reading(shard, SEQ, Attempt(2)), None);
+        assert_eq!(server.transfers().reading(shard, SEQ, Attempt(2)), None);
     }
 
     #[test]
@@ -310,7 +325,7 @@ mod tests {
             let shard = server.session(reader, 1);
             for (attempt, counted) in [(2, 0), (1, 1)] {
                 let failure = ReadFailure::Source { shard: place, reason: "cut".to_owned() };
-                server.read_failed(shard, SEQ, Attempt(attempt), failure);
+                server.transfers().read_failed(shard, SEQ, Attempt(attempt), failure);
                 assert_eq!(server.counters.read_failures, counted);
             }
             let transfer = server.groups[&reader].transfer().unwrap();
@@ -325,7 +340,8 @@ mod tests {
         }
         let (mut server, reader, ..) = striped();
         let failure = ReadFailure::Layout { detail: "no such box".to_owned() };
-        server.read_failed(server.session(reader, 0), SEQ, Attempt(1), failure);
+        let session = server.session(reader, 0);
+        server.transfers().read_failed(session, SEQ, Attempt(1), failure);
         let (replica, detail) = ("reader".to_owned(), "no such box".to_owned());
         let result = server.groups[&reader].transactions[&SEQ].result.clone();
         assert_eq!(result, Some(Err(CallError::LayoutMismatch { replica, detail })));
@@ -341,14 +357,14 @@ mod tests {
         // What a shard says last is what counts.
         for generation in [20, 22] {
             let sums = ShardSums { counted: Sum([generation, 0]), ..ShardSums::default() };
-            server.prepared(shard, SEQ, Attempt(1), Generation(generation), sums);
+            server.transfers().prepared(shard, SEQ, Attempt(1), Generation(generation), sums);
             let prepared = &server.groups[&reader].transfer().expect("it reads").prepared;
             assert_eq!(prepared[&0], (Generation(generation), sums));
         }
-        server.release_edge(reader);
-        server.read_from(behind, version(1), vec![reader]);
+        server.transfers().release_edge(reader);
+        server.transfers().read_from(behind, version(1), vec![reader]);
         server.agenda.groups.clear();
-        server.commit(reader, assignment, vec![Generation(22), Generation(23)]);
+        server.transfers().commit(reader, assignment, vec![Generation(22), Generation(23)]);
         assert!(server.agenda.groups.contains(&behind), "it can commit now");
         let group = &server.groups[&reader];
         let held = group.held.as_ref().expect("it holds it");

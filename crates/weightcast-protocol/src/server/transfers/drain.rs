@@ -1,49 +1,17 @@
 //! Taking copies out of sight, and readers off them: drain before mutate, bounded (S8, S9, L3).
 
-use crate::server::Server;
+use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::timers::Timer;
 use crate::server::transfers::source_loss::Loss;
 use crate::{Incarnation, Safeguard, Time};
 
-impl Server {
-    /// The group's copy is listed and read from now on.
-    pub(in crate::server) fn show_copy(&mut self, incarnation: Incarnation) {
-        let group = self.groups.of_mut(&incarnation);
-        let held = group.held.as_mut().expect("checked by the caller");
-        held.visible = true;
-        held.offload_failed = None;
-        let model = self.models.of_mut(&group.model);
-        model.show(held.version, &group.replica, incarnation);
-        self.agenda.note_change(&group.model);
-    }
-
-    /// The group's copy is not listed and takes no new readers from now on.
-    pub(in crate::server) fn hide_copy(&mut self, incarnation: Incarnation) {
-        let group = self.groups.of_mut(&incarnation);
-        let Some(held) = group.held.as_mut().filter(|held| held.visible) else { return };
-        held.visible = false;
-        let model = self.models.of_mut(&group.model);
-        let revision = model.revision;
-        model.hide(held.version, &group.replica);
-        if !self.config.safeguards.on(Safeguard::RetractionRevision) {
-            (model.revision, model.listed) = (revision, None);
-        }
-        self.agenda.note_change(&group.model);
-    }
-
+impl TransferHandler<'_> {
     /// Readers of the group have until then to finish.
     pub(in crate::server) fn drain_until(&mut self, incarnation: Incarnation, until: Time) {
         let group = self.groups.of_mut(&incarnation);
         let until = group.drain_until.map_or(until, |earlier| earlier.min(until));
         group.drain_until = Some(until);
         self.timers.set(until, Timer::Drain(incarnation));
-    }
-
-    /// Whether nobody reads from the group.
-    pub(in crate::server) fn drained(&self, incarnation: Incarnation) -> bool {
-        let unread = self.config.safeguards.on(Safeguard::Drain);
-        let mut readers = self.edges.readers_of(incarnation);
-        readers.all(|reader| !unread && self.groups.of(&reader).held.is_none())
     }
 
     /// The drain is over, one way or the other.
@@ -101,9 +69,19 @@ impl Server {
     }
 }
 
+impl Books<'_> {
+    /// Whether nobody reads from the group.
+    pub(in crate::server) fn drained(&self, incarnation: Incarnation) -> bool {
+        let unread = self.config.safeguards.on(Safeguard::Drain);
+        let mut readers = self.edges.readers_of(incarnation);
+        readers.all(|reader| !unread && self.groups.of(&reader).held.is_none())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::Server;
     use crate::server::props::{server, version};
 
     /// A holder of version 1 that so many read from.
@@ -121,13 +99,13 @@ mod tests {
     fn readers_have_until_the_earliest_time_that_was_given() {
         let (mut server, source, _) = read_by(0);
         for (until, expected) in [(50, 50), (60, 50), (40, 40), (40, 40)] {
-            server.drain_until(source, Time(until));
+            server.transfers().drain_until(source, Time(until));
             assert_eq!(server.groups[&source].drain_until, Some(Time(expected)));
             assert_eq!(server.next_timeout(), Some(Time(expected)));
         }
-        server.end_drain(source);
+        server.transfers().end_drain(source);
         assert_eq!((server.groups[&source].drain_until, server.next_timeout()), (None, None));
-        server.drain_until(source, Time(90));
+        server.transfers().drain_until(source, Time(90));
         assert_eq!(server.next_timeout(), Some(Time(90)), "the next drain has its own time");
     }
 
@@ -136,11 +114,11 @@ mod tests {
         for (now, cut) in [(49, false), (50, true), (51, true)] {
             let (mut server, source, readers) = read_by(3);
             server.agenda.groups.clear();
-            server.drain_until(source, Time(50));
-            assert!(!server.drained(source));
-            server.drain_timer(Time(now), source);
+            server.transfers().drain_until(source, Time(50));
+            assert!(!server.books().drained(source));
+            server.transfers().drain_timer(Time(now), source);
             assert_eq!(server.counters.drains_cut, if cut { 3 } else { 0 }, "{now}");
-            assert_eq!(server.drained(source), cut);
+            assert_eq!(server.books().drained(source), cut);
             assert_eq!(server.groups[&source].drain_until.is_none(), cut);
             assert_eq!(server.agenda.groups.contains(&source), cut);
             for reader in readers {
@@ -150,18 +128,18 @@ mod tests {
             }
         }
         let (mut server, source, _) = read_by(1);
-        server.drain_timer(Time(u64::MAX), source);
+        server.transfers().drain_timer(Time(u64::MAX), source);
         assert_eq!(server.counters.drains_cut, 0, "it is not drained");
     }
 
     #[test]
     fn readers_of_a_bad_copy_begin_anew() {
         let (mut server, source, readers) = read_by(2);
-        server.spoil_readers(source, "bad");
+        server.transfers().spoil_readers(source, "bad");
         for reader in readers {
             assert!(server.groups[&reader].transfer().unwrap().void);
         }
-        assert!(server.drained(source));
+        assert!(server.books().drained(source));
     }
 
     #[test]
@@ -171,14 +149,14 @@ mod tests {
         let before = number(&server);
         let listed = |server: &Server| server.models["policy"].visible.contains_key(&version(1));
         server.agenda.models.clear();
-        server.hide_copy(source);
+        server.copies().hide(source);
         assert!(server.agenda.models.contains("policy") && !listed(&server));
         assert!(!server.groups[&source].held.as_ref().unwrap().visible);
         server.agenda.models.clear();
-        server.hide_copy(source);
+        server.copies().hide(source);
         assert_eq!((number(&server), server.agenda.models.len()), (before + 1, 0), "it was hidden");
         server.at(source).held.as_mut().unwrap().offload_failed = Some("no memory".to_owned());
-        server.show_copy(source);
+        server.copies().show(source);
         assert!(server.agenda.models.contains("policy") && listed(&server));
         assert_eq!(number(&server), before + 2);
         let held = server.groups[&source].held.as_ref().unwrap();

@@ -1,11 +1,11 @@
 //! Replicas that are read while they are being filled (pipelined replication, §4.3.2 of the paper).
 
 use crate::message::{Assignment, SourceShard};
-use crate::server::Server;
+use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::group::Group;
 use crate::{Attempt, ContentDigest, Generation, Incarnation, OpSeq, SessionId, Version};
 
-impl Server {
+impl TransferHandler<'_> {
     /// A shard serves what it has read so far. Void if it has to begin anew meanwhile.
     pub(in crate::server) fn filling(
         &mut self,
@@ -21,7 +21,7 @@ impl Server {
         if group.active != Some(seq) {
             return;
         }
-        let Some(transfer) = self.transfer(incarnation) else { return };
+        let Some(transfer) = self.groups.transfer(incarnation) else { return };
         if transfer.void || transfer.since != since || since == Attempt(0) {
             return;
         }
@@ -30,7 +30,9 @@ impl Server {
             self.agenda.note_change(&model);
         }
     }
+}
 
+impl Books<'_> {
     /// How to read a group's copy, or what it is being filled with; or the copies of several.
     pub(in crate::server) fn assignment(
         &self,
@@ -97,6 +99,7 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::Server;
     use crate::server::props::{CATALOG, SEQ, server, version};
     use crate::{Epoch, ExportId};
 
@@ -124,7 +127,7 @@ mod tests {
             );
             group.serves_filling(version(number))
         };
-        server.transfer(reader).unwrap().filling.insert(0, Generation(20));
+        server.groups.transfer(reader).unwrap().filling.insert(0, Generation(20));
         assert!(!serves(&server, 1), "half of it");
         server.relays(reader);
         assert!(serves(&server, 1) && !serves(&server, 2));
@@ -148,7 +151,7 @@ mod tests {
     fn an_assignment_names_all_shards_of_all_sources_in_order() {
         let (mut server, source, reader) = pair();
         server.relays(reader);
-        let from = server.assignment(&[source], version(1));
+        let from = server.books().assignment(&[source], version(1));
         assert_eq!((from.replica.as_str(), from.in_flight, from.staged), ("source", false, false));
         assert_eq!((from.version, from.catalog, from.helpers.len()), (version(1), CATALOG, 0));
         assert_eq!(from.stripes(), 1);
@@ -165,12 +168,12 @@ mod tests {
             layout: ContentDigest([1; 16]),
         };
         assert_eq!(*from.shards, [first, second]);
-        let relay = server.assignment(&[reader], version(1));
+        let relay = server.books().assignment(&[reader], version(1));
         assert!(relay.in_flight);
         assert_eq!((relay.catalog, relay.shards[1].generation), (CATALOG, Generation(21)));
         let other = server.prop("other", 2);
         server.holds(other, version(1));
-        let both = server.assignment(&[other, source], version(1));
+        let both = server.books().assignment(&[other, source], version(1));
         assert_eq!((both.sources(), both.in_flight), (vec!["other", "source"], false));
         let addresses: Vec<&str> = both.shards.iter().map(|s| s.data_address.as_str()).collect();
         assert_eq!(addresses, ["other:0", "other:1", "source:0", "source:1"]);
@@ -191,32 +194,32 @@ mod tests {
     #[test]
     fn a_shards_word_that_it_serves_counts_for_the_read_that_it_is_about() {
         let (mut server, _, reader) = pair();
-        let transfer = server.transfer(reader).unwrap();
+        let transfer = server.groups.transfer(reader).unwrap();
         (transfer.since, transfer.attempt) = (Attempt(2), Attempt(4));
         let first = server.session(reader, 0);
         let heard = |server: &Server| server.groups[&reader].transfer().unwrap().filling.clone();
         for (seq, since) in [(SEQ.next(), 2), (OpSeq(2), 2), (SEQ, 1), (SEQ, 3), (SEQ, 4), (SEQ, 0)]
         {
-            server.filling(first, seq, Attempt(since), Generation(20));
+            server.transfers().filling(first, seq, Attempt(since), Generation(20));
             assert!(heard(&server).is_empty(), "{seq}, {since}");
         }
-        server.transfer(reader).unwrap().void = true;
-        server.filling(first, SEQ, Attempt(2), Generation(20));
+        server.groups.transfer(reader).unwrap().void = true;
+        server.transfers().filling(first, SEQ, Attempt(2), Generation(20));
         assert!(heard(&server).is_empty(), "it has to begin anew");
-        server.transfer(reader).unwrap().void = false;
+        server.groups.transfer(reader).unwrap().void = false;
         server.agenda.models.clear();
-        server.filling(first, SEQ, Attempt(2), Generation(20));
+        server.transfers().filling(first, SEQ, Attempt(2), Generation(20));
         assert_eq!(heard(&server), [(0, Generation(20))].into());
         assert!(server.agenda.models.is_empty(), "nobody can read from half a group");
         let second = server.session(reader, 1);
-        server.filling(second, SEQ, Attempt(2), Generation(30));
+        server.transfers().filling(second, SEQ, Attempt(2), Generation(30));
         assert_eq!(heard(&server), [(0, Generation(20)), (1, Generation(30))].into());
         assert!(server.agenda.models.contains("policy"), "who waits can read from it");
         // Before the first assignment nothing has been read.
-        let transfer = server.transfer(reader).unwrap();
+        let transfer = server.groups.transfer(reader).unwrap();
         transfer.filling.clear();
         transfer.since = Attempt(0);
-        server.filling(first, SEQ, Attempt(0), Generation(20));
+        server.transfers().filling(first, SEQ, Attempt(0), Generation(20));
         assert!(heard(&server).is_empty());
     }
 }

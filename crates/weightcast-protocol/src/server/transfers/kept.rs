@@ -127,7 +127,7 @@ mod tests {
         ] {
             let mut server = server();
             let group = server.prop("g", 1);
-            let call = server.calls(group, Call::Replicate { selector: Selector::Latest });
+            let call = server.has_called(group, Call::Replicate { selector: Selector::Latest });
             call.place = place;
             call.transfer = transfers.then(|| Transfer {
                 version: given.map(version),

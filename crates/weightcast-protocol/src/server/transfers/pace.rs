@@ -5,7 +5,7 @@
 //! back to one that was as slow, and a few times per transfer at most.
 
 use crate::limits::MOVES;
-use crate::server::Server;
+use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::transaction::Phase;
 use crate::{Attempt, Incarnation, OpSeq, Safeguard, SessionId, Version};
@@ -13,7 +13,7 @@ use crate::{Attempt, Incarnation, OpSeq, Safeguard, SessionId, Version};
 /// A source that was left is tried again by who gets so many times less now.
 const MUCH_FASTER: u64 = 4;
 
-impl Server {
+impl TransferHandler<'_> {
     /// A shard reads slowly.
     pub(in crate::server) fn slow(
         &mut self,
@@ -37,15 +37,42 @@ impl Server {
         }
         let others: Vec<_> = sources.iter().copied().filter(|source| *source != slow).collect();
         let to = match others.is_empty() {
-            true => self.faster_source(group, slow, version, bytes_per_s).into_iter().collect(),
+            true => {
+                self.books().faster_source(group, slow, version, bytes_per_s).into_iter().collect()
+            }
             false => others,
         };
-        let Some(transfer) = self.transfer(reader).filter(|_| !to.is_empty()) else { return };
+        let Some(transfer) = self.groups.transfer(reader).filter(|_| !to.is_empty()) else {
+            return;
+        };
         transfer.moves += 1;
         self.note_slow(reader, slow, bytes_per_s);
         self.move_on(reader, to, version);
     }
 
+    /// The group prefers others from now on.
+    pub(in crate::server) fn note_slow(
+        &mut self,
+        reader: Incarnation,
+        source: Incarnation,
+        bytes_per_s: u64,
+    ) {
+        let mut slow = self.groups.of(&reader).slow.clone();
+        slow.retain(|source, _| self.groups.contains_key(source));
+        slow.insert(source, bytes_per_s);
+        self.groups.entry(reader).and_modify(|group| group.slow = slow);
+    }
+
+    /// Goes on at these sources, with what has come.
+    fn move_on(&mut self, reader: Incarnation, to: Vec<Incarnation>, version: Version) {
+        self.counters.moved_on += 1;
+        self.release_edge(reader);
+        self.read_from(reader, version, to);
+        self.assign(reader);
+    }
+}
+
+impl Books<'_> {
     /// A whole copy that is free for the reader, and not known to be as slow.
     fn faster_source(
         &self,
@@ -72,26 +99,5 @@ impl Server {
         };
         let free = self.holders(reader, version).filter(fits);
         free.min_by_key(|source| self.rank(source, reader, version)).map(|s| s.incarnation)
-    }
-
-    /// The group prefers others from now on.
-    pub(in crate::server) fn note_slow(
-        &mut self,
-        reader: Incarnation,
-        source: Incarnation,
-        bytes_per_s: u64,
-    ) {
-        let mut slow = self.groups.of(&reader).slow.clone();
-        slow.retain(|source, _| self.groups.contains_key(source));
-        slow.insert(source, bytes_per_s);
-        self.groups.entry(reader).and_modify(|group| group.slow = slow);
-    }
-
-    /// Goes on at these sources, with what has come.
-    fn move_on(&mut self, reader: Incarnation, to: Vec<Incarnation>, version: Version) {
-        self.counters.moved_on += 1;
-        self.release_edge(reader);
-        self.read_from(reader, version, to);
-        self.assign(reader);
     }
 }

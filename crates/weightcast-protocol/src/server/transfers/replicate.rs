@@ -9,9 +9,10 @@
 //! `Waiting -> Reading -> Draining -> Installing -> committed`.
 
 use crate::message::{Answer, Assignment, ServerMessage};
-use crate::server::Server;
+use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::model::Resolution;
 use crate::server::stores::transaction::{Phase, Transfer};
+use crate::server::transfers::Onward;
 use crate::server::transfers::choose::Choice;
 use crate::{Attempt, CallError, Incarnation, Selector, SessionId, Time, Version};
 
@@ -19,21 +20,21 @@ fn misuse(detail: String) -> CallError {
     CallError::Misuse { detail }
 }
 
-impl Server {
+impl TransferHandler<'_> {
     pub(in crate::server) fn start_replicate(
         &mut self,
         incarnation: Incarnation,
         selector: Selector,
     ) -> Result<(), CallError> {
-        self.check_registered(incarnation)?;
+        self.books().check_registered(incarnation)?;
         if let Some(held) = &self.groups.of(&incarnation).held {
             let detail = format!("holds {}; call update or unpublish first", held.version);
             return Err(misuse(detail));
         }
-        let version = match self.resolve(incarnation, selector) {
+        let version = match self.books().resolve(incarnation, selector) {
             Resolution::Available(version) => Some(version),
             Resolution::NotYet => None,
-            Resolution::Gone => return Err(self.unavailable(incarnation, selector)),
+            Resolution::Gone => return Err(self.books().unavailable(incarnation, selector)),
         };
         self.start_transfer(incarnation, version, false)
     }
@@ -47,7 +48,7 @@ impl Server {
         allow_rollback: bool,
         staged: bool,
     ) -> Result<(), CallError> {
-        self.check_registered(incarnation)?;
+        self.books().check_registered(incarnation)?;
         let group = self.groups.of(&incarnation);
         if group.held.as_ref().is_some_and(|held| !held.visible) {
             return Err(misuse("unpublish was begun and not finished; call it again".into()));
@@ -60,31 +61,20 @@ impl Server {
         match self.models.of(&group.model).resolve(selector) {
             Resolution::Available(version) if better(&version) => {
                 let staged = staged && held.is_some();
-                let version = self.nearby_instead(group, selector, version);
+                let version = self.books().nearby_instead(group, selector, version);
                 self.start_transfer(incarnation, Some(version), staged)
             }
             // With nothing to go on with, it waits for a version or fails, as `replicate` does: who
             // takes "unchanged" for "go on" would work with memory that holds nothing.
             Resolution::NotYet if held.is_none() => self.start_transfer(incarnation, None, false),
-            Resolution::Gone if held.is_none() => Err(self.unavailable(incarnation, selector)),
+            Resolution::Gone if held.is_none() => {
+                Err(self.books().unavailable(incarnation, selector))
+            }
             _ => {
-                self.finish(incarnation, Ok(Answer::Unchanged { held }));
+                self.calls().finish(incarnation, Ok(Answer::Unchanged { held }));
                 Ok(())
             }
         }
-    }
-
-    fn resolve(&self, incarnation: Incarnation, selector: Selector) -> Resolution {
-        let group = self.groups.of(&incarnation);
-        let model = self.models.of(&group.model);
-        group.seeds().map_or_else(|| model.resolve(selector), |v| model.resolve_exactly(v))
-    }
-
-    fn check_registered(&self, incarnation: Incarnation) -> Result<(), CallError> {
-        if self.groups.of(&incarnation).registered {
-            return Ok(());
-        }
-        Err(misuse("nothing is registered; call register first".into()))
     }
 
     fn start_transfer(
@@ -96,35 +86,23 @@ impl Server {
         let group = self.groups.of_mut(&incarnation);
         let transfer = Transfer { version, staged, ..Transfer::default() };
         group.pending_mut().transfer = Some(transfer);
-        self.start_waiting(incarnation);
+        self.calls().start_waiting(incarnation);
         Ok(())
     }
 
-    /// The transfer of the group's pending call; for those whom its phase has brought here.
-    #[track_caller]
-    pub(super) fn pending_transfer(&mut self, incarnation: Incarnation) -> &mut Transfer {
-        self.groups.of_mut(&incarnation).pending_mut().as_transfer_mut()
-    }
-
-    /// The group's transfer, if its pending call is one.
-    pub(in crate::server) fn transfer(
-        &mut self,
-        incarnation: Incarnation,
-    ) -> Option<&mut Transfer> {
-        self.groups.get_mut(&incarnation)?.active_transaction()?.transfer.as_mut()
-    }
-
-    pub(in crate::server) fn advance_transfer(&mut self, now: Time, incarnation: Incarnation) {
-        let phase = self.pending_transfer(incarnation).phase;
+    /// Moves a transfer on as far as it goes.
+    pub(in crate::server) fn advance(&mut self, now: Time, incarnation: Incarnation) -> Onward {
+        let phase = self.groups.pending_transfer(incarnation).phase;
         match phase {
-            Phase::Waiting => self.look_for_source(now, incarnation),
+            Phase::Waiting => return self.look_for_source(now, incarnation),
             Phase::Draining => self.give_up_copy(now, incarnation),
-            Phase::Reading => self.try_commit(now, incarnation),
+            Phase::Reading => return self.try_commit(now, incarnation),
             Phase::Installing => self.try_commit_installed(incarnation),
         }
+        Onward::Done
     }
 
-    fn look_for_source(&mut self, now: Time, incarnation: Incarnation) {
+    fn look_for_source(&mut self, now: Time, incarnation: Incarnation) -> Onward {
         let group = self.groups.of(&incarnation);
         let transaction = group.pending();
         let transfer = transaction.as_transfer();
@@ -134,65 +112,63 @@ impl Server {
         };
         let has_all = transfer.attempt == Attempt(0) || transfer.staged;
         let keeps = transaction.is_update() && has_all;
-        if keeps && self.leave_to_seed(now, incarnation, selector, version) {
-            let held = self.groups.of(&incarnation).held.as_ref().map(|held| held.version);
-            return self.finish(incarnation, Ok(Answer::Unchanged { held }));
+        if keeps
+            && let Some(before) =
+                self.durability().leave_to_seed(now, incarnation, selector, version)
+        {
+            return Onward::LeftToSeed(before);
         }
         let group = self.groups.of(&incarnation);
         let transaction = group.pending();
         let transfer = transaction.as_transfer();
-        match self.choose_source(group, transfer, version) {
+        match self.books().choose_source(group, transfer, version) {
             // The place is taken only once all shards are there to use it.
             Choice::Granted(source) if transaction.arrived.len() == group.num_shards as usize => {
-                let sources = self.stripes(group, transfer, version, source);
+                let sources = self.books().stripes(group, transfer, version, source);
                 self.grant(now, incarnation, sources, version);
             }
             Choice::Busy if transaction.arrived.len() == group.num_shards as usize => {
                 self.unstripe_for(incarnation, version);
             }
             Choice::Granted(_) | Choice::Busy => {}
-            Choice::Nobody if self.is_void(incarnation, selector, version) => {
-                self.pending_transfer(incarnation).version = None;
-                self.resolve_late(now, incarnation, selector);
+            Choice::Nobody if self.books().is_void(incarnation, selector, version) => {
+                self.groups.pending_transfer(incarnation).version = None;
+                return self.resolve_late(now, incarnation, selector);
             }
-            Choice::Nobody => {
-                let error = transfer.last_error.clone();
-                let held = group.held.as_ref().map(|held| held.version);
-                let result = match (error, held) {
-                    (Some(error), _) => Err(error),
-                    (None, Some(_)) => Ok(Answer::Unchanged { held }),
-                    (None, None) => Err(self.unavailable(incarnation, selector)),
-                };
-                if result.is_err() {
-                    self.abandon_transfer(incarnation);
-                }
-                self.finish(incarnation, result);
-            }
+            Choice::Nobody => self.end_in_vain(incarnation, selector),
         }
+        Onward::Done
     }
 
-    /// Whether what a selector meant has gone before any shard was told of it, and it means something
-    /// else now: a group that holds nothing waits on for that, rather than fail because the trainer
-    /// was quicker than its turn.
-    fn is_void(&self, incarnation: Incarnation, selector: Selector, version: Version) -> bool {
+    /// No source is left: the transfer ends with the group's copy, or with an error.
+    fn end_in_vain(&mut self, incarnation: Incarnation, selector: Selector) {
         let group = self.groups.of(&incarnation);
-        let untold = group.transfer().is_some_and(|t| t.attempt == Attempt(0));
-        let other = self.resolve(incarnation, selector) != Resolution::Available(version);
-        untold && group.held.is_none() && group.seeds().is_none() && other
+        let error = group.pending().as_transfer().last_error.clone();
+        let held = group.held.as_ref().map(|held| held.version);
+        let result = match (error, held) {
+            (Some(error), _) => Err(error),
+            (None, Some(_)) => Ok(Answer::Unchanged { held }),
+            (None, None) => Err(self.books().unavailable(incarnation, selector)),
+        };
+        if result.is_err() {
+            self.abandon_transfer(incarnation);
+        }
+        self.calls().finish(incarnation, result);
     }
 
-    fn resolve_late(&mut self, now: Time, incarnation: Incarnation, selector: Selector) {
-        match self.resolve(incarnation, selector) {
+    fn resolve_late(&mut self, now: Time, incarnation: Incarnation, selector: Selector) -> Onward {
+        match self.books().resolve(incarnation, selector) {
             Resolution::NotYet => {}
             Resolution::Gone => {
-                let error = self.unavailable(incarnation, selector);
-                self.finish(incarnation, Err(error));
+                let error = self.books().unavailable(incarnation, selector);
+                self.calls().finish(incarnation, Err(error));
             }
             Resolution::Available(version) => {
-                self.pending_transfer(incarnation).version = Some(version);
-                self.look_for_source(now, incarnation);
+                self.groups.pending_transfer(incarnation).version = Some(version);
+                return self.look_for_source(now, incarnation);
             }
         }
+        Onward::Done
     }
 
     /// The group may read from this source; its own readers finish first.
@@ -204,7 +180,7 @@ impl Server {
         version: Version,
     ) {
         self.read_from(incarnation, version, sources);
-        if self.pending_transfer(incarnation).staged {
+        if self.groups.pending_transfer(incarnation).staged {
             return self.assign(incarnation);
         }
         self.drain_old_copy(now, incarnation);
@@ -212,19 +188,21 @@ impl Server {
 
     /// The old copy's readers finish, then it is given up.
     pub(in crate::server) fn drain_old_copy(&mut self, now: Time, incarnation: Incarnation) {
-        self.pending_transfer(incarnation).phase = Phase::Draining;
+        self.groups.pending_transfer(incarnation).phase = Phase::Draining;
         if self.groups.of(&incarnation).held.is_some() {
-            self.hide_copy(incarnation);
+            self.copies().hide(incarnation);
             self.drain_until(incarnation, now + self.config.drain_deadline);
-            self.hold_until(now, incarnation, Time(u64::MAX));
+            self.durability().hold_until(now, incarnation, Time(u64::MAX));
         }
         self.give_up_copy(now, incarnation);
     }
 
     fn give_up_copy(&mut self, now: Time, incarnation: Incarnation) {
-        let drained = self.drained(incarnation) && !self.may_be_last(incarnation);
+        let drained = self.books().drained(incarnation) && !self.books().may_be_last(incarnation);
         if let Some(held) = &self.groups.of(&incarnation).held
-            && (!held.settled() || !self.may_give_up(now, incarnation, drained) || !drained)
+            && (!held.settled()
+                || !self.durability().may_give_up(now, incarnation, drained)
+                || !drained)
         {
             return;
         }
@@ -232,7 +210,7 @@ impl Server {
         group.held = None;
         group.replicated = None;
         self.end_drain(incarnation);
-        match self.pending_transfer(incarnation).staged {
+        match self.groups.pending_transfer(incarnation).staged {
             true => self.install(now, incarnation),
             false => self.assign(incarnation),
         }
@@ -242,10 +220,10 @@ impl Server {
         let sources = self.edges.sources_of(incarnation);
         let transfer = self.groups.of(&incarnation).pending().as_transfer();
         let staged = transfer.staged;
-        let assignment = self.assignment(sources, transfer.version.expect("resolved"));
+        let assignment = self.books().assignment(sources, transfer.version.expect("resolved"));
         let assignment = Assignment { staged, ..assignment };
         let kept = self.groups.get_mut(&incarnation).and_then(|group| group.kept.take());
-        let transfer = self.pending_transfer(incarnation);
+        let transfer = self.groups.pending_transfer(incarnation);
         transfer.go_on_after(kept);
         transfer.phase = Phase::Reading;
         transfer.attempt = transfer.attempt.next();
@@ -268,5 +246,30 @@ impl Server {
             self.connections
                 .send(session, ServerMessage::Assigned { seq, attempt, since, assignment });
         }
+    }
+}
+
+impl Books<'_> {
+    fn resolve(&self, incarnation: Incarnation, selector: Selector) -> Resolution {
+        let group = self.groups.of(&incarnation);
+        let model = self.models.of(&group.model);
+        group.seeds().map_or_else(|| model.resolve(selector), |v| model.resolve_exactly(v))
+    }
+
+    fn check_registered(&self, incarnation: Incarnation) -> Result<(), CallError> {
+        if self.groups.of(&incarnation).registered {
+            return Ok(());
+        }
+        Err(misuse("nothing is registered; call register first".into()))
+    }
+
+    /// Whether what a selector meant has gone before any shard was told of it, and it means something
+    /// else now: a group that holds nothing waits on for that, rather than fail because the trainer
+    /// was quicker than its turn.
+    fn is_void(&self, incarnation: Incarnation, selector: Selector, version: Version) -> bool {
+        let group = self.groups.of(&incarnation);
+        let untold = group.transfer().is_some_and(|t| t.attempt == Attempt(0));
+        let other = self.resolve(incarnation, selector) != Resolution::Available(version);
+        untold && group.held.is_none() && group.seeds().is_none() && other
     }
 }

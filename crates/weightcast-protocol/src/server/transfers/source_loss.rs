@@ -1,6 +1,6 @@
 //! How a transfer loses its source, and what becomes of it.
 
-use crate::server::Server;
+use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::transaction::{Phase, name_shards};
 use crate::{CallError, Incarnation, Safeguard};
 
@@ -15,7 +15,7 @@ pub(super) struct Loss {
     pub(in crate::server) stripe: usize,
 }
 
-impl Server {
+impl TransferHandler<'_> {
     /// A transfer has no source any more: it looks for another, or fails. One of several is as good as
     /// all: they are let go of together. What it has read is kept, unless it is suspect; then all who
     /// read from this group lose it in the same way.
@@ -24,7 +24,7 @@ impl Server {
         let lost = sources.get(loss.stripe).or(sources.first()).copied();
         let Some(source) = lost else { return };
         let source_replica = self.groups.get(&source).map(|g| g.replica.clone());
-        let Some(transfer) = self.transfer(reader) else { return };
+        let Some(transfer) = self.groups.transfer(reader) else { return };
         *transfer.failures.entry(source).or_default() += loss.failures;
         transfer.prepared.clear();
         let was = std::mem::replace(&mut transfer.phase, Phase::Waiting);
@@ -52,7 +52,7 @@ impl Server {
     /// nothing has been read over it.
     pub(in crate::server) fn abandon_transfer(&mut self, incarnation: Incarnation) {
         self.release_edge(incarnation);
-        let Some(transfer) = self.transfer(incarnation) else { return };
+        let Some(transfer) = self.groups.transfer(incarnation) else { return };
         let served = !std::mem::take(&mut transfer.filling).is_empty();
         let phase = std::mem::take(&mut transfer.phase);
         self.end_landing(incarnation);
@@ -68,10 +68,10 @@ impl Server {
     /// The old copy was not given up after all.
     fn keep_copy(&mut self, incarnation: Incarnation) {
         self.end_drain(incarnation);
-        self.end_hold(incarnation);
+        self.durability().end_hold(incarnation);
         let held = self.groups.of(&incarnation).held.as_ref();
         if held.is_some_and(|held| !held.visible && held.fenced.is_none()) {
-            self.show_copy(incarnation);
+            self.copies().show(incarnation);
         }
     }
 
@@ -85,7 +85,9 @@ impl Server {
         }
         sources
     }
+}
 
+impl Books<'_> {
     /// What a transfer was waiting for when its deadline passed.
     pub(in crate::server) fn transfer_waits_for(&self, incarnation: Incarnation) -> String {
         let group = self.groups.of(&incarnation);

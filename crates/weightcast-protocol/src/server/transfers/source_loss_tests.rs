@@ -1,4 +1,5 @@
 use super::*;
+use crate::server::Server;
 use crate::server::props::{server, version};
 use crate::server::stores::group::Over;
 use crate::{Generation, Incarnation, ShardSums, Time};
@@ -11,16 +12,16 @@ fn reading(phase: Phase, staged: bool) -> (Server, [Incarnation; 4]) {
     [a, b].iter().for_each(|source| server.holds(*source, version(2)));
     if phase == Phase::Draining || staged {
         server.holds(reader, version(1));
-        server.hide_copy(reader);
+        server.copies().hide(reader);
     }
     server.reads(reader, version(2), &[a, b]);
     server.relays(reader);
-    let transfer = server.transfer(reader).expect("it reads");
+    let transfer = server.groups.transfer(reader).expect("it reads");
     (transfer.phase, transfer.staged) = (phase, staged);
     transfer.prepared.insert(0, (Generation(20), ShardSums::default()));
     server.reads_as(behind, reader);
-    server.drain_until(reader, Time(9));
-    server.hold_until(Time(0), reader, Time(9));
+    server.transfers().drain_until(reader, Time(9));
+    server.durability().hold_until(Time(0), reader, Time(9));
     server.agenda.clear();
     (server, groups)
 }
@@ -31,7 +32,7 @@ impl Server {
         let source = self.edges.source_of(relay).expect("it reads");
         self.reads(reader, version(2), &[source]);
         self.edges.remove("policy", reader);
-        self.read_from(reader, version(2), vec![relay]);
+        self.transfers().read_from(reader, version(2), vec![relay]);
     }
 }
 
@@ -43,7 +44,7 @@ fn whoever_loses_a_source_waits_for_another_with_what_is_good_of_what_it_has() {
                 let (mut server, [reader, behind, a, b]) = reading(phase, staged);
                 let loss = Loss { failures, suspect, stripe };
                 for times in 1..3 {
-                    server.lose_source(reader, "cut", loss);
+                    server.transfers().lose_source(reader, "cut", loss);
                     let void = phase == Phase::Reading && suspect;
                     let transfer = server.groups[&reader].transfer().expect("it goes on");
                     let said = format!("{phase:?} {staged} {suspect} {stripe} {times}");
@@ -89,7 +90,7 @@ fn a_transfer_that_is_given_up_lets_its_readers_go_on_and_keeps_the_old_copy_if_
             let error = CallError::Misuse { detail: "over".into() };
             server.at(reader).over = over.then_some(Over { error, closing: true });
             server.models.get_mut("policy").expect("a prop").landing.insert(reader);
-            server.abandon_transfer(reader);
+            server.transfers().abandon_transfer(reader);
             assert!(server.edges.sources_of(reader).is_empty());
             assert!(server.models["policy"].landing.is_empty());
             let other = server.groups[&behind].transfer().expect("it goes on");
@@ -109,7 +110,7 @@ fn a_copy_that_is_kept_is_shown_once_and_not_if_it_was_refused() {
         let revision = |server: &Server| server.models["policy"].revision.number;
         let before = revision(&server);
         for _ in 0..2 {
-            server.keep_copy(reader);
+            server.transfers().keep_copy(reader);
             assert_eq!(revision(&server), before + u64::from(!fenced));
         }
         assert_eq!(server.next_timeout(), None);

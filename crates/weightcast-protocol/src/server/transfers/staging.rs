@@ -6,13 +6,13 @@
 //! is in place. Who wants it meanwhile waits, as for one that is being filled.
 
 use crate::message::ServerMessage;
-use crate::server::Server;
+use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::timers::Timer;
 use crate::server::stores::transaction::Phase;
 use crate::{Attempt, Generation, Incarnation, OpSeq, SessionId, Time, Version};
 
-impl Server {
+impl TransferHandler<'_> {
     /// All shards have read the version beside their memory, and it is the publisher's. No source
     /// is needed any more; the old copy's readers finish, as before any change of memory.
     pub(super) fn verified_beside(&mut self, now: Time, incarnation: Incarnation) {
@@ -25,7 +25,7 @@ impl Server {
 
     /// The old copy is given up: the shards put the new one in place. The call's deadline may be
     /// near, but nothing would be won by leaving them with neither.
-    pub(in crate::server) fn install(&mut self, now: Time, incarnation: Incarnation) {
+    pub(super) fn install(&mut self, now: Time, incarnation: Incarnation) {
         let span = self.config.install_deadline;
         let group = self.groups.of_mut(&incarnation);
         let transaction = group.pending_mut();
@@ -55,7 +55,7 @@ impl Server {
         if self.groups.of(&incarnation).active != Some(seq) {
             return;
         }
-        let Some(transfer) = self.transfer(incarnation) else { return };
+        let Some(transfer) = self.groups.transfer(incarnation) else { return };
         if transfer.phase == Phase::Installing && transfer.attempt == attempt {
             transfer.installed.insert(shard, generation);
             self.agenda.wake(incarnation);
@@ -65,7 +65,7 @@ impl Server {
     /// All shards have it in place: the group holds it.
     pub(super) fn try_commit_installed(&mut self, incarnation: Incarnation) {
         let num_shards = self.groups.of(&incarnation).num_shards as usize;
-        let transfer = self.pending_transfer(incarnation);
+        let transfer = self.groups.pending_transfer(incarnation);
         if transfer.installed.len() < num_shards {
             return;
         }
@@ -83,10 +83,12 @@ impl Server {
             self.agenda.note_change(&group.model);
         }
     }
+}
 
+impl<'a> Books<'a> {
     /// Groups that have a version beside their memory, verified, and will hold it soon.
-    pub(in crate::server) fn landing<'a>(
-        &'a self,
+    pub(super) fn landing(
+        self,
         reader: &'a Group,
         version: Version,
     ) -> impl Iterator<Item = &'a Group> {
@@ -102,6 +104,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::Server;
     use crate::server::props::{SEQ, server, version};
 
     /// A group of two shards that puts version 2 in place, with its third assignment.
@@ -110,9 +113,9 @@ mod tests {
         let [source, group] = ["source", "group"].map(|name| server.prop(name, 2));
         server.holds(source, version(2));
         server.reads(group, version(2), &[source]);
-        let transfer = server.transfer(group).expect("it reads");
+        let transfer = server.groups.transfer(group).expect("it reads");
         (transfer.staged, transfer.attempt) = (true, Attempt(3));
-        server.install(Time(50), group);
+        server.transfers().install(Time(50), group);
         (server, group)
     }
 
@@ -123,7 +126,7 @@ mod tests {
             server.config.install_deadline = crate::Span(span);
             let call = server.at(group).active_transaction().expect("it reads");
             call.deadline = Time(deadline);
-            server.install(Time(50), group);
+            server.transfers().install(Time(50), group);
             let call = &server.groups[&group].transactions[&SEQ];
             let expected = Time(deadline.max(50 + span));
             assert_eq!((call.deadline, server.next_timeout()), (expected, Some(expected)));
@@ -146,12 +149,12 @@ mod tests {
             (SEQ, Attempt(3), Phase::Waiting, false),
         ] {
             let (mut server, group) = installing();
-            server.transfer(group).expect("it reads").phase = phase;
+            server.groups.transfer(group).expect("it reads").phase = phase;
             server.agenda.groups.clear();
             let shard = server.session(group, 1);
             for generation in [20, 21] {
-                server.installed(shard, seq, attempt, Generation(generation));
-                let installed = &server.transfer(group).expect("it reads").installed;
+                server.transfers().installed(shard, seq, attempt, Generation(generation));
+                let installed = &server.groups.transfer(group).expect("it reads").installed;
                 let expected = counts.then_some(Generation(generation));
                 assert_eq!(installed.get(&1).copied(), expected, "{seq} {attempt} {phase:?}");
                 assert_eq!(installed.len(), usize::from(counts));
@@ -165,21 +168,21 @@ mod tests {
         let (mut server, group) = installing();
         let reader = server.prop("reader", 1);
         let landing = |server: &Server, of: Incarnation, number: u64| {
-            server.landing(&server.groups[&of], version(number)).count()
+            server.books().landing(&server.groups[&of], version(number)).count()
         };
         assert_eq!(landing(&server, reader, 2), 0);
-        server.verified_beside(Time(60), group);
+        server.transfers().verified_beside(Time(60), group);
         assert_eq!((landing(&server, reader, 2), landing(&server, reader, 1)), (1, 0));
         assert_eq!(landing(&server, group, 2), 0);
         assert_eq!(server.counters.staged, 1);
         server.agenda.models.clear();
-        server.end_landing(reader);
+        server.transfers().end_landing(reader);
         assert!(server.agenda.models.is_empty());
-        server.end_landing(group);
+        server.transfers().end_landing(group);
         assert!(server.agenda.models.contains("policy"));
         assert_eq!(landing(&server, reader, 2), 0);
         server.agenda.models.clear();
-        server.end_landing(group);
+        server.transfers().end_landing(group);
         assert!(server.agenda.models.is_empty(), "it has ended before");
     }
 }

@@ -5,14 +5,14 @@
 //! and whoever drains waits for it (S9). The server stripes only what nobody else waits for, and
 //! takes the further sources back when somebody does, so a fan-out never has fewer sources for it.
 
-use crate::server::Server;
+use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::transaction::{Phase, Transfer};
 use crate::{Incarnation, Safeguard, Version};
 
-impl Server {
+impl Books<'_> {
     /// The source that was chosen, and those beside it that the reader may draw from as well.
-    pub(in crate::server) fn stripes(
+    pub(super) fn stripes(
         &self,
         reader: &Group,
         transfer: &Transfer,
@@ -62,7 +62,9 @@ impl Server {
         let mut waiting = self.models.of(&reader.model).waiting.values();
         waiting.any(|group| *group != reader.incarnation && waits(self.groups.of(group)))
     }
+}
 
+impl TransferHandler<'_> {
     /// A reader has found every source busy: one that another draws from beside its first is taken
     /// back for it, if there is one.
     pub(super) fn unstripe_for(&mut self, reader: Incarnation, version: Version) {
@@ -87,7 +89,7 @@ impl Server {
         self.agenda.wake_all(free);
         self.agenda.note_change(&self.groups.of(&striped).model);
         let reads = |transfer: &mut Transfer| transfer.phase == Phase::Reading;
-        if self.transfer(striped).is_some_and(reads) {
+        if self.groups.transfer(striped).is_some_and(reads) {
             self.assign(striped); // it goes on where it is
         }
     }

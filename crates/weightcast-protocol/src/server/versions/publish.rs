@@ -1,17 +1,16 @@
 //! `publish`: a group's memory becomes visible as a version, once all shards have called (S8).
 
 use crate::message::{Answer, Call, Role};
-use crate::server::Server;
-use crate::server::durability::claims::Trust;
-use crate::server::stores::group::{Group, Held};
+use crate::server::rooms::{Books, VersionHandler};
+use crate::server::stores::group::Group;
 use crate::server::stores::model::{Content, Model};
-use crate::{CallError, ContentDigest, Generation, Incarnation, Proved, Safeguard, Version};
+use crate::{CallError, ContentDigest, Generation, Incarnation, Safeguard, Version};
 
 fn misuse(detail: String) -> CallError {
     CallError::Misuse { detail }
 }
 
-impl Server {
+impl VersionHandler<'_> {
     pub(in crate::server) fn start_publish(
         &mut self,
         incarnation: Incarnation,
@@ -26,10 +25,78 @@ impl Server {
             Some(held) => {
                 Err(misuse(format!("replica holds {}; call unpublish first", held.version)))
             }
-            None => self.version_to_publish(group, number).map(|_| ()),
+            None => self.books().version_to_publish(group, number).map(|_| ()),
         }
     }
 
+    pub(in crate::server) fn advance_publish(&mut self, incarnation: Incarnation) {
+        let waits = self.books().waits_for_digest(incarnation);
+        let group = self.groups.of_mut(&incarnation);
+        let num_shards = group.num_shards as usize;
+        let transaction = group.pending_mut();
+        if transaction.arrived.len() < num_shards
+            && self.config.safeguards.on(Safeguard::WholePublish)
+        {
+            return;
+        }
+        if waits {
+            return;
+        }
+        let calls: Vec<(u64, ContentDigest, Generation)> = transaction
+            .arrived
+            .values()
+            .filter_map(|call| match call {
+                Call::Publish { version, catalog, generation } => {
+                    Some((*version, *catalog, *generation))
+                }
+                _ => None,
+            })
+            .collect();
+        let result = self.publish(incarnation, &calls);
+        self.calls().finish(incarnation, result.map(|version| Answer::Published { version }));
+    }
+
+    fn publish(
+        &mut self,
+        incarnation: Incarnation,
+        calls: &[(u64, ContentDigest, Generation)],
+    ) -> Result<Version, CallError> {
+        let group = self.groups.of(&incarnation);
+        let (number, catalog, _) = calls[0];
+        if let Some(shard) = calls.iter().position(|call| call.1 != catalog) {
+            return Err(CallError::LayoutMismatch {
+                replica: group.replica.clone(),
+                detail: format!(
+                    "shards 0 and {shard} registered different names, dtypes or shapes; all shards \
+                     must declare the whole model's tensors"
+                ),
+            });
+        }
+        if let Some(held) = &group.held {
+            // Published before, and all shards say so again.
+            return Ok(held.version);
+        }
+        let version = self.books().version_to_publish(group, number)?;
+        let model = self.models.of_mut(&group.model);
+        check_catalog(model, version, catalog, &group.replica)?;
+        if !model.known.contains_key(&version) {
+            let content = Content { catalog, sum: None };
+            let name = group.model.clone();
+            self.copies().remember(&name, version, content);
+        }
+        let mut generations: Vec<Generation> = calls.iter().map(|call| call.2).collect();
+        // Nobody is missing but with the mutant.
+        generations.resize(self.groups.of(&incarnation).num_shards as usize, Generation(0));
+        self.copies().add(incarnation, version, catalog, generations);
+        let group = self.groups.of_mut(&incarnation);
+        let held = group.held.as_mut().expect("just set");
+        held.authored = group.role == Role::Trainer;
+        self.counters.publishes += 1;
+        Ok(version)
+    }
+}
+
+impl Books<'_> {
     /// The version that a group means by a number, if it may publish it.
     fn version_to_publish(&self, group: &Group, number: u64) -> Result<Version, CallError> {
         let model = self.models.of(&group.model);
@@ -73,101 +140,6 @@ impl Server {
         let model = self.models.of(&group.model);
         let unknown = |role| matches!(role, Role::Offload(version) if !model.is_sealed(version));
         self.recovers() && unknown(group.role)
-    }
-
-    pub(in crate::server) fn advance_publish(&mut self, incarnation: Incarnation) {
-        let waits = self.waits_for_digest(incarnation);
-        let group = self.groups.of_mut(&incarnation);
-        let num_shards = group.num_shards as usize;
-        let transaction = group.pending_mut();
-        if transaction.arrived.len() < num_shards
-            && self.config.safeguards.on(Safeguard::WholePublish)
-        {
-            return;
-        }
-        if waits {
-            return;
-        }
-        let calls: Vec<(u64, ContentDigest, Generation)> = transaction
-            .arrived
-            .values()
-            .filter_map(|call| match call {
-                Call::Publish { version, catalog, generation } => {
-                    Some((*version, *catalog, *generation))
-                }
-                _ => None,
-            })
-            .collect();
-        let result = self.publish(incarnation, &calls);
-        self.finish(incarnation, result.map(|version| Answer::Published { version }));
-    }
-
-    fn publish(
-        &mut self,
-        incarnation: Incarnation,
-        calls: &[(u64, ContentDigest, Generation)],
-    ) -> Result<Version, CallError> {
-        let group = self.groups.of(&incarnation);
-        let (number, catalog, _) = calls[0];
-        if let Some(shard) = calls.iter().position(|call| call.1 != catalog) {
-            return Err(CallError::LayoutMismatch {
-                replica: group.replica.clone(),
-                detail: format!(
-                    "shards 0 and {shard} registered different names, dtypes or shapes; all shards \
-                     must declare the whole model's tensors"
-                ),
-            });
-        }
-        if let Some(held) = &group.held {
-            // Published before, and all shards say so again.
-            return Ok(held.version);
-        }
-        let version = self.version_to_publish(group, number)?;
-        let model = self.models.of_mut(&group.model);
-        check_catalog(model, version, catalog, &group.replica)?;
-        if !model.known.contains_key(&version) {
-            let content = Content { catalog, sum: None };
-            let name = group.model.clone();
-            self.remember(&name, version, content);
-        }
-        let mut generations: Vec<Generation> = calls.iter().map(|call| call.2).collect();
-        // Nobody is missing but with the mutant.
-        generations.resize(self.groups.of(&incarnation).num_shards as usize, Generation(0));
-        self.hold(incarnation, version, catalog, generations);
-        let group = self.groups.of_mut(&incarnation);
-        let held = group.held.as_mut().expect("just set");
-        held.authored = group.role == Role::Trainer;
-        self.counters.publishes += 1;
-        Ok(version)
-    }
-
-    /// The group holds a copy from now on, for all to see.
-    pub(in crate::server) fn hold(
-        &mut self,
-        incarnation: Incarnation,
-        version: Version,
-        catalog: ContentDigest,
-        generations: Vec<Generation>,
-    ) {
-        let group = self.groups.of_mut(&incarnation);
-        group.kept = None;
-        group.held = Some(Held {
-            version,
-            catalog,
-            generations,
-            sums: Default::default(),
-            sealed: false,
-            authored: false,
-            trust: Trust::Claimed,
-            accusers: Default::default(),
-            fenced: None,
-            offload_failed: None,
-            visible: false,
-        });
-        for member in group.members.values_mut() {
-            member.proved = Some(Proved { version, catalog, sum: None });
-        }
-        self.show_copy(incarnation);
     }
 }
 
@@ -234,7 +206,11 @@ mod tests {
                         let of = |epoch| Version { epoch: Epoch(epoch), number: 5 };
                         for (epoch, sealed) in [(0, sealed_old), (1, sealed_new)] {
                             let sum = sealed.then_some(Sum([1, 1]));
-                            server.remember("policy", of(epoch), Content { catalog: CATALOG, sum });
+                            server.copies().remember(
+                                "policy",
+                                of(epoch),
+                                Content { catalog: CATALOG, sum },
+                            );
                         }
                         server.at(group).role = role;
                         server.at(group).replicated = replicated.map(of);
@@ -248,10 +224,12 @@ mod tests {
                         let meant = replicated.or((!came_over).then_some(1));
                         let sealed = |epoch: &u64| [sealed_old, sealed_new][*epoch as usize];
                         let expected = meant.filter(sealed).map(of);
-                        let said = server.version_to_publish(&server.groups[&group], 5);
+                        let said = server.books().version_to_publish(&server.groups[&group], 5);
                         assert_eq!(said.ok(), expected, "{replicated:?} {came_over}");
                         // Another number is none that it replicated.
-                        assert!(server.version_to_publish(&server.groups[&group], 6).is_err());
+                        assert!(
+                            server.books().version_to_publish(&server.groups[&group], 6).is_err()
+                        );
                     }
                 }
             }
@@ -265,22 +243,28 @@ mod tests {
             let group = server.prop("g", 1);
             server.at(group).role = role;
             if role != Role::Trainer {
-                assert!(server.version_to_publish(&server.groups[&group], 5).is_err(), "of what?");
+                assert!(
+                    server.books().version_to_publish(&server.groups[&group], 5).is_err(),
+                    "of what?"
+                );
                 let content = Content { catalog: CATALOG, sum: Some(Sum([1, 1])) };
-                server.remember("policy", version(5), content);
+                server.copies().remember("policy", version(5), content);
             }
             for (number, may) in [(4, role == Role::Trainer), (5, true), (6, role == Role::Trainer)]
             {
-                let said = server.version_to_publish(&server.groups[&group], number);
+                let said = server.books().version_to_publish(&server.groups[&group], number);
                 assert_eq!(said.ok(), may.then_some(version(number)), "{role:?}");
             }
             let call = (5, CATALOG, Generation(3));
-            assert_eq!(server.publish(group, &[call]), Ok(version(5)));
+            assert_eq!(server.versions().publish(group, &[call]), Ok(version(5)));
             let held = server.groups[&group].held.as_ref().expect("just published");
             assert_eq!((held.authored, held.sealed), (role == Role::Trainer, false));
             assert_eq!(held.generations, [Generation(3)]);
             // Once more changes nothing, at whatever generation.
-            assert_eq!(server.publish(group, &[(5, CATALOG, Generation(4))]), Ok(version(5)));
+            assert_eq!(
+                server.versions().publish(group, &[(5, CATALOG, Generation(4))]),
+                Ok(version(5))
+            );
             let held = server.groups[&group].held.as_ref().expect("just published");
             assert_eq!((held.generations[0], server.counters.publishes), (Generation(3), 1));
         }
@@ -300,14 +284,14 @@ mod tests {
             let group = server.prop("g", 1);
             server.at(group).role = role;
             let catalog = CATALOG;
-            server.remember("policy", version(5), Content { catalog, sum });
+            server.copies().remember("policy", version(5), Content { catalog, sum });
             server.terms.window_until = recovers.then_some(crate::Time(99));
             let call = Call::Publish { version: 5, catalog, generation: Generation(3) };
             let arrived = std::iter::once((0, call.clone())).collect();
-            server.calls(group, call).arrived = arrived;
-            let begins = server.start_publish(group, 5).is_ok();
+            server.has_called(group, call).arrived = arrived;
+            let begins = server.versions().start_publish(group, 5).is_ok();
             assert_eq!(begins, expected != Some(false), "{recovers}, {sum:?}, {role:?}");
-            server.advance_publish(group);
+            server.versions().advance_publish(group);
             let ended = server.groups[&group].active.is_none();
             let held = server.groups[&group].held.is_some();
             assert_eq!(ended.then_some(held), expected, "{recovers}, {sum:?}, {role:?}");

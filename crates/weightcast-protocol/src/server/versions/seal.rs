@@ -1,8 +1,8 @@
 //! Seals: a published copy's digests are in, and say whether it is what it claims (S6, S7).
 
 use crate::message::Call;
-use crate::server::Server;
 use crate::server::durability::claims::Trust;
+use crate::server::rooms::VersionHandler;
 use crate::server::stores::transaction::Transaction;
 use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, ShardSums, Version};
 
@@ -13,7 +13,7 @@ const COPIES_DIFFER: &str = "its shards hold different copies of the same slice;
 const OTHER_BYTES: &str = "its bytes differ from those that the version was sealed with; \
     unpublish it, then publish them under a higher number, or in a new run (epoch=\"new\")";
 
-impl Server {
+impl VersionHandler<'_> {
     pub(in crate::server) fn sealed(
         &mut self,
         session: SessionId,
@@ -69,13 +69,13 @@ impl Server {
             }
             // Whoever has read it already can commit now.
             self.agenda.wake_all(self.edges.filling(&group.model, version));
-            if self.recovers() {
+            if self.books().recovers() {
                 // An offload replica of the version that came over first can be published now.
                 self.agenda.wake_all(self.groups.keys().copied());
             }
         }
         self.agenda.wake(incarnation);
-        self.note_seal(incarnation);
+        self.durability().note_seal(incarnation);
         self.tell_all(incarnation);
     }
 
@@ -87,7 +87,7 @@ impl Server {
         version: Version,
         detail: &str,
     ) {
-        self.hide_copy(incarnation);
+        self.copies().hide(incarnation);
         let group = self.groups.of_mut(&incarnation);
         let error = CallError::ContentMismatch {
             version,
@@ -98,15 +98,15 @@ impl Server {
         held.fenced = Some(error.clone());
         let reason = format!("replica {} turned out to hold other content", group.replica);
         self.counters.fenced += 1;
-        self.spoil_readers(incarnation, &reason);
+        self.transfers().spoil_readers(incarnation, &reason);
         self.tell_all(incarnation);
-        self.note_end(incarnation);
+        self.durability().note_end(incarnation);
         self.agenda.wake(incarnation);
         let group = self.groups.of_mut(&incarnation);
         let ends = |call: &mut Transaction| call.call != Call::Unpublish;
         if group.active_transaction().is_some_and(ends) {
-            self.abandon_transfer(incarnation);
-            self.finish(incarnation, Err(error));
+            self.transfers().abandon_transfer(incarnation);
+            self.calls().finish(incarnation, Err(error));
         }
     }
 }
@@ -115,6 +115,7 @@ impl Server {
 mod tests {
     use super::*;
     use crate::Sum;
+    use crate::server::Server;
     use crate::server::props::{server, version};
 
     fn sums(part: u64) -> ShardSums {
@@ -130,7 +131,7 @@ mod tests {
         let held = server.at(group).held.as_mut().expect("just set");
         (held.sealed, held.authored) = (false, authored);
         let content = crate::server::stores::model::Content { catalog: held.catalog, sum: None };
-        server.remember("policy", version(1), content);
+        server.copies().remember("policy", version(1), content);
         (server, group)
     }
 
@@ -144,22 +145,26 @@ mod tests {
     fn digests_count_of_what_is_held_now_and_the_last_of_each_shard() {
         for (shard, generation) in [(0, 9), (0, 11), (1, 10), (1, 12)] {
             let (mut server, group) = published(true);
-            server.sealed(server.session(group, shard), Generation(generation), sums(1));
+            let session = server.session(group, shard);
+            server.versions().sealed(session, Generation(generation), sums(1));
             let held = server.groups[&group].held.as_ref().expect("it holds it");
             assert!(held.sums.is_empty(), "{shard} at {generation}");
         }
         let (mut server, group) = published(true);
         for part in [1, 2] {
-            server.sealed(server.session(group, 0), Generation(10), sums(part));
+            let session = server.session(group, 0);
+            server.versions().sealed(session, Generation(10), sums(part));
             assert_eq!(state(&server, group), (false, false, Trust::Claimed), "one shard alone");
         }
         server.agenda.groups.clear();
-        server.sealed(server.session(group, 1), Generation(11), sums(5));
+        let session = server.session(group, 1);
+        server.versions().sealed(session, Generation(11), sums(5));
         assert_eq!(server.models["policy"].known[&version(1)].sum, Some(Sum([7, 0])));
         assert!(server.agenda.groups.contains(&group), "an unpublish may wait for it");
         assert_eq!((server.counters.seals, server.counters.fenced), (1, 0));
         // It is settled.
-        server.sealed(server.session(group, 1), Generation(11), sums(6));
+        let session = server.session(group, 1);
+        server.versions().sealed(session, Generation(11), sums(6));
         assert_eq!(server.models["policy"].known[&version(1)].sum, Some(Sum([7, 0])));
         assert_eq!((server.counters.seals, server.counters.fenced), (1, 0));
     }
@@ -174,15 +179,18 @@ mod tests {
                     let sum = Some(Sum([if same { 3 } else { 4 }, 0]));
                     known.get_mut(&version(1)).expect("published").sum = sum;
                 }
-                server.sealed(server.session(group, 0), Generation(10), sums(1));
-                server.sealed(server.session(group, 1), Generation(11), sums(2));
+                let session = server.session(group, 0);
+                server.versions().sealed(session, Generation(10), sums(1));
+                let session = server.session(group, 1);
+                server.versions().sealed(session, Generation(11), sums(2));
                 let right = first || same;
                 let trust = if authored && first { Trust::Proved } else { Trust::Claimed };
                 assert_eq!(state(&server, group), (right, !right, trust), "{authored}, {first}");
                 let held = server.groups[&group].held.as_ref().expect("it stays");
                 assert_eq!(held.visible, right);
                 // What was refused stays refused, whatever is digested then.
-                server.sealed(server.session(group, 1), Generation(11), sums(3));
+                let session = server.session(group, 1);
+                server.versions().sealed(session, Generation(11), sums(3));
                 assert_eq!(state(&server, group), (right, !right, trust));
                 assert_eq!(server.counters.fenced, u64::from(!right));
             }
@@ -199,7 +207,7 @@ mod tests {
             if let Some(held) = &mut server.at(group).held {
                 held.sums = [(0, sums(1)), (1, sums(2))].into();
             }
-            server.check_seal(group);
+            server.versions().check_seal(group);
             assert_eq!(server.agenda.groups.contains(&copy), recovers);
         }
     }

@@ -2,7 +2,7 @@
 //! and the copy is not the last one of a retained version (A2).
 
 use crate::message::{Answer, Call};
-use crate::server::Server;
+use crate::server::rooms::{Books, VersionHandler};
 use crate::server::stores::group::Held;
 use crate::server::stores::transaction::name_shards;
 use crate::{CallError, Incarnation, Safeguard, Time};
@@ -10,7 +10,7 @@ use crate::{CallError, Incarnation, Safeguard, Time};
 /// Readers named to a person who waited for them in vain.
 const NAMED: usize = 4;
 
-impl Server {
+impl VersionHandler<'_> {
     pub(in crate::server) fn start_unpublish(
         &mut self,
         now: Time,
@@ -23,13 +23,41 @@ impl Server {
         }
         let deadline = group.pending_mut().deadline;
         if self.config.safeguards.on(Safeguard::EarlyRetraction) {
-            self.hide_copy(incarnation);
+            self.copies().hide(incarnation);
         }
-        self.drain_until(incarnation, deadline.min(now + self.config.drain_deadline));
-        self.hold_until(now, incarnation, deadline);
+        let until = deadline.min(now + self.config.drain_deadline);
+        self.transfers().drain_until(incarnation, until);
+        self.durability().hold_until(now, incarnation, deadline);
         Ok(())
     }
 
+    pub(in crate::server) fn advance_unpublish(&mut self, now: Time, incarnation: Incarnation) {
+        let drained = self.books().drained(incarnation) && !self.books().may_be_last(incarnation);
+        let group = self.groups.of_mut(&incarnation);
+        let num_shards = group.num_shards as usize;
+        let transaction = group.pending_mut();
+        debug_assert_eq!(transaction.call, Call::Unpublish);
+        let by_one = !self.config.safeguards.on(Safeguard::WholeUnpublish);
+        let arrived = transaction.arrived.len() == num_shards || by_one;
+        if arrived {
+            self.copies().hide(incarnation); // it is hidden already, but with a mutant
+        }
+        let group = self.groups.of_mut(&incarnation);
+        let settled = group.held.as_ref().is_some_and(|held| held.settled());
+        let ready = arrived && settled && drained;
+        if settled && self.durability().may_give_up(now, incarnation, ready) && ready {
+            let group = self.groups.of_mut(&incarnation);
+            let refused = group.held.take().and_then(|held| held.fenced);
+            self.transfers().end_drain(incarnation);
+            self.durability().note_gone(incarnation);
+            // Whoever never asked is told now at the latest; the copy is given up all the same.
+            let told = refused.filter(|_| self.config.safeguards.on(Safeguard::TellRefusal));
+            self.calls().finish(incarnation, told.map_or(Ok(Answer::Unpublished), Err));
+        }
+    }
+}
+
+impl Books<'_> {
     /// Whether the group's pending call is an `unpublish` of all its shards.
     pub(in crate::server) fn unpublishes(&self, incarnation: Incarnation) -> bool {
         let group = self.groups.of(&incarnation);
@@ -38,31 +66,6 @@ impl Server {
             transaction.call == Call::Unpublish
                 && transaction.arrived.len() == group.num_shards as usize
         })
-    }
-
-    pub(in crate::server) fn advance_unpublish(&mut self, now: Time, incarnation: Incarnation) {
-        let drained = self.drained(incarnation) && !self.may_be_last(incarnation);
-        let group = self.groups.of_mut(&incarnation);
-        let num_shards = group.num_shards as usize;
-        let transaction = group.pending_mut();
-        debug_assert_eq!(transaction.call, Call::Unpublish);
-        let by_one = !self.config.safeguards.on(Safeguard::WholeUnpublish);
-        let arrived = transaction.arrived.len() == num_shards || by_one;
-        if arrived {
-            self.hide_copy(incarnation); // it is hidden already, but with a mutant
-        }
-        let group = self.groups.of_mut(&incarnation);
-        let settled = group.held.as_ref().is_some_and(|held| held.settled());
-        let ready = arrived && settled && drained;
-        if settled && self.may_give_up(now, incarnation, ready) && ready {
-            let group = self.groups.of_mut(&incarnation);
-            let refused = group.held.take().and_then(|held| held.fenced);
-            self.end_drain(incarnation);
-            self.note_gone(incarnation);
-            // Whoever never asked is told now at the latest; the copy is given up all the same.
-            let told = refused.filter(|_| self.config.safeguards.on(Safeguard::TellRefusal));
-            self.finish(incarnation, told.map_or(Ok(Answer::Unpublished), Err));
-        }
     }
 
     /// What an `unpublish` that all shards have called was waiting for when its deadline passed.
@@ -125,19 +128,19 @@ mod tests {
                 server.config.drain_deadline = Span(drain);
                 server.config.offload_deadline = Span(offload);
                 let group = server.prop("g", 1);
-                server.calls(group, Call::Unpublish).deadline = Time(call);
-                let nothing = server.start_unpublish(NOW, group);
+                server.has_called(group, Call::Unpublish).deadline = Time(call);
+                let nothing = server.versions().start_unpublish(NOW, group);
                 assert!(matches!(nothing, Err(CallError::Misuse { .. })), "it holds nothing");
                 server.holds(group, version(1));
-                assert_eq!(server.start_unpublish(NOW, group), Ok(()));
+                assert_eq!(server.versions().start_unpublish(NOW, group), Ok(()));
                 let (drained, held) = (Time(call.min(50 + drain)), Time(call.min(50 + offload)));
                 let copy = &server.groups[&group];
                 assert_eq!((copy.drain_until, copy.hold_until), (Some(drained), Some(held)));
                 assert_eq!(server.next_timeout(), Some(drained.min(held)));
                 assert!(copy.held.as_ref().is_some_and(|held| !held.visible), "to nobody new");
                 // A second one that begins later takes no reader's time away, nor gives more.
-                server.calls(group, Call::Unpublish).deadline = Time(9_999);
-                assert_eq!(server.start_unpublish(Time(55), group), Ok(()));
+                server.has_called(group, Call::Unpublish).deadline = Time(9_999);
+                assert_eq!(server.versions().start_unpublish(Time(55), group), Ok(()));
                 assert_eq!(server.groups[&group].drain_until, Some(drained.min(Time(55 + drain))));
             }
         }
@@ -158,13 +161,13 @@ mod tests {
             server.reads(group, version(2), &[source]);
             server.at(group).replicated = Some(version(1));
             server.at(group).held.as_mut().expect("just set").sealed = false;
-            server.drain_old_copy(NOW, group);
+            server.transfers().drain_old_copy(NOW, group);
             let copy = &server.groups[&group];
             assert_eq!(copy.drain_until, Some(Time(50 + drain)));
             assert_eq!(copy.hold_until, Some(Time(50 + offload)));
             assert!(copy.held.as_ref().is_some_and(|held| !held.visible));
             // Once nobody reads it, nothing is waited for any more.
-            server.release_edge(reader);
+            server.transfers().release_edge(reader);
             server.advance(Time(60), group);
             assert!(server.groups[&group].held.is_some(), "it is being digested");
             server.at(group).held.as_mut().expect("just seen").sealed = true;
@@ -193,7 +196,7 @@ mod tests {
                 let [group, reader, other] =
                     ["g", "reader", "other"].map(|name| server.prop(name, 1));
                 server.holds(group, version(1));
-                server.hide_copy(group);
+                server.copies().hide(group);
                 if read {
                     server.reads(reader, version(1), &[group]);
                 }
@@ -204,14 +207,14 @@ mod tests {
                 let held = server.at(group).held.as_mut().expect("just set");
                 held.fenced = fenced.then_some(error);
                 if let Some(call) = call.clone() {
-                    server.calls(group, call);
+                    server.has_called(group, call);
                 }
                 let unpublishes = call == Some(Call::Unpublish);
                 let copied = listed || fenced;
-                assert_eq!(server.held_back(group), unpublishes && !read && !copied);
-                assert!(!server.may_be_last(group), "nobody comes over");
+                assert_eq!(server.books().held_back(group), unpublishes && !read && !copied);
+                assert!(!server.books().may_be_last(group), "nobody comes over");
                 server.terms.window_until = Some(Time(99));
-                assert_eq!(server.may_be_last(group), !copied);
+                assert_eq!(server.books().may_be_last(group), !copied);
             }
         }
     }

@@ -2,7 +2,7 @@
 //! it asks. A refusal names whose notes tell where the difference is: the server sees only sums.
 
 use crate::message::{Assignment, ServerMessage, SourceShard, Witnesses};
-use crate::server::Server;
+use crate::server::rooms::{Books, VersionHandler};
 use crate::{Incarnation, Version};
 
 /// In a larger group not every shard looks where the difference is: each has to be told of all, and
@@ -11,7 +11,7 @@ const WITNESSED_SHARDS: usize = 256;
 /// The first so many do.
 const SPOKESMEN: u32 = 8;
 
-impl Server {
+impl VersionHandler<'_> {
     /// Tells a shard what became of the copy that its group holds, which is settled. It asks again
     /// when it may have missed that, but is not told again where to look: that is long.
     pub(super) fn tell_verdict(&mut self, incarnation: Incarnation, shard: u32) {
@@ -23,7 +23,9 @@ impl Server {
         let group = self.groups.of(&incarnation);
         let shards: Vec<u32> = group.members.keys().copied().collect();
         let witnesses = match &group.held {
-            Some(held) if held.fenced.is_some() => self.witnesses(incarnation, held.version),
+            Some(held) if held.fenced.is_some() => {
+                self.books().witnesses(incarnation, held.version)
+            }
             _ => Witnesses::default(),
         };
         let many = shards.len() > WITNESSED_SHARDS;
@@ -52,7 +54,9 @@ impl Server {
         };
         self.connections.send(session, message);
     }
+}
 
+impl Books<'_> {
     fn witnesses(&self, incarnation: Incarnation, version: Version) -> Witnesses {
         let model = self.models.of(&self.groups.of(&incarnation).model);
         let sealed = |other: &Incarnation| {

@@ -1,7 +1,7 @@
 //! `wait`: looks at its condition whenever something has changed, once for all shards (G3).
 
 use crate::message::{Call, Role};
-use crate::server::Server;
+use crate::server::rooms::{Books, VersionHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::{Model, Resolution};
 use crate::server::stores::transaction::Transaction;
@@ -10,28 +10,30 @@ use crate::{Condition, Held, Incarnation, Quorum, Safeguard, Version};
 /// Rollouts named to a person who waited for them in vain.
 const NAMED: usize = 4;
 
-impl Server {
+impl VersionHandler<'_> {
     /// Answers a `wait` if its condition holds now.
     pub(in crate::server) fn advance_wait(&mut self, incarnation: Incarnation, until: Condition) {
-        let model = self.model_of(incarnation);
+        let model = self.books().model_of(incarnation);
         match until {
             Condition::Changed { after } if model.revision > after => {}
             Condition::Available(selector) => match model.resolve(selector) {
                 Resolution::Available(_) => {}
                 Resolution::NotYet => return,
                 Resolution::Gone => {
-                    let error = self.unavailable(incarnation, selector);
-                    return self.finish(incarnation, Err(error));
+                    let error = self.books().unavailable(incarnation, selector);
+                    return self.calls().finish(incarnation, Err(error));
                 }
             },
-            Condition::Held(held) if self.is_held(model, held) => {}
+            Condition::Held(held) if self.books().is_held(model, held) => {}
             Condition::Changed { .. } | Condition::Held(_) => return,
         }
         self.finish_listed(incarnation);
     }
+}
 
+impl<'a> Books<'a> {
     /// The condition of a group that waits for one.
-    pub(super) fn waits_until(&self, incarnation: Incarnation) -> Option<Condition> {
+    pub(in crate::server) fn waits_until(&self, incarnation: Incarnation) -> Option<Condition> {
         let group = self.groups.get(&incarnation)?;
         match group.transactions[&group.active?] {
             Transaction { call: Call::Wait { until }, decided: None, .. } => Some(until),
@@ -61,7 +63,7 @@ impl Server {
         format!("{held} (latest is {latest}): {named}{}", left(model, Some(oldest)))
     }
 
-    fn model_of(&self, incarnation: Incarnation) -> &Model {
+    fn model_of(self, incarnation: Incarnation) -> &'a Model {
         self.models.of(&self.groups.of(&incarnation).model)
     }
 
@@ -74,7 +76,7 @@ impl Server {
     }
 
     /// The rollouts that count: those with registered memory.
-    fn rollouts<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = &'a Group> {
+    fn rollouts(self, model: &'a Model) -> impl Iterator<Item = &'a Group> {
         let groups = model.replicas.values().map(|incarnation| self.groups.of(incarnation));
         groups.filter(|group| group.role == Role::Rollout && group.registered)
     }

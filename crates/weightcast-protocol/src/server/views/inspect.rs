@@ -34,7 +34,7 @@ impl Server {
         match group.held.as_ref().map(|held| held.version) {
             Some(version) if shown(version) => Inspection {
                 state,
-                copy: Some(self.assignment(&[*incarnation], version)),
+                copy: Some(self.books().assignment(&[*incarnation], version)),
                 as_published: model
                     .known
                     .get(&version)

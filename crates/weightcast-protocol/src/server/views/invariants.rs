@@ -32,9 +32,15 @@ impl Server {
         self.models.iter().try_for_each(|(name, model)| self.validate_model(name, model))?;
         self.groups.values().try_for_each(|group| self.validate_group(group))?;
         self.validate_edges()?;
-        self.models.iter().try_for_each(|(name, model)| self.validate_vacancy(name, model))?;
-        self.models.iter().try_for_each(|(name, model)| self.validate_offloads(name, model))?;
-        self.models.iter().try_for_each(|(name, model)| self.validate_seeds(name, model))?;
+        self.models
+            .iter()
+            .try_for_each(|(name, model)| self.books().validate_vacancy(name, model))?;
+        self.models
+            .iter()
+            .try_for_each(|(name, model)| self.books().validate_offloads(name, model))?;
+        self.models
+            .iter()
+            .try_for_each(|(name, model)| self.books().validate_seeds(name, model))?;
         self.blobs.validate(self.groups.values().flat_map(Group::named_layouts))?;
         self.validate_settled()?;
         self.validate_sessions()?;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::CallError;
+use crate::server::Server;
 use crate::server::props::{server, version};
 use crate::server::stores::group::Over;
 
@@ -22,7 +23,7 @@ fn holders(trusts: &[Trust]) -> (Server, Vec<Incarnation>) {
 /// Whom to compare, as places among the groups.
 fn compared(server: &Server, groups: &[Incarnation], now: Time) -> Option<(usize, usize)> {
     let place = |group| groups.iter().position(|of| *of == group).unwrap();
-    let pair = server.to_compare(now, &server.models["policy"], version(1));
+    let pair = server.books().to_compare(now, &server.models["policy"], version(1));
     pair.map(|(one, other)| (place(one), place(other)))
 }
 
@@ -68,7 +69,7 @@ fn nothing_is_compared_that_is_not_retained_or_would_not_count() {
 #[test]
 fn who_gives_its_copy_up_is_the_one_to_ask() {
     let (mut server, groups) = holders(&[Trust::Claimed, Trust::Claimed, Trust::Proved]);
-    server.hide_copy(groups[2]);
+    server.copies().hide(groups[2]);
     assert_eq!(compared(&server, &groups, NOW), Some((0, 1)), "it may be gone");
     let model = server.models.get_mut("policy").unwrap();
     model.retention.held_back.insert(groups[2]);
@@ -103,13 +104,13 @@ fn a_pair_is_forgotten_with_either_of_its_groups_and_with_the_version() {
         server.models.get_mut("policy").unwrap().unshown.insert(pair, Time(u64::MAX));
         match gone {
             0 | 1 => {
-                server.hide_copy(groups[gone]);
+                server.copies().hide(groups[gone]);
                 server.groups.remove(&groups[gone]);
             }
-            2 => groups.iter().for_each(|group| server.hide_copy(*group)),
+            2 => groups.iter().for_each(|group| server.copies().hide(*group)),
             _ => {}
         }
-        server.review_claims(NOW, "policy");
+        server.durability().review_claims(NOW, "policy");
         let kept = server.models["policy"].unshown.beside(version(1), groups[1]);
         assert_eq!(kept, gone == 3, "{gone}");
     }
@@ -156,11 +157,11 @@ fn copies_are_claims_again_once_none_is_proved_that_could_have_refuted_them() {
         for leaves in [false, true] {
             let (mut server, groups) = holders(&[Trust::Refuted, other]);
             if leaves {
-                server.hide_copy(groups[1]);
+                server.copies().hide(groups[1]);
                 let model = server.models.get_mut("policy").unwrap();
                 model.retention.held_back.insert(groups[1]);
             }
-            server.forgive("policy", version(1));
+            server.durability().forgive("policy", version(1));
             let trust = server.groups[&groups[0]].trust(version(1));
             let expected = if forgiven { Trust::Claimed } else { Trust::Refuted };
             assert_eq!(trust, Some(expected), "{other:?}, leaves: {leaves}");
@@ -170,7 +171,7 @@ fn copies_are_claims_again_once_none_is_proved_that_could_have_refuted_them() {
 
 /// The comparison that runs, and all shards that were asked.
 fn asked(server: &mut Server) -> Nonce {
-    server.challenge(NOW, "policy", version(1));
+    server.durability().challenge(NOW, "policy", version(1));
     assert_eq!(server.challenges.len(), 1);
     server.challenges.keys().copied().next().unwrap()
 }
@@ -179,7 +180,7 @@ fn asked(server: &mut Server) -> Nonce {
 fn show(server: &mut Server, group: Incarnation, nonce: Nonce, sum: u64) {
     for shard in 0..2 {
         let (session, part) = (server.session(group, shard), [sum - 7, 7][shard as usize]);
-        server.proof(NOW, session, Generation(10 + u64::from(shard)), nonce, part);
+        server.durability().proof(NOW, session, Generation(10 + u64::from(shard)), nonce, part);
     }
 }
 
@@ -207,7 +208,7 @@ fn what_two_groups_have_shown_decides_whom_to_believe() {
                 show(&mut server, group, nonce, sum);
             }
         }
-        server.decide(NOW, nonce);
+        server.durability().decide(NOW, nonce);
         assert!(server.challenges.is_empty() && server.agenda.models.contains("policy"));
         let trust = |group: Incarnation| server.groups[&group].trust(version(1)).unwrap();
         assert_eq!([trust(beside), trust(claimant)], trusts, "{shown:?}");
@@ -232,14 +233,14 @@ fn a_shard_shows_its_part_once_at_the_generation_that_it_was_asked_for() {
     let session = server.session(groups[0], 1);
     let answers = |server: &Server| server.challenges[&nonce].claimant.answers.clone();
     for (generation, of) in [(10, nonce), (12, nonce), (11, Nonce(nonce.0 ^ 1))] {
-        server.proof(NOW, session, Generation(generation), of, 5);
+        server.durability().proof(NOW, session, Generation(generation), of, 5);
         assert!(answers(&server).is_empty());
     }
     let stranger = server.session(groups[2], 1);
-    server.proof(NOW, stranger, Generation(11), nonce, 5);
+    server.durability().proof(NOW, stranger, Generation(11), nonce, 5);
     assert!(answers(&server).is_empty(), "it was not asked");
-    server.proof(NOW, session, Generation(11), nonce, 5);
-    server.proof(NOW, session, Generation(11), nonce, 6);
+    server.durability().proof(NOW, session, Generation(11), nonce, 5);
+    server.durability().proof(NOW, session, Generation(11), nonce, 6);
     assert_eq!(answers(&server), [(1, 5)].into());
     assert!(server.challenges[&nonce].reference.answers.is_empty());
 }
@@ -249,10 +250,10 @@ fn a_comparison_ends_when_one_of_the_copies_is_another_one() {
     for side in 0..2 {
         let (mut server, groups) = holders(&[Trust::Claimed, Trust::Proved]);
         let nonce = asked(&mut server);
-        server.challenge(NOW, "policy", version(1));
+        server.durability().challenge(NOW, "policy", version(1));
         assert!(server.challenges.contains_key(&nonce), "one at a time");
         server.at(groups[side]).held.as_mut().unwrap().generations[0] = Generation(99);
-        server.challenge(NOW, "policy", version(1));
+        server.durability().challenge(NOW, "policy", version(1));
         assert!(!server.challenges.contains_key(&nonce));
         assert_eq!(server.challenges.len(), 1, "and the copies that there are now are compared");
         let timers: Vec<Timer> = server.timers.iter().copied().collect();
@@ -262,10 +263,10 @@ fn a_comparison_ends_when_one_of_the_copies_is_another_one() {
         let nonce = asked(&mut server);
         show(&mut server, groups[1 - side], nonce, 50);
         let session = server.session(groups[side], 0);
-        server.proof(NOW, session, Generation(10), nonce, 43);
+        server.durability().proof(NOW, session, Generation(10), nonce, 43);
         server.at(groups[side]).held.as_mut().unwrap().generations[1] = Generation(99);
         let session = server.session(groups[side], 1);
-        server.proof(NOW, session, Generation(11), nonce, 7);
+        server.durability().proof(NOW, session, Generation(11), nonce, 7);
         let trust = server.groups[&groups[side]].trust(version(1)).unwrap();
         let before = [Trust::Claimed, Trust::Proved][side];
         assert_eq!(trust, before);
@@ -276,18 +277,20 @@ fn a_comparison_ends_when_one_of_the_copies_is_another_one() {
 fn models_are_compared_each_for_itself() {
     let (mut server, groups) = holders(&[Trust::Claimed, Trust::Proved]);
     let nonce = asked(&mut server);
-    let compared = |server: &Server, number| server.is_compared(groups[0], version(number));
+    let compared = |server: &Server, number| {
+        server.clone().durability().is_compared(groups[0], version(number))
+    };
     assert!(compared(&server, 1) && !compared(&server, 2));
     server.challenges.get_mut(&nonce).unwrap().model = "other".to_owned();
     assert!(!compared(&server, 1));
-    server.challenge(NOW, "policy", version(1));
+    server.durability().challenge(NOW, "policy", version(1));
     assert_eq!(server.challenges.len(), 2);
     // Who has gone lets those be looked at that were compared with it.
     server.agenda.models.clear();
-    server.note_gone(groups[1]);
+    server.durability().note_gone(groups[1]);
     assert!(server.agenda.models.contains("policy"));
     server.agenda.models.clear();
     server.challenges.clear();
-    server.note_gone(groups[1]);
+    server.durability().note_gone(groups[1]);
     assert!(server.agenda.models.is_empty());
 }

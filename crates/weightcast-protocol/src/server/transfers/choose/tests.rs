@@ -1,4 +1,5 @@
 use super::*;
+use crate::server::Server;
 use crate::server::props::{server, version};
 use crate::{ContentDigest, Generation};
 
@@ -164,7 +165,7 @@ impl DrawnScene {
                 server.at(reader).slow.insert(*group, 1);
             }
         }
-        server.hide_copy(reader);
+        server.copies().hide(reader);
         server.at(reader).held = None;
         let model = server.models.get_mut("policy").unwrap();
         if self.offloading {
@@ -199,7 +200,8 @@ fn the_choice_among_any_groups_is_the_one_that_the_rules_say() {
             }
         }
         let (expected, offers) = scene.choose(&names);
-        let choice = server.choose_source(&server.groups[&groups[OTHERS]], &transfer, version(1));
+        let choice =
+            server.books().choose_source(&server.groups[&groups[OTHERS]], &transfer, version(1));
         let expected = match expected {
             Some(Some(place)) => Choice::Granted(groups[place]),
             Some(None) => Choice::Busy,
@@ -240,15 +242,16 @@ fn what_weighs_more_comes_first_whatever_else_speaks_against_a_source() {
     server.reads(relay, version(1), &[sources[3]]);
     let before = server.clone();
     let of = |source: &Incarnation| &before.groups[source];
-    let ranks = sources.map(|source| before.rank(of(&source), of(&reader), version(1)));
+    let ranks = sources.map(|source| before.books().rank(of(&source), of(&reader), version(1)));
     // The name decides between f, e and d, which are alike; c has a reader, b is slow, a is accused.
     let order = [2, 1, 0, 3, 4, 5];
     assert!(order.is_sorted_by_key(|place| &ranks[*place]), "{ranks:?}");
     server.relays(relay);
-    let through = server.rank(&server.groups[&relay], &server.groups[&reader], version(1));
+    let through = server.books().rank(&server.groups[&relay], &server.groups[&reader], version(1));
     assert!(through > ranks[3] && through < ranks[4], "a longer chain weighs more than a reader");
     server.at(sources[0]).members.get_mut(&0).unwrap().location.host = String::new();
-    let near = server.rank(&server.groups[&sources[0]], &server.groups[&reader], version(1));
+    let near =
+        server.books().rank(&server.groups[&sources[0]], &server.groups[&reader], version(1));
     assert!(near < ranks[2], "the same host weighs more than the name");
     assert_eq!(server.groups[&relay].generations(version(1)), Some(vec![Generation(20)]));
 }
@@ -291,14 +294,21 @@ fn a_holder_goes_on_with_what_it_has_while_a_newer_version_is_on_its_way_to_it()
                 server.reads(seed, version(brings), &[far]);
                 assert!(server.edges.crosses(seed));
                 if brings == 2 && !near {
-                    server.hide_copy(far);
+                    server.copies().hide(far);
                 }
             }
             let group = &server.groups[&reader];
-            assert_eq!(server.waits_for_seed(group, version(2)), waits, "{brings} {to} {asked}");
+            assert_eq!(
+                server.books().waits_for_seed(group, version(2)),
+                waits,
+                "{brings} {to} {asked}"
+            );
             server.at(reader).held = None;
             let group = &server.groups[&reader];
-            assert!(!server.waits_for_seed(group, version(2)), "it has nothing to go on with");
+            assert!(
+                !server.books().waits_for_seed(group, version(2)),
+                "it has nothing to go on with"
+            );
         }
     }
 }
@@ -309,10 +319,11 @@ fn a_reader_crosses_if_its_first_source_is_in_another_datacentre() {
     let [near, far, reader] = ["near", "far", "reader"].map(|name| server.prop(name, 1));
     server.at(far).members.get_mut(&0).unwrap().location.datacentre = "far".to_owned();
     for (from, crosses) in [(vec![near], false), (vec![far], true), (vec![near, far], false)] {
-        server.read_from(reader, version(1), from.clone());
+        server.transfers().read_from(reader, version(1), from.clone());
         assert_eq!(server.edges.crosses(reader), crosses);
-        let loads =
-            from.iter().map(|source| (server.load(*source, true), server.load(*source, false)));
+        let loads = from.iter().map(|source| {
+            (server.books().load(*source, true), server.books().load(*source, false))
+        });
         let expected = (usize::from(crosses), usize::from(!crosses));
         assert!(loads.clone().all(|load| load == expected), "{:?}", loads.collect::<Vec<_>>());
         server.edges.remove("policy", reader);

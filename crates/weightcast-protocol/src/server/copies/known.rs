@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 
 use crate::Version;
-use crate::server::Server;
+use crate::server::rooms::CopyHandler;
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Content;
 
-impl Server {
+impl CopyHandler<'_> {
     /// Notes what a version is. Beyond the bound the oldest are forgotten that no group holds or reads: a
     /// copy that is out of sight may be shown again, and what was read has yet to be judged and shown.
     pub(in crate::server) fn remember(&mut self, name: &str, version: Version, content: Content) {

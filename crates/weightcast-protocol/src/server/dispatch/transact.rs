@@ -36,22 +36,22 @@ impl Server {
         match self.arrival(incarnation, shard, seq, &call) {
             Arrival::Wrong(error) => {
                 self.counters.divergences += 1;
-                self.break_group(incarnation, error.clone());
-                self.answer(session, seq, Err(error));
+                self.membership().break_group(incarnation, error.clone());
+                self.calls().answer(session, seq, Err(error));
                 return;
             }
             Arrival::Stale => return,
             Arrival::Repeats if !self.runs_again(incarnation, seq) => {
-                return self.repeat(session, incarnation, seq);
+                return self.calls().repeat(session, incarnation, seq);
             }
             Arrival::Repeats => {}
             Arrival::Starts | Arrival::Joins => {}
         }
         if let Err(error) = self.admit(incarnation, seq) {
-            return self.answer(session, seq, Err(error));
+            return self.calls().answer(session, seq, Err(error));
         }
         self.pass_earlier(incarnation, shard, seq);
-        self.look_up_first(incarnation, seq, &call);
+        self.calls().look_up_first(incarnation, seq, &call);
         let whole = self.config.safeguards.on(Safeguard::FullDeadline);
         let allowed = if whole { allowed } else { allowed.scaled(1, 2) };
         self.arrive(now, incarnation, shard, seq, now + allowed, call);
@@ -125,7 +125,7 @@ impl Server {
                 group.transactions.len()
             );
             let error = CallError::GroupBroken { replica: group.replica.clone(), reason };
-            self.break_group(incarnation, error.clone());
+            self.membership().break_group(incarnation, error.clone());
             return Err(error);
         }
         Ok(())
@@ -183,14 +183,14 @@ impl Server {
         if declines && !starts {
             self.declined(incarnation, shard);
         } else if let Some(answer) = transaction.decided.take_if(|_| whole) {
-            self.finish(incarnation, Ok(answer));
+            self.calls().finish(incarnation, Ok(answer));
         } else if starts {
             group.active = Some(seq);
             self.timers.set(deadline, Timer::Call(incarnation, seq));
             self.start(now, incarnation);
         } else if let Some(result) = transaction.result.clone() {
-            let result = self.as_recorded(incarnation, seq, result);
-            self.answer(session, seq, result);
+            let result = self.calls().as_recorded(incarnation, seq, result);
+            self.calls().answer(session, seq, result);
         } else if deadline < transaction.deadline {
             transaction.deadline = deadline;
             self.timers.set(deadline, Timer::Call(incarnation, seq));
@@ -203,29 +203,29 @@ impl Server {
         let call = group.active_transaction().expect("just set").call.clone();
         let fenced = group.held.as_ref().and_then(|held| held.fenced.clone());
         if let Some(error) = fenced.filter(|_| call != Call::Unpublish) {
-            return self.finish(incarnation, Err(error));
+            return self.calls().finish(incarnation, Err(error));
         }
         let started = match call {
-            Call::Register { .. } => self.start_register(incarnation),
-            Call::Unregister => self.start_unregister(incarnation),
-            Call::Publish { version, .. } => self.start_publish(incarnation, version),
-            Call::Unpublish => self.start_unpublish(now, incarnation),
-            Call::Replicate { selector } => self.start_replicate(incarnation, selector),
+            Call::Register { .. } => self.calls().start_register(incarnation),
+            Call::Unregister => self.calls().start_unregister(incarnation),
+            Call::Publish { version, .. } => self.versions().start_publish(incarnation, version),
+            Call::Unpublish => self.versions().start_unpublish(now, incarnation),
+            Call::Replicate { selector } => self.transfers().start_replicate(incarnation, selector),
             Call::Update { selector, allow_rollback, staged } => {
-                self.start_update(incarnation, selector, allow_rollback, staged)
+                self.transfers().start_update(incarnation, selector, allow_rollback, staged)
             }
             Call::Describe { .. } | Call::Wait { .. } => {
-                self.start_waiting(incarnation);
+                self.calls().start_waiting(incarnation);
                 Ok(())
             }
-            Call::List => self.start_list(incarnation),
+            Call::List => self.versions().start_list(incarnation),
             Call::Decline { .. } => {
                 let shard = group.active_transaction().expect("just set").first_shard;
                 return self.declined(incarnation, shard);
             }
         };
         if let Err(error) = started {
-            self.finish(incarnation, Err(error));
+            self.calls().finish(incarnation, Err(error));
         }
     }
 
@@ -233,27 +233,27 @@ impl Server {
     pub(in crate::server) fn advance(&mut self, now: Time, incarnation: Incarnation) {
         let Some(group) = self.groups.get_mut(&incarnation) else { return };
         if group.over.is_some() {
-            return self.advance_closing(now, incarnation);
+            return self.membership().advance_closing(now, incarnation);
         }
         let Some(transaction) = group.active_transaction() else { return };
         if transaction.decided.is_some() {
             return;
         }
         match transaction.call {
-            Call::Register { .. } => self.advance_register(incarnation),
-            Call::Unregister => self.advance_unregister(incarnation),
-            Call::Publish { .. } => self.advance_publish(incarnation),
-            Call::Unpublish => self.advance_unpublish(now, incarnation),
+            Call::Register { .. } => self.calls().advance_register(incarnation),
+            Call::Unregister => self.calls().advance_unregister(incarnation),
+            Call::Publish { .. } => self.versions().advance_publish(incarnation),
+            Call::Unpublish => self.versions().advance_unpublish(now, incarnation),
             Call::Replicate { .. } | Call::Update { .. } => self.advance_transfer(now, incarnation),
-            Call::Describe { selector } => self.advance_describe(incarnation, selector),
-            Call::Wait { until } => self.advance_wait(incarnation, until),
+            Call::Describe { selector } => self.versions().advance_describe(incarnation, selector),
+            Call::Wait { until } => self.versions().advance_wait(incarnation, until),
             Call::List | Call::Decline { .. } => {}
         }
     }
 
     /// A shard can't make the group's call: it ends for all, and they learn why.
     fn declined(&mut self, incarnation: Incarnation, shard: u32) {
-        self.abandon_transfer(incarnation);
+        self.transfers().abandon_transfer(incarnation);
         let group = self.groups.of_mut(&incarnation);
         let replica = group.replica.clone();
         let transaction = group.pending_mut();
@@ -261,7 +261,7 @@ impl Server {
         let Some(Call::Decline { detail }) = transaction.arrived.get(&shard) else { return };
         let detail: String = detail.chars().take(DETAIL_CHARS).collect();
         let detail = format!("shard {shard}: {detail}");
-        self.finish(incarnation, Err(CallError::LayoutMismatch { replica, detail }));
+        self.calls().finish(incarnation, Err(CallError::LayoutMismatch { replica, detail }));
     }
 }
 
@@ -294,7 +294,7 @@ mod tests {
         let mut server = server();
         let group = server.prop("g", 3);
         let call = Call::Unpublish;
-        server.calls(group, call.clone()).arrived.insert(0, call);
+        server.has_called(group, call.clone()).arrived.insert(0, call);
         server.at(group).members.get_mut(&1).unwrap().last_seq = OpSeq(SEQ.0 - 1);
         (server, group)
     }
@@ -345,7 +345,7 @@ mod tests {
             export: crate::ExportId(1),
             bytes,
         });
-        server.calls(group, one.clone()).arrived.insert(0, one.clone());
+        server.has_called(group, one.clone()).arrived.insert(0, one.clone());
         server.at(group).members.get_mut(&1).unwrap().last_seq = OpSeq(SEQ.0 - 1);
         let arrival = |shard, call| named(server.arrival(group, shard, SEQ, call));
         assert_eq!(arrival(0, &one), "repeats");

@@ -14,7 +14,7 @@ impl Server {
         let mut settled = BTreeSet::new();
         self.unsettled = (0..bound).all(|_| self.settle_one(now, &mut settled));
         self.agenda.models.append(&mut settled);
-        self.free_models();
+        self.membership().free_models();
         self.blobs.schedule_grace(now, &mut self.timers);
         if self.config.paranoid
             && let Err(violation) = self.validate()
@@ -28,13 +28,13 @@ impl Server {
         if let Some(group) = self.agenda.groups.pop_first() {
             self.advance(now, group);
         } else if let Some(model) = self.agenda.models.pop_first() {
-            self.review_claims(now, &model);
+            self.durability().review_claims(now, &model);
             self.review_seeds(&model);
             self.serve_waiting(now, &model);
             settled.insert(model);
         } else if let Some(model) = settled.pop_first() {
             // Last: whoever has just shown a copy again may give it up for another source (A3).
-            self.review_offloads(&model);
+            self.durability().review_offloads(&model);
         } else {
             return false;
         }
