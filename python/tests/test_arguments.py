@@ -1,7 +1,9 @@
 """What the package is told arrives at the native half under the name that it has there, and what the
 native half answers comes back under the right one: every value here differs from every other."""
 
+import dataclasses
 import inspect
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,10 +51,11 @@ del OPENED["epoch"]
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, me: wc.Replica, **options: Any) -> dict[str, Any]:
-    called = Called(_core.Handle.open)
-    monkeypatch.setattr(handle, "_core", Native(Handle=Native(open=called)))
+    told, called = Called(_core.Options, "the options"), Called(_core.Handle.open)
+    monkeypatch.setattr(handle, "_core", Native(Options=told, Handle=Native(open=called)))
     wc.open("policy", me, **options)
-    return called.arguments
+    assert called.arguments.pop("options") == "the options"
+    return {**dataclasses.asdict(called.arguments.pop("replica")), **told.arguments, **called.arguments}
 
 
 def test_open_passes_all_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,23 +82,23 @@ def test_looks_at_a_function_share_one_deadline(monkeypatch: pytest.MonkeyPatch)
     """Each look takes two seconds of the ten; the last has none left, and the server says so."""
     now, left = [100.0], []
 
-    def changed(after: tuple[int, int], deadline: float) -> tuple:
+    def changed(after: tuple[int, int], deadline: float) -> _core.Listing:
         left.append((after, deadline))
         assert len(left) < 10, "it looks for ever"
         now[0] += 2
         if deadline == 0:
             raise wc.Timeout("the deadline passed")
-        return (1, after[1] + 1), []
+        return _core.Listing((1, after[1] + 1), ())
 
     monkeypatch.setattr(handle.time, "monotonic", lambda: now[0])
-    core = Native(list=lambda deadline: ((1, 1), []), wait_changed=changed)
+    core = Native(list=lambda deadline: _core.Listing((1, 1), ()), wait_changed=changed)
     with pytest.raises(wc.Timeout):
         wc.Handle(core, "policy", ME).wait(lambda versions: False, deadline=10.0)
     assert left == [((1, 1 + look), 10.0 - 2 * look) for look in range(6)]
 
 
-HELD = (True, (21, 22), "trainer-1", 23, 24, 25.5, 26.5, ("tcp", "other host"), 27, 28.5, ["relay-1", "relay-2"], "file")
-LISTED = ((31, 32), [((7, 1), ["a"]), ((8, 1), ["a", "b"])])
+HELD = wc.Updated(True, 21, 22, "trainer-1", 23, 24, 25.5, 26.5, "tcp", 27, 28.5, ("relay-1", "relay-2"), "file", "other host")
+LISTED = _core.Listing((31, 32), (((7, 1), ("a",)), ((8, 1), ("a", "b"))))
 CALLS = [
     ("publish", (9,), {"seal": True, "deadline": 1.5}, {"version": 9, "seal": True, "deadline": 1.5}),
     ("wait_sealed", (), {"deadline": 1.5}, {"deadline": 1.5}),
@@ -131,11 +134,15 @@ def test_a_call_without_a_deadline_has_a_minute() -> None:
         assert called.arguments["deadline"] == 60.0
 
 
+def vars_of(record: Any) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in type(record).__match_args__}
+
+
 @pytest.mark.parametrize("name", ["replicate", "update"])
 def test_what_a_transfer_came_to_has_its_names(name: str) -> None:
     called = Called(getattr(_core.Handle, name), HELD, method=True)
     got = getattr(wc.Handle(Native(**{name: called}), "policy", ME), name)("latest")
-    assert got == wc.Updated(
+    assert vars_of(got) == dict(
         changed=True, version=21, epoch=22, source="trainer-1", bytes=23, verified=24, seconds=25.5,
         plan_seconds=26.5, way="tcp", way_reason="other host", staged=27, install_seconds=28.5,
         helpers=("relay-1", "relay-2"), plan_from="file",
@@ -143,7 +150,8 @@ def test_what_a_transfer_came_to_has_its_names(name: str) -> None:
 
 
 def test_a_transfer_that_changed_nothing_holds_nothing() -> None:
-    called = Called(_core.Handle.update, (False, None, *HELD[2:]), method=True)
+    nothing = {"changed": False, "version": None, "epoch": None}
+    called = Called(_core.Handle.update, wc.Updated(**{**vars_of(HELD), **nothing}), method=True)
     got = wc.Handle(Native(update=called), "policy", ME).update()
     assert (got.changed, got.version, got.epoch, bool(got)) == (False, None, None, False)
     assert called.arguments["selector"] == ("latest", 0)
@@ -158,22 +166,24 @@ def test_serve_passes_all_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_status_passes_all_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    called = Called(_core.status_json, '{"models": []}')
-    monkeypatch.setattr(server, "_core", Native(status_json=called))
+    called = Called(_core.status, {"models": []})
+    monkeypatch.setattr(server, "_core", Native(status=called))
     assert wc.status("one:1", token_file=Path("/token"), job="night") == {"models": []}
     assert called.arguments == {"server": "one:1", "token_file": "/token", "job": "night"}
 
 
-VERDICT = """{"equal": false, "model": "policy", "epoch": 1, "version": 2, "replicas": [], "tensors": 3,
-"different": [], "differences": [], "digested": 4, "moved": 5, "seconds": 6.5}"""
+VERDICT = wc.Verdict(
+    equal=False, model="policy", epoch=1, version=2, replicas=(), tensors=3, different=(), differences=(),
+    digested=4, moved=5, seconds=6.5,
+)
 
 
 @pytest.mark.parametrize("other, sealed", [("rollout-4", False), (None, True)])
 def test_verify_passes_all_that_it_is_given(
     monkeypatch: pytest.MonkeyPatch, other: str | None, sealed: bool
 ) -> None:
-    called = Called(_core.verify_json, VERDICT)
-    monkeypatch.setattr(verdict, "_core", Native(verify_json=called))
+    called = Called(_core.verify, VERDICT)
+    monkeypatch.setattr(verdict, "_core", Native(verify=called))
     got = wc.verify("policy", "rollout-3", other, sealed=sealed, version=8, server=["one:1", "two:2"],
                     token_file=Path("/token"), job="night", deadline=51.0)
     assert called.arguments == {
@@ -183,28 +193,37 @@ def test_verify_passes_all_that_it_is_given(
     assert (got.epoch, got.version, got.tensors, got.digested, got.moved, got.seconds) == (1, 2, 3, 4, 5, 6.5)
 
 
-def test_the_stub_names_what_the_native_half_takes() -> None:
-    """Type checkers read `_core.pyi`; nobody else compares it with the real thing."""
-    import ast
+HOLDER = wc.HeldBy("rollout-4", 1, "node:2", None)
+PLACE = wc.DifferentRange(((3, 4),), True, False, ((HOLDER,),))
+RECORDS = [HELD, LISTED, VERDICT, HOLDER, PLACE, wc.Difference("w", "BF16", (5, 6), (PLACE,), 7), wc.Verified("a", 8, 9, True, False)]
 
-    stub = ast.parse((Path(_core.__file__).parent / "_core.pyi").read_text())
-    compared = 0
 
-    def compare(function: ast.FunctionDef, real: Any) -> None:
-        nonlocal compared
-        said = [argument.arg for argument in function.args.args + function.args.kwonlyargs]
-        try:
-            takes = list(inspect.signature(real).parameters)
-        except ValueError:
-            return
-        assert said == takes, f"{function.name} of _core.pyi"
-        compared += 1
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_what_comes_back_behaves_as_a_frozen_dataclass(record: Any) -> None:
+    kind, fields = type(record), vars_of(record)
+    like = dataclasses.make_dataclass(kind.__name__, fields, frozen=True)(**fields)
+    assert repr(record) == repr(like) and hash(record) == hash(like)
+    again = pickle.loads(pickle.dumps(record))
+    assert again == record == kind(**fields) and type(again) is kind
+    name, *_ = fields
+    assert kind(**{**fields, name: fields[name]}) == record != like
+    with pytest.raises(AttributeError):
+        setattr(record, name, fields[name])
 
-    for item in stub.body:
-        if isinstance(item, ast.FunctionDef):
-            compare(item, getattr(_core, item.name))
-        elif isinstance(item, ast.ClassDef) and item.name in ("Handle", "Layout", "Part", "Server"):
-            for part in item.body:
-                if isinstance(part, ast.FunctionDef) and not part.decorator_list and not part.name.startswith("__"):
-                    compare(part, getattr(getattr(_core, item.name), part.name))
-    assert compared >= 25
+
+def test_results_are_true_if_something_changed_or_all_is_equal() -> None:
+    assert HELD and not VERDICT and wc.Verdict(**{**vars_of(VERDICT), "equal": True})
+    assert not wc.Updated(**{**vars_of(HELD), "changed": False})
+
+
+def test_every_field_counts_when_results_are_compared() -> None:
+    others: dict[type, Any] = {
+        bool: lambda value: not value, type(None): lambda _: True, str: lambda value: value + "x",
+        int: lambda value: value + 1, float: lambda value: value + 1, tuple: lambda value: value[::-1] + (1,) * (not value),
+    }
+    for record in RECORDS:
+        fields = vars_of(record)
+        for name, value in fields.items():
+            other = others[type(value)](value)
+            if other != value:  # one place alone reads the same backwards
+                assert type(record)(**{**fields, name: other}) != record, name

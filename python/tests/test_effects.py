@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weightcast as wc
-from weightcast import handle
+from weightcast import _core, handle
 
 ME = wc.Replica("trainer", shard=2, num_shards=5)
 
@@ -163,7 +163,7 @@ def test_a_handle_says_its_version_and_run_and_shard() -> None:
 
 
 def test_a_number_of_two_runs_is_the_newer_run_s() -> None:
-    listed = (1, 1), [((7, 1), ["old"]), ((8, 1), ["kept"]), ((7, 2), ["new"])]
+    listed = _core.Listing((1, 1), (((7, 1), ("old",)), ((8, 1), ("kept",)), ((7, 2), ("new",))))
     assert handle._versions(listed) == {7: {"new"}, 8: {"kept"}}
 
 

@@ -14,9 +14,12 @@ publishes, replicates or updates versions. Weights stay in place; any replica ca
 
 from ._core import (
     ContentMismatch,
+    Difference,
+    DifferentRange,
     DigestMismatch,
     GroupBroken,
     GroupDiverged,
+    HeldBy,
     InDoubt,
     LayoutMismatch,
     Misuse,
@@ -25,18 +28,21 @@ from ._core import (
     SourceLost,
     Timeout,
     Unverified,
+    Updated,
+    Verdict,
+    Verified,
     VersionUnavailable,
     WeightcastError,
     __version__,
 )
 from .condition import Condition, available, fresh, held
-from .handle import Handle, Updated, open
+from .handle import Handle, open
 from .layout import Layout, Part, part
 from .names import NameMap
 from .replica import Replica
 from .selector import Selector, at_least, exact, latest, nth_latest
 from .server import Server, serve, status
-from .verdict import Difference, DifferentRange, HeldBy, Verdict, Verified, verify
+from .verdict import verify
 
 __all__ = [
     "Condition",

@@ -1,9 +1,14 @@
 """The native half of the package. Users call what `weightcast` exports, not this."""
 
 from collections.abc import Callable, Sequence
+from os import PathLike
 from pathlib import Path
+from typing import Any, TypeVar, dataclass_transform, final
 
 import numpy as np
+import numpy.typing as npt
+
+from .replica import Replica
 
 __version__: str
 
@@ -69,19 +74,25 @@ class Unverified(WeightcastError):
     replica: str
     reason: str
 
-class Misuse(WeightcastError): ...
+class Misuse(WeightcastError):
+    #: Only where a limit was passed: of what, the limit, and what was asked for.
+    what: str
+    limit: int
+    got: int
 
+@final
 class Part:
     def __init__(self, name: str, shape: Sequence[int] | None = None) -> None: ...
     def chunk(self, dim: int, index: int, of: int) -> Part: ...
     def range(self, dim: int, start: int, length: int) -> Part: ...
 
+@final
 class Layout:
     def __init__(self) -> None: ...
     def add(
         self,
         name: str,
-        memory: np.ndarray,
+        memory: npt.NDArray[np.uint8],
         dtype: str,
         shape: Sequence[int],
         parts: Sequence[Part],
@@ -98,52 +109,166 @@ class Layout:
     @property
     def nbytes(self) -> int: ...
 
+_Class = TypeVar("_Class")
+#: Number, epoch.
 _Version = tuple[int, int]
-_Updated = tuple[
-    bool,
-    _Version | None,
-    str | None,
-    int,
-    int,
-    float,
-    float,
-    tuple[str, str],
-    int,
-    float,
-    list[str],
-    str,
-]
-_Listing = tuple[tuple[int, int], list[tuple[_Version, list[str]]]]
 
-class Handle:
-    @staticmethod
-    def open(
-        model: str,
-        name: str,
-        shard: int,
-        num_shards: int,
-        datacentre: str,
-        host: str | None,
-        spot: bool,
+@dataclass_transform(frozen_default=True)
+def _record(_: type[_Class]) -> type[_Class]:
+    """Marks classes of the binary that are built, compared, hashed and printed as frozen dataclasses
+    are. `dataclasses.fields` does not know them. Not a function of the binary."""
+
+@final
+@_record
+class Updated:
+    """What `replicate` or `update` came to; true if the memory holds another version now."""
+
+    changed: bool
+    #: The version held now, and the training run that the version belongs to.
+    version: int | None
+    epoch: int | None
+    #: The replica that the version was read from.
+    source: str | None
+    #: Bytes of this shard that moved, and those covered by a digest that matched.
+    bytes: int
+    verified: int
+    #: Seconds from the choice of a source until all was there and digested; of those, planning.
+    seconds: float
+    plan_seconds: float
+    #: How bytes moved: `direct` or `tcp`.
+    way: str
+    #: Of a staged update: bytes that were copied into place at the end, and the seconds it took.
+    staged: int = 0
+    install_seconds: float = 0.0
+    #: Replicas that bytes were drawn from beside `source`, each for other ranges.
+    helpers: tuple[str, ...] = ()
+    #: Where the plan came from: `planner`, `memory` or `file` (of `open(plan_cache=)`).
+    plan_from: str = ""
+    #: Why bytes moved that way: another host, user or pid namespace, computed bytes, or as demanded.
+    way_reason: str = ""
+    def __bool__(self) -> bool: ...
+
+@final
+@_record
+class Listing:
+    """Which replicas hold which versions, at one moment."""
+
+    #: The server's term, and a number that every change makes larger.
+    revision: tuple[int, int]
+    #: Versions in ascending order, each with the replicas that hold it.
+    versions: tuple[tuple[_Version, tuple[str, ...]], ...]
+
+@final
+@_record
+class Verified:
+    """One of the replicas that were compared."""
+
+    name: str
+    shards: int
+    #: That the shards hold.
+    bytes: int
+    #: All copies of what several of the shards hold are the same.
+    copies_agree: bool
+    #: The content has the digest that the version was sealed with; `None` while it is not sealed.
+    as_published: bool | None
+
+@final
+@_record
+class HeldBy:
+    """A shard that holds a place."""
+
+    replica: str
+    shard: int
+    #: The shard's data port.
+    address: str
+    #: Whether the shard's slice around the place is what was sealed, or verified when it was read;
+    #: `None` where that is not known.
+    as_published: bool | None
+
+@final
+@_record
+class DifferentRange:
+    """A place of a tensor that is not the same everywhere."""
+
+    #: (start, stop) by dimension.
+    slice: tuple[tuple[int, int], ...]
+    #: Every row of the place differs, and all that differs in these rows is in the place; else some
+    #: rows do.
+    exact: bool
+    #: The place differed and then did not any more: somebody writes to it.
+    moving: bool
+    #: Who holds the place, those together that hold the same.
+    readings: tuple[tuple[HeldBy, ...], ...]
+
+@final
+@_record
+class Difference:
+    """A tensor that is not the same everywhere."""
+
+    tensor: str
+    dtype: str
+    shape: tuple[int, ...]
+    #: The first 16 places.
+    ranges: tuple[DifferentRange, ...]
+    #: How many there are beyond these.
+    more_ranges: int
+
+@final
+@_record
+class Verdict:
+    """What `verify` found; true if all is equal."""
+
+    #: The replicas hold the same, all copies within each are the same, and nothing is known to
+    #: differ from what was published.
+    equal: bool
+    model: str
+    epoch: int
+    version: int
+    #: Two, or one that was compared with what it was sealed as.
+    replicas: tuple[Verified, ...]
+    #: How many tensors were compared.
+    tensors: int
+    #: The names of all that differ.
+    different: tuple[str, ...]
+    #: Where, for the first 16 of them.
+    differences: tuple[Difference, ...]
+    #: Bytes that shards digested, and bytes that were sent for the comparison.
+    digested: int
+    moved: int
+    seconds: float
+    def __bool__(self) -> bool: ...
+
+@final
+class Options:
+    """What the job wants of a handle: the arguments of `weightcast.open`."""
+
+    def __init__(
+        self,
+        *,
         role: str,
         new_epoch: bool,
         retain: int,
         offload_seeding: bool,
         offload_bytes: int | None,
         staging_bytes: int | None,
-        plan_cache: str | None,
+        plan_cache: str | PathLike[str] | None,
         server: str | None,
-        token_file: str | None,
+        token_file: str | PathLike[str] | None,
         data_bind: str | None,
         data_advertise: str | None,
         data_networks: str | None,
         insecure: bool,
         job: str | None,
-        lazy_server: list[str],
+        lazy_server: Sequence[str],
         way: str,
         deadline: float,
         reconnect: float,
-    ) -> Handle: ...
+    ) -> None: ...
+
+@final
+class Handle:
+    @staticmethod
+    def open(model: str, replica: Replica, options: Options) -> Handle: ...
     def register(
         self,
         layout: Layout,
@@ -156,19 +281,20 @@ class Handle:
     def publish(self, version: int, deadline: float, seal: bool) -> _Version: ...
     def wait_sealed(self, deadline: float) -> None: ...
     def unpublish(self, deadline: float) -> None: ...
-    def replicate(self, selector: tuple[str, int], deadline: float) -> _Updated: ...
+    def replicate(self, selector: tuple[str, int], deadline: float) -> Updated: ...
     def update(
         self, selector: tuple[str, int], allow_rollback: bool, staged: bool, deadline: float
-    ) -> _Updated: ...
-    def list(self, deadline: float) -> _Listing: ...
-    def wait(self, until: tuple[str, int, int | None], deadline: float) -> _Listing: ...
-    def wait_changed(self, after: tuple[int, int], deadline: float) -> _Listing: ...
+    ) -> Updated: ...
+    def list(self, deadline: float) -> Listing: ...
+    def wait(self, until: tuple[str, int, int | None], deadline: float) -> Listing: ...
+    def wait_changed(self, after: tuple[int, int], deadline: float) -> Listing: ...
     @property
     def version(self) -> _Version | None: ...
     @property
     def progress(self) -> int: ...
     def close(self, deadline: float) -> None: ...
 
+@final
 class Server:
     @property
     def address(self) -> str: ...
@@ -178,7 +304,8 @@ class Server:
 
 def serve(
     address: str,
-    token_file: str | None,
+    *,
+    token_file: str | PathLike[str] | None,
     insecure: bool,
     lease: float,
     drain_deadline: float,
@@ -186,21 +313,22 @@ def serve(
     stripes: int,
     index: int,
 ) -> Server: ...
-def status_json(
-    server: str | None = None, token_file: str | None = None, job: str | None = None
-) -> str: ...
-def verify_json(
+def status(
+    server: str | None = None, token_file: str | PathLike[str] | None = None, job: str | None = None
+) -> dict[str, Any]: ...
+def verify(
     model: str,
     replica: str,
+    *,
     other: str | None,
     sealed: bool,
     version: tuple[str, int] | None,
     server: str | None,
-    token_file: str | None,
+    token_file: str | PathLike[str] | None,
     job: str | None,
     deadline: float,
-) -> str: ...
-def command_line(arguments: list[str]) -> int: ...
+) -> Verdict: ...
+def command_line(arguments: Sequence[str]) -> int: ...
 def local_slices(
     shape: Sequence[int],
     axes: Sequence[tuple[str, int]],

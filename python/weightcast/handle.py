@@ -5,12 +5,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
 
 from . import _core, mappings, selector
+from ._core import Updated
 from .adapters.catalog import Catalog, Entry
 from .condition import Condition
 from .layout import Exchange, Layout
@@ -22,38 +22,6 @@ DEADLINE = 60.0
 HURRY = 2.0
 
 Versions = dict[int, set[str]]
-
-
-@dataclass(frozen=True)
-class Updated:
-    """What `replicate` or `update` came to; true if the memory holds another version now."""
-
-    changed: bool
-    #: The version held now, and the training run it belongs to.
-    version: int | None
-    epoch: int | None
-    #: The replica it was read from.
-    source: str | None
-    #: Bytes of this shard that moved, and those covered by a digest that matched.
-    bytes: int
-    verified: int
-    #: Seconds from the choice of a source until all was there and digested; of those, planning.
-    seconds: float
-    plan_seconds: float
-    #: How bytes moved: `direct` or `tcp`.
-    way: str
-    #: Of a staged update: bytes that were copied into place at the end, and the seconds it took.
-    staged: int = 0
-    install_seconds: float = 0.0
-    #: Replicas that it was drawn from beside `source`, each for other ranges.
-    helpers: tuple[str, ...] = ()
-    #: Where the plan came from: `planner`, `memory` or `file` (of `open(plan_cache=)`).
-    plan_from: str = ""
-    #: Why bytes moved that way: another host, user or pid namespace, computed bytes, or as demanded.
-    way_reason: str = ""
-
-    def __bool__(self) -> bool:
-        return self.changed
 
 
 class Handle:
@@ -169,7 +137,7 @@ class Handle:
         be published, not filled."""
         asked = selector.parse(version)
         self._refuse_moved(self._layout, deadline)
-        return _updated(self._core.replicate(asked, deadline))
+        return self._core.replicate(asked, deadline)
 
     def update(
         self,
@@ -194,7 +162,7 @@ class Handle:
         the deadline, only after a minute; then the memory holds nothing."""
         asked = selector.parse(version)
         self._refuse_moved(self._layout, deadline)
-        return _updated(self._core.update(asked, allow_rollback, staged, deadline))
+        return self._core.update(asked, allow_rollback, staged, deadline)
 
     def list(self, *, deadline: float = DEADLINE) -> Versions:
         """Which replicas hold which versions."""
@@ -214,7 +182,7 @@ class Handle:
         end = time.monotonic() + deadline
         listing = self._core.list(deadline)
         while not until(_versions(listing)):
-            listing = self._core.wait_changed(listing[0], max(0.0, end - time.monotonic()))
+            listing = self._core.wait_changed(listing.revision, max(0.0, end - time.monotonic()))
         return _versions(listing)
 
     @property
@@ -329,34 +297,27 @@ def open(
             f"replica is a weightcast.Replica, not {replica!r}: Replica(name, shard=rank, num_shards=ranks), "
             "or weightcast.torch.replica(name, model)"
         )
-    core = _core.Handle.open(
-        model,
-        replica.name,
-        replica.shard,
-        replica.num_shards,
-        replica.datacentre,
-        replica.host,
-        replica.spot,
-        role,
-        epoch == "new",
-        retain,
-        offload_seeding,
-        offload_bytes,
-        staging_bytes,
-        None if plan_cache is None else os.fspath(plan_cache),
-        _joined(server),
-        None if token_file is None else os.fspath(token_file),
-        data_bind,
-        data_advertise,
-        _joined(data_networks),
-        insecure,
-        job,
-        [sys.executable, "-m", "weightcast"],
-        way,
-        deadline,
-        reconnect,
+    options = _core.Options(
+        role=role,
+        new_epoch=epoch == "new",
+        retain=retain,
+        offload_seeding=offload_seeding,
+        offload_bytes=offload_bytes,
+        staging_bytes=staging_bytes,
+        plan_cache=None if plan_cache is None else os.fspath(plan_cache),
+        server=_joined(server),
+        token_file=None if token_file is None else os.fspath(token_file),
+        data_bind=data_bind,
+        data_advertise=data_advertise,
+        data_networks=_joined(data_networks),
+        insecure=insecure,
+        job=job,
+        lazy_server=[sys.executable, "-m", "weightcast"],
+        way=way,
+        deadline=deadline,
+        reconnect=reconnect,
     )
-    return Handle(core, model, replica)
+    return Handle(_core.Handle.open(model, replica, options), model, replica)
 
 
 def _joined(one_or_more: str | Sequence[str] | None) -> str | None:
@@ -371,16 +332,9 @@ def _over_arrays(exchange: Exchange | None) -> Callable[[bytearray], None] | Non
     return lambda numbers: exchange(np.frombuffer(numbers, dtype=np.int32))
 
 
-def _updated(core: tuple) -> Updated:
-    changed, held, *moved, (way, reason), staged, seconds, helpers, plan_from = core
-    version, epoch = held if held else (None, None)
-    aside = (staged, seconds, tuple(helpers), plan_from)
-    return Updated(changed, version, epoch, *moved, way, *aside, reason)
-
-
-def _versions(listing: tuple) -> Versions:
+def _versions(listing: _core.Listing) -> Versions:
     """The versions of the newest training run, with those of older ones that it does not have."""
     versions: Versions = {}
-    for (number, _epoch), replicas in listing[1]:
+    for (number, _epoch), replicas in listing.versions:
         versions[number] = set(replicas)
     return versions

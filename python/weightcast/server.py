@@ -1,6 +1,5 @@
 """The reference server inside a process, and what a server knows."""
 
-import json
 import os
 from pathlib import Path
 from types import TracebackType
@@ -71,7 +70,16 @@ def serve(
     """
     token = None if token_file is None else os.fspath(token_file)
     return Server(
-        _core.serve(address, token, insecure, lease, drain_deadline, fanout, stripes, index)
+        _core.serve(
+            address,
+            token_file=token,
+            insecure=insecure,
+            lease=lease,
+            drain_deadline=drain_deadline,
+            fanout=fanout,
+            stripes=stripes,
+            index=index,
+        )
     )
 
 
@@ -86,4 +94,4 @@ def status(
     Without a server, here and in `WEIGHTCAST_SERVER`, it is the one that the processes of the job
     have started on this host; `job` is found as in `open`."""
     token = None if token_file is None else os.fspath(token_file)
-    return json.loads(_core.status_json(server, token, job))
+    return _core.status(server, token, job)

@@ -108,6 +108,15 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
+/// An exception of a class, with these fields as attributes. `_core.pyi` lists them by class.
+macro_rules! made {
+    ($py:ident, $message:ident, $class:ident $(, $field:ident = $value:expr)*) => {{
+        let error = $class::new_err($message);
+        $( let _ = error.value($py).setattr(stringify!($field), $value); )*
+        error
+    }};
+}
+
 /// The exception for an error.
 pub(crate) fn exception(py: Python<'_>, error: Error) -> PyErr {
     let message = error.to_string();
@@ -116,32 +125,19 @@ pub(crate) fn exception(py: Python<'_>, error: Error) -> PyErr {
             call_exception(py, call, message)
         }
         Error::Layout(_) | Error::Transform(_) | Error::Plan(_) => LayoutMismatch::new_err(message),
-        Error::NoRoom { bytes, limit } => {
-            let error = NoRoom::new_err(message);
-            let _ = error.value(py).setattr("bytes", bytes);
-            let _ = error.value(py).setattr("limit", limit);
-            error
-        }
+        Error::NoRoom { bytes, limit } => made!(py, message, NoRoom, bytes = bytes, limit = limit),
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
         Error::Config { .. } | Error::Io { .. } | Error::Transport(_) => Misuse::new_err(message),
         Error::Unverified { replica, reason } => {
-            let error = Unverified::new_err(message);
-            let _ = error.value(py).setattr("replica", replica);
-            let _ = error.value(py).setattr("reason", reason);
-            error
+            made!(py, message, Unverified, replica = replica, reason = reason)
         }
         Error::Bug(_) => WeightcastError::new_err(message),
     }
 }
 
 fn call_exception(py: Python<'_>, error: CallError, message: String) -> PyErr {
-    /// Sets `$field`s of the error as attributes of the exception.
     macro_rules! raise {
-        ($class:ident $(, $field:ident = $value:expr)*) => {{
-            let error = $class::new_err(message);
-            $( let _ = error.value(py).setattr(stringify!($field), $value); )*
-            error
-        }};
+        ($($what:tt)*) => { made!(py, message, $($what)*) };
     }
     match error {
         CallError::VersionUnavailable { model, selector, latest } => raise!(

@@ -1,28 +1,27 @@
 //! The handle: every call releases the GIL and can be interrupted.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
-use weightcast::{
-    Condition, EpochPolicy, Error, Held, Interrupted, LayoutSource, Oldest, Options, Quorum,
-    Replica, Revision, Role, Selector, ShardHandle, Term, Updated,
-};
+use weightcast::{Condition, Error, Interrupted, LayoutSource, Revision, ShardHandle, Term};
 
+use crate::arguments::{self, parse_condition, parse_selector, seconds};
 use crate::errors::{exception, locate};
 use crate::exit::{close_at_exit, detached, is_left};
-use crate::layout::Layout;
+use crate::layout::PyLayout;
+use crate::listing::PyListing;
+use crate::options::PyOptions;
+use crate::updated::PyUpdated;
 
 /// How long a handle that was dropped without `close` takes to leave.
 const LEAVE: Duration = Duration::from_secs(5);
 
 /// One shard's session. `weightcast.Handle` wraps it.
-#[pyclass(frozen, module = "weightcast._core")]
-pub(crate) struct Handle {
+#[pyclass(frozen, name = "Handle", module = "weightcast._core")]
+pub(crate) struct PyHandle {
     inner: Arc<ShardHandle>,
     /// What the signal handler, or the exchange, raised while a call waited.
     raised: Arc<Mutex<Option<PyErr>>>,
@@ -30,93 +29,27 @@ pub(crate) struct Handle {
     exchange: Mutex<Option<Py<PyAny>>>,
 }
 
-/// name, dtype, global shape
+/// Name, dtype, global shape.
 type TensorTuple = (String, &'static str, Vec<u64>);
-/// version, epoch
+/// Number, epoch.
 type VersionTuple = (u64, u64);
-/// changed, version, source, bytes, verified, seconds, plan_seconds, way and why, staged,
-/// install_seconds, helpers, plan_from
-type UpdatedTuple = (
-    bool,
-    Option<VersionTuple>,
-    Option<String>,
-    u64,
-    u64,
-    f64,
-    f64,
-    (String, String),
-    u64,
-    f64,
-    Vec<String>,
-    &'static str,
-);
-/// Revision: term, number.
-type RevisionTuple = (u64, u64);
-/// revision, (version, replicas)
-type ListingTuple = (RevisionTuple, Vec<(VersionTuple, Vec<String>)>);
 
 #[pymethods]
-impl Handle {
+impl PyHandle {
+    /// Opens a handle for one shard, described by a `weightcast.Replica`.
     #[staticmethod]
-    #[pyo3(signature = (model, name, shard, num_shards, datacentre, host, spot, role, new_epoch,
-        retain, offload_seeding, offload_bytes, staging_bytes, plan_cache, server, token_file,
-        data_bind, data_advertise, data_networks, insecure, job, lazy_server, way, deadline, reconnect))]
-    #[allow(clippy::too_many_arguments)]
     fn open(
         py: Python<'_>,
         model: &str,
-        name: String,
-        shard: u32,
-        num_shards: u32,
-        datacentre: String,
-        host: Option<String>,
-        spot: bool,
-        role: &str,
-        new_epoch: bool,
-        retain: u32,
-        offload_seeding: bool,
-        offload_bytes: Option<u64>,
-        staging_bytes: Option<u64>,
-        plan_cache: Option<PathBuf>,
-        server: Option<String>,
-        token_file: Option<PathBuf>,
-        data_bind: Option<String>,
-        data_advertise: Option<String>,
-        data_networks: Option<String>,
-        insecure: bool,
-        job: Option<String>,
-        lazy_server: Vec<String>,
-        way: &str,
-        deadline: f64,
-        reconnect: f64,
+        replica: &Bound<'_, PyAny>,
+        options: &Bound<'_, PyOptions>,
     ) -> PyResult<Self> {
-        let mut replica = Replica::new(name, shard, num_shards);
-        (replica.datacentre, replica.spot) = (datacentre, spot);
-        replica.host = host.unwrap_or(replica.host);
-        let options = Options {
-            epoch: if new_epoch { EpochPolicy::New } else { EpochPolicy::Current },
-            retain,
-            offload_seeding,
-            offload_bytes,
-            staging_bytes,
-            plan_cache,
-            server,
-            token_file,
-            data_bind,
-            data_advertise,
-            data_networks,
-            insecure,
-            lazy_server,
-            job,
-            way: parse_way(way)?,
-            deadline: seconds(deadline)?,
-            reconnect: seconds(reconnect)?,
-            ..Options::new(parse_role(role)?)
-        };
+        let replica = arguments::replica(replica)?;
+        let options = &options.get().0;
         let raised = Arc::new(Mutex::new(None));
         let interrupted = interrupted(Arc::clone(&raised));
         let opened = detached(py, || {
-            ShardHandle::open_interruptible(model, replica, &options, Some(interrupted))
+            ShardHandle::open_interruptible(model, replica, options, Some(interrupted))
         });
         match opened {
             Ok(inner) => {
@@ -133,7 +66,7 @@ impl Handle {
     fn register(
         &self,
         py: Python<'_>,
-        layout: PyRef<'_, Layout>,
+        layout: PyRef<'_, PyLayout>,
         deadline: f64,
         exchange: Option<Py<PyAny>>,
     ) -> PyResult<()> {
@@ -210,9 +143,9 @@ impl Handle {
         py: Python<'_>,
         selector: (String, u64),
         deadline: f64,
-    ) -> PyResult<UpdatedTuple> {
+    ) -> PyResult<PyUpdated> {
         let (selector, deadline) = (parse_selector(&selector)?, seconds(deadline)?);
-        self.call(py, |handle| handle.replicate(selector, deadline)).map(updated)
+        PyUpdated::of(py, self.call(py, |handle| handle.replicate(selector, deadline))?)
     }
 
     fn update(
@@ -222,18 +155,18 @@ impl Handle {
         allow_rollback: bool,
         staged: bool,
         deadline: f64,
-    ) -> PyResult<UpdatedTuple> {
+    ) -> PyResult<PyUpdated> {
         let (selector, deadline) = (parse_selector(&selector)?, seconds(deadline)?);
         let update = |handle: &ShardHandle| match staged {
             true => handle.update_staged(selector, allow_rollback, deadline),
             false => handle.update(selector, allow_rollback, deadline),
         };
-        self.call(py, update).map(updated)
+        PyUpdated::of(py, self.call(py, update)?)
     }
 
-    fn list(&self, py: Python<'_>, deadline: f64) -> PyResult<ListingTuple> {
+    fn list(&self, py: Python<'_>, deadline: f64) -> PyResult<PyListing> {
         let deadline = seconds(deadline)?;
-        self.call(py, |handle| handle.list(deadline)).map(listing)
+        PyListing::of(py, self.call(py, |handle| handle.list(deadline))?)
     }
 
     fn wait(
@@ -241,22 +174,22 @@ impl Handle {
         py: Python<'_>,
         until: (String, u64, Option<u32>),
         deadline: f64,
-    ) -> PyResult<ListingTuple> {
+    ) -> PyResult<PyListing> {
         let deadline = seconds(deadline)?;
         let until = parse_condition(until)?;
-        self.call(py, |handle| handle.wait(until, deadline)).map(listing)
+        PyListing::of(py, self.call(py, |handle| handle.wait(until, deadline))?)
     }
 
     fn wait_changed(
         &self,
         py: Python<'_>,
-        after: RevisionTuple,
+        after: (u64, u64),
         deadline: f64,
-    ) -> PyResult<ListingTuple> {
+    ) -> PyResult<PyListing> {
         let deadline = seconds(deadline)?;
         let after = Revision { term: Term(after.0), number: after.1 };
         let until = Condition::Changed { after };
-        self.call(py, |handle| handle.wait(until, deadline)).map(listing)
+        PyListing::of(py, self.call(py, |handle| handle.wait(until, deadline))?)
     }
 
     #[getter]
@@ -278,7 +211,7 @@ impl Handle {
     }
 }
 
-impl Handle {
+impl PyHandle {
     /// Has Python take the largest over all shards.
     fn exchanged(&self, exchange: &Py<PyAny>, seen: &mut [i32]) -> Result<(), Error> {
         let called = Python::attach(|py| {
@@ -316,7 +249,7 @@ impl Handle {
     }
 }
 
-impl Drop for Handle {
+impl Drop for PyHandle {
     /// Leaves without the GIL: other threads of the handle may need it to let go of a buffer.
     fn drop(&mut self) {
         let inner = &self.inner;
@@ -353,78 +286,4 @@ pub(crate) fn raise(py: Python<'_>, error: Error, raised: &Mutex<Option<PyErr>>)
         (true, Some(kept)) => kept,
         _ => exception(py, error),
     }
-}
-
-pub(crate) fn seconds(deadline: f64) -> PyResult<Duration> {
-    /// A year: beyond it clocks overflow, not patience.
-    const LONGEST: f64 = 366.0 * 86_400.0;
-    if deadline.is_finite() && (0.0..=LONGEST).contains(&deadline) {
-        return Ok(Duration::from_secs_f64(deadline));
-    }
-    Err(PyValueError::new_err(format!("a deadline is 0 to {LONGEST} seconds, not {deadline}")))
-}
-
-fn parse_role(role: &str) -> PyResult<Role> {
-    match role {
-        "trainer" => Ok(Role::Trainer),
-        "rollout" => Ok(Role::Rollout),
-        other => Err(PyValueError::new_err(format!("role is trainer or rollout, not {other:?}"))),
-    }
-}
-
-fn parse_way(way: &str) -> PyResult<weightcast::transport::Way> {
-    use weightcast::transport::Way;
-    match way {
-        "auto" => Ok(Way::Auto),
-        "direct" => Ok(Way::Direct),
-        "tcp" => Ok(Way::Tcp),
-        other => Err(PyValueError::new_err(format!("way is auto, direct or tcp, not {other:?}"))),
-    }
-}
-
-pub(crate) fn parse_selector((kind, number): &(String, u64)) -> PyResult<Selector> {
-    Ok(match kind.as_str() {
-        "exact" => Selector::Exact(*number),
-        "latest" => Selector::Latest,
-        "latest_minus" => Selector::LatestMinus(*number),
-        "nth_latest" => Selector::NthLatest(*number),
-        "at_least" => Selector::AtLeast(*number),
-        other => return Err(PyValueError::new_err(format!("unknown selector {other:?}"))),
-    })
-}
-
-/// What to wait for, a number, and of how many rollouts; or a selector.
-fn parse_condition((kind, number, rollouts): (String, u64, Option<u32>)) -> PyResult<Condition> {
-    let by = rollouts.map_or(Quorum::All, Quorum::AtLeast);
-    Ok(match kind.as_str() {
-        "held" => Condition::Held(Held { oldest: Oldest::Number(number), by }),
-        "fresh" => Condition::Held(Held { oldest: Oldest::Behind(number), by }),
-        _ => Condition::Available(parse_selector(&(kind, number))?),
-    })
-}
-
-fn updated(updated: Updated) -> UpdatedTuple {
-    let transfer = updated.transfer;
-    (
-        updated.changed,
-        updated.version.map(|v| (v.number, v.epoch.0)),
-        updated.source,
-        transfer.bytes,
-        transfer.verified,
-        transfer.seconds,
-        transfer.plan_seconds,
-        (transfer.way, transfer.way_reason),
-        transfer.staged,
-        transfer.install_seconds,
-        transfer.helpers,
-        transfer.plan_from.name(),
-    )
-}
-
-fn listing(listing: weightcast::Listing) -> ListingTuple {
-    let versions: BTreeMap<_, _> = listing.versions;
-    let versions = versions
-        .into_iter()
-        .map(|(v, replicas)| ((v.number, v.epoch.0), replicas.into_iter().collect()));
-    ((listing.revision.term.0, listing.revision.number), versions.collect())
 }

@@ -12,12 +12,12 @@ use weightcast::plan::{self, DType, LayoutBuilder, Mesh, Placement};
 use weightcast::transport::Region;
 
 /// Which piece of a published tensor lies in a local one.
-#[pyclass(frozen, module = "weightcast._core")]
+#[pyclass(frozen, name = "Part", module = "weightcast._core")]
 #[derive(Clone)]
-pub(crate) struct Part(plan::Part);
+pub(crate) struct PyPart(plan::Part);
 
 #[pymethods]
-impl Part {
+impl PyPart {
     /// The whole tensor of this name; `shape` is its global shape, if it is known.
     #[new]
     #[pyo3(signature = (name, shape = None))]
@@ -41,9 +41,9 @@ impl Part {
 }
 
 /// A layout being built, and the memory of each buffer.
-#[pyclass(module = "weightcast._core")]
+#[pyclass(name = "Layout", module = "weightcast._core")]
 #[derive(Default)]
-pub(crate) struct Layout {
+pub(crate) struct PyLayout {
     pub(crate) builder: LayoutBuilder,
     pub(crate) regions: Vec<Region>,
     /// What becomes of it when it is published.
@@ -51,7 +51,7 @@ pub(crate) struct Layout {
 }
 
 #[pymethods]
-impl Layout {
+impl PyLayout {
     #[new]
     fn new() -> Self {
         Self::default()
@@ -66,7 +66,7 @@ impl Layout {
         memory: &Bound<'_, PyAny>,
         dtype: &str,
         shape: Vec<u64>,
-        parts: Vec<PyRef<'_, Part>>,
+        parts: Vec<PyRef<'_, PyPart>>,
         along: usize,
         pad: bool,
     ) -> PyResult<()> {
@@ -83,7 +83,7 @@ impl Layout {
 
     /// The buffer just added is these parts as well: tied weights.
     #[pyo3(signature = (parts, along = 0))]
-    fn also(&mut self, parts: Vec<PyRef<'_, Part>>, along: usize) {
+    fn also(&mut self, parts: Vec<PyRef<'_, PyPart>>, along: usize) {
         let parts: Vec<_> = parts.iter().map(|part| part.0.clone()).collect();
         self.builder.also(parts, along);
     }

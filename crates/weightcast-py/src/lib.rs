@@ -1,10 +1,17 @@
 //! weightcast: the Python binding. Converts, releases the GIL, calls one Rust function.
 
+mod arguments;
 mod errors;
 mod exit;
 mod handle;
 mod layout;
+mod listing;
+mod options;
+mod record;
 mod server;
+mod status;
+mod updated;
+mod verdict;
 mod verify;
 
 use pyo3::prelude::*;
@@ -13,14 +20,22 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<layout::Layout>()?;
-    module.add_class::<layout::Part>()?;
-    module.add_class::<handle::Handle>()?;
-    module.add_class::<server::Server>()?;
+    module.add_class::<layout::PyLayout>()?;
+    module.add_class::<layout::PyPart>()?;
+    module.add_class::<handle::PyHandle>()?;
+    module.add_class::<server::PyServer>()?;
+    module.add_class::<options::PyOptions>()?;
+    module.add_class::<updated::PyUpdated>()?;
+    module.add_class::<listing::PyListing>()?;
+    module.add_class::<verdict::PyVerdict>()?;
+    module.add_class::<verdict::PyVerified>()?;
+    module.add_class::<verdict::PyDifference>()?;
+    module.add_class::<verdict::PyDifferentRange>()?;
+    module.add_class::<verdict::PyHeldBy>()?;
     module.add_function(wrap_pyfunction!(layout::local_slices, module)?)?;
     module.add_function(wrap_pyfunction!(server::serve, module)?)?;
-    module.add_function(wrap_pyfunction!(server::status_json, module)?)?;
-    module.add_function(wrap_pyfunction!(verify::verify_json, module)?)?;
+    module.add_function(wrap_pyfunction!(status::status, module)?)?;
+    module.add_function(wrap_pyfunction!(verify::verify, module)?)?;
     module.add_function(wrap_pyfunction!(server::command_line, module)?)?;
     exit::register(module)?;
     errors::add(module)

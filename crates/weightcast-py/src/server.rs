@@ -1,29 +1,29 @@
-//! The embedded server, its status, and the command line.
+//! The embedded server, and the command line.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use weightcast::{Options, Owned, Role, ServeConfig};
+use weightcast::{Owned, ServeConfig, Server};
 
+use crate::arguments::seconds;
 use crate::errors::exception;
 use crate::exit::detached;
-use crate::handle::seconds;
 
 /// Below this, a scheduler's hiccup evicts a healthy client.
 const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
 /// A reference server inside this process.
-#[pyclass(frozen, module = "weightcast._core")]
-pub(crate) struct Server {
+#[pyclass(frozen, name = "Server", module = "weightcast._core")]
+pub(crate) struct PyServer {
     address: String,
     token_file: Option<PathBuf>,
-    inner: Owned<Mutex<Option<weightcast::Server>>>,
+    inner: Owned<Mutex<Option<Server>>>,
 }
 
 #[pymethods]
-impl Server {
+impl PyServer {
     /// What clients connect to.
     #[getter]
     fn address(&self) -> &str {
@@ -40,14 +40,14 @@ impl Server {
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let Ok(inner) = self.inner.get() else { return Ok(()) };
         let server = inner.lock().expect("no panic while held").take();
-        let stopped = detached(py, || server.map_or(Ok(()), weightcast::Server::stop));
+        let stopped = detached(py, || server.map_or(Ok(()), Server::stop));
         stopped.map_err(|e| exception(py, e))
     }
 }
 
 /// Starts a reference server on a thread of this process.
 #[pyfunction]
-#[pyo3(signature = (address, token_file, insecure, lease, drain_deadline, fanout, stripes, index))]
+#[pyo3(signature = (address, *, token_file, insecure, lease, drain_deadline, fanout, stripes, index))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn serve(
     py: Python<'_>,
@@ -59,7 +59,7 @@ pub(crate) fn serve(
     fanout: u32,
     stripes: u32,
     index: u32,
-) -> PyResult<Server> {
+) -> PyResult<PyServer> {
     let (lease, drain_deadline) = (seconds(lease)?, seconds(drain_deadline)?);
     let given = token_file.clone();
     let started = detached(py, || {
@@ -79,21 +79,7 @@ pub(crate) fn serve(
     let server = started.map_err(|e| exception(py, e))?;
     let address = server.address().to_owned();
     let token_file = server.token_file().map(Path::to_owned).or(given);
-    Ok(Server { address, token_file, inner: Owned::new(Mutex::new(Some(server))) })
-}
-
-/// A server's status as JSON.
-#[pyfunction]
-#[pyo3(signature = (server = None, token_file = None, job = None))]
-pub(crate) fn status_json(
-    py: Python<'_>,
-    server: Option<String>,
-    token_file: Option<PathBuf>,
-    job: Option<String>,
-) -> PyResult<String> {
-    let options = Options { server, token_file, job, ..Options::new(Role::Rollout) };
-    let status = detached(py, || weightcast::status(&options)).map_err(|e| exception(py, e))?;
-    Ok(weightcast_cli::status_json(&status))
+    Ok(PyServer { address, token_file, inner: Owned::new(Mutex::new(Some(server))) })
 }
 
 /// Runs the `weightcast` command with these arguments; returns its exit status.

@@ -6,15 +6,17 @@ use std::sync::{Arc, Mutex};
 use pyo3::prelude::*;
 use weightcast::{Comparison, Options, Other, Role};
 
+use crate::arguments::{parse_selector, seconds};
 use crate::exit::detached;
-use crate::handle::{interrupted, parse_selector, raise, seconds};
+use crate::handle::{interrupted, raise};
+use crate::verdict::PyVerdict;
 
-/// Compares two replicas, or one with what it was sealed as; the verdict as JSON.
+/// Compares two replicas, or one with what it was sealed as.
 #[pyfunction]
-#[pyo3(signature = (model, replica, other, sealed, version, server, token_file, job,
+#[pyo3(signature = (model, replica, *, other, sealed, version, server, token_file, job,
     deadline))]
 #[allow(clippy::too_many_arguments)]
-pub(crate) fn verify_json(
+pub(crate) fn verify(
     py: Python<'_>,
     model: String,
     replica: String,
@@ -25,7 +27,7 @@ pub(crate) fn verify_json(
     token_file: Option<PathBuf>,
     job: Option<String>,
     deadline: f64,
-) -> PyResult<String> {
+) -> PyResult<PyVerdict> {
     let other = match other {
         Some(other) => Other::Replica(other),
         None if sealed => Other::Sealed,
@@ -38,5 +40,5 @@ pub(crate) fn verify_json(
     let stop = interrupted(Arc::clone(&raised));
     let verdict = detached(py, || weightcast::verify(&what, &options, &|_| !stop()));
     let verdict = verdict.map_err(|error| raise(py, error, &raised))?;
-    Ok(weightcast_cli::verdict_json(&verdict))
+    PyVerdict::of(py, verdict)
 }

@@ -1,0 +1,77 @@
+//! What `replicate` and `update` return.
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use weightcast::Updated;
+
+use crate::record::record;
+
+record! {
+    /// What `replicate` or `update` came to; true if the memory holds another version now.
+    class "weightcast"."Updated" = PyUpdated(
+        changed, version, epoch, source, bytes, verified, seconds, plan_seconds, way, staged = 0,
+        install_seconds = 0.0, helpers = none(), plan_from = String::new(),
+        way_reason = String::new()
+    ) {
+        /// Whether the memory holds another version than before the call.
+        changed: bool,
+        /// The version held now.
+        version: Option<u64>,
+        /// The training run that the version belongs to.
+        epoch: Option<u64>,
+        /// The replica that the version was read from.
+        source: Option<String>,
+        /// Bytes of this shard that moved.
+        bytes: u64,
+        /// Of those, bytes covered by a digest that matched.
+        verified: u64,
+        /// Seconds from the choice of a source until all bytes had arrived and were digested.
+        seconds: f64,
+        /// Of those, seconds of planning.
+        plan_seconds: f64,
+        /// How bytes moved: `direct` or `tcp`.
+        way: String,
+        /// Of a staged update: bytes that were copied into place at the end.
+        staged: u64,
+        /// Of a staged update: seconds that the copying took.
+        install_seconds: f64,
+        /// Replicas that bytes were drawn from beside `source`, each for other ranges.
+        helpers: Py<PyTuple>,
+        /// Where the plan came from: `planner`, `memory` or `file` (of `open(plan_cache=)`).
+        plan_from: String,
+        /// Why bytes moved that way: another host, user or pid namespace, computed bytes, or as
+        /// demanded.
+        way_reason: String,
+    }
+
+    fn __bool__(&self) -> bool {
+        self.changed
+    }
+}
+
+impl PyUpdated {
+    /// For Python.
+    pub(crate) fn of(py: Python<'_>, updated: Updated) -> PyResult<Self> {
+        let Updated { changed, version, source, transfer } = updated;
+        Ok(Self {
+            changed,
+            version: version.map(|version| version.number),
+            epoch: version.map(|version| version.epoch.0),
+            source,
+            bytes: transfer.bytes,
+            verified: transfer.verified,
+            seconds: transfer.seconds,
+            plan_seconds: transfer.plan_seconds,
+            way: transfer.way,
+            staged: transfer.staged,
+            install_seconds: transfer.install_seconds,
+            helpers: PyTuple::new(py, transfer.helpers)?.unbind(),
+            plan_from: transfer.plan_from.name().to_owned(),
+            way_reason: transfer.way_reason,
+        })
+    }
+}
+
+fn none() -> Py<PyTuple> {
+    Python::attach(|py| PyTuple::empty(py).unbind())
+}
