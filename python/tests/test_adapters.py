@@ -14,9 +14,9 @@ import weightcast as wc  # noqa: E402
 from torch import nn  # noqa: E402
 from weightcast.adapters.catalog import Entry, catalog_of  # noqa: E402
 from weightcast.adapters.live import LiveLayout  # noqa: E402
-from weightcast.adapters.read import read  # noqa: E402
-from weightcast.adapters.recorder import view  # noqa: E402
-from weightcast.adapters.strides import Box, NotBoxes, boxes, compose  # noqa: E402
+from weightcast.adapters.live.read import read  # noqa: E402
+from weightcast.adapters.recording.recorder import view  # noqa: E402
+from weightcast.adapters.boxes.strides import Box, NotBoxes, boxes, compose  # noqa: E402
 
 from .conftest import SOON  # noqa: E402
 
@@ -255,14 +255,17 @@ def test_loaders_that_compute_are_refused(how: Callable, message: str) -> None:
 
 def test_a_loader_that_repeats_elements_gets_the_tensor_itself() -> None:
     engine = Engine(0, 1)
-    made = live(engine, computing(engine, "gate", lambda t: engine.gate.data.copy_(t[:1])))
+    derived: list[torch.Tensor] = []
+    made = live(
+        engine,
+        computing(engine, "gate", lambda t: engine.gate.data.copy_(t[:1])),
+        redo=lambda: derived.append(engine.gate.sum(0)),
+    )
     assert [c for c in made.conversions if c.parameter == "gate"] and set(made.whole) == {"gate"}
     with pytest.raises(wc.Misuse, match="gate: a copy, which repeats elements of it, of gate"):
         made.layout()
     made.layout(stage=True)
     made._arrived["gate"].copy_(torch.arange(16.0).reshape(2, 8))  # what an update would do
-    derived: list[torch.Tensor] = []
-    made._after.append(lambda: derived.append(engine.gate.sum(0)))  # as adapters of engines do
     made.finish()
     assert engine.gate.equal(torch.arange(8.0).expand(2, 8).to(engine.gate.dtype))
     # What is derived, is derived of what has just arrived.

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import weightcast as wc  # noqa: E402
-from weightcast.adapters.read import read  # noqa: E402
+from weightcast.adapters.live.read import read  # noqa: E402
 from weightcast.testing import Checkpoint, Nonconformity, conform  # noqa: E402
 
 from .test_adapters import PUBLISHED, Engine  # noqa: E402

@@ -10,8 +10,8 @@ import torch
 from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog
 from weightcast.adapters.live import LiveLayout
-from weightcast.adapters.recorder import DTYPES
-from weightcast.adapters.strides import Box
+from weightcast.adapters.recording.recorder import DTYPES
+from weightcast.adapters.boxes.strides import Box
 
 from .configs import FAMILIES, MOE, config
 from .engine import build

@@ -11,7 +11,7 @@ import torch
 import weightcast as wc
 from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog, Entry
-from weightcast.adapters.recorder import DTYPES
+from weightcast.adapters.recording.recorder import DTYPES
 from weightcast.testing import Checkpoint, conform
 
 from .configs import config

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 import weightcast as wc
 from weightcast.adapters.catalog import Catalog
-from weightcast.adapters.live import add_buffer
-from weightcast.adapters.pieces import Piece, buffers
-from weightcast.adapters.recorder import DTYPES
-from weightcast.adapters.strides import Box
+from weightcast.adapters.live.layout import add_buffer
+from weightcast.adapters.boxes.pieces import Piece, buffers
+from weightcast.adapters.recording.recorder import DTYPES
+from weightcast.adapters.boxes.strides import Box
 
 Values = dict[str, torch.Tensor]
 

@@ -164,7 +164,7 @@ def map_of(module: Any) -> NameMap:
 def check(published: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Compares two catalogs. What only one of them has is an error that names the nearest of the
     other; so is another shape."""
-    from .adapters.nearest import listed, unmatched
+    from .adapters.naming.nearest import listed, unmatched
 
     problems = []
     for what, one, other in [

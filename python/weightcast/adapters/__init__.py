@@ -1,4 +1,10 @@
 """Layouts read off live inference engines, through the engines' own loaders.
 
-`weightcast.adapters.vllm` reads vLLM models, `weightcast.adapters.sglang` SGLang's. Each adapter imports its engine only when used.
+`weightcast.adapters.vllm` reads vLLM models, `weightcast.adapters.sglang` SGLang's. Each imports its
+engine only when used. `catalog` says what is published; the other folders are what adapters share:
+
+- `recording`: what a loader does with published tensors
+- `boxes`: strided views and pieces as boxes of tensors
+- `live`: the layout that comes of both, and what follows an update
+- `naming`: names that are renamed, left out, or left over
 """

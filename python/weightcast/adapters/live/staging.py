@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .pieces import Piece
+from ..boxes.pieces import Piece
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from .. import _core
+from ... import _core
 
 #: From a published name to the loader's, or to None to leave it out.
 Rename = Callable[[str], str | None]

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..memory import TORCH
-from .catalog import Entry
-from .joined import Joined, cut
+from ...memory import TORCH
+from ..boxes.joined import Joined, cut
+from ..boxes.strides import NotBoxes, View, compose
+from ..catalog import Entry
 from .owners import Owners, storage
-from .strides import NotBoxes, View, compose
 
 #: safetensors names back to torch's types.
 DTYPES = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from .catalog import Entry
+from ..catalog import Entry
 from .owners import storage
 from .recorder import Recorder, Recording, Refused
 from .watched import Watched

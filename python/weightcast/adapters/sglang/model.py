@@ -1,22 +1,16 @@
-"""Layouts of live SGLang models, on one rank each.
-
-    live = weightcast.adapters.sglang.read(model, catalog)
-    handle.register(live.layout(stage=True))
-    if handle.update(deadline=30).changed:
-        live.finish()
-"""
+"""Reads the layout of an SGLang model off its own `load_weights`."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
-from .. import _core
-from .catalog import catalog_of
-from .decisions import left_out
-from .live import LiveLayout
-from .naming import Rename
-from .read import read as read_live
+from ... import _core
+from ..catalog import catalog_of
+from ..live.layout import LiveLayout
+from ..live.read import examine
+from ..naming.decisions import left_out
+from ..naming.rename import Rename
 
 #: Methods of SGLang's layers that leave parameters as they were loaded, unless packed for AMX.
 IN_PLACE = {
@@ -60,7 +54,7 @@ def read(
             "update them through the engine's own loader, or pass as_loaded=True if they were just loaded"
         )
     parameters = dict(model.named_parameters())
-    live = read_live(
+    reading = examine(
         parameters,
         model.load_weights,
         catalog_of(catalog),
@@ -69,12 +63,9 @@ def read(
         unsourced={**(unsourced or {}), **UNSOURCED},
         rename=rename,
     )
-    live.belongs_to(model)
     redo = getattr(model, "post_load_weights", None)
-    if redo is not None:
-        live.derived[""] = f"{type(model).__name__}.post_load_weights"
-        live._after.append(redo)
-    return live
+    derived = {} if redo is None else {"": f"{type(model).__name__}.post_load_weights"}
+    return LiveLayout(reading, model=model, derived=derived, redo=redo)
 
 
 def rearranged(model: nn.Module) -> dict[str, str]:

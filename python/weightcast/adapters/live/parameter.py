@@ -4,21 +4,21 @@ from dataclasses import replace
 
 import torch
 
-from .. import _core
-from .cover import covered, volume
-from .live import Conversion, LiveLayout, Record
-from .pieces import Piece, Unlike, buffers
-from .recorder import DTYPES, Fill, Recording, Write, view
+from ... import _core
+from ..boxes.cover import covered, volume
+from ..boxes.pieces import Piece, Unlike, buffers
+from ..boxes.strides import Box, BoxCopy, NotBoxes, boxes
+from ..recording.recorder import DTYPES, Fill, Recording, Write, view
+from .reading import Conversion, Reading, Record
 from .staging import Staged
-from .strides import Box, BoxCopy, NotBoxes, boxes
 
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def read_parameter(
-    live: LiveLayout, name: str, target: torch.Tensor, writes: list[Write], recording: Recording
+    reading: Reading, name: str, target: torch.Tensor, writes: list[Write], recording: Recording
 ) -> int:
-    """Adds a parameter's record to `live`; returns how many of its elements the loader writes."""
+    """Adds a parameter's record to `reading`; returns how many of its elements the loader writes."""
     entries: list[tuple[Piece, BoxCopy, Write]] = []
     again: list[Write] = []
     for write in writes:
@@ -26,7 +26,7 @@ def read_parameter(
             entries += _pieces(name, target, write)
         except NotBoxes as rearranged:
             again.append(write)
-            live.rearrange(name, write.mark, str(rearranged))
+            reading.rearrange(name, write.mark, str(rearranged))
     entries = _last(name, entries)
     made = Record(name, tuple(target.shape), _NAMES[target.dtype], [p for p, _, _ in entries])
     conversions = [
@@ -35,16 +35,16 @@ def read_parameter(
         if (how := _how(copy, write)) is not None
     ]
     if conversions:
-        live.conversions += conversions
-        live._staged[name] = [
+        reading.conversions += conversions
+        reading.staged[name] = [
             Staged(piece, target, (*_path(write), write.dtype), copy.axes)
             for piece, copy, write in entries
         ]
     else:
         _check_form(name, target, made)
-    live.records.append(made)
+    reading.records.append(made)
     fills = [fill for fill in recording.fills if fill.parameter == name]
-    _pad(live, made, target, fills, recording.writes)
+    _pad(reading, made, target, fills, recording.writes)
     return _filled(made, target, [*fills, *again])
 
 
@@ -120,7 +120,7 @@ def _path(write: Write) -> tuple[torch.dtype, ...]:
 
 
 def _pad(
-    live: LiveLayout,
+    reading: Reading,
     record: Record,
     target: torch.Tensor,
     fills: list[Fill],
@@ -139,7 +139,7 @@ def _pad(
         place = target.detach().as_strided(
             fill.target.shape, fill.target.strides, fill.target.offset
         )
-        live._fills.append((place, fill.value))
+        reading.fills.append((place, fill.value))
 
 
 def _filled(record: Record, target: torch.Tensor, fills: list[Fill | Write]) -> int:

@@ -1,24 +1,20 @@
-"""Layouts of live vLLM models, on one tensor- and expert-parallel rank each.
-
-    live = weightcast.adapters.vllm.read(model, catalog, vllm_config=vllm_config)
-    handle.register(live.layout(stage=True))
-    if handle.update(deadline=30).changed:
-        live.finish()
-"""
+"""Reads the layout of a vLLM model off its own `load_weights`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
-from .. import layout as layouts
-from .catalog import catalog_of
-from .decisions import left_out
-from .live import LiveLayout
-from .naming import Rename
-from .read import read as read_live
-from .through_loader import ThroughLoader
-from .vllm_processing import derived, load_form, made_later, rearranged, redo, reload
+from ... import layout as layouts
+from ..catalog import Catalog, catalog_of
+from ..live.layout import LiveLayout
+from ..live.read import examine
+from ..live.reading import Reading
+from ..live.through_loader import ThroughLoader
+from ..naming.decisions import left_out
+from ..naming.rename import Rename
+from .processing import derived, load_form, made_later, rearranged, redo, reload
 
 #: Parameters for which checkpoints may have no tensor. vLLM sets them itself.
 UNSOURCED = {
@@ -69,21 +65,17 @@ def read(
     if moved:
         names = set(dict(model.named_parameters()))
         with load_form(model):
-            live = _read(model, names, listed, decisions)
-        live = ThroughLoader(live, listed, reload(model, vllm_config), rename)
-        live.derived = moved
-        return live
-    live = _read(model, None, listed, decisions)
-    live.belongs_to(model)
-    live.derived = derived(model)
-    if vllm_config is not None:
-        live._after.append(redo(model, vllm_config))
-    return live
+            reading = _examine(model, names, listed, decisions)
+        reloaded = replace(reading, load=reload(model, vllm_config))
+        return ThroughLoader(reloaded, listed, derived=moved)
+    reading = _examine(model, None, listed, decisions)
+    again = None if vllm_config is None else redo(model, vllm_config)
+    return LiveLayout(reading, model=model, derived=derived(model), redo=again)
 
 
-def _read(
-    model: nn.Module, names: set[str] | None, catalog: Any, decisions: dict[str, Any]
-) -> LiveLayout:
+def _examine(
+    model: nn.Module, names: set[str] | None, catalog: Catalog, decisions: dict[str, Any]
+) -> Reading:
     parameters = {n: p for n, p in model.named_parameters() if names is None or n in names}
     buffers = {n: b for n, b in model.named_buffers() if n not in parameters}
-    return read_live(parameters, model.load_weights, catalog, memory=buffers, **decisions)
+    return examine(parameters, model.load_weights, catalog, memory=buffers, **decisions)

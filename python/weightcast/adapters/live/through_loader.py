@@ -4,14 +4,13 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
-from .. import _core
-from .. import layout as layouts
-from .catalog import Entry
-from .live import LiveLayout, Load, part_of
-from .naming import Rename, known_names
-from .pieces import Piece
-from .recorder import DTYPES
-
+from ... import _core
+from ... import layout as layouts
+from ..boxes.pieces import Piece
+from ..catalog import Entry
+from ..recording.recorder import DTYPES
+from .layout import LiveLayout, part_of
+from .reading import Reading
 
 
 class ThroughLoader(LiveLayout):
@@ -23,20 +22,11 @@ class ThroughLoader(LiveLayout):
     """
 
     def __init__(
-        self,
-        read: LiveLayout,
-        catalog: Mapping[str, Entry],
-        load: Load,
-        rename: Rename | None = None,
+        self, reading: Reading, catalog: Mapping[str, Entry], *, derived: Mapping[str, str]
     ) -> None:
-        super().__init__(read._parameters)
-        self.records, self.conversions = read.records, read.conversions
-        self.unsourced, self.unused = read.unsourced, read.unused
-        self.elsewhere = read.elsewhere
-        self.whole = read.whole
+        """`load` of the reading is the loader that updates go through."""
+        super().__init__(reading, derived=derived)
         self._catalog = catalog
-        self._load = load
-        self._known = known_names(catalog, rename)
         self._memory: dict[str, list[tuple[Piece, torch.Tensor]]] = {}
 
     def layout(self, *, stage: bool = False) -> layouts.Layout:
@@ -57,7 +47,7 @@ class ThroughLoader(LiveLayout):
         """What has to follow an update: the engine loads what has arrived."""
         if not self._memory:
             raise _core.Misuse("nothing is staged; register layout(stage=True) first")
-        self._load(self._tensors())
+        self._reading.load(self._tensors())
 
     def _allocate(self) -> None:
         if self._memory:
@@ -75,18 +65,18 @@ class ThroughLoader(LiveLayout):
             self._memory.setdefault(piece.tensor, []).append((piece, memory))
 
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Published tensors under the loader's names, in the order of the catalog; of each, what this rank does not need is
-        zeros."""
+        """Published tensors under the loader's names, in the order of the catalog; of each, what this
+        rank does not need is zeros."""
         for name, entry in self._catalog.items():
             staged = self._memory.get(name)
             if staged is None:
                 continue
             if len(staged) == 1 and staged[0][0].source.len == entry.shape:
-                yield self._known[name], staged[0][1]
+                yield self._reading.known[name], staged[0][1]
                 continue
             whole = torch.zeros(entry.shape, dtype=DTYPES[entry.dtype])
             for piece, memory in staged:
                 box = piece.source
                 at = tuple(slice(s, s + n) for s, n in zip(box.start, box.len, strict=True))
                 whole[at] = memory
-            yield self._known[name], whole
+            yield self._reading.known[name], whole

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import _core
+from ... import _core
 
 #: Methods that leave parameters as they were loaded.
 IN_PLACE = {"UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"}
@@ -106,6 +106,7 @@ def load_form(model: nn.Module) -> Iterator[None]:
             restore_layer_on_meta(module, get_layerwise_info(module))
         yield
     finally:
+        # torch's own tables: it has no public way to put a parameter back as it was.
         for module, (parameters, buffers, hidden) in zip(modules, kept, strict=True):
             module._parameters.clear()
             module._parameters.update(parameters)

@@ -2,37 +2,39 @@
 
 import fnmatch
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from .. import _core
-from .catalog import Entry
-from .live import LiveLayout
-from .naming import Rename, known_names
-from .nearest import unmatched
-from .owners import Owners
+from ... import _core
+from ..catalog import Entry
+from ..naming.nearest import unmatched
+from ..naming.rename import Rename, known_names
+from ..recording.owners import Owners
+from ..recording.record import record
+from ..recording.recorder import Recording, Refused, Write
+from .layout import LiveLayout
 from .parameter import read_parameter
-from .record import record
-from .recorder import Recording, Refused, Write
+from .reading import Load, Reading
 
 log = logging.getLogger("weightcast")
 
 #: Why a name may be left over, by pattern (`fnmatch`).
 Reasons = Mapping[str, str]
 
-def read(
+
+def examine(
     parameters: Mapping[str, torch.Tensor],
-    load: Callable[[Iterable[tuple[str, torch.Tensor]]], Any],
+    load: Load,
     catalog: Mapping[str, Entry],
     *,
     memory: Mapping[str, torch.Tensor] | None = None,
     unused: Reasons,
     unsourced: Reasons,
     rename: Rename | None = None,
-) -> LiveLayout:
-    """The layout of `parameters` as `load` fills them from the published tensors of `catalog`.
+) -> Reading:
+    """What `parameters` hold as `load` fills them from the published tensors of `catalog`.
 
     `memory` are further tensors that `load` must not change (buffers), which are laid out if it
     writes to them. Names left over on either side must match a pattern of `unused` (published ones)
@@ -45,8 +47,7 @@ def read(
         recording = record(targets, load, catalog, known)
     except Refused as refused:
         raise _core.Misuse(f"{refused}; its layout cannot be read off this loader") from None
-    live = LiveLayout(targets)
-    live._load, live._known = load, known
+    reading = Reading(targets, load, known)
     _refuse_changes(recording)
     by_parameter: dict[str, list[Write]] = {}
     for write in recording.writes:
@@ -56,21 +57,34 @@ def read(
     for name, target in targets.items():
         filled, owner = 0, owners.of(target)
         if owner not in (None, name):
-            live.unsourced[name] = f"a view of {owner}"
+            reading.unsourced[name] = f"a view of {owner}"
             continue
         if name in by_parameter:
-            filled = read_parameter(live, name, target, by_parameter[name], recording)
+            filled = read_parameter(reading, name, target, by_parameter[name], recording)
         elif name not in parameters:
             continue
-        if filled < target.numel() and not _decided(live, name, unsourced):
+        if filled < target.numel() and not _decided(reading, name, unsourced):
             left.append(f"{name} ({filled} of {target.numel()} elements are filled)")
     if left:
         what, advice = "parameters that nothing published fills", (
             "publish them under the names that the engine's loader knows, or pass unsourced="
         )
         raise _core.LayoutMismatch(unmatched(what, left, catalog, advice))
-    _leave_unused(live, recording, catalog, known, unused)
-    return live
+    _leave_unused(reading, recording, catalog, known, unused)
+    return reading
+
+
+def read(
+    parameters: Mapping[str, torch.Tensor],
+    load: Load,
+    catalog: Mapping[str, Entry],
+    *,
+    redo: Callable[[], None] | None = None,
+    **decisions: Any,
+) -> LiveLayout:
+    """The layout of `parameters`, for an engine without an adapter of its own: `redo` makes anew what
+    the engine derives from them. The other arguments are those of `examine`."""
+    return LiveLayout(examine(parameters, load, catalog, **decisions), redo=redo)
 
 
 def _refuse_changes(recording: Recording) -> None:
@@ -82,15 +96,15 @@ def _refuse_changes(recording: Recording) -> None:
         )
 
 
-def _decided(live: LiveLayout, name: str, unsourced: Reasons) -> bool:
+def _decided(reading: Reading, name: str, unsourced: Reasons) -> bool:
     reason = _reason(name, unsourced)
     if reason is not None:
-        live.unsourced[name] = reason
+        reading.unsourced[name] = reason
     return reason is not None
 
 
 def _leave_unused(
-    live: LiveLayout,
+    reading: Reading,
     recording: Recording,
     catalog: Mapping[str, Entry],
     known: Mapping[str, str],
@@ -107,10 +121,10 @@ def _leave_unused(
         elif reason is None:
             reason = "left out by rename"
         if reason is not None:
-            live.unused[name] = reason
+            reading.unused[name] = reason
             decided.setdefault(reason, []).append(name)
         elif name in recording.reached:
-            live.elsewhere[name] = recording.reached[name]
+            reading.elsewhere[name] = recording.reached[name]
         else:
             left.append(name)
     for reason, names in decided.items():

@@ -1,0 +1,83 @@
+"""What is found out about a model's parameters before there is a layout of them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..boxes.pieces import Piece
+from ..boxes.strides import Box
+from ..recording.recorder import Mark
+from .staging import Staged
+
+#: An engine's loader: names and tensors, as a checkpoint has them.
+Load = Callable[[Iterable[tuple[str, torch.Tensor]]], Any]
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A parameter whose bytes are not those of a published tensor: the engine's loader casts,
+    transposes, repeats or rearranges elements on the way. They arrive in a staged tensor;
+    `LiveLayout.finish` converts, or hands it to the loader."""
+
+    parameter: str
+    tensor: str
+    #: `cast BF16 to F32`, `transpose`, or what the loader does.
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.parameter}: {self.how} of {self.tensor}"
+
+
+@dataclass
+class Record:
+    """What one parameter holds."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    pieces: list[Piece] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """As the layout data set writes it."""
+        pieces = [piece.as_record() for piece in self.pieces]
+        return {"name": self.name, "shape": list(self.shape), "dtype": self.dtype, "pieces": pieces}
+
+
+@dataclass
+class Reading:
+    """Collects, parameter by parameter, what a `LiveLayout` is made of."""
+
+    #: Parameters, and buffers that the loader may write to.
+    parameters: dict[str, torch.Tensor]
+    #: The engine's loader.
+    load: Load
+    #: The loader's names of published tensors.
+    known: dict[str, str]
+    #: One for each parameter that something published fills, in the order of the model.
+    records: list[Record] = field(default_factory=list)
+    #: Parameters that need more than a copy of bytes.
+    conversions: list[Conversion] = field(default_factory=list)
+    #: By parameter: tensors in which published bytes arrive that are converted into it.
+    staged: dict[str, list[Staged]] = field(default_factory=dict)
+    #: Published tensors that the loader gets whole, and their types.
+    whole: dict[str, Piece] = field(default_factory=dict)
+    dtypes: dict[str, torch.dtype] = field(default_factory=dict)
+    #: Places that the loader fills with a constant: padding.
+    fills: list[tuple[torch.Tensor, Any]] = field(default_factory=list)
+    #: Parameters that nothing published fills, with the reason why that is right.
+    unsourced: dict[str, str] = field(default_factory=dict)
+    #: Published tensors that this engine does not use, with the reason.
+    unused: dict[str, str] = field(default_factory=dict)
+    #: Published tensors whose loader keeps nothing of them on this rank (experts of other
+    #: ranks, say), with the parameter whose loader saw them.
+    elsewhere: dict[str, str] = field(default_factory=dict)
+
+    def rearrange(self, parameter: str, mark: Mark, how: str) -> None:
+        """Notes that the loader does with a published tensor what no copies of boxes do: the loader
+        gets the tensor as it is, whenever it has arrived."""
+        whole = Box((0,) * len(mark.base.shape), mark.base.shape)
+        self.whole[mark.tensor] = Piece(mark.tensor, mark.base.shape, whole, whole)
+        self.dtypes[mark.tensor] = mark.dtypes[0]
+        self.conversions.append(Conversion(parameter, mark.tensor, f"a copy, which {how},"))

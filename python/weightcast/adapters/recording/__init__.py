@@ -1,0 +1,1 @@
+"""What an engine's loader does with published tensors, recorded by feeding it marked ones."""
