@@ -60,7 +60,7 @@ scenarios: ## Simulate the paper's figures at its size: predicted beside reporte
 	  cargo run --locked --release --quiet -p weightcast-cli -- sim --scenario $$file || exit 1; echo; \
 	done
 
-verify: ## Check formatting, lints, purity, names, dependencies; writes nothing
+verify: $(VENV)/tools ## Check formatting, lints, types, purity, names, dependencies; changes nothing
 	.ci/type-names
 	.ci/refit HEAD
 	.ci/circles
@@ -68,15 +68,18 @@ verify: ## Check formatting, lints, purity, names, dependencies; writes nothing
 	cargo fmt --manifest-path .ci/schemata/Cargo.toml --check
 	cargo clippy --locked $(CRATES) --all-targets --quiet -- -D warnings
 	cargo clippy --locked -p weightcast-py --quiet -- -D warnings
+	$(BIN)/ruff check --quiet python
+	$(BIN)/mypy --no-error-summary
 	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check bans licenses sources; \
 	  else echo "not checked: licences, sources (cargo install --locked cargo-deny@0.20.2)"; fi
 
 audit: ## Check dependencies against the advisory database (needs a network)
 	cargo deny --log-level error check advisories
 
-fix: ## Format and apply what clippy can mend
+fix: $(VENV)/tools ## Format and apply what clippy and ruff can mend
 	cargo fmt --all
 	cargo clippy $(CRATES) --all-targets --fix --allow-dirty --allow-staged --quiet
+	$(BIN)/ruff check --fix --quiet python
 
 bench: ## Measure transfers against the limits of this machine
 	cargo run --locked --release --quiet -p weightcast-bench -- transfer

@@ -10,13 +10,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import weightcast as wc  # noqa: E402
 from torch import nn  # noqa: E402
+
+import weightcast as wc  # noqa: E402
+from weightcast.adapters.boxes.strides import Box, NotBoxes, boxes, compose  # noqa: E402
 from weightcast.adapters.catalog import Entry, catalog_of  # noqa: E402
 from weightcast.adapters.live import LiveLayout  # noqa: E402
 from weightcast.adapters.live.read import read  # noqa: E402
 from weightcast.adapters.recording.recorder import view  # noqa: E402
-from weightcast.adapters.boxes.strides import Box, NotBoxes, boxes, compose  # noqa: E402
 
 from .conftest import SOON  # noqa: E402
 

@@ -142,11 +142,11 @@ def vars_of(record: Any) -> dict[str, Any]:
 def test_what_a_transfer_came_to_has_its_names(name: str) -> None:
     called = Called(getattr(_core.Handle, name), HELD, method=True)
     got = getattr(wc.Handle(Native(**{name: called}), "policy", ME), name)("latest")
-    assert vars_of(got) == dict(
-        changed=True, version=21, epoch=22, source="trainer-1", bytes=23, verified=24, seconds=25.5,
-        plan_seconds=26.5, way="tcp", way_reason="other host", staged=27, install_seconds=28.5,
-        helpers=("relay-1", "relay-2"), plan_from="file",
-    )
+    assert vars_of(got) == {
+        "changed": True, "version": 21, "epoch": 22, "source": "trainer-1", "bytes": 23, "verified": 24,
+        "seconds": 25.5, "plan_seconds": 26.5, "way": "tcp", "way_reason": "other host", "staged": 27,
+        "install_seconds": 28.5, "helpers": ("relay-1", "relay-2"), "plan_from": "file",
+    }
 
 
 def test_a_transfer_that_changed_nothing_holds_nothing() -> None:

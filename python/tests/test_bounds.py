@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import weightcast as wc
-from torch import nn
 from weightcast import layout, mappings, selector
 from weightcast.adapters import catalog
 from weightcast.adapters.boxes.cover import covered
+from weightcast.adapters.boxes.pieces import Piece, Unlike, buffers
+from weightcast.adapters.boxes.strides import Box
 from weightcast.adapters.naming.decisions import left_out
 from weightcast.adapters.naming.nearest import listed, unmatched
 from weightcast.adapters.recording.owners import Owners
-from weightcast.adapters.boxes.pieces import Piece, Unlike, buffers
-from weightcast.adapters.boxes.strides import Box
 from weightcast.memory import NUMPY, TORCH, describe
 
 MOST = 2**64 - 1

@@ -12,9 +12,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch import nn  # noqa: E402
+
 import weightcast as wc  # noqa: E402
 import weightcast.torch as wct  # noqa: E402
-from torch import nn  # noqa: E402
 from weightcast.adapters import sglang  # noqa: E402
 
 from . import test_adapters  # noqa: E402

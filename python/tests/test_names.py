@@ -6,9 +6,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch import nn  # noqa: E402
+
 import weightcast as wc  # noqa: E402
 import weightcast.torch as wct  # noqa: E402
-from torch import nn  # noqa: E402
 from weightcast.adapters.catalog import catalog_of  # noqa: E402
 from weightcast.names import TRANSFORMERS, Stack, map_of  # noqa: E402
 
@@ -143,11 +144,11 @@ def test_pieces_of_a_stack_lie_where_its_elements_are(seed):
     }
     assert stack.whole("w", shape) == {name: tuple(m.shape) for name, m in matrices.items()}
     start = [draw.randrange(n) for n in shape]
-    length = [draw.randint(0, n - s) for n, s in zip(shape, start)]
-    box = whole[tuple(slice(s, s + n) for s, n in zip(start, length))]
+    length = [draw.randint(0, n - s) for n, s in zip(shape, start, strict=True)]
+    box = whole[tuple(slice(s, s + n) for s, n in zip(start, length, strict=True))]
     pieces = stack.pieces("w", shape, (start, length))
     taken = [
-        matrices[p.name][tuple(slice(s, s + n) for s, n in zip(p.start, p.length))] for p in pieces
+        matrices[p.name][tuple(slice(s, s + n) for s, n in zip(p.start, p.length, strict=True))] for p in pieces
     ]
     assert all(p.shape == tuple(matrices[p.name].shape) for p in pieces)
     flat = torch.cat([t.reshape(-1) for t in taken]) if taken else whole.reshape(-1)[:0]

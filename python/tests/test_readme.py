@@ -132,7 +132,7 @@ def test_rollouts_of_the_readme_sample_from_nothing_but_versions(server, monkeyp
 
     def train():
         optimizer = Optimizer(model, between)
-        given = dict(model=model, samples=samples, steps=STEPS, loss=loss, optimizer=optimizer)
+        given = {"model": model, "samples": samples, "steps": STEPS, "loss": loss, "optimizer": optimizer}
         exec(trainer_program, given)
 
     register, update = wc.Handle.register, wc.Handle.update
@@ -152,7 +152,7 @@ def test_rollouts_of_the_readme_sample_from_nothing_but_versions(server, monkeyp
     def roll_out(rank):
         qkv = np.full((3 * SIZE // RANKS, SIZE), -1, "f4")
         blocks = [SimpleNamespace(name="block", qkv=qkv)]
-        given = dict(rank=rank, blocks=blocks, engine=engine_of(qkv), samples=samples)
+        given = {"rank": rank, "blocks": blocks, "engine": engine_of(qkv), "samples": samples}
         exec(rollout_program, given | {"running": running.of(rank)})
 
     def run(act, *arguments):

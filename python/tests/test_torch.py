@@ -10,9 +10,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch import nn  # noqa: E402
+
 import weightcast as wc  # noqa: E402
 import weightcast.torch as wct  # noqa: E402
-from torch import nn  # noqa: E402
 from weightcast.testing import fp8  # noqa: E402
 
 from .conftest import SOON  # noqa: E402

@@ -5,11 +5,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-import weightcast.torch as wct  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: E402
 from torch.distributed.tensor import Shard, distribute_tensor  # noqa: E402
 from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
+
+import weightcast.torch as wct  # noqa: E402
 from weightcast.torch import module as modules  # noqa: E402
 from weightcast.torch.tensors import held  # noqa: E402
 

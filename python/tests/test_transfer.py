@@ -59,7 +59,7 @@ def test_any_rows_to_any_rows(group, way, sources, targets):
     empty = {name: np.zeros_like(value) for name, value in values.items()}
     local = [rows(empty, shard, targets) for shard in range(targets)]
     rollout = group(
-        "rollout", [rows_layout(l, shard, targets) for shard, l in enumerate(local)], way=way
+        "rollout", [rows_layout(mine, shard, targets) for shard, mine in enumerate(local)], way=way
     )
     for moved in rollout.all(lambda h: h.replicate(wc.latest(), deadline=SOON)):
         assert moved and moved.version == 4 and moved.source == "trainer"
@@ -200,7 +200,7 @@ def hole():
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(listener.getsockname())
-        yield "127.0.0.1:%d" % listener.getsockname()[1]
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
 def test_a_source_that_swallows_packets_is_passed_over(group, hole):

@@ -74,8 +74,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def install() -> None:
     """From now on they can be imported. torch looks whether triton is there: it comes first."""
-    import torch._dynamo  # noqa: F401
-    import torch._inductor  # noqa: F401
+    import torch._dynamo
+    import torch._inductor
     import torch.utils.flop_counter  # noqa: F401
 
     sys.meta_path.insert(0, _Finder())

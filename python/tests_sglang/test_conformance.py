@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
+
 from tests_vllm.configs import FAMILIES, MOE
 from tests_vllm.ranks import Ranks, blank
 from tests_vllm.rules import Rules
-from torch import nn
 from weightcast.adapters import sglang
 from weightcast.testing import conform
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 import weightcast as wc
 from tests_vllm.configs import MOE
 from tests_vllm.rules import Rules, laid

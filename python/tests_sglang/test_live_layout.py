@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from tests_vllm.configs import FAMILIES
 from tests_vllm.rules import Rules, agree
 from weightcast.adapters import sglang

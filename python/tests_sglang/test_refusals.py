@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 import weightcast as wc
 from tests_vllm.rules import Rules
 from weightcast.adapters import sglang

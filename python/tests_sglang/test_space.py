@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 import weightcast as wc
 from tests_vllm.rules import Laid, Rules, laid
 from tests_vllm.space import catalog_of

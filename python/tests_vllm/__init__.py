@@ -1,3 +1,3 @@
 """The vLLM adapter against vLLM itself."""
 
-from . import cpu  # before anything imports vLLM
+from . import cpu  # noqa: F401  before anything imports vLLM

@@ -19,8 +19,7 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 
 import torch
 from torch import nn
-from vllm.config import DeviceConfig, ModelConfig, ParallelConfig, VllmConfig
-from vllm.config import set_current_vllm_config
+from vllm.config import DeviceConfig, ModelConfig, ParallelConfig, VllmConfig, set_current_vllm_config
 from vllm.distributed import parallel_state
 from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.model_executor.models import ModelRegistry

@@ -19,18 +19,21 @@ os.environ |= {
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import tests_vllm  # the CPU's kernels, before vLLM chooses them
+import tests_vllm  # noqa: F401  the CPU's kernels, before vLLM chooses them
+
+# isort: split
+
 import torch
-import weightcast as wc
 from safetensors.torch import save_file
 from vllm import LLM, SamplingParams
-from weightcast.adapters import vllm
-from weightcast.adapters.catalog import Catalog, catalog_of
 
+import weightcast as wc
 from tests_vllm.configs import config
 from tests_vllm.engine import register
 from tests_vllm.rules import Rules
 from tests_vllm.trainer import checkpoint
+from weightcast.adapters import vllm
+from weightcast.adapters.catalog import Catalog, catalog_of
 
 #: Sizes for which vLLM has kernels on CPUs.
 FAMILIES = {

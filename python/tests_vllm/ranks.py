@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import nn
+
 from weightcast.adapters.catalog import Catalog
 from weightcast.adapters.recording.recorder import DTYPES
 from weightcast.testing import Checkpoint

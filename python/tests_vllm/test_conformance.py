@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from weightcast.adapters import vllm
 from weightcast.testing import conform
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from weightcast.adapters import vllm
+from weightcast.adapters.boxes.strides import Box
 from weightcast.adapters.catalog import Catalog
 from weightcast.adapters.live import LiveLayout
 from weightcast.adapters.recording.recorder import DTYPES
-from weightcast.adapters.boxes.strides import Box
 
 from .configs import FAMILIES, MOE, config
 from .engine import build

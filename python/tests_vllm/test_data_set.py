@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from weightcast.adapters import vllm
 
 from .engine import build

@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import torch
+
 from weightcast.adapters import vllm
 from weightcast.adapters.live import LiveLayout
 

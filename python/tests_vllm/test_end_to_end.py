@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+
 import weightcast as wc
 from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog

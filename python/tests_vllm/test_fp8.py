@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+
 import weightcast as wc
 from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog, Entry
@@ -86,7 +87,7 @@ def test_weights_and_scales_lie_as_by_rule(
     by_rule = laid(rules.records(spec, rank), catalog)
     by_rule = {name: record for name, record in by_rule.items() if record[2]}
     assert laid([record.as_json() for record in live.records], catalog) == by_rule
-    assert {why for why in live.unsourced.values()} == {
+    assert set(live.unsourced.values()) == {
         "an attention scale, which the engine sets to 1"
     }
     assert not live.conversions

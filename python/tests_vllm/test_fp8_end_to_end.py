@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 import weightcast as wc
 from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog

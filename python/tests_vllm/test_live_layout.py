@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from weightcast.adapters import vllm
 
 from .configs import FAMILIES, config, parallelism

@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 import weightcast as wc
 from weightcast.adapters import vllm
 

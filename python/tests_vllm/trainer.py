@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+
 import weightcast as wc
+from weightcast.adapters.boxes.pieces import Piece, buffers
+from weightcast.adapters.boxes.strides import Box
 from weightcast.adapters.catalog import Catalog
 from weightcast.adapters.live.layout import add_buffer
-from weightcast.adapters.boxes.pieces import Piece, buffers
 from weightcast.adapters.recording.recorder import DTYPES
-from weightcast.adapters.boxes.strides import Box
 
 Values = dict[str, torch.Tensor]
 

@@ -254,14 +254,15 @@ def open(
 ) -> Handle:
     """Opens a handle for one shard of a replica of a model.
 
-    A `role="trainer"` publishes new versions; with `epoch="new"` it starts a new training run,
-    whose versions are newer than all before. The replicas of a data-parallel trainer all open before
-    the first of them publishes: one that opens with `epoch="new"` after that starts yet another run,
-    and those of the run before are refused at their next `publish`. With `retain=n` the newest n versions are retained:
-    whoever would give up the last copy of one copies it to CPU memory first, which takes at most
-    `offload_bytes` for this handle (any number by default) and is freed when another replica holds
-    the version or it is not retained any more. The copy lives in the process that made it.
-    `staging_bytes` bounds the memory that `update(staged=True)` may take beside the registered one.
+    A `role="trainer"` publishes new versions; with `epoch="new"` it starts a new training run, whose
+    versions are newer than all before. The replicas of a data-parallel trainer all open before the
+    first of them publishes: one that opens with `epoch="new"` after that starts yet another run, and
+    those of the run before are refused at their next `publish`. With `retain=n` the newest n versions
+    are retained: whoever would give up the last copy of one copies it to CPU memory first, which
+    takes at most `offload_bytes` for this handle (any number by default) and is freed when another
+    replica holds the version or it is not retained any more. The copy lives in the process that made
+    it. `staging_bytes` bounds the memory that `update(staged=True)` may take beside the registered
+    one.
 
     `plan_cache` is a directory in which plans stay, so that a worker that is started again with the
     same layouts need not plan. It is made if it is not there, for this user alone; any number of
@@ -276,19 +277,19 @@ def open(
     not come, the next `update` crosses by itself.
 
     `server` and `token_file` come from `WEIGHTCAST_SERVER` and `WEIGHTCAST_TOKEN_FILE` if they are
-    not given. Several servers, in a list or with commas between them, are the first and its
-    backups, in the same order for all processes: when the one that acts is lost, the handle brings what it holds to the next, or to the
-    same one started again, and its calls go on there. It looks for one for `reconnect` seconds;
-    with 0 it ends with its server. Without any server, the processes of one `job`
-    on one host share a server that the first of them starts, and that ends a minute after the last. A
-    job is named by `job` or `WEIGHTCAST_JOB`; else it is the Slurm job, or else the directory in which
-    the process was started: programs that are started in one directory find each other, those of
-    another do not. The data port binds
-    loopback unless `data_bind` (`WEIGHTCAST_DATA_BIND`) says otherwise; `data_advertise` is the
-    address that peers use for it. Of sources, only ports in `data_networks`
-    (`WEIGHTCAST_DATA_NETWORKS`, such as `10.0.0.0/8`) are connected to; by default those of any host but
-    link-local ones, and loopback if the server or the own data port is there. `way` forces how bytes move: `direct` or `tcp`. `deadline` is for
-    reaching the server, and for a shard whose last process still has its lease.
+    not given. Several servers, in a list or with commas between them, are the first and its backups,
+    in the same order for all processes: when the one that acts is lost, the handle brings what it
+    holds to the next, or to the same one started again, and its calls go on there. It looks for one
+    for `reconnect` seconds; with 0 it ends with its server. Without any server, the processes of one
+    `job` on one host share a server that the first of them starts, and that ends a minute after the
+    last. A job is named by `job` or `WEIGHTCAST_JOB`; else it is the Slurm job, or else the directory
+    in which the process was started: programs that are started in one directory find each other,
+    those of another do not. The data port binds loopback unless `data_bind` (`WEIGHTCAST_DATA_BIND`)
+    says otherwise; `data_advertise` is the address that peers use for it. Of sources, only ports in
+    `data_networks` (`WEIGHTCAST_DATA_NETWORKS`, such as `10.0.0.0/8`) are connected to; by default
+    those of any host but link-local ones, and loopback if the server or the own data port is there.
+    `way` forces how bytes move: `direct` or `tcp`. `deadline` is for reaching the server, and for a
+    shard whose last process still has its lease.
     """
     if epoch not in ("current", "new"):
         raise ValueError(f"epoch is current or new, not {epoch!r}")

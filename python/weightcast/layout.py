@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from . import _core
 from .memory import describe
 from .origins import Origins
 
 #: Replaces each int32 by the largest over all shards of the group. All of them call it together.
-Exchange = Callable[[np.ndarray], None]
+Exchange = Callable[[npt.NDArray[np.int32]], None]
 
 
 class Part:
@@ -37,20 +38,21 @@ def part(
     is looked up in the newest published version when the layout is registered.
     """
     core = _core.Part(name, None if shape is None else list(shape))
-    chunked, ranged = (index, of) != (None, None), (start, length) != (None, None)
+    chunked = index is not None or of is not None
+    ranged = start is not None or length is not None
     if chunked and ranged:
         raise ValueError(f"{name}: give index and of, or start and length, not both")
     if (chunked or ranged) == (dim is None):
         raise ValueError(f"{name}: a cut needs dim with index and of, or with start and length")
+    if dim is None:
+        return Part(core)
     if chunked:
         if index is None or of is None:
             raise ValueError(f"{name}: index and of go together")
-        core = core.chunk(dim, index, of)
-    if ranged:
-        if start is None or length is None:
-            raise ValueError(f"{name}: start and length go together")
-        core = core.range(dim, start, length)
-    return Part(core)
+        return Part(core.chunk(dim, index, of))
+    if start is None or length is None:
+        raise ValueError(f"{name}: start and length go together")
+    return Part(core.range(dim, start, length))
 
 
 class Layout:
@@ -84,13 +86,12 @@ class Layout:
         its parts (a vocabulary rounded up); the rest is left alone. `dtype` (a safetensors name
         such as `BF16` or `F8_E4M3`) is for numpy arrays of types that numpy does not know.
         """
-        whole = isinstance(parts, str)
-        memory = describe(parts if whole else f"buffer {len(self)}", tensor, dtype)
-        if whole:
-            name, listed = parts, [part(parts, shape=memory.shape)]
+        name = parts if isinstance(parts, str) else f"buffer {len(self)}"
+        memory = describe(name, tensor, dtype)
+        if isinstance(parts, str):
+            listed = [part(parts, shape=memory.shape)]
         else:
             listed = [parts] if isinstance(parts, Part) else list(parts)
-            name = f"buffer {len(self)}"
         cores = [p._core for p in listed]
         self._core.add(name, memory.bytes, memory.dtype, memory.shape, cores, along, pad)
         self.origins.tensor(name, tensor)

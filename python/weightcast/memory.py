@@ -67,8 +67,8 @@ def _torch(name: str, tensor: Any, dtype: str | None) -> Memory:
         raise Misuse(f"{name}: a DTensor; use weightcast.torch.layout(module), or add its to_local()")
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         raise Misuse(
-            f"{name}: a {type(tensor).__name__}, which is made of other tensors (torchao quantises so) and has "
-            "no bytes of its own; publish the weights that it was made of (Layout.quantise publishes "
+            f"{name}: a {type(tensor).__name__}, which is made of other tensors (torchao quantises so) and "
+            "has no bytes of its own; publish the weights that it was made of (Layout.quantise publishes "
             "them in FP8), or add the tensors that it holds"
         )
     if tensor.device.type == "meta":

@@ -15,6 +15,8 @@ from . import _core
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 Box = tuple[Sequence[int], Sequence[int]]
+#: Published names, or those of a stack's matrices, by a module's name; None leaves out.
+Rows = Mapping[str, str | Sequence[str] | None]
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class Stack:
                 f"{name} has shape {tuple(shape)}: a stack of {', '.join(self.matrices)} is "
                 f"[experts, rows, columns] with rows for {len(self.matrices)} matrices; give `names`"
             )
-        return tuple(shape)
+        experts, rows, columns = shape
+        return experts, rows, columns
 
 
 class NameMap:
@@ -79,7 +82,7 @@ class NameMap:
     Before that, parts of a path that wrappers add are left out (`WRAPPERS`).
     """
 
-    def __init__(self, rows: Mapping[str, str | Sequence[str] | None] | None = None) -> None:
+    def __init__(self, rows: Rows | None = None) -> None:
         self._rows = [(_pattern(left), left, right) for left, right in (rows or {}).items()]
         for _, left, right in self._rows:
             for one in [right] if isinstance(right, str) else right or ():
@@ -97,7 +100,7 @@ class NameMap:
         return name
 
 
-def _pattern(left: str) -> re.Pattern:
+def _pattern(left: str) -> re.Pattern[str]:
     return re.compile("(.*)".join(re.escape(part) for part in left.split("*")))
 
 
@@ -106,7 +109,7 @@ def _fill(template: str, groups: Sequence[str]) -> str:
     return first + "".join(group + part for group, part in zip(groups, rest, strict=False))
 
 
-_EXPERTS = {
+_EXPERTS: Rows = {
     "*.experts.gate_up_proj": (
         "*.experts.{expert}.gate_proj.weight",
         "*.experts.{expert}.up_proj.weight",
@@ -114,7 +117,7 @@ _EXPERTS = {
     "*.experts.down_proj": ("*.experts.{expert}.down_proj.weight",),
 }
 
-_MIXTRAL = {
+_MIXTRAL: Rows = {
     "*.mlp.experts.gate_up_proj": (
         "*.block_sparse_moe.experts.{expert}.w1.weight",
         "*.block_sparse_moe.experts.{expert}.w3.weight",
@@ -126,7 +129,7 @@ _MIXTRAL = {
 }
 
 #: By `model_type`, what transformers 5 calls otherwise than the checkpoints that it reads and writes.
-TRANSFORMERS: dict[str, dict[str, str | tuple[str, ...] | None]] = {
+TRANSFORMERS: dict[str, Rows] = {
     "deepseek_v2": _EXPERTS,
     "deepseek_v3": _EXPERTS,
     "glm4_moe": _EXPERTS,

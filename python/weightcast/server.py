@@ -59,14 +59,14 @@ def serve(
 ) -> Server:
     """Starts a reference server on a thread of this process.
 
-    `address` is `IP:PORT` (port 0: any) or `unix:/PATH`. Clients must show the token in
-    `token_file`. Without one, a server on loopback asks for a token that only this user can read, and
-    that this user's handles on this host find by themselves (`Server.token_file`); beyond loopback it
-    is an error. `insecure=True` asks for none. A client that is silent for `lease` seconds loses its place; `unpublish` waits
-    up to `drain_deadline` seconds for readers; a replica serves `fanout` readers at a time. Where
-    several replicas of one layout hold a version and have nothing else to do, one reader draws
-    different ranges from up to `stripes` of them.
-    `index` is this server's place in its clients' list, where there are backups.
+    `address` is `IP:PORT` (port 0: any) or `unix:/PATH`. Clients must show the token in `token_file`.
+    Without one, a server on loopback asks for a token that only this user can read, and that this
+    user's handles on this host find by themselves (`Server.token_file`); beyond loopback it is an
+    error. `insecure=True` asks for none. A client that is silent for `lease` seconds loses its place;
+    `unpublish` waits up to `drain_deadline` seconds for readers; a replica serves `fanout` readers at
+    a time. Where several replicas of one layout hold a version and have nothing else to do, one
+    reader draws different ranges from up to `stripes` of them. `index` is this server's place in its
+    clients' list, where there are backups.
     """
     token = None if token_file is None else os.fspath(token_file)
     return Server(

@@ -86,7 +86,7 @@ class Experts(nn.Module):
 def expected_experts() -> dict[str, torch.Tensor]:
     """What a checkpoint has of them."""
     experts = {}
-    for e, (gate_up, down) in enumerate(zip(*(p.detach() for p in Experts().parameters()))):
+    for e, (gate_up, down) in enumerate(zip(*(p.detach() for p in Experts().parameters()), strict=True)):
         gate, up = gate_up.chunk(2)
         for name, matrix in (("gate", gate), ("up", up), ("down", down)):
             experts[f"mlp.experts.{e}.{name}_proj.weight"] = matrix.contiguous()

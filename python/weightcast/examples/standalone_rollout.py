@@ -37,11 +37,10 @@ def main() -> None:
         with wc.open("policy", wc.Replica("rollout-0"), server=server.address) as handle:
             handle.register(wct.layout(model))
             handle.replicate("latest", deadline=30)  # nothing to sample with before the first
-            while handle.version < STEPS - 1:
-                before = handle.version
+            while (before := handle.version or 0) < STEPS - 1:
                 if handle.update("latest", deadline=30):
                     updates += 1
-                    assert handle.version > before
+                    assert (handle.version or 0) > before
                 assert all((p == handle.version).all() for p in model.parameters()), "torn copy"
                 model(torch.randn(256, 64))  # a batch of inference
                 batches += 1

@@ -124,7 +124,9 @@ def _names(engine: Engine, catalog: Catalog, draw: random.Random) -> None:
             engine.read(0, model, {**catalog, misspelt: catalog[name]})
         except _core.WeightcastError as error:
             if misspelt not in str(error):
-                raise Nonconformity(f"{misspelt} is published; the error has not its name: {error}")
+                raise Nonconformity(
+                    f"{misspelt} is published; the error has not its name: {error}"
+                ) from error
         else:
             raise Nonconformity(f"{misspelt} is published, and nobody says that it is not used")
 
@@ -140,6 +142,9 @@ def _updates(
             server.address, "trainer", publisher.layouts, role="trainer", epoch="new"
         )
         rollout = Group(server.address, "rollout", [live.layout(stage=True) for live in read])
+
+        def publish(number: int) -> None:
+            trainer.all(lambda h: h.publish(number, seal=True))
 
         def update(number: int) -> list[bool]:
             changed = rollout.all(lambda h: h.update(selector.exact(number)).changed)
@@ -157,7 +162,7 @@ def _updates(
 
         for number, what in ((1, "the first update"), (2, "the second update")):
             publisher.fill(checkpoint.version(number))
-            trainer.all(lambda h, n=number: h.publish(n, seal=True))
+            publish(number)
             update(number)
             check(number, what)
             if any(update(number)):
@@ -165,7 +170,7 @@ def _updates(
             check(number, "a repeated update")
             trainer.all(lambda h: h.unpublish())
         publisher.fill(checkpoint.version(3))
-        trainer.all(lambda h: h.publish(3, seal=True))
+        publish(3)
         publisher.spoil(draw.choice(_taken(read[0])))
         try:
             update(3)
@@ -175,7 +180,7 @@ def _updates(
             raise Nonconformity("a version that changed while it was published was taken")
         trainer.all(lambda h: h.unpublish())
         publisher.fill(checkpoint.version(4))
-        trainer.all(lambda h: h.publish(4, seal=True))
+        publish(4)
         update(4)
         check(4, "an update after an aborted one")
         rollout.close()
@@ -200,4 +205,4 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     if (one.shape, one.dtype) != (other.shape, other.dtype):
         return False
     flat = [t.detach().contiguous().view(-1).view(torch.uint8) for t in (one, other)]
-    return torch.equal(*flat)
+    return bool(torch.equal(*flat))

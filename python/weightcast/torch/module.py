@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -86,8 +87,9 @@ def _renamed(
         return what
     if isinstance(what, str):
         return rename(what)
-    matrices = [rename(matrix) for matrix in what.matrices]
-    if any(matrix is None or "{expert}" not in matrix for matrix in matrices):
+    renamed = [rename(matrix) for matrix in what.matrices]
+    matrices = [matrix for matrix in renamed if matrix is not None and "{expert}" in matrix]
+    if len(matrices) < len(renamed):
         raise _core.Misuse(f"{name}: rename keeps {{expert}} in the names of a stack's matrices")
     return Stack(tuple(matrices))
 
@@ -104,7 +106,7 @@ def exchange(mesh: DeviceMesh) -> layouts.Exchange:
     """Takes the largest of each number over all ranks of a device mesh: what FP8 blocks that lie
     with several ranks need (`Layout.exchange`)."""
 
-    def largest(numbers: np.ndarray) -> None:
+    def largest(numbers: npt.NDArray[np.int32]) -> None:
         mine = torch.from_numpy(numbers)
         all_ = mine.to(mesh.device_type)
         # The largest along one dimension after the other is the largest of all.
@@ -115,7 +117,7 @@ def exchange(mesh: DeviceMesh) -> layouts.Exchange:
     return largest
 
 
-def replica(name: str, module: nn.Module, **labels) -> Replica:
+def replica(name: str, module: nn.Module, **labels: Any) -> Replica:
     """Which shard of which replica this rank's module is, read off its device mesh.
 
     Mesh dimensions along which every parameter is replicated (HSDP, DDP) make one replica each,
@@ -154,7 +156,8 @@ def _add(
     if len(slices) > 1:
         along = next(d for d in range(tensor.ndim) if slices[0][0][d] != slices[1][0][d])
     if isinstance(what, str):
-        pieces = [Piece(what, tuple(tensor.shape), *box) for box in slices]
+        shape = tuple(tensor.shape)
+        pieces = [Piece(what, shape, tuple(at), tuple(length)) for at, length in slices]
     else:
         if along != 0:
             raise _core.LayoutMismatch(f"{name}: a stack is cut once along its rows or columns")

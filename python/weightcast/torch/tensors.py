@@ -1,7 +1,7 @@
 """What a module holds between steps: parameters and persistent buffers, each memory once."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -66,7 +66,7 @@ def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _place(tensor: torch.Tensor) -> tuple | None:
+def _place(tensor: torch.Tensor) -> tuple[Any, ...] | None:
     """What two tensors have in common that are one memory; None where there is none."""
     local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
     if type(local).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or local.is_meta:

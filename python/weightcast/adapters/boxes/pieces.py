@@ -20,7 +20,7 @@ class Piece:
     target: Box
     also: tuple["Piece", ...] = ()
 
-    def as_record(self) -> list:
+    def as_record(self) -> list[str | int | None]:
         """As the layout data set writes it: `[tensor, source dim, start, length, target dim, start,
         index]`, the index being that of the local expert where the parameter is a stack."""
         target_start, target_len = list(self.target.start), list(self.target.len)

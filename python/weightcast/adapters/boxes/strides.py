@@ -74,8 +74,8 @@ def boxes(source: View, source_base: View, target: View, target_base: View) -> l
     if any(dim.source == 0 for dim in dims):
         raise NotBoxes("repeats elements of it")
     found = []
-    for dims, source_at, target_at in _unrolled(dims, source, source_base, target, target_base):
-        found.append(_copy(dims, source_at, source_base, target_at, target_base))
+    for walked, source_at, target_at in _unrolled(dims, source, source_base, target, target_base):
+        found.append(_copy(walked, source_at, source_base, target_at, target_base))
         if len(found) > BOXES:
             raise NotBoxes(f"takes more than {BOXES} pieces of it")
     return found

@@ -1,6 +1,7 @@
 """What fills one parameter, from what its loader wrote into it."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -25,6 +26,7 @@ def read_parameter(
         try:
             entries += _pieces(name, target, write)
         except NotBoxes as rearranged:
+            assert write.mark is not None  # else there are no pieces to be in no boxes
             again.append(write)
             reading.rearrange(name, write.mark, str(rearranged))
     entries = _last(name, entries)
@@ -88,7 +90,7 @@ def _last(
     name: str, entries: list[tuple[Piece, BoxCopy, Write]]
 ) -> list[tuple[Piece, BoxCopy, Write]]:
     """Without what is written again. Two tensors in one box are tied: both are kept."""
-    kept: dict[tuple, tuple[Piece, BoxCopy, Write]] = {}
+    kept: dict[tuple[Any, ...], tuple[Piece, BoxCopy, Write]] = {}
     for piece, copy, write in entries:
         at = (piece.target.start, piece.target.len)
         before = kept.get(at)

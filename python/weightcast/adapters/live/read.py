@@ -111,7 +111,8 @@ def _leave_unused(
     allowed: Reasons,
 ) -> None:
     taken = {w.mark.tensor for w in recording.writes if w.mark is not None}
-    left, decided = [], {}
+    left: list[str] = []
+    decided: dict[str, list[str]] = {}
     for name in catalog:
         if name in taken:
             continue

@@ -7,7 +7,8 @@ import torch
 
 def storage(tensor: torch.Tensor) -> int:
     """What identifies a tensor's storage while it is alive, on the meta device too."""
-    return tensor.untyped_storage()._cdata
+    identity: int = tensor.untyped_storage()._cdata
+    return identity
 
 
 class Owners:

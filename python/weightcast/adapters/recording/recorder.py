@@ -24,6 +24,10 @@ DTYPES = {
     name: getattr(torch, known) for known, name in TORCH.items() if hasattr(torch, known)
 } | {"BOOL": torch.bool}
 
+#: What an op is called with.
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+
 _aten = torch.ops.aten
 _COPIES = {_aten.copy_.default}
 _FILLS = {_aten.fill_.Scalar, _aten.fill_.Tensor, _aten.zero_.default}
@@ -125,7 +129,7 @@ class Recorder(TorchDispatchMode):
         return self._marks.get(storage(tensor)) if tensor.device.type == "meta" else None
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+        self, func: Any, types: Any, args: Args = (), kwargs: Kwargs | None = None
     ) -> Any:
         kwargs = kwargs or {}
         marks = [m for t in tensors_in((args, kwargs)) if (m := self.mark_of(t))]
@@ -151,7 +155,7 @@ class Recorder(TorchDispatchMode):
                 self._mark(tensor, _computed(marks[0], func.name()))
         return made
 
-    def _target(self, func: Any, args: tuple) -> str | None:
+    def _target(self, func: Any, args: Args) -> str | None:
         """The parameter that an op writes to, if it does."""
         written = func._schema.arguments[:1]
         if not written or not written[0].alias_info or not written[0].alias_info.is_write:
@@ -160,7 +164,7 @@ class Recorder(TorchDispatchMode):
             return None
         return self._owners.of(args[0])
 
-    def _written(self, parameter: str, func: Any, args: tuple) -> None:
+    def _written(self, parameter: str, func: Any, args: Args) -> None:
         if func in _FILLS:
             value = args[1] if len(args) > 1 else 0
             after = len(self.recording.writes)
@@ -198,7 +202,7 @@ class Recorder(TorchDispatchMode):
             parts = tuple(view(t) for t in tensors)
             self._joined[storage(made)] = Joined(view(made), dim % made.ndim, parts), marks
 
-    def _same(self, func: Any, args: tuple, kwargs: dict, mark: Mark) -> torch.Tensor:
+    def _same(self, func: Any, args: Args, kwargs: Kwargs, mark: Mark) -> torch.Tensor:
         """The same elements in another storage, perhaps under another type."""
         if "device" in kwargs:
             kwargs = {**kwargs, "device": torch.device("meta")}

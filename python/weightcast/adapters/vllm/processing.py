@@ -13,6 +13,9 @@ from torch import nn
 
 from ... import _core
 
+#: Names and tensors, as a model's `load_weights` takes them.
+Tensors = Iterable[tuple[str, torch.Tensor]]
+
 #: Methods that leave parameters as they were loaded.
 IN_PLACE = {"UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"}
 #: Backends of `UnquantizedFusedMoEMethod` that do.
@@ -73,7 +76,7 @@ def rearranged(model: nn.Module) -> dict[str, str]:
     return found
 
 
-def _form(tensor: torch.Tensor) -> tuple:
+def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tuple(tensor.shape), tensor.dtype, tuple(tensor.stride())
 
 
@@ -115,10 +118,10 @@ def load_form(model: nn.Module) -> Iterator[None]:
             module._non_persistent_buffers_set = hidden
 
 
-def reload(model: nn.Module, config: Any) -> Callable[[Iterable], None]:
+def reload(model: nn.Module, config: Any) -> Callable[[Tensors], None]:
     """Loads tensors as vLLM's `reload_weights` does: layer by layer, into the memory in use."""
 
-    def load(tensors: Iterable) -> None:
+    def load(tensors: Tensors) -> None:
         from vllm.config import set_current_vllm_config
         from vllm.model_executor.model_loader.reload import (
             finalize_layerwise_reload,

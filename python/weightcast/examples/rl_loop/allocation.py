@@ -10,6 +10,7 @@ Activations of such a shape would be accused too: `ambiguous_rows` says which ba
 """
 
 import math
+from typing import Any
 
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -30,7 +31,7 @@ def full_shapes(config: ModelConfig) -> dict[Shape, str]:
     c = config
     q, kv = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
     hidden, wide = c.hidden_size, c.intermediate_size
-    shapes = {
+    shapes: dict[Shape, str] = {
         (q, hidden): "q_proj",
         (kv, hidden): "k_proj or v_proj",
         (q + 2 * kv, hidden): "qkv_proj",
@@ -64,7 +65,9 @@ class AllocationWatch(TorchDispatchMode):
         self._shards: set[int] | None = None
         self._suspects: list[tuple[Tensor, str]] = []
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         result = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor):
@@ -84,10 +87,10 @@ class AllocationWatch(TorchDispatchMode):
         self.largest_shard = max((tuple(t.shape) for t in shards.values()), key=math.prod)
         self._shards = set(shards)
         for tensor, origin in self._suspects:
-            self._judge(tensor, origin)
+            self._judge(tensor, origin, self._shards)
         self._suspects.clear()
 
-    def summary(self) -> dict:
+    def summary(self) -> dict[str, Any]:
         """What was seen, for the report."""
         return {"tensors_seen": self.tensors_seen, "largest_shard": list(self.largest_shard)}
 
@@ -98,14 +101,15 @@ class AllocationWatch(TorchDispatchMode):
         if self._shards is None:
             self._suspects.append((tensor, origin))  # held, so that its memory isn't given again
         else:
-            self._judge(tensor, origin)
+            self._judge(tensor, origin, self._shards)
 
-    def _judge(self, tensor: Tensor, origin: str) -> None:
-        if _memory(tensor) not in self._shards:
+    def _judge(self, tensor: Tensor, origin: str, shards: set[int]) -> None:
+        if _memory(tensor) not in shards:
             whose = self.forbidden[tuple(tensor.shape)]
             raise FullTensor(f"{origin} made a {list(tensor.shape)}, the full shape of {whose}")
 
 
 def _memory(tensor: Tensor) -> int:
     """The address of the storage under a tensor, the same for all its views."""
-    return tensor.untyped_storage().data_ptr()
+    address: int = tensor.untyped_storage().data_ptr()
+    return address

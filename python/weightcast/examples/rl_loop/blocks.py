@@ -10,7 +10,7 @@ weightcast layout. No weight is loaded here: the memory waits for the first vers
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from .config import ModelConfig
 
 
-class Piece(NamedTuple):
+@dataclass(frozen=True)
+class Piece:
     """Part `index` of `of` along `dim` of the logical tensor `name`; all of it if `of` is 1."""
 
     name: str
@@ -56,6 +57,13 @@ class Ranks:
         return torch.cat(parts, dim=-1)
 
 
+class Past(Protocol):
+    """The keys and values of the tokens so far."""
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Stores those of the next tokens; returns all."""
+
+
 def weight(*shape: int, dtype: torch.dtype) -> nn.Parameter:
     """Memory for a weight that weightcast will fill; inference needs no gradient."""
     return nn.Parameter(torch.zeros(shape, dtype=dtype), requires_grad=False)
@@ -70,11 +78,13 @@ class RMSNorm(nn.Module):
         self.weight = weight(config.hidden_size, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
+        """The rows of `x` at unit root mean square, times the weight."""
         wide = x.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
         return self.weight * wide.to(x.dtype)
 
     def pieces(self) -> Pieces:
+        """This rank's tensors, and which pieces of logical tensors lie in them."""
         yield self.weight, [Piece(f"{self.name}.weight", tuple(self.weight.shape))]
 
 
@@ -92,7 +102,8 @@ class Attention(nn.Module):
         self.qkv_bias = weight(rows, dtype=dtype)
         self.o_proj = weight(hidden, self.heads * head, dtype=dtype)
 
-    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor, past) -> Tensor:
+    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor, past: Past) -> Tensor:
+        """What the tokens `x` take from those that `mask` lets them see; `past` keeps their keys."""
         batch, length, _ = x.shape
         fused = F.linear(x, self.qkv_proj, self.qkv_bias)
         fused = fused.view(batch, length, -1, self.config.head_dim).transpose(1, 2)
@@ -105,6 +116,7 @@ class Attention(nn.Module):
         return self.ranks.sum(F.linear(out, self.o_proj))
 
     def pieces(self) -> Pieces:
+        """This rank's tensors, and which pieces of logical tensors lie in them."""
         c, tp = self.config, self.ranks
         copies = max(1, tp.size // c.num_key_value_heads)
         q = (c.num_attention_heads * c.head_dim, tp.rank, tp.size)
@@ -130,10 +142,12 @@ class MLP(nn.Module):
         self.down_proj = weight(hidden, width, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Each token by itself; the sum over the ranks."""
         gate, up = F.linear(x, self.gate_up_proj).chunk(2, dim=-1)
         return self.ranks.sum(F.linear(F.silu(gate) * up, self.down_proj))
 
     def pieces(self) -> Pieces:
+        """This rank's tensors, and which pieces of logical tensors lie in them."""
         wide, hidden = self.config.intermediate_size, self.config.hidden_size
         part = (self.ranks.rank, self.ranks.size)
         names = f"{self.name}.gate_proj.weight", f"{self.name}.up_proj.weight"
@@ -162,6 +176,7 @@ class Vocabulary(nn.Module):
         return self.ranks.concat_last(F.linear(x, self.weight))
 
     def pieces(self) -> Pieces:
+        """This rank's tensors, and which pieces of logical tensors lie in them."""
         shape = (self.config.vocab_size, self.config.hidden_size)
         yield self.weight, [Piece(self.name, shape, 0, self.ranks.rank, self.ranks.size)]
 

@@ -1,6 +1,7 @@
 """The sizes of a Qwen2 model, under the names `transformers` gives them."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class ModelConfig:
     tie_word_embeddings: bool = True
 
     @classmethod
-    def from_transformers(cls, config) -> "ModelConfig":
+    def from_transformers(cls, config: Any) -> "ModelConfig":
         """The sizes of a `transformers.Qwen2Config`. Refuses what the engine doesn't compute."""
         rope = config.rope_parameters
         if rope.get("rope_type", "default") != "default":

@@ -42,11 +42,15 @@ class Layer(nn.Module):
         self.output_norm = RMSNorm(f"{name}.post_attention_layernorm", config, dtype)
         self.mlp = MLP(f"{name}.mlp", config, ranks, dtype)
 
-    def forward(self, x: Tensor, rotary, mask: Tensor, past: KVCache) -> Tensor:
+    def forward(
+        self, x: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor, past: KVCache
+    ) -> Tensor:
+        """Attention, then the MLP, each added to the tokens `x`."""
         x = x + self.attention(self.input_norm(x), rotary, mask, past)
         return x + self.mlp(self.output_norm(x))
 
     def pieces(self) -> Pieces:
+        """This rank's tensors of the layer, and which pieces of logical tensors lie in them."""
         for block in self.children():
             yield from block.pieces()
 

@@ -6,7 +6,7 @@ token is weighted by how much likelier the policy of now finds it, within a clip
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def advantages(rewards: Tensor, group: int) -> Tensor:
@@ -20,7 +20,7 @@ def advantages(rewards: Tensor, group: int) -> Tensor:
     return (centred / (spread + 1e-4)).view(-1)
 
 
-def answer_logprobs(model, prompts: Tensor, answers: Tensor, temperature: float) -> Tensor:
+def answer_logprobs(model: nn.Module, prompts: Tensor, answers: Tensor, temperature: float) -> Tensor:
     """The log-probability the model gives each answer token, `[rows, answer length]`."""
     tokens = torch.cat([prompts, answers[:, :-1]], dim=1)
     logits = model(input_ids=tokens, use_cache=False).logits[:, prompts.shape[1] - 1 :]

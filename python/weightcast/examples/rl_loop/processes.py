@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -78,6 +79,7 @@ class Child:
         return "\n".join([f"{self.name} {how}", *(f"  | {line}" for line in self.lines)])
 
     def _read(self) -> None:
+        assert self.process.stdout is not None  # a pipe
         for line in self.process.stdout:
             self.lines.append(line.rstrip())
 
@@ -113,7 +115,7 @@ class Children:
     def __enter__(self) -> "Children":
         return self
 
-    def __exit__(self, *args) -> None:
+    def __exit__(self, *args: Any) -> None:
         for end in (subprocess.Popen.terminate, subprocess.Popen.kill):
             for child in self.children:
                 if child.process.poll() is None:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Any
 
 from .settings import Settings
 
@@ -29,7 +30,7 @@ class Moved:
         """10^9 bytes a second, all shards together."""
         return self.bytes / self.seconds / 1e9 if self.seconds else 0.0
 
-    def add(self, event: dict) -> None:
+    def add(self, event: dict[str, Any]) -> None:
         """Counts one shard's update."""
         self.bytes += event["bytes"]
         self.verified += event["verified"]
@@ -42,13 +43,13 @@ class Report:
     """Collects the children's reports."""
 
     settings: Settings
-    steps: list[dict] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
     versions: dict[int, Moved] = field(default_factory=lambda: defaultdict(Moved))
     holds: dict[str, int] = field(default_factory=dict)
-    allocation: dict[str, dict] = field(default_factory=dict)
+    allocation: dict[str, dict[str, Any]] = field(default_factory=dict)
     sync_seconds: float = 0.0
 
-    def on_report(self, name: str, event: dict) -> None:
+    def on_report(self, name: str, event: dict[str, Any]) -> None:
         """One report of child `name`."""
         match event.pop("event"):
             case "update":
@@ -61,7 +62,7 @@ class Report:
             case "allocation":
                 self.allocation[name] = event
 
-    def _show_step(self, event: dict) -> None:
+    def _show_step(self, event: dict[str, Any]) -> None:
         holds = " ".join(f"{name}@{version}" for name, version in sorted(self.holds.items()))
         print(
             f"step {event['step']:4}  reward {event['reward']:.3f}  "

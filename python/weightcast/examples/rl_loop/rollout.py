@@ -37,6 +37,7 @@ def roll_out(worker: Worker, samples: Samples, engine: TPEngine) -> None:
             )
             if worker.rank == 0:
                 arrays = prompts.numpy(), answers.numpy(), logprobs.numpy()
+                assert handle.version is not None  # an update has returned
                 samples.put(Batch(handle.version, *arrays))
 
 
@@ -53,7 +54,7 @@ def wanted(worker: Worker, samples: Samples) -> bool:
     return bool(go)
 
 
-def report_update(samples: Samples, moved) -> None:
+def report_update(samples: Samples, moved: wc.Updated) -> None:
     """Tells the parent what this shard took, if anything."""
     if moved.changed:
         samples.report(

@@ -13,7 +13,7 @@ import socketserver
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class SampleHub(socketserver.ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, capacity: int, token: str, on_report: Callable[[str, dict], None]):
+    def __init__(self, capacity: int, token: str, on_report: Callable[[str, wire.Header], None]):
         super().__init__(("127.0.0.1", 0), _Connection)
         self.capacity, self.token, self.on_report = capacity, token, on_report
         self.batches: deque[Batch] = deque()
@@ -92,10 +92,10 @@ class SampleHub(socketserver.ThreadingTCPServer):
             self.changed.notify_all()
         return bool(self.batches)
 
-    def handle_error(self, request, client_address) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that breaks the protocol loses its connection, and nobody else theirs."""
 
-    def __exit__(self, *args) -> None:
+    def __exit__(self, *args: Any) -> None:
         self.finish()
         self.shutdown()
         super().__exit__(*args)
@@ -116,7 +116,9 @@ class _Connection(socketserver.BaseRequestHandler):
         while frame := wire.receive(self.request):
             wire.send(self.request, *self._answer(name, *frame))
 
-    def _answer(self, name: str, header: dict, arrays: dict) -> tuple[dict, dict]:
+    def _answer(
+        self, name: str, header: wire.Header, arrays: wire.Arrays
+    ) -> tuple[wire.Header, wire.Arrays]:
         hub = self.server
         match header.pop("do", None):
             case "ticket":
@@ -146,7 +148,8 @@ class Samples:
 
     def ticket(self) -> bool:
         """Waits until another batch is needed; False when it is time to stop."""
-        return self._ask({"do": "ticket"})[0]["go"]
+        header, _ = self._ask({"do": "ticket"})
+        return bool(header["go"])
 
     def put(self, batch: Batch) -> None:
         """Sends a batch."""
@@ -160,7 +163,7 @@ class Samples:
             raise wire.WireError("the hub gives no more samples")
         return Batch(header["version"], **arrays)
 
-    def report(self, **event) -> None:
+    def report(self, **event: Any) -> None:
         """Tells the parent what happened."""
         self._ask({"do": "report"} | event)
 
@@ -168,7 +171,9 @@ class Samples:
         """Closes the connection."""
         self.sock.close()
 
-    def _ask(self, header: dict, arrays: dict | None = None) -> tuple[dict, dict]:
+    def _ask(
+        self, header: wire.Header, arrays: wire.Arrays | None = None
+    ) -> tuple[wire.Header, dict[str, wire.Array]]:
         try:
             wire.send(self.sock, header, arrays)
             frame = wire.receive(self.sock)

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .config import ModelConfig
 
@@ -20,7 +20,7 @@ WORKER_ENV = "RL_LOOP_WORKER"
 """The environment variable in which a child finds its `Worker`."""
 
 
-def option(default, text: str):
+def option(default: Any, text: str) -> Any:
     """A field that becomes a command-line option."""
     return field(default=default, metadata={"help": text})
 

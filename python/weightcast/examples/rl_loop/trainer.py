@@ -69,7 +69,7 @@ def train(worker: Worker, samples: Samples) -> None:
                 )
 
 
-def learn(model, samples: Samples, step: int, settings: Settings) -> torch.Tensor:
+def learn(model: torch.nn.Module, samples: Samples, step: int, settings: Settings) -> torch.Tensor:
     """Gradients from one batch of samples. Its mean reward, staleness and drift.
 
     The drift is how far the policy has moved from the one that sampled: the mean difference of

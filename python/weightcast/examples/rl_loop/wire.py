@@ -10,8 +10,10 @@ import math
 import socket
 import struct
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 MAX_HEADER = 64 * 1024
 """Bytes: a header is a few numbers and names."""
@@ -20,6 +22,11 @@ MAX_BODY = 64 * 1024 * 1024
 DTYPES = ("int64", "int32", "float32")
 """What a sample is made of."""
 
+Header = dict[str, Any]
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
+Shape = tuple[int, ...]
+
 _LENGTHS = struct.Struct("!II")
 
 
@@ -27,7 +34,7 @@ class WireError(Exception):
     """The peer sent something that is not a frame, or closed in the middle of one."""
 
 
-def send(sock: socket.socket, header: dict, arrays: Mapping[str, np.ndarray] | None = None) -> None:
+def send(sock: socket.socket, header: Header, arrays: Arrays | None = None) -> None:
     """Sends one frame. The arrays' dtypes must be in `DTYPES`."""
     arrays = {name: np.ascontiguousarray(array) for name, array in (arrays or {}).items()}
     described = [[name, a.dtype.name, list(a.shape)] for name, a in arrays.items()]
@@ -36,7 +43,7 @@ def send(sock: socket.socket, header: dict, arrays: Mapping[str, np.ndarray] | N
     sock.sendall(_LENGTHS.pack(len(head), len(body)) + head + body)
 
 
-def receive(sock: socket.socket) -> tuple[dict, dict[str, np.ndarray]] | None:
+def receive(sock: socket.socket) -> tuple[Header, dict[str, Array]] | None:
     """Receives one frame; None if the peer closed between frames. Raises `WireError`."""
     lengths = _receive_up_to(sock, _LENGTHS.size)
     if not lengths:
@@ -52,8 +59,9 @@ def receive(sock: socket.socket) -> tuple[dict, dict[str, np.ndarray]] | None:
     return header, _arrays(described, _whole(_receive_up_to(sock, body_bytes), body_bytes))
 
 
-def _arrays(described: list[tuple[str, str, tuple]], body: bytes) -> dict[str, np.ndarray]:
-    arrays, at = {}, 0
+def _arrays(described: list[tuple[str, str, Shape]], body: bytes) -> dict[str, Array]:
+    arrays: dict[str, Array] = {}
+    at = 0
     for name, dtype, shape in described:
         if dtype not in DTYPES or min(shape, default=0) < 0:
             raise WireError(f"array {name!r} has dtype {dtype!r} and shape {shape}")
