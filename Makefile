@@ -85,7 +85,7 @@ bench: ## Measure transfers against the limits of this machine
 	cargo run --locked --release --quiet -p weightcast-bench -- transfer
 
 model: ## Explore every order of events of small clusters, some minutes
-	cargo run --locked --release --quiet -p weightcast-model -- --suite --threads 2
+	cargo run --locked --release --quiet -p weightcast-explore -- --suite --threads 2
 
 nemesis: ## Torment real processes over network namespaces (needs root, minutes)
 	cargo test --locked --release -p weightcast-bench --test nemesis -- --ignored --nocapture

@@ -1,10 +1,10 @@
-//! `weightcast-model`: explores, prints what it saw, exits with 1 if it is not what it should be.
+//! `weightcast-explore`: explores, prints what it saw, exits with 1 if it is not what it should be.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use weightcast_model::{Bounds, Found, MUTANTS, search, suite, without};
+use weightcast_explore::{Bounds, Found, MUTANTS, search, suite, without};
 
 /// Explores every order of events of a small cluster.
 #[derive(Parser)]

@@ -1,6 +1,6 @@
 //! The smallest worlds, looked at whole: a few seconds. `make model` looks at larger ones.
 
-use weightcast_model::{Bounds, search, without};
+use weightcast_explore::{Bounds, search, without};
 
 #[test]
 fn without_faults_every_state_is_right() {
