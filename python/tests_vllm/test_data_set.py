@@ -11,7 +11,7 @@ from weightcast.adapters import vllm
 from .engine import build
 from .rules import Rules, laid
 
-DATA = Path(__file__).parents[2] / "crates/weightcast-layouts/tests/data"
+DATA = Path(__file__).parents[2] / "crates/weightcast-fleet/tests/data"
 
 CASES = [
     ("qwen2.5-0.5b", 2),

@@ -10,7 +10,7 @@ fn weightcast(arguments: &[&str]) -> Output {
 }
 
 fn config(name: &str) -> String {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../weightcast-layouts/tests/data");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../weightcast-fleet/tests/data");
     data.join(format!("configs/{name}.json")).to_string_lossy().into_owned()
 }
 

@@ -96,7 +96,7 @@ fn what_cannot_be_printed_is_an_error() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("a full device");
     let config = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../weightcast-layouts/tests/data/configs/qwen3-0.6b.json"
+        "/../weightcast-fleet/tests/data/configs/qwen3-0.6b.json"
     );
     let mut command = Command::new(PROGRAM);
     command.args(["layout", "--config", config, "--spec", "vllm:tp=1"]);

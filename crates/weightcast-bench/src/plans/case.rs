@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::Context;
 use serde::Serialize;
 use serde_json::Value;
-use weightcast_layouts::Cluster;
-use weightcast_layouts::fleet::{self, Cost, Hardware};
+use weightcast_fleet::Cluster;
+use weightcast_fleet::fleet::{self, Cost, Hardware};
 
 use super::{model, specs};
 

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::Serialize;
-use weightcast_layouts::fleet::{self, routes};
-use weightcast_layouts::model::Model;
-use weightcast_layouts::{Cluster, Spec};
+use weightcast_fleet::fleet::{self, routes};
+use weightcast_fleet::model::Model;
+use weightcast_fleet::{Cluster, Spec};
 
 use super::model;
 

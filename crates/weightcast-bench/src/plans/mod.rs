@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use weightcast_layouts::model::Model;
+use weightcast_fleet::model::Model;
 
 use case::CaseRow;
 use cost::CostRow;
@@ -21,7 +21,7 @@ use cost::CostRow;
 #[derive(Args)]
 pub(crate) struct PlanOf {
     /// The data set's folder
-    #[arg(long, value_name = "DIR", default_value = "crates/weightcast-layouts/tests/data")]
+    #[arg(long, value_name = "DIR", default_value = "crates/weightcast-fleet/tests/data")]
     data: PathBuf,
     /// Runs of each timing; the median counts
     #[arg(long, default_value_t = 5)]

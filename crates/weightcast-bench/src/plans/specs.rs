@@ -1,6 +1,6 @@
 //! The specs of a published transfer, from its case in the data set.
 //!
-//! The tests of `weightcast-layouts` read this file too: they and the bench mean the same clusters.
+//! The tests of `weightcast-fleet` read this file too: they and the bench mean the same clusters.
 
 use serde_json::Value;
 

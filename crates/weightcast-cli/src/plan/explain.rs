@@ -3,7 +3,7 @@
 use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
-use weightcast_layouts::fleet::{self, RankRoute};
+use weightcast_fleet::fleet::{self, RankRoute};
 
 use super::PlannedTransfer;
 use crate::output;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use weightcast_layouts::model::{Config, Model};
-use weightcast_layouts::{Cluster, RankLayout, Spec};
+use weightcast_fleet::model::{Config, Model};
+use weightcast_fleet::{Cluster, RankLayout, Spec};
 
 use crate::output;
 

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use weightcast_layouts::Cluster;
+use weightcast_fleet::Cluster;
 
 use super::report::PlanReport;
 

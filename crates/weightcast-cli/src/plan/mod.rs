@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use weightcast_layouts::fleet::{self, Cost, Hardware};
-use weightcast_layouts::{Cluster, Spec};
+use weightcast_fleet::fleet::{self, Cost, Hardware};
+use weightcast_fleet::{Cluster, Spec};
 
 use crate::output;
 use layout::{GRAMMAR, read_model};

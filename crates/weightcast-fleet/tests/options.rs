@@ -1,8 +1,8 @@
 //! Options in combination, as the real classes of the engines take or refuse them.
 
 use serde_json::{Value, json};
-use weightcast_layouts::model::{Config, Model};
-use weightcast_layouts::{Cluster, RankLayout, RuleError};
+use weightcast_fleet::model::{Config, Model};
+use weightcast_fleet::{Cluster, RankLayout, RuleError};
 
 /// A decoder of DeepSeek's with these values instead of small ones.
 fn latent(changes: Value) -> Value {

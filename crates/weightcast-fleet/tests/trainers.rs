@@ -6,9 +6,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use weightcast_layouts::model::{Config, Model};
-use weightcast_layouts::trainer::{Megatron, Parallelism};
-use weightcast_layouts::{Cluster, RankLayout, Record, Side, Spec};
+use weightcast_fleet::model::{Config, Model};
+use weightcast_fleet::trainer::{Megatron, Parallelism};
+use weightcast_fleet::{Cluster, RankLayout, Record, Side, Spec};
 
 fn golden(name: &str) -> Value {
     let found = common::folder("trainer").into_iter().find(|(file, _)| file == name);
@@ -46,7 +46,7 @@ fn record<'a>(layout: &'a RankLayout, end: &str) -> &'a Record {
 
 /// For each published row of `tensor` its local row.
 fn rows(record: &Record, tensor: &str) -> BTreeMap<u64, u64> {
-    let of = |piece: &weightcast_layouts::ParameterPiece| {
+    let of = |piece: &weightcast_fleet::ParameterPiece| {
         let (start, len, at) = (piece.slice.start[0], piece.slice.len[0], piece.target_start);
         (0..len).map(move |row| (start + row, at + row)).collect::<Vec<_>>()
     };

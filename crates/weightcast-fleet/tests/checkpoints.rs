@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use weightcast_layouts::model::{Model, fill};
+use weightcast_fleet::model::{Model, fill};
 
 type Tensors = BTreeMap<String, (Vec<u64>, String)>;
 

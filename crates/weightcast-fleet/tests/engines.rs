@@ -3,7 +3,7 @@
 mod common;
 
 use serde_json::Value;
-use weightcast_layouts::{Cluster, Spec};
+use weightcast_fleet::{Cluster, Spec};
 
 fn spec_of(layout: &Value) -> Spec {
     let engine = layout["engine"].as_str().expect("an engine").split(' ').next().expect("a name");

@@ -7,9 +7,9 @@ mod common;
 use std::fmt::Write;
 
 use common::folder;
-use weightcast_layouts::Cluster;
-use weightcast_layouts::fleet::{self, Cost, Hardware};
-use weightcast_layouts::model::{Config, Model};
+use weightcast_fleet::Cluster;
+use weightcast_fleet::fleet::{self, Cost, Hardware};
+use weightcast_fleet::model::{Config, Model};
 
 const WRITTEN: &str = include_str!("pinned.txt");
 const LAYOUTS: usize = 1_000;

@@ -1,8 +1,8 @@
 //! Specs: every key means what the table of the module says.
 
-use weightcast_layouts::engine::{Engine, ExpertPlacement, Program};
-use weightcast_layouts::trainer::{Megatron, Parallelism, Trainer};
-use weightcast_layouts::{Quantise, Side, Spec, SpecError};
+use weightcast_fleet::engine::{Engine, ExpertPlacement, Program};
+use weightcast_fleet::trainer::{Megatron, Parallelism, Trainer};
+use weightcast_fleet::{Quantise, Side, Spec, SpecError};
 use weightcast_plan::DType;
 
 fn spec(text: &str) -> Spec {

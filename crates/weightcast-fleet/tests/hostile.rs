@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use weightcast_layouts::model::{Config, Model};
-use weightcast_layouts::{Cluster, Spec, fleet};
+use weightcast_fleet::model::{Config, Model};
+use weightcast_fleet::{Cluster, Spec, fleet};
 
 const KEYS: [&str; 22] = [
     "vocab_size",

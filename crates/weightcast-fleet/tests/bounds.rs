@@ -1,9 +1,9 @@
 //! The ends of what is given: ranks, blocks, heads of a checkpoint.
 
 use serde_json::{Value, json};
-use weightcast_layouts::fleet::{self, RankRoute};
-use weightcast_layouts::model::{Config, Model, fill};
-use weightcast_layouts::{Cluster, RuleError};
+use weightcast_fleet::fleet::{self, RankRoute};
+use weightcast_fleet::model::{Config, Model, fill};
+use weightcast_fleet::{Cluster, RuleError};
 
 fn config(changes: Value) -> Value {
     let mut config = json!({

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use weightcast_layouts::model::{Config, ConfigError, Family, Model, TensorRole, fill};
-use weightcast_layouts::{Cluster, Record, RuleError};
+use weightcast_fleet::model::{Config, ConfigError, Family, Model, TensorRole, fill};
+use weightcast_fleet::{Cluster, Record, RuleError};
 use weightcast_plan::{DType, Slice};
 
 fn with(mut config: Value, changes: Value) -> Value {
@@ -63,7 +63,7 @@ fn layers(record: &Record) -> Vec<Option<u64>> {
 fn boxes(records: &[Record]) -> Vec<(String, Slice)> {
     let of = |record: &Record| -> Vec<(String, Slice)> {
         let piece = |layer| {
-            let name = move |p: &weightcast_layouts::ParameterPiece| {
+            let name = move |p: &weightcast_fleet::ParameterPiece| {
                 (fill(&p.tensor, layer, None), p.slice.clone())
             };
             record.pieces.iter().map(name)

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use weightcast_layouts::fleet::{self, RankRoute};
-use weightcast_layouts::model::{Config, Model, fill};
-use weightcast_layouts::{Cluster, Record};
+use weightcast_fleet::fleet::{self, RankRoute};
+use weightcast_fleet::model::{Config, Model, fill};
+use weightcast_fleet::{Cluster, Record};
 use weightcast_plan::Slice;
 
 /// Elements of a box as numbers in row-major order of the tensor.

@@ -4,7 +4,7 @@ mod common;
 #[path = "../../weightcast-bench/src/plans/specs.rs"]
 mod specs;
 
-use weightcast_layouts::{Cluster, fleet};
+use weightcast_fleet::{Cluster, fleet};
 
 #[test]
 fn every_case_moves_the_ideal_bytes() {

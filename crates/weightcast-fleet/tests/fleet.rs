@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use weightcast_layouts::fleet::{self, Cost, FleetPlan, Hardware, RankRoute};
-use weightcast_layouts::model::{Config, Member, Model, fill};
-use weightcast_layouts::{Cluster, Record};
+use weightcast_fleet::fleet::{self, Cost, FleetPlan, Hardware, RankRoute};
+use weightcast_fleet::model::{Config, Member, Model, fill};
+use weightcast_fleet::{Cluster, Record};
 use weightcast_plan::{DType, Slice};
 
 fn with(mut config: Value, changes: &Value) -> Value {
@@ -86,7 +86,7 @@ fn boxes(cluster: &Cluster, rank: u64) -> Vec<(String, Slice, DType)> {
     let mut boxes = Vec::new();
     for record in &cluster.layout(rank).expect("a layout").records {
         for layer in layers(record) {
-            let piece = |p: &weightcast_layouts::ParameterPiece| {
+            let piece = |p: &weightcast_fleet::ParameterPiece| {
                 (fill(&p.tensor, layer, None), p.slice.clone(), record.dtype)
             };
             boxes.extend(record.pieces.iter().map(piece));
@@ -96,7 +96,7 @@ fn boxes(cluster: &Cluster, rank: u64) -> Vec<(String, Slice, DType)> {
 }
 
 fn shapes(model: &Model) -> BTreeMap<String, Vec<u64>> {
-    let of = |f: &weightcast_layouts::model::Family| {
+    let of = |f: &weightcast_fleet::model::Family| {
         f.names().map(|name| (name, f.shape.clone())).collect::<Vec<_>>()
     };
     model.families.iter().flat_map(of).collect()
@@ -229,7 +229,7 @@ fn routes_fill_every_parameter_from_the_least_loaded_holder() {
             let lies = |record: &&Record| {
                 let of = |layer: &Option<u64>| fill(&record.name, *layer, None) == route.parameter;
                 let layer = layers(record).into_iter().find(of);
-                let piece = |p: &weightcast_layouts::ParameterPiece| {
+                let piece = |p: &weightcast_fleet::ParameterPiece| {
                     let name = fill(&p.tensor, layer.flatten(), None);
                     let at = (p.target_start, p.target_index);
                     name == *tensor
@@ -399,7 +399,7 @@ fn names_that_were_meant_are_found() {
     let near = fleet::nearest_names(&target, "layers.1.mlp.experts.7.up_proj.weight");
     assert_eq!(near[0], "model.layers.1.mlp.experts.7.up_proj.weight");
     let model = target.model();
-    let scaled = |f: &weightcast_layouts::model::Family| f.member == Member::Scale;
+    let scaled = |f: &weightcast_fleet::model::Family| f.member == Member::Scale;
     assert!(!model.families.iter().any(scaled));
 }
 

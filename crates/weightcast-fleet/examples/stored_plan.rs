@@ -1,6 +1,6 @@
 //! What a stored plan costs beside planning: one rank of 256 to 256, by the rules of this crate.
 //!
-//! `cargo run --release -p weightcast-layouts --example stored_plan -- CONFIG.json SOURCE TARGET [RANK]`
+//! `cargo run --release -p weightcast-fleet --example stored_plan -- CONFIG.json SOURCE TARGET [RANK]`
 // An example may look at the clock and at files; the library may not.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Instant;
 
-use weightcast_layouts::model::{Config, Model, fill};
-use weightcast_layouts::{Cluster, ParameterPiece, Record};
+use weightcast_fleet::model::{Config, Model, fill};
+use weightcast_fleet::{Cluster, ParameterPiece, Record};
 use weightcast_plan::stored::{PlanName, decode, encode, restore};
 use weightcast_plan::{Entry, Layout, Tensor, cells, plan};
 

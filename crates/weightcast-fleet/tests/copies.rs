@@ -2,8 +2,8 @@
 //! the engines number them, against the rules.
 
 use serde_json::{Value, json};
-use weightcast_layouts::model::{Config, Model};
-use weightcast_layouts::{Cluster, ParameterPiece, RankLayout, Record, RuleError, fleet};
+use weightcast_fleet::model::{Config, Model};
+use weightcast_fleet::{Cluster, ParameterPiece, RankLayout, Record, RuleError, fleet};
 
 /// Two layers with experts and a draft layer.
 fn config(model_type: &str, experts: u64, drafts: u64) -> Value {
