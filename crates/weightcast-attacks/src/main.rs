@@ -1,26 +1,17 @@
 //! `weightcast-attacks`: attacks real servers, trainers and rollouts of this build with a client's
 //! token, over loopback, and measures what honest workers feel meanwhile.
 //!
-//! The attacker ([`control`], [`data`], [`port`], [`forge`]) speaks the wire without the library.
-//! [`victims`] starts what is attacked, [`traffic`] is what honest workers do beside it, [`usage`]
-//! what it costs them, [`scene`] all of this for one attack, [`report`] the verdict. Each attack is
-//! a file of `attacks`; [`random`] is well-formed nonsense for as long as one likes.
+//! [`attacker`] speaks the wire without the library. [`scene`] starts what is attacked, lets honest
+//! workers work beside the attack, and measures what the attack costs them; [`report`] is the verdict.
+//! Each attack is a file of [`attacks`]; [`random`] is well-formed nonsense for as long as one likes.
 
 #![forbid(unsafe_code)]
 
+mod attacker;
 mod attacks;
-mod control;
-mod data;
-mod forge;
-mod port;
 mod random;
 mod report;
-mod runtime;
 mod scene;
-mod traffic;
-mod usage;
-mod victims;
-mod wire;
 
 use std::process::ExitCode;
 

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use tokio::task::JoinHandle;
 
-use crate::control::ControlClient;
-use crate::forge;
-use crate::runtime::handle;
+use crate::attacker::control::ControlClient;
+use crate::attacker::forge;
+use crate::attacker::runtime::handle;
+use crate::attacker::wire::GetManifestRequest;
 use crate::scene::Scene;
-use crate::wire::GetManifestRequest;
 
 /// Together as large as all that a server sends at once.
 const MANIFESTS: u64 = 32;

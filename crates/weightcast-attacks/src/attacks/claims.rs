@@ -3,14 +3,14 @@
 use anyhow::{Context, Result, bail};
 use prost::Message;
 
-use crate::control::{CallOutcome, open};
-use crate::data::{DIGEST, Data, NOTE, ask, numbers};
-use crate::forge::{export_at, key};
+use crate::attacker::control::{CallOutcome, open};
+use crate::attacker::data::{DIGEST, Data, NOTE, ask, numbers};
+use crate::attacker::forge::{export_at, key};
+use crate::attacker::wire::client_frame::Body as Ask;
+use crate::attacker::wire::server_frame::Body as Told;
+use crate::attacker::wire::{Prepared, Role, ShardSums, Sum, manifest};
+use crate::scene::victims::TENSOR;
 use crate::scene::{MODEL_BYTES, Scene};
-use crate::victims::TENSOR;
-use crate::wire::client_frame::Body as Ask;
-use crate::wire::server_frame::Body as Told;
-use crate::wire::{Prepared, Role, ShardSums, Sum, manifest};
 
 const MODEL: &str = "kept";
 

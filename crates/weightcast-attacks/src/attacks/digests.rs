@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::data::{AWAIT, DIGEST, Data, READ, Rectangle, ask, numbers};
-use crate::forge::export_at;
+use crate::attacker::data::{AWAIT, DIGEST, Data, READ, Rectangle, ask, numbers};
+use crate::attacker::forge::export_at;
+use crate::scene::usage::Usage;
+use crate::scene::victims::Honest;
 use crate::scene::{Scene, busy};
-use crate::usage::Usage;
-use crate::victims::Honest;
 
 const MODEL: &str = "target";
 /// How long a process may take to notice that a reader is gone.

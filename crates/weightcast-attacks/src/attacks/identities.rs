@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::control::{ControlClient, RogueSession, RogueStream, open};
-use crate::forge::Mint;
-use crate::scene::Scene;
-use crate::wire::client_frame::Body as Ask;
-use crate::wire::server_frame::Body as Told;
-use crate::wire::{
+use crate::attacker::control::{ControlClient, RogueSession, RogueStream, open};
+use crate::attacker::forge::Mint;
+use crate::attacker::wire::client_frame::Body as Ask;
+use crate::attacker::wire::server_frame::Body as Told;
+use crate::attacker::wire::{
     Announce, Holding, Incarnation, Open, Proved, Register, Role, ShardSums, Sum, TermProof,
     Ticket, Version,
 };
+use crate::scene::Scene;
 
 /// Long enough for an answer that may not come.
 const MOMENT: Duration = Duration::from_secs(3);
@@ -153,7 +153,10 @@ fn announce_newest(
     let control = scene.control()?;
     let (forger, _real) = Forger::new(scene, &control)?;
     let version = Some(Version { epoch: 0, number: 1 << 40 });
-    let catalog = crate::forge::catalog(crate::victims::TENSOR, crate::scene::MODEL_BYTES as u64);
+    let catalog = crate::attacker::forge::catalog(
+        crate::scene::victims::TENSOR,
+        crate::scene::MODEL_BYTES as u64,
+    );
     let sum = sums.and_then(|sums| sums.counted);
     let held = Holding { version, catalog: catalog.clone(), sums, ..Holding::default() };
     for role in [Role::Trainer, Role::Rollout] {

@@ -9,12 +9,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::control::{ControlClient, open};
-use crate::forge;
-use crate::runtime::handle;
+use crate::attacker::control::{ControlClient, open};
+use crate::attacker::forge;
+use crate::attacker::runtime::handle;
+use crate::attacker::wire::{ManifestPage, Role};
 use crate::scene::Scene;
-use crate::victims::TENSOR;
-use crate::wire::{ManifestPage, Role};
+use crate::scene::victims::TENSOR;
 
 const PAGE: usize = 64 << 10;
 const CONNECTIONS: usize = 64;

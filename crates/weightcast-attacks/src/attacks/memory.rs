@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::control::{CallOutcome, ControlClient, open};
-use crate::data::{self, DESCRIBE, DESCRIPTION, Data, IDENTIFY, IDENTITY, frame, numbers};
-use crate::forge;
-use crate::port::{LyingPort, refusal};
+use crate::attacker::control::{CallOutcome, ControlClient, open};
+use crate::attacker::data::{
+    self, DESCRIBE, DESCRIPTION, Data, IDENTIFY, IDENTITY, frame, numbers,
+};
+use crate::attacker::forge;
+use crate::attacker::port::{LyingPort, refusal};
+use crate::attacker::wire::Role;
 use crate::scene::Scene;
-use crate::victims::{Honest, SECRET_BYTES, TENSOR};
-use crate::wire::Role;
+use crate::scene::victims::{Honest, SECRET_BYTES, TENSOR};
 
 const MODEL: &str = "bait";
 const GENERATION: u64 = 1;
@@ -136,13 +138,15 @@ fn steal(
 fn leech(scene: &Scene, control: &ControlClient, layout: &[u8], seed: u64) -> Result<u64> {
     let mut leech = control.open(open(MODEL, "leech", Role::Rollout))?;
     leech.register(layout, 1, SECRET_BYTES as u64)?;
-    let selector = crate::wire::Selector { kind: Some(crate::wire::selector::Kind::Exact(1)) };
-    let call = crate::wire::Replicate { selector: Some(selector) };
-    let seq = leech.begin(crate::wire::call::Call::Replicate(call))?;
+    let selector = crate::attacker::wire::Selector {
+        kind: Some(crate::attacker::wire::selector::Kind::Exact(1)),
+    };
+    let call = crate::attacker::wire::Replicate { selector: Some(selector) };
+    let seq = leech.begin(crate::attacker::wire::call::Call::Replicate(call))?;
     let outcome = leech.outcome(seq, Duration::from_secs(6))?;
     let CallOutcome::Assigned(assigned) = outcome else { anyhow::bail!("{outcome:?}") };
     let assignment = assigned.assignment.context("an assignment")?;
-    let copy = crate::control::SourceCopy::of(&assignment)?;
+    let copy = crate::attacker::control::SourceCopy::of(&assignment)?;
     let shard = copy.shards.first().context("a source")?;
     let mut data = Data::connect(&shard.data_address, Some(&scene.workspace.token))?;
     let id = forge::export_at(shard.export, shard.generation);

@@ -12,13 +12,13 @@ use anyhow::Result;
 use clap::Args;
 
 use super::memory::data_address;
-use crate::control::{ControlClient, open};
-use crate::data::Data;
-use crate::forge;
-use crate::port::{LyingPort, refusal};
+use crate::attacker::control::{ControlClient, open};
+use crate::attacker::data::Data;
+use crate::attacker::forge;
+use crate::attacker::port::{LyingPort, refusal};
+use crate::attacker::wire::Role;
+use crate::scene::victims::{Honest, TENSOR, VictimServer};
 use crate::scene::{MODEL_BYTES, Scene};
-use crate::victims::{Honest, TENSOR, VictimServer};
-use crate::wire::Role;
 
 /// Nobody's: the user that has nothing.
 const NOBODY: u32 = 65_534;

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use crate::control::{RogueSession, open};
+use crate::attacker::control::{RogueSession, open};
+use crate::attacker::wire::{Open, Role};
 use crate::scene::Scene;
-use crate::wire::{Open, Role};
 
 const REPLICAS: usize = 4_800;
 /// Fewer than the requests that a server takes on one connection: each session is one.

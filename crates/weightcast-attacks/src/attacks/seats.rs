@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::data::{Data, IDENTIFY, READ, ask};
-use crate::forge::export_at;
+use crate::attacker::data::{Data, IDENTIFY, READ, ask};
+use crate::attacker::forge::export_at;
+use crate::attacker::wire::SourceShard;
+use crate::scene::victims::Honest;
 use crate::scene::{MODEL_BYTES, Scene};
-use crate::victims::Honest;
-use crate::wire::SourceShard;
 
 const MODEL: &str = "target";
 /// As many as a data port has places.

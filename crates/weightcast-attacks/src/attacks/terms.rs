@@ -6,10 +6,10 @@ use anyhow::Result;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::identities::{Forger, Ghost};
-use crate::control::open;
+use crate::attacker::control::open;
+use crate::attacker::wire::{Announce, Holding, Open, Proved, Register, Role, Ticket, Version};
 use crate::scene::Scene;
-use crate::victims::Honest;
-use crate::wire::{Announce, Holding, Open, Proved, Register, Role, Ticket, Version};
+use crate::scene::victims::Honest;
 
 /// Honest workers that move one version at a time.
 struct Pair {

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::control::{ControlClient, RogueStream, open};
-use crate::forge::{Dice, random};
-use crate::wire::call::Call as C;
-use crate::wire::client_frame::Body as Ask;
-use crate::wire::read_failed::Failure;
-use crate::wire::selector::Kind;
-use crate::wire::server_frame::Body as Told;
-use crate::wire::wait::Until;
-use crate::wire::{
+use crate::attacker::control::{ControlClient, RogueStream, open};
+use crate::attacker::forge::{Dice, random};
+use crate::attacker::wire::call::Call as C;
+use crate::attacker::wire::client_frame::Body as Ask;
+use crate::attacker::wire::read_failed::Failure;
+use crate::attacker::wire::selector::Kind;
+use crate::attacker::wire::server_frame::Body as Told;
+use crate::attacker::wire::wait::Until;
+use crate::attacker::wire::{
     Announce, Assigned, Call, Close, Decline, Describe, Filling, GetManifestRequest, Heartbeat,
     Held, Holding, Incarnation, Installed, LayoutFailure, List, OffloadFailed, Open, Opened,
     Prepared, ProbeRequest, Proved, Publish, ReadFailed, Register, Replicate, Role, Sealed,
@@ -308,10 +308,13 @@ impl Speaker {
     }
 
     fn until(&mut self) -> Option<Until> {
-        use crate::wire::held::Oldest;
+        use crate::attacker::wire::held::Oldest;
         let number = self.dice.number();
         Some(match self.dice.below(3) {
-            0 => Until::After(crate::wire::Revision { term: number, number: self.dice.number() }),
+            0 => Until::After(crate::attacker::wire::Revision {
+                term: number,
+                number: self.dice.number(),
+            }),
             1 => Until::Available(self.selector()?),
             _ => Until::Held(Held {
                 oldest: Some(if self.dice.one_in(2) {
@@ -358,18 +361,18 @@ pub(super) fn call_at_random(control: &ControlClient, dice: &mut Dice) {
             // The same few again and again: what is stored is kept for an hour.
             let which = dice.below(50);
             let size = if which.is_multiple_of(20) { 1 << 20 } else { which };
-            let bytes = crate::forge::pattern(which, size as usize);
+            let bytes = crate::attacker::forge::pattern(which, size as usize);
             drop(control.put_manifest(&bytes));
         }
         4 => {
             let digest = vec![dice.below(3) as u8; dice.pick(&[16, 16, 16, 0, 17])];
-            drop(crate::runtime::run(rpc.get_manifest(GetManifestRequest { digest })));
+            drop(crate::attacker::runtime::run(rpc.get_manifest(GetManifestRequest { digest })));
         }
         // Terms of the past, and some that cannot be.
         _ => {
             let mut ticket = Ticket::default();
             distort(dice, &mut ticket);
-            drop(crate::runtime::run(rpc.probe(ProbeRequest { proof: ticket.proof })));
+            drop(crate::attacker::runtime::run(rpc.probe(ProbeRequest { proof: ticket.proof })));
         }
     }
 }

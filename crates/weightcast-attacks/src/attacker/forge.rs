@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-use crate::wire::{Open, Role, TermProof, Ticket, manifest};
+use crate::attacker::wire::{Open, Role, TermProof, Ticket, manifest};
 
 /// The code of a byte among element types.
 const U8: u32 = 16;

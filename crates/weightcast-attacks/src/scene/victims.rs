@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::forge::random;
+use crate::attacker::forge::random;
 
 /// An honest process answers every command sooner, or the attack has succeeded.
 const PATIENCE: Duration = Duration::from_secs(90);

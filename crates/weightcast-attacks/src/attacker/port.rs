@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
 
-use crate::data::{Frame, frame, key, mac};
-use crate::forge::random;
+use crate::attacker::data::{Frame, frame, key, mac};
+use crate::attacker::forge::random;
 
 /// Frames to answer a request with.
 pub(crate) type PortAnswer = dyn Fn(&Frame) -> Vec<u8> + Send + Sync;
@@ -75,5 +75,5 @@ fn converse(
 
 /// A refusal.
 pub(crate) fn refusal(status: u8) -> Vec<u8> {
-    frame(crate::data::REFUSED, status, &[])
+    frame(crate::attacker::data::REFUSED, status, &[])
 }

@@ -14,12 +14,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use self::frames::{Speaker, call_at_random};
-use crate::control::ControlClient;
-use crate::data::{AWAIT, DESCRIBE, DIGEST, Data, IDENTIFY, NOTE, READ, ask, numbers};
-use crate::forge::{Dice, export_at};
+use crate::attacker::control::ControlClient;
+use crate::attacker::data::{AWAIT, DESCRIBE, DIGEST, Data, IDENTIFY, NOTE, READ, ask, numbers};
+use crate::attacker::forge::{Dice, export_at};
 use crate::scene::Scene;
-use crate::usage::Usage;
-use crate::victims::Honest;
+use crate::scene::usage::Usage;
+use crate::scene::victims::Honest;
 
 /// How long, from which seed.
 #[derive(Args)]
@@ -58,7 +58,7 @@ struct Spoken {
 }
 
 pub(crate) fn run(arguments: &RandomArguments) -> Result<ExitCode> {
-    let drawn = u64::from(u32::from_le_bytes(crate::forge::random()));
+    let drawn = u64::from(u32::from_le_bytes(crate::attacker::forge::random()));
     let seed = arguments.seed.unwrap_or(drawn);
     println!("seed {seed}, {} minutes", arguments.minutes);
     let started = Instant::now();
@@ -171,7 +171,7 @@ fn read(control: &ControlClient, mut dice: Dice, token: &str, spoken: &Spoken) -
         }
         // Answers are taken, mostly; a connection that is cut is opened again.
         let answered = data.say(kind, &body).and_then(|()| data.hear());
-        let more = answered.as_ref().is_ok_and(|answer| answer.kind == crate::data::DATA);
+        let more = answered.as_ref().is_ok_and(|answer| answer.kind == crate::attacker::data::DATA);
         if answered.is_err() || (more && data.hear().is_err()) || dice.one_in(30) {
             connection = None;
         }

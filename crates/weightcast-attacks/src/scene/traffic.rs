@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::victims::{Honest, WorkerAnswer};
+use crate::scene::victims::{Honest, WorkerAnswer};
 
 /// Rests between two versions, so that the machine is not the attack.
 const REST: Duration = Duration::from_millis(50);

@@ -13,12 +13,12 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
-use crate::forge::random;
-use crate::runtime::{PATIENCE, handle, run};
-use crate::wire::client_frame::Body as Ask;
-use crate::wire::reference_server_client::ReferenceServerClient;
-use crate::wire::server_frame::Body as Told;
-use crate::wire::{self, ClientFrame};
+use crate::attacker::forge::random;
+use crate::attacker::runtime::{PATIENCE, handle, run};
+use crate::attacker::wire::client_frame::Body as Ask;
+use crate::attacker::wire::reference_server_client::ReferenceServerClient;
+use crate::attacker::wire::server_frame::Body as Told;
+use crate::attacker::wire::{self, ClientFrame};
 
 /// How often a session of the attacker says that it is there.
 const HEARTBEAT: Duration = Duration::from_millis(500);
@@ -99,7 +99,7 @@ impl ControlClient {
 
     /// Stores a manifest in pages.
     pub(crate) fn put_manifest(&self, bytes: &[u8]) -> Result<()> {
-        let digest = crate::forge::blob_digest(bytes);
+        let digest = crate::attacker::forge::blob_digest(bytes);
         let size = bytes.len() as u64;
         let page = |data: &[u8]| {
             let digest = digest.clone();

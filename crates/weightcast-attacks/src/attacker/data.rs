@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::forge::random;
+use crate::attacker::forge::random;
 
 pub(crate) const IDENTIFY: u8 = 1;
 pub(crate) const DESCRIBE: u8 = 2;

@@ -1,14 +1,19 @@
-//! What an attack finds: a server, honest workers, their traffic; and the verdict on it.
+//! What an attack finds: a server and honest workers ([`victims`]), their [`traffic`], what the attack
+//! costs them ([`usage`]); and the verdict on the attack.
+
+pub(crate) mod traffic;
+pub(crate) mod usage;
+pub(crate) mod victims;
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::control::{ControlClient, RogueSession};
-use crate::traffic::{Felt, Latency, Traffic};
-use crate::usage::{Course, Meter};
-use crate::victims::{Honest, Settings, VictimServer, Workspace};
+use crate::attacker::control::{ControlClient, RogueSession};
+use traffic::{Felt, Latency, Traffic};
+use usage::{Course, Meter};
+use victims::{Honest, Settings, VictimServer, Workspace};
 
 /// Bytes of the honest model.
 pub(crate) const MODEL_BYTES: usize = 4 << 20;
@@ -277,7 +282,7 @@ impl Scene {
 
 /// CPU seconds that a process uses within so long.
 pub(crate) fn busy(pid: u32, window: Duration) -> f64 {
-    let before = crate::usage::cpu_seconds(pid);
+    let before = usage::cpu_seconds(pid);
     std::thread::sleep(window);
-    crate::usage::cpu_seconds(pid) - before
+    usage::cpu_seconds(pid) - before
 }
