@@ -10,7 +10,7 @@ use crate::lane::direct::addresses::Addresses;
 use crate::memory::digest::Digest;
 use crate::memory::region::Region;
 use crate::memory::sys::{self, Ranges};
-use crate::wire::source_process::SourceProcess;
+use crate::wire::local_source::LocalSource;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -66,7 +66,7 @@ pub fn process_vm_readv(
     slices: Slices,
 ) -> Result<f64, TransportError> {
     let failed = |what: String| TransportError::System { call: "process_vm_readv", what };
-    let pid = peer.process().map(SourceProcess::pid).ok_or(failed("not a direct peer".into()))?;
+    let pid = peer.process().map(LocalSource::pid).ok_or(failed("not a direct peer".into()))?;
     let description = peer.describe(export, generation, &Patience::default())?;
     let addresses = Addresses::of(&description).ok_or(failed("not a direct peer".into()))?;
     let first = description.regions.first();

@@ -13,9 +13,9 @@ use crate::memory::digest::Digest;
 use crate::piece::extent::PlacedExtent;
 use crate::port::server::DataServer;
 use crate::wire::description::ExportDescription;
+use crate::wire::local_source::LocalSource;
 use crate::wire::pool::Pool;
-use crate::wire::source_process::SourceProcess;
-use crate::wire::stream::Stream;
+use crate::wire::stream::DataStream;
 use crate::wire::{self, FrameKind};
 use std::collections::HashMap;
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct Peer {
     /// Its data port: what is asked goes there.
     port: Arc<Pool>,
     /// Its process, if that is of this host and a lane needs to know.
-    process: Option<Arc<SourceProcess>>,
+    process: Option<Arc<LocalSource>>,
     /// The lanes that both ends offer, the preferred first. The last one carries everything.
     lanes: Vec<Box<dyn Endpoint>>,
     /// Why there is no lane before the first.
@@ -85,7 +85,7 @@ impl Peer {
     ) -> Result<Self, TransportError> {
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };
         let key = auth.mac_key();
-        let first = Stream::open(addr, &key, &patience, || true)?;
+        let first = DataStream::open(addr, &key, &patience, || true)?;
         let meeting = Meeting::new(demand, Arc::new(Pool::new(key, first)), patience);
         let (lanes, passed_over) = lane::reach(&meeting)?;
         let port = Arc::clone(&meeting.port);
@@ -132,7 +132,7 @@ impl Peer {
     }
 
     /// Its process, if that is of this host and a lane needs to know.
-    pub(crate) fn process(&self) -> Option<&SourceProcess> {
+    pub(crate) fn process(&self) -> Option<&LocalSource> {
         self.process.as_deref()
     }
 
@@ -271,7 +271,7 @@ mod tests {
         {
             let peer = by(way, &server);
             let near = peer.preferred();
-            let process = peer.process().map(SourceProcess::pid);
+            let process = peer.process().map(LocalSource::pid);
             assert_eq!((near.way(), process, peer.way()), (way, pid, way));
             assert_eq!(near.asks_ahead(), way == Way::Tcp, "{way:?}");
             near.verify().unwrap();

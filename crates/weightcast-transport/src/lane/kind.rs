@@ -6,9 +6,9 @@ use crate::base::error::TransportError;
 use crate::base::patience::Patience;
 use crate::export::served::Export;
 use crate::export::table::ExportTable;
+use crate::wire::local_source::LocalSource;
 use crate::wire::pool::Pool;
 use crate::wire::socket::Socket;
-use crate::wire::source_process::SourceProcess;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub(crate) struct Meeting<'a> {
     /// The source's data port.
     pub(crate) port: Arc<Pool>,
     pub(crate) patience: Patience<'a>,
-    process: OnceCell<Result<Arc<SourceProcess>, TransportError>>,
+    process: OnceCell<Result<Arc<LocalSource>, TransportError>>,
 }
 
 impl<'a> Meeting<'a> {
@@ -69,14 +69,14 @@ impl<'a> Meeting<'a> {
     ///
     /// # Errors
     /// [`TransportError::NoDirect`], which says why not; what ended the patience.
-    pub(crate) fn process(&self) -> Result<Arc<SourceProcess>, TransportError> {
+    pub(crate) fn process(&self) -> Result<Arc<LocalSource>, TransportError> {
         let own = self.demand.way != Way::Auto;
-        let reach = || SourceProcess::reach(&self.port, own, &self.patience).map(Arc::new);
+        let reach = || LocalSource::reach(&self.port, own, &self.patience).map(Arc::new);
         self.process.get_or_init(reach).clone()
     }
 
     /// The process, if a lane has looked for it and found it.
-    pub(crate) fn into_process(self) -> Option<Arc<SourceProcess>> {
+    pub(crate) fn into_process(self) -> Option<Arc<LocalSource>> {
         self.process.into_inner()?.ok()
     }
 }

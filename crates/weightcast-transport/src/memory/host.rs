@@ -1,10 +1,9 @@
 //! Memory in the address space of this process, with an owner that keeps it mapped.
 
-use crate::memory::allocation;
 use crate::memory::digest::{Digest, digest_raw};
 use crate::memory::kind::{MemoryKind, RegionMemory};
-use crate::memory::racy;
 use crate::memory::stream_copy::stream_copy;
+use crate::memory::{allocation, racy};
 use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -2,10 +2,9 @@
 
 use crate::port::door::AcceptError;
 use crate::port::holder::Holder;
-use crate::wire::credentials;
 use crate::wire::local_name::LocalName;
-use crate::wire::poll;
 use crate::wire::socket::Socket;
+use crate::wire::{credentials, poll};
 use rustix::net::Shutdown;
 use std::io;
 use std::net::{SocketAddr, TcpListener};

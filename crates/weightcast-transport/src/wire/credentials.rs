@@ -145,7 +145,7 @@ mod tests {
         use crate::base::patience::Patience;
         use crate::port::listener::Listener;
         use crate::wire::local_name::LocalName;
-        use crate::wire::source_process;
+        use crate::wire::local_source;
         use rustix::process::{Gid, Uid};
         use rustix::thread::{set_thread_gid, set_thread_uid};
         use std::os::unix::net::UnixListener;
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(of_peer(accepted.as_fd()).unwrap(), Credentials { pid, uid });
         assert!(listener.accept().is_empty(), "it may not ask for addresses");
         let socket = crate::wire::local::connect(theirs, &Patience::default()).unwrap().unwrap();
-        let no = source_process::listener(&socket, true).unwrap_err();
+        let no = local_source::listener(&socket, true).unwrap_err();
         assert_eq!(no, format!("it belongs to another user ({uid})"));
     }
 }

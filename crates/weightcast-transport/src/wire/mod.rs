@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`frames`], [`bodies`] and [`description`] are the format, [`handshake`] and [`mac`]
 //! the proof of the token; [`dial`] and [`local`] connect a reader, [`stream`] is its connection, [`pool`]
-//! keeps several. [`source_process`] is a source of this host, as the kernel vouches for it.
+//! keeps several. [`local_source`] is a source of this host, as the kernel vouches for it.
 
 pub(crate) mod bodies;
 pub(crate) mod credentials;
@@ -12,11 +12,11 @@ mod frames;
 pub(crate) mod handshake;
 pub(crate) mod local;
 pub(crate) mod local_name;
+pub(crate) mod local_source;
 pub(crate) mod mac;
 pub(crate) mod poll;
 pub(crate) mod pool;
 pub(crate) mod socket;
-pub(crate) mod source_process;
 pub(crate) mod stream;
 
 pub(crate) use bodies::{

@@ -10,7 +10,7 @@ use crate::wire::bodies::put_extent;
 use crate::wire::description::{ExportDescription, decode_description};
 use crate::wire::frames::{self, FrameKind, Malformed};
 use crate::wire::mac::MacKey;
-use crate::wire::stream::Stream;
+use crate::wire::stream::DataStream;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -19,12 +19,12 @@ use std::time::Instant;
 pub(crate) struct Pool {
     addr: SocketAddr,
     key: MacKey,
-    idle: Mutex<Vec<Stream>>,
+    idle: Mutex<Vec<DataStream>>,
 }
 
 impl Pool {
     /// A pool that begins with one connection.
-    pub(crate) fn new(key: MacKey, first: Stream) -> Self {
+    pub(crate) fn new(key: MacKey, first: DataStream) -> Self {
         let pool = Self { addr: first.addr, key, idle: Mutex::default() };
         pool.give_back(first);
         pool
@@ -44,9 +44,9 @@ impl Pool {
         &self,
         patience: &Patience<'_>,
         wanted: impl Fn() -> bool,
-    ) -> Result<Stream, TransportError> {
+    ) -> Result<DataStream, TransportError> {
         let idle = self.resting(Instant::now());
-        idle.map_or_else(|| Stream::reopen(self.addr, &self.key, patience, wanted), Ok)
+        idle.map_or_else(|| DataStream::reopen(self.addr, &self.key, patience, wanted), Ok)
     }
 
     /// One question, one answer, decoded. A refusal leaves the connection usable.
@@ -95,7 +95,7 @@ impl Pool {
         self.ask(&request, FrameKind::Description, patience, decode_description)
     }
 
-    pub(crate) fn give_back(&self, mut stream: Stream) {
+    pub(crate) fn give_back(&self, mut stream: DataStream) {
         let now = Instant::now();
         stream.rest(now);
         let mut idle = lock(&self.idle);
@@ -106,7 +106,7 @@ impl Pool {
     }
 
     /// The last used, if it is still of use. What rested too long is closed.
-    fn resting(&self, now: Instant) -> Option<Stream> {
+    fn resting(&self, now: Instant) -> Option<DataStream> {
         let mut idle = lock(&self.idle);
         idle.retain(|stream| stream.is_fresh(now));
         idle.pop()
@@ -136,7 +136,7 @@ mod tests {
     fn streams_rest_for_a_limited_time_and_in_limited_number() {
         let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), Auth::default()).unwrap();
         let key = Auth::default().mac_key();
-        let open = || Stream::open(server.addr(), &key, &Patience::default(), || true).unwrap();
+        let open = || DataStream::open(server.addr(), &key, &Patience::default(), || true).unwrap();
         let pool = Pool::new(key.clone(), open());
         (0..MAX_IDLE_STREAMS).for_each(|_| pool.give_back(open()));
         let count = || lock(&pool.idle).len();
@@ -153,7 +153,7 @@ mod tests {
     fn whoever_comes_to_rest_sends_home_who_rested_too_long() {
         let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), Auth::default()).unwrap();
         let key = Auth::default().mac_key();
-        let open = || Stream::open(server.addr(), &key, &Patience::default(), || true).unwrap();
+        let open = || DataStream::open(server.addr(), &key, &Patience::default(), || true).unwrap();
         let pool = Pool::new(key.clone(), open());
         pool.give_back(open());
         pool.give_back(open());

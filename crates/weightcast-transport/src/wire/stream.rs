@@ -8,8 +8,7 @@ use crate::wire::credentials;
 use crate::wire::dial::dial;
 use crate::wire::frames::{FrameKind, HEADER_BYTES, Header, Malformed};
 use crate::wire::handshake::{Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
-use crate::wire::mac::Channel;
-use crate::wire::mac::MacKey;
+use crate::wire::mac::{Channel, MacKey};
 use crate::wire::socket::Socket;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -18,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// An authenticated connection. After an error it must be dropped.
-pub(crate) struct Stream {
+pub(crate) struct DataStream {
     pub(crate) addr: SocketAddr,
     key: MacKey,
     socket: Socket,
@@ -31,7 +30,7 @@ pub(crate) struct Stream {
     process: u32,
 }
 
-impl Stream {
+impl DataStream {
     /// Connects and shakes hands. Where the port is full it is tried again for a while, as long as
     /// the connection is wanted.
     pub(crate) fn open(
@@ -88,7 +87,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// [`Stream::open`] for a port that was reached before: if it no longer is, the source is gone.
+    /// [`DataStream::open`] for a port that was reached before: if it no longer is, the source is gone.
     pub(crate) fn reopen(
         addr: SocketAddr,
         key: &MacKey,
@@ -299,9 +298,9 @@ mod tests {
     use crate::base::secret::Auth;
     use crate::port::server::DataServer;
 
-    fn stream(server: &DataServer) -> Stream {
+    fn stream(server: &DataServer) -> DataStream {
         let key = Auth::default().mac_key();
-        Stream::open(server.addr(), &key, &Patience::default(), || true).unwrap()
+        DataStream::open(server.addr(), &key, &Patience::default(), || true).unwrap()
     }
 
     /// A signal, or a tick of the own timeout, is no loss.
@@ -372,9 +371,9 @@ mod tests {
         bind(&taken, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let addr: SocketAddr = getsockname(&taken).unwrap().try_into().unwrap();
         let (key, patience) = (Auth::default().mac_key(), Patience::default());
-        let first = Stream::open(addr, &key, &patience, || true).err();
+        let first = DataStream::open(addr, &key, &patience, || true).err();
         assert!(matches!(first, Some(TransportError::Unreachable { addr: a, .. }) if a == addr));
-        let again = Stream::reopen(addr, &key, &patience, || true).err();
+        let again = DataStream::reopen(addr, &key, &patience, || true).err();
         assert!(matches!(again, Some(TransportError::SourceGone { addr: a, .. }) if a == addr));
     }
 

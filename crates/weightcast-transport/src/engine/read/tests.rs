@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::base::error::TransportError;
-use crate::base::holds::HoldPoint;
-use crate::base::holds::Holds;
+use crate::base::holds::{HoldPoint, Holds};
 use crate::engine::gauge::Gauge;
 use crate::lane::{Endpoint, LaneTask, OpenLane};
 use crate::piece::filling::Filling;

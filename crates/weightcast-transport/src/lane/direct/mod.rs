@@ -21,8 +21,8 @@ use crate::piece::filling::are_final;
 use crate::piece::pieces::Piece;
 use crate::piece::units::Units;
 use crate::wire::description::ExportDescription;
+use crate::wire::local_source::LocalSource;
 use crate::wire::socket::Socket;
-use crate::wire::source_process::SourceProcess;
 use addresses::Addresses;
 use std::io;
 use std::sync::Arc;
@@ -53,12 +53,12 @@ impl LaneKind for DirectKind {
 }
 
 /// A process of this host whose memory we may read.
-struct Direct(Arc<SourceProcess>);
+struct Direct(Arc<LocalSource>);
 
 impl Direct {
     /// # Errors
     /// [`TransportError::NoDirect`] if the kernel does not permit it.
-    fn new(process: Arc<SourceProcess>) -> Result<Self, TransportError> {
+    fn new(process: Arc<LocalSource>) -> Result<Self, TransportError> {
         sys::may_read(process.pid()).map_err(|error| {
             let what = format!("its memory may not be read: {error}");
             TransportError::NoDirect { addr: process.addr(), what }
@@ -288,7 +288,7 @@ mod tests {
             let server = DataServer::bind(loopback, Auth::default()).unwrap();
             let soon = Instant::now() + Duration::from_secs(20);
             let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon).unwrap();
-            let process = SourceProcess::reach(peer.port(), true, &Patience::default()).unwrap();
+            let process = LocalSource::reach(peer.port(), true, &Patience::default()).unwrap();
             let direct = Direct::new(Arc::new(process)).unwrap();
             assert_eq!(direct.0.pid(), std::process::id() as i32);
             Self { server, peer, direct }

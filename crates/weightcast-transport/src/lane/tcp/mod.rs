@@ -11,7 +11,7 @@ use crate::memory::sys::Ranges;
 use crate::piece::pieces::Piece;
 use crate::wire::description::ExportDescription;
 use crate::wire::pool::Pool;
-use crate::wire::stream::Stream;
+use crate::wire::stream::DataStream;
 use crate::wire::{self, FrameKind, HEADER_BYTES, Header};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl Endpoint for Arc<Pool> {
 struct TcpLane<'a> {
     pool: &'a Pool,
     task: LaneTask<'a>,
-    stream: Stream,
+    stream: DataStream,
     /// Pieces asked for and not yet answered, with the sizes of their requests.
     asked: VecDeque<(&'a Piece, usize)>,
     asked_bytes: usize,
@@ -139,7 +139,7 @@ impl<'a> Lane<'a> for TcpLane<'a> {
 }
 
 impl<'a> TcpLane<'a> {
-    fn new(pool: &'a Pool, task: LaneTask<'a>, stream: Stream) -> Self {
+    fn new(pool: &'a Pool, task: LaneTask<'a>, stream: DataStream) -> Self {
         let window = RequestWindow::new(stream.round_trip(), Instant::now());
         Self {
             pool,
@@ -391,7 +391,7 @@ mod tests {
             let (addr, forever) = (reading.server.addr(), Patience::default());
             drop(reading.peer.port().take(&forever, || true).unwrap());
             let key = Auth::default().mac_key();
-            let mut other = Stream::open(addr, &key, &forever, || true).unwrap();
+            let mut other = DataStream::open(addr, &key, &forever, || true).unwrap();
             other.send(&reading.wait_for_ever(), &forever).unwrap();
             reading.lanes.store(lanes, Ordering::Release);
             if drawn {

@@ -108,7 +108,7 @@ fn a_connection_rests_only_when_nothing_is_under_way_on_it() {
     let given_up = Arc::new(AtomicBool::new(false));
     let addr = source(&given_up);
     let key = Auth::default().mac_key();
-    let first = Stream::open(addr, &key, &Patience::default(), || true).unwrap();
+    let first = DataStream::open(addr, &key, &Patience::default(), || true).unwrap();
     let pool = Pool::new(key, first);
     for (number, manner) in MANNERS.into_iter().cycle().take(3 * MANNERS.len()).enumerate() {
         let number = 2 * number as u8;

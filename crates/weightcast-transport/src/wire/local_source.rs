@@ -18,23 +18,22 @@ use crate::base::id::ExportId;
 use crate::base::limits::HANDSHAKE_DEADLINE;
 use crate::base::patience::Patience;
 use crate::wire::bodies::decode_identity;
-use crate::wire::credentials;
 use crate::wire::description::{ExportDescription, decode_description};
 use crate::wire::frames::{self, FrameKind};
-use crate::wire::local;
 use crate::wire::local_name::LocalName;
 use crate::wire::mac::{Channel, MacKey};
 use crate::wire::poll::{Ready, poll};
 use crate::wire::pool::Pool;
 use crate::wire::socket::Socket;
-use crate::wire::stream::Stream;
+use crate::wire::stream::DataStream;
+use crate::wire::{credentials, local};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A process of this host that serves exports, held by its pidfd.
-pub(crate) struct SourceProcess {
+pub(crate) struct LocalSource {
     addr: SocketAddr,
     name: LocalName,
     key: MacKey,
@@ -43,7 +42,7 @@ pub(crate) struct SourceProcess {
     pidfd: OwnedFd,
 }
 
-impl SourceProcess {
+impl LocalSource {
     /// Asks a data port for its Unix socket, connects there, and finds out which process listens. `own`
     /// permits this very process.
     ///
@@ -121,10 +120,10 @@ impl SourceProcess {
         &self,
         socket: std::os::unix::net::UnixStream,
         patience: &Patience<'_>,
-    ) -> Result<Stream, TransportError> {
+    ) -> Result<DataStream, TransportError> {
         let channel = Channel::Local { pid: self.pid, port: self.addr.port() };
         let patience = patience.at_most(HANDSHAKE_DEADLINE);
-        Stream::shaken(self.addr, &self.key, Socket::Local(socket), channel, &patience)
+        DataStream::shaken(self.addr, &self.key, Socket::Local(socket), channel, &patience)
     }
 
     /// # Errors
@@ -186,13 +185,13 @@ mod tests {
         let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
         let export = server.exports().expose(1, Vec::new());
         let (key, patience) = (Auth::default().mac_key(), Patience::default());
-        let mut stream = Stream::open(server.addr(), &key, &patience, || true).unwrap();
+        let mut stream = DataStream::open(server.addr(), &key, &patience, || true).unwrap();
         let mut request = Vec::new();
         frames::begin(&mut request, FrameKind::Identify);
         let name = stream.ask(&request, FrameKind::Identity, &patience).unwrap();
         let name = decode_identity(&name).unwrap();
-        let meet = |name, own| SourceProcess::meet(server.addr(), name, &key, own, &patience);
-        let why = |found: Result<SourceProcess, TransportError>| found.err().unwrap().to_string();
+        let meet = |name, own| LocalSource::meet(server.addr(), name, &key, own, &patience);
+        let why = |found: Result<LocalSource, TransportError>| found.err().unwrap().to_string();
         assert!(why(meet(None, true)).contains("it has no Unix socket"));
         assert!(why(meet(name, false)).contains("it is this very process"));
         let mut process = meet(name, true).unwrap();
@@ -223,7 +222,7 @@ mod tests {
                 // It hears nothing, and sees no end, until it has given up.
                 let _closed = io::Read::read(&mut &reader.0, &mut [0]);
             });
-            let found = SourceProcess::meet(addr, Some(name), &key, true, &patience).err();
+            let found = LocalSource::meet(addr, Some(name), &key, true, &patience).err();
             assert_eq!(found, Some(TransportError::Cancelled));
         });
     }
