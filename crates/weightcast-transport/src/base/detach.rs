@@ -10,8 +10,8 @@ const FIRST: libc::c_uint = 3;
 const LAST: libc::c_int = 1 << 16;
 
 /// Has the command run in a session of its own, with none of this process's files but the three that
-/// it is given. Whoever waits for the end of a pipe of this process does not wait for it as well, and
-/// a terminal's signals do not reach it.
+/// it is given. So the end of a pipe of this process does not depend on the command, and a terminal's
+/// signals do not reach the command.
 pub fn detach(command: &mut Command) -> &mut Command {
     // SAFETY: between fork and exec, `alone` makes system calls only: it takes no lock and allocates
     // nothing.

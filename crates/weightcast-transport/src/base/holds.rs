@@ -15,7 +15,7 @@ pub enum HoldPoint {
     Taking,
     /// After the bytes were taken, before the look at the fence word; over TCP, at the source.
     Judging,
-    /// The piece has arrived and was served, and nobody was told yet.
+    /// The piece has arrived and was served, and is not counted as progress yet.
     Telling,
 }
 

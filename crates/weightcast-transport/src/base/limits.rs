@@ -49,13 +49,13 @@ pub const MAX_DESCRIPTORS: usize = 16;
 /// Bytes of the note on an export: a 40-byte entry for each of [`MAX_REGIONS`] regions fits.
 pub const MAX_NOTE_BYTES: usize = 8 << 20;
 
-/// Connections that have not proved the token yet: they cost a thread each and are worth nothing.
-/// Whoever has most of them loses the oldest.
+/// Connections that have not proved the token yet: each costs a thread and is worth nothing. The
+/// origin with most of them loses its oldest.
 pub const MAX_UNAUTHENTICATED: usize = 256;
 
 /// Connections of one data port, each with a thread of [`CONNECTION_STACK_BYTES`]. A newcomer takes
-/// the place of one that is idle, or sips, or of whoever holds more than he does; only if there is
-/// none such is it turned away.
+/// the place of a connection that is idle, or slow, or of a holder with more places; a newcomer is
+/// turned away only if there is no such connection.
 pub const MAX_CONNECTIONS: usize = 1_024;
 
 /// Connections of one process of this host, as the kernel names it: it needs one at a time. Over
@@ -63,16 +63,16 @@ pub const MAX_CONNECTIONS: usize = 1_024;
 pub const MAX_PROCESS_CONNECTIONS: usize = 64;
 
 /// How long a busy connection is left alone, however slow: an answer begins with a round trip, and
-/// a relay's reader waits for what is not there yet. To rest for less ends nothing: who asks for
-/// little again and again would always have only begun.
+/// a relay's reader waits for bytes that have not arrived yet. A shorter rest does not end the busy
+/// time: otherwise a reader that asks for little again and again would always seem to have just begun.
 pub const BUSY_GRACE: Duration = Duration::from_secs(5);
 
-/// How long who was just let in keeps the place before its first question: the first question's way
-/// here. Else connections that one reader opens together drive each other out.
+/// How long a new connection keeps its place before its first request, which is on its way here.
+/// Otherwise connections that one reader opens together would drive each other out.
 pub const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
 
-/// How long a reader waits for a place at a port that is full: those who sip keep theirs for
-/// [`BUSY_GRACE`].
+/// How long a reader waits for a place at a port that is full: slow connections keep their places
+/// for [`BUSY_GRACE`].
 pub const FULL_PATIENCE: Duration = Duration::from_secs(8);
 
 /// Bytes a second below which a busy connection gives its place to a newcomer, if no other does. A
@@ -80,14 +80,14 @@ pub const FULL_PATIENCE: Duration = Duration::from_secs(8);
 pub const MIN_BUSY_RATE: u64 = 1 << 20;
 
 /// Descriptors that a data port leaves to its process, or a quarter of what that may have, or half of
-/// what it has not used itself, if that is less: files, sockets and other ports must open whoever
-/// connects here.
+/// what it has not used itself, if that is less: files, sockets and other ports must open however
+/// many connect here.
 pub const RESERVED_DESCRIPTORS: u64 = 256;
 
 /// Stack of a connection's thread: its buffers are on the heap.
 pub const CONNECTION_STACK_BYTES: usize = 256 << 10;
 
-/// A handshake is two short messages; whoever needs longer is not a reader.
+/// A handshake is two short messages; a peer that needs longer is no reader.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Slowest delivery of a frame once it has begun, either way, in bytes a second: slower is an attack

@@ -1,4 +1,4 @@
-//! How far a running read is, source by source: for whoever looks whether one of them is slow.
+//! How far a running read is, source by source, so that a slow source can be noticed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ impl Gauge {
 
     pub(crate) fn arrived(&self, job: usize, bytes: u64) {
         if let Some(left) = self.jobs.get().and_then(|jobs| jobs.left.get(job)) {
-            // Whoever uses one gauge for two reads learns nothing of the second.
+            // A gauge that is used for two reads says nothing of the second.
             let less = |left: u64| Some(left.saturating_sub(bytes));
             let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }

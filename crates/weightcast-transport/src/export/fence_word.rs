@@ -1,8 +1,7 @@
 //! The word that says whether an export is served: its id while it is, zero afterwards.
 //!
-//! It moves once, from the id to zero, and ids are never used twice. So whoever reads the id there
-//! after a copy knows that the owner had not begun to change the bytes: a sequence lock with one
-//! turn. `weightcast-loom` tries every order of this file.
+//! The word moves once, from the id to zero, and ids are never used twice. If the word still holds the
+//! id after a copy, the owner had not begun to change the bytes: a sequence lock with one turn. `weightcast-loom` tries every order of this file.
 
 use super::atomic::{AtomicU64, Ordering, fence};
 

@@ -1,7 +1,7 @@
 //! A note on an export: a few opaque bytes of the publisher's, for readers who ask for them.
 //!
-//! It never changes once it is there, so whoever gets it gets all of it, whatever is fenced
-//! meanwhile. It goes over the connection even where bytes are read directly.
+//! A note never changes once it is set, so a reader gets all of it, whatever is fenced meanwhile. Notes
+//! go over the connection even where bytes are read directly.
 
 use crate::base::id::ExportId;
 use crate::base::limits::MAX_NOTE_BYTES;

@@ -1,9 +1,9 @@
 //! One export: regions, and the fence word that says whether they are served.
 //!
-//! The fence word holds the export's id while it is served and zero afterwards. Ids are random
-//! and never used twice, so whoever reads the id there after a copy knows that all the bytes
-//! copied before were served. A reader in another process reads the word itself; the data port
-//! reads it after it has handed bytes to the kernel, and only then answers "ok".
+//! The fence word holds the export's id while the export is served, and zero afterwards. Ids are random
+//! and never used twice. If the word still holds the id after a copy, all bytes copied before were
+//! served. A reader in another process reads the word itself; the data port reads the word after it
+//! has handed bytes to the kernel, and only then answers "ok".
 
 use crate::base::holds::{HoldPoint, Holds};
 use crate::base::id::ExportId;
@@ -28,7 +28,7 @@ pub(crate) struct Export {
     filling: Option<Arc<Filling>>,
     serving: Mutex<Vec<Arc<Socket>>>,
     idle: Condvar,
-    /// Where a test stops whoever reads it here.
+    /// Where a test stops a read of the export.
     pub(crate) holds: OnceLock<Holds>,
 }
 

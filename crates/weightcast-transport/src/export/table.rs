@@ -93,7 +93,7 @@ impl ExportTable {
         export.wait_idle(CUT_GRACE)
     }
 
-    /// Stops whoever takes bytes of an export in this process, for tests. Once for each export.
+    /// Stops reads of an export's bytes in this process, for tests. Once for each export.
     #[doc(hidden)]
     pub fn hold(&self, id: ExportId, holds: Holds) {
         if let Ok(export) = self.get(id) {
@@ -124,7 +124,7 @@ impl ExportTable {
 }
 
 impl Drop for ExportTable {
-    /// Whoever still reads must notice that nobody keeps the memory any more.
+    /// Readers must notice that the memory is no longer kept for them.
     fn drop(&mut self) {
         // Without the lock, which a fork's copy may find held by a thread that it lacks.
         let exports = self.exports.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -24,8 +24,8 @@ impl MemoryKind {
     }
 }
 
-/// The memory of a region. A new kind implements these operations; nobody outside this room touches
-/// the bytes of a region in any other way, but for lanes, which hand addresses to the kernel.
+/// The memory of a region. A new kind of memory implements these operations. Code outside this room
+/// touches the bytes of a region in no other way; only lanes take addresses, for the kernel.
 ///
 /// # Safety
 /// Every operation that is unsafe may be called only with a range that lies in the region, and those

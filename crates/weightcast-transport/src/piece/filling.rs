@@ -4,7 +4,7 @@
 //! one behind the other, is cut into units; a unit is final once every byte that the transfer
 //! brings there has arrived and was served (S4: only then is it advertised). A final unit is not
 //! written again under the same export. Progress hangs on the export, and so on its generation:
-//! nobody can take one generation's progress for another's.
+//! the progress of one generation cannot be taken for another's.
 
 use crate::memory::region::Region;
 use crate::piece::copy::StridedCopy;
@@ -93,9 +93,9 @@ impl Filling {
         }
     }
 
-    /// Whoever waits looks again.
+    /// All waiting threads look again.
     pub(crate) fn wake(&self) {
-        // Under the lock, so that nobody falls asleep between its look and this.
+        // Under the lock, so that no thread falls asleep between its look and this.
         let _waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         self.moved.notify_all();
     }

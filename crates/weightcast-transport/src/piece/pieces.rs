@@ -82,7 +82,7 @@ impl Pieces {
         Self { copies, spans, pieces, next: AtomicUsize::new(0) }
     }
 
-    /// The next piece that nobody has drawn.
+    /// The next piece that no worker has drawn.
     pub(crate) fn draw(&self) -> Option<&Piece> {
         self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed))
     }

@@ -1,6 +1,6 @@
 //! One unit of memory that is being filled: how many of its bytes are still to come.
 //!
-//! Workers bring them, in any order; whoever sees the unit final sees all of their bytes.
+//! Workers bring them in any order; a thread that sees the unit final sees all of their bytes.
 //! `weightcast-loom` tries every order of this file.
 
 use super::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ impl Unit {
 
     /// So many of them are there. True if they were the last.
     pub(crate) fn arrived(&self, bytes: u64) -> bool {
-        // Whoever sees the unit final sees its bytes, whichever worker brought them.
+        // A thread that sees the unit final sees its bytes, whichever worker brought them.
         self.0.fetch_sub(bytes, Ordering::AcqRel) == bytes
     }
 

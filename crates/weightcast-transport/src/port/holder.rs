@@ -1,9 +1,9 @@
-//! Who holds a place at a data port.
+//! The holders of places at a data port.
 
 use super::door::host_of;
 use std::net::IpAddr;
 
-/// Who holds a place, as far as that is not his to choose.
+/// The holder of a place, named by what a peer cannot choose itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Holder {
     /// A process of this host, as the kernel says.

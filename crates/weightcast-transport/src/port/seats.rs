@@ -1,11 +1,13 @@
-//! The places of a data port: who holds one, and who gives his up for a newcomer.
+//! The places of a data port: which connection has one, and which gives its place to a newcomer.
 //!
-//! A stranger has a place of another kind, of which there are few, and cannot drive anybody out but
-//! another stranger, of those of whom there are most. Who has proved the token gets a place; where
-//! there is none left, he gets that of whoever needs it least: a connection that is idle, or one that
-//! has been busy for long with little, but not of one who holds fewer places than he does. Where all
-//! are busy, who holds fewest gets one of whoever holds most. Whose peer holds more places gives one
-//! up first.
+//! **Easily misread:** a *stranger* (a connection that has not proved the token) has a place of another
+//! kind, of which there are few. A stranger can only replace another stranger, of the origin that has
+//! most of them.
+//!
+//! A connection that has proved the token gets a place. If none is free, the least useful connection
+//! gives way: first one that is idle, then one that has been busy for long with few bytes, and in
+//! neither case one of a holder with fewer places than the newcomer's. If all are busy, a holder with
+//! few places takes one from the holder with most. Among equals, the holder with more places gives way.
 
 mod seat;
 

@@ -40,7 +40,7 @@ struct CredentialsRoom([u8; ROOM]);
 // SAFETY: the macro only computes.
 const ROOM: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as u32) } as usize;
 
-/// Receives bytes of one sender, and who that is. The socket must pass credentials (`SO_PASSCRED`);
+/// Receives bytes of one sender, and the sender's credentials. The socket must pass credentials (`SO_PASSCRED`);
 /// the kernel never joins bytes of different senders.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,

@@ -245,7 +245,7 @@ mod tests {
         );
     }
 
-    /// Else whoever heard one welcome could play it back to the same reader.
+    /// Otherwise a process that heard one welcome could play it back to the same reader.
     #[test]
     fn a_reader_never_says_the_same_twice() {
         let hello = SourceSide::new(Channel::Tcp).hello();

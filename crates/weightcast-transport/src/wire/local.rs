@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 use std::os::unix::net::UnixStream;
 
-/// A connection on which the kernel says of all that comes who sent it; or why there is none.
+/// A connection on which the kernel names the sender of all bytes; or why there is none.
 ///
 /// # Errors
 /// What ended the patience.
@@ -33,7 +33,7 @@ pub(crate) fn connect(
     }
 }
 
-/// A socket that asks for credentials before there is anybody who could send without.
+/// A socket that asks for credentials before the other end can send without them.
 fn prepared(
     name: LocalName,
 ) -> rustix::io::Result<(std::os::fd::OwnedFd, rustix::net::SocketAddrUnix)> {
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
     use std::time::Instant;
 
-    /// Whoever finds the queue full waits: its source is on this host all the same.
+    /// A reader that finds the queue full waits: its source is on this host all the same.
     #[test]
     fn a_full_queue_is_waited_for() {
         let name = LocalName::draw();

@@ -1,14 +1,14 @@
 //! The name of a data port's Unix socket: abstract, so that nothing is left of it however its
-//! process ends, and random, so that nobody holds it before. It protects nothing: who is behind it
-//! is what the kernel says, and whether he holds the token is what the handshake shows.
+//! process ends, and random, so that nobody holds it before. The name protects nothing: the
+//! kernel says which process listens there, and the handshake shows whether that process has the token.
 
 use crate::base::id::random;
 use rustix::net::SocketAddrUnix;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 
-/// The part that a source draws. The rest is fixed: whoever says a name leads nobody to the
-/// sockets of other programs.
+/// The part that a source draws. The rest is fixed, so that a name sent by a peer cannot lead a reader
+/// to the socket of another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LocalName(pub(crate) [u8; 16]);
 

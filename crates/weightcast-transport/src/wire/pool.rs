@@ -83,8 +83,8 @@ impl Pool {
         self.ask(&request, FrameKind::Progress, patience, |bits| Ok(bits.to_vec()))
     }
 
-    /// Describes an export. Nobody vouches for who answers, so no descriptor that comes from here may
-    /// lead to the memory of a process of this host.
+    /// Describes an export. The kernel does not vouch for the process that answers, so no descriptor
+    /// from here may lead to the memory of a process of this host.
     pub(crate) fn describe(
         &self,
         export: ExportId,

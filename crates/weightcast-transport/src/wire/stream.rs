@@ -177,7 +177,7 @@ impl DataStream {
         }
     }
 
-    /// Fills the ranges. Of a TCP connection only: nobody is told who sent the bytes.
+    /// Fills the ranges. For TCP connections only: the sender of the bytes is not checked here.
     ///
     /// # Safety
     /// They are writable, and nobody relies on their content until the call returns.

@@ -55,12 +55,12 @@ impl Endpoint for Arc<Pool> {
         true
     }
 
-    /// Whoever answers on a connection is who shook hands on it.
+    /// The process that answers on a connection is the one that shook hands on it.
     fn verify(&self) -> Result<(), TransportError> {
         Ok(())
     }
 
-    /// Where the source has no place left, whoever has one reads all there is.
+    /// If the source has no place left, the lanes that have one read everything.
     fn open<'a>(&'a self, task: LaneTask<'a>) -> Result<Option<OpenLane<'a>>, TransportError> {
         let alone = || task.lanes.load(Ordering::Acquire) == 0 && !task.pieces.is_drawn();
         let stream = match self.take(&task.patience, alone) {

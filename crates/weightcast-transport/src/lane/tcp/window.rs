@@ -4,8 +4,8 @@ use crate::base::limits::{MAX_WINDOW, MIN_WINDOW};
 use std::time::{Duration, Instant};
 
 /// Twice what was answered during the last way there and back, so that it doubles with each until
-/// the path is full. More would hold pieces back: what one stream has asked for no other asks for,
-/// and whoever reads from this reader waits for the first of them.
+/// the path is full. More would hold pieces back: no other stream asks for what this one has
+/// asked for, and a reader of this reader waits for the first of those pieces.
 pub(crate) struct RequestWindow {
     round_trip: Duration,
     since: Instant,

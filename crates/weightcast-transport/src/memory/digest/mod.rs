@@ -11,7 +11,7 @@
 //!   two different words of a block (keys of a block are distinct). Other accidents are missed
 //!   with a chance near 2^-128.
 //!
-//! It finds accidents, not adversaries: whoever knows the keys can forge it.
+//! The digest finds accidents, not adversaries: the keys are public, so digests can be forged.
 
 mod keys;
 mod scalar;
