@@ -75,9 +75,9 @@ impl Bounds {
     }
 
     /// The workers, in order.
-    pub(crate) fn places(&self) -> Vec<Place> {
+    pub(crate) fn places(&self) -> Vec<ShardPlace> {
         let shards = |replica: String, role: Role, num_shards: u32| {
-            (0..num_shards).map(move |shard| Place {
+            (0..num_shards).map(move |shard| ShardPlace {
                 replica: replica.clone(),
                 role,
                 shard,
@@ -116,7 +116,7 @@ impl fmt::Display for Bounds {
 
 /// Which shard of which replica a worker is.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ShardPlace {
     pub(crate) replica: String,
     pub(crate) role: Role,
     pub(crate) shard: u32,

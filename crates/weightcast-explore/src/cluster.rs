@@ -9,16 +9,16 @@ use weightcast_protocol::{CallError, ConnectionId, Incarnation, OpSeq, Span};
 
 use crate::bounds::Bounds;
 use crate::hashed::Hashed;
-use crate::host::{DRAIN, Host, LEASE};
+use crate::host::{DRAIN, ExploredServer, LEASE};
 use crate::invariants::{Broken, Shows};
-use crate::worker::{Event, Worker};
+use crate::worker::{WorkerEvent, WorkerState};
 
 /// One state.
 #[derive(Clone, Debug)]
-pub struct Cluster {
+pub struct ClusterState {
     /// In the order of the workers' list.
-    pub(crate) hosts: Vec<Host>,
-    pub(crate) workers: Vec<Hashed<Worker>>,
+    pub(crate) hosts: Vec<ExploredServer>,
+    pub(crate) workers: Vec<Hashed<WorkerState>>,
     /// False expiries that may still happen.
     pub(crate) expiries: u32,
     /// Drain deadlines that may still pass.
@@ -37,19 +37,19 @@ pub struct Cluster {
     pub(crate) broken: Option<Broken>,
 }
 
-impl PartialEq for Cluster {
+impl PartialEq for ClusterState {
     fn eq(&self, other: &Self) -> bool {
         hash(self) == hash(other)
     }
 }
 
-fn hash(cluster: &Cluster) -> u64 {
+fn hash(cluster: &ClusterState) -> u64 {
     let mut hasher = DefaultHasher::new();
     cluster.hash(&mut hasher);
     hasher.finish()
 }
 
-impl Hash for Cluster {
+impl Hash for ClusterState {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.hosts, &self.workers, self.expiries, self.cuts).hash(state);
         (self.restarts, self.death, self.partings).hash(state);
@@ -61,13 +61,15 @@ impl Hash for Cluster {
     }
 }
 
-impl Cluster {
+impl ClusterState {
     /// Every worker is open and registered, nothing is published.
     pub(crate) fn new(bounds: &Bounds) -> Self {
         let places = bounds.places().into_iter().enumerate();
-        let worker = |(index, place)| Worker::new(index, place, 0, bounds);
+        let worker = |(index, place)| WorkerState::new(index, place, 0, bounds);
         let mut cluster = Self {
-            hosts: (0..bounds.servers()).map(|index| Host::new(index, 0, bounds)).collect(),
+            hosts: (0..bounds.servers())
+                .map(|index| ExploredServer::new(index, 0, bounds))
+                .collect(),
             workers: places.map(worker).map(Hashed::new).collect(),
             expiries: bounds.expiries,
             cuts: bounds.cuts,
@@ -112,7 +114,7 @@ impl Cluster {
 
     /// The worker does what its session says.
     pub(crate) fn obey(&mut self, worker: usize) {
-        let events = self.workers[worker].change(Worker::obey);
+        let events = self.workers[worker].change(WorkerState::obey);
         self.note(worker, events);
         // What a server that does not act is told changes nothing now: it need not take its time.
         if self.workers[worker].tie.probe.is_some_and(|(server, _)| !self.hosts[server].acts()) {
@@ -140,7 +142,7 @@ impl Cluster {
 
     /// A worker takes the next message of the server.
     pub(crate) fn tell(&mut self, worker: usize) {
-        let events = self.workers[worker].change(Worker::take);
+        let events = self.workers[worker].change(WorkerState::take);
         self.note(worker, events);
     }
 
@@ -159,7 +161,7 @@ impl Cluster {
 
     /// Time passes at a server; everybody there but the victim has renewed the lease just before.
     pub(crate) fn pass(&mut self, server: usize, span: Span, victim: Option<usize>) {
-        let here = |worker: &&Hashed<Worker>| {
+        let here = |worker: &&Hashed<WorkerState>| {
             let open = worker.tie.server == server && !worker.tie.refused;
             open && Some(worker.index) != victim
         };
@@ -212,7 +214,7 @@ impl Cluster {
     }
 
     /// Checks what a worker's step showed.
-    pub(crate) fn note(&mut self, worker: usize, events: Vec<Event>) {
+    pub(crate) fn note(&mut self, worker: usize, events: Vec<WorkerEvent>) {
         for event in events {
             self.check_event(worker, event);
         }

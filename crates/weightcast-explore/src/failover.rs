@@ -12,25 +12,25 @@ use weightcast_protocol::session::SessionState;
 use weightcast_protocol::{ConnectionId, Term};
 
 use crate::bounds::Bounds;
-use crate::cluster::Cluster;
-use crate::host::{Host, LEASE};
+use crate::cluster::ClusterState;
+use crate::host::{ExploredServer, LEASE};
 
 /// As often as a worker goes through its list, of which one server at least lives, until that one
 /// has to act.
 const ROUNDS: usize = 3;
 
-impl Cluster {
+impl ClusterState {
     /// The server that may die, if there is one.
     pub(crate) fn mortal(&self) -> Option<usize> {
         let can = self.restarts > 0 || self.death;
-        self.hosts.iter().position(Host::acts).filter(|first| can && *first == 0)
+        self.hosts.iter().position(ExploredServer::acts).filter(|first| can && *first == 0)
     }
 
     /// A server dies. If it is the only one, it starts anew at once and knows nothing.
     pub(crate) fn die(&mut self, dead: usize, bounds: &Bounds) {
         // Another life: bounds let a server start anew once.
-        let fresh = Host::new(dead, 1, bounds);
-        self.hosts[dead] = Host { alive: self.restarts > 0, ..fresh };
+        let fresh = ExploredServer::new(dead, 1, bounds);
+        self.hosts[dead] = ExploredServer { alive: self.restarts > 0, ..fresh };
         self.restarts = self.restarts.saturating_sub(1);
         self.death = false;
         for worker in &mut self.workers {
@@ -71,7 +71,7 @@ impl Cluster {
 
     /// Whether a worker that wants a server may go there; one that strayed, at the window's end.
     pub(crate) fn may_come(&self, worker: usize) -> bool {
-        let waits = |host: &Host| host.acts() && host.server.snapshot(host.now).recovers;
+        let waits = |host: &ExploredServer| host.acts() && host.server.snapshot(host.now).recovers;
         let tie = &self.workers[worker].tie;
         tie.wanted.is_some() && !(tie.strays && self.hosts.iter().any(waits))
     }
@@ -207,7 +207,7 @@ impl Cluster {
     /// The server whose recovery window may pass: nobody acts on a lease of an earlier term, since
     /// the window is longer than any.
     pub(crate) fn window(&self) -> Option<usize> {
-        let waits = |host: &&Host| {
+        let waits = |host: &&ExploredServer| {
             let books = host.server.snapshot(host.now);
             let mut replicas = books.models.values().flat_map(|model| &model.replicas);
             books.recovers || replicas.any(|r| r.state == ReplicaState::Recovering)

@@ -14,7 +14,7 @@ pub(crate) const DRAIN: Span = Span::from_secs(1_000);
 
 /// One server of the workers' list.
 #[derive(Clone, Debug)]
-pub(crate) struct Host {
+pub(crate) struct ExploredServer {
     /// The real one.
     pub(crate) server: Hashed<Server>,
     /// On its clock: it moves only when a lease, a deadline or a recovery window passes.
@@ -23,7 +23,7 @@ pub(crate) struct Host {
     pub(crate) alive: bool,
 }
 
-impl Host {
+impl ExploredServer {
     /// A life of the server with this place in the list.
     pub(crate) fn new(index: usize, life: u64, bounds: &Bounds) -> Self {
         let config = ServerConfig {
@@ -43,7 +43,7 @@ impl Host {
     }
 }
 
-impl Hash for Host {
+impl Hash for ExploredServer {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.server, self.now, self.alive).hash(state);
     }

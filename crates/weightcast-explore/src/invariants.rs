@@ -8,8 +8,8 @@ use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState};
 use weightcast_protocol::{CallError, OpSeq, Version};
 
 use crate::bounds::Bounds;
-use crate::cluster::Cluster;
-use crate::worker::Event;
+use crate::cluster::ClusterState;
+use crate::worker::WorkerEvent;
 
 /// An invariant that does not hold.
 #[derive(Clone, Debug)]
@@ -50,43 +50,45 @@ impl Shows {
 }
 
 pub(crate) fn properties() -> Vec<Property<Bounds>> {
-    fn holds(state: &Cluster, invariant: &str) -> bool {
+    fn holds(state: &ClusterState, invariant: &str) -> bool {
         state.broken.as_ref().is_none_or(|broken| broken.invariant != invariant)
     }
     macro_rules! always {
         ($($name:literal),*) => {
-            vec![$(Property::always($name, |_: &Bounds, state: &Cluster| holds(state, $name))),*]
+            vec![$(Property::always($name, |_: &Bounds, state: &ClusterState| holds(state, $name))),*]
         };
     }
     let mut properties = always![
         "S1", "S3", "S5", "S7", "S8", "S9", "S10", "D1", "D2", "D4", "D5", "D6", "G1", "A5", "T2",
         "T3", "T5"
     ];
-    properties.push(Property::always("L1", |bounds: &Bounds, state: &Cluster| {
+    properties.push(Property::always("L1", |bounds: &Bounds, state: &ClusterState| {
         !state.breaks_now(bounds, "L1")
     }));
-    properties.push(Property::always("L5", |bounds: &Bounds, state: &Cluster| {
+    properties.push(Property::always("L5", |bounds: &Bounds, state: &ClusterState| {
         !state.breaks_now(bounds, "L5")
     }));
     properties.extend([
-        Property::sometimes("a group comes over", |bounds: &Bounds, state: &Cluster| {
+        Property::sometimes("a group comes over", |bounds: &Bounds, state: &ClusterState| {
             !bounds.fails_over() || state.shows.came_over
         }),
-        Property::sometimes("two servers act", |bounds: &Bounds, state: &Cluster| {
+        Property::sometimes("two servers act", |bounds: &Bounds, state: &ClusterState| {
             bounds.partings == 0 || state.shows.two_act
         }),
         Property::sometimes(
             "a rollout reads from a rollout",
-            |bounds: &Bounds, state: &Cluster| bounds.rollouts < 2 || state.shows.rollout_read,
+            |bounds: &Bounds, state: &ClusterState| bounds.rollouts < 2 || state.shows.rollout_read,
         ),
         Property::sometimes(
             "a replica is read while it is being filled",
-            |bounds: &Bounds, state: &Cluster| bounds.rollouts < 2 || state.shows.read_in_flight,
+            |bounds: &Bounds, state: &ClusterState| {
+                bounds.rollouts < 2 || state.shows.read_in_flight
+            },
         ),
-        Property::sometimes("a copy is drained", |_, state: &Cluster| state.shows.draining),
+        Property::sometimes("a copy is drained", |_, state: &ClusterState| state.shows.draining),
         Property::sometimes(
             "every rollout holds the last version",
-            |bounds: &Bounds, state: &Cluster| {
+            |bounds: &Bounds, state: &ClusterState| {
                 let mut rollouts = state.workers[bounds.trainer_shards as usize..].iter();
                 rollouts.all(|w| w.session.version().is_some_and(|v| v.number == bounds.versions))
             },
@@ -95,7 +97,7 @@ pub(crate) fn properties() -> Vec<Property<Bounds>> {
     properties
 }
 
-impl Cluster {
+impl ClusterState {
     /// Whether this state shows that an invariant does not hold. L1: nothing more can happen, and a
     /// call was not answered.
     pub(crate) fn breaks_now(&self, bounds: &Bounds, invariant: &str) -> bool {
@@ -157,14 +159,14 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn check_event(&mut self, index: usize, event: Event) {
+    pub(crate) fn check_event(&mut self, index: usize, event: WorkerEvent) {
         match event {
-            Event::WrittenWhileServed => {
+            WorkerEvent::WrittenWhileServed => {
                 let detail =
                     format!("{} is written while served", self.workers[index].place.replica);
                 self.breaks("S3", detail);
             }
-            Event::Done(seq, result) => self.check_answer(index, seq, result),
+            WorkerEvent::Done(seq, result) => self.check_answer(index, seq, result),
         }
     }
 

@@ -24,8 +24,8 @@ mod suite;
 mod worker;
 
 pub use bounds::{Bounds, MUTANTS, without};
-pub use cluster::Cluster;
+pub use cluster::ClusterState;
 pub use invariants::Broken;
-pub use search::{Found, search};
-pub use steps::Step;
-pub use suite::{Case, suite};
+pub use search::{SearchResult, search};
+pub use steps::Transition;
+pub use suite::{SuiteCase, suite};

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use weightcast_explore::{Bounds, Found, MUTANTS, search, suite, without};
+use weightcast_explore::{Bounds, MUTANTS, SearchResult, search, suite, without};
 
 /// Explores every order of events of a small cluster.
 #[derive(Parser)]
-struct Arguments {
+struct ExploreOptions {
     /// Switch safeguards off, joined by +, and expect a story that shows it
     #[arg(long)]
     mutant: Option<String>,
@@ -60,7 +60,7 @@ struct Arguments {
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    let arguments = Arguments::parse();
+    let arguments = ExploreOptions::parse();
     if arguments.list_mutants {
         MUTANTS.iter().for_each(|(name, _)| println!("{name}"));
         return Ok(ExitCode::SUCCESS);
@@ -121,7 +121,7 @@ fn run_suite(threads: usize) -> ExitCode {
     if right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn summary(bounds: &Bounds, found: &Found) -> String {
+fn summary(bounds: &Bounds, found: &SearchResult) -> String {
     format!(
         "{bounds}: {} unique states, {} steps, depth {}, {:.1} s, {}",
         found.unique,
@@ -132,7 +132,7 @@ fn summary(bounds: &Bounds, found: &Found) -> String {
     )
 }
 
-fn print_findings(found: &Found) {
+fn print_findings(found: &SearchResult) {
     for missed in &found.missed {
         println!("never seen: {missed}");
     }

@@ -4,10 +4,10 @@ use weightcast_protocol::message::ReadFailure;
 use weightcast_testkit::chunks_of;
 
 use crate::bounds::CHUNKS;
-use crate::cluster::Cluster;
-use crate::worker::Read;
+use crate::cluster::ClusterState;
+use crate::worker::SteppedRead;
 
-impl Cluster {
+impl ClusterState {
     /// Copies the next chunk, or ends the read: with its digest, or because the source is gone.
     ///
     /// The end is a step of its own, so that the source may change between the last chunk and the
@@ -22,7 +22,7 @@ impl Cluster {
             Ok(Some(tag)) => {
                 let event = self.workers[worker].change(|worker| {
                     let event = worker.store(read.next, tag);
-                    worker.host.reading = Some(Read { next: read.next + 1, ..read });
+                    worker.host.reading = Some(SteppedRead { next: read.next + 1, ..read });
                     event
                 });
                 self.note(worker, event.into_iter().collect());
@@ -40,7 +40,7 @@ impl Cluster {
     }
 
     /// The next chunk; none if the source has not got it yet.
-    fn fetch(&self, read: &Read) -> Result<Option<u64>, ReadFailure> {
+    fn fetch(&self, read: &SteppedRead) -> Result<Option<u64>, ReadFailure> {
         let shards = read.assignment.shards.len() as u32;
         let shard =
             (0..shards).find(|shard| chunks_of(*shard, shards, CHUNKS).contains(&read.next));
@@ -57,7 +57,7 @@ impl Cluster {
         }
     }
 
-    fn end_read(&mut self, worker: usize, read: &Read, failure: Option<ReadFailure>) {
+    fn end_read(&mut self, worker: usize, read: &SteppedRead, failure: Option<ReadFailure>) {
         let events = self.workers[worker].change(|worker| {
             worker.host.reading = None;
             let result = failure.map_or_else(|| Ok(worker.memory.sums()), Err);

@@ -10,7 +10,7 @@ use crate::story;
 
 /// What a search came to.
 #[derive(Debug)]
-pub struct Found {
+pub struct SearchResult {
     /// Different states seen.
     pub unique: usize,
     /// Steps taken.
@@ -30,7 +30,7 @@ pub struct Found {
 /// Looks at every state within the bounds, until one breaks an invariant or the time is up.
 ///
 /// One thread goes breadth first exactly; more are faster.
-pub fn search(bounds: Bounds, threads: usize, limit: Option<Duration>) -> Found {
+pub fn search(bounds: Bounds, threads: usize, limit: Option<Duration>) -> SearchResult {
     let begun = Instant::now();
     let mut builder = bounds.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures);
     if let Some(limit) = limit {
@@ -49,7 +49,7 @@ pub fn search(bounds: Bounds, threads: usize, limit: Option<Duration>) -> Found 
             _ => {}
         }
     }
-    Found {
+    SearchResult {
         unique: checker.unique_state_count(),
         taken: checker.state_count(),
         depth: checker.max_depth(),

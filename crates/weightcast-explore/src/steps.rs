@@ -3,12 +3,12 @@
 use stateright::{Model, Property};
 
 use crate::bounds::Bounds;
-use crate::cluster::Cluster;
+use crate::cluster::ClusterState;
 use crate::invariants::Broken;
 
 /// One thing that happens. The number is the worker's place in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Transition {
     /// The server takes the worker's next message.
     Hear(usize),
     /// The worker takes the server's next message.
@@ -44,7 +44,7 @@ pub enum Step {
 }
 
 impl Bounds {
-    pub(crate) fn steps(&self, state: &Cluster) -> Vec<Step> {
+    pub(crate) fn steps(&self, state: &ClusterState) -> Vec<Transition> {
         let mut steps = Vec::new();
         if state.broken.is_some() {
             return steps;
@@ -53,42 +53,42 @@ impl Bounds {
             let ended = worker.ended();
             let expirable = state.expiries > 0 && !ended && worker.host.stream.is_some();
             let possible = [
-                (!worker.up.is_empty(), Step::Hear(index)),
-                (!worker.down.is_empty(), Step::Tell(index)),
-                (state.goes_on(index), Step::Read(index)),
-                (worker.host.sealing.is_some(), Step::Seal(index)),
+                (!worker.up.is_empty(), Transition::Hear(index)),
+                (!worker.down.is_empty(), Transition::Tell(index)),
+                (state.goes_on(index), Transition::Read(index)),
+                (worker.host.sealing.is_some(), Transition::Seal(index)),
                 (
                     !ended && worker.calling.is_none() && worker.next_call(self).is_some(),
-                    Step::Act(index),
+                    Transition::Act(index),
                 ),
-                (ended, Step::Restart(index)),
-                (expirable, Step::Expire(index)),
-                (state.may_leave(index), Step::GoOver(index)),
-                (state.may_go_back(index), Step::GoBack(index)),
-                (state.may_stray(index), Step::Stray(index)),
-                (state.may_come(index), Step::Come(index)),
-                (state.would_be_taken(index), Step::AskAgain(index)),
-                (worker.tie.probe.is_some(), Step::Probe(index)),
+                (ended, Transition::Restart(index)),
+                (expirable, Transition::Expire(index)),
+                (state.may_leave(index), Transition::GoOver(index)),
+                (state.may_go_back(index), Transition::GoBack(index)),
+                (state.may_stray(index), Transition::Stray(index)),
+                (state.may_come(index), Transition::Come(index)),
+                (state.would_be_taken(index), Transition::AskAgain(index)),
+                (worker.tie.probe.is_some(), Transition::Probe(index)),
             ];
             steps.extend(possible.into_iter().filter(|(can, _)| *can).map(|(_, step)| step));
         }
         if state.cuts > 0 && state.shows.draining {
-            steps.push(Step::Cut);
+            steps.push(Transition::Cut);
         }
         if self.fails_over() {
-            steps.extend(state.mortal().map(Step::Die));
-            steps.extend(state.window().map(Step::Window));
+            steps.extend(state.mortal().map(Transition::Die));
+            steps.extend(state.window().map(Transition::Window));
         }
         steps
     }
 
-    pub(crate) fn take(&self, state: &Cluster, step: Step) -> Cluster {
+    pub(crate) fn take(&self, state: &ClusterState, step: Transition) -> ClusterState {
         let mut next = state.clone();
         match step {
-            Step::Hear(worker) => next.hear(worker),
-            Step::Tell(worker) => next.tell(worker),
-            Step::Read(worker) => next.read(worker),
-            Step::Seal(worker) => {
+            Transition::Hear(worker) => next.hear(worker),
+            Transition::Tell(worker) => next.tell(worker),
+            Transition::Read(worker) => next.read(worker),
+            Transition::Seal(worker) => {
                 next.workers[worker].change(|worker| {
                     let sums = worker.memory.sums();
                     if let Some(generation) = worker.host.sealing.take() {
@@ -97,34 +97,34 @@ impl Bounds {
                 });
                 next.obey(worker);
             }
-            Step::Act(worker) => next.act(worker, self),
-            Step::Restart(worker) => {
+            Transition::Act(worker) => next.act(worker, self),
+            Transition::Restart(worker) => {
                 next.workers[worker].change(|worker| worker.restart(self));
                 next.connect(worker);
                 next.act(worker, self);
                 next.pump(worker);
             }
-            Step::Expire(worker) => next.expire(worker),
-            Step::Cut => next.cut(),
-            Step::Die(server) => next.die(server, self),
-            Step::GoOver(worker) => {
+            Transition::Expire(worker) => next.expire(worker),
+            Transition::Cut => next.cut(),
+            Transition::Die(server) => next.die(server, self),
+            Transition::GoOver(worker) => {
                 next.leave(worker, self);
                 next.rest();
                 next.come(worker);
             }
-            Step::GoBack(worker) => {
+            Transition::GoBack(worker) => {
                 next.leave(worker, self);
                 next.come(worker);
             }
-            Step::Stray(worker) => {
+            Transition::Stray(worker) => {
                 next.leave(worker, self);
                 next.rest();
                 next.workers[worker].change(|worker| worker.tie.strays = true);
             }
-            Step::Come(worker) => next.come(worker),
-            Step::AskAgain(worker) => next.ask_again(worker),
-            Step::Probe(worker) => next.probe(worker),
-            Step::Window(server) => next.close_window(server),
+            Transition::Come(worker) => next.come(worker),
+            Transition::AskAgain(worker) => next.ask_again(worker),
+            Transition::Probe(worker) => next.probe(worker),
+            Transition::Window(server) => next.close_window(server),
         }
         if !self.slow_up {
             for worker in 0..next.workers.len() {
@@ -138,18 +138,18 @@ impl Bounds {
 }
 
 impl Model for Bounds {
-    type State = Cluster;
-    type Action = Step;
+    type State = ClusterState;
+    type Action = Transition;
 
-    fn init_states(&self) -> Vec<Cluster> {
-        vec![Cluster::new(self)]
+    fn init_states(&self) -> Vec<ClusterState> {
+        vec![ClusterState::new(self)]
     }
 
-    fn actions(&self, state: &Cluster, actions: &mut Vec<Step>) {
+    fn actions(&self, state: &ClusterState, actions: &mut Vec<Transition>) {
         actions.extend(self.steps(state));
     }
 
-    fn next_state(&self, state: &Cluster, step: Step) -> Option<Cluster> {
+    fn next_state(&self, state: &ClusterState, step: Transition) -> Option<ClusterState> {
         Some(self.take(state, step))
     }
 

@@ -5,13 +5,17 @@ use std::fmt::Write;
 use stateright::Path;
 
 use crate::bounds::Bounds;
-use crate::cluster::Cluster;
-use crate::steps::Step;
+use crate::cluster::ClusterState;
+use crate::steps::Transition;
 
 /// A story that ends with the invariant broken, without what could be left out; one line a step.
-pub(crate) fn tell(bounds: &Bounds, invariant: &str, path: Path<Cluster, Step>) -> String {
+pub(crate) fn tell(
+    bounds: &Bounds,
+    invariant: &str,
+    path: Path<ClusterState, Transition>,
+) -> String {
     let steps = shorten(bounds, invariant, path.into_actions());
-    let mut state = Cluster::new(bounds);
+    let mut state = ClusterState::new(bounds);
     let mut story = String::new();
     for (number, step) in steps.into_iter().enumerate() {
         let after = bounds.take(&state, step);
@@ -28,7 +32,7 @@ pub(crate) fn tell(bounds: &Bounds, invariant: &str, path: Path<Cluster, Step>) 
 }
 
 /// Leaves steps out as long as the rest still tells of the invariant.
-fn shorten(bounds: &Bounds, invariant: &str, mut steps: Vec<Step>) -> Vec<Step> {
+fn shorten(bounds: &Bounds, invariant: &str, mut steps: Vec<Transition>) -> Vec<Transition> {
     let mut index = 0;
     while index < steps.len() {
         let mut fewer = steps.clone();
@@ -42,13 +46,13 @@ fn shorten(bounds: &Bounds, invariant: &str, mut steps: Vec<Step>) -> Vec<Step> 
 }
 
 /// Takes the steps, if each can be taken.
-fn replay(bounds: &Bounds, steps: &[Step]) -> Option<Cluster> {
-    steps.iter().try_fold(Cluster::new(bounds), |state, step| {
+fn replay(bounds: &Bounds, steps: &[Transition]) -> Option<ClusterState> {
+    steps.iter().try_fold(ClusterState::new(bounds), |state, step| {
         bounds.steps(&state).contains(step).then(|| bounds.take(&state, *step))
     })
 }
 
-fn line(state: &Cluster, step: Step, after: &Cluster) -> String {
+fn line(state: &ClusterState, step: Transition, after: &ClusterState) -> String {
     let name = |worker: usize| {
         let place = &state.workers[worker].place;
         match place.num_shards {
@@ -57,28 +61,33 @@ fn line(state: &Cluster, step: Step, after: &Cluster) -> String {
         }
     };
     match step {
-        Step::Hear(w) => {
+        Transition::Hear(w) => {
             format!("server takes from {}: {}", name(w), first(state.workers[w].up.front()))
         }
-        Step::Tell(w) => {
+        Transition::Tell(w) => {
             let next = &after.workers[w];
             let done = if next.ended() { "; it ends, and its memory is written" } else { "" };
             format!("{} takes: {}{done}", name(w), first(state.workers[w].down.front()))
         }
-        Step::Read(w) => read_line(state, w, &name(w)),
-        Step::Seal(w) => format!("{} has digested its memory", name(w)),
-        Step::Act(w) => {
+        Transition::Read(w) => read_line(state, w, &name(w)),
+        Transition::Seal(w) => format!("{} has digested its memory", name(w)),
+        Transition::Act(w) => {
             let call = after.workers[w].calling.as_ref().map(|(_, call)| call);
             format!("{} calls {}", name(w), first(call))
         }
-        Step::Restart(w) => format!("{} starts again", name(w)),
-        Step::Expire(w) => format!("server takes the lease of {} for expired", name(w)),
-        Step::Cut => "a drain deadline passes".to_owned(),
-        Step::Die(s) => format!("server {s} dies"),
-        Step::Stray(w) => format!("{} has lost server {}", name(w), state.workers[w].tie.server),
-        Step::GoOver(w) | Step::GoBack(w) | Step::Come(w) | Step::AskAgain(w) => {
+        Transition::Restart(w) => format!("{} starts again", name(w)),
+        Transition::Expire(w) => format!("server takes the lease of {} for expired", name(w)),
+        Transition::Cut => "a drain deadline passes".to_owned(),
+        Transition::Die(s) => format!("server {s} dies"),
+        Transition::Stray(w) => {
+            format!("{} has lost server {}", name(w), state.workers[w].tie.server)
+        }
+        Transition::GoOver(w)
+        | Transition::GoBack(w)
+        | Transition::Come(w)
+        | Transition::AskAgain(w) => {
             let (before, tie) = (&state.workers[w].tie, &after.workers[w].tie);
-            let lost = if matches!(step, Step::GoOver(_) | Step::GoBack(_)) {
+            let lost = if matches!(step, Transition::GoOver(_) | Transition::GoBack(_)) {
                 format!("has lost server {}, and ", before.server)
             } else {
                 String::new()
@@ -86,12 +95,12 @@ fn line(state: &Cluster, step: Step, after: &Cluster) -> String {
             let refused = if tie.refused { ", which refuses it" } else { "" };
             format!("{} {lost}opens its session at server {}{refused}", name(w), tie.server)
         }
-        Step::Probe(w) => format!("{} tells another server of its term", name(w)),
-        Step::Window(s) => format!("the recovery window of server {s} passes"),
+        Transition::Probe(w) => format!("{} tells another server of its term", name(w)),
+        Transition::Window(s) => format!("the recovery window of server {s} passes"),
     }
 }
 
-fn read_line(state: &Cluster, worker: usize, name: &str) -> String {
+fn read_line(state: &ClusterState, worker: usize, name: &str) -> String {
     let worker = &state.workers[worker];
     let Some(read) = &worker.host.reading else { return String::new() };
     let source = format!("{} of {}", read.assignment.replica, read.assignment.version);

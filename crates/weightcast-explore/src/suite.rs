@@ -4,7 +4,7 @@ use crate::bounds::{Bounds, without};
 
 /// A world, and the invariant that breaks in it: none if the protocol is whole.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
+pub struct SuiteCase {
     /// What is explored.
     pub bounds: Bounds,
     /// What must be found.
@@ -14,7 +14,7 @@ pub struct Case {
 }
 
 /// All that must hold, about a minute on two cores; then what each safeguard is there for, seconds.
-pub fn suite() -> Vec<Case> {
+pub fn suite() -> Vec<SuiteCase> {
     let three = Bounds::three_workers();
     let quiet = Bounds { expiries: 0, ..three };
     let pair = Bounds { rollouts: 1, ..quiet };
@@ -48,8 +48,8 @@ pub fn suite() -> Vec<Case> {
         let safeguards = without(off).expect("the names are right");
         // Another invariant breaks as well, perhaps earlier: this is about one.
         let bounds = Bounds { safeguards, only: Some(found), ..bounds };
-        Case { bounds, found: Some(found), off }
+        SuiteCase { bounds, found: Some(found), off }
     });
-    let whole = whole.map(|bounds| Case { bounds, found: None, off: "" });
+    let whole = whole.map(|bounds| SuiteCase { bounds, found: None, off: "" });
     whole.into_iter().chain(broken).collect()
 }

@@ -12,15 +12,15 @@ use weightcast_protocol::{
 };
 use weightcast_testkit::{TaggedMemory, VirtualHost, VirtualRuntime, chunks_of, drive};
 
-use crate::bounds::{Bounds, CHUNKS, Place};
+use crate::bounds::{Bounds, CHUNKS, ShardPlace};
 
 /// Longer than anything takes.
 const FOR_EVER: Span = Span::from_secs(1_000_000);
 
 /// One shard's process.
 #[derive(Clone, Debug)]
-pub(crate) struct Worker {
-    pub(crate) place: Place,
+pub(crate) struct WorkerState {
+    pub(crate) place: ShardPlace,
     pub(crate) index: usize,
     pub(crate) life: u64,
     pub(crate) session: Session,
@@ -33,7 +33,7 @@ pub(crate) struct Worker {
     pub(crate) down: VecDeque<ServerMessage>,
     /// Ties to servers.
     pub(crate) tie: Tie,
-    pub(crate) host: VirtualHost<Read>,
+    pub(crate) host: VirtualHost<SteppedRead>,
     pub(crate) memory: TaggedMemory,
     /// The call that was made and not answered.
     pub(crate) calling: Option<(OpSeq, Call)>,
@@ -66,7 +66,7 @@ pub(crate) struct Tie {
 
 /// A read that runs.
 #[derive(Clone, Debug)]
-pub(crate) struct Read {
+pub(crate) struct SteppedRead {
     pub(crate) seq: OpSeq,
     pub(crate) attempt: Attempt,
     pub(crate) assignment: Assignment,
@@ -75,15 +75,15 @@ pub(crate) struct Read {
 
 /// What a worker's step showed.
 #[derive(Clone, Debug)]
-pub(crate) enum Event {
+pub(crate) enum WorkerEvent {
     /// A call ended.
     Done(OpSeq, Result<Answer, CallError>),
     /// The memory was written while it was served (S3).
     WrittenWhileServed,
 }
 
-impl Worker {
-    pub(crate) fn new(index: usize, place: Place, life: u64, bounds: &Bounds) -> Self {
+impl WorkerState {
+    pub(crate) fn new(index: usize, place: ShardPlace, life: u64, bounds: &Bounds) -> Self {
         let id = 1 + index as u64 + (life << 8);
         let open = Open {
             protocol: PROTOCOL,
@@ -187,7 +187,7 @@ impl Worker {
     }
 
     /// Makes the next call; a trainer writes the version first.
-    pub(crate) fn act(&mut self, bounds: &Bounds) -> Vec<Event> {
+    pub(crate) fn act(&mut self, bounds: &Bounds) -> Vec<WorkerEvent> {
         let Some(call) = self.next_call(bounds) else { return Vec::new() };
         let mut events = Vec::new();
         if let (Call::Publish { version, .. }, Some(lease)) = (&call, self.session.lease()) {
@@ -202,7 +202,7 @@ impl Worker {
     }
 
     /// Takes a message from the server.
-    pub(crate) fn take(&mut self) -> Vec<Event> {
+    pub(crate) fn take(&mut self) -> Vec<WorkerEvent> {
         let Some(message) = self.down.pop_front() else { return Vec::new() };
         let refused = matches!(message, ServerMessage::Refused { retry: true, .. });
         let superseded = matches!(message, ServerMessage::Superseded);
@@ -214,13 +214,13 @@ impl Worker {
         self.obey()
     }
 
-    fn write(&mut self, write: impl FnOnce(&mut TaggedMemory)) -> Option<Event> {
+    fn write(&mut self, write: impl FnOnce(&mut TaggedMemory)) -> Option<WorkerEvent> {
         write(&mut self.memory);
-        self.host.exposed.map(|_| Event::WrittenWhileServed)
+        self.host.exposed.map(|_| WorkerEvent::WrittenWhileServed)
     }
 
     /// A chunk has come: it may be read on, if the memory is served while it is filled.
-    pub(crate) fn store(&mut self, chunk: u32, tag: u64) -> Option<Event> {
+    pub(crate) fn store(&mut self, chunk: u32, tag: u64) -> Option<WorkerEvent> {
         self.memory.set(chunk, tag);
         let place = self.memory.place(chunk);
         let served = self.host.exposed.filter(|exposed| exposed.has(place));
@@ -228,7 +228,7 @@ impl Worker {
         {
             *filled = (*filled).max(place + 1);
         }
-        served.map(|_| Event::WrittenWhileServed)
+        served.map(|_| WorkerEvent::WrittenWhileServed)
     }
 
     /// Where a read begins: after what is kept, if it goes on at another source.
@@ -239,7 +239,7 @@ impl Worker {
     }
 
     /// Does what the session says.
-    pub(crate) fn obey(&mut self) -> Vec<Event> {
+    pub(crate) fn obey(&mut self) -> Vec<WorkerEvent> {
         let mut obeying = Obeying { worker: self, events: Vec::new() };
         drive(&mut obeying);
         obeying.events
@@ -260,15 +260,15 @@ impl Worker {
 /// A worker that does what its session says. Seeds, copies aside, staged updates and measurements are
 /// not asked for: nothing is retained, and no time passes.
 struct Obeying<'a> {
-    worker: &'a mut Worker,
-    events: Vec<Event>,
+    worker: &'a mut WorkerState,
+    events: Vec<WorkerEvent>,
 }
 
 impl VirtualRuntime for Obeying<'_> {
-    type Reading = Read;
+    type Reading = SteppedRead;
     type Staged = ();
 
-    fn host(&mut self) -> &mut VirtualHost<Read> {
+    fn host(&mut self) -> &mut VirtualHost<SteppedRead> {
         &mut self.worker.host
     }
 
@@ -298,12 +298,12 @@ impl VirtualRuntime for Obeying<'_> {
     fn read(&mut self, order: ReadOrder) {
         let ReadOrder { seq, attempt, assignment, keep, .. } = order;
         let next = self.worker.first(keep);
-        self.worker.host.reading = Some(Read { seq, attempt, assignment, next });
+        self.worker.host.reading = Some(SteppedRead { seq, attempt, assignment, next });
     }
 
     fn answer(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
         self.worker.answered(&result);
-        self.events.push(Event::Done(seq, result));
+        self.events.push(WorkerEvent::Done(seq, result));
     }
 
     /// From here on the process may do what it likes with its memory.

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weightcast::fuzzing::{client_frame, inspection, manifest_of, server_frame};
-use weightcast_fuzz::{Step, encode, stored_plan_seed};
+use weightcast_fuzz::{InputStep, encode, stored_plan_seed};
 use weightcast_plan::{DType, Entry, Layout, Slice, Tensor};
 use weightcast_protocol::message::{Call, EpochPolicy, Open, Role};
 use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
@@ -37,7 +37,7 @@ fn main() -> std::io::Result<()> {
         [("client_message", &talk.to_server), ("server_message", &talk.to_rollout)]
     {
         for step in steps {
-            if let Step::Frame(_, bytes) = step {
+            if let InputStep::Frame(_, bytes) = step {
                 write(target, bytes)?;
             }
         }
@@ -63,8 +63,8 @@ fn layout() -> Layout {
 struct Conversation {
     server: Server,
     sessions: Vec<Session>,
-    to_server: Vec<Step>,
-    to_rollout: Vec<Step>,
+    to_server: Vec<InputStep>,
+    to_rollout: Vec<InputStep>,
     /// What was told of replicas while they were there, and of one that never was.
     inspected: Vec<Vec<u8>>,
 }
@@ -81,7 +81,7 @@ impl Conversation {
             server: Server::new(ServerConfig::default()),
             sessions: roles.into_iter().enumerate().map(session).collect(),
             to_server: Vec::new(),
-            to_rollout: vec![Step::Other(0, 0)],
+            to_rollout: vec![InputStep::Other(0, 0)],
             inspected: Vec::new(),
         };
         for index in 0..2 {
@@ -108,7 +108,7 @@ impl Conversation {
     /// `which` is the call's number in the fuzzed session.
     fn call(&mut self, index: usize, which: u8, call: Call) {
         if index == 1 {
-            self.to_rollout.push(Step::Other(1, which));
+            self.to_rollout.push(InputStep::Other(1, which));
         }
         self.sessions[index].call(NOW, call, Span::from_secs(3)).expect("nothing else runs");
         self.settle();
@@ -126,7 +126,7 @@ impl Conversation {
             while let Some(ServerOutput::Send { to, message }) = self.server.poll_output() {
                 moved = true;
                 if to.0 == 1 {
-                    self.to_rollout.push(Step::Frame(0, server_frame(message.clone())));
+                    self.to_rollout.push(InputStep::Frame(0, server_frame(message.clone())));
                 }
                 self.sessions[to.0 as usize].handle_message(NOW, message);
             }
@@ -137,19 +137,19 @@ impl Conversation {
         let sums = ShardSums::default();
         match output {
             Output::Send(message) => {
-                self.to_server.push(Step::Frame(index as u8, client_frame(message.clone())));
+                self.to_server.push(InputStep::Frame(index as u8, client_frame(message.clone())));
                 self.server.handle(NOW, ConnectionId(index as u64), message);
             }
             Output::Seal(generation) => self.sessions[index].handle_sealed(NOW, generation, sums),
             Output::Read { seq, attempt, .. } => {
-                self.to_rollout.push(Step::Other(3, 0));
+                self.to_rollout.push(InputStep::Other(3, 0));
                 self.sessions[index].handle_read(NOW, seq, attempt, Ok(sums));
             }
             Output::Prove { generation, nonce } => {
                 self.sessions[index].handle_proved(NOW, generation, nonce, 0);
             }
             Output::Install { seq, attempt } => {
-                self.to_rollout.push(Step::Other(3, 0));
+                self.to_rollout.push(InputStep::Other(3, 0));
                 self.sessions[index].handle_installed(NOW, seq, attempt);
             }
             _ => {}

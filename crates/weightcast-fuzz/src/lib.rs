@@ -13,14 +13,14 @@ mod steps;
 pub use layouts::{plan, stored_plan, stored_plan_seed};
 pub use server::server;
 pub use session::session;
-pub use steps::{Step, encode};
+pub use steps::{InputStep, encode};
 pub use weightcast_transport::fuzzing::{frame, handshake};
 
 /// Takes any bytes.
-pub type Target = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// Everything that is fuzzed, by the name of its corpus.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, FuzzTarget); 10] = [
     ("frame", frame),
     ("handshake", handshake),
     ("client_message", client_message),

@@ -4,7 +4,7 @@ use weightcast_protocol::message::ClientMessage;
 use weightcast_protocol::server::{Server, ServerConfig};
 use weightcast_protocol::{ConnectionId, Span, Term, TermProof, Time};
 
-use crate::steps::{self, Step};
+use crate::steps::{self, InputStep};
 
 const STREAMS: u8 = 4;
 
@@ -18,7 +18,7 @@ pub fn server(bytes: &[u8]) {
     let mut now = Time(0);
     for step in steps::decode(bytes) {
         match step {
-            Step::Frame(stream, frame) => {
+            InputStep::Frame(stream, frame) => {
                 let stream = ConnectionId(u64::from(stream % STREAMS));
                 match weightcast::fuzzing::client_message(&frame) {
                     Some(mut message) => {
@@ -32,15 +32,15 @@ pub fn server(bytes: &[u8]) {
                 }
             }
             // Somebody makes a term up; it changes nothing.
-            Step::Other(_, which) if which.is_multiple_of(16) => {
+            InputStep::Other(_, which) if which.is_multiple_of(16) => {
                 let (term, before) = (Term(u64::MAX >> (which % 64)), server.term());
                 server.handle_probe(now, TermProof { term, ..TermProof::default() });
                 assert_eq!(server.term(), before);
             }
-            Step::Broken(stream) | Step::Other(stream, _) => {
+            InputStep::Broken(stream) | InputStep::Other(stream, _) => {
                 server.handle_disconnect(now, ConnectionId(u64::from(stream % STREAMS)));
             }
-            Step::Pass(millis) => {
+            InputStep::Pass(millis) => {
                 now = now + Span::from_millis(millis.into());
                 server.handle_timeout(now);
             }

@@ -8,7 +8,7 @@ use weightcast_protocol::{
 };
 use weightcast_testkit::{VirtualHost, VirtualRuntime, drive};
 
-use crate::steps::{self, Step};
+use crate::steps::{self, InputStep};
 
 /// Whatever a server sends, the session answers every call once, serves nothing that may change
 /// (S3), and ends when it is not heard any more.
@@ -56,19 +56,19 @@ impl Runtime {
         Self { session, now, host: VirtualHost::default(), calling: None, closed: false }
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: InputStep) {
         let now = self.now;
         match step {
-            Step::Frame(_, frame) => match weightcast::fuzzing::server_message(&frame) {
+            InputStep::Frame(_, frame) => match weightcast::fuzzing::server_message(&frame) {
                 Some(message) => self.session.handle_message(now, message),
                 None => self.session.handle_disconnected(now),
             },
-            Step::Broken(_) => self.session.handle_disconnected(now),
-            Step::Pass(millis) => {
+            InputStep::Broken(_) => self.session.handle_disconnected(now),
+            InputStep::Pass(millis) => {
                 self.now = now + Span::from_millis(millis.into());
                 self.session.handle_timeout(self.now);
             }
-            Step::Other(what, which) => self.do_other(what, which),
+            InputStep::Other(what, which) => self.do_other(what, which),
         }
     }
 

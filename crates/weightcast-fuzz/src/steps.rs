@@ -4,7 +4,7 @@ use arbitrary::{Result, Unstructured};
 
 /// One thing that happens to a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum InputStep {
     /// A frame comes on this stream.
     Frame(u8, Vec<u8>),
     /// This stream breaks.
@@ -19,43 +19,43 @@ pub enum Step {
 const MOST: usize = 256;
 
 /// The steps in some bytes, as far as they go.
-pub(crate) fn decode(bytes: &[u8]) -> Vec<Step> {
+pub(crate) fn decode(bytes: &[u8]) -> Vec<InputStep> {
     let mut input = Unstructured::new(bytes);
     std::iter::from_fn(|| (!input.is_empty()).then(|| step(&mut input).ok()).flatten())
         .take(MOST)
         .collect()
 }
 
-fn step(input: &mut Unstructured<'_>) -> Result<Step> {
+fn step(input: &mut Unstructured<'_>) -> Result<InputStep> {
     let kind: u8 = input.arbitrary()?;
     let stream: u8 = input.arbitrary()?;
     Ok(match kind % 8 {
         0..=4 => {
             let length = usize::from(input.arbitrary::<u16>()?).min(input.len());
-            Step::Frame(stream, input.bytes(length)?.to_vec())
+            InputStep::Frame(stream, input.bytes(length)?.to_vec())
         }
-        5 => Step::Broken(stream),
-        6 => Step::Pass(input.arbitrary()?),
-        _ => Step::Other(stream, input.arbitrary()?),
+        5 => InputStep::Broken(stream),
+        6 => InputStep::Pass(input.arbitrary()?),
+        _ => InputStep::Other(stream, input.arbitrary()?),
     })
 }
 
 /// The bytes that make these steps: for corpora.
-pub fn encode(steps: &[Step]) -> Vec<u8> {
+pub fn encode(steps: &[InputStep]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for step in steps {
         match step {
-            Step::Frame(stream, frame) => {
+            InputStep::Frame(stream, frame) => {
                 bytes.extend([0, *stream]);
                 bytes.extend((frame.len() as u16).to_le_bytes());
                 bytes.extend(frame);
             }
-            Step::Broken(stream) => bytes.extend([5, *stream]),
-            Step::Pass(millis) => {
+            InputStep::Broken(stream) => bytes.extend([5, *stream]),
+            InputStep::Pass(millis) => {
                 bytes.extend([6, 0]);
                 bytes.extend(millis.to_le_bytes());
             }
-            Step::Other(a, b) => bytes.extend([7, *a, *b]),
+            InputStep::Other(a, b) => bytes.extend([7, *a, *b]),
         }
     }
     bytes
@@ -68,11 +68,11 @@ mod tests {
     #[test]
     fn steps_come_back_from_their_bytes() {
         let steps = vec![
-            Step::Frame(3, vec![1, 2, 3]),
-            Step::Broken(3),
-            Step::Pass(700),
-            Step::Other(1, 2),
-            Step::Frame(0, vec![]),
+            InputStep::Frame(3, vec![1, 2, 3]),
+            InputStep::Broken(3),
+            InputStep::Pass(700),
+            InputStep::Other(1, 2),
+            InputStep::Frame(0, vec![]),
         ];
         assert_eq!(decode(&encode(&steps)), steps);
     }
