@@ -83,13 +83,16 @@ pub(crate) fn mutants_json() -> String {
 #[cfg(test)]
 mod tests {
     use weightcast_protocol::Time;
-    use weightcast_sim::Violation;
+    use weightcast_sim::InvariantViolation;
 
     use super::*;
 
     fn caught(seed: u64) -> Option<Catch> {
         let (invariant, detail) = ("S1".to_owned(), "torn".to_owned());
-        Some(Catch { seed, violation: Violation { invariant, step: 7, at: Time(0), detail } })
+        Some(Catch {
+            seed,
+            violation: InvariantViolation { invariant, step: 7, at: Time(0), detail },
+        })
     }
 
     /// The worlds up to the one that shows it, that one too; else all.

@@ -1,7 +1,7 @@
 //! Each mutant until it is found.
 
 use weightcast_mutants::{MUTANTS, Mutant, hunt};
-use weightcast_sim::{Violation, replay, run};
+use weightcast_sim::{InvariantViolation, replay, run};
 
 /// A lease that is counted too long is masked by every other fence: T1 sees the act itself, before
 /// anything has come of it.
@@ -33,7 +33,7 @@ const SEEN_FROM_OUTSIDE: [(&str, &str, &str); 10] = [
 fn what_breaks_shows_without_the_books() {
     let seen = |(name, invariant, word): &(&str, &str, &str)| {
         let mutant = Mutant::named(name).unwrap();
-        let is = |of: &Violation| of.invariant == *invariant && of.detail.contains(word);
+        let is = |of: &InvariantViolation| of.invariant == *invariant && of.detail.contains(word);
         (0..600).any(|seed| run(seed, &mutant.options(seed)).violations.iter().any(is))
     };
     let missed: Vec<_> = SEEN_FROM_OUTSIDE.iter().filter(|row| !seen(row)).collect();

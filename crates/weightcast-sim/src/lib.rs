@@ -7,14 +7,14 @@
 //! the `checkers` compare what happened with the invariants; a checker is trusted only because
 //! it finds the bug when a safeguard is switched off (`weightcast-mutants`).
 //!
-//! [`campaign`] plays many worlds, each of a kind of its own ([`Options::drawn`]), and says what
+//! [`campaign`] plays many worlds, each of a kind of its own ([`WorldOptions::drawn`]), and says what
 //! they have been through ([`Coverage`]); [`replay`] tells the story of one.
 //!
-//! Reading order: `settings` (what a world is like), `world` (its clock, its queue of events and its network), `servers`
-//! and `processes` (what runs in a world), `faults` (what strikes it), `checkers` with `books` (what must hold),
+//! Reading order: `settings` (what a world is like), `parts` (what a world is made of), `world` (the loop), `processes`
+//! and `servers` (what they do in a world), `faults` (what strikes them), `checkers` with `books` (what must hold),
 //! `sights` (what a world has been through), `report` and `campaign` (what came of one world, and of many). `recorded`
 //! keeps worlds in which something went wrong, and [`scenario`] is a second simulator: it predicts how long transfers
-//! take.
+//! take. No room imports a room that imports it.
 //!
 //! [`run`]: run()
 //! [`campaign`]: campaign()
@@ -22,10 +22,12 @@
 
 #![forbid(unsafe_code)]
 
+mod base;
 mod books;
 mod campaign;
 mod checkers;
 mod faults;
+mod parts;
 mod processes;
 mod recorded;
 mod report;
@@ -36,22 +38,22 @@ mod sights;
 mod world;
 
 pub use campaign::pinned::Pinned;
-pub use campaign::{Catch, Summary, campaign, hunt};
-pub use processes::memory::{Exposed, Memory, chunks_of};
+pub use campaign::{CampaignSummary, Catch, campaign, hunt};
+pub use parts::memory::{Exposure, TaggedMemory, chunks_of};
 pub use recorded::{RECORDED, Recorded};
 pub use report::story::{Story, StoryEvent};
-pub use report::{Report, Violation};
+pub use report::{InvariantViolation, Report};
 pub use settings::fault_kinds::{FaultCounts, FaultKind};
 pub use settings::harshness::Harshness;
-pub use settings::options::Options;
+pub use settings::options::WorldOptions;
 pub use sights::coverage::{Coverage, Point};
 
 /// Plays one world: the same seed and options give the same report, event for event.
-pub fn run(seed: u64, options: &Options) -> Report {
+pub fn run(seed: u64, options: &WorldOptions) -> Report {
     world::World::new(seed, options.clone()).play_until(|_| false)
 }
 
 /// Plays one world and tells what happened in it.
-pub fn replay(seed: u64, options: &Options) -> (Report, Vec<StoryEvent>) {
+pub fn replay(seed: u64, options: &WorldOptions) -> (Report, Vec<StoryEvent>) {
     world::World::new(seed, options.clone()).tell()
 }

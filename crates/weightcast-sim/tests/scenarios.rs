@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use weightcast_sim::scenario::{Comparison, Measure, Outcome, Scenario, ScenarioError};
+use weightcast_sim::scenario::{CaseComparison, Measure, Outcome, Scenario, ScenarioError};
 
 fn read(name: &str) -> Scenario {
     let path = directory().join(name);
@@ -16,10 +16,10 @@ fn directory() -> PathBuf {
 
 /// Plays the cases that are chosen; none may have a call that failed, but for what a killed
 /// source's readers see.
-fn compare(name: &str, chosen: impl Fn(&str) -> bool) -> Vec<Comparison> {
+fn compare(name: &str, chosen: impl Fn(&str) -> bool) -> Vec<CaseComparison> {
     let scenario = read(name);
     let cases = scenario.cases.iter().filter(|case| chosen(&case.name));
-    let compared: Vec<Comparison> = cases
+    let compared: Vec<CaseComparison> = cases
         .map(|case| scenario.compare(case).unwrap_or_else(|error| panic!("{name}: {error}")))
         .collect();
     for comparison in &compared {
@@ -28,7 +28,7 @@ fn compare(name: &str, chosen: impl Fn(&str) -> bool) -> Vec<Comparison> {
     compared
 }
 
-fn ratios(comparisons: &[Comparison]) -> impl Iterator<Item = f64> {
+fn ratios(comparisons: &[CaseComparison]) -> impl Iterator<Item = f64> {
     comparisons.iter().flat_map(|c| &c.rows).filter(|row| !row.formula).filter_map(|row| row.ratio)
 }
 

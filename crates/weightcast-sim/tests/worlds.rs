@@ -1,14 +1,14 @@
 //! Many short worlds, with every safeguard on.
 
-use weightcast_sim::{Options, Report, run};
+use weightcast_sim::{Report, WorldOptions, run};
 
-fn reports(seeds: std::ops::Range<u64>, options: &Options) -> Vec<Report> {
+fn reports(seeds: std::ops::Range<u64>, options: &WorldOptions) -> Vec<Report> {
     seeds.map(|seed| run(seed, options)).collect()
 }
 
 #[test]
 fn the_protocol_holds_in_200_worlds() {
-    let reports = reports(0..200, &Options { datacentres: 2, ..Options::default() });
+    let reports = reports(0..200, &WorldOptions { datacentres: 2, ..WorldOptions::default() });
     for report in &reports {
         assert!(report.violations.is_empty(), "seed {}: {:?}", report.seed, report.violations);
     }
@@ -38,7 +38,7 @@ fn the_protocol_holds_in_200_worlds() {
 
 #[test]
 fn the_same_seed_is_the_same_world() {
-    let options = Options::default();
+    let options = WorldOptions::default();
     for seed in 0..5 {
         assert_eq!(run(seed, &options), run(seed, &options));
     }

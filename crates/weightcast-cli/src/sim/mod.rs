@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use clap::Args;
-use weightcast_sim::{Summary, campaign};
+use weightcast_sim::{CampaignSummary, campaign};
 
 use harshness::Harsh;
 use report::SimReport;
@@ -76,7 +76,7 @@ fn play_seeds(arguments: &Sim) -> anyhow::Result<()> {
 }
 
 /// An error unless the campaign is clean.
-fn verdict(summary: &Summary, covers: bool, harsh: &str) -> anyhow::Result<()> {
+fn verdict(summary: &CampaignSummary, covers: bool, harsh: &str) -> anyhow::Result<()> {
     let worlds = summary.seeds;
     if let Some((seed, _)) = summary.violations.first() {
         let count = summary.violations.len();
@@ -123,7 +123,7 @@ impl SeedProgress {
 #[cfg(test)]
 mod tests {
     use weightcast_protocol::Time;
-    use weightcast_sim::Violation;
+    use weightcast_sim::InvariantViolation;
 
     use super::*;
 
@@ -153,17 +153,17 @@ mod tests {
     fn a_verdict_says_the_worst_and_what_to_do() {
         let violation = |invariant: &str| {
             let (invariant, detail) = (invariant.to_owned(), String::new());
-            Violation { invariant, step: 1, at: Time(0), detail }
+            InvariantViolation { invariant, step: 1, at: Time(0), detail }
         };
         for covers in [false, true] {
             for unrepeatable in [vec![], vec![9, 8]] {
                 for violations in [vec![], vec![(5, violation("S1")), (6, violation("S2"))]] {
                     let worst = (violations.is_empty(), unrepeatable.is_empty(), covers);
-                    let summary = Summary {
+                    let summary = CampaignSummary {
                         seeds: 40,
                         violations,
                         unrepeatable: unrepeatable.clone(),
-                        ..Summary::default()
+                        ..CampaignSummary::default()
                     };
                     let told = verdict(&summary, covers, " --harsh").err();
                     let told = told.map_or(String::new(), |error| error.to_string());

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Serialize;
-use weightcast_sim::Summary;
+use weightcast_sim::CampaignSummary;
 
 use super::harshness::Harsh;
 
@@ -48,7 +48,7 @@ struct ViolationReport {
 }
 
 impl SimReport {
-    pub(crate) fn of(summary: &Summary, options: &Harsh, wall: Duration) -> Self {
+    pub(crate) fn of(summary: &CampaignSummary, options: &Harsh, wall: Duration) -> Self {
         let coverage = summary.coverage();
         let violations = summary.violations.iter().map(|(seed, violation)| ViolationReport {
             seed: *seed,
@@ -119,13 +119,13 @@ fn hexadecimal(fingerprints: &BTreeMap<u64, u64>) -> BTreeMap<u64, String> {
 #[cfg(test)]
 mod tests {
     use weightcast_protocol::Time;
-    use weightcast_sim::Violation;
+    use weightcast_sim::InvariantViolation;
 
     use super::*;
 
-    fn torn(seed: u64) -> (u64, Violation) {
+    fn torn(seed: u64) -> (u64, InvariantViolation) {
         let (invariant, detail) = ("S1".to_owned(), "torn".to_owned());
-        (seed, Violation { invariant, step: 7, at: Time(0), detail })
+        (seed, InvariantViolation { invariant, step: 7, at: Time(0), detail })
     }
 
     /// Of violations the first ten; of options and points what there is.
@@ -137,7 +137,7 @@ mod tests {
             (10, "", vec![]),
             (12, "--servers 4", vec![4, 5]),
         ] {
-            let summary = Summary {
+            let summary = CampaignSummary {
                 seeds: 20,
                 time: weightcast_protocol::Span(5_400_000_000_000),
                 events: 77,
@@ -145,7 +145,7 @@ mod tests {
                 violations: (0..violations).map(torn).collect(),
                 repeated: 2,
                 unrepeatable: unrepeatable.clone(),
-                ..Summary::default()
+                ..CampaignSummary::default()
             };
             let harsh = crate::sim::harshness::tests::given(options).expect("options");
             let report = SimReport::of(&summary, &harsh, Duration::from_millis(1_500));

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use serde::Serialize;
-use weightcast_sim::scenario::{Comparison, Origin, Row, Scenario};
+use weightcast_sim::scenario::{CaseComparison, ComparedValue, Origin, Scenario};
 
 /// What is printed as JSON.
 #[derive(Serialize)]
@@ -15,7 +15,7 @@ struct ScenarioReport<'a> {
     figure: &'a str,
     about: &'a str,
     assumptions: &'a [String],
-    cases: Vec<Comparison>,
+    cases: Vec<CaseComparison>,
     wall_seconds: f64,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn run(file: &Path, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn table(comparison: &Comparison) -> String {
+fn table(comparison: &CaseComparison) -> String {
     let outcome = &comparison.outcome;
     let mut text = format!(
         "{}\n  {:<54}{:>10}{:>10}{:>7}  reported is\n",
@@ -96,7 +96,7 @@ fn number(number: Option<f64>, digits: usize) -> String {
     })
 }
 
-fn origin(row: &Row) -> String {
+fn origin(row: &ComparedValue) -> String {
     let how = match row.origin {
         Origin::Stated => "stated",
         Origin::Derived => "derived",
@@ -119,7 +119,15 @@ mod tests {
         let row = |what: &str, numbers: [Option<f64>; 3]| {
             let [predicted, reported, ratio] = numbers;
             let (what, source) = (what.to_owned(), "p. 3".to_owned());
-            Row { what, predicted, reported, ratio, origin: Origin::Stated, source, formula: false }
+            ComparedValue {
+                what,
+                predicted,
+                reported,
+                ratio,
+                origin: Origin::Stated,
+                source,
+                formula: false,
+            }
         };
         let link = |name: &str, gb| LinkBytes { name: name.to_owned(), gb };
         let mut outcome = Outcome { events: 99, ..Outcome::default() };
@@ -132,7 +140,7 @@ mod tests {
             row("stall", [Some(1.5), Some(3.0), Some(0.5)]),
             row("rate", [Some(20.0), None, None]),
         ];
-        let text = table(&Comparison { case: "burst".to_owned(), rows, outcome });
+        let text = table(&CaseComparison { case: "burst".to_owned(), rows, outcome });
         let squeezed = |line: &str| line.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
         let expected = [
             "burst",
@@ -173,7 +181,7 @@ mod tests {
             (Origin::Unreported, "not reported"),
         ] {
             for formula in [false, true] {
-                let row = Row {
+                let row = ComparedValue {
                     what: String::new(),
                     predicted: None,
                     reported: None,

@@ -1,7 +1,7 @@
 //! Mutants that let wrong bytes through: digests, fences, drains.
 
 use weightcast_protocol::{Safeguard, Span};
-use weightcast_sim::{FaultKind, Options};
+use weightcast_sim::{FaultKind, WorldOptions};
 
 use super::Mutant;
 use super::worlds::{as_drawn, busy, crowd, flipping};
@@ -54,7 +54,7 @@ pub(super) const LIST: &[Mutant] = &[
         what: "a staged version is copied into place while the old one is held and served",
         found_by: &["S3"],
         off: &[Safeguard::StagedInstall],
-        scenario: |options| Options { staged: 1_000, ..options },
+        scenario: |options| WorldOptions { staged: 1_000, ..options },
     },
     Mutant {
         name: "untagged_progress",
@@ -94,16 +94,16 @@ pub(super) const LIST: &[Mutant] = &[
 ];
 
 /// Trainers publish other content under numbers that have theirs.
-fn forging(options: Options) -> Options {
+fn forging(options: WorldOptions) -> WorldOptions {
     let faults = options.faults.with(FaultKind::Forge, 12);
-    Options { trainers: options.trainers.max(2), faults, ..options }
+    WorldOptions { trainers: options.trainers.max(2), faults, ..options }
 }
 
 /// Reports are later than a drain takes.
-fn late_reports(options: Options) -> Options {
-    Options { late: 300, late_by: Span::from_millis(1_500), ..crowd(busy(options)) }
+fn late_reports(options: WorldOptions) -> WorldOptions {
+    WorldOptions { late: 300, late_by: Span::from_millis(1_500), ..crowd(busy(options)) }
 }
 
-fn unflipped(options: Options) -> Options {
-    Options { faults: options.faults.with(FaultKind::Flip, 0), ..options }
+fn unflipped(options: WorldOptions) -> WorldOptions {
+    WorldOptions { faults: options.faults.with(FaultKind::Flip, 0), ..options }
 }

@@ -1,7 +1,7 @@
 //! Mutants of groups: one answer for all shards, one listing, and nothing left of what is over.
 
 use weightcast_protocol::Safeguard;
-use weightcast_sim::{FaultCounts, FaultKind, Options};
+use weightcast_sim::{FaultCounts, FaultKind, WorldOptions};
 
 use super::Mutant;
 use super::worlds::{as_drawn, busy};
@@ -108,19 +108,19 @@ pub(super) const LIST: &[Mutant] = &[
 ];
 
 /// Copies are refused while streams break.
-fn refusing(options: Options) -> Options {
+fn refusing(options: WorldOptions) -> WorldOptions {
     let faults = busy(options.clone()).faults.with(FaultKind::Forge, 12);
-    sharded(Options { trainers: options.trainers.max(2), faults, ..options })
+    sharded(WorldOptions { trainers: options.trainers.max(2), faults, ..options })
 }
 
 /// Shards close while others have lost their streams.
-fn closing(options: Options) -> Options {
+fn closing(options: WorldOptions) -> WorldOptions {
     let faults = FaultCounts::none().with(FaultKind::Break, 200).with(FaultKind::Partition, 60);
     let faults = faults.with(FaultKind::Close, 80);
-    sharded(Options { faults, ..options })
+    sharded(WorldOptions { faults, ..options })
 }
 
 /// Groups of several shards.
-fn sharded(options: Options) -> Options {
-    Options { max_shards: 4, ..options }
+fn sharded(options: WorldOptions) -> WorldOptions {
+    WorldOptions { max_shards: 4, ..options }
 }

@@ -11,7 +11,7 @@ mod worlds;
 
 use weightcast_protocol::Safeguard;
 
-use weightcast_sim::{Options, Violation};
+use weightcast_sim::{InvariantViolation, WorldOptions};
 
 /// A protocol with something missing.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ pub struct Mutant {
     pub found_by: &'static [&'static str],
     off: &'static [Safeguard],
     /// Makes the world one in which it can show.
-    scenario: fn(Options) -> Options,
+    scenario: fn(WorldOptions) -> WorldOptions,
 }
 
 impl Mutant {
@@ -34,13 +34,13 @@ impl Mutant {
     }
 
     /// Whether this is what had to be found.
-    pub fn expects(&self, violation: &Violation) -> bool {
+    pub fn expects(&self, violation: &InvariantViolation) -> bool {
         self.found_by.contains(&violation.invariant.as_str())
     }
 
     /// The world in which this seed plays it.
-    pub fn options(&self, seed: u64) -> Options {
-        let mut options = (self.scenario)(Options::drawn(seed));
+    pub fn options(&self, seed: u64) -> WorldOptions {
+        let mut options = (self.scenario)(WorldOptions::drawn(seed));
         options.safeguards = options.safeguards.without(self.off);
         options
     }

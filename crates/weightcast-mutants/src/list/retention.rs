@@ -1,7 +1,7 @@
 //! Mutants of retention: the last copy of a version that is to survive.
 
 use weightcast_protocol::Safeguard;
-use weightcast_sim::{FaultKind, Options};
+use weightcast_sim::{FaultKind, WorldOptions};
 
 use super::Mutant;
 
@@ -44,13 +44,13 @@ pub(super) const LIST: &[Mutant] = &[
 ];
 
 /// Versions are retained, and their offloads have room.
-fn retaining(options: Options) -> Options {
-    Options { retain: options.retain.max(1), offload_trouble: 0, ..options }
+fn retaining(options: WorldOptions) -> WorldOptions {
+    WorldOptions { retain: options.retain.max(1), offload_trouble: 0, ..options }
 }
 
 /// Versions are retained, and readers say that they have read them.
-fn claiming(options: Options) -> Options {
+fn claiming(options: WorldOptions) -> WorldOptions {
     let options = retaining(options);
     let faults = options.faults.with(FaultKind::Claim, 30);
-    Options { faults, rollouts: options.rollouts.clamp(1, 3), ..options }
+    WorldOptions { faults, rollouts: options.rollouts.clamp(1, 3), ..options }
 }

@@ -1,7 +1,7 @@
 //! Mutants of offload seeding: who crosses, and how often.
 
 use weightcast_protocol::Safeguard;
-use weightcast_sim::Options;
+use weightcast_sim::WorldOptions;
 
 use super::Mutant;
 
@@ -30,8 +30,8 @@ pub(super) const LIST: &[Mutant] = &[
 ];
 
 /// Rollouts far from the trainer, all of which leave crossings to seeds that have room.
-fn seeding(options: Options) -> Options {
+fn seeding(options: WorldOptions) -> WorldOptions {
     let rollouts = options.rollouts.max(4);
-    let seeding = Options { offload_seeding: 1_000, offload_trouble: 0, ..options };
-    Options { datacentres: 2, rollouts, ..seeding }
+    let seeding = WorldOptions { offload_seeding: 1_000, offload_trouble: 0, ..options };
+    WorldOptions { datacentres: 2, rollouts, ..seeding }
 }

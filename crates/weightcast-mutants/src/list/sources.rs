@@ -1,7 +1,7 @@
 //! Mutants of the choice of a source, and of those who wait for one.
 
 use weightcast_protocol::{Safeguard, Span};
-use weightcast_sim::{FaultCounts, FaultKind, Options};
+use weightcast_sim::{FaultCounts, FaultKind, WorldOptions};
 
 use super::Mutant;
 use super::worlds::{crowd, flipping};
@@ -115,25 +115,25 @@ pub(super) const LIST: &[Mutant] = &[
 ];
 
 /// Two datacentres, with many replicas in each.
-fn spread(options: Options) -> Options {
-    Options { datacentres: 2, rollouts: 7, ..options }
+fn spread(options: WorldOptions) -> WorldOptions {
+    WorldOptions { datacentres: 2, rollouts: 7, ..options }
 }
 
 /// Whoever reads from a replica that is being filled is one too deep.
-fn shallow(options: Options) -> Options {
-    Options { depth_limit: 1, ..crowd(options) }
+fn shallow(options: WorldOptions) -> WorldOptions {
+    WorldOptions { depth_limit: 1, ..crowd(options) }
 }
 
 /// Idle replicas enough to draw from several, and many bits that flip.
-fn flipped_stripes(options: Options) -> Options {
+fn flipped_stripes(options: WorldOptions) -> WorldOptions {
     let faults = FaultCounts::none().with(FaultKind::Flip, 120);
-    Options { trainers: 3, fanout: 1, stripes: 4, staged: 0, faults, ..crowd(options) }
+    WorldOptions { trainers: 3, fanout: 1, stripes: 4, staged: 0, faults, ..crowd(options) }
 }
 
 /// Many replicas that hold a version and have nothing to do, and that leave soon after one has read
 /// from them, before its report has come.
-fn leaving_helpers(options: Options) -> Options {
-    Options {
+fn leaving_helpers(options: WorldOptions) -> WorldOptions {
+    WorldOptions {
         trainers: 3,
         rollouts: 8,
         chunks: 4,
@@ -151,18 +151,18 @@ fn leaving_helpers(options: Options) -> Options {
 }
 
 /// Sources give a hundredth of what they could, and others stand by.
-fn slow_sources(options: Options) -> Options {
-    let options = Options { trainers: 3, fanout: 1, ..crowd(options) };
-    Options { faults: options.faults.clone().with(FaultKind::Slow, 40), ..options }
+fn slow_sources(options: WorldOptions) -> WorldOptions {
+    let options = WorldOptions { trainers: 3, fanout: 1, ..crowd(options) };
+    WorldOptions { faults: options.faults.clone().with(FaultKind::Slow, 40), ..options }
 }
 
 /// One version crosses at a time, and takes most of a call's deadline: who waits for it first is cut off
 /// while it reads.
-fn long_reads(options: Options) -> Options {
+fn long_reads(options: WorldOptions) -> WorldOptions {
     let (trainers, rollouts, max_shards, datacentres) = (1, 2, 1, 1);
     let (chunks, chunk_time) = (24, Span::from_millis(170));
     let (fanout, stripes, depth_limit) = (1, 1, 1);
-    Options {
+    WorldOptions {
         trainers,
         rollouts,
         max_shards,
@@ -177,8 +177,8 @@ fn long_reads(options: Options) -> Options {
 }
 
 /// Sources go while they are read, and bits flip.
-fn resuming(options: Options) -> Options {
+fn resuming(options: WorldOptions) -> WorldOptions {
     let faults = options.faults.with(FaultKind::Flip, 60).with(FaultKind::Mute, 30);
     let faults = faults.with(FaultKind::Crash, 12).with(FaultKind::Slow, 12);
-    crowd(Options { faults, stripes: 1, ..options })
+    crowd(WorldOptions { faults, stripes: 1, ..options })
 }

@@ -1,7 +1,7 @@
 //! Mutants of takeovers: who acts, in which term, and whose word counts after it.
 
 use weightcast_protocol::{Safeguard, Span};
-use weightcast_sim::{FaultCounts, FaultKind, Options};
+use weightcast_sim::{FaultCounts, FaultKind, WorldOptions};
 
 use super::Mutant;
 
@@ -72,31 +72,31 @@ pub(super) const LIST: &[Mutant] = &[
 ];
 
 /// The server is heard late, and then not any more.
-fn hard_to_reach(options: Options) -> Options {
+fn hard_to_reach(options: WorldOptions) -> WorldOptions {
     let faults = FaultCounts::none().with(FaultKind::Stall, 30).with(FaultKind::Partition, 20);
-    Options { late: 300, late_by: Span(options.lease.0 / 2), faults, ..options }
+    WorldOptions { late: 300, late_by: Span(options.lease.0 / 2), faults, ..options }
 }
 
 /// Servers come and go.
-fn failing_over(options: Options) -> Options {
+fn failing_over(options: WorldOptions) -> WorldOptions {
     let faults = FaultCounts::none()
         .with(FaultKind::Break, 20)
         .with(FaultKind::Pause, 6)
         .with(FaultKind::ServerCrash, 8)
         .with(FaultKind::ServerPause, 8)
         .with(FaultKind::Rift, 8);
-    Options { servers: 3, reconnect: Span::from_secs(30), faults, ..options }
+    WorldOptions { servers: 3, reconnect: Span::from_secs(30), faults, ..options }
 }
 
 /// The same, and somebody makes use of it.
-fn pretending(options: Options) -> Options {
+fn pretending(options: WorldOptions) -> WorldOptions {
     let options = failing_over(options);
-    Options { faults: options.faults.clone().with(FaultKind::Pretend, 60), ..options }
+    WorldOptions { faults: options.faults.clone().with(FaultKind::Pretend, 60), ..options }
 }
 
 /// Servers die while versions are sealed, which takes longer than to find another one.
-fn sealing(options: Options) -> Options {
+fn sealing(options: WorldOptions) -> WorldOptions {
     let faults = FaultCounts::none().with(FaultKind::SealCrash, 12).with(FaultKind::Break, 40);
     let digest_time = Span::from_millis(4_000);
-    Options { servers: 2, reconnect: Span::from_secs(30), digest_time, faults, ..options }
+    WorldOptions { servers: 2, reconnect: Span::from_secs(30), digest_time, faults, ..options }
 }

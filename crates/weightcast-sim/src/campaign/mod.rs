@@ -1,17 +1,16 @@
 //! Many worlds: a campaign plays a range of seeds; a hunt plays until a violation is found.
 
 pub(crate) mod pinned;
-pub(crate) mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use weightcast_protocol::Span;
 
-use crate::campaign::workers::{cores, for_each};
-use crate::report::{Report, Violation};
+use crate::base::workers::{cores, for_each};
+use crate::report::{InvariantViolation, Report};
 use crate::settings::harshness::Harshness;
-use crate::settings::options::Options;
+use crate::settings::options::WorldOptions;
 use crate::sights::coverage::{Coverage, Point};
 use crate::{run, world::World};
 
@@ -20,7 +19,7 @@ const REPEAT_EVERY: u64 = 50;
 
 /// What came of a campaign. The same seeds give the same, on any number of threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct CampaignSummary {
     /// Worlds played.
     pub seeds: u64,
     /// Virtual time of all worlds together.
@@ -34,7 +33,7 @@ pub struct Summary {
     /// Points of the coverage table that were reached.
     pub points: BTreeSet<Point>,
     /// The first violation of each invariant in each world, by seed.
-    pub violations: Vec<(u64, Violation)>,
+    pub violations: Vec<(u64, InvariantViolation)>,
     /// The fingerprint of each world, by seed.
     pub fingerprints: BTreeMap<u64, u64>,
     /// Seeds played twice.
@@ -43,18 +42,18 @@ pub struct Summary {
     pub unrepeatable: Vec<u64>,
 }
 
-impl Summary {
+impl CampaignSummary {
     /// What was reached, of what must be.
     pub fn coverage(&self) -> Coverage {
         Coverage::of(&self.points, &self.faults, &self.calls)
     }
 
-    fn add_world(&mut self, options: &Options, report: Report) {
+    fn add_world(&mut self, options: &WorldOptions, report: Report) {
         let mut first = BTreeSet::new();
         let violations = report.violations.iter();
         let firsts = violations.filter(|violation| first.insert(violation.invariant.clone()));
         self.violations.extend(firsts.map(|violation| (report.seed, violation.clone())));
-        self.add(Summary {
+        self.add(CampaignSummary {
             seeds: 1,
             time: Span(options.fault_time.0 + options.quiet_time.0),
             events: report.events,
@@ -62,11 +61,11 @@ impl Summary {
             calls: report.calls,
             points: report.points,
             fingerprints: BTreeMap::from([(report.seed, report.fingerprint)]),
-            ..Summary::default()
+            ..CampaignSummary::default()
         });
     }
 
-    fn add(&mut self, other: Summary) {
+    fn add(&mut self, other: CampaignSummary) {
         self.seeds += other.seeds;
         self.time = Span(self.time.0 + other.time.0);
         self.events += other.events;
@@ -81,9 +80,13 @@ impl Summary {
 }
 
 /// Plays a world for each seed, as harsh as is said; `played` is told after each.
-pub fn campaign(seeds: Range<u64>, harshness: Harshness, played: impl Fn() + Sync) -> Summary {
+pub fn campaign(
+    seeds: Range<u64>,
+    harshness: Harshness,
+    played: impl Fn() + Sync,
+) -> CampaignSummary {
     let first = seeds.start;
-    let parts = for_each(seeds, cores(), |summary: &mut Summary, seed| {
+    let parts = for_each(seeds, cores(), |summary: &mut CampaignSummary, seed| {
         let options = harshness.options(seed);
         let report = run(seed, &options);
         if (seed - first).is_multiple_of(REPEAT_EVERY) {
@@ -96,7 +99,7 @@ pub fn campaign(seeds: Range<u64>, harshness: Harshness, played: impl Fn() + Syn
         played();
         true
     });
-    let mut whole = Summary::default();
+    let mut whole = CampaignSummary::default();
     parts.into_iter().for_each(|part| whole.add(part));
     whole.violations.sort_by_key(|(seed, violation)| (*seed, violation.step));
     whole.unrepeatable.sort_unstable();
@@ -109,14 +112,14 @@ pub struct Catch {
     /// In which world.
     pub seed: u64,
     /// By which checker, and when.
-    pub violation: Violation,
+    pub violation: InvariantViolation,
 }
 
 /// Plays worlds until one has a violation that is wanted: the lowest such seed.
 pub fn hunt(
     seeds: Range<u64>,
-    options: impl Fn(u64) -> Options + Sync,
-    wanted: impl Fn(&Violation) -> bool + Sync,
+    options: impl Fn(u64) -> WorldOptions + Sync,
+    wanted: impl Fn(&InvariantViolation) -> bool + Sync,
 ) -> Option<Catch> {
     let parts = for_each(seeds, cores(), |caught: &mut Option<Catch>, seed| {
         let report = World::new(seed, options(seed)).play_until(&wanted);

@@ -2,7 +2,7 @@
 //! is. A fingerprint that changes says that behaviour has changed, not that it is wrong: it is the net below a
 //! rebuilding that is meant to change nothing, where an invariant holds before and after and an answer is another one.
 
-use crate::campaign::workers::{cores, for_each};
+use crate::base::workers::{cores, for_each};
 use crate::run;
 use crate::settings::harshness::Harshness;
 

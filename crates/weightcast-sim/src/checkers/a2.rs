@@ -42,7 +42,7 @@ impl Checker for LastCopy {
         let Fact::Books(after) = fact else { return None };
         let (then, before) = self.before.replace((now, Rc::clone(after)))?;
         let evictions = after.counters.evictions > before.counters.evictions;
-        let event = Event {
+        let event = ServerEffects {
             losses: after
                 .losses
                 .iter()
@@ -70,14 +70,14 @@ impl Checker for LastCopy {
 }
 
 /// What a server did in an event that no one group shows.
-struct Event {
+struct ServerEffects {
     /// Losses that it put on record.
     losses: BTreeSet<(String, Version)>,
     /// How long after the last event, if leases ran out in it.
     passed: Option<Span>,
 }
 
-impl Event {
+impl ServerEffects {
     /// Whether a group lost a shard by its lease: then it has given nothing up.
     fn evicted(&self, replica: &ReplicaSnapshot) -> bool {
         let over = |passed: Span| replica.shards.iter().any(|shard| shard.lease_left <= passed);
@@ -88,7 +88,7 @@ impl Event {
 impl LastCopy {
     fn lost(
         &self,
-        event: &Event,
+        event: &ServerEffects,
         name: &str,
         old: &ModelSnapshot,
         new: &ModelSnapshot,

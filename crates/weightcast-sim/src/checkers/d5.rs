@@ -8,14 +8,14 @@ use weightcast_protocol::{Attempt, Generation, Incarnation, OpSeq, Time};
 use super::{Checker, Fact};
 
 /// A shard of a group.
-type Shard = (Incarnation, u32);
+type ReadingShard = (Incarnation, u32);
 
 #[derive(Default)]
 pub(super) struct NewGeneration {
     /// Which attempt began anew, by attempt.
-    since: BTreeMap<(Shard, OpSeq, Attempt), Attempt>,
+    since: BTreeMap<(ReadingShard, OpSeq, Attempt), Attempt>,
     /// The generation that each beginning is served at.
-    generations: BTreeMap<Shard, BTreeMap<(OpSeq, Attempt), Generation>>,
+    generations: BTreeMap<ReadingShard, BTreeMap<(OpSeq, Attempt), Generation>>,
 }
 
 impl Checker for NewGeneration {
@@ -61,7 +61,7 @@ impl Checker for NewGeneration {
 impl NewGeneration {
     fn serves(
         &mut self,
-        shard: Shard,
+        shard: ReadingShard,
         seq: OpSeq,
         since: Attempt,
         generation: Generation,

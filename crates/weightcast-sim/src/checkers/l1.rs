@@ -93,7 +93,7 @@ impl Checker for InTime {
 mod tests {
     use weightcast_protocol::Term;
 
-    use super::super::{Terms, Who};
+    use super::super::{ActingTerms, Who};
     use super::*;
 
     const BEGAN: Time = Time(100);
@@ -105,7 +105,7 @@ mod tests {
             Who { incarnation: Some(Incarnation::default()), process: 0, shard: 0, num_shards: 2 };
         if settled {
             let fact = Fact::Looked {
-                settled: Some(Terms { acting: &[], sessions: &[] }),
+                settled: Some(ActingTerms { acting: &[], sessions: &[] }),
                 disagreements: &[],
             };
             assert_eq!(checker.observe(Time(1), &fact), None);

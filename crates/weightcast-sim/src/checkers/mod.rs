@@ -51,7 +51,7 @@ use weightcast_protocol::{
 };
 
 use crate::settings::fault_kinds::FaultKind;
-use crate::settings::options::Options;
+use crate::settings::options::WorldOptions;
 
 /// A shard, as the checkers know it.
 #[derive(Clone, Copy, Debug)]
@@ -99,8 +99,8 @@ pub(crate) enum Fact<'a> {
         local: Time,
         sent_in: Term,
         message: &'a ServerMessage,
-        before: Standing,
-        after: Standing,
+        before: SessionFacts,
+        after: SessionFacts,
     },
     /// A shard's memory is written; this is what its data port serves, and what it says it holds.
     Changes { replica: &'a str, exposed: Option<Generation>, held: Option<Version> },
@@ -135,9 +135,9 @@ pub(crate) enum Fact<'a> {
     Weighed { term: Term, bytes: usize },
     /// A look at the world, in passing: where sessions and books disagree. If faults have been over for
     /// so long that all must be well, the terms in which servers act, and the sessions' own.
-    Looked { settled: Option<Terms<'a>>, disagreements: &'a [String] },
+    Looked { settled: Option<ActingTerms<'a>>, disagreements: &'a [String] },
     /// The end of the world: the same, and what is left of what has happened.
-    Over { terms: Terms<'a>, leftovers: &'a [String], disagreements: &'a [String] },
+    Over { terms: ActingTerms<'a>, leftovers: &'a [String], disagreements: &'a [String] },
 }
 
 impl Fact<'_> {
@@ -157,7 +157,7 @@ impl Fact<'_> {
 
 /// The terms in which servers act, and the sessions' own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms<'a> {
+pub(crate) struct ActingTerms<'a> {
     pub(crate) acting: &'a [Term],
     pub(crate) sessions: &'a [(String, Option<Term>)],
 }
@@ -195,14 +195,14 @@ impl std::fmt::Display for Act {
 
 /// What a session knows and holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct SessionFacts {
     pub(crate) term: Option<Term>,
     state: SessionState,
     version: Option<Version>,
     generation: Generation,
 }
 
-impl Standing {
+impl SessionFacts {
     pub(crate) fn of(session: &Session) -> Self {
         Self {
             term: session.lease().map(|lease| lease.term),
@@ -222,18 +222,18 @@ pub(crate) trait Checker {
     fn observe(&mut self, now: Time, fact: &Fact<'_>) -> Option<String>;
 }
 
-type Row = Vec<Box<dyn Checker>>;
+type CheckerRow = Vec<Box<dyn Checker>>;
 
 pub(crate) struct Checkers {
-    options: Options,
+    options: WorldOptions,
     /// Of what must hold whatever server there is.
-    world: Row,
+    world: CheckerRow,
     /// Of what must hold within a term: one row for each.
-    terms: BTreeMap<Term, Row>,
+    terms: BTreeMap<Term, CheckerRow>,
 }
 
 /// What a session may rely on, over all terms.
-fn of_world(options: &Options) -> Row {
+fn of_world(options: &WorldOptions) -> CheckerRow {
     vec![
         Box::new(s1::NoTornAccept),
         Box::new(s3::FenceBeforeMutate),
@@ -257,7 +257,7 @@ fn of_world(options: &Options) -> Row {
 }
 
 /// What a server does in its term.
-fn of_term(options: &Options) -> Row {
+fn of_term(options: &WorldOptions) -> CheckerRow {
     let (fanout, depth_limit) = (options.fanout, options.depth_limit);
     let places = l2::NoIdleSource { fanout, depth_limit };
     vec![
@@ -297,7 +297,7 @@ fn of_term(options: &Options) -> Row {
 }
 
 impl Checkers {
-    pub(crate) fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &WorldOptions) -> Self {
         Self { options: options.clone(), world: of_world(options), terms: BTreeMap::new() }
     }
 

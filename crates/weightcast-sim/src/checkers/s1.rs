@@ -3,7 +3,7 @@
 use weightcast_protocol::Time;
 
 use super::{Checker, Fact};
-use crate::processes::memory::tag;
+use crate::parts::memory::tag;
 
 pub(super) struct NoTornAccept;
 

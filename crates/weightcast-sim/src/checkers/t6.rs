@@ -9,7 +9,7 @@ use weightcast_protocol::message::{Call, ClientMessage};
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, Snapshot};
 
 use super::{Checker, Fact};
-use crate::faults::pretender::ADDRESS;
+use crate::parts::pretender::ADDRESS;
 
 #[derive(Default)]
 pub(super) struct ProvedPast {

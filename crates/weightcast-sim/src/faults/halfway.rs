@@ -5,8 +5,8 @@ use weightcast_protocol::Span;
 use weightcast_protocol::server::ServerOutput;
 
 use crate::checkers::Fact;
-use crate::faults::Strike;
 use crate::settings::fault_kinds::FaultKind;
+use crate::settings::strike::Strike;
 use crate::sights::coverage::Point;
 use crate::world::World;
 

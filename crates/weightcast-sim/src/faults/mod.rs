@@ -1,39 +1,27 @@
 //! What goes wrong, and when. A seed leaves some kinds out, so that others show alone.
 
 pub(crate) mod halfway;
-pub(crate) mod pretender;
+pub(crate) mod pretence;
 
 use weightcast_protocol::message::{Call, ClientMessage};
 use weightcast_protocol::{Span, Time};
 
+use crate::base::rng::Rng;
 use crate::checkers::Fact;
-use crate::processes::process::Trouble;
+use crate::parts::process::Trouble;
+use crate::parts::queue::{Life, ProcessStep, WorldEvent};
 use crate::settings::fault_kinds::FaultKind;
+use crate::settings::strike::Strike;
 use crate::sights::coverage::Point;
 use crate::world::World;
-use crate::world::queue::{Event, Life, Step};
-use crate::world::rng::Rng;
-
-/// A fault, as it is drawn or written down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Strike {
-    /// When it happens.
-    pub at: Time,
-    /// What happens.
-    pub kind: FaultKind,
-    /// To which process, or server.
-    pub whom: usize,
-    /// When it is over, if it lasts.
-    pub until: Time,
-}
 
 impl World {
     /// Plans faults that are written down.
     pub(crate) fn plan_strikes(&mut self, strikes: &[Strike]) {
         for strike in strikes {
-            self.queue.plan(strike.at, Event::Strike(*strike));
+            self.queue.plan(strike.at, WorldEvent::Strike(*strike));
         }
-        self.queue.plan(Time(0) + self.options.fault_time, Event::Quiet);
+        self.queue.plan(Time(0) + self.options.fault_time, WorldEvent::Quiet);
     }
 
     /// Draws the faults of the whole run.
@@ -45,10 +33,10 @@ impl World {
             }
             for _ in 0..self.rng.below(most + 1) {
                 let at = Time(self.rng.below(self.options.fault_time.0));
-                self.queue.plan(at, Event::Fault(*kind));
+                self.queue.plan(at, WorldEvent::Fault(*kind));
             }
         }
-        self.queue.plan(Time(0) + self.options.fault_time, Event::Quiet);
+        self.queue.plan(Time(0) + self.options.fault_time, WorldEvent::Quiet);
     }
 
     /// A fault of this kind: whom it strikes, and for how long, is drawn.
@@ -92,7 +80,7 @@ impl World {
             FaultKind::Storm => self.storm(until),
             FaultKind::Close => {
                 let life = Life { process: victim, life: self.processes[victim].life };
-                self.queue.plan(self.now, Event::Process(life, Step::Close));
+                self.queue.plan(self.now, WorldEvent::Process(life, ProcessStep::Close));
             }
             FaultKind::Divert => self.processes[victim].trouble.diverts = true,
             FaultKind::Dawdle => {
@@ -206,7 +194,7 @@ impl World {
         self.end_copies_of(victim);
         let process = &self.processes[victim];
         let life = Life { process: victim, life: process.life };
-        self.queue.plan(until, Event::Process(life, Step::Start));
+        self.queue.plan(until, WorldEvent::Process(life, ProcessStep::Start));
     }
 
     /// How far those were that read from it.

@@ -5,14 +5,15 @@ use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState};
 use weightcast_protocol::session::{Session, SessionConfig, SessionState};
 use weightcast_protocol::{ContentDigest, ExportId, PROTOCOL, Selector, SessionId, Span, Version};
 
-use crate::processes::chunk_loop::Progress;
-use crate::processes::process::{PendingCall, Program};
-use crate::processes::program::{Action, publish};
+use crate::base::rng::mix;
+use crate::parts::action::Action;
+use crate::parts::chunk_loop::Progress;
+use crate::parts::process::INSTALL_DEADLINE;
+use crate::parts::process::{ProgramState, RunningCall};
+use crate::parts::queue::{Life, ProcessStep, WorldEvent};
+use crate::processes::program::publish;
 use crate::processes::reading::CHUNK_BYTES;
-use crate::processes::staging::INSTALL_DEADLINE;
 use crate::world::World;
-use crate::world::queue::{Event, Life, Step};
-use crate::world::rng::mix;
 
 /// Tells the dice for a life that strays from all others.
 const STRAY: u64 = 0x0073_7472_6179;
@@ -65,7 +66,7 @@ impl World {
         config.backoff_max = Span(self.options.lease.0 / (2 * self.hosts.len() as u64));
         config.safeguards = self.options.safeguards;
         process.session = Some(Session::new(config, process.clock.local(self.now)));
-        process.program = Program { stray, ..Program::default() };
+        process.program = ProgramState { stray, ..ProgramState::default() };
         process.exposed = None;
         process.progress = Progress::default();
         process.timer_at = None;
@@ -77,7 +78,7 @@ impl World {
     /// The program goes on after a while.
     pub(crate) fn plan_act(&mut self, life: Life) {
         let pause = Span(self.rng.between(1_000_000, self.options.think_time.0));
-        self.queue.plan(self.now + pause, Event::Process(life, Step::Act));
+        self.queue.plan(self.now + pause, WorldEvent::Process(life, ProcessStep::Act));
     }
 
     pub(crate) fn act(&mut self, life: Life) {
@@ -155,7 +156,7 @@ impl World {
             let staged = matches!(call, Call::Update { staged: true, .. });
             let more = if staged { Span(INSTALL_DEADLINE.0 + 1_000_000_000) } else { Span(0) };
             let due = process.clock.world(local + deadline + more + Span::from_millis(1_001));
-            process.program.pending = Some(PendingCall { seq, call, due });
+            process.program.pending = Some(RunningCall { seq, call, due });
         }
     }
 
@@ -176,7 +177,7 @@ impl World {
             self.write(life.process, chunk, dirt);
         }
         let pause = Span(self.rng.between(1, 40) * 1_000_000);
-        self.queue.plan(self.now + pause, Event::Process(life, Step::Written(number)));
+        self.queue.plan(self.now + pause, WorldEvent::Process(life, ProcessStep::Written(number)));
     }
 
     pub(crate) fn publish_written(&mut self, life: Life, number: u64) {

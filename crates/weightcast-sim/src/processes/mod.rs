@@ -1,14 +1,10 @@
-//! Worker processes: the program that a process runs, the runtime of its session, and its memory.
+//! How worker processes go on: the program that a process runs, and the runtime of its session.
 //!
-//! `process` is what a process has, `program` decides what it does next and `acting` does so; `runtime` does what
-//! the session says; `memory` holds a version, `chunk_loop` and `reading` fill it, `staging`, `offload` and `seeding`
-//! hold memory beside.
+//! `program` decides what a process does next, and `acting` does so; `runtime` does what the session says. `reading`
+//! fills the memory from another process; `staging`, `offload` and `seeding` hold memory beside.
 
 pub(crate) mod acting;
-pub(crate) mod chunk_loop;
-pub(crate) mod memory;
 pub(crate) mod offload;
-pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod reading;
 pub(crate) mod runtime;

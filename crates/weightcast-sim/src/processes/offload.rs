@@ -6,23 +6,10 @@ use weightcast_protocol::message::{EpochPolicy, Role};
 use weightcast_protocol::server::offload_name;
 use weightcast_protocol::{Generation, Span, Time, Version};
 
-use crate::processes::process::{Process, Program, Trouble};
+use crate::parts::process::{CopyOf, Process, ProgramState, Trouble};
+use crate::parts::queue::{Life, ProcessStep, WorldEvent};
 use crate::settings::fault_kinds::FaultKind;
 use crate::world::World;
-use crate::world::queue::{Event, Life, Step};
-
-/// On whose behalf a process holds memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CopyOf {
-    pub(crate) owner: Life,
-    pub(crate) version: Version,
-    /// The generation at which the owner held it.
-    pub(crate) generation: Generation,
-    /// What the owner was asked, if it is a seed.
-    pub(crate) ask: Option<u64>,
-    /// The owner has been told that nothing came of it: it is told of each copy's end once, as in the runtime.
-    pub(crate) told: bool,
-}
 
 impl World {
     /// The process begins to copy its memory; some are slow, some have no room for it (F27).
@@ -30,8 +17,8 @@ impl World {
         self.processes[life.process].copying = Some((version, generation));
         let slow = self.rng.chance(self.options.offload_trouble / 2);
         let millis = if slow { self.rng.between(300, 4_000) } else { self.rng.between(1, 80) };
-        let step = Step::Copied(generation);
-        self.queue.plan(self.now + Span::from_millis(millis), Event::Process(life, step));
+        let step = ProcessStep::Copied(generation);
+        self.queue.plan(self.now + Span::from_millis(millis), WorldEvent::Process(life, step));
     }
 
     pub(crate) fn end_offload(&mut self, life: Life, generation: Generation) {
@@ -61,7 +48,7 @@ impl World {
             }
         };
         let copy = Life { process: index, life: self.processes[index].life };
-        self.queue.plan(self.now, Event::Process(copy, Step::Start));
+        self.queue.plan(self.now, WorldEvent::Process(copy, ProcessStep::Start));
     }
 
     /// The process of an offload replica's shard.
@@ -94,7 +81,7 @@ impl World {
             paused_until: Time(0),
             trouble: Trouble { spoiled: owner.trouble.spoiled, ..Trouble::default() },
             timer_at: None,
-            program: Program::default(),
+            program: ProgramState::default(),
         }
     }
 

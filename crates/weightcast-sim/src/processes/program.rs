@@ -6,22 +6,10 @@ use weightcast_protocol::{
     Condition, ContentDigest, Generation, Held, Incarnation, Oldest, Quorum, Selector, Span,
 };
 
-use crate::processes::process::Process;
+use crate::base::rng::mix;
+use crate::parts::action::Action;
+use crate::parts::process::Process;
 use crate::world::World;
-use crate::world::rng::mix;
-
-/// The next thing that a group does.
-#[derive(Clone, Debug)]
-pub(crate) enum Action {
-    /// A call, with this deadline.
-    Call(Call, Span),
-    /// Writes the memory anew and publishes it under this number.
-    Write(u64),
-    /// Closes, and starts anew.
-    Close,
-    /// Nothing for now; decides again.
-    Idle,
-}
 
 /// Name of the logical tensors of the only model.
 pub(crate) const CATALOG: ContentDigest = ContentDigest([1; 16]);

@@ -5,11 +5,11 @@ use weightcast_protocol::session::ReadProgress;
 use weightcast_protocol::{Attempt, OpSeq, Safeguard, Span, Time};
 
 use crate::checkers::Fact;
-use crate::processes::chunk_loop::{self, ChunkLoop, Next};
-use crate::processes::memory::{Exposed, Memory, chunks_of};
-use crate::processes::process::{Process, Read};
+use crate::parts::chunk_loop::{self, ChunkLoop, Next};
+use crate::parts::memory::{Exposure, TaggedMemory, chunks_of};
+use crate::parts::process::{ChunkRead, Process};
+use crate::parts::queue::{Life, ProcessStep, WorldEvent};
 use crate::world::World;
-use crate::world::queue::{Event, Life, Step};
 
 /// How long a source may be silent before a reader gives it up.
 const PATIENCE: Span = Span::from_millis(700);
@@ -21,7 +21,7 @@ const STALL: Span = Span::from_millis(2_000);
 pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Why a source does not give what it is asked for.
-enum Refusal {
+enum ChunkRefusal {
     /// It does not answer now.
     Silent,
     /// It is another, or serves another generation.
@@ -54,20 +54,20 @@ impl World {
             ChunkLoop::new(all, kept)
         };
         let moved_at = self.now;
-        process.read = Some(Read { seq, attempt, assignment, chunks, moved_at });
+        process.read = Some(ChunkRead { seq, attempt, assignment, chunks, moved_at });
         let at = self.now + self.delay();
         self.plan_chunk(life, seq, attempt, at);
     }
 
     fn plan_chunk(&mut self, life: Life, seq: OpSeq, attempt: Attempt, at: Time) {
-        self.queue.plan(at, Event::Process(life, Step::Chunk(seq, attempt)));
+        self.queue.plan(at, WorldEvent::Process(life, ProcessStep::Chunk(seq, attempt)));
     }
 
     /// Does what the chunk loop says next, or ends the read.
     pub(crate) fn read_chunk(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
         let now = self.now;
         let process = &mut self.processes[life.process];
-        let current = |read: &&mut Read| read.seq == seq && read.attempt == attempt;
+        let current = |read: &&mut ChunkRead| read.seq == seq && read.attempt == attempt;
         let Some(read) = process.read.as_mut().filter(current) else { return };
         if process.trouble.claims && !read.assignment.staged {
             return self.claim(life, seq, attempt);
@@ -100,7 +100,7 @@ impl World {
         process.trouble.spoiled = true; // what it serves from now on is its own fault
         let Some(read) = process.read.take() else { return };
         let version = read.assignment.version;
-        let mut content = Memory::new(process.memory.range());
+        let mut content = TaggedMemory::new(process.memory.range());
         content.fill(version);
         let now = process.clock.local(self.now);
         let term = process.session.as_ref().and_then(|s| s.lease()).map(|lease| lease.term);
@@ -119,7 +119,7 @@ impl World {
         self.end_read(life, seq, attempt, failure);
     }
 
-    fn ask_chunk(&mut self, life: Life, read: &Read, place: u32) {
+    fn ask_chunk(&mut self, life: Life, read: &ChunkRead, place: u32) {
         let chunk = self.processes[life.process].memory.range().start + place;
         let shard = self.next_shard(life.process, read);
         let source = &read.assignment.shards[shard as usize];
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    fn look(&mut self, life: Life, read: &Read, shard: u32) {
+    fn look(&mut self, life: Life, read: &ChunkRead, shard: u32) {
         let told = match self.source(&read.assignment.shards[shard as usize]) {
             Ok(index) => self.processes[index].progress,
             Err(refusal) => return self.refused(life, read, shard, refusal),
@@ -139,25 +139,28 @@ impl World {
         running.moved_at = now;
         if running.chunks.looked(now, told).is_err() {
             let reason = "its progress is of a later generation".to_owned();
-            return self.refused(life, read, shard, Refusal::Other(reason));
+            return self.refused(life, read, shard, ChunkRefusal::Other(reason));
         }
         let at = now + self.delay();
         self.plan_chunk(life, read.seq, read.attempt, at);
     }
 
     /// The process that a reader reaches under this name, if it serves this generation.
-    fn source(&self, source: &SourceShard) -> Result<usize, Refusal> {
+    fn source(&self, source: &SourceShard) -> Result<usize, ChunkRefusal> {
         let index = source.data_address.parse::<usize>().expect("addresses are indices");
         let process = &self.processes[index];
         if process.paused_until.max(process.trouble.mute_until) > self.now {
-            return Err(Refusal::Silent);
+            return Err(ChunkRefusal::Silent);
         }
         if process.session.is_none() || process.export != source.export {
-            return Err(Refusal::Other("no such export".to_owned()));
+            return Err(ChunkRefusal::Other("no such export".to_owned()));
         }
         // The check and the copy are one step here: the fence of each chunk.
         if process.exposed.map(|exposed| exposed.generation) != Some(source.generation) {
-            return Err(Refusal::Other(format!("generation {} is not served", source.generation)));
+            return Err(ChunkRefusal::Other(format!(
+                "generation {} is not served",
+                source.generation
+            )));
         }
         Ok(index)
     }
@@ -183,19 +186,19 @@ impl World {
         false
     }
 
-    fn refused(&mut self, life: Life, read: &Read, shard: u32, refusal: Refusal) {
+    fn refused(&mut self, life: Life, read: &ChunkRead, shard: u32, refusal: ChunkRefusal) {
         let reason = match refusal {
-            Refusal::Silent if self.now - read.moved_at < PATIENCE => {
+            ChunkRefusal::Silent if self.now - read.moved_at < PATIENCE => {
                 let again = self.now + Span::from_millis(50);
                 return self.plan_chunk(life, read.seq, read.attempt, again);
             }
-            Refusal::Silent => "it does not answer".to_owned(),
-            Refusal::Other(reason) => reason,
+            ChunkRefusal::Silent => "it does not answer".to_owned(),
+            ChunkRefusal::Other(reason) => reason,
         };
         self.fail_read(life, read.seq, read.attempt, shard, reason);
     }
 
-    fn store_chunk(&mut self, life: Life, read: &Read, source: usize, chunk: u32) {
+    fn store_chunk(&mut self, life: Life, read: &ChunkRead, source: usize, chunk: u32) {
         let from = &self.processes[source];
         let tag = from.memory.get(chunk);
         let there = from.exposed.is_none_or(|exposed| exposed.has(from.memory.place(chunk)));
@@ -222,7 +225,7 @@ impl World {
     fn see_giving(&mut self, source: usize) {
         let process = &self.processes[source];
         let life = Life { process: source, life: process.life };
-        let Some(Exposed { generation, .. }) = process.exposed else { return };
+        let Some(Exposure { generation, .. }) = process.exposed else { return };
         self.observe(Fact::Gave { who: self.who(life), generation });
     }
 
@@ -276,7 +279,7 @@ impl World {
     }
 
     /// Which shard of its sources the next chunk of a read comes from.
-    fn next_shard(&self, index: usize, read: &Read) -> u32 {
+    fn next_shard(&self, index: usize, read: &ChunkRead) -> u32 {
         let (place, first) = (read.chunks.count(), self.processes[index].memory.range().start);
         if read.assignment.in_flight {
             return self.processes[index].shard;

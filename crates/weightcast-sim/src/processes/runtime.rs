@@ -4,70 +4,76 @@ use weightcast_protocol::message::{Answer, Call, ServerMessage};
 use weightcast_protocol::session::Output;
 use weightcast_protocol::{CallError, ConnectionId, OpSeq, Safeguard, Span, Term, TermProof, Time};
 
-use crate::checkers::{Act, Fact, Standing};
-use crate::processes::chunk_loop::Progress;
-use crate::processes::memory::Exposed;
+use crate::checkers::{Act, Fact, SessionFacts};
+use crate::parts::chunk_loop::Progress;
+use crate::parts::memory::Exposure;
+use crate::parts::queue::{Life, ProcessStep, ServerStep, WorldEvent};
 use crate::sights::coverage::Point;
 use crate::world::World;
 use crate::world::progress::OUTPUTS;
-use crate::world::queue::{Event, Life, ServerStep, Step};
 
 impl World {
     /// Something happens to a process; then its session's outputs are done.
-    pub(crate) fn step(&mut self, life: Life, step: Step) {
+    pub(crate) fn step(&mut self, life: Life, step: ProcessStep) {
         let process = &mut self.processes[life.process];
         if process.life != life.life {
             return;
         }
         if process.paused_until > self.now {
-            return self.queue.plan(process.paused_until, Event::Process(life, step));
+            return self.queue.plan(process.paused_until, WorldEvent::Process(life, step));
         }
         let now = process.clock.local(self.now);
         match step {
-            Step::Start => return self.start(life.process),
-            Step::Act => self.act(life),
-            Step::Close => self.close(life),
-            Step::Copied(generation) => self.end_offload(life, generation),
-            Step::Seeded(ask) => self.open_seed(life, ask),
-            Step::Written(number) => self.publish_written(life, number),
-            Step::Chunk(seq, attempt) => self.read_chunk(life, seq, attempt),
-            Step::Installed(seq, attempt) => self.end_install(life, seq, attempt),
-            Step::Connected(asked, stream) => self.connected(life.process, asked, stream, now),
+            ProcessStep::Start => return self.start(life.process),
+            ProcessStep::Act => self.act(life),
+            ProcessStep::Close => self.close(life),
+            ProcessStep::Copied(generation) => self.end_offload(life, generation),
+            ProcessStep::Seeded(ask) => self.open_seed(life, ask),
+            ProcessStep::Written(number) => self.publish_written(life, number),
+            ProcessStep::Chunk(seq, attempt) => self.read_chunk(life, seq, attempt),
+            ProcessStep::Installed(seq, attempt) => self.end_install(life, seq, attempt),
+            ProcessStep::Connected(asked, stream) => {
+                self.connected(life.process, asked, stream, now)
+            }
             step => self.tell_session(life.process, step, now),
         }
         self.do_outputs(life);
         self.see_serving(life.process);
     }
 
-    fn tell_session(&mut self, index: usize, step: Step, now: Time) {
+    fn tell_session(&mut self, index: usize, step: ProcessStep, now: Time) {
         let process = &mut self.processes[index];
         let (stream, memory) = (process.stream, process.memory.sums());
         let shown = match step {
-            Step::Proved(_, nonce) => process.memory.proof(nonce),
+            ProcessStep::Proved(_, nonce) => process.memory.proof(nonce),
             _ => 0,
         };
         let Some(session) = &mut process.session else { return };
         match step {
-            Step::Timer => {
+            ProcessStep::Timer => {
                 process.timer_at = None;
                 session.handle_timeout(now);
             }
-            Step::Message(from, sent_in, message) if stream == Some(from) => {
+            ProcessStep::Message(from, sent_in, message) if stream == Some(from) => {
                 self.take(index, now, from, sent_in, message);
             }
-            Step::Message(_, sent_in, _) => {
+            ProcessStep::Message(_, sent_in, _) => {
                 let own = session.lease().map(|lease| lease.term);
                 if own.is_some_and(|own| own > sent_in && sent_in > Term(0)) {
                     self.report.points.insert(Point::ZombieUnheard);
                 }
             }
-            Step::Probed { server, told, acts } => session.handle_probed(now, server, told, acts),
-            Step::Gone(from) if stream == Some(from) => {
+            ProcessStep::Probed { server, told, acts } => {
+                session.handle_probed(now, server, told, acts)
+            }
+            ProcessStep::Gone(from) if stream == Some(from) => {
                 process.stream = None;
                 session.handle_disconnected(now);
             }
-            Step::Proved(generation, nonce) => session.handle_proved(now, generation, nonce, shown),
-            Step::Digested(generation) => session.handle_sealed(now, generation, memory),
+            ProcessStep::Proved(generation, nonce) => {
+                session.handle_proved(now, generation, nonce, shown)
+            }
+            ProcessStep::Digested(generation) => session.handle_sealed(now, generation, memory),
             _ => {}
         }
     }
@@ -118,7 +124,7 @@ impl World {
         let Some(at) = next.map(|at| process.clock.world(at).max(self.now)) else { return };
         if process.timer_at.is_none_or(|planned| planned > at) {
             process.timer_at = Some(at);
-            self.queue.plan(at, Event::Process(life, Step::Timer));
+            self.queue.plan(at, WorldEvent::Process(life, ProcessStep::Timer));
         }
     }
 
@@ -139,17 +145,17 @@ impl World {
                 let at = stream.and_then(|s| self.network.up(s, self.now, &mut self.rng));
                 if let (Some(stream), Some(at)) = (stream, at) {
                     self.see_sending(life, stream, &message);
-                    self.queue.plan(at, Event::ToServer(stream, message));
+                    self.queue.plan(at, WorldEvent::ToServer(stream, message));
                 }
             }
             Output::Expose(generation) => {
-                process.exposed = Some(Exposed { generation, filled: None });
+                process.exposed = Some(Exposure { generation, filled: None });
                 process.progress = Progress { generation, count: process.memory.len() };
                 self.observe(Fact::Exposed { who: self.who(life), generation });
             }
             // What it tells may still be of the generation before (F13).
             Output::ExposeFilling(generation) => {
-                process.exposed = Some(Exposed { generation, filled: Some(0) });
+                process.exposed = Some(Exposure { generation, filled: Some(0) });
             }
             Output::Fence(generation) => {
                 let all = process.memory.len();
@@ -160,8 +166,8 @@ impl World {
             Output::Seal(generation) => {
                 let pause =
                     Span(self.rng.between(1, self.options.digest_time.0 / 1_000_000) * 1_000_000);
-                let step = Step::Digested(generation);
-                self.queue.plan(self.now + pause, Event::Process(life, step));
+                let step = ProcessStep::Digested(generation);
+                self.queue.plan(self.now + pause, WorldEvent::Process(life, step));
             }
             Output::Read { seq, attempt, assignment, keep, .. } => {
                 self.acts(life, Act::Reads);
@@ -177,8 +183,8 @@ impl World {
             Output::Seed { version, ask, .. } => self.begin_seed(life, version, ask),
             Output::Prove { generation, nonce } => {
                 let pause = Span(self.rng.between(1, 60) * 1_000_000);
-                let step = Step::Proved(generation, nonce);
-                self.queue.plan(self.now + pause, Event::Process(life, step));
+                let step = ProcessStep::Proved(generation, nonce);
+                self.queue.plan(self.now + pause, WorldEvent::Process(life, step));
             }
             Output::Refused { .. } => {} // the real one tells people in which tensor
             Output::StopRead => process.stop_read(),
@@ -210,9 +216,9 @@ impl World {
         let process = &mut self.processes[index];
         let life = (index, process.life);
         let Some(session) = &mut process.session else { return };
-        let before = Standing::of(session);
+        let before = SessionFacts::of(session);
         session.handle_message(local, message.clone());
-        let after = Standing::of(session);
+        let after = SessionFacts::of(session);
         self.came_over |= before.term.is_some_and(|term| after.term > Some(term));
         let message = &message;
         self.observe(Fact::Took { life, stream, local, sent_in, message, before, after });
@@ -222,7 +228,7 @@ impl World {
         if self.reaches(client.process, server) {
             let at = self.now + self.delay();
             let seat = self.seat(server);
-            self.queue.plan(at, Event::Server(seat, ServerStep::Probe { client, told }));
+            self.queue.plan(at, WorldEvent::Server(seat, ServerStep::Probe { client, told }));
         }
     }
 
@@ -236,7 +242,7 @@ impl World {
         let reachable = self.reaches(life.process, server);
         let stream = reachable.then(|| self.network.open(life, server));
         let at = self.now + self.delay();
-        self.queue.plan(at, Event::Process(life, Step::Connected(asked, stream)));
+        self.queue.plan(at, WorldEvent::Process(life, ProcessStep::Connected(asked, stream)));
     }
 
     fn done(&mut self, life: Life, seq: OpSeq, result: Result<Answer, CallError>) {
@@ -299,6 +305,6 @@ impl World {
         self.break_stream(life.process);
         let next = Life { process: life.process, life: self.processes[life.process].life };
         let pause = Span(self.rng.between(1, 300) * 1_000_000);
-        self.queue.plan(self.now + pause, Event::Process(next, Step::Start));
+        self.queue.plan(self.now + pause, WorldEvent::Process(next, ProcessStep::Start));
     }
 }

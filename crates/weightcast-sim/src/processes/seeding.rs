@@ -5,11 +5,10 @@ use weightcast_protocol::message::Role;
 use weightcast_protocol::server::seed_name;
 use weightcast_protocol::{Generation, Span, Version};
 
-use crate::processes::memory::{Memory, chunks_of};
-use crate::processes::offload::CopyOf;
-use crate::processes::process::Process;
+use crate::parts::memory::{TaggedMemory, chunks_of};
+use crate::parts::process::{CopyOf, Process};
+use crate::parts::queue::{Life, ProcessStep, WorldEvent};
 use crate::world::World;
-use crate::world::queue::{Event, Life, Step};
 
 impl World {
     /// The process looks for memory; that may take a while.
@@ -17,8 +16,8 @@ impl World {
         self.processes[life.process].seeding.insert(ask, version);
         let slow = self.rng.chance(self.options.offload_trouble / 2);
         let millis = if slow { self.rng.between(300, 4_000) } else { self.rng.between(1, 40) };
-        let step = Step::Seeded(ask);
-        self.queue.plan(self.now + Span::from_millis(millis), Event::Process(life, step));
+        let step = ProcessStep::Seeded(ask);
+        self.queue.plan(self.now + Span::from_millis(millis), WorldEvent::Process(life, step));
     }
 
     /// It has found some, or there is none.
@@ -35,7 +34,7 @@ impl World {
         let seed = Process {
             replica: seed_name(&owner.replica, version),
             role: Role::Seed(version),
-            memory: Memory::new(chunks),
+            memory: TaggedMemory::new(chunks),
             trouble: Default::default(),
             ..self.copied(copy)
         };

@@ -3,23 +3,10 @@
 
 use weightcast_protocol::{Attempt, OpSeq, Span};
 
-use crate::processes::memory::Memory;
-use crate::processes::process::Process;
+use crate::parts::memory::TaggedMemory;
+use crate::parts::process::{Process, StagedMemory};
+use crate::parts::queue::{Life, ProcessStep, WorldEvent};
 use crate::world::World;
-use crate::world::queue::{Event, Life, Step};
-
-/// How long the shards of a staged update may take to copy it into place.
-pub(crate) const INSTALL_DEADLINE: Span = Span::from_millis(1_500);
-
-/// What a staged update reads into.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Beside {
-    pub(crate) memory: Memory,
-    /// The first so many chunks are here.
-    pub(crate) count: u32,
-    /// The copying into place that runs.
-    installing: Option<(OpSeq, Attempt)>,
-}
 
 impl Process {
     /// Memory to read into beside the one that is held; how much of it is here already.
@@ -27,8 +14,8 @@ impl Process {
         match &self.beside {
             Some(beside) if keep => beside.count,
             _ => {
-                let memory = Memory::new(self.memory.range());
-                self.beside = Some(Beside { memory, ..Beside::default() });
+                let memory = TaggedMemory::new(self.memory.range());
+                self.beside = Some(StagedMemory { memory, ..StagedMemory::default() });
                 0
             }
         }
@@ -60,8 +47,8 @@ impl World {
         }
         let slow = self.rng.chance(30);
         let millis = if slow { self.rng.between(200, 2_500) } else { self.rng.between(1, 60) };
-        let step = Step::Installed(seq, attempt);
-        self.queue.plan(self.now + Span::from_millis(millis), Event::Process(life, step));
+        let step = ProcessStep::Installed(seq, attempt);
+        self.queue.plan(self.now + Span::from_millis(millis), WorldEvent::Process(life, step));
     }
 
     pub(crate) fn end_install(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {

@@ -4,9 +4,9 @@
 
 use weightcast_protocol::Span;
 
-use super::{Recorded, Row};
+use super::{Recorded, StrikeRow};
 use crate::settings::fault_kinds::FaultKind::*;
-use crate::settings::options::Options;
+use crate::settings::options::WorldOptions;
 
 pub(super) const DUEL: Recorded = Recorded {
     name: "duel",
@@ -17,8 +17,8 @@ pub(super) const DUEL: Recorded = Recorded {
     strikes: STRIKES,
 };
 
-fn options() -> Options {
-    Options {
+fn options() -> WorldOptions {
+    WorldOptions {
         trainers: 3,
         rollouts: 1,
         max_shards: 4,
@@ -41,11 +41,11 @@ fn options() -> Options {
         think_time: Span::from_millis(126),
         fault_time: Span::from_millis(9_775),
         quiet_time: Span::from_millis(16_472),
-        ..Options::default()
+        ..WorldOptions::default()
     }
 }
 
-const STRIKES: &[Row] = &[
+const STRIKES: &[StrikeRow] = &[
     (286, Pause, 8, 585),
     (534, Pause, 6, 1725),
     (563, Pause, 3, 1661),

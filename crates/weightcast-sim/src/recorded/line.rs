@@ -4,9 +4,9 @@
 
 use weightcast_protocol::Span;
 
-use super::{Recorded, Row};
+use super::{Recorded, StrikeRow};
 use crate::settings::fault_kinds::FaultKind::*;
-use crate::settings::options::Options;
+use crate::settings::options::WorldOptions;
 
 pub(super) const LINE: Recorded = Recorded {
     name: "line",
@@ -17,8 +17,8 @@ pub(super) const LINE: Recorded = Recorded {
     strikes: STRIKES,
 };
 
-fn options() -> Options {
-    Options {
+fn options() -> WorldOptions {
+    WorldOptions {
         trainers: 2,
         rollouts: 2,
         max_shards: 2,
@@ -43,11 +43,11 @@ fn options() -> Options {
         think_time: Span::from_millis(240),
         fault_time: Span::from_millis(7_029),
         quiet_time: Span::from_millis(20_048),
-        ..Options::default()
+        ..WorldOptions::default()
     }
 }
 
-const STRIKES: &[Row] = &[
+const STRIKES: &[StrikeRow] = &[
     (53, Pause, 1, 1949),
     (204, Lie, 5, 461),
     (646, Lie, 1, 995),

@@ -9,14 +9,14 @@ mod line;
 
 use weightcast_protocol::{Safeguards, Span, Time};
 
-use crate::faults::Strike;
 use crate::report::Report;
 use crate::settings::fault_kinds::{FaultCounts, FaultKind};
-use crate::settings::options::Options;
+use crate::settings::options::WorldOptions;
+use crate::settings::strike::Strike;
 use crate::world::World;
 
 /// A fault as it is written down: milliseconds at which it begins and is over.
-type Row = (u64, FaultKind, usize, u64);
+type StrikeRow = (u64, FaultKind, usize, u64);
 
 /// A world that is written down.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +25,12 @@ pub struct Recorded {
     pub name: &'static str,
     /// What went wrong in it.
     pub about: &'static str,
-    options: fn() -> Options,
+    options: fn() -> WorldOptions,
     /// Shards and datacentre of each group: trainers first, then rollouts.
-    pub(crate) groups: &'static [(u32, u64)],
+    groups: &'static [(u32, u64)],
     /// How many times longer a chunk takes from another datacentre.
-    pub(crate) crossing_cost: u64,
-    strikes: &'static [Row],
+    crossing_cost: u64,
+    strikes: &'static [StrikeRow],
 }
 
 /// All of them.
@@ -39,13 +39,14 @@ pub const RECORDED: &[Recorded] = &[duel::DUEL, line::LINE];
 impl Recorded {
     /// Plays it; what is not written down is drawn from the seed.
     pub fn play(&self, seed: u64, safeguards: Safeguards) -> Report {
-        let options = Options { faults: FaultCounts::none(), safeguards, ..(self.options)() };
-        World::recorded(seed, options, self).play_until(|_| false)
+        let options = WorldOptions { faults: FaultCounts::none(), safeguards, ..(self.options)() };
+        World::scripted(seed, options, self.groups, self.crossing_cost, &self.strikes())
+            .play_until(|_| false)
     }
 
-    pub(crate) fn strikes(&self) -> Vec<Strike> {
+    fn strikes(&self) -> Vec<Strike> {
         let time = |millis| Time(0) + Span::from_millis(millis);
-        let strike = |row: &Row| {
+        let strike = |row: &StrikeRow| {
             let (at, kind, whom, until) = *row;
             Strike { at: time(at), kind, whom, until: time(until) }
         };

@@ -12,7 +12,7 @@ use weightcast_protocol::server::{Counters, ServerOutput};
 use weightcast_protocol::session::Output;
 use weightcast_protocol::{CallError, Time};
 
-use crate::world::queue::{Event, Step};
+use crate::parts::queue::{ProcessStep, WorldEvent};
 
 /// Everything so far.
 #[derive(Default)]
@@ -20,23 +20,23 @@ pub(crate) struct Fingerprint(DefaultHasher);
 
 impl Fingerprint {
     /// Something happens.
-    pub(crate) fn event(&mut self, at: Time, event: &Event) {
+    pub(crate) fn event(&mut self, at: Time, event: &WorldEvent) {
         at.hash(&mut self.0);
         discriminant(event).hash(&mut self.0);
         match event {
-            Event::Server(seat, step) => (seat, step).hash(&mut self.0),
-            Event::ToServer(stream, message) => {
+            WorldEvent::Server(seat, step) => (seat, step).hash(&mut self.0),
+            WorldEvent::ToServer(stream, message) => {
                 stream.hash(&mut self.0);
                 self.said_by_client(message);
             }
-            Event::Process(life, Step::Message(stream, term, message)) => {
+            WorldEvent::Process(life, ProcessStep::Message(stream, term, message)) => {
                 (life, stream, term).hash(&mut self.0);
                 self.said_by_server(message);
             }
-            Event::Process(life, step) => (life, step).hash(&mut self.0),
-            Event::Fault(kind) => kind.hash(&mut self.0),
-            Event::Strike(strike) => strike.hash(&mut self.0),
-            Event::Quiet => {}
+            WorldEvent::Process(life, step) => (life, step).hash(&mut self.0),
+            WorldEvent::Fault(kind) => kind.hash(&mut self.0),
+            WorldEvent::Strike(strike) => strike.hash(&mut self.0),
+            WorldEvent::Quiet => {}
         }
     }
 
@@ -196,14 +196,14 @@ mod tests {
 
     #[test]
     fn time_kind_and_order_count() {
-        let of = |events: &[(u64, Event)]| {
+        let of = |events: &[(u64, WorldEvent)]| {
             let mut print = Fingerprint::default();
             events.iter().for_each(|(at, event)| print.event(Time(*at), event));
             print.end(&Counters::default())
         };
         let gone = |stream| {
-            let seat = crate::world::queue::Seat { host: 0, life: 0 };
-            Event::Server(seat, crate::world::queue::ServerStep::Gone(ConnectionId(stream)))
+            let seat = crate::parts::queue::Seat { host: 0, life: 0 };
+            WorldEvent::Server(seat, crate::parts::queue::ServerStep::Gone(ConnectionId(stream)))
         };
         let one = of(&[(1, gone(1)), (1, gone(2))]);
         assert_eq!(one, of(&[(1, gone(1)), (1, gone(2))]));
@@ -211,7 +211,7 @@ mod tests {
             of(&[(1, gone(2)), (1, gone(1))]),
             of(&[(1, gone(1)), (2, gone(2))]),
             of(&[(1, gone(1))]),
-            of(&[(1, gone(1)), (1, Event::Quiet)]),
+            of(&[(1, gone(1)), (1, WorldEvent::Quiet)]),
         ] {
             assert_ne!(one, other);
         }

@@ -28,12 +28,12 @@ pub struct Report {
     /// What the server counted.
     pub counters: Counters,
     /// Invariants that did not hold, in order of time; at most a hundred.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<InvariantViolation>,
 }
 
 /// An invariant that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct InvariantViolation {
     /// Its name, as in `docs/invariants.md`; `panic` if the protocol's code gave up, `hang` if the world
     /// would have gone on for ever.
     pub invariant: String,
@@ -52,7 +52,7 @@ impl Report {
     pub(crate) fn violated(&mut self, at: Time, invariant: &str, detail: String) {
         if self.violations.len() < Self::MAX_VIOLATIONS {
             let (invariant, step) = (invariant.to_owned(), self.events);
-            self.violations.push(Violation { invariant, step, at, detail });
+            self.violations.push(InvariantViolation { invariant, step, at, detail });
         }
     }
 

@@ -9,7 +9,7 @@ use weightcast_protocol::{Ticket, Time};
 
 use crate::checkers::Fact;
 use crate::report::Report;
-use crate::settings::options::Options;
+use crate::settings::options::WorldOptions;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl<'a> Story<'a> {
     /// What happened in these steps, and everything that was violated.
     pub fn of(
         report: &'a Report,
-        options: &Options,
+        options: &WorldOptions,
         events: &'a [StoryEvent],
         steps: RangeInclusive<u64>,
     ) -> Self {

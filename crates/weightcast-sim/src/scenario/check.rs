@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::setting::{Group, Setting, Step, Verb};
+use super::setting::{GroupSetting, ScriptStep, Setting, Verb};
 
 /// Workers of one scenario: a stream's name has room for so many.
 const WORKERS: u64 = 1 << 20;
@@ -89,14 +89,14 @@ impl Setting {
         Ok(())
     }
 
-    fn check_group(&self, name: &str, group: &Group) -> Result<(), String> {
+    fn check_group(&self, name: &str, group: &GroupSetting) -> Result<(), String> {
         if self.datacentres.contains_key(&group.datacentre) {
             return Ok(());
         }
         Err(format!("group {name} is in {}, which is no datacentre", group.datacentre))
     }
 
-    fn check_step(&self, step: &Step) -> Result<(), String> {
+    fn check_step(&self, step: &ScriptStep) -> Result<(), String> {
         let Some(group) = self.groups.get(&step.group) else {
             return Err(format!("a step is of group {}, which there is not", step.group));
         };

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use weightcast_protocol::message::Location;
 
-use super::links::Link;
-use super::setting::{Datacentre, Group, Setting};
+use super::links::NetworkLink;
+use super::setting::{Datacentre, GroupSetting, Setting};
 
 /// Where a worker runs.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct WorkerPlace {
     pub(super) group: String,
     pub(super) replica: u32,
     pub(super) shard: u32,
@@ -24,13 +24,13 @@ pub(super) struct Place {
 
 /// All places, and the links between datacentres that may be narrow.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cluster {
-    pub(super) places: Vec<Place>,
-    pub(super) links: Vec<Link>,
+pub(super) struct Topology {
+    pub(super) places: Vec<WorkerPlace>,
+    pub(super) links: Vec<NetworkLink>,
     between: BTreeMap<(String, String), usize>,
 }
 
-impl Cluster {
+impl Topology {
     pub(super) fn new(setting: &Setting) -> Self {
         let mut cluster = Self::default();
         for link in &setting.links {
@@ -42,22 +42,22 @@ impl Cluster {
         for (name, group) in &setting.groups {
             cluster.settle(setting, name, group);
         }
-        let seeds = |place: &Place| setting.groups[&place.group].offload_seeding;
+        let seeds = |place: &WorkerPlace| setting.groups[&place.group].offload_seeding;
         let beside = cluster.places.iter().enumerate().filter(|(_, place)| seeds(place));
-        let beside: Vec<Place> = beside
-            .map(|(index, place)| Place { seeds_for: Some(index), ..place.clone() })
+        let beside: Vec<WorkerPlace> = beside
+            .map(|(index, place)| WorkerPlace { seeds_for: Some(index), ..place.clone() })
             .collect();
         cluster.places.extend(beside);
         cluster
     }
 
     fn link(&mut self, name: String, rate: f64) -> usize {
-        self.links.push(Link { name, rate, bytes: 0.0 });
+        self.links.push(NetworkLink { name, rate, bytes: 0.0 });
         self.links.len() - 1
     }
 
     /// Gives a group hosts of its own, filled one after the other.
-    fn settle(&mut self, setting: &Setting, name: &str, group: &Group) {
+    fn settle(&mut self, setting: &Setting, name: &str, group: &GroupSetting) {
         let datacentre = &setting.datacentres[&group.datacentre];
         let mut cards = Vec::new();
         for number in 0..group.replicas * setting.shards {
@@ -69,7 +69,7 @@ impl Cluster {
             }
             let card = gpu * datacentre.nics_per_host / datacentre.gpus_per_host;
             let [inner, outer] = [cards[card as usize], *cards.last().expect("a host has cards")];
-            self.places.push(Place {
+            self.places.push(WorkerPlace {
                 group: name.to_owned(),
                 replica: number / setting.shards,
                 shard: number % setting.shards,

@@ -11,18 +11,18 @@ use super::play;
 
 /// One case.
 #[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
+pub struct CaseComparison {
     /// Its name.
     pub case: String,
     /// What the figure says, and what was played.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparedValue>,
     /// What was played.
     pub outcome: Outcome,
 }
 
 /// One value.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct ComparedValue {
     /// What is compared.
     pub what: String,
     /// As played, or as calculated.
@@ -43,7 +43,7 @@ impl Scenario {
     /// Plays a case and compares.
     ///
     /// Errors: `Unfinished` if a call of the script never ends.
-    pub fn compare(&self, case: &Case) -> Result<Comparison, ScenarioError> {
+    pub fn compare(&self, case: &Case) -> Result<CaseComparison, ScenarioError> {
         let outcome = play(&case.name, &self.setting(case)?)?;
         let played = case.reported.iter().map(|reported| {
             let (group, version) = (reported.group.as_deref(), reported.version);
@@ -51,7 +51,14 @@ impl Scenario {
             let of = group.map_or(String::new(), |group| format!(" of {group}"));
             let at = version.map_or(String::new(), |version| format!(", version {version}"));
             let what = format!("{}{of}{at}", reported.measure);
-            Row::new(what, predicted, reported.value, reported.origin, &reported.source, false)
+            ComparedValue::new(
+                what,
+                predicted,
+                reported.value,
+                reported.origin,
+                &reported.source,
+                false,
+            )
         });
         let calculated = case.formulas.iter().map(|formula| {
             let predicted = Some(formula.gpus * formula.gb / formula.gb_s);
@@ -59,14 +66,14 @@ impl Scenario {
             let name = format!("total stall (s), {}", formula.name);
             let source =
                 format!("{} GPUs, {} GB at {} GB/s", formula.gpus, formula.gb, formula.gb_s);
-            Row::new(name, predicted, formula.reported_s, origin, &source, true)
+            ComparedValue::new(name, predicted, formula.reported_s, origin, &source, true)
         });
         let rows = played.chain(calculated).collect();
-        Ok(Comparison { case: case.name.clone(), rows, outcome })
+        Ok(CaseComparison { case: case.name.clone(), rows, outcome })
     }
 }
 
-impl Row {
+impl ComparedValue {
     fn new(
         what: String,
         predicted: Option<f64>,

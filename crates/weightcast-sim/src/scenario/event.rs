@@ -4,11 +4,11 @@ use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::{Attempt, ConnectionId, Generation, OpSeq};
 
 use super::flows::End;
-use super::worker::{Life, Task};
+use super::worker::{Task, WorkerLife};
 
 /// Something that happens.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum ScenarioEvent {
     ToServer(ConnectionId, ClientMessage),
     ServerGone(ConnectionId),
     ServerTimer,
@@ -18,7 +18,7 @@ pub(super) enum Event {
     Start(usize),
     /// A flow has brought all that was asked for, or another unit.
     End(End),
-    Worker(Life, Happening),
+    Worker(WorkerLife, Happening),
 }
 
 /// Something that happens to a worker.

@@ -36,7 +36,7 @@ pub struct Case {
     pub reported: Vec<Reported>,
     /// Arithmetic on other systems: nothing is played.
     #[serde(default)]
-    pub formulas: Vec<Formula>,
+    pub formulas: Vec<StallFormula>,
 }
 
 /// A value to compare with.
@@ -94,7 +94,7 @@ pub enum Measure {
 /// Arithmetic that is no more than that: `gpus * gb / gb_s` seconds of stall in total.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Formula {
+pub struct StallFormula {
     /// Of which system, and what it assumes.
     pub name: String,
     /// GPUs that wait.

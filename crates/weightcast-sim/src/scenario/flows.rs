@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use weightcast_protocol::Time;
 
-use super::links::{Link, max_min};
+use super::links::{NetworkLink, max_min};
 
 /// What a shard reads.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub(super) struct End {
 /// All flows, by the worker that reads.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
-    pub(super) links: Vec<Link>,
+    pub(super) links: Vec<NetworkLink>,
     flows: Vec<Option<Flow>>,
     /// Flows that run, by link.
     users: Vec<BTreeSet<usize>>,
@@ -56,7 +56,7 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    pub(super) fn new(links: Vec<Link>, workers: usize) -> Self {
+    pub(super) fn new(links: Vec<NetworkLink>, workers: usize) -> Self {
         let users = vec![BTreeSet::new(); links.len()];
         Self { links, flows: vec![None; workers], users, ..Self::default() }
     }
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     fn flows(rates: &[f64], workers: usize) -> Flows {
-        let link = |rate: &f64| Link { name: String::new(), rate: *rate, bytes: 0.0 };
+        let link = |rate: &f64| NetworkLink { name: String::new(), rate: *rate, bytes: 0.0 };
         Flows::new(rates.iter().map(link).collect(), workers)
     }
 

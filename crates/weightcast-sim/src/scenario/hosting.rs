@@ -4,7 +4,7 @@ use weightcast_protocol::server::ServerOutput;
 use weightcast_protocol::session::Output;
 use weightcast_protocol::{CallError, ConnectionId, Span};
 
-use super::event::{Event, Happening};
+use super::event::{Happening, ScenarioEvent};
 use super::player::Player;
 use super::worker::seconds;
 
@@ -27,7 +27,7 @@ impl Player<'_> {
         let next = self.server.next_timeout();
         if let Some(at) = next.filter(|at| self.server_timer.is_none_or(|planned| planned > *at)) {
             self.server_timer = Some(at);
-            self.plan(at.max(self.now), Event::ServerTimer);
+            self.plan(at.max(self.now), ScenarioEvent::ServerTimer);
         }
     }
 
@@ -43,7 +43,7 @@ impl Player<'_> {
         if let Some(at) = next.filter(|at| worker.timer_at.is_none_or(|planned| planned > *at)) {
             worker.timer_at = Some(at);
             let at = at.max(self.now);
-            self.plan(at, Event::Worker(self.life(index), Happening::Timer));
+            self.plan(at, ScenarioEvent::Worker(self.life(index), Happening::Timer));
         }
     }
 
@@ -66,7 +66,7 @@ impl Player<'_> {
             Output::Seed { version, ask, .. } => self.begin_seed(index, version, ask),
             Output::Send(message) => {
                 if let Some(stream) = worker.connection {
-                    self.plan(self.now + control, Event::ToServer(stream, message));
+                    self.plan(self.now + control, ScenarioEvent::ToServer(stream, message));
                 }
             }
             Output::Expose(generation) => {

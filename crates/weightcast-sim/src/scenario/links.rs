@@ -3,7 +3,7 @@
 
 /// A direction of a card, or of a link between datacentres.
 #[derive(Clone, Debug)]
-pub(super) struct Link {
+pub(super) struct NetworkLink {
     pub(super) name: String,
     /// Goodput in bytes a nanosecond.
     pub(super) rate: f64,
@@ -46,7 +46,7 @@ pub(super) fn max_min(rates: &dyn Fn(usize) -> f64, paths: &[&[usize]]) -> Vec<f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::rng::Rng;
+    use crate::base::rng::Rng;
 
     #[test]
     fn the_narrowest_link_is_shared_first() {

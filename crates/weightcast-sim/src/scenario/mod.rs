@@ -29,11 +29,12 @@ mod setting;
 mod worker;
 
 pub use check::ScenarioError;
-pub use compare::{Comparison, Row};
-pub use file::{Case, Formula, Measure, Origin, Reported, Scenario};
+pub use compare::{CaseComparison, ComparedValue};
+pub use file::{Case, Measure, Origin, Reported, Scenario, StallFormula};
 pub use outcome::{LinkBytes, Outcome, Stall};
 pub use setting::{
-    Between, Datacentre, Goodput, Group, GroupRole, LinkLatency, Protocol, Setting, Step, Verb,
+    Between, Datacentre, Goodput, GroupRole, GroupSetting, LinkLatency, Protocol, ScriptStep,
+    Setting, Verb,
 };
 
 /// Plays one case of a scenario to its end.

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use weightcast_protocol::server::Counters;
 
 use super::file::Measure;
-use super::links::Link;
+use super::links::NetworkLink;
 
 /// What a case came to. Times are in seconds of the cluster's clock, bytes in GB (10^9).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -59,8 +59,8 @@ pub struct LinkBytes {
     pub gb: f64,
 }
 
-impl From<&Link> for LinkBytes {
-    fn from(link: &Link) -> Self {
+impl From<&NetworkLink> for LinkBytes {
+    fn from(link: &NetworkLink) -> Self {
         Self { name: link.name.clone(), gb: link.bytes / 1e9 }
     }
 }

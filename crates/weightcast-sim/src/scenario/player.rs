@@ -6,13 +6,12 @@ use weightcast_protocol::server::{Server, ServerConfig};
 use weightcast_protocol::{Span, Time};
 
 use super::check::ScenarioError;
-use super::cluster::Cluster;
-use super::event::{Event, Happening};
+use super::cluster::Topology;
+use super::event::{Happening, ScenarioEvent};
 use super::flows::Flows;
 use super::outcome::Outcome;
-use super::reading::unit_bytes;
 use super::setting::Setting;
-use super::worker::{Life, Worker, seconds};
+use super::worker::{Worker, WorkerLife, seconds, unit_bytes};
 
 /// How long after the last step of the script everything must have ended.
 const PATIENCE: Span = Span::from_secs(1_000);
@@ -20,9 +19,9 @@ const PATIENCE: Span = Span::from_secs(1_000);
 /// The state of a play.
 pub(super) struct Player<'a> {
     pub(super) setting: &'a Setting,
-    pub(super) cluster: Cluster,
+    pub(super) cluster: Topology,
     pub(super) now: Time,
-    events: BTreeMap<(Time, u64), Event>,
+    events: BTreeMap<(Time, u64), ScenarioEvent>,
     planned: u64,
     pub(super) streams: u64,
     pub(super) server: Server,
@@ -40,7 +39,7 @@ pub(super) struct Player<'a> {
 
 impl<'a> Player<'a> {
     pub(super) fn new(setting: &'a Setting) -> Self {
-        let cluster = Cluster::new(setting);
+        let cluster = Topology::new(setting);
         let mut workers = Vec::new();
         workers.resize_with(cluster.places.len(), Worker::default);
         let shard_bytes = (setting.shard_gb * 1e9) as u64;
@@ -101,44 +100,44 @@ impl<'a> Player<'a> {
         ScenarioError::Unfinished { case, at_s: self.now.0 as f64 / 1e9, waiting, example }
     }
 
-    pub(super) fn plan(&mut self, at: Time, event: Event) {
+    pub(super) fn plan(&mut self, at: Time, event: ScenarioEvent) {
         self.planned += 1;
         self.events.insert((at, self.planned), event);
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: ScenarioEvent) {
         match event {
-            Event::ToServer(stream, message) => {
+            ScenarioEvent::ToServer(stream, message) => {
                 self.server.handle(self.now, stream, message);
                 self.serve();
             }
-            Event::ServerGone(stream) => {
+            ScenarioEvent::ServerGone(stream) => {
                 self.server.handle_disconnect(self.now, stream);
                 self.serve();
             }
-            Event::ServerTimer => {
+            ScenarioEvent::ServerTimer => {
                 self.server_timer = None;
                 self.server.handle_timeout(self.now);
                 self.serve();
             }
-            Event::Script(step) => {
+            ScenarioEvent::Script(step) => {
                 self.steps_left -= 1;
                 self.step(step);
             }
-            Event::Start(worker) => self.start(worker),
-            Event::End(end) => {
+            ScenarioEvent::Start(worker) => self.start(worker),
+            ScenarioEvent::End(end) => {
                 self.flow_reached(end);
                 self.obey_session(end.reader);
             }
-            Event::Worker(life, happening) => self.happen_to(life, happening),
+            ScenarioEvent::Worker(life, happening) => self.happen_to(life, happening),
         }
         for end in std::mem::take(&mut self.flows.ends) {
-            self.plan(end.at, Event::End(end));
+            self.plan(end.at, ScenarioEvent::End(end));
         }
     }
 
-    fn happen_to(&mut self, life: Life, happening: Happening) {
-        let Life { worker: index, life } = life;
+    fn happen_to(&mut self, life: WorkerLife, happening: Happening) {
+        let WorkerLife { worker: index, life } = life;
         let worker = &mut self.workers[index];
         if worker.life != life {
             // Its task died with it.
@@ -185,11 +184,11 @@ impl<'a> Player<'a> {
         seconds(self.setting.latency.control_ms / 1e3)
     }
 
-    pub(super) fn life(&self, worker: usize) -> Life {
-        Life { worker, life: self.workers[worker].life }
+    pub(super) fn life(&self, worker: usize) -> WorkerLife {
+        WorkerLife { worker, life: self.workers[worker].life }
     }
 
     pub(super) fn plan_for(&mut self, worker: usize, after: Span, happening: Happening) {
-        self.plan(self.now + after, Event::Worker(self.life(worker), happening));
+        self.plan(self.now + after, ScenarioEvent::Worker(self.life(worker), happening));
     }
 }

@@ -8,14 +8,8 @@ use weightcast_protocol::{Attempt, OpSeq, ShardSums, Span, Sum, Version};
 use super::event::Happening;
 use super::flows::End;
 use super::player::Player;
-use super::worker::{Read, seconds};
-use crate::world::rng::mix;
-
-/// Bytes of a unit of progress, as the transports cut a shard: 256 of them, within bounds
-/// (`weightcast-transport/src/base/limits.rs`).
-pub(super) fn unit_bytes(shard_bytes: u64) -> u64 {
-    (shard_bytes / 256).clamp(256 << 10, 16 << 20)
-}
+use super::worker::{FlowRead, seconds};
+use crate::base::rng::mix;
 
 impl Player<'_> {
     /// Units of a shard.
@@ -53,7 +47,7 @@ impl Player<'_> {
         let gone = there.session.is_none() || there.export != from.export;
         let lost = gone || there.serving != Some(from.generation);
         let version = assignment.version;
-        self.workers[index].read = Some(Read { seq, attempt, version, source, kept, lost });
+        self.workers[index].read = Some(FlowRead { seq, attempt, version, source, kept, lost });
         let way = self.way(source, index);
         if lost {
             let silence = seconds(self.setting.latency.silence_s);
@@ -93,7 +87,7 @@ impl Player<'_> {
         self.end_if_filled(index);
     }
 
-    fn reading(&self, index: usize, seq: OpSeq, attempt: Attempt) -> Option<&Read> {
+    fn reading(&self, index: usize, seq: OpSeq, attempt: Attempt) -> Option<&FlowRead> {
         let read = self.workers[index].read.as_ref();
         read.filter(|read| read.seq == seq && read.attempt == attempt)
     }

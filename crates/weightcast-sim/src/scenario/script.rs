@@ -6,12 +6,12 @@ use weightcast_protocol::{
     CallError, ContentDigest, ExportId, Generation, PROTOCOL, Selector, SessionId, Span, Time,
 };
 
-use super::event::{Event, Happening};
+use super::event::{Happening, ScenarioEvent};
 use super::outcome::Stall;
 use super::player::Player;
-use super::setting::{Group, GroupRole, Verb};
-use super::worker::{Running, Task, What, seconds};
-use crate::world::rng::mix;
+use super::setting::{GroupRole, GroupSetting, Verb};
+use super::worker::{Running, Task, TaskKind, seconds};
+use crate::base::rng::mix;
 
 /// When the first trainer has opened a new run; all others start then.
 const OPENED: Time = Time(100_000_000);
@@ -26,7 +26,7 @@ impl Player<'_> {
     /// Plans the steps, and the start of those who are there from the beginning.
     pub(super) fn plan_script(&mut self) {
         for (index, step) in self.setting.script.iter().enumerate() {
-            self.plan(Time(0) + seconds(step.at_s), Event::Script(index));
+            self.plan(Time(0) + seconds(step.at_s), ScenarioEvent::Script(index));
         }
         for index in 0..self.workers.len() {
             let place = &self.cluster.places[index];
@@ -34,7 +34,7 @@ impl Player<'_> {
             if !waits {
                 let at = if self.begins_run(index) { Time(0) } else { OPENED };
                 self.waiting += 1;
-                self.plan(at, Event::Start(index));
+                self.plan(at, ScenarioEvent::Start(index));
             }
         }
     }
@@ -42,7 +42,7 @@ impl Player<'_> {
     /// Whether a worker is of the trainer that begins the run: the first.
     fn begins_run(&self, index: usize) -> bool {
         let place = &self.cluster.places[index];
-        let trains = |(_, group): &(&String, &Group)| group.role == GroupRole::Trainer;
+        let trains = |(_, group): &(&String, &GroupSetting)| group.role == GroupRole::Trainer;
         let first = self.setting.groups.iter().find(trains).map(|(name, _)| name);
         place.replica == 0 && first == Some(&place.group)
     }
@@ -104,7 +104,7 @@ impl Player<'_> {
         let worker = &mut self.workers[index];
         worker.export = export;
         worker.session = Some(Session::new(config, self.now));
-        worker.todo.push_front(Task::new(What::Register, false));
+        worker.todo.push_front(Task::new(TaskKind::Register, false));
         self.next_task(index);
         self.obey_session(index);
     }
@@ -127,9 +127,9 @@ impl Player<'_> {
             let later = seconds(step.spread_s * f64::from(replica));
             if step.verb == Verb::Join && self.workers[index].session.is_none() {
                 self.waiting += 1;
-                self.plan(self.now + later, Event::Start(index));
+                self.plan(self.now + later, ScenarioEvent::Start(index));
             }
-            let what = What::of(step.verb, step.version, step.every_s).expect("it is a call");
+            let what = TaskKind::of(step.verb, step.version, step.every_s).expect("it is a call");
             self.waiting += 1;
             self.plan_for(index, later, Happening::Task(Task::new(what, !step.warm_up)));
         }
@@ -141,7 +141,7 @@ impl Player<'_> {
             return;
         }
         if let Some(stream) = self.workers[index].connection.take() {
-            self.plan(self.now + self.control(), Event::ServerGone(stream));
+            self.plan(self.now + self.control(), ScenarioEvent::ServerGone(stream));
         }
         self.end_life(index);
         self.seed_of(index).into_iter().for_each(|seed| self.end_life(seed));
@@ -166,14 +166,14 @@ impl Player<'_> {
         };
         let Some(mut task) = worker.todo.pop_front() else { return };
         let holds = session.version().is_some();
-        let clears = holds && matches!(task.what, What::Publish(_));
+        let clears = holds && matches!(task.what, TaskKind::Publish(_));
         let call = match task.what {
-            What::Publish(_) if clears => Call::Unpublish,
-            What::Publish(version) => {
+            TaskKind::Publish(_) if clears => Call::Unpublish,
+            TaskKind::Publish(version) => {
                 let catalog = ContentDigest([1; 16]);
                 Call::Publish { version, catalog, generation: Generation(0) }
             }
-            What::Register => {
+            TaskKind::Register => {
                 // Groups have the same layouts, shard by shard.
                 let shard = self.cluster.places[index].shard.to_le_bytes();
                 let mut layout = [2; 16];
@@ -181,9 +181,9 @@ impl Player<'_> {
                 let (layout, bytes) = (ContentDigest(layout), self.shard_bytes);
                 Call::Register { layout, export: worker.export, bytes }
             }
-            What::Unpublish => Call::Unpublish,
-            What::Replicate => Call::Replicate { selector: Selector::Latest },
-            What::Update { .. } => {
+            TaskKind::Unpublish => Call::Unpublish,
+            TaskKind::Replicate => Call::Replicate { selector: Selector::Latest },
+            TaskKind::Update { .. } => {
                 Call::Update { selector: Selector::Latest, allow_rollback: false, staged: false }
             }
         };
@@ -211,7 +211,7 @@ impl Player<'_> {
                 self.outcome.failed(format!("{:?}: {error}", task.what));
                 Some(AGAIN)
             }
-            (What::Update { version, every }, Ok(_)) => {
+            (TaskKind::Update { version, every }, Ok(_)) => {
                 let held = self.workers[index].session.as_ref().and_then(|s| s.version());
                 (held.is_none_or(|held| held.number < version)).then_some(every)
             }
@@ -233,7 +233,7 @@ impl Player<'_> {
         if !task.measured {
             return;
         }
-        if matches!(task.what, What::Publish(_) | What::Unpublish) {
+        if matches!(task.what, TaskKind::Publish(_) | TaskKind::Unpublish) {
             self.outcome.publishing_s += stall_s;
             return;
         }

@@ -5,7 +5,7 @@ use weightcast_protocol::server::seed_name;
 use weightcast_protocol::{CallError, Span, Version};
 
 use super::player::Player;
-use super::worker::{Task, What};
+use super::worker::{Task, TaskKind};
 
 impl Player<'_> {
     /// The place beside a worker for its seeds.
@@ -25,7 +25,7 @@ impl Player<'_> {
         self.waiting += 2;
         let worker = &mut self.workers[seed];
         worker.ask = Some(ask);
-        worker.todo.push_back(Task::new(What::Replicate, false));
+        worker.todo.push_back(Task::new(TaskKind::Replicate, false));
         self.live(seed, open);
     }
 

@@ -28,9 +28,9 @@ pub struct Setting {
     #[serde(default)]
     pub protocol: Protocol,
     /// By name.
-    pub groups: BTreeMap<String, Group>,
+    pub groups: BTreeMap<String, GroupSetting>,
     /// What happens, in order of time.
-    pub script: Vec<Step>,
+    pub script: Vec<ScriptStep>,
 }
 
 /// A datacentre: all its hosts are alike.
@@ -116,7 +116,7 @@ impl Default for Protocol {
 /// Replicas that are alike.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Group {
+pub struct GroupSetting {
     /// Trainer or rollout.
     pub role: GroupRole,
     /// How many replicas.
@@ -147,7 +147,7 @@ pub enum GroupRole {
 /// Something that the replicas of a group do, all at once unless `spread_s` says otherwise.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct ScriptStep {
     /// When.
     pub at_s: f64,
     /// What.

@@ -11,7 +11,7 @@ use super::setting::Verb;
 
 /// One life of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Life {
+pub(super) struct WorkerLife {
     pub(super) worker: usize,
     pub(super) life: u32,
 }
@@ -30,7 +30,7 @@ pub(super) struct Worker {
     pub(super) filled: u32,
     /// Workers that wait here for what is still to come.
     pub(super) followers: BTreeSet<usize>,
-    pub(super) read: Option<Read>,
+    pub(super) read: Option<FlowRead>,
     pub(super) timer_at: Option<Time>,
     pub(super) todo: VecDeque<Task>,
     pub(super) running: Option<Running>,
@@ -41,7 +41,7 @@ pub(super) struct Worker {
 /// Something that the script has a worker do.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
-    pub(super) what: What,
+    pub(super) what: TaskKind,
     pub(super) measured: bool,
     /// When its first call was made.
     pub(super) began: Option<Time>,
@@ -51,7 +51,7 @@ pub(super) struct Task {
 
 /// What a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum TaskKind {
     Register,
     Publish(u64),
     Unpublish,
@@ -74,7 +74,7 @@ pub(super) struct Running {
 
 /// A read that runs.
 #[derive(Clone, Debug)]
-pub(super) struct Read {
+pub(super) struct FlowRead {
     pub(super) seq: OpSeq,
     pub(super) attempt: Attempt,
     pub(super) version: Version,
@@ -86,7 +86,7 @@ pub(super) struct Read {
     pub(super) lost: bool,
 }
 
-impl What {
+impl TaskKind {
     /// What a verb of the script comes to, if it is a call.
     pub(super) fn of(verb: Verb, version: Option<u64>, every_s: Option<f64>) -> Option<Self> {
         let version = version.unwrap_or_default();
@@ -101,7 +101,7 @@ impl What {
 }
 
 impl Task {
-    pub(super) fn new(what: What, measured: bool) -> Self {
+    pub(super) fn new(what: TaskKind, measured: bool) -> Self {
         Self { what, measured, began: None, stalled: Span(0) }
     }
 }
@@ -116,4 +116,10 @@ impl Worker {
 /// Seconds as a span.
 pub(super) fn seconds(seconds: f64) -> Span {
     Span((seconds * 1e9).round() as u64)
+}
+
+/// Bytes of a unit of progress, as the transports cut a shard: 256 of them, within bounds
+/// (`weightcast-transport/src/base/limits.rs`).
+pub(super) fn unit_bytes(shard_bytes: u64) -> u64 {
+    (shard_bytes / 256).clamp(256 << 10, 16 << 20)
 }

@@ -7,9 +7,9 @@ use weightcast_protocol::server::{Server, ServerOutput};
 use weightcast_protocol::{ConnectionId, Term};
 
 use crate::checkers::Fact;
+use crate::parts::queue::{ProcessStep, ServerStep, WorldEvent};
 use crate::settings::fault_kinds::FaultKind;
 use crate::world::World;
-use crate::world::queue::{Event, ServerStep, Step};
 
 impl World {
     pub(crate) fn hear(&mut self, stream: ConnectionId, message: ClientMessage) {
@@ -18,7 +18,7 @@ impl World {
         let (who, now) = (self.who(life), self.now);
         let host = &mut self.hosts[index];
         if host.paused_until > now {
-            return self.queue.plan(host.paused_until, Event::ToServer(stream, message));
+            return self.queue.plan(host.paused_until, WorldEvent::ToServer(stream, message));
         }
         let term = host.term();
         self.observe(Fact::Heard { who, term, message: &message });
@@ -66,7 +66,8 @@ impl World {
                     let at = self.network.down(connection, self.now, &mut self.rng);
                     let client = self.network.client(connection);
                     if let (Some(at), Some(client)) = (at, client) {
-                        self.queue.plan(at, Event::Process(client, Step::Gone(connection)));
+                        self.queue
+                            .plan(at, WorldEvent::Process(client, ProcessStep::Gone(connection)));
                     }
                 }
             }
@@ -80,7 +81,7 @@ impl World {
         let next = host.server.as_ref().and_then(Server::next_timeout);
         if let Some(at) = next.filter(|at| host.timer.is_none_or(|planned| planned > *at)) {
             host.timer = Some(at);
-            self.queue.plan(at.max(self.now), Event::Server(seat, ServerStep::Timer));
+            self.queue.plan(at.max(self.now), WorldEvent::Server(seat, ServerStep::Timer));
         }
     }
 
@@ -94,7 +95,8 @@ impl World {
         let who = self.who(client);
         self.observe(Fact::Said { who, term, message: &message });
         if let Some(at) = self.network.down(stream, self.now, &mut self.rng) {
-            self.queue.plan(at, Event::Process(client, Step::Message(stream, term, message)));
+            self.queue
+                .plan(at, WorldEvent::Process(client, ProcessStep::Message(stream, term, message)));
         }
     }
 }

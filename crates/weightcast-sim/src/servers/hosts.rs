@@ -1,61 +1,11 @@
 //! The machines that the reference servers run on: which runs, which is held up, who reaches whom.
 
-use weightcast_protocol::server::{Server, ServerConfig, Snapshot};
-use weightcast_protocol::{Span, Term, Time};
+use weightcast_protocol::Time;
+use weightcast_protocol::server::Snapshot;
 
-use crate::processes::staging::INSTALL_DEADLINE;
-use crate::settings::options::Options;
+use crate::parts::host::start;
+use crate::parts::queue::{ProcessStep, Seat, ServerStep, WorldEvent};
 use crate::world::World;
-use crate::world::queue::{Event, Seat, ServerStep, Step};
-use crate::world::rng::mix;
-
-/// A machine with a reference server.
-#[derive(Debug)]
-pub(crate) struct Host {
-    /// `None` while it is down.
-    pub(crate) server: Option<Server>,
-    /// How often the server has been started.
-    pub(crate) life: u32,
-    /// Suspended until then: the zombie of its own term, if another one acts meanwhile.
-    pub(crate) paused_until: Time,
-    /// It dies in the middle of what it says next, for so long.
-    pub(crate) dies_halfway: Option<Span>,
-    /// When the server's timer was last planned for.
-    pub(crate) timer: Option<Time>,
-}
-
-impl Host {
-    pub(crate) fn new(options: &Options, index: usize) -> Self {
-        let server = Some(start(options, index, 0));
-        Self { server, life: 0, paused_until: Time(0), dies_halfway: None, timer: None }
-    }
-
-    /// The term that it acts in; zero if it does not.
-    pub(crate) fn term(&self) -> Term {
-        self.server.as_ref().map_or(Term(0), Server::term)
-    }
-}
-
-/// A server that remembers nothing. Its lives are told apart by a random number, as those of a real
-/// one.
-fn start(options: &Options, index: usize, life: u32) -> Server {
-    Server::new(ServerConfig {
-        life: mix(&[index as u64, life.into()]),
-        index: index as u32,
-        depth_limit: options.depth_limit,
-        lease: options.lease,
-        fanout: options.fanout,
-        stripes: options.stripes,
-        drain_deadline: options.drain_deadline,
-        offload_deadline: options.offload_deadline,
-        seed_deadline: options.seed_deadline,
-        install_deadline: INSTALL_DEADLINE,
-        limits: options.limits.clone(),
-        safeguards: options.safeguards,
-        secret: [index as u64, life.into()],
-        ..ServerConfig::default()
-    })
-}
 
 impl World {
     pub(crate) fn seat(&self, host: usize) -> Seat {
@@ -89,7 +39,7 @@ impl World {
             return;
         }
         if host.paused_until > self.now {
-            return self.queue.plan(host.paused_until, Event::Server(seat, step));
+            return self.queue.plan(host.paused_until, WorldEvent::Server(seat, step));
         }
         let now = self.now;
         match (step, &mut host.server) {
@@ -105,9 +55,9 @@ impl World {
             (ServerStep::Probe { client, told }, Some(server)) => {
                 let acts = server.handle_probe(now, told);
                 if self.reaches(client.process, seat.host) {
-                    let step = Step::Probed { server: seat.host, told: told.term, acts };
+                    let step = ProcessStep::Probed { server: seat.host, told: told.term, acts };
                     let at = now + self.delay();
-                    self.queue.plan(at, Event::Process(client, step));
+                    self.queue.plan(at, WorldEvent::Process(client, step));
                 }
             }
             (_, None) => return,
@@ -126,7 +76,7 @@ impl World {
         host.dies_halfway = None;
         host.timer = None;
         let seat = self.seat(index);
-        self.queue.plan(until, Event::Server(seat, ServerStep::Start));
+        self.queue.plan(until, WorldEvent::Server(seat, ServerStep::Start));
     }
 
     /// Some processes do not reach a server, which goes on for the others.

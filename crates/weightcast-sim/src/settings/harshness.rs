@@ -3,8 +3,8 @@
 
 use weightcast_protocol::Span;
 
-use crate::settings::options::Options;
-use crate::world::rng::{Rng, mix};
+use crate::base::rng::{Rng, mix};
+use crate::settings::options::WorldOptions;
 
 /// What is used instead of what a seed draws. Nothing by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,9 +24,9 @@ impl Harshness {
     pub const SERVERS: u32 = 8;
 
     /// The world that a seed stands for.
-    pub fn options(&self, seed: u64) -> Options {
+    pub fn options(&self, seed: u64) -> WorldOptions {
         let settled = self.settled(seed);
-        let mut options = Options::drawn(seed);
+        let mut options = WorldOptions::drawn(seed);
         if let Some(servers) = settled.servers {
             // Who goes through a longer list is through later.
             let more = u64::from(servers.saturating_sub(options.servers));
@@ -76,7 +76,7 @@ mod tests {
             drawn: false,
         };
         for seed in 0..50 {
-            let (usual, harsh) = (Options::drawn(seed), given.options(seed));
+            let (usual, harsh) = (WorldOptions::drawn(seed), given.options(seed));
             assert_eq!((harsh.servers, harsh.call_deadline), (5, Span::from_secs(9)));
             assert_eq!((harsh.rollouts, harsh.lease), (usual.rollouts, usual.lease));
             for kind in FaultKind::ALL {

@@ -13,7 +13,7 @@ const CALLS_AHEAD: usize = 64;
 
 /// Size, length and faults of a world. The seed varies all of it below these bounds.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct WorldOptions {
     /// Trainer replicas; the first starts the runs, the others publish the same versions.
     pub trainers: u32,
     /// Rollout replicas.
@@ -78,7 +78,7 @@ pub struct Options {
     pub safeguards: Safeguards,
 }
 
-impl Default for Options {
+impl Default for WorldOptions {
     fn default() -> Self {
         Self {
             trainers: 2,
@@ -117,7 +117,7 @@ impl Default for Options {
     }
 }
 
-impl fmt::Display for Options {
+impl fmt::Display for WorldOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |span: Span| span.0 as f64 / 1e9;
         writeln!(

@@ -4,11 +4,11 @@
 use weightcast_protocol::Span;
 use weightcast_protocol::limits::Limits;
 
+use crate::base::rng::{Rng, mix};
 use crate::settings::fault_kinds::{FaultCounts, FaultKind};
-use crate::settings::options::Options;
-use crate::world::rng::{Rng, mix};
+use crate::settings::options::WorldOptions;
 
-impl Options {
+impl WorldOptions {
     /// The world that a seed stands for.
     pub fn drawn(seed: u64) -> Self {
         let rng = &mut Rng::new(mix(&[seed, 0x0053_7761_726d]));
@@ -39,7 +39,7 @@ impl Options {
             // a server within two, and its recovery window lasts two more; then everybody reads.
             quiet_time: Span(lease.0 * 8 + 10_000_000_000),
             faults: faults(rng),
-            ..Options::default()
+            ..WorldOptions::default()
         };
         Self {
             offload_seeding: if rng.chance(500) { 0 } else { 700 },

@@ -140,6 +140,9 @@ const ERRORS: [&str; 11] = [
     "Misuse",
 ];
 
+/// Coverage points that were reached.
+pub(crate) type Points = BTreeSet<Point>;
+
 /// What was reached, of what must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage {

@@ -9,7 +9,7 @@ use weightcast_protocol::{Incarnation, OpSeq, Term};
 
 use crate::books::retained::is_offload;
 use crate::checkers::{Fact, Who};
-use crate::sights::coverage::Point;
+use crate::sights::coverage::{Point, Points};
 
 /// What has to be remembered to know a point when it is reached.
 #[derive(Debug, Default)]
@@ -19,8 +19,6 @@ pub(crate) struct FailoverSights {
     /// The term in which each shard made a call last.
     calls: BTreeMap<(Incarnation, u32, OpSeq), Term>,
 }
-
-type Points = std::collections::BTreeSet<Point>;
 
 impl FailoverSights {
     pub(crate) fn observe(&mut self, fact: &Fact<'_>, points: &mut Points) {

@@ -2,7 +2,6 @@
 
 pub(crate) mod coverage;
 pub(crate) mod failover;
-pub(crate) mod leases;
 pub(crate) mod seeds;
 pub(crate) mod staging;
 pub(crate) mod striping;
@@ -18,7 +17,7 @@ use weightcast_protocol::{
 };
 
 use crate::checkers::{Fact, Who};
-use crate::sights::coverage::Point;
+use crate::sights::coverage::{Point, Points};
 use crate::sights::staging::StagingSights;
 use crate::sights::striping::StripingSights;
 
@@ -46,8 +45,6 @@ struct Called {
     /// The model's revision at that moment.
     revision: Option<Revision>,
 }
-
-type Points = BTreeSet<Point>;
 
 impl Sights {
     pub(crate) fn observe(&mut self, fact: &Fact<'_>, points: &mut Points) {

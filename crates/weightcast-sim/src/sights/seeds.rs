@@ -9,7 +9,7 @@ use weightcast_protocol::{Incarnation, OpSeq, Version};
 
 use crate::books::retained::{is_seed, same_life};
 use crate::checkers::{Fact, Who};
-use crate::sights::coverage::Point;
+use crate::sights::coverage::{Point, Points};
 
 /// What has to be remembered to know a point when it is reached.
 #[derive(Debug, Default)]
@@ -20,8 +20,6 @@ pub(crate) struct SeedSights {
     /// Readers of seeds, by call.
     from_seed: BTreeSet<(Incarnation, OpSeq)>,
 }
-
-type Points = BTreeSet<Point>;
 
 impl SeedSights {
     pub(crate) fn observe(&mut self, fact: &Fact<'_>, points: &mut Points) {

@@ -8,7 +8,7 @@ use weightcast_protocol::server::{ModelSnapshot, ReplicaState, Snapshot};
 use weightcast_protocol::{Incarnation, OpSeq};
 
 use crate::checkers::Fact;
-use crate::sights::coverage::Point;
+use crate::sights::coverage::{Point, Points};
 
 /// What has to be remembered to know a point when it is reached.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct StagingSights {
 }
 
 impl StagingSights {
-    pub(crate) fn observe(&mut self, fact: &Fact<'_>, points: &mut BTreeSet<Point>) {
+    pub(crate) fn observe(&mut self, fact: &Fact<'_>, points: &mut Points) {
         match fact {
             Fact::Said { who, message, .. } => {
                 if let Some(incarnation) = who.incarnation {
@@ -33,7 +33,7 @@ impl StagingSights {
         }
     }
 
-    fn said(&mut self, group: Incarnation, message: &ServerMessage, points: &mut BTreeSet<Point>) {
+    fn said(&mut self, group: Incarnation, message: &ServerMessage, points: &mut Points) {
         match message {
             ServerMessage::Assigned { seq, attempt, since, assignment } if assignment.staged => {
                 self.staged.insert(group, *seq);
@@ -62,7 +62,7 @@ impl StagingSights {
         replicas.any(|replica| replica.incarnation == group && replica.version.is_some())
     }
 
-    fn books(&mut self, after: &Rc<Snapshot>, points: &mut BTreeSet<Point>) {
+    fn books(&mut self, after: &Rc<Snapshot>, points: &mut Points) {
         let before = self.books.replace(Rc::clone(after));
         for (name, model) in &after.models {
             self.model(model, points);
@@ -80,7 +80,7 @@ impl StagingSights {
         }
     }
 
-    fn model(&mut self, model: &ModelSnapshot, points: &mut BTreeSet<Point>) {
+    fn model(&mut self, model: &ModelSnapshot, points: &mut Points) {
         for replica in &model.replicas {
             let own = replica.incarnation;
             let reads = model.edges.iter().any(|edge| edge.reader_life == own);

@@ -6,22 +6,22 @@ use weightcast_protocol::message::{Answer, ClientMessage, ReadFailure, ServerMes
 use weightcast_protocol::{Attempt, Incarnation, OpSeq};
 
 use crate::checkers::Fact;
-use crate::sights::coverage::Point;
+use crate::sights::coverage::{Point, Points};
 
 /// A call of a group.
-type Place = (Incarnation, OpSeq);
+type GroupCall = (Incarnation, OpSeq);
 
 /// What has to be remembered to know a point when it is reached.
 #[derive(Debug, Default)]
 pub(crate) struct StripingSights {
     /// The last assignment of each transfer, and how many sources it named.
-    assigned: BTreeMap<Place, (Attempt, usize)>,
+    assigned: BTreeMap<GroupCall, (Attempt, usize)>,
     /// Reads from several sources that one of these has failed.
-    failed: BTreeSet<(Place, Attempt)>,
+    failed: BTreeSet<(GroupCall, Attempt)>,
 }
 
 impl StripingSights {
-    pub(crate) fn observe(&mut self, fact: &Fact<'_>, points: &mut BTreeSet<Point>) {
+    pub(crate) fn observe(&mut self, fact: &Fact<'_>, points: &mut Points) {
         match fact {
             Fact::Heard {
                 who,
@@ -44,7 +44,7 @@ impl StripingSights {
         }
     }
 
-    fn said(&mut self, group: Incarnation, message: &ServerMessage, points: &mut BTreeSet<Point>) {
+    fn said(&mut self, group: Incarnation, message: &ServerMessage, points: &mut Points) {
         match message {
             ServerMessage::Assigned { seq, attempt, since, assignment } => {
                 let (place, last) = ((group, *seq), Attempt(attempt.0.saturating_sub(1)));
@@ -67,7 +67,7 @@ impl StripingSights {
     }
 
     /// Whether this is the transfer's last assignment, and named several sources.
-    fn before(&self, place: Place, attempt: Attempt) -> bool {
+    fn before(&self, place: GroupCall, attempt: Attempt) -> bool {
         self.assigned.get(&place).is_some_and(|(last, stripes)| *last == attempt && *stripes > 1)
     }
 }

@@ -1,10 +1,9 @@
 //! The world: servers, processes, wires, and a queue of what happens next.
 
-pub(crate) mod clock;
-pub(crate) mod network;
+pub(crate) mod agreement;
+pub(crate) mod leases;
+pub(crate) mod leftovers;
 pub(crate) mod progress;
-pub(crate) mod queue;
-pub(crate) mod rng;
 pub(crate) mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,34 +11,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use weightcast_protocol::message::{EpochPolicy, Location, Role};
 use weightcast_protocol::{ConnectionId, ExportId, Incarnation, Span, Time, Version};
 
+use crate::base::clock::DriftingClock;
+use crate::base::rng::Rng;
 use crate::checkers::{Checkers, Fact, Who};
-use crate::faults::pretender::Pretender;
-use crate::processes::chunk_loop::Progress;
-use crate::processes::memory::{Memory, chunks_of};
-use crate::processes::process::{Process, Program, Trouble};
-use crate::processes::program::Action;
-use crate::recorded::Recorded;
+use crate::parts::action::Action;
+use crate::parts::chunk_loop::Progress;
+use crate::parts::host::ServerHost;
+use crate::parts::memory::{TaggedMemory, chunks_of};
+use crate::parts::network::Network;
+use crate::parts::pretender::Pretender;
+use crate::parts::process::{Process, ProgramState, Trouble};
+use crate::parts::queue::{EventQueue, Life, ProcessStep, ServerStep, WorldEvent};
 use crate::report::fingerprint::Fingerprint;
 use crate::report::story::StoryEvent;
-use crate::report::{Report, Violation};
-use crate::servers::hosts::Host;
-use crate::settings::options::Options;
+use crate::report::{InvariantViolation, Report};
+use crate::settings::options::WorldOptions;
+use crate::settings::strike::Strike;
 use crate::sights::Sights;
 use crate::sights::failover::FailoverSights;
 use crate::sights::seeds::SeedSights;
-use crate::world::clock::Clock;
-use crate::world::network::Network;
-use crate::world::queue::{Event, Life, Queue, ServerStep, Step};
-use crate::world::rng::Rng;
 
 pub(crate) struct World {
     pub(crate) seed: u64,
-    pub(crate) options: Options,
+    pub(crate) options: WorldOptions,
     pub(crate) rng: Rng,
     pub(crate) now: Time,
-    pub(crate) queue: Queue,
+    pub(crate) queue: EventQueue,
     pub(crate) network: Network,
-    pub(crate) hosts: Vec<Host>,
+    pub(crate) hosts: Vec<ServerHost>,
     pub(crate) processes: Vec<Process>,
     /// What each group does at each place of its program.
     pub(crate) decisions: BTreeMap<(Incarnation, u32), Action>,
@@ -78,30 +77,36 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, options: Options) -> Self {
+    pub(crate) fn new(seed: u64, options: WorldOptions) -> Self {
         let mut world = Self::empty(seed, options);
         world.people(None);
         world.plan_faults();
         world
     }
 
-    /// One whose groups and faults are written down.
-    pub(crate) fn recorded(seed: u64, options: Options, recorded: &Recorded) -> Self {
+    /// A world whose groups (shards and datacentre of each) and faults are written down.
+    pub(crate) fn scripted(
+        seed: u64,
+        options: WorldOptions,
+        groups: &[(u32, u64)],
+        crossing_cost: u64,
+        strikes: &[Strike],
+    ) -> Self {
         let mut world = Self::empty(seed, options);
-        world.people(Some(recorded.groups));
-        world.crossing_cost = recorded.crossing_cost;
-        world.plan_strikes(&recorded.strikes());
+        world.people(Some(groups));
+        world.crossing_cost = crossing_cost;
+        world.plan_strikes(strikes);
         world
     }
 
-    fn empty(seed: u64, options: Options) -> Self {
-        let hosts = (0..options.servers as usize).map(|index| Host::new(&options, index));
+    fn empty(seed: u64, options: WorldOptions) -> Self {
+        let hosts = (0..options.servers as usize).map(|index| ServerHost::new(&options, index));
         let hosts = hosts.collect();
         Self {
             seed,
             rng: Rng::new(seed),
             now: Time(0),
-            queue: Queue::default(),
+            queue: EventQueue::default(),
             network: Network::new(options.late, options.late_by),
             hosts,
             processes: Vec::new(),
@@ -173,7 +178,7 @@ impl World {
     ) -> usize {
         let drift = self.options.drift;
         let rate = self.rng.between(1000 - drift, 1000 + drift);
-        let clock = Clock::new(self.rng.below(1 << 40), rate);
+        let clock = DriftingClock::new(self.rng.below(1 << 40), rate);
         let process = Process {
             replica,
             shard,
@@ -186,7 +191,7 @@ impl World {
             session: None,
             stream: None,
             streams: 0,
-            memory: Memory::new(chunks_of(shard, num_shards, self.options.chunks)),
+            memory: TaggedMemory::new(chunks_of(shard, num_shards, self.options.chunks)),
             location: Location::default(),
             exposed: None,
             progress: Progress::default(),
@@ -200,12 +205,12 @@ impl World {
             paused_until: Time(0),
             trouble: Trouble::default(),
             timer_at: None,
-            program: Program::default(),
+            program: ProgramState::default(),
         };
         let life = Life { process: self.processes.len(), life: 0 };
         self.processes.push(process);
         let at = Time(self.rng.below(300) * 1_000_000);
-        self.queue.plan(at, Event::Process(life, Step::Start));
+        self.queue.plan(at, WorldEvent::Process(life, ProcessStep::Start));
         life.process
     }
 
@@ -217,17 +222,17 @@ impl World {
     }
 
     /// Plays to the end, or until this is violated.
-    pub(crate) fn play_until(mut self, found: impl Fn(&Violation) -> bool) -> Report {
+    pub(crate) fn play_until(mut self, found: impl Fn(&InvariantViolation) -> bool) -> Report {
         self.play(found);
         self.report
     }
 
-    fn play(&mut self, found: impl Fn(&Violation) -> bool) {
+    fn play(&mut self, found: impl Fn(&InvariantViolation) -> bool) {
         self.go_on(found);
         self.report.fingerprint = self.fingerprint.end(&self.report.counters);
     }
 
-    fn go_on(&mut self, found: impl Fn(&Violation) -> bool) {
+    fn go_on(&mut self, found: impl Fn(&InvariantViolation) -> bool) {
         let end = Time(0) + self.options.fault_time + self.options.quiet_time;
         while let Some((at, event)) = self.queue.pop() {
             if at > end {
@@ -250,7 +255,7 @@ impl World {
     }
 
     /// False if the protocol's code panicked, which is where the world ends.
-    fn happens(&mut self, event: Event) -> bool {
+    fn happens(&mut self, event: WorldEvent) -> bool {
         let what = std::panic::AssertUnwindSafe(|| self.happen(event));
         let Err(panic) = std::panic::catch_unwind(what) else { return true };
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -259,14 +264,14 @@ impl World {
         false
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: WorldEvent) {
         match event {
-            Event::Server(seat, step) => self.serve(seat, step),
-            Event::ToServer(stream, message) => self.hear(stream, message),
-            Event::Process(life, step) => self.step(life, step),
-            Event::Fault(fault) => self.strike(fault),
-            Event::Strike(strike) => self.hit(strike),
-            Event::Quiet => self.calm(),
+            WorldEvent::Server(seat, step) => self.serve(seat, step),
+            WorldEvent::ToServer(stream, message) => self.hear(stream, message),
+            WorldEvent::Process(life, step) => self.step(life, step),
+            WorldEvent::Fault(fault) => self.strike(fault),
+            WorldEvent::Strike(strike) => self.hit(strike),
+            WorldEvent::Quiet => self.calm(),
         }
     }
 
@@ -284,10 +289,10 @@ impl World {
             let (who, term) = (self.who(cut.client), self.hosts[host].term());
             self.observe(Fact::Unlinked { who, term });
             let (server, client) = (self.delay(), self.delay());
-            let gone = Event::Server(self.seat(host), ServerStep::Gone(stream));
+            let gone = WorldEvent::Server(self.seat(host), ServerStep::Gone(stream));
             self.queue.plan(self.now + server, gone);
-            let step = Step::Gone(stream);
-            self.queue.plan(self.now + client, Event::Process(cut.client, step));
+            let step = ProcessStep::Gone(stream);
+            self.queue.plan(self.now + client, WorldEvent::Process(cut.client, step));
         }
     }
 

@@ -3,11 +3,11 @@
 use weightcast_protocol::message::{Answer, Call, Role};
 use weightcast_protocol::{CallError, Span, Term, Time};
 
-use crate::books::weight::weight;
-use crate::checkers::{Fact, Terms};
-use crate::processes::process::Process;
+use crate::base::weight::weight;
+use crate::checkers::{ActingTerms, Fact};
+use crate::parts::host::ServerHost;
+use crate::parts::process::Process;
 use crate::report::story::{self, StoryEvent};
-use crate::servers::hosts::Host;
 use crate::world::World;
 
 /// How often it is looked at how much servers remember: all of it is gone through.
@@ -58,7 +58,7 @@ impl World {
     /// Shows the checkers which servers act, and where the sessions are.
     fn observe_end(&mut self) {
         let (acting, sessions) = self.terms();
-        let terms = Terms { acting: &acting, sessions: &sessions };
+        let terms = ActingTerms { acting: &acting, sessions: &sessions };
         let (leftovers, disagreements) = (self.leftovers(), self.disagreements());
         let (leftovers, disagreements) = (&leftovers[..], &disagreements[..]);
         self.observe(Fact::Over { terms, leftovers, disagreements });
@@ -69,7 +69,7 @@ impl World {
         let disagreements = self.disagreements();
         let (acting, sessions) = self.terms();
         let settled = (self.now >= self.settled_at())
-            .then_some(Terms { acting: &acting, sessions: &sessions });
+            .then_some(ActingTerms { acting: &acting, sessions: &sessions });
         self.observe(Fact::Looked { settled, disagreements: &disagreements });
         if self.now.0.is_multiple_of(WEIGH_EVERY.0) {
             self.weigh();
@@ -92,7 +92,7 @@ impl World {
     }
 
     fn terms(&self) -> (Vec<Term>, Vec<(String, Option<Term>)>) {
-        let acting = self.hosts.iter().map(Host::term).filter(|term| term.0 > 0).collect();
+        let acting = self.hosts.iter().map(ServerHost::term).filter(|term| term.0 > 0).collect();
         let place = |p: &Process| {
             let lease = p.session.as_ref()?.lease();
             Some((format!("{}/{}", p.replica, p.shard), lease.map(|lease| lease.term)))

@@ -8,11 +8,10 @@ use weightcast_protocol::{
     Attempt, ConnectionId, ExportId, Generation, Incarnation, OpSeq, Revision, Span, Time, Version,
 };
 
-use crate::processes::chunk_loop::{ChunkLoop, Progress};
-use crate::processes::memory::{Exposed, Memory};
-use crate::processes::offload::CopyOf;
-use crate::processes::staging::Beside;
-use crate::world::clock::Clock;
+use crate::base::clock::DriftingClock;
+use crate::parts::chunk_loop::{ChunkLoop, Progress};
+use crate::parts::memory::{Exposure, TaggedMemory};
+use crate::parts::queue::Life;
 
 /// One shard's process. A new life has a new session and a new export; the place stays.
 #[derive(Debug)]
@@ -25,24 +24,24 @@ pub(crate) struct Process {
     /// Whether its updates leave crossings to seed replicas.
     pub(crate) offload_seeding: bool,
     pub(crate) life: u32,
-    pub(crate) clock: Clock,
+    pub(crate) clock: DriftingClock,
     /// None while the process is down.
     pub(crate) session: Option<Session>,
     pub(crate) stream: Option<ConnectionId>,
     /// Streams asked for: only the last one counts.
     pub(crate) streams: u64,
-    pub(crate) memory: Memory,
+    pub(crate) memory: TaggedMemory,
     pub(crate) location: Location,
     /// What the data port serves.
-    pub(crate) exposed: Option<Exposed>,
+    pub(crate) exposed: Option<Exposure>,
     /// What it tells of its progress; there may be more of that generation, never less (F13).
     pub(crate) progress: Progress,
     pub(crate) export: ExportId,
-    pub(crate) read: Option<Read>,
+    pub(crate) read: Option<ChunkRead>,
     /// How many chunks of an unfinished read were there when they were fenced.
     pub(crate) left: u32,
     /// What a staged update reads into.
-    pub(crate) beside: Option<Beside>,
+    pub(crate) beside: Option<StagedMemory>,
     /// What it copies aside.
     pub(crate) copying: Option<(Version, Generation)>,
     /// Seeds that it is finding memory for: versions, by what was asked.
@@ -54,7 +53,7 @@ pub(crate) struct Process {
     pub(crate) trouble: Trouble,
     /// When its session's timer was last planned for.
     pub(crate) timer_at: Option<Time>,
-    pub(crate) program: Program,
+    pub(crate) program: ProgramState,
 }
 
 /// What is wrong with a process.
@@ -82,9 +81,12 @@ pub(crate) struct Trouble {
     pub(crate) spoiled: bool,
 }
 
+/// How long the shards of a staged update may take to copy it into place.
+pub(crate) const INSTALL_DEADLINE: Span = Span::from_millis(1_500);
+
 /// A read that runs.
 #[derive(Clone, Debug)]
-pub(crate) struct Read {
+pub(crate) struct ChunkRead {
     pub(crate) seq: OpSeq,
     pub(crate) attempt: Attempt,
     pub(crate) assignment: Assignment,
@@ -93,16 +95,39 @@ pub(crate) struct Read {
     pub(crate) moved_at: Time,
 }
 
+/// What a staged update reads into.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StagedMemory {
+    pub(crate) memory: TaggedMemory,
+    /// The first so many chunks are here.
+    pub(crate) count: u32,
+    /// The copying into place that runs.
+    pub(crate) installing: Option<(OpSeq, Attempt)>,
+}
+
+/// On whose behalf a process holds memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CopyOf {
+    pub(crate) owner: Life,
+    pub(crate) version: Version,
+    /// The generation at which the owner held it.
+    pub(crate) generation: Generation,
+    /// What the owner was asked, if it is a seed.
+    pub(crate) ask: Option<u64>,
+    /// The owner has been told that nothing came of it: it is told of each copy's end once, as in the runtime.
+    pub(crate) told: bool,
+}
+
 /// Where a process is in its program.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Program {
+pub(crate) struct ProgramState {
     /// This life is about another model than all others.
     pub(crate) stray: bool,
     /// Whether the memory is registered.
     pub(crate) registered: bool,
     /// Calls made in this life.
     pub(crate) position: u32,
-    pub(crate) pending: Option<PendingCall>,
+    pub(crate) pending: Option<RunningCall>,
     /// The version that the memory still holds after it was unpublished.
     pub(crate) kept: Option<Version>,
     /// The server refused what was published, or `unpublish` did not end in time: it is next.
@@ -113,7 +138,7 @@ pub(crate) struct Program {
 
 /// A call that runs.
 #[derive(Clone, Debug)]
-pub(crate) struct PendingCall {
+pub(crate) struct RunningCall {
     pub(crate) seq: OpSeq,
     pub(crate) call: Call,
     /// By when it must have ended, on the world's clock.

@@ -10,24 +10,13 @@ use weightcast_protocol::{
     Proved, SessionId, ShardSums, Term, TermProof, Ticket, Version,
 };
 
+use crate::base::rng::mix;
+use crate::parts::pretender::ADDRESS;
 use crate::sights::coverage::Point;
 use crate::world::World;
-use crate::world::rng::mix;
 
-/// Where the pretender's data port is, in the books of a server that lets it in.
-pub(crate) const ADDRESS: &str = "pretender";
 /// Things that it tries each time.
 const TRIES: u64 = 6;
-
-/// What it has come by.
-#[derive(Debug, Default)]
-pub(crate) struct Pretender {
-    streams: u64,
-    /// What it opened honestly, and what it was given for it.
-    own: Option<(Open, Ticket)>,
-    /// What it asks for now.
-    asks: Option<Open>,
-}
 
 impl World {
     /// It has its turn at a server.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use weightcast_protocol::{ConnectionId, Span, Time};
 
-use crate::world::queue::Life;
-use crate::world::rng::Rng;
+use crate::base::rng::Rng;
+use crate::parts::queue::Life;
 
 /// One stream.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct SessionStream {
     pub(crate) client: Life,
     /// Where its server runs.
     host: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Stream {
 /// All streams that carry messages.
 #[derive(Debug)]
 pub(crate) struct Network {
-    streams: BTreeMap<ConnectionId, Stream>,
+    streams: BTreeMap<ConnectionId, SessionStream>,
     opened: u64,
     /// How many of a thousand messages are late.
     pub(crate) late: u64,
@@ -37,12 +37,12 @@ impl Network {
     pub(crate) fn open(&mut self, client: Life, host: usize) -> ConnectionId {
         self.opened += 1;
         let stream = ConnectionId(self.opened);
-        self.streams.insert(stream, Stream { client, host, up: Time(0), down: Time(0) });
+        self.streams.insert(stream, SessionStream { client, host, up: Time(0), down: Time(0) });
         stream
     }
 
     /// Breaks a stream: what is on it is lost.
-    pub(crate) fn cut(&mut self, stream: ConnectionId) -> Option<Stream> {
+    pub(crate) fn cut(&mut self, stream: ConnectionId) -> Option<SessionStream> {
         self.streams.remove(&stream)
     }
 

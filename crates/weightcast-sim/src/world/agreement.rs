@@ -5,7 +5,7 @@ use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState, ShardSnapshot, 
 use weightcast_protocol::session::{Session, SessionState};
 use weightcast_protocol::{Term, Time};
 
-use crate::processes::process::Process;
+use crate::parts::process::Process;
 use crate::world::World;
 
 impl World {

@@ -4,25 +4,25 @@ use std::ops::Range;
 
 use weightcast_protocol::{Generation, Nonce, ShardSums, Sum, Version};
 
-use crate::world::rng::mix;
+use crate::base::rng::mix;
 
 /// Chunks of one shard, by their place in the whole version. Empty of any version at first.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub struct TaggedMemory {
     first: u32,
     tags: Vec<u64>,
 }
 
 /// What a data port serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exposed {
+pub struct Exposure {
     /// The generation of the memory.
     pub generation: Generation,
     /// The first so many chunks, if the memory is being filled.
     pub filled: Option<u32>,
 }
 
-impl Exposed {
+impl Exposure {
     /// Whether the chunk at this place of the shard is served.
     pub fn has(&self, place: u32) -> bool {
         self.filled.is_none_or(|filled| place < filled)
@@ -39,7 +39,7 @@ pub(crate) fn tag(version: Version, chunk: u32) -> u64 {
     mix(&[version.epoch.0, version.number, chunk.into()])
 }
 
-impl Memory {
+impl TaggedMemory {
     /// The memory of a shard that holds these chunks.
     pub fn new(range: Range<u32>) -> Self {
         Self { first: range.start, tags: vec![0; range.len()] }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::{Attempt, ConnectionId, Generation, Nonce, OpSeq, Term, TermProof, Time};
 
-use crate::faults::Strike;
 use crate::settings::fault_kinds::FaultKind;
+use crate::settings::strike::Strike;
 
 /// One life of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,13 +28,13 @@ pub(crate) struct Seat {
 
 /// Something that happens.
 #[derive(Clone, Debug)]
-pub(crate) enum Event {
+pub(crate) enum WorldEvent {
     /// To a server.
     Server(Seat, ServerStep),
     /// A message arrives at the server that the stream leads to.
     ToServer(ConnectionId, ClientMessage),
     /// To a process.
-    Process(Life, Step),
+    Process(Life, ProcessStep),
     /// A fault.
     Fault(FaultKind),
     /// A fault that is written down.
@@ -58,7 +58,7 @@ pub(crate) enum ServerStep {
 
 /// Something that happens to a process.
 #[derive(Clone, Debug, Hash)]
-pub(crate) enum Step {
+pub(crate) enum ProcessStep {
     /// Its session's timer is due.
     Timer,
     /// A message arrives from a server, sent in this term.
@@ -93,18 +93,18 @@ pub(crate) enum Step {
 
 /// Events in order.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    events: BTreeMap<(Time, u64), Event>,
+pub(crate) struct EventQueue {
+    events: BTreeMap<(Time, u64), WorldEvent>,
     planned: u64,
 }
 
-impl Queue {
-    pub(crate) fn plan(&mut self, at: Time, event: Event) {
+impl EventQueue {
+    pub(crate) fn plan(&mut self, at: Time, event: WorldEvent) {
         self.planned += 1;
         self.events.insert((at, self.planned), event);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(Time, Event)> {
+    pub(crate) fn pop(&mut self) -> Option<(Time, WorldEvent)> {
         self.events.pop_first().map(|((at, _), event)| (at, event))
     }
 }

@@ -4,7 +4,7 @@ use weightcast_protocol::{Span, Time};
 
 /// One process's own clock, as a function of the world's.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct DriftingClock {
     offset: u64,
     /// How long it has stood still, on the world's clock.
     behind: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Clock {
     rate: u64,
 }
 
-impl Clock {
+impl DriftingClock {
     pub(crate) fn new(offset: u64, rate: u64) -> Self {
         Self { offset, behind: 0, rate }
     }
@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn a_timer_never_fires_early() {
         for rate in [960, 1000, 1040] {
-            let clock = Clock::new(12_345, rate);
+            let clock = DriftingClock::new(12_345, rate);
             for local in (0..5_000_000).step_by(77_777) {
                 assert!(clock.local(clock.world(Time(local))) >= Time(local));
             }

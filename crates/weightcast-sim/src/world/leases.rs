@@ -5,8 +5,8 @@ use weightcast_protocol::message::ClientMessage;
 use weightcast_protocol::session::SessionState;
 
 use crate::checkers::{Act, Fact};
+use crate::parts::queue::Life;
 use crate::world::World;
-use crate::world::queue::Life;
 
 impl World {
     /// A message leaves.

@@ -7,7 +7,7 @@ use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, 
 use weightcast_protocol::{Incarnation, Version};
 
 use crate::books::retained::{is_offload, retained, whole_and_lasting};
-use crate::processes::process::Process;
+use crate::parts::process::Process;
 use crate::world::World;
 
 impl World {

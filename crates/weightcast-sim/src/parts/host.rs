@@ -1,0 +1,56 @@
+//! One machine with a reference server.
+
+use weightcast_protocol::server::{Server, ServerConfig};
+use weightcast_protocol::{Span, Term, Time};
+
+use crate::base::rng::mix;
+use crate::parts::process::INSTALL_DEADLINE;
+use crate::settings::options::WorldOptions;
+
+/// A machine with a reference server.
+#[derive(Debug)]
+pub(crate) struct ServerHost {
+    /// `None` while it is down.
+    pub(crate) server: Option<Server>,
+    /// How often the server has been started.
+    pub(crate) life: u32,
+    /// Suspended until then: the zombie of its own term, if another one acts meanwhile.
+    pub(crate) paused_until: Time,
+    /// It dies in the middle of what it says next, for so long.
+    pub(crate) dies_halfway: Option<Span>,
+    /// When the server's timer was last planned for.
+    pub(crate) timer: Option<Time>,
+}
+
+impl ServerHost {
+    pub(crate) fn new(options: &WorldOptions, index: usize) -> Self {
+        let server = Some(start(options, index, 0));
+        Self { server, life: 0, paused_until: Time(0), dies_halfway: None, timer: None }
+    }
+
+    /// The term that it acts in; zero if it does not.
+    pub(crate) fn term(&self) -> Term {
+        self.server.as_ref().map_or(Term(0), Server::term)
+    }
+}
+
+/// A server that remembers nothing. Its lives are told apart by a random number, as those of a real
+/// one.
+pub(crate) fn start(options: &WorldOptions, index: usize, life: u32) -> Server {
+    Server::new(ServerConfig {
+        life: mix(&[index as u64, life.into()]),
+        index: index as u32,
+        depth_limit: options.depth_limit,
+        lease: options.lease,
+        fanout: options.fanout,
+        stripes: options.stripes,
+        drain_deadline: options.drain_deadline,
+        offload_deadline: options.offload_deadline,
+        seed_deadline: options.seed_deadline,
+        install_deadline: INSTALL_DEADLINE,
+        limits: options.limits.clone(),
+        safeguards: options.safeguards,
+        secret: [index as u64, life.into()],
+        ..ServerConfig::default()
+    })
+}
