@@ -1,17 +1,17 @@
-//! What a program decides.
+//! What a program can decide to do.
 
 use weightcast_protocol::Span;
 use weightcast_protocol::message::Call;
 
-/// The next thing that a group does.
+/// The next thing that a group does, all its shards alike.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    /// A call, with this deadline.
+    /// Makes this call, with this deadline.
     Call(Call, Span),
     /// Writes the memory anew and publishes it under this number.
     Write(u64),
     /// Closes, and starts anew.
     Close,
-    /// Nothing for now; decides again.
+    /// Does nothing for now, and decides again later.
     Idle,
 }

@@ -14,9 +14,9 @@ pub(crate) struct ServerHost {
     pub(crate) server: Option<Server>,
     /// How often the server has been started.
     pub(crate) life: u32,
-    /// Suspended until then: the zombie of its own term, if another one acts meanwhile.
+    /// The process is suspended until then. If another server acts meanwhile, this one wakes with an old term.
     pub(crate) paused_until: Time,
-    /// It dies in the middle of what it says next, for so long.
+    /// The server dies between two outputs of its next event, and stays down for so long.
     pub(crate) dies_halfway: Option<Span>,
     /// When the server's timer was last planned for.
     pub(crate) timer: Option<Time>,
@@ -28,14 +28,13 @@ impl ServerHost {
         Self { server, life: 0, paused_until: Time(0), dies_halfway: None, timer: None }
     }
 
-    /// The term that it acts in; zero if it does not.
+    /// The term in which the server acts; zero if it does not act.
     pub(crate) fn term(&self) -> Term {
         self.server.as_ref().map_or(Term(0), Server::term)
     }
 }
 
-/// A server that remembers nothing. Its lives are told apart by a random number, as those of a real
-/// one.
+/// A server that remembers nothing. A random number tells its lives apart, as with a real server.
 pub(crate) fn start(options: &WorldOptions, index: usize, life: u32) -> Server {
     Server::new(ServerConfig {
         life: mix(&[index as u64, life.into()]),

@@ -1,4 +1,4 @@
-//! What the client that makes pasts up has come by.
+//! What the lying client has come by: a client with the job's token that makes pasts up.
 
 use weightcast_protocol::Ticket;
 use weightcast_protocol::message::Open;
@@ -6,12 +6,13 @@ use weightcast_protocol::message::Open;
 /// Where the pretender's data port is, in the books of a server that lets it in.
 pub(crate) const ADDRESS: &str = "pretender";
 
-/// What it has come by.
+/// The state of the lying client.
 #[derive(Debug, Default)]
 pub(crate) struct Pretender {
+    /// Streams that it has opened.
     pub(crate) streams: u64,
-    /// What it opened honestly, and what it was given for it.
+    /// The session that it opened honestly, and the ticket that it was given.
     pub(crate) own: Option<(Open, Ticket)>,
-    /// What it asks for now.
+    /// The session that it asks for now.
     pub(crate) asks: Option<Open>,
 }

@@ -1,4 +1,4 @@
-//! The world's future: events in order of time, then of being planned.
+//! The events that are still to happen, by time. Events of one instant happen in the order in which they were planned.
 
 use std::collections::BTreeMap;
 
@@ -11,33 +11,33 @@ use crate::settings::strike::Strike;
 /// One life of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Life {
-    /// Which process.
+    /// Index of the process.
     pub(crate) process: usize,
-    /// How often it has been started, or has opened a new session.
+    /// Number of the life: grows with each start of the process and with each new session.
     pub(crate) life: u32,
 }
 
 /// One life of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Seat {
-    /// The machine that it runs on.
+    /// Index of the machine that the server runs on.
     pub(crate) host: usize,
-    /// How often it has been started.
+    /// Number of the life: grows with each start of the server.
     pub(crate) life: u32,
 }
 
-/// Something that happens.
+/// An event of the world.
 #[derive(Clone, Debug)]
 pub(crate) enum WorldEvent {
-    /// To a server.
+    /// Something happens to a server.
     Server(Seat, ServerStep),
     /// A message arrives at the server that the stream leads to.
     ToServer(ConnectionId, ClientMessage),
-    /// To a process.
+    /// Something happens to a process.
     Process(Life, ProcessStep),
-    /// A fault.
+    /// A fault of this kind strikes; its victim is drawn when it does.
     Fault(FaultKind),
-    /// A fault that is written down.
+    /// A fault strikes whose victim and end are written down.
     Strike(Strike),
     /// Faults cease.
     Quiet,
@@ -46,52 +46,52 @@ pub(crate) enum WorldEvent {
 /// Something that happens to a server.
 #[derive(Clone, Debug, Hash)]
 pub(crate) enum ServerStep {
-    /// Its timer is due.
+    /// The timer of the server is due.
     Timer,
-    /// It notices that a stream broke.
+    /// The server notices that a stream broke.
     Gone(ConnectionId),
-    /// A session of another server tells it of its term.
+    /// A session of another server tells the server of that one's term.
     Probe { client: Life, told: TermProof },
-    /// It starts, and knows nothing.
+    /// The server starts, and knows nothing.
     Start,
 }
 
 /// Something that happens to a process.
 #[derive(Clone, Debug, Hash)]
 pub(crate) enum ProcessStep {
-    /// Its session's timer is due.
+    /// The timer of the process's session is due.
     Timer,
     /// A message arrives from a server, sent in this term.
     Message(ConnectionId, Term, ServerMessage),
     /// A server has answered which term it acts in.
     Probed { server: usize, told: Term, acts: Option<TermProof> },
-    /// The stream of this number, of those that it asked for, is open, or could not be opened.
+    /// The stream that was asked for under this number is open, or could not be opened.
     Connected(u64, Option<ConnectionId>),
-    /// It notices that a stream broke.
+    /// The process notices that a stream broke.
     Gone(ConnectionId),
-    /// Its program goes on.
+    /// The program of the process takes its next action.
     Act,
-    /// It has written its memory anew and publishes it under this number.
+    /// The memory is written anew, and is published under this number.
     Written(u64),
-    /// It has digested its memory.
+    /// The memory held at this generation is digested.
     Digested(Generation),
-    /// It has summed what it is to show of the memory held at this generation.
+    /// The sample that a server asked for, of the memory held at this generation, is summed.
     Proved(Generation, Nonce),
-    /// The next chunk of its read.
+    /// The next chunk of the running read arrives.
     Chunk(OpSeq, Attempt),
-    /// It has copied the memory that it held at this generation.
+    /// The memory held at this generation is copied aside.
     Copied(Generation),
-    /// It has found memory for the seed that it was asked for, or found that there is none.
+    /// Memory for the seed that was asked for under this number is found, or there is none.
     Seeded(u64),
-    /// It has copied into its memory what it had read beside it.
+    /// What a staged update had read is copied into place.
     Installed(OpSeq, Attempt),
-    /// It closes its session.
+    /// The process closes its session.
     Close,
-    /// It starts, with a new session.
+    /// The process starts, with a new session.
     Start,
 }
 
-/// Events in order.
+/// Events that are still to happen.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     events: BTreeMap<(Time, u64), WorldEvent>,

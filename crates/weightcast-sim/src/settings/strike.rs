@@ -7,12 +7,12 @@ use crate::settings::fault_kinds::FaultKind;
 /// A fault, as it is drawn or written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Strike {
-    /// When it happens.
+    /// When the fault strikes.
     pub at: Time,
-    /// What happens.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// To which process, or server.
+    /// Index of the process that is struck, or of the server, as the kind has it.
     pub whom: usize,
-    /// When it is over, if it lasts.
+    /// When the fault is over; ignored by kinds that last no time.
     pub until: Time,
 }
