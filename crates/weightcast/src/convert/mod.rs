@@ -5,6 +5,7 @@ mod client;
 mod condition;
 pub(crate) mod count;
 mod error;
+mod frames;
 mod inspect;
 mod large;
 mod server;
@@ -12,8 +13,9 @@ mod ticket;
 mod values;
 
 pub(crate) use client::{client_frame, client_message};
+pub(crate) use frames::Assembly;
 pub(crate) use inspect::{Inspected, inspect_reply, inspected, inspection};
-pub(crate) use large::{Assembly, ByteMeter, Encoder, Hold};
+pub(crate) use large::{ByteMeter, Encoder, Hold};
 pub(crate) use ticket::{term_proof, term_proof_frame};
 pub(crate) use values::{content_digest, state_name, sum, sum_frame};
 

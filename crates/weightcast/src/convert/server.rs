@@ -12,7 +12,7 @@ use weightcast_protocol::{Attempt, ContentDigest, ExportId, Generation, Nonce, O
 use super::error::{error, error_frame};
 use super::large::{Encoder, Field};
 use super::ticket::{ticket, ticket_frame};
-use super::values::{revision, revision_frame, version, version_frame};
+use super::values::{revision, version, version_frame};
 use super::{MalformedMessage, content_digest, count, need};
 use crate::wire;
 use crate::wire::server_frame::Body;
@@ -229,15 +229,6 @@ pub(super) fn assignment_frame(m: Assignment) -> wire::Assignment {
     }
 }
 
-pub(super) fn source_shard_frame(m: &SourceShard) -> wire::SourceShard {
-    wire::SourceShard {
-        data_address: m.data_address.clone(),
-        export: m.export.0,
-        generation: m.generation.0,
-        layout: m.layout.0.to_vec(),
-    }
-}
-
 fn layouts(bytes: &[u8]) -> Result<Arc<[ContentDigest]>, MalformedMessage> {
     let (digests, rest) = bytes.as_chunks::<16>();
     match rest {
@@ -301,12 +292,4 @@ fn listing(bytes: &[u8]) -> Result<Listing, MalformedMessage> {
         listing.versions.insert(version(listed.version)?, replicas);
     }
     Ok(listing)
-}
-
-pub(super) fn listing_frame(listing: &Listing) -> wire::Listing {
-    let versions = listing.versions.iter().map(|(version, replicas)| wire::Listed {
-        version: Some(version_frame(*version)),
-        replicas: replicas.iter().cloned().collect(),
-    });
-    wire::Listing { revision: Some(revision_frame(listing.revision)), versions: versions.collect() }
 }

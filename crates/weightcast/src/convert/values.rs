@@ -1,5 +1,6 @@
 //! The small values: digests, versions, selectors, sums.
 
+use weightcast_protocol::message::{Listing, SourceShard};
 use weightcast_protocol::server::ReplicaState;
 use weightcast_protocol::{
     ContentDigest, Epoch, Revision, Selector, ShardSums, Sum, Term, Version,
@@ -95,4 +96,21 @@ pub(crate) fn state_name(state: ReplicaState) -> &'static str {
         ReplicaState::Closing => "closing",
         ReplicaState::Broken => "broken",
     }
+}
+
+pub(super) fn source_shard_frame(m: &SourceShard) -> wire::SourceShard {
+    wire::SourceShard {
+        data_address: m.data_address.clone(),
+        export: m.export.0,
+        generation: m.generation.0,
+        layout: m.layout.0.to_vec(),
+    }
+}
+
+pub(super) fn listing_frame(listing: &Listing) -> wire::Listing {
+    let versions = listing.versions.iter().map(|(version, replicas)| wire::Listed {
+        version: Some(version_frame(*version)),
+        replicas: replicas.iter().cloned().collect(),
+    });
+    wire::Listing { revision: Some(revision_frame(listing.revision)), versions: versions.collect() }
 }

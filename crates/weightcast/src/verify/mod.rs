@@ -3,7 +3,7 @@
 //!
 //! [`meet`] asks the server who the shards are. Each shard digests its memory as it is now, over its
 //! data port ([`asker`]); tensor by tensor the parts add up to the same number in any layout
-//! ([`summary`]). A tensor that is not the same everywhere is cut where its holders change
+//! (`client::mismatch::summary`). A tensor that is not the same everywhere is cut where its holders change
 //! ([`atoms`]), and boxes of it are asked of all who hold them until the rows are known
 //! ([`search`]). [`blame`] says who no longer holds what was sealed.
 //!
@@ -16,7 +16,6 @@ mod blame;
 mod comparison;
 mod meet;
 mod search;
-pub(crate) mod summary;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -33,9 +32,9 @@ use self::asker::{AskedShard, Asker};
 use self::atoms::{Atom, HeldEntry, atoms};
 use self::meet::ComparedReplica;
 use self::search::{Found, Search};
-use self::summary::{Summary, partial, suspects};
 use crate::client::connection::ServerConnection;
 use crate::client::connection::status;
+use crate::client::mismatch::summary::{Summary, partial, suspects};
 use crate::client::reading::networks::Networks;
 use crate::client::reading::route::Routes;
 use crate::config::Options;

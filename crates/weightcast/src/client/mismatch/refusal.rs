@@ -13,6 +13,7 @@ use weightcast_plan::{Cell, Layout, Slice, Tensor, cells};
 use weightcast_protocol::message::{Assignment, Witnesses};
 use weightcast_transport::{Digest, ExportId};
 
+use super::summary::{Summary, suspects};
 use crate::client::connection::ServerConnection;
 use crate::client::handle_state::HandleState;
 use crate::client::memory::registration::union;
@@ -20,7 +21,6 @@ use crate::client::reading::fetch_layouts;
 use crate::client::reading::route::Routes;
 use crate::error::Error;
 use crate::manifest;
-use crate::verify::summary::{Summary, suspects};
 
 /// How long is looked for, and waited, at most.
 const SEARCH: Duration = Duration::from_secs(5);

@@ -9,8 +9,8 @@ use weightcast_transport::{Digest, digest_at};
 
 use super::atoms::{HeldEntry, atoms};
 use super::search::{Found, Question, Search};
-use super::summary::{Summary, suspects};
 use crate::client::memory::registration::union;
+use crate::client::mismatch::summary::{Summary, suspects};
 
 mod bounds;
 mod served;

@@ -8,8 +8,8 @@ use weightcast_transport::{Digest, Region, digest_at};
 use super::world::{Model, Rng};
 use super::*;
 use crate::client::memory::registration::RegisteredShard;
+use crate::client::mismatch::summary::partial;
 use crate::manifest;
-use crate::verify::summary::partial;
 
 /// Entry, tensor, position, and where it is in its buffer.
 type EntryByte = (u32, String, u64, usize);
