@@ -39,7 +39,6 @@ mod world;
 
 pub use campaign::pinned::Pinned;
 pub use campaign::{CampaignSummary, Catch, campaign, hunt};
-pub use parts::memory::{Exposure, TaggedMemory, chunks_of};
 pub use recorded::{RECORDED, Recorded};
 pub use report::story::{Story, StoryEvent};
 pub use report::{InvariantViolation, Report};

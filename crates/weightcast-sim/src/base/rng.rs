@@ -1,5 +1,7 @@
 //! Random numbers of our own, so that a seed means the same for ever.
 
+use weightcast_testkit::scramble;
+
 /// SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
@@ -28,15 +30,4 @@ impl Rng {
     pub(crate) fn chance(&mut self, permille: u64) -> bool {
         self.below(1000) < permille
     }
-}
-
-/// A hash of numbers, for tags and for choices that must not depend on order.
-pub(crate) fn mix(numbers: &[u64]) -> u64 {
-    numbers.iter().fold(0x5bd1_e995, |hash, n| scramble(hash ^ n.wrapping_add(0x9e37_79b9)))
-}
-
-fn scramble(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

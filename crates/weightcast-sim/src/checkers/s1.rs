@@ -1,9 +1,9 @@
 //! S1: what a shard accepts, and what a source serves, is what the publisher published.
 
 use weightcast_protocol::Time;
+use weightcast_testkit::tag;
 
 use super::{Checker, Fact};
-use crate::parts::memory::tag;
 
 pub(super) struct NoTornAccept;
 

@@ -9,8 +9,8 @@ use weightcast_protocol::{
     ConnectionId, ContentDigest, Epoch, ExportId, Generation, Incarnation, Mac, OpSeq, PROTOCOL,
     Proved, SessionId, ShardSums, Term, TermProof, Ticket, Version,
 };
+use weightcast_testkit::mix;
 
-use crate::base::rng::mix;
 use crate::parts::pretender::ADDRESS;
 use crate::sights::coverage::Point;
 use crate::world::World;

@@ -2,8 +2,8 @@
 
 use weightcast_protocol::server::{Server, ServerConfig};
 use weightcast_protocol::{Span, Term, Time};
+use weightcast_testkit::mix;
 
-use crate::base::rng::mix;
 use crate::parts::process::INSTALL_DEADLINE;
 use crate::settings::options::WorldOptions;
 

@@ -7,10 +7,10 @@ use weightcast_protocol::session::Session;
 use weightcast_protocol::{
     Attempt, ConnectionId, ExportId, Generation, Incarnation, OpSeq, Revision, Span, Time, Version,
 };
+use weightcast_testkit::{Exposed, TaggedMemory};
 
 use crate::base::clock::DriftingClock;
 use crate::parts::chunk_loop::{ChunkLoop, Progress};
-use crate::parts::memory::{Exposure, TaggedMemory};
 use crate::parts::queue::Life;
 
 /// One shard's process. A new life has a new session and a new export; the place stays.
@@ -33,7 +33,7 @@ pub(crate) struct Process {
     pub(crate) memory: TaggedMemory,
     pub(crate) location: Location,
     /// What the data port serves.
-    pub(crate) exposed: Option<Exposure>,
+    pub(crate) exposed: Option<Exposed>,
     /// What it tells of its progress; there may be more of that generation, never less (F13).
     pub(crate) progress: Progress,
     pub(crate) export: ExportId,

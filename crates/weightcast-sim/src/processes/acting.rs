@@ -4,8 +4,8 @@ use weightcast_protocol::message::{Call, Open, Role};
 use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState};
 use weightcast_protocol::session::{Session, SessionConfig, SessionState};
 use weightcast_protocol::{ContentDigest, ExportId, PROTOCOL, Selector, SessionId, Span, Version};
+use weightcast_testkit::mix;
 
-use crate::base::rng::mix;
 use crate::parts::action::Action;
 use crate::parts::chunk_loop::Progress;
 use crate::parts::process::INSTALL_DEADLINE;

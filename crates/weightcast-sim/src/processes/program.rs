@@ -5,8 +5,8 @@ use weightcast_protocol::message::{Call, EpochPolicy, Role};
 use weightcast_protocol::{
     Condition, ContentDigest, Generation, Held, Incarnation, Oldest, Quorum, Selector, Span,
 };
+use weightcast_testkit::mix;
 
-use crate::base::rng::mix;
 use crate::parts::action::Action;
 use crate::parts::process::Process;
 use crate::world::World;

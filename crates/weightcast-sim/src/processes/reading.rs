@@ -3,10 +3,10 @@
 use weightcast_protocol::message::{Assignment, ReadFailure, SourceShard};
 use weightcast_protocol::session::ReadProgress;
 use weightcast_protocol::{Attempt, OpSeq, Safeguard, Span, Time};
+use weightcast_testkit::{Exposed, TaggedMemory, chunks_of};
 
 use crate::checkers::Fact;
 use crate::parts::chunk_loop::{self, ChunkLoop, Next};
-use crate::parts::memory::{Exposure, TaggedMemory, chunks_of};
 use crate::parts::process::{ChunkRead, Process};
 use crate::parts::queue::{Life, ProcessStep, WorldEvent};
 use crate::world::World;
@@ -225,7 +225,7 @@ impl World {
     fn see_giving(&mut self, source: usize) {
         let process = &self.processes[source];
         let life = Life { process: source, life: process.life };
-        let Some(Exposure { generation, .. }) = process.exposed else { return };
+        let Some(Exposed { generation, .. }) = process.exposed else { return };
         self.observe(Fact::Gave { who: self.who(life), generation });
     }
 

@@ -3,10 +3,10 @@
 use weightcast_protocol::message::{Answer, Call, ServerMessage};
 use weightcast_protocol::session::Output;
 use weightcast_protocol::{CallError, ConnectionId, OpSeq, Safeguard, Span, Term, TermProof, Time};
+use weightcast_testkit::Exposed;
 
 use crate::checkers::{Act, Fact, SessionFacts};
 use crate::parts::chunk_loop::Progress;
-use crate::parts::memory::Exposure;
 use crate::parts::queue::{Life, ProcessStep, ServerStep, WorldEvent};
 use crate::sights::coverage::Point;
 use crate::world::World;
@@ -149,13 +149,13 @@ impl World {
                 }
             }
             Output::Expose(generation) => {
-                process.exposed = Some(Exposure { generation, filled: None });
+                process.exposed = Some(Exposed { generation, filled: None });
                 process.progress = Progress { generation, count: process.memory.len() };
                 self.observe(Fact::Exposed { who: self.who(life), generation });
             }
             // What it tells may still be of the generation before (F13).
             Output::ExposeFilling(generation) => {
-                process.exposed = Some(Exposure { generation, filled: Some(0) });
+                process.exposed = Some(Exposed { generation, filled: Some(0) });
             }
             Output::Fence(generation) => {
                 let all = process.memory.len();

@@ -4,8 +4,8 @@
 use weightcast_protocol::message::Role;
 use weightcast_protocol::server::seed_name;
 use weightcast_protocol::{Generation, Span, Version};
+use weightcast_testkit::{TaggedMemory, chunks_of};
 
-use crate::parts::memory::{TaggedMemory, chunks_of};
 use crate::parts::process::{CopyOf, Process};
 use crate::parts::queue::{Life, ProcessStep, WorldEvent};
 use crate::world::World;

@@ -2,8 +2,8 @@
 //! that into place when it is told to.
 
 use weightcast_protocol::{Attempt, OpSeq, Span};
+use weightcast_testkit::TaggedMemory;
 
-use crate::parts::memory::TaggedMemory;
 use crate::parts::process::{Process, StagedMemory};
 use crate::parts::queue::{Life, ProcessStep, WorldEvent};
 use crate::world::World;

@@ -4,12 +4,12 @@
 
 use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_protocol::{Attempt, OpSeq, ShardSums, Span, Sum, Version};
+use weightcast_testkit::mix;
 
 use super::event::Happening;
 use super::flows::End;
 use super::player::Player;
 use super::worker::{FlowRead, seconds};
-use crate::base::rng::mix;
 
 impl Player<'_> {
     /// Units of a shard.

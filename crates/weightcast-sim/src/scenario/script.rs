@@ -5,13 +5,13 @@ use weightcast_protocol::session::{Session, SessionConfig};
 use weightcast_protocol::{
     CallError, ContentDigest, ExportId, Generation, PROTOCOL, Selector, SessionId, Span, Time,
 };
+use weightcast_testkit::mix;
 
 use super::event::{Happening, ScenarioEvent};
 use super::outcome::Stall;
 use super::player::Player;
 use super::setting::{GroupRole, GroupSetting, Verb};
 use super::worker::{Running, Task, TaskKind, seconds};
-use crate::base::rng::mix;
 
 /// When the first trainer has opened a new run; all others start then.
 const OPENED: Time = Time(100_000_000);

@@ -2,8 +2,9 @@
 //! or drawn.
 
 use weightcast_protocol::Span;
+use weightcast_testkit::mix;
 
-use crate::base::rng::{Rng, mix};
+use crate::base::rng::Rng;
 use crate::settings::options::WorldOptions;
 
 /// What is used instead of what a seed draws. Nothing by default.

@@ -3,8 +3,9 @@
 
 use weightcast_protocol::Span;
 use weightcast_protocol::limits::Limits;
+use weightcast_testkit::mix;
 
-use crate::base::rng::{Rng, mix};
+use crate::base::rng::Rng;
 use crate::settings::fault_kinds::{FaultCounts, FaultKind};
 use crate::settings::options::WorldOptions;
 

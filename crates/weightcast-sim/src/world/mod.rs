@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::message::{EpochPolicy, Location, Role};
 use weightcast_protocol::{ConnectionId, ExportId, Incarnation, Span, Time, Version};
+use weightcast_testkit::{TaggedMemory, chunks_of};
 
 use crate::base::clock::DriftingClock;
 use crate::base::rng::Rng;
@@ -17,7 +18,6 @@ use crate::checkers::{Checkers, Fact, Who};
 use crate::parts::action::Action;
 use crate::parts::chunk_loop::Progress;
 use crate::parts::host::ServerHost;
-use crate::parts::memory::{TaggedMemory, chunks_of};
 use crate::parts::network::Network;
 use crate::parts::pretender::Pretender;
 use crate::parts::process::{Process, ProgramState, Trouble};

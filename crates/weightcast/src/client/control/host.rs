@@ -1,7 +1,7 @@
 //! The control thread as the host of its session.
 
 use weightcast_protocol::message::{Answer, ClientMessage, Witnesses};
-use weightcast_protocol::session::{Output, ReadOrder, SessionHost};
+use weightcast_protocol::session::{Output, ReadOrder, SessionHost, drive};
 use weightcast_protocol::{
     Attempt, CallError, Generation, Nonce, OpSeq, Span, TermProof, Time, Version,
 };
@@ -9,9 +9,16 @@ use weightcast_protocol::{
 use super::Control;
 
 /// The control thread at one moment.
-pub(super) struct ControlHost<'a> {
-    pub(super) control: &'a mut Control,
-    pub(super) now: Time,
+struct ControlHost<'a> {
+    control: &'a mut Control,
+    now: Time,
+}
+
+impl Control {
+    /// Does what the session asks for, in order.
+    pub(super) fn obey_session(&mut self, now: Time) {
+        drive(&mut ControlHost { control: self, now });
+    }
 }
 
 impl SessionHost for ControlHost<'_> {

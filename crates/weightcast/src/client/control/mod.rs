@@ -12,10 +12,9 @@ use std::sync::{Arc, mpsc as reply};
 
 use tokio::sync::mpsc;
 use weightcast_protocol::message::ServerMessage;
-use weightcast_protocol::session::{Session, SessionState, drive};
+use weightcast_protocol::session::{Session, SessionState};
 use weightcast_protocol::{CallError, OpSeq, Time};
 
-use self::host::ControlHost;
 use self::memory::RegisteredMemory;
 use super::connection::ServerConnection;
 use super::event::{AwaitedCall, Event, FailedCall};
@@ -193,7 +192,7 @@ impl Control {
     fn carry_out(&mut self, now: Time) {
         // Before the memory changes, and before a caller has its answer.
         self.update_view();
-        drive(&mut ControlHost { control: self, now });
+        self.obey_session(now);
         if self.session.version().is_none() {
             self.memory.forget();
         }
