@@ -1,6 +1,7 @@
 """What a worker says of itself when it opens, and what it asks for, reaches the server as it was said. The
 package's own half of the way is looked at in `test_arguments.py`."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -18,6 +19,23 @@ from .programs.driver import Gate
 def replicas(server: wc.Server) -> dict[str, dict]:
     [model] = wc.status(server.address)["models"]
     return {replica["name"]: replica for replica in model["replicas"]}
+
+
+def test_a_status_is_what_the_command_prints(server: wc.Server) -> None:
+    """Field by field: the binding makes dicts of what the command prints as JSON."""
+    command = [sys.executable, "-m", "weightcast", "status", "--json", "--server", server.address]
+    with (
+        wc.open("policy", wc.Replica("t", num_shards=1), role="trainer", retain=3, server=server.address) as trainer,
+        wc.open("policy", wc.Replica("r", shard=1, num_shards=2), server=server.address),
+    ):
+        trainer.register(wc.Layout().add(np.ones(8, "f4"), "w"), deadline=SOON)
+        trainer.publish(7, deadline=SOON, seal=True)
+        here = wc.status(server.address)
+        printed = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+    for status in (here, printed):
+        shards = [s for model in status["models"] for r in model["replicas"] for s in r["shards"]]
+        assert [shard.pop("lease_left_s") > 0 for shard in shards] == [True, True]
+    assert here == printed and [v["version"] for v in here["models"][0]["versions"]] == [7]
 
 
 def test_a_server_lists_what_workers_say_of_themselves(server: wc.Server) -> None:

@@ -145,6 +145,23 @@ def test_one_of_two_copies(pair):
     assert pair.verify("trainer", None, sealed=True)
 
 
+def as_json(of: object) -> object:
+    """A verdict as the command prints it."""
+    if isinstance(of, tuple):
+        return [as_json(item) for item in of]
+    fields = getattr(type(of), "__match_args__", None)
+    return of if fields is None else {name: as_json(getattr(of, name)) for name in fields}
+
+
+def test_the_function_and_the_command_say_the_same(pair):
+    """Field by field: the binding converts what the command prints."""
+    pair.fused[1].view("u4")[HEADS // 2 + 40, 5] ^= 1
+    pair.fused[0][3] += 1
+    said, verdict = json.loads(pair.run("rollout", "trainer", "--json")[1]), as_json(pair.verify())
+    assert said.pop("seconds") > 0 and verdict.pop("seconds") > 0
+    assert verdict == said and len(said["differences"]) == 2
+
+
 def test_all_is_different(pair):
     for array in pair.fused:
         array += 1
