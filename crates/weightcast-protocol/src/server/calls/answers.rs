@@ -64,7 +64,7 @@ impl CallHandler<'_> {
         incarnation: Incarnation,
         seq: OpSeq,
     ) {
-        let transaction = &self.groups.of(&incarnation).transactions[&seq];
+        let transaction = self.groups.of(&incarnation).recorded(seq);
         let over = self.groups.of(&incarnation).over.as_ref();
         let over = over.filter(|_| !self.config.safeguards.on(Safeguard::RecordOverEnd));
         let ended = over.map(|over| Err(over.error.clone()));
@@ -101,7 +101,7 @@ impl CallHandler<'_> {
             return recorded;
         }
         let group = self.groups.of(&incarnation);
-        match group.transactions[&seq].call {
+        match group.recorded(seq).call {
             Call::List | Call::Wait { .. } => {
                 let model = self.models.of_mut(&group.model);
                 Ok(Answer::Listed(model.listing()))

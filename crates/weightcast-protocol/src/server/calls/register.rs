@@ -42,7 +42,7 @@ impl CallHandler<'_> {
         }
         for (shard, call) in transaction.arrived.clone() {
             let Call::Register { layout, export, bytes } = call else { continue };
-            let member = group.members.get_mut(&shard).expect("all shards have called");
+            let member = group.member_mut(shard);
             member.registration = Some(Registration { layout, export, bytes });
             self.blobs.retain(layout);
         }

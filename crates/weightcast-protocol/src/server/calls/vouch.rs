@@ -15,7 +15,7 @@ impl CallHandler<'_> {
             proof: self.terms.own,
             incarnation: group.incarnation,
             epoch: group.epoch,
-            held: self.proved(group, &group.members[&entry.shard]),
+            held: self.proved(group, group.member(entry.shard)),
             mac: Mac::default(),
         };
         let owner = TicketOwner {

@@ -42,11 +42,12 @@ impl CopyHandler<'_> {
     /// The group's copy is listed and read from now on.
     pub(in crate::server) fn show(&mut self, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
-        let held = group.held.as_mut().expect("checked by the caller");
+        let held = group.copy_mut();
         held.visible = true;
         held.offload_failed = None;
+        let version = held.version;
         let model = self.models.of_mut(&group.model);
-        model.show(held.version, &group.replica, incarnation);
+        model.show(version, &group.replica, incarnation);
         self.agenda.note_change(&group.model);
     }
 

@@ -34,7 +34,7 @@ impl Server {
     /// What a call was waiting for when its deadline passed.
     fn timeout_error(&self, incarnation: Incarnation) -> CallError {
         let group = self.groups.of(&incarnation);
-        let transaction = &group.transactions[&group.active.expect("checked by the caller")];
+        let transaction = group.pending();
         let missing = transaction.missing(group.num_shards);
         if missing.is_none()
             && let Some(error) = self.books().version_missing(incarnation)

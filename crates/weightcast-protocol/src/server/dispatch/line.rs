@@ -42,7 +42,7 @@ impl Books<'_> {
     /// The version that a group could read from any source, if it waits for nothing but a source.
     fn waits_for_source(&self, incarnation: Incarnation) -> Option<Version> {
         let group = self.groups.get(&incarnation)?;
-        let transaction = &group.transactions[&group.active?];
+        let transaction = group.active_call()?;
         let transfer = transaction.transfer.as_ref()?;
         // One that is staged can't read from its own readers, which others may.
         let waits = transfer.failures.is_empty() && !transfer.staged;

@@ -68,7 +68,7 @@ impl Server {
 
     fn arrival(&self, incarnation: Incarnation, shard: u32, seq: OpSeq, call: &Call) -> Arrival {
         let group = self.groups.of(&incarnation);
-        let last = group.members[&shard].last_seq;
+        let last = group.member(shard).last_seq;
         let transaction = group.transactions.get(&seq);
         // What a shard has called last, by its own word too, is a call only if it came here: else
         // a shard would go past the call that it joins (T5).
@@ -134,7 +134,7 @@ impl Server {
     /// The shard has gone past its last call; forgets calls that every shard has gone past.
     fn pass_earlier(&mut self, incarnation: Incarnation, shard: u32, seq: OpSeq) {
         let group = self.groups.of_mut(&incarnation);
-        let member = group.members.get_mut(&shard).expect("checked");
+        let member = group.member_mut(shard);
         let last = std::mem::replace(&mut member.last_seq, seq);
         if let Some(transaction) = group.transactions.get_mut(&last) {
             transaction.passed += 1;
@@ -156,6 +156,7 @@ impl Server {
         call: Call,
     ) {
         let group = self.groups.of_mut(&incarnation);
+        let session = group.member(shard).session;
         let starts = !group.transactions.contains_key(&seq);
         let transaction = group.transactions.entry(seq).or_insert_with(|| Transaction {
             seq,
@@ -178,7 +179,6 @@ impl Server {
             self.blobs.retain(*layout);
         }
         transaction.arrived.insert(shard, call);
-        let session = group.members[&shard].session;
         let whole = transaction.arrived.len() == group.num_shards as usize;
         if declines && !starts {
             self.declined(incarnation, shard);
@@ -200,7 +200,7 @@ impl Server {
     /// What the first shard's arrival decides, for all.
     fn start(&mut self, now: Time, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
-        let call = group.active_transaction().expect("just set").call.clone();
+        let call = group.pending().call.clone();
         let fenced = group.held.as_ref().and_then(|held| held.fenced.clone());
         if let Some(error) = fenced.filter(|_| call != Call::Unpublish) {
             return self.calls().finish(incarnation, Err(error));
@@ -220,7 +220,7 @@ impl Server {
             }
             Call::List => self.versions().start_list(incarnation),
             Call::Decline { .. } => {
-                let shard = group.active_transaction().expect("just set").first_shard;
+                let shard = group.pending().first_shard;
                 return self.declined(incarnation, shard);
             }
         };

@@ -77,8 +77,7 @@ impl DurabilityHandler<'_> {
         let refuted = self.books().holders_of(model, version).filter(refuted);
         let refuted: Vec<Incarnation> = refuted.map(|group| group.incarnation).collect();
         for group in refuted {
-            let held = self.groups.get_mut(&group).and_then(|group| group.held.as_mut());
-            held.expect("it has refuted bytes").trust = Trust::Claimed;
+            self.groups.of_mut(&group).copy_mut().trust = Trust::Claimed;
         }
     }
 

@@ -56,7 +56,7 @@ impl DurabilityHandler<'_> {
         let asked = &self.models.of(&group.model).retention.asked;
         let Some(held) = &group.held else { return };
         if asked.get(&held.version) == Some(&entry.group) {
-            let generation = held.generations[entry.shard as usize];
+            let generation = held.generation(entry.shard);
             let version = held.version;
             self.connections.send(session, ServerMessage::Offload { version, generation });
         }

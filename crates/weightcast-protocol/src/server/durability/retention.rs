@@ -159,7 +159,7 @@ impl DurabilityHandler<'_> {
         }
         let group = self.groups.of_mut(&incarnation);
         let overdue = group.hold_until.is_none_or(|until| until <= now);
-        let held = group.held.as_mut().expect("it is the last copy");
+        let held = group.copy_mut();
         if held.trust == Trust::Refuted {
             held.offload_failed = Some("it was found not to hold the version's bytes".to_owned());
         }
@@ -172,8 +172,8 @@ impl DurabilityHandler<'_> {
             }
             return ready;
         }
-        let (model, version) = (group.model.clone(), held.version);
-        let model = self.models.of_mut(&model);
+        let version = held.version;
+        let model = self.models.of_mut(&group.model);
         model.retention.held_back.insert(incarnation);
         if !model.retention.asked.contains_key(&version) {
             self.secure(now, incarnation, version);
@@ -193,9 +193,8 @@ impl DurabilityHandler<'_> {
         if !made && !awaits_proof {
             self.ask_offload(incarnation, version);
         } else if made && !self.is_compared(incarnation, version) {
-            let held = self.groups.get_mut(&incarnation).and_then(|group| group.held.as_mut());
             let reason = "the copy that was made did not show that it holds the bytes".to_owned();
-            held.expect("it is the last copy").offload_failed = Some(reason);
+            self.groups.of_mut(&incarnation).copy_mut().offload_failed = Some(reason);
             self.agenda.wake(incarnation);
         }
     }
@@ -240,7 +239,7 @@ impl DurabilityHandler<'_> {
         self.counters.retention_lost += 1;
         self.end_hold(incarnation);
         let group = self.groups.of(&incarnation);
-        let held = group.held.as_ref().expect("checked by the caller");
+        let held = group.copy();
         let loss = RetentionLoss {
             model: group.model.clone(),
             version: held.version,

@@ -92,7 +92,7 @@ impl Books<'_> {
 
     /// Whether a reader can get a version from another datacentre only.
     fn must_cross(&self, group: &Group, version: Version) -> bool {
-        let transfer = group.transfer().expect("its update is a transfer");
+        let transfer = group.pending().as_transfer();
         let known = self.holders(group, version).next().is_some()
             || self.coming(group, version, |_| true).next().is_some();
         known && self.may_cross(group, transfer, version)

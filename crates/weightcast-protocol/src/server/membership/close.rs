@@ -9,7 +9,7 @@ impl MembershipHandler<'_> {
         let entry = self.sessions.of(&session);
         let (incarnation, shard) = (entry.group, entry.shard);
         let group = self.groups.of_mut(&incarnation);
-        group.members.get_mut(&shard).expect("sessions are members").closing = true;
+        group.member_mut(shard).closing = true;
         let replica = group.replica.clone();
         let reason = format!("shard {shard} was closed");
         self.end_group(incarnation, CallError::GroupBroken { replica, reason }, true);

@@ -62,7 +62,7 @@ impl MembershipHandler<'_> {
         let entry = self.sessions.of(&session);
         let (incarnation, shard) = (entry.group, entry.shard);
         let group = self.groups.of(&incarnation);
-        let member = &group.members[&shard];
+        let member = group.member(shard);
         if let Some(over) = &group.over {
             // What it missed is gone; waiting for more, it would keep its memory until it gives up.
             let error = over.error.clone();
@@ -85,7 +85,7 @@ impl MembershipHandler<'_> {
     fn take_claims(&mut self, now: Time, session: SessionId, announcement: Announcement) {
         let &SessionEntry { group: incarnation, shard, .. } = self.sessions.of(&session);
         let group = self.groups.of_mut(&incarnation);
-        group.members.get_mut(&shard).expect("sessions are members").announced = Some(announcement);
+        group.member_mut(shard).announced = Some(announcement);
         let here = group.members.values().filter(|m| m.announced.is_some()).count();
         if here == group.num_shards as usize {
             self.recover(incarnation);
@@ -145,7 +145,7 @@ impl MembershipHandler<'_> {
         self.copies().add(incarnation, version, catalog, generations);
         let group = self.groups.of_mut(&incarnation);
         group.replicated = Some(version);
-        let copy = group.held.as_mut().expect("just set");
+        let copy = group.copy_mut();
         let sums =
             held.iter().zip(0u32..).filter_map(|((_, held), shard)| Some((shard, held.sums?)));
         copy.sums = sums.collect();

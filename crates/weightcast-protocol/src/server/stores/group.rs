@@ -126,6 +126,12 @@ pub(in crate::server) struct Held {
 }
 
 impl Held {
+    /// At which generation a shard serves it.
+    #[track_caller]
+    pub(in crate::server) fn generation(&self, shard: u32) -> Generation {
+        *self.generations.get(shard as usize).expect("each shard has a generation")
+    }
+
     /// Whether the shards have finished digesting: only then may the memory change.
     pub(in crate::server) fn settled(&self) -> bool {
         self.sealed || self.fenced.is_some()
@@ -199,10 +205,45 @@ impl Group {
         self.transfer().is_some_and(|transfer| transfer.phase == Phase::Installing)
     }
 
+    /// The copy that the group holds; for those whom its call or the listing has brought here.
+    #[track_caller]
+    pub(in crate::server) fn copy(&self) -> &Held {
+        self.held.as_ref().expect("the group holds a copy")
+    }
+
+    /// The same, to change it.
+    #[track_caller]
+    pub(in crate::server) fn copy_mut(&mut self) -> &mut Held {
+        self.held.as_mut().expect("the group holds a copy")
+    }
+
+    /// The shard of a session.
+    #[track_caller]
+    pub(in crate::server) fn member(&self, shard: u32) -> &Member {
+        self.members.get(&shard).expect("sessions are members")
+    }
+
+    /// The same, to change it.
+    #[track_caller]
+    pub(in crate::server) fn member_mut(&mut self, shard: u32) -> &mut Member {
+        self.members.get_mut(&shard).expect("sessions are members")
+    }
+
+    /// A call that came in and that some shard may ask for again.
+    #[track_caller]
+    pub(in crate::server) fn recorded(&self, seq: OpSeq) -> &Transaction {
+        self.transactions.get(&seq).expect("the call came in")
+    }
+
+    /// The call that has no result yet, if there is one, to look at it.
+    pub(in crate::server) fn active_call(&self) -> Option<&Transaction> {
+        self.transactions.get(&self.active?)
+    }
+
     /// The call that has no result yet; for those whom its start or its arrival has brought here.
     #[track_caller]
     pub(in crate::server) fn pending(&self) -> &Transaction {
-        self.active.and_then(|seq| self.transactions.get(&seq)).expect("a call is pending")
+        self.active_call().expect("a call is pending")
     }
 
     /// The same, to change it.

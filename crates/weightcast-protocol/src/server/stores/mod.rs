@@ -9,6 +9,7 @@ pub(super) mod group;
 pub(super) mod model;
 pub(super) mod models;
 pub(super) mod numbers;
+pub(super) mod serving;
 pub(super) mod sessions;
 pub(super) mod store;
 pub(super) mod terms;

@@ -117,6 +117,13 @@ impl Model {
         self.epoch == Epoch(0) || self.newest_known().is_some_and(|v| v.epoch == self.epoch)
     }
 
+    /// The first who holds an available version.
+    #[track_caller]
+    pub(in crate::server) fn first_holder(&self, version: Version) -> Incarnation {
+        let holders = self.visible.get(&version).and_then(|holders| holders.values().next());
+        *holders.expect("what is available has a holder")
+    }
+
     /// The newest available version.
     pub(in crate::server) fn latest(&self) -> Option<Version> {
         self.visible.last_key_value().map(|(version, _)| *version)

@@ -81,6 +81,18 @@ pub(in crate::server) enum Phase {
 }
 
 impl Transfer {
+    /// What was assigned last; for those whom a shard's report has brought here.
+    #[track_caller]
+    pub(in crate::server) fn assigned(&self) -> &Assignment {
+        self.assignment.as_ref().expect("set while reading")
+    }
+
+    /// What the selector meant; for those who have a source.
+    #[track_caller]
+    pub(in crate::server) fn resolved(&self) -> Version {
+        self.version.expect("a source is chosen for a version")
+    }
+
     /// Whether what was read may have come from several sources.
     pub(in crate::server) fn resumed(&self) -> bool {
         self.since != self.attempt
@@ -114,6 +126,12 @@ impl Transaction {
             | Call::Wait { until: Condition::Available(selector) } => Some(selector),
             _ => None,
         }
+    }
+
+    /// The selector of a transfer.
+    #[track_caller]
+    pub(in crate::server) fn as_selector(&self) -> Selector {
+        self.selector().expect("transfers have one")
     }
 
     /// The version that a transfer would read if it had a source, once all shards are there.

@@ -52,7 +52,7 @@ impl TransferHandler<'_> {
         match failure {
             ReadFailure::Source { shard: source_shard, reason } => {
                 let transfer = self.groups.pending_transfer(incarnation);
-                let assignment = transfer.assignment.as_ref().expect("set while reading");
+                let assignment = transfer.assigned();
                 let (stripe, source_shard) = assignment.at(source_shard);
                 let reason = format!("shard {shard} reading shard {source_shard}: {reason}");
                 let loss = Loss { failures: 1, suspect: false, stripe };
@@ -96,7 +96,7 @@ impl TransferHandler<'_> {
         if transfer.prepared.len() < group.num_shards as usize {
             return Onward::Done;
         }
-        let assignment = transfer.assignment.clone().expect("set while reading");
+        let assignment = transfer.assigned().clone();
         match self.books().standing(incarnation, &assignment) {
             Standing::Stands => {}
             Standing::BeingFilled => return Onward::Done, // its commit brings us back
@@ -148,7 +148,7 @@ impl TransferHandler<'_> {
         let Assignment { version, catalog, replica: source, .. } = assignment;
         self.copies().add(incarnation, version, catalog, generations);
         let group = self.groups.of_mut(&incarnation);
-        let held = group.held.as_mut().expect("just set");
+        let held = group.copy_mut();
         held.sums = prepared.into_iter().map(|(shard, (_, sums))| (shard, sums)).collect();
         held.sealed = true;
         group.replicated = Some(version);

@@ -1,9 +1,8 @@
 //! Replicas that are read while they are being filled (pipelined replication, §4.3.2 of the paper).
 
-use crate::message::{Assignment, SourceShard};
+use crate::message::Assignment;
 use crate::server::rooms::{Books, TransferHandler};
-use crate::server::stores::group::Group;
-use crate::{Attempt, ContentDigest, Generation, Incarnation, OpSeq, SessionId, Version};
+use crate::{Attempt, Generation, Incarnation, OpSeq, SessionId, Version};
 
 impl TransferHandler<'_> {
     /// A shard serves what it has read so far. Void if it has to begin anew meanwhile.
@@ -44,7 +43,7 @@ impl Books<'_> {
             sources.iter().flat_map(|source| self.groups.of(source).source_shards(version));
         Assignment {
             version,
-            catalog: group.catalog(version).expect("what is served has one"),
+            catalog: group.served_catalog(version),
             replica: group.replica.clone(),
             in_flight: !group.holds(version),
             staged: false,
@@ -54,54 +53,13 @@ impl Books<'_> {
     }
 }
 
-impl Group {
-    /// Where its shards serve a version.
-    fn source_shards(&self, version: Version) -> Vec<SourceShard> {
-        let generations = self.generations(version).expect("sources hold a copy or are filled");
-        let shards = self.members.values().zip(generations).map(|(member, generation)| {
-            let registration = member.registration.expect("who serves is registered");
-            SourceShard {
-                data_address: member.data_address.clone(),
-                export: registration.export,
-                generation,
-                layout: registration.layout,
-            }
-        });
-        shards.collect()
-    }
-
-    /// Whether all shards serve what they have of a version that they are being filled with.
-    pub(super) fn serves_filling(&self, version: Version) -> bool {
-        self.held.is_none()
-            && self.transfer().is_some_and(|transfer| {
-                transfer.version == Some(version)
-                    && transfer.filling.len() == self.num_shards as usize
-            })
-    }
-
-    fn catalog(&self, version: Version) -> Option<ContentDigest> {
-        match self.held.as_ref().filter(|held| held.version == version) {
-            Some(held) => Some(held.catalog),
-            None => self.transfer()?.assignment.as_ref().map(|assignment| assignment.catalog),
-        }
-    }
-
-    /// At which each shard serves a version, whole or in part.
-    pub(in crate::server) fn generations(&self, version: Version) -> Option<Vec<Generation>> {
-        if self.serves_filling(version) {
-            return self.transfer().map(|t| t.filling.values().copied().collect());
-        }
-        let held = self.held.as_ref().filter(|_| self.holds(version));
-        held.map(|held| held.generations.clone())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::SourceShard;
     use crate::server::Server;
     use crate::server::props::{CATALOG, SEQ, server, version};
-    use crate::{Epoch, ExportId};
+    use crate::{ContentDigest, Epoch, ExportId};
 
     /// A holder and a reader of version 1, of two shards each.
     fn pair() -> (Server, Incarnation, Incarnation) {

@@ -106,7 +106,7 @@ impl TransferHandler<'_> {
         let group = self.groups.of(&incarnation);
         let transaction = group.pending();
         let transfer = transaction.as_transfer();
-        let selector = transaction.selector().expect("transfers have one");
+        let selector = transaction.as_selector();
         let Some(version) = transfer.version else {
             return self.resolve_late(now, incarnation, selector);
         };
@@ -220,7 +220,7 @@ impl TransferHandler<'_> {
         let sources = self.edges.sources_of(incarnation);
         let transfer = self.groups.of(&incarnation).pending().as_transfer();
         let staged = transfer.staged;
-        let assignment = self.books().assignment(sources, transfer.version.expect("resolved"));
+        let assignment = self.books().assignment(sources, transfer.resolved());
         let assignment = Assignment { staged, ..assignment };
         let kept = self.groups.get_mut(&incarnation).and_then(|group| group.kept.take());
         let transfer = self.groups.pending_transfer(incarnation);

@@ -69,7 +69,7 @@ impl TransferHandler<'_> {
         if transfer.installed.len() < num_shards {
             return;
         }
-        let assignment = transfer.assignment.clone().expect("set while reading");
+        let assignment = transfer.assigned().clone();
         let generations = transfer.installed.values().copied().collect();
         self.end_landing(incarnation);
         self.commit(incarnation, assignment, generations);

@@ -56,7 +56,7 @@ impl Books<'_> {
     /// Whether another group waits for a source of the version.
     fn somebody_waits(&self, reader: &Group, version: Version) -> bool {
         let waits = |group: &Group| {
-            let call = group.active.map(|seq| &group.transactions[&seq]);
+            let call = group.active_call();
             call.is_some_and(|call| call.wants(group.num_shards) == Some(version))
         };
         let mut waiting = self.models.of(&reader.model).waiting.values();
@@ -77,7 +77,7 @@ impl TransferHandler<'_> {
             |source: &&Incarnation| self.groups.of(*source).datacentre() == group.datacentre();
         let striped = |source: &Incarnation| {
             let mut readers = self.edges.readers_of(*source);
-            readers.find(|reader| self.edges.sources_of(*reader)[0] != *source)
+            readers.find(|reader| self.edges.source_of(*reader) != Some(*source))
         };
         let found = holders.map(|(_, source)| source).filter(near).find_map(striped);
         let Some(striped) = found else { return };

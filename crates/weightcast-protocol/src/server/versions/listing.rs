@@ -34,8 +34,7 @@ impl VersionHandler<'_> {
                 self.calls().finish(incarnation, Err(error));
             }
             Resolution::Available(version) => {
-                let holder = model.visible[&version].values().next().expect("never left empty");
-                let layouts = self.groups.of(holder).layouts();
+                let layouts = self.groups.of(&model.first_holder(version)).layouts();
                 self.calls().finish(incarnation, Ok(Answer::Described { version, layouts }));
             }
         }
@@ -57,7 +56,7 @@ impl Books<'_> {
     /// That error, if the group's call waits for a version that has not come.
     pub(in crate::server) fn version_missing(&self, incarnation: Incarnation) -> Option<CallError> {
         let group = self.groups.of(&incarnation);
-        let transaction = &group.transactions[&group.active?];
+        let transaction = group.active_call()?;
         let resolved = transaction.transfer.as_ref().is_some_and(|t| t.version.is_some());
         let selector = transaction.selector().filter(|_| !resolved)?;
         Some(self.unavailable(incarnation, selector))

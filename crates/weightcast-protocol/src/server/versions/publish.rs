@@ -89,8 +89,8 @@ impl VersionHandler<'_> {
         generations.resize(self.groups.of(&incarnation).num_shards as usize, Generation(0));
         self.copies().add(incarnation, version, catalog, generations);
         let group = self.groups.of_mut(&incarnation);
-        let held = group.held.as_mut().expect("just set");
-        held.authored = group.role == Role::Trainer;
+        let authored = group.role == Role::Trainer;
+        group.copy_mut().authored = authored;
         self.counters.publishes += 1;
         Ok(version)
     }

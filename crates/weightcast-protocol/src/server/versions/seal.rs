@@ -43,32 +43,29 @@ impl VersionHandler<'_> {
     /// All shards have sealed: the first copy defines the version, others must equal it.
     pub(in crate::server) fn check_seal(&mut self, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
-        let held = group.held.as_mut().expect("checked");
+        let name = group.model.clone();
+        let held = group.copy_mut();
         let version = held.version;
         let total = held.sums.values().copied().fold(ShardSums::default(), |a, b| a + b);
-        let model = self.models.of_mut(&group.model);
-        // A version is forgotten only when it is old and nobody shows it.
-        let known = model.known.get_mut(&version);
+        let model = self.models.of_mut(&name);
         let other = |sum| sum != total.counted && self.config.safeguards.on(Safeguard::OneContent);
-        let wrong = if !total.copies_agree() {
-            Some(COPIES_DIFFER)
-        } else if known.as_ref().is_none_or(|known| known.sum.is_some_and(other)) {
-            Some(OTHER_BYTES)
-        } else {
-            None
+        let known = match model.known.get_mut(&version) {
+            _ if !total.copies_agree() => return self.fence(incarnation, version, COPIES_DIFFER),
+            // A version is forgotten only when it is old and nobody shows it.
+            None => return self.fence(incarnation, version, OTHER_BYTES),
+            Some(known) if known.sum.is_some_and(other) => {
+                return self.fence(incarnation, version, OTHER_BYTES);
+            }
+            Some(known) => known,
         };
-        if let Some(detail) = wrong {
-            return self.fence(incarnation, version, detail);
-        }
         held.sealed = true;
         self.counters.seals += 1;
-        let known = known.expect("checked just now");
         if known.sum.replace(total.counted).is_none() {
             if held.authored {
                 held.trust = Trust::Proved; // whatever it holds is the version
             }
             // Whoever has read it already can commit now.
-            self.agenda.wake_all(self.edges.filling(&group.model, version));
+            self.agenda.wake_all(self.edges.filling(&name, version));
             if self.books().recovers() {
                 // An offload replica of the version that came over first can be published now.
                 self.agenda.wake_all(self.groups.keys().copied());
@@ -94,8 +91,7 @@ impl VersionHandler<'_> {
             replica: group.replica.clone(),
             detail: detail.to_owned(),
         };
-        let held = group.held.as_mut().expect("checked by the caller");
-        held.fenced = Some(error.clone());
+        group.copy_mut().fenced = Some(error.clone());
         let reason = format!("replica {} turned out to hold other content", group.replica);
         self.counters.fenced += 1;
         self.transfers().spoil_readers(incarnation, &reason);

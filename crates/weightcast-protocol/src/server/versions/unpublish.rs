@@ -61,7 +61,7 @@ impl Books<'_> {
     /// Whether the group's pending call is an `unpublish` of all its shards.
     pub(in crate::server) fn unpublishes(&self, incarnation: Incarnation) -> bool {
         let group = self.groups.of(&incarnation);
-        let transaction = group.active.and_then(|seq| group.transactions.get(&seq));
+        let transaction = group.active_call();
         transaction.is_some_and(|transaction| {
             transaction.call == Call::Unpublish
                 && transaction.arrived.len() == group.num_shards as usize
@@ -71,7 +71,7 @@ impl Books<'_> {
     /// What an `unpublish` that all shards have called was waiting for when its deadline passed.
     pub(in crate::server) fn unpublish_waits_for(&self, incarnation: Incarnation) -> String {
         let group = self.groups.of(&incarnation);
-        let held = group.held.as_ref().expect("it is answered once there is none");
+        let held = group.copy();
         let undigested: Vec<u32> =
             (0..group.num_shards).filter(|shard| !held.sums.contains_key(shard)).collect();
         let readers =
@@ -92,7 +92,7 @@ impl Books<'_> {
     /// Whether only the end of the recovery window lets the group give its copy up.
     pub(in crate::server) fn held_back(&self, incarnation: Incarnation) -> bool {
         let group = self.groups.of(&incarnation);
-        let call = group.active.map(|seq| &group.transactions[&seq].call);
+        let call = group.active_call().map(|call| &call.call);
         call == Some(&Call::Unpublish) && self.drained(incarnation) && !self.copied(incarnation)
     }
 

@@ -35,7 +35,7 @@ impl<'a> Books<'a> {
     /// The condition of a group that waits for one.
     pub(in crate::server) fn waits_until(&self, incarnation: Incarnation) -> Option<Condition> {
         let group = self.groups.get(&incarnation)?;
-        match group.transactions[&group.active?] {
+        match *group.active_call()? {
             Transaction { call: Call::Wait { until }, decided: None, .. } => Some(until),
             _ => None,
         }

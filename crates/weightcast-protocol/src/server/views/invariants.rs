@@ -72,9 +72,10 @@ impl Server {
             ensure(live, "S8", || format!("name {replica} belongs to a group that is gone"))?;
         }
         for incarnation in model.waiting.values() {
-            let waits = self.groups.get(incarnation).is_some_and(|group| {
-                group.active.is_some_and(|seq| group.transactions[&seq].place.is_some())
-            });
+            let waits = self
+                .groups
+                .get(incarnation)
+                .is_some_and(|group| group.active_call().is_some_and(|call| call.place.is_some()));
             ensure(waits, "T5", || format!("group {incarnation} waits without a call"))?;
         }
         Ok(())

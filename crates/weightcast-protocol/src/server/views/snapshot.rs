@@ -287,7 +287,7 @@ impl Server {
                 connected: self.connections.stream(member.session).is_some(),
                 lease_left: entry.lease_until - now,
                 bytes: member.registration.map(|registration| registration.bytes),
-                generation: held.map(|held| held.generations[*shard as usize]),
+                generation: held.map(|held| held.generation(*shard)),
             }
         });
         let pending = |transaction: &Transaction| PendingCall {
@@ -309,7 +309,7 @@ impl Server {
             version: group.held.as_ref().map(|held| held.version),
             proved: group.held.as_ref().is_some_and(|held| held.trust == Trust::Proved),
             shards: shards.collect(),
-            pending: group.active.map(|seq| pending(&group.transactions[&seq])),
+            pending: group.active_call().map(pending),
         }
     }
 
