@@ -16,7 +16,7 @@ pub enum Condition {
     /// A version is available. Fails at once if it never will be, as `replicate` does.
     Available(Selector),
     /// Rollouts hold versions that are new enough: none lags, none is over-stale.
-    Held(Held),
+    Held(Freshness),
 }
 
 /// Rollouts that hold a version which is new enough.
@@ -25,7 +25,7 @@ pub enum Condition {
 /// nothing. Versions are those of the run of the newest available version: without one, nothing
 /// is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Held {
+pub struct Freshness {
     /// The oldest version that will do.
     pub oldest: Oldest,
     /// How many rollouts it takes.
@@ -50,7 +50,7 @@ pub enum Quorum {
     AtLeast(u32),
 }
 
-impl Held {
+impl Freshness {
     /// The oldest version that will do, when this one is the newest available.
     pub fn oldest(&self, latest: Version) -> Version {
         let number = match self.oldest {
@@ -89,7 +89,7 @@ impl fmt::Display for Condition {
     }
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for Freshness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.by {
             Quorum::All => f.write_str("all rollouts")?,
@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn met(oldest: Oldest, by: Quorum, rollouts: &[Option<Version>]) -> bool {
-        Held { oldest, by }.is_met(Some(version(2, 10)), rollouts.iter().copied())
+        Freshness { oldest, by }.is_met(Some(version(2, 10)), rollouts.iter().copied())
     }
 
     #[test]
@@ -143,13 +143,13 @@ mod tests {
 
     #[test]
     fn nothing_is_held_while_nothing_is_available() {
-        let held = Held { oldest: Oldest::Behind(3), by: Quorum::AtLeast(0) };
+        let held = Freshness { oldest: Oldest::Behind(3), by: Quorum::AtLeast(0) };
         assert!(!held.is_met(None, []));
         assert!(held.is_met(Some(version(1, 0)), []));
     }
 
     /// Says it as the comments do, one rollout after the other.
-    fn should_be_met(held: Held, latest: Version, rollouts: &[Option<Version>]) -> bool {
+    fn should_be_met(held: Freshness, latest: Version, rollouts: &[Option<Version>]) -> bool {
         let will_do = |rollout: &Option<Version>| {
             rollout.is_some_and(|version| {
                 let far_enough = match held.oldest {
@@ -175,7 +175,8 @@ mod tests {
         );
         let oldest = (0..5).flat_map(|n| [Oldest::Number(n), Oldest::Behind(n)]);
         let by = [Quorum::All].into_iter().chain((0..4).map(Quorum::AtLeast));
-        for condition in oldest.flat_map(|o| by.clone().map(move |by| Held { oldest: o, by })) {
+        for condition in oldest.flat_map(|o| by.clone().map(move |by| Freshness { oldest: o, by }))
+        {
             for (one, other) in held.iter().flat_map(|one| held.iter().map(move |o| (*one, *o))) {
                 for rollouts in [&[][..], &[one], &[one, other], &[other, None, one]] {
                     assert_eq!(
@@ -198,7 +199,7 @@ mod tests {
             (Oldest::Behind(10), 0),
             (Oldest::Behind(11), 0),
         ] {
-            let held = Held { oldest, by: Quorum::All };
+            let held = Freshness { oldest, by: Quorum::All };
             assert_eq!(held.oldest(version(2, 10)), version(2, number), "{oldest:?}");
         }
     }
@@ -206,7 +207,7 @@ mod tests {
     #[test]
     fn conditions_are_written_as_people_say_them() {
         let after = Revision { term: crate::Term(3), number: 4 };
-        let held = |by, oldest| Condition::Held(Held { oldest, by });
+        let held = |by, oldest| Condition::Held(Freshness { oldest, by });
         for (condition, text) in [
             (Condition::Changed { after }, "after revision 3.4"),
             (Condition::Available(Selector::LatestMinus(2)), "latest-2 available"),

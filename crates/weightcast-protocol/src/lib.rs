@@ -21,7 +21,7 @@ mod sums;
 mod ticket;
 mod time;
 
-pub use condition::{Condition, Held, Oldest, Quorum};
+pub use condition::{Condition, Freshness, Oldest, Quorum};
 pub use error::CallError;
 pub use ids::{
     Attempt, ConnectionId, ContentDigest, Epoch, ExportId, Generation, Incarnation, Nonce, OpSeq,

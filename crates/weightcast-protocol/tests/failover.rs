@@ -9,8 +9,8 @@ use weightcast_protocol::message::{
 use weightcast_protocol::server::{ReplicaState, Server, ServerConfig, ServerOutput};
 use weightcast_protocol::session::{Output, Session, SessionConfig, SessionState};
 use weightcast_protocol::{
-    CallError, Condition, ConnectionId, Epoch, Held, Oldest, Quorum, Selector, SessionId, Span,
-    Term, Time, Version,
+    CallError, Condition, ConnectionId, Epoch, Freshness, Oldest, Quorum, Selector, SessionId,
+    Span, Term, Time, Version,
 };
 
 const FAILOVER: Span = Span::from_secs(7);
@@ -458,7 +458,7 @@ fn who_waits_for_all_waits_for_those_who_may_still_come_over() {
         cluster.stand_still(slow[0]);
         cluster.crash(0);
         cluster.advance(FAILOVER);
-        let until = Condition::Held(Held { oldest: Oldest::Behind(0), by: Quorum::All });
+        let until = Condition::Held(Freshness { oldest: Oldest::Behind(0), by: Quorum::All });
         cluster.begin_all(&trainer, |_| Call::Wait { until });
         let answered =
             |cluster: &Cluster| matches!(cluster.outcome(trainer[0]), Some(Ok(Answer::Listed(_))));

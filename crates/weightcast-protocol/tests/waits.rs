@@ -4,10 +4,10 @@ mod cluster;
 
 use cluster::*;
 use weightcast_protocol::message::{Answer, Call, Listing};
-use weightcast_protocol::{CallError, Condition, Held, Oldest, Quorum, Selector, Span};
+use weightcast_protocol::{CallError, Condition, Freshness, Oldest, Quorum, Selector, Span};
 
 fn held(oldest: Oldest, by: Quorum) -> Condition {
-    Condition::Held(Held { oldest, by })
+    Condition::Held(Freshness { oldest, by })
 }
 
 /// All shards wait; none is answered yet.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use weightcast::{Condition, Held, Oldest, Quorum, Replica, Selector};
+use weightcast::{Condition, Freshness, Oldest, Quorum, Replica, Selector};
 
 /// A `weightcast.Replica`.
 pub(crate) fn replica(given: &Bound<'_, PyAny>) -> PyResult<Replica> {
@@ -59,8 +59,8 @@ pub(crate) fn parse_condition(
 ) -> PyResult<Condition> {
     let by = rollouts.map_or(Quorum::All, Quorum::AtLeast);
     Ok(match kind.as_str() {
-        "held" => Condition::Held(Held { oldest: Oldest::Number(number), by }),
-        "fresh" => Condition::Held(Held { oldest: Oldest::Behind(number), by }),
+        "held" => Condition::Held(Freshness { oldest: Oldest::Number(number), by }),
+        "fresh" => Condition::Held(Freshness { oldest: Oldest::Behind(number), by }),
         _ => Condition::Available(parse_selector(&(kind, number))?),
     })
 }

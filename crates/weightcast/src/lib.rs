@@ -46,6 +46,6 @@ pub use verify::{
 pub use weightcast_plan as plan;
 pub use weightcast_protocol::message::Listing;
 pub use weightcast_protocol::{
-    CallError, Condition, Held, Oldest, Quorum, Revision, Selector, Term, Version,
+    CallError, Condition, Freshness, Oldest, Quorum, Revision, Selector, Term, Version,
 };
 pub use weightcast_transport as transport;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weightcast_protocol::message::{Answer, Call, ClientMessage, Listing, Role, ServerMessage};
 use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState, Snapshot};
 use weightcast_protocol::{
-    Condition, Held, Incarnation, Oldest, OpSeq, Quorum, Revision, Time, Version,
+    Condition, Freshness, Incarnation, Oldest, OpSeq, Quorum, Revision, Time, Version,
 };
 
 pub(super) use woken::Woken;
@@ -31,7 +31,7 @@ pub(super) struct Conditions {
     /// What was before and after each event while somebody waited; repetitions are left out.
     events: Vec<[Moment; 2]>,
     /// Said by the event whose books are still to be seen.
-    said: Vec<(Held, Arc<Listing>)>,
+    said: Vec<(Freshness, Arc<Listing>)>,
 }
 
 impl Checker for Conditions {
@@ -116,7 +116,7 @@ fn counts(replica: &ReplicaSnapshot) -> bool {
 /// Whether a condition can have held at some point of an event: who counted before and after it
 /// counted throughout, who did at one end may have. The order within is not seen: a server that
 /// was suspended may evict half of the rollouts in one event, and answer between two of them.
-fn held_within([before, after]: &[Moment; 2], held: &Held, listing: &Listing) -> bool {
+fn held_within([before, after]: &[Moment; 2], held: &Freshness, listing: &Listing) -> bool {
     let Some(latest) = listing.versions.keys().next_back() else { return false };
     let oldest = match held.oldest {
         Oldest::Number(number) => number,

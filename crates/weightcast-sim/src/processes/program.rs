@@ -3,7 +3,7 @@
 
 use weightcast_protocol::message::{Call, EpochPolicy, Role};
 use weightcast_protocol::{
-    Condition, ContentDigest, Generation, Held, Incarnation, Oldest, Quorum, Selector, Span,
+    Condition, ContentDigest, Freshness, Generation, Incarnation, Oldest, Quorum, Selector, Span,
 };
 use weightcast_testkit::mix;
 
@@ -78,8 +78,8 @@ impl World {
         let by = if dice.is_multiple_of(3) { Quorum::AtLeast(1) } else { Quorum::All };
         match dice % 4 {
             0 => Condition::Available(Selector::AtLeast(near)),
-            1 => Condition::Held(Held { oldest: Oldest::Behind(dice / 4 % 3), by }),
-            _ => Condition::Held(Held { oldest: Oldest::Number(near), by }),
+            1 => Condition::Held(Freshness { oldest: Oldest::Behind(dice / 4 % 3), by }),
+            _ => Condition::Held(Freshness { oldest: Oldest::Number(near), by }),
         }
     }
 

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use weightcast_protocol::message::{Answer, Call, ClientMessage, ReadFailure, Role, ServerMessage};
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
 use weightcast_protocol::{
-    Attempt, CallError, Condition, Held, Incarnation, Oldest, OpSeq, Quorum, Revision, Term,
+    Attempt, CallError, Condition, Freshness, Incarnation, Oldest, OpSeq, Quorum, Revision, Term,
     Version,
 };
 
@@ -312,8 +312,10 @@ fn waited_for(until: &Condition) -> Option<Point> {
     match until {
         Condition::Changed { .. } => None,
         Condition::Available(_) => Some(Point::WaitedForVersion),
-        Condition::Held(Held { by: Quorum::AtLeast(_), .. }) => Some(Point::WaitedForSome),
-        Condition::Held(Held { oldest: Oldest::Number(_), .. }) => Some(Point::WaitedForLaggards),
-        Condition::Held(Held { oldest: Oldest::Behind(_), .. }) => Some(Point::WaitedForFresh),
+        Condition::Held(Freshness { by: Quorum::AtLeast(_), .. }) => Some(Point::WaitedForSome),
+        Condition::Held(Freshness { oldest: Oldest::Number(_), .. }) => {
+            Some(Point::WaitedForLaggards)
+        }
+        Condition::Held(Freshness { oldest: Oldest::Behind(_), .. }) => Some(Point::WaitedForFresh),
     }
 }

@@ -1,6 +1,6 @@
 //! Conditions of `wait`.
 
-use weightcast_protocol::{Condition, Held, Oldest, Quorum};
+use weightcast_protocol::{Condition, Freshness, Oldest, Quorum};
 
 use super::values::{revision, revision_frame, selector, selector_frame};
 use super::{MalformedMessage, need};
@@ -11,7 +11,7 @@ pub(super) fn condition(until: Until) -> Result<Condition, MalformedMessage> {
     Ok(match until {
         Until::After(after) => Condition::Changed { after: revision(Some(after))? },
         Until::Available(which) => Condition::Available(selector(Some(which))?),
-        Until::Held(held) => Condition::Held(Held {
+        Until::Held(held) => Condition::Held(Freshness {
             oldest: match need(held.oldest, "oldest version")? {
                 wire::held::Oldest::Number(number) => Oldest::Number(number),
                 wire::held::Oldest::Behind(behind) => Oldest::Behind(behind),
@@ -27,7 +27,7 @@ pub(super) fn condition_frame(condition: Condition) -> Until {
         Condition::Available(which) => {
             Until::Available(selector_frame(which).expect("every selector has a frame"))
         }
-        Condition::Held(Held { oldest, by }) => Until::Held(wire::Held {
+        Condition::Held(Freshness { oldest, by }) => Until::Held(wire::Held {
             oldest: Some(match oldest {
                 Oldest::Number(number) => wire::held::Oldest::Number(number),
                 Oldest::Behind(behind) => wire::held::Oldest::Behind(behind),

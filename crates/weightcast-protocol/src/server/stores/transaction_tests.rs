@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Epoch, ExportId, Held, Oldest, Quorum, Revision, Term};
+use crate::{Epoch, ExportId, Freshness, Oldest, Quorum, Revision, Term};
 
 fn version(number: u64) -> Version {
     Version { epoch: Epoch(1), number }
@@ -46,7 +46,7 @@ fn called(call: Call, by: &[u32]) -> Transaction {
 fn calls() -> Vec<(Call, &'static str)> {
     let (latest, exact) = (Selector::Latest, Selector::Exact(3));
     let after = Revision { term: Term(1), number: 4 };
-    let held = Held { oldest: Oldest::Number(3), by: Quorum::All };
+    let held = Freshness { oldest: Oldest::Number(3), by: Quorum::All };
     vec![
         (register(1), "register"),
         (Call::Unregister, "unregister"),

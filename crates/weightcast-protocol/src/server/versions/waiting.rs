@@ -5,7 +5,7 @@ use crate::server::rooms::{Books, VersionHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::{Model, Resolution};
 use crate::server::stores::transaction::Transaction;
-use crate::{Condition, Held, Incarnation, Quorum, Safeguard, Version};
+use crate::{Condition, Freshness, Incarnation, Quorum, Safeguard, Version};
 
 /// Rollouts named to a person who waited for them in vain.
 const NAMED: usize = 4;
@@ -67,7 +67,7 @@ impl<'a> Books<'a> {
         self.models.of(&self.groups.of(&incarnation).model)
     }
 
-    fn is_held(&self, model: &Model, held: Held) -> bool {
+    fn is_held(&self, model: &Model, held: Freshness) -> bool {
         // Laggards may still come over from the server before this one.
         let unknown = model.recovers && held.by == Quorum::All;
         let blind = !self.config.safeguards.on(Safeguard::EmptyReplicasWaitedFor);

@@ -5,9 +5,9 @@ use weightcast_protocol::message::{
     Open, ReadFailure, Registration, Role, ServerMessage, SourceShard, Witnesses,
 };
 use weightcast_protocol::{
-    Attempt, CallError, Condition, ContentDigest, Epoch, ExportId, Generation, Held, Incarnation,
-    Mac, Nonce, Oldest, OpSeq, Proved, Quorum, Revision, Selector, SessionId, ShardSums, Span, Sum,
-    Term, TermProof, Ticket, Version,
+    Attempt, CallError, Condition, ContentDigest, Epoch, ExportId, Freshness, Generation,
+    Incarnation, Mac, Nonce, Oldest, OpSeq, Proved, Quorum, Revision, Selector, SessionId,
+    ShardSums, Span, Sum, Term, TermProof, Ticket, Version,
 };
 
 /// Numbers from a seed (splitmix64).
@@ -95,7 +95,7 @@ impl MessageDraw {
                 let oldest =
                     if self.is() { Oldest::Number(number) } else { Oldest::Behind(number) };
                 let by = if self.is() { Quorum::All } else { Quorum::AtLeast(self.small()) };
-                Condition::Held(Held { oldest, by })
+                Condition::Held(Freshness { oldest, by })
             }
         }
     }
