@@ -14,7 +14,7 @@ use weightcast_transport::*;
 
 const PIECES: usize = 5;
 /// What the source says before its first answer: hello and verdict, then one description.
-const BEFORE: usize = 40 + 40 + 16 + 32;
+const BEFORE: usize = 40 + 40 + 16 + 18;
 
 /// Passes connections on to `source`, and cuts the first after so many bytes from there.
 fn cutting(source: SocketAddr, after: usize) -> SocketAddr {
