@@ -89,6 +89,12 @@ impl<R, S> VirtualHost<R, S> {
         self.installing = None;
     }
 
+    /// What was read beside the memory is gone, so none of it can be copied into place.
+    pub(crate) fn unstage(&mut self) {
+        self.beside = None;
+        self.installing = None;
+    }
+
     /// The process has ended, or its session: nothing that it was asked for goes on. The stream and
     /// the data port are left as they are.
     pub fn give_up(&mut self) {

@@ -150,7 +150,7 @@ impl<T: VirtualRuntime> SessionHost for Booked<'_, T> {
     }
 
     fn unstage(&mut self) {
-        self.0.host().beside = None;
+        self.0.host().unstage();
     }
 
     fn offload(&mut self, version: Version, generation: Generation) {

@@ -132,7 +132,7 @@ impl World {
     fn victim(&mut self, kind: FaultKind) -> usize {
         let anybody = self.rng.below(self.processes.len() as u64) as usize;
         let to_source = kind == FaultKind::Crash && self.rng.chance(500);
-        let reads = self.processes.iter().filter_map(|process| process.read.as_ref());
+        let reads = self.processes.iter().filter_map(|process| process.host.reading.as_ref());
         let shards = reads.flat_map(|read| read.assignment.shards.iter());
         let sources: Vec<usize> =
             shards.filter_map(|shard| shard.data_address.parse().ok()).collect();
@@ -144,7 +144,7 @@ impl World {
 
     fn stall(&mut self, victim: usize, until: Time) {
         let up = self.rng.chance(500);
-        if let Some(stream) = self.processes[victim].stream {
+        if let Some(stream) = self.processes[victim].host.stream {
             self.network.stall(stream, up, until);
         }
     }
@@ -186,11 +186,8 @@ impl World {
         process.life += 1;
         process.trouble.dies_halfway = None;
         process.session = None;
-        process.exposed = None;
-        process.read = None;
-        process.beside = None;
-        process.copying = None;
-        process.seeding.clear();
+        process.host.give_up();
+        process.host.exposed = None;
         self.end_copies_of(victim);
         let process = &self.processes[victim];
         let life = Life { process: victim, life: process.life };
@@ -201,7 +198,7 @@ impl World {
     fn see_source_die(&mut self, victim: usize) {
         let address = victim.to_string();
         for process in &self.processes {
-            let Some(read) = &process.read else { continue };
+            let Some(read) = &process.host.reading else { continue };
             if read.assignment.shards.iter().all(|shard| shard.data_address != address) {
                 continue;
             }

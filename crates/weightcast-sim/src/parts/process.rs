@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use weightcast_protocol::message::{Assignment, Call, EpochPolicy, Location, Role};
 use weightcast_protocol::session::Session;
 use weightcast_protocol::{
-    Attempt, ConnectionId, ExportId, Generation, Incarnation, OpSeq, Revision, Span, Time, Version,
+    Attempt, ExportId, Generation, Incarnation, OpSeq, Revision, Span, Time, Version,
 };
-use weightcast_testkit::{Exposed, TaggedMemory};
+use weightcast_testkit::{TaggedMemory, VirtualHost};
 
 use crate::base::clock::DriftingClock;
 use crate::parts::chunk_loop::{ChunkLoop, Progress};
@@ -27,25 +27,17 @@ pub(crate) struct Process {
     pub(crate) clock: DriftingClock,
     /// None while the process is down.
     pub(crate) session: Option<Session>,
-    pub(crate) stream: Option<ConnectionId>,
+    /// What its session has asked for.
+    pub(crate) host: VirtualHost<ChunkRead, StagedMemory>,
     /// Streams asked for: only the last one counts.
     pub(crate) streams: u64,
     pub(crate) memory: TaggedMemory,
     pub(crate) location: Location,
-    /// What the data port serves.
-    pub(crate) exposed: Option<Exposed>,
     /// What it tells of its progress; there may be more of that generation, never less (F13).
     pub(crate) progress: Progress,
     pub(crate) export: ExportId,
-    pub(crate) read: Option<ChunkRead>,
     /// How many chunks of an unfinished read were there when they were fenced.
     pub(crate) left: u32,
-    /// What a staged update reads into.
-    pub(crate) beside: Option<StagedMemory>,
-    /// What it copies aside.
-    pub(crate) copying: Option<(Version, Generation)>,
-    /// Seeds that it is finding memory for: versions, by what was asked.
-    pub(crate) seeding: BTreeMap<u64, Version>,
     /// On whose behalf it is, if it is an offload or seed replica's.
     pub(crate) copy_of: Option<CopyOf>,
     /// Suspended until then.
@@ -101,8 +93,6 @@ pub(crate) struct StagedMemory {
     pub(crate) memory: TaggedMemory,
     /// The first so many chunks are here.
     pub(crate) count: u32,
-    /// The copying into place that runs.
-    pub(crate) installing: Option<(OpSeq, Attempt)>,
 }
 
 /// On whose behalf a process holds memory.

@@ -67,7 +67,7 @@ impl World {
         config.safeguards = self.options.safeguards;
         process.session = Some(Session::new(config, process.clock.local(self.now)));
         process.program = ProgramState { stray, ..ProgramState::default() };
-        process.exposed = None;
+        process.host.exposed = None;
         process.progress = Progress::default();
         process.timer_at = None;
         let life = Life { process: index, life: process.life };

@@ -4,6 +4,7 @@
 //! fills the memory from another process; `staging`, `offload` and `seeding` hold memory beside.
 
 pub(crate) mod acting;
+pub(crate) mod hosting;
 pub(crate) mod offload;
 pub(crate) mod program;
 pub(crate) mod reading;

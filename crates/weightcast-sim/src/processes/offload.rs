@@ -4,7 +4,7 @@
 
 use weightcast_protocol::message::{EpochPolicy, Role};
 use weightcast_protocol::server::offload_name;
-use weightcast_protocol::{Generation, Span, Time, Version};
+use weightcast_protocol::{Generation, Span, Time};
 
 use crate::parts::process::{CopyOf, Process, ProgramState, Trouble};
 use crate::parts::queue::{Life, ProcessStep, WorldEvent};
@@ -13,8 +13,7 @@ use crate::world::World;
 
 impl World {
     /// The process begins to copy its memory; some are slow, some have no room for it (F27).
-    pub(crate) fn begin_offload(&mut self, life: Life, version: Version, generation: Generation) {
-        self.processes[life.process].copying = Some((version, generation));
+    pub(crate) fn begin_offload(&mut self, life: Life, generation: Generation) {
         let slow = self.rng.chance(self.options.offload_trouble / 2);
         let millis = if slow { self.rng.between(300, 4_000) } else { self.rng.between(1, 80) };
         let step = ProcessStep::Copied(generation);
@@ -23,7 +22,8 @@ impl World {
 
     pub(crate) fn end_offload(&mut self, life: Life, generation: Generation) {
         let process = &mut self.processes[life.process];
-        let Some((version, _)) = process.copying.take_if(|(_, of)| *of == generation) else {
+        let Some((version, _)) = process.host.offloading.take_if(|(_, of)| *of == generation)
+        else {
             return;
         };
         if self.rng.chance(self.options.offload_trouble) {
@@ -65,18 +65,13 @@ impl World {
             life: 0,
             clock: owner.clock,
             session: None,
-            stream: None,
+            host: Default::default(),
             streams: 0,
             memory: owner.memory.clone(),
             location: owner.location.clone(),
-            exposed: None,
             progress: Default::default(),
             export: owner.export,
-            read: None,
             left: 0,
-            beside: None,
-            copying: None,
-            seeding: Default::default(),
             copy_of: Some(copy),
             paused_until: Time(0),
             trouble: Trouble { spoiled: owner.trouble.spoiled, ..Trouble::default() },
@@ -123,9 +118,8 @@ impl World {
         let Some(copy) = process.copy_of.take() else { return };
         process.life += 1;
         process.session = None;
-        process.exposed = None;
-        process.read = None;
-        process.beside = None;
+        process.host.give_up();
+        process.host.exposed = None;
         process.timer_at = None;
         self.break_stream(index);
         match error {

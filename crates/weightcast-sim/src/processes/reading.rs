@@ -1,7 +1,7 @@
 //! The data plane: a read takes its chunks one by one from whatever the source's memory is then.
 
-use weightcast_protocol::message::{Assignment, ReadFailure, SourceShard};
-use weightcast_protocol::session::ReadProgress;
+use weightcast_protocol::message::{ReadFailure, SourceShard};
+use weightcast_protocol::session::{ReadOrder, ReadProgress};
 use weightcast_protocol::{Attempt, OpSeq, Safeguard, Span, Time};
 use weightcast_testkit::{Exposed, TaggedMemory, chunks_of};
 
@@ -29,21 +29,15 @@ enum ChunkRefusal {
 }
 
 impl World {
-    pub(crate) fn begin_read(
-        &mut self,
-        life: Life,
-        seq: OpSeq,
-        attempt: Attempt,
-        assignment: Assignment,
-        keep: bool,
-    ) {
+    pub(crate) fn begin_read(&mut self, life: Life, order: ReadOrder) {
+        let ReadOrder { seq, attempt, assignment, keep, .. } = order;
         let process = &mut self.processes[life.process];
         let all = process.memory.len();
         let kept = if assignment.staged {
             process.stage(keep)
         } else {
             let left = process.left;
-            let served = process.exposed.map_or(left, |e| e.filled.unwrap_or(all));
+            let served = process.host.exposed.map_or(left, |e| e.filled.unwrap_or(all));
             if keep { served } else { 0 }
         };
         let chunks = if assignment.in_flight {
@@ -54,7 +48,7 @@ impl World {
             ChunkLoop::new(all, kept)
         };
         let moved_at = self.now;
-        process.read = Some(ChunkRead { seq, attempt, assignment, chunks, moved_at });
+        process.host.reading = Some(ChunkRead { seq, attempt, assignment, chunks, moved_at });
         let at = self.now + self.delay();
         self.plan_chunk(life, seq, attempt, at);
     }
@@ -68,7 +62,7 @@ impl World {
         let now = self.now;
         let process = &mut self.processes[life.process];
         let current = |read: &&mut ChunkRead| read.seq == seq && read.attempt == attempt;
-        let Some(read) = process.read.as_mut().filter(current) else { return };
+        let Some(read) = process.host.reading.as_mut().filter(current) else { return };
         if process.trouble.claims && !read.assignment.staged {
             return self.claim(life, seq, attempt);
         }
@@ -98,7 +92,7 @@ impl World {
         let process = &mut self.processes[life.process];
         process.trouble.claims = false;
         process.trouble.spoiled = true; // what it serves from now on is its own fault
-        let Some(read) = process.read.take() else { return };
+        let Some(read) = process.host.reading.take() else { return };
         let version = read.assignment.version;
         let mut content = TaggedMemory::new(process.memory.range());
         content.fill(version);
@@ -135,7 +129,7 @@ impl World {
             Err(refusal) => return self.refused(life, read, shard, refusal),
         };
         let now = self.now;
-        let Some(running) = &mut self.processes[life.process].read else { return };
+        let Some(running) = &mut self.processes[life.process].host.reading else { return };
         running.moved_at = now;
         if running.chunks.looked(now, told).is_err() {
             let reason = "its progress is of a later generation".to_owned();
@@ -156,7 +150,7 @@ impl World {
             return Err(ChunkRefusal::Other("no such export".to_owned()));
         }
         // The check and the copy are one step here: the fence of each chunk.
-        if process.exposed.map(|exposed| exposed.generation) != Some(source.generation) {
+        if process.host.serves() != Some(source.generation) {
             return Err(ChunkRefusal::Other(format!(
                 "generation {} is not served",
                 source.generation
@@ -174,7 +168,7 @@ impl World {
                 return true;
             }
             let process = &self.processes[index];
-            let fills = process.read.as_ref().filter(|read| !read.assignment.staged);
+            let fills = process.host.reading.as_ref().filter(|read| !read.assignment.staged);
             let Some(read) = fills.filter(|_| !seen[index]) else { continue };
             seen[index] = true;
             let shards = read.assignment.shards.iter().enumerate();
@@ -201,7 +195,7 @@ impl World {
     fn store_chunk(&mut self, life: Life, read: &ChunkRead, source: usize, chunk: u32) {
         let from = &self.processes[source];
         let tag = from.memory.get(chunk);
-        let there = from.exposed.is_none_or(|exposed| exposed.has(from.memory.place(chunk)));
+        let there = from.host.exposed.is_none_or(|exposed| exposed.has(from.memory.place(chunk)));
         let (held, spoiled) = (from.version(), from.trouble.spoiled);
         let version = read.assignment.version;
         let in_circle = self.reads_from(source, life.process);
@@ -225,7 +219,7 @@ impl World {
     fn see_giving(&mut self, source: usize) {
         let process = &self.processes[source];
         let life = Life { process: source, life: process.life };
-        let Some(Exposed { generation, .. }) = process.exposed else { return };
+        let Some(Exposed { generation, .. }) = process.host.exposed else { return };
         self.observe(Fact::Gave { who: self.who(life), generation });
     }
 
@@ -243,12 +237,12 @@ impl World {
     fn advance(&mut self, index: usize) {
         let now = self.now;
         let process = &mut self.processes[index];
-        let Some(read) = &mut process.read else { return };
+        let Some(read) = &mut process.host.reading else { return };
         read.moved_at = now;
         let count = read.chunks.arrived();
-        if let Some(beside) = process.beside.as_mut().filter(|_| read.assignment.staged) {
+        if let Some(beside) = process.host.beside.as_mut().filter(|_| read.assignment.staged) {
             beside.count = count;
-        } else if let Some(exposed) = &mut process.exposed
+        } else if let Some(exposed) = &mut process.host.exposed
             && exposed.filled.is_some()
         {
             exposed.filled = Some(count);
@@ -263,7 +257,7 @@ impl World {
     /// Says how far a read is.
     pub(crate) fn measure(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
         let process = &self.processes[life.process];
-        let Some(read) = &process.read else { return };
+        let Some(read) = &process.host.reading else { return };
         let (all, count) = (process.memory.len(), read.chunks.count());
         if count == all {
             return;
@@ -300,8 +294,8 @@ impl World {
         let reason = failure.as_ref().map(|failure| format!("{failure:?}"));
         self.observe(Fact::ReadEnded { who: self.who(life), failure: reason.as_deref() });
         let process = &mut self.processes[life.process];
-        let staged = process.read.take().is_some_and(|read| read.assignment.staged);
-        let beside = process.beside.as_ref().filter(|_| staged);
+        let staged = process.host.reading.take().is_some_and(|read| read.assignment.staged);
+        let beside = process.host.beside.as_ref().filter(|_| staged);
         let memory = beside.map_or(&process.memory, |beside| &beside.memory);
         let result = failure.map_or_else(|| Ok(memory.sums()), Err);
         let now = process.clock.local(self.now);

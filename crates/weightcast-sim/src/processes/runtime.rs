@@ -1,16 +1,12 @@
-//! A process's runtime: does what its session says, as the real one does.
+//! A process's runtime: what happens to its session, and what its streams, calls and end come to.
 
 use weightcast_protocol::message::{Answer, Call, ServerMessage};
-use weightcast_protocol::session::Output;
 use weightcast_protocol::{CallError, ConnectionId, OpSeq, Safeguard, Span, Term, TermProof, Time};
-use weightcast_testkit::Exposed;
 
-use crate::checkers::{Act, Fact, SessionFacts};
-use crate::parts::chunk_loop::Progress;
+use crate::checkers::{Fact, SessionFacts};
 use crate::parts::queue::{Life, ProcessStep, ServerStep, WorldEvent};
 use crate::sights::coverage::Point;
 use crate::world::World;
-use crate::world::progress::OUTPUTS;
 
 impl World {
     /// Something happens to a process; then its session's outputs are done.
@@ -43,7 +39,7 @@ impl World {
 
     fn tell_session(&mut self, index: usize, step: ProcessStep, now: Time) {
         let process = &mut self.processes[index];
-        let (stream, memory) = (process.stream, process.memory.sums());
+        let (stream, memory) = (process.host.stream, process.memory.sums());
         let shown = match step {
             ProcessStep::Proved(_, nonce) => process.memory.proof(nonce),
             _ => 0,
@@ -67,13 +63,17 @@ impl World {
                 session.handle_probed(now, server, told, acts)
             }
             ProcessStep::Gone(from) if stream == Some(from) => {
-                process.stream = None;
+                process.host.stream = None;
                 session.handle_disconnected(now);
             }
             ProcessStep::Proved(generation, nonce) => {
-                session.handle_proved(now, generation, nonce, shown)
+                process.host.proving.retain(|asked| *asked != (generation, nonce));
+                session.handle_proved(now, generation, nonce, shown);
             }
-            ProcessStep::Digested(generation) => session.handle_sealed(now, generation, memory),
+            ProcessStep::Digested(generation) => {
+                process.host.sealing.take_if(|sealing| *sealing == generation);
+                session.handle_sealed(now, generation, memory);
+            }
             _ => {}
         }
     }
@@ -85,7 +85,7 @@ impl World {
         }
         let stream = stream.filter(|stream| self.network.client(*stream).is_some());
         let process = &mut self.processes[index];
-        process.stream = stream;
+        process.host.stream = stream;
         let Some(session) = &mut process.session else { return };
         match stream {
             Some(_) => session.handle_connected(now),
@@ -99,109 +99,12 @@ impl World {
         process.program.kept = None;
         process.memory.set(chunk, tag);
         let place = process.memory.place(chunk);
-        let served = process.exposed.filter(|exposed| exposed.has(place));
-        let copied = process.copying.map(|(_, generation)| generation);
+        let served = process.host.exposed.filter(|exposed| exposed.has(place));
+        let copied = process.host.offloading.map(|(_, generation)| generation);
         let exposed = served.map(|exposed| exposed.generation).or(copied);
         let held = process.version();
         let replica = process.replica.clone();
         self.observe(Fact::Changes { replica: &replica, exposed, held });
-    }
-
-    pub(crate) fn do_outputs(&mut self, life: Life) {
-        let mut outputs = 0;
-        while let Some(output) = self.next_output(life) {
-            if outputs > 0 && self.process_dies_halfway(life.process) {
-                return;
-            }
-            self.obey(life, output);
-            outputs += 1;
-            if outputs > OUTPUTS {
-                return self.hangs("a session has ever more to say".to_owned());
-            }
-        }
-        let process = &mut self.processes[life.process];
-        let next = process.session.as_ref().and_then(|session| session.next_timeout());
-        let Some(at) = next.map(|at| process.clock.world(at).max(self.now)) else { return };
-        if process.timer_at.is_none_or(|planned| planned > at) {
-            process.timer_at = Some(at);
-            self.queue.plan(at, WorldEvent::Process(life, ProcessStep::Timer));
-        }
-    }
-
-    fn next_output(&mut self, life: Life) -> Option<Output> {
-        let process = &mut self.processes[life.process];
-        let session = process.session.as_mut().filter(|_| process.life == life.life)?;
-        session.poll_output()
-    }
-
-    fn obey(&mut self, life: Life, output: Output) {
-        self.fingerprint.session_output(&output);
-        let process = &mut self.processes[life.process];
-        match output {
-            Output::Connect { server } => self.connect(life, server),
-            Output::Probe { server, proof } => self.probe(life, server, proof),
-            Output::Send(message) => {
-                let stream = process.stream;
-                let at = stream.and_then(|s| self.network.up(s, self.now, &mut self.rng));
-                if let (Some(stream), Some(at)) = (stream, at) {
-                    self.see_sending(life, stream, &message);
-                    self.queue.plan(at, WorldEvent::ToServer(stream, message));
-                }
-            }
-            Output::Expose(generation) => {
-                process.exposed = Some(Exposed { generation, filled: None });
-                process.progress = Progress { generation, count: process.memory.len() };
-                self.observe(Fact::Exposed { who: self.who(life), generation });
-            }
-            // What it tells may still be of the generation before (F13).
-            Output::ExposeFilling(generation) => {
-                process.exposed = Some(Exposed { generation, filled: Some(0) });
-            }
-            Output::Fence(generation) => {
-                let all = process.memory.len();
-                process.left = process.exposed.map_or(0, |e| e.filled.unwrap_or(all));
-                process.exposed = None;
-                self.observe(Fact::Fenced { who: self.who(life), generation });
-            }
-            Output::Seal(generation) => {
-                let pause =
-                    Span(self.rng.between(1, self.options.digest_time.0 / 1_000_000) * 1_000_000);
-                let step = ProcessStep::Digested(generation);
-                self.queue.plan(self.now + pause, WorldEvent::Process(life, step));
-            }
-            Output::Read { seq, attempt, assignment, keep, .. } => {
-                self.acts(life, Act::Reads);
-                let process = &mut self.processes[life.process];
-                // What is read beside the memory does not make that better.
-                process.trouble.spoiled &= keep || assignment.staged;
-                self.begin_read(life, seq, attempt, assignment, keep);
-            }
-            Output::Offload { version, generation } => {
-                self.begin_offload(life, version, generation);
-            }
-            Output::StopOffload => process.copying = None,
-            Output::Seed { version, ask, .. } => self.begin_seed(life, version, ask),
-            Output::Prove { generation, nonce } => {
-                let pause = Span(self.rng.between(1, 60) * 1_000_000);
-                let step = ProcessStep::Proved(generation, nonce);
-                self.queue.plan(self.now + pause, WorldEvent::Process(life, step));
-            }
-            Output::Refused { .. } => {} // the real one tells people in which tensor
-            Output::StopRead => process.stop_read(),
-            Output::Measure { seq, attempt } => self.measure(life, seq, attempt),
-            Output::Install { seq, attempt } => {
-                self.acts(life, Act::Installs);
-                self.begin_install(life, seq, attempt);
-            }
-            Output::Unstage => process.beside = None,
-            Output::Done { seq, result } => {
-                if result.is_ok() {
-                    self.acts(life, Act::Succeeds);
-                }
-                self.done(life, seq, result);
-            }
-            Output::Closed { error } => self.closed(life, error),
-        }
     }
 
     /// A message of a server arrives at its session.
@@ -224,7 +127,7 @@ impl World {
         self.observe(Fact::Took { life, stream, local, sent_in, message, before, after });
     }
 
-    fn probe(&mut self, client: Life, server: usize, told: TermProof) {
+    pub(crate) fn probe(&mut self, client: Life, server: usize, told: TermProof) {
         if self.reaches(client.process, server) {
             let at = self.now + self.delay();
             let seat = self.seat(server);
@@ -233,10 +136,10 @@ impl World {
     }
 
     /// An older stream is forgotten; its server finds out.
-    fn connect(&mut self, life: Life, server: usize) {
+    pub(crate) fn connect(&mut self, life: Life, server: usize) {
         self.break_stream(life.process);
         let process = &mut self.processes[life.process];
-        process.stream = None;
+        process.host.stream = None;
         process.streams += 1;
         let asked = process.streams;
         let reachable = self.reaches(life.process, server);
@@ -245,7 +148,7 @@ impl World {
         self.queue.plan(at, WorldEvent::Process(life, ProcessStep::Connected(asked, stream)));
     }
 
-    fn done(&mut self, life: Life, seq: OpSeq, result: Result<Answer, CallError>) {
+    pub(crate) fn done(&mut self, life: Life, seq: OpSeq, result: Result<Answer, CallError>) {
         let process = &mut self.processes[life.process];
         let held = process.version();
         let pending = process.program.pending.take();
@@ -288,7 +191,7 @@ impl World {
     }
 
     /// The session is over: the process starts a new one, after a while.
-    fn closed(&mut self, life: Life, error: Option<CallError>) {
+    pub(crate) fn closed(&mut self, life: Life, error: Option<CallError>) {
         self.observe(Fact::Left { who: self.who(life), error: error.as_ref() });
         if self.processes[life.process].copy_of.is_some() {
             return self.end_copy(life.process, error.map(|error| error.to_string()));
@@ -296,12 +199,8 @@ impl World {
         let process = &mut self.processes[life.process];
         process.life += 1;
         process.session = None;
-        process.exposed =
-            process.exposed.filter(|_| !self.options.safeguards.on(Safeguard::SourceFence));
-        process.read = None;
-        process.beside = None;
-        process.copying = None;
-        process.seeding.clear();
+        process.host.give_up();
+        process.host.exposed.take_if(|_| self.options.safeguards.on(Safeguard::SourceFence));
         self.break_stream(life.process);
         let next = Life { process: life.process, life: self.processes[life.process].life };
         let pause = Span(self.rng.between(1, 300) * 1_000_000);

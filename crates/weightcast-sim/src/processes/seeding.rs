@@ -3,7 +3,7 @@
 
 use weightcast_protocol::message::Role;
 use weightcast_protocol::server::seed_name;
-use weightcast_protocol::{Generation, Span, Version};
+use weightcast_protocol::{Generation, Span};
 use weightcast_testkit::{TaggedMemory, chunks_of};
 
 use crate::parts::process::{CopyOf, Process};
@@ -12,8 +12,7 @@ use crate::world::World;
 
 impl World {
     /// The process looks for memory; that may take a while.
-    pub(crate) fn begin_seed(&mut self, life: Life, version: Version, ask: u64) {
-        self.processes[life.process].seeding.insert(ask, version);
+    pub(crate) fn begin_seed(&mut self, life: Life, ask: u64) {
         let slow = self.rng.chance(self.options.offload_trouble / 2);
         let millis = if slow { self.rng.between(300, 4_000) } else { self.rng.between(1, 40) };
         let step = ProcessStep::Seeded(ask);
@@ -22,7 +21,7 @@ impl World {
 
     /// It has found some, or there is none.
     pub(crate) fn open_seed(&mut self, life: Life, ask: u64) {
-        let Some(version) = self.processes[life.process].seeding.remove(&ask) else { return };
+        let Some(version) = self.processes[life.process].host.seeding.remove(&ask) else { return };
         if self.rng.chance(self.options.offload_trouble) {
             return self.seed_failed(life, ask);
         }

@@ -11,21 +11,14 @@ use crate::world::World;
 impl Process {
     /// Memory to read into beside the one that is held; how much of it is here already.
     pub(crate) fn stage(&mut self, keep: bool) -> u32 {
-        match &self.beside {
+        match &self.host.beside {
             Some(beside) if keep => beside.count,
             _ => {
                 let memory = TaggedMemory::new(self.memory.range());
-                self.beside = Some(StagedMemory { memory, ..StagedMemory::default() });
+                self.host.beside = Some(StagedMemory { memory, count: 0 });
+                self.host.installing = None;
                 0
             }
-        }
-    }
-
-    /// Nothing is read or copied into place any more.
-    pub(crate) fn stop_read(&mut self) {
-        self.read = None;
-        if let Some(beside) = &mut self.beside {
-            beside.installing = None;
         }
     }
 }
@@ -33,7 +26,7 @@ impl Process {
 impl World {
     /// A chunk arrives beside the memory: nobody else sees it there.
     pub(crate) fn write_beside(&mut self, index: usize, chunk: u32, tag: u64) {
-        if let Some(beside) = &mut self.processes[index].beside {
+        if let Some(beside) = &mut self.processes[index].host.beside {
             beside.memory.set(chunk, tag);
         }
     }
@@ -42,9 +35,6 @@ impl World {
     pub(crate) fn begin_install(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
         let all = self.processes[life.process].memory.range();
         self.copy_into_place(life.process, all.start..all.start + all.len() as u32 / 2);
-        if let Some(beside) = &mut self.processes[life.process].beside {
-            beside.installing = Some((seq, attempt));
-        }
         let slow = self.rng.chance(30);
         let millis = if slow { self.rng.between(200, 2_500) } else { self.rng.between(1, 60) };
         let step = ProcessStep::Installed(seq, attempt);
@@ -53,13 +43,13 @@ impl World {
 
     pub(crate) fn end_install(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
         let process = &self.processes[life.process];
-        let beside = process.beside.as_ref();
-        if beside.is_none_or(|beside| beside.installing != Some((seq, attempt))) {
+        let host = &process.host;
+        if host.beside.is_none() || host.installing != Some((seq, attempt)) {
             return;
         }
         self.copy_into_place(life.process, process.memory.range());
         let process = &mut self.processes[life.process];
-        process.beside = None;
+        (process.host.beside, process.host.installing) = (None, None);
         process.trouble.spoiled = false;
         let now = process.clock.local(self.now);
         if let Some(session) = &mut process.session {
@@ -69,7 +59,7 @@ impl World {
 
     fn copy_into_place(&mut self, index: usize, chunks: std::ops::Range<u32>) {
         for chunk in chunks {
-            let beside = self.processes[index].beside.as_ref();
+            let beside = self.processes[index].host.beside.as_ref();
             if let Some(tag) = beside.map(|beside| beside.memory.get(chunk)) {
                 self.write(index, chunk, tag);
             }

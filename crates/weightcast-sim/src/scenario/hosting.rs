@@ -1,12 +1,14 @@
 //! Runtimes: what the server and the sessions say is done.
 
+use weightcast_protocol::message::{Answer, ClientMessage};
 use weightcast_protocol::server::ServerOutput;
-use weightcast_protocol::session::Output;
-use weightcast_protocol::{CallError, ConnectionId, Span};
+use weightcast_protocol::session::{Output, ReadOrder};
+use weightcast_protocol::{CallError, ConnectionId, Generation, OpSeq, Span, Version};
+use weightcast_testkit::{Exposed, VirtualHost, VirtualRuntime, drive};
 
 use super::event::{Happening, ScenarioEvent};
 use super::player::Player;
-use super::worker::seconds;
+use super::worker::{FlowRead, Worker, seconds};
 
 /// Streams are named by the worker, in the low bits, and by how many there were before.
 const WORKER_BITS: u32 = 20;
@@ -31,66 +33,15 @@ impl Player<'_> {
         }
     }
 
-    /// Does what a session says, until it says no more.
+    /// Does what a session asks for, until it asks for no more.
     pub(super) fn obey_session(&mut self, index: usize) {
-        while let Some(output) =
-            self.workers[index].session.as_mut().and_then(|session| session.poll_output())
-        {
-            self.obey(index, output);
-        }
+        drive(&mut WorkerHost { player: self, index });
         let worker = &mut self.workers[index];
         let next = worker.session.as_ref().and_then(|session| session.next_timeout());
         if let Some(at) = next.filter(|at| worker.timer_at.is_none_or(|planned| planned > *at)) {
             worker.timer_at = Some(at);
             let at = at.max(self.now);
             self.plan(at, ScenarioEvent::Worker(self.life(index), Happening::Timer));
-        }
-    }
-
-    fn obey(&mut self, index: usize, output: Output) {
-        let (control, units) = (self.control(), self.units());
-        let worker = &mut self.workers[index];
-        match output {
-            Output::Connect { .. } => {
-                self.streams += 1;
-                let stream = ConnectionId(self.streams << WORKER_BITS | index as u64);
-                self.plan_for(index, control, Happening::Connected(stream));
-            }
-            Output::Probe { .. } => {} // there is one server
-            // Nothing is retained.
-            Output::Offload { .. } | Output::StopOffload | Output::Prove { .. } => {}
-            // No update is staged.
-            Output::Install { .. } | Output::Unstage | Output::Refused { .. } => {}
-            // Rates are those of the links: no source is slower than another for nothing.
-            Output::Measure { .. } => {}
-            Output::Seed { version, ask, .. } => self.begin_seed(index, version, ask),
-            Output::Send(message) => {
-                if let Some(stream) = worker.connection {
-                    self.plan(self.now + control, ScenarioEvent::ToServer(stream, message));
-                }
-            }
-            Output::Expose(generation) => {
-                worker.serving = Some(generation);
-                worker.filled = units;
-            }
-            Output::ExposeFilling(generation) => {
-                worker.serving = Some(generation);
-                worker.filled = 0;
-            }
-            Output::Fence(_) => {
-                worker.serving = None;
-                self.readers_lose(index, Span(0), "it has moved on");
-            }
-            Output::Seal(generation) => {
-                let digest = seconds(self.setting.shard_gb / self.setting.latency.digest_gb_s);
-                self.plan_for(index, digest, Happening::Sealed(generation));
-            }
-            Output::Read { seq, attempt, assignment, keep, .. } => {
-                self.begin_read(index, seq, attempt, &assignment, keep);
-            }
-            Output::StopRead => self.stop_read(index),
-            Output::Done { result, .. } => self.done(index, result),
-            Output::Closed { error } => self.closed(index, error),
         }
     }
 
@@ -101,5 +52,83 @@ impl Player<'_> {
         let why = error.map_or("it was closed".to_owned(), |error| error.to_string());
         self.outcome.failed(format!("a session ended: {why}"));
         self.end_life(index);
+    }
+}
+
+/// A worker that does what its session asks for. There is one server, nothing is retained, no update is
+/// staged, and rates are those of the links: no source is slower than another for nothing.
+struct WorkerHost<'a, 'b> {
+    player: &'a mut Player<'b>,
+    index: usize,
+}
+
+impl WorkerHost<'_, '_> {
+    fn worker(&mut self) -> &mut Worker {
+        &mut self.player.workers[self.index]
+    }
+}
+
+impl VirtualRuntime for WorkerHost<'_, '_> {
+    type Reading = FlowRead;
+    type Staged = ();
+
+    fn host(&mut self) -> &mut VirtualHost<FlowRead> {
+        &mut self.worker().host
+    }
+
+    fn next_output(&mut self) -> Option<Output> {
+        self.worker().session.as_mut()?.poll_output()
+    }
+
+    fn connect(&mut self, _: usize) {
+        self.player.streams += 1;
+        let stream = ConnectionId(self.player.streams << WORKER_BITS | self.index as u64);
+        let control = self.player.control();
+        self.player.plan_for(self.index, control, Happening::Connected(stream));
+    }
+
+    fn send(&mut self, stream: ConnectionId, message: ClientMessage) {
+        let at = self.player.now + self.player.control();
+        self.player.plan(at, ScenarioEvent::ToServer(stream, message));
+    }
+
+    fn exposed(&mut self, _: Generation) {
+        let units = self.player.units();
+        self.worker().filled = units;
+    }
+
+    fn exposed_filling(&mut self, _: Generation) {
+        self.worker().filled = 0;
+    }
+
+    fn fenced(&mut self, _: Generation, _: Option<Exposed>) {
+        self.player.readers_lose(self.index, Span(0), "it has moved on");
+    }
+
+    fn seal(&mut self, generation: Generation) {
+        let setting = self.player.setting;
+        let digest = seconds(setting.shard_gb / setting.latency.digest_gb_s);
+        self.player.plan_for(self.index, digest, Happening::Sealed(generation));
+    }
+
+    fn read(&mut self, order: ReadOrder) {
+        self.player.begin_read(self.index, &order);
+    }
+
+    fn stopping_read(&mut self) {
+        self.player.stop_read(self.index);
+    }
+
+    fn seed(&mut self, version: Version, ask: u64, _: Span) {
+        self.worker().host.seeding.remove(&ask);
+        self.player.begin_seed(self.index, version, ask);
+    }
+
+    fn answer(&mut self, _: OpSeq, result: Result<Answer, CallError>) {
+        self.player.done(self.index, result);
+    }
+
+    fn end(&mut self, error: Option<CallError>) {
+        self.player.closed(self.index, error);
     }
 }

@@ -158,21 +158,24 @@ impl<'a> Player<'a> {
                 let Some(session) = &mut worker.session else { return };
                 match happening {
                     Happening::Connected(stream) => {
-                        worker.connection = Some(stream);
+                        worker.host.stream = Some(stream);
                         session.handle_connected(now);
                     }
-                    Happening::Message(stream, message) if worker.connection == Some(stream) => {
+                    Happening::Message(stream, message) if worker.host.stream == Some(stream) => {
                         session.handle_message(now, message);
                     }
-                    Happening::Gone(stream) if worker.connection == Some(stream) => {
-                        worker.connection = None;
+                    Happening::Gone(stream) if worker.host.stream == Some(stream) => {
+                        worker.host.stream = None;
                         session.handle_disconnected(now);
                     }
                     Happening::Timer => {
                         worker.timer_at = None;
                         session.handle_timeout(now);
                     }
-                    Happening::Sealed(generation) => session.handle_sealed(now, generation, sums),
+                    Happening::Sealed(generation) => {
+                        worker.host.sealing.take_if(|sealing| *sealing == generation);
+                        session.handle_sealed(now, generation, sums);
+                    }
                     _ => {}
                 }
             }

@@ -2,7 +2,8 @@
 //! and is sent what that has as soon as another unit of it is final; what a shard has is kept when
 //! it goes on at another source.
 
-use weightcast_protocol::message::{Assignment, ReadFailure};
+use weightcast_protocol::message::ReadFailure;
+use weightcast_protocol::session::ReadOrder;
 use weightcast_protocol::{Attempt, OpSeq, ShardSums, Span, Sum, Version};
 use weightcast_testkit::mix;
 
@@ -29,14 +30,8 @@ impl Player<'_> {
         seconds(if crosses { latency.outer_ms / 1e3 } else { latency.inner_us / 1e6 })
     }
 
-    pub(super) fn begin_read(
-        &mut self,
-        index: usize,
-        seq: OpSeq,
-        attempt: Attempt,
-        assignment: &Assignment,
-        keep: bool,
-    ) {
+    pub(super) fn begin_read(&mut self, index: usize, order: &ReadOrder) {
+        let ReadOrder { seq, attempt, ref assignment, keep, .. } = *order;
         self.stop_read(index);
         let worker = &mut self.workers[index];
         worker.filled = if keep { worker.filled } else { 0 };
@@ -45,9 +40,10 @@ impl Player<'_> {
         let source = from.data_address.parse::<usize>().expect("addresses are numbers of workers");
         let there = &self.workers[source];
         let gone = there.session.is_none() || there.export != from.export;
-        let lost = gone || there.serving != Some(from.generation);
+        let lost = gone || there.host.serves() != Some(from.generation);
         let version = assignment.version;
-        self.workers[index].read = Some(FlowRead { seq, attempt, version, source, kept, lost });
+        self.workers[index].host.reading =
+            Some(FlowRead { seq, attempt, version, source, kept, lost });
         let way = self.way(source, index);
         if lost {
             let silence = seconds(self.setting.latency.silence_s);
@@ -69,7 +65,9 @@ impl Player<'_> {
 
     /// Counts the units that are there by now.
     fn count(&mut self, index: usize) {
-        let Some(kept) = self.workers[index].read.as_ref().map(|read| read.kept) else { return };
+        let Some(kept) = self.workers[index].host.reading.as_ref().map(|read| read.kept) else {
+            return;
+        };
         let done = self.flows.done(self.now, index);
         let all = self.bytes(kept) as f64 + done >= self.shard_bytes as f64;
         let there = if all { self.units() } else { kept + (done / self.unit as f64) as u32 };
@@ -88,7 +86,7 @@ impl Player<'_> {
     }
 
     fn reading(&self, index: usize, seq: OpSeq, attempt: Attempt) -> Option<&FlowRead> {
-        let read = self.workers[index].read.as_ref();
+        let read = self.workers[index].host.reading.as_ref();
         read.filter(|read| read.seq == seq && read.attempt == attempt)
     }
 
@@ -104,7 +102,7 @@ impl Player<'_> {
         if filled > before {
             let followers: Vec<usize> = self.workers[index].followers.iter().copied().collect();
             for reader in followers {
-                let Some(read) = &self.workers[reader].read else { continue };
+                let Some(read) = &self.workers[reader].host.reading else { continue };
                 let told = Happening::Told(read.seq, read.attempt, filled);
                 self.plan_for(reader, self.way(index, reader), told);
             }
@@ -122,13 +120,13 @@ impl Player<'_> {
     /// A worker serves nobody any more: who reads from it notices after a while.
     pub(super) fn readers_lose(&mut self, source: usize, after: Span, why: &'static str) {
         for index in 0..self.workers.len() {
-            let Some(read) = self.workers[index].read.as_ref() else { continue };
+            let Some(read) = self.workers[index].host.reading.as_ref() else { continue };
             let (seq, attempt) = (read.seq, read.attempt);
             if read.source != source || read.lost {
                 continue;
             }
             self.close_flow(index);
-            if let Some(read) = &mut self.workers[index].read {
+            if let Some(read) = &mut self.workers[index].host.reading {
                 read.lost = true;
             }
             let after = after.max(self.way(source, index));
@@ -145,12 +143,12 @@ impl Player<'_> {
     /// Ends a read of which its session knows: it has stopped it, or it is replaced.
     pub(super) fn stop_read(&mut self, index: usize) {
         self.close_flow(index);
-        self.workers[index].read = None;
+        self.workers[index].host.reading = None;
     }
 
     fn end_read(&mut self, index: usize, failure: Option<&str>) {
         self.close_flow(index);
-        let Some(read) = self.workers[index].read.take() else { return };
+        let Some(read) = self.workers[index].host.reading.take() else { return };
         let shard = self.cluster.places[index].shard;
         let result = match failure {
             None => Ok(sums(read.version, shard)),
@@ -164,7 +162,7 @@ impl Player<'_> {
     /// No more comes; what has come is counted on each link that it came by.
     fn close_flow(&mut self, index: usize) {
         self.count(index);
-        let Some(read) = &self.workers[index].read else { return };
+        let Some(read) = &self.workers[index].host.reading else { return };
         let (source, version) = (read.source, read.version.number);
         self.workers[source].followers.remove(&index);
         let Some((bytes, path)) = self.flows.close(self.now, index) else { return };

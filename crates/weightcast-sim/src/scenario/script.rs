@@ -140,7 +140,7 @@ impl Player<'_> {
         if self.workers[index].session.is_none() {
             return;
         }
-        if let Some(stream) = self.workers[index].connection.take() {
+        if let Some(stream) = self.workers[index].host.stream.take() {
             self.plan(self.now + self.control(), ScenarioEvent::ServerGone(stream));
         }
         self.end_life(index);

@@ -3,9 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use weightcast_protocol::session::Session;
-use weightcast_protocol::{
-    Attempt, ConnectionId, ExportId, Generation, OpSeq, Span, Time, Version,
-};
+use weightcast_protocol::{Attempt, ExportId, OpSeq, Span, Time, Version};
+use weightcast_testkit::VirtualHost;
 
 use super::setting::Verb;
 
@@ -22,15 +21,13 @@ pub(super) struct Worker {
     pub(super) life: u32,
     /// None while there is no process.
     pub(super) session: Option<Session>,
-    pub(super) connection: Option<ConnectionId>,
+    /// What its session has asked for.
+    pub(super) host: VirtualHost<FlowRead>,
     pub(super) export: ExportId,
-    /// The generation at which the memory is served, whole or in part.
-    pub(super) serving: Option<Generation>,
     /// The first so many units of the memory hold what it is filled with.
     pub(super) filled: u32,
     /// Workers that wait here for what is still to come.
     pub(super) followers: BTreeSet<usize>,
-    pub(super) read: Option<FlowRead>,
     pub(super) timer_at: Option<Time>,
     pub(super) todo: VecDeque<Task>,
     pub(super) running: Option<Running>,

@@ -84,7 +84,7 @@ impl World {
         for process in 0..self.processes.len() {
             if self.rng.chance(500) {
                 self.processes[process].trouble.rift_until.insert(index, until);
-                let stream = self.processes[process].stream;
+                let stream = self.processes[process].host.stream;
                 if stream.is_some_and(|stream| self.network.host(stream) == Some(index)) {
                     self.break_stream(process);
                 }

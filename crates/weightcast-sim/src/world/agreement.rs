@@ -85,7 +85,7 @@ fn disagreement(
     }
     // What was refused is served by nobody; the shard may hear of it later.
     let served = session.state() == SessionState::Holding && replica.state != ReplicaState::Fenced;
-    let own = process.exposed.map(|exposed| exposed.generation);
+    let own = process.host.serves();
     (served && own != shard.generation)
         .then(|| format!("serves {own:?}, and its server says {:?}", shard.generation))
 }

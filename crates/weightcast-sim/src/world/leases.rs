@@ -38,7 +38,9 @@ impl World {
     pub(crate) fn see_serving(&mut self, index: usize) {
         let process = &self.processes[index];
         let awake = process.paused_until < self.now;
-        let (Some(session), Some(exposed)) = (&process.session, process.exposed) else { return };
+        let (Some(session), Some(exposed)) = (&process.session, process.host.exposed) else {
+            return;
+        };
         if awake {
             let life = Life { process: index, life: process.life };
             let act = match session.state() {

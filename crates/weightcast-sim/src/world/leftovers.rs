@@ -94,10 +94,10 @@ fn of_process(process: &Process) -> Option<String> {
     // What is being published is served before it is held.
     let call = process.program.pending.as_ref().map(|pending| &pending.call);
     let publishes = matches!(call, Some(Call::Publish { .. }));
-    if process.exposed.is_some() && process.version().is_none() && !publishes {
+    if process.host.exposed.is_some() && process.version().is_none() && !publishes {
         return Some(format!("{replica}/{shard} serves memory that holds nothing"));
     }
-    if process.read.is_some() || process.copying.is_some() {
+    if process.host.reading.is_some() || process.host.offloading.is_some() {
         return Some(format!("{replica}/{shard} still reads or copies"));
     }
     None

@@ -189,18 +189,13 @@ impl World {
             life: 0,
             clock,
             session: None,
-            stream: None,
+            host: Default::default(),
             streams: 0,
             memory: TaggedMemory::new(chunks_of(shard, num_shards, self.options.chunks)),
             location: Location::default(),
-            exposed: None,
             progress: Progress::default(),
             export: ExportId(0),
-            read: None,
             left: 0,
-            beside: None,
-            copying: None,
-            seeding: BTreeMap::new(),
             copy_of: None,
             paused_until: Time(0),
             trouble: Trouble::default(),
@@ -277,7 +272,7 @@ impl World {
 
     /// A process's stream breaks; both ends notice in their time.
     pub(crate) fn break_stream(&mut self, index: usize) {
-        if let Some(stream) = self.processes[index].stream {
+        if let Some(stream) = self.processes[index].host.stream {
             self.break_wire(stream);
         }
     }
