@@ -103,14 +103,14 @@ CALLS = [
     ("publish", (9,), {"seal": True, "deadline": 1.5}, {"version": 9, "seal": True, "deadline": 1.5}),
     ("wait_sealed", (), {"deadline": 1.5}, {"deadline": 1.5}),
     ("unpublish", (), {"deadline": 1.5}, {"deadline": 1.5}),
-    ("replicate", (9,), {"deadline": 1.5}, {"selector": ("exact", 9), "deadline": 1.5}),
+    ("replicate", (9,), {"deadline": 1.5}, {"selector": wc.exact(9), "deadline": 1.5}),
     ("update", ("latest-3",), {"allow_rollback": True, "staged": False, "deadline": 1.5},
-     {"selector": ("latest_minus", 3), "allow_rollback": True, "staged": False, "deadline": 1.5}),
+     {"selector": wc.Selector("latest_minus", 3), "allow_rollback": True, "staged": False, "deadline": 1.5}),
     ("update", (wc.at_least(4),), {"staged": True, "deadline": 1.5},
-     {"selector": ("at_least", 4), "allow_rollback": False, "staged": True, "deadline": 1.5}),
+     {"selector": wc.at_least(4), "allow_rollback": False, "staged": True, "deadline": 1.5}),
     ("list", (), {"deadline": 1.5}, {"deadline": 1.5}),
-    ("wait", (wc.held(5, by=6),), {"deadline": 1.5}, {"until": ("held", 5, 6), "deadline": 1.5}),
-    ("wait", (wc.fresh(5),), {"deadline": 1.5}, {"until": ("fresh", 5, None), "deadline": 1.5}),
+    ("wait", (wc.held(5, by=6),), {"deadline": 1.5}, {"until": wc.held(5, by=6), "deadline": 1.5}),
+    ("wait", (wc.fresh(5),), {"deadline": 1.5}, {"until": wc.fresh(5), "deadline": 1.5}),
     ("catalog", (), {"deadline": 1.5}, {"deadline": 1.5}),
     ("unregister", (), {"deadline": 1.5}, {"deadline": 1.5}),
     ("close", (), {"deadline": 1.5}, {"deadline": 1.5}),
@@ -154,7 +154,7 @@ def test_a_transfer_that_changed_nothing_holds_nothing() -> None:
     called = Called(_core.Handle.update, wc.Updated(**{**vars_of(HELD), **nothing}), method=True)
     got = wc.Handle(Native(update=called), "policy", ME).update()
     assert (got.changed, got.version, got.epoch, bool(got)) == (False, None, None, False)
-    assert called.arguments["selector"] == ("latest", 0)
+    assert called.arguments["selector"] == wc.latest()
 
 
 def test_serve_passes_all_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ def test_verify_passes_all_that_it_is_given(
     got = wc.verify("policy", "rollout-3", other, sealed=sealed, version=8, server=["one:1", "two:2"],
                     token_file=Path("/token"), job="night", deadline=51.0)
     assert called.arguments == {
-        "model": "policy", "replica": "rollout-3", "other": other, "sealed": sealed, "version": ("exact", 8),
+        "model": "policy", "replica": "rollout-3", "other": other, "sealed": sealed, "version": wc.exact(8),
         "server": "one:1,two:2", "token_file": "/token", "job": "night", "deadline": 51.0,
     }
     assert (got.epoch, got.version, got.tensors, got.digested, got.moved, got.seconds) == (1, 2, 3, 4, 5, 6.5)

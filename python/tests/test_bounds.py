@@ -29,7 +29,7 @@ MOST = 2**64 - 1
     (wc.latest(), ("latest", 0)), (wc.exact(4), ("exact", 4)), (wc.nth_latest(4), ("nth_latest", 4)), (wc.at_least(4), ("at_least", 4)),
 ])
 def test_a_selector_is_a_kind_and_a_number(given: Any, parsed: tuple[str, int]) -> None:
-    assert selector.parse(given) == parsed
+    assert selector.parse(given) == wc.Selector(*parsed)
 
 
 @pytest.mark.parametrize("given, error", [

@@ -26,7 +26,8 @@ class Condition:
 
 def available(version: "selector.Selector | int | str") -> Condition:
     """A version can be read. Fails at once if it never will be, as `replicate` does."""
-    return Condition(*selector.parse(version))
+    chosen = selector.parse(version)
+    return Condition(chosen.kind, chosen.number)
 
 
 def held(version: int, *, by: int | None = None) -> Condition:

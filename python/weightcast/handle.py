@@ -177,8 +177,7 @@ class Handle:
         once. A function of the listing is called here, at every change.
         """
         if isinstance(until, Condition):
-            condition = (until.kind, until.number, until.rollouts)
-            return _versions(self._core.wait(condition, deadline))
+            return _versions(self._core.wait(until, deadline))
         end = time.monotonic() + deadline
         listing = self._core.list(deadline)
         while not until(_versions(listing)):

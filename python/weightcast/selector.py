@@ -31,23 +31,23 @@ def at_least(version: int) -> Selector:
     return Selector("at_least", version)
 
 
-def parse(selector: "Selector | int | str") -> tuple[str, int]:
+def parse(selector: Selector | int | str) -> Selector:
     """A selector, a version, or one of the paper's strings: `"latest"`, `"latest-3"`."""
     match selector:
-        case Selector(kind, number):
-            pass
+        case Selector():
+            parsed = selector
         case bool():
             raise TypeError("a version is an integer, a string or a selector, not a bool")
         case int(number):
-            kind = "exact"
+            parsed = exact(number)
         case "latest":
-            kind, number = "latest", 0
+            parsed = latest()
         case str() if selector.startswith("latest-") and selector[7:].isdecimal():
-            kind, number = "latest_minus", int(selector[7:])
+            parsed = Selector("latest_minus", int(selector[7:]))
         case str() if selector.isdecimal():
-            kind, number = "exact", int(selector)
+            parsed = exact(int(selector))
         case _:
             raise ValueError(f"{selector!r} names no version: try 7, 'latest' or 'latest-1'")
-    if not 0 <= number < 2**64:
-        raise ValueError(f"a version is at least 0 and below 2**64, not {number}")
-    return kind, number
+    if not 0 <= parsed.number < 2**64:
+        raise ValueError(f"a version is at least 0 and below 2**64, not {parsed.number}")
+    return parsed

@@ -41,26 +41,29 @@ pub(crate) fn seconds(deadline: f64) -> PyResult<Duration> {
     Err(PyValueError::new_err(format!("a deadline is 0 to {LONGEST} seconds, not {deadline}")))
 }
 
-/// A kind of selector, and its number.
-pub(crate) fn parse_selector((kind, number): &(String, u64)) -> PyResult<Selector> {
-    Ok(match kind.as_str() {
-        "exact" => Selector::Exact(*number),
+/// A `weightcast.Selector`.
+pub(crate) fn selector(given: &Bound<'_, PyAny>) -> PyResult<Selector> {
+    selector_of(&field::<String>(given, "kind")?, field(given, "number")?)
+}
+
+fn selector_of(kind: &str, number: u64) -> PyResult<Selector> {
+    Ok(match kind {
+        "exact" => Selector::Exact(number),
         "latest" => Selector::Latest,
-        "latest_minus" => Selector::LatestMinus(*number),
-        "nth_latest" => Selector::NthLatest(*number),
-        "at_least" => Selector::AtLeast(*number),
+        "latest_minus" => Selector::LatestMinus(number),
+        "nth_latest" => Selector::NthLatest(number),
+        "at_least" => Selector::AtLeast(number),
         other => return Err(PyValueError::new_err(format!("unknown selector {other:?}"))),
     })
 }
 
-/// What to wait for, a number, and of how many rollouts; or a selector.
-pub(crate) fn parse_condition(
-    (kind, number, rollouts): (String, u64, Option<u32>),
-) -> PyResult<Condition> {
-    let by = rollouts.map_or(Quorum::All, Quorum::AtLeast);
+/// A `weightcast.Condition`: its kind is that of a selector, or says how old a version may be.
+pub(crate) fn condition(given: &Bound<'_, PyAny>) -> PyResult<Condition> {
+    let (kind, number): (String, u64) = (field(given, "kind")?, field(given, "number")?);
+    let by = field::<Option<u32>>(given, "rollouts")?.map_or(Quorum::All, Quorum::AtLeast);
     Ok(match kind.as_str() {
         "held" => Condition::Held(Freshness { oldest: Oldest::Number(number), by }),
         "fresh" => Condition::Held(Freshness { oldest: Oldest::Behind(number), by }),
-        _ => Condition::Available(parse_selector(&(kind, number))?),
+        _ => Condition::Available(selector_of(&kind, number)?),
     })
 }

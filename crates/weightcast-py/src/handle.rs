@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 use weightcast::{Condition, Error, Interrupted, LayoutSource, Revision, ShardHandle, Term};
 
-use crate::arguments::{self, parse_condition, parse_selector, seconds};
+use crate::arguments::{self, seconds};
 use crate::errors::{exception, locate};
 use crate::exit::{close_at_exit, detached, is_left};
 use crate::layout::PyLayout;
@@ -141,22 +141,22 @@ impl PyHandle {
     fn replicate(
         &self,
         py: Python<'_>,
-        selector: (String, u64),
+        selector: &Bound<'_, PyAny>,
         deadline: f64,
     ) -> PyResult<PyUpdated> {
-        let (selector, deadline) = (parse_selector(&selector)?, seconds(deadline)?);
+        let (selector, deadline) = (arguments::selector(selector)?, seconds(deadline)?);
         PyUpdated::of(py, self.call(py, |handle| handle.replicate(selector, deadline))?)
     }
 
     fn update(
         &self,
         py: Python<'_>,
-        selector: (String, u64),
+        selector: &Bound<'_, PyAny>,
         allow_rollback: bool,
         staged: bool,
         deadline: f64,
     ) -> PyResult<PyUpdated> {
-        let (selector, deadline) = (parse_selector(&selector)?, seconds(deadline)?);
+        let (selector, deadline) = (arguments::selector(selector)?, seconds(deadline)?);
         let update = |handle: &ShardHandle| match staged {
             true => handle.update_staged(selector, allow_rollback, deadline),
             false => handle.update(selector, allow_rollback, deadline),
@@ -169,14 +169,9 @@ impl PyHandle {
         PyListing::of(py, self.call(py, |handle| handle.list(deadline))?)
     }
 
-    fn wait(
-        &self,
-        py: Python<'_>,
-        until: (String, u64, Option<u32>),
-        deadline: f64,
-    ) -> PyResult<PyListing> {
+    fn wait(&self, py: Python<'_>, until: &Bound<'_, PyAny>, deadline: f64) -> PyResult<PyListing> {
         let deadline = seconds(deadline)?;
-        let until = parse_condition(until)?;
+        let until = arguments::condition(until)?;
         PyListing::of(py, self.call(py, |handle| handle.wait(until, deadline))?)
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use pyo3::prelude::*;
 use weightcast::{Comparison, Options, Other, Role};
 
-use crate::arguments::{parse_selector, seconds};
+use crate::arguments::{seconds, selector};
 use crate::exit::detached;
 use crate::handle::{interrupted, raise};
 use crate::verdict::PyVerdict;
@@ -22,7 +22,7 @@ pub(crate) fn verify(
     replica: String,
     other: Option<String>,
     sealed: bool,
-    version: Option<(String, u64)>,
+    version: Option<&Bound<'_, PyAny>>,
     server: Option<String>,
     token_file: Option<PathBuf>,
     job: Option<String>,
@@ -33,7 +33,7 @@ pub(crate) fn verify(
         None if sealed => Other::Sealed,
         None => Other::Any,
     };
-    let version = version.as_ref().map(parse_selector).transpose()?;
+    let version = version.map(selector).transpose()?;
     let what = Comparison { model, replica, other, version, deadline: seconds(deadline)? };
     let options = Options { server, token_file, job, ..Options::new(Role::Rollout) };
     let raised = Arc::new(Mutex::new(None));
