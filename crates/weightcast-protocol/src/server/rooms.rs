@@ -9,19 +9,21 @@
 
 use std::collections::VecDeque;
 
-use crate::server::durability::retention::RetentionLoss;
+use crate::server::Server;
+use crate::server::config::ServerConfig;
 use crate::server::stores::agenda::Agenda;
 use crate::server::stores::blobs::Blobs;
 use crate::server::stores::challenges::Challenges;
 use crate::server::stores::connections::Connections;
+use crate::server::stores::counters::Counters;
 use crate::server::stores::edges::Edges;
 use crate::server::stores::group::Groups;
 use crate::server::stores::models::Models;
 use crate::server::stores::numbers::Numbers;
+use crate::server::stores::retention::RetentionLoss;
 use crate::server::stores::sessions::Sessions;
 use crate::server::stores::terms::Terms;
 use crate::server::stores::timers::Timers;
-use crate::server::{Counters, Server, ServerConfig};
 
 /// What groups, models and the edges between groups are now. Rules that only look are written over the books, in the
 /// room that they belong to.

@@ -4,9 +4,9 @@
 
 pub(super) mod known;
 
-use crate::server::durability::claims::Trust;
 use crate::server::rooms::CopyHandler;
 use crate::server::stores::group::Held;
+use crate::server::stores::trust::Trust;
 use crate::{ContentDigest, Generation, Incarnation, Proved, Safeguard, Version};
 
 impl CopyHandler<'_> {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::Time;
 use crate::limits::{SETTLING_ROUNDS, SETTLING_ROUNDS_PER_GROUP};
 use crate::server::Server;
-use crate::server::views::invariants::{Violation, ensure};
+use crate::server::stores::violation::{Violation, ensure};
 
 impl Server {
     pub(in crate::server) fn settle(&mut self, now: Time) {

@@ -12,29 +12,18 @@
 //! ones are both believed: to make up the same answer they would have to conspire.
 
 use crate::message::ServerMessage;
-use crate::server::durability::unshown::RETRY;
 use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::challenges::{Challenge, ChallengeSide};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
 use crate::server::stores::timers::Timer;
+use crate::server::stores::trust::Trust;
+use crate::server::stores::unshown::RETRY;
 use crate::{Generation, Incarnation, Nonce, SessionId, Span, Time, Version};
 
 /// How long shards have to answer: many times what reading a few megabytes takes, and a small part
 /// of the time in which a copy can be offloaded instead.
 const ANSWER: Span = Span::from_secs(5);
-
-/// Whether a group has shown that it holds what it says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trust {
-    /// It says so.
-    #[default]
-    Claimed,
-    /// It has.
-    Proved,
-    /// It holds something else.
-    Refuted,
-}
 
 impl Group {
     /// What it is believed to hold of a version, while all its shards can be asked.

@@ -5,4 +5,3 @@ pub(super) mod offload;
 pub(super) mod retention;
 pub(super) mod seed_replicas;
 pub(super) mod seeding;
-pub(super) mod unshown;

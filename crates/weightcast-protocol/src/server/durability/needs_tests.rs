@@ -28,7 +28,7 @@ fn put(server: &mut Server, name: &str, at: &str, held: Option<u64>) -> Incarnat
 }
 
 fn seed(server: &mut Server, owner: &str, number: u64, held: Option<u64>) -> Incarnation {
-    let name = crate::server::durability::seeding::seed_name(owner, version(number));
+    let name = crate::server::stores::seeding::seed_name(owner, version(number));
     let seed = put(server, &name, HERE, held);
     server.at(seed).role = Role::Seed(version(number));
     server.models.get_mut("policy").expect("a prop").seeding.replicas.insert(seed);

@@ -7,11 +7,11 @@
 
 use crate::limits::DETAIL_CHARS;
 use crate::message::{Open, Role, ServerMessage};
-use crate::server::durability::claims::Trust;
 use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::group::Held;
 use crate::server::stores::model::Model;
-use crate::server::views::invariants::{Violation, ensure};
+use crate::server::stores::trust::Trust;
+use crate::server::stores::violation::{Violation, ensure};
 use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, Version};
 
 /// Name of the offload replica of a replica's copy: no user can open one of that name.

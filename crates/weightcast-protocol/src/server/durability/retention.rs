@@ -6,44 +6,17 @@
 //! countable copy of one of them keeps it until an offload replica has one, or until that has failed:
 //! then the loss is recorded, and the owner goes on.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::message::Role;
-use crate::server::durability::claims::Trust;
 use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
+use crate::server::stores::retention::RetentionLoss;
 use crate::server::stores::timers::Timer;
+use crate::server::stores::trust::Trust;
 use crate::{Incarnation, Safeguard, Time, Version};
 
 /// Losses that a server remembers for people, after their models are gone too; the counter goes on.
 const LOSSES_SHOWN: usize = 256;
-
-/// What a model's trainer wants to survive, and what is done for it.
-#[derive(Clone, Debug, Default)]
-pub(in crate::server) struct Retention {
-    /// How many of the newest versions are retained.
-    pub(in crate::server) versions: u32,
-    /// Offloads under way: who was asked to make them.
-    pub(in crate::server) asked: BTreeMap<Version, Incarnation>,
-    /// Groups that have to keep their copy for now.
-    pub(in crate::server) held_back: BTreeSet<Incarnation>,
-    /// Offload replicas, finished or not.
-    pub(in crate::server) replicas: BTreeSet<Incarnation>,
-}
-
-/// A retained version whose last countable copy was given up, since it could not be offloaded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RetentionLoss {
-    /// Of which model.
-    pub model: String,
-    /// The version.
-    pub version: Version,
-    /// Who held it last.
-    pub replica: String,
-    /// Why it was not offloaded.
-    pub reason: String,
-}
 
 impl Group {
     /// Whether what it holds now satisfies retention, once it is proved that it does hold it.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use crate::message::Role;
 use crate::server::durability::offload::owner_of;
-use crate::server::durability::seeding::Asked;
 use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
-use crate::server::views::invariants::{Violation, ensure};
+use crate::server::stores::seeding::Asked;
+use crate::server::stores::violation::{Violation, ensure};
 use crate::{CallError, Incarnation, Safeguard, Time, Version};
 
 impl<'a> Books<'a> {

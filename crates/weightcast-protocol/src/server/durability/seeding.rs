@@ -7,39 +7,12 @@
 //! One seed is finished before the next is asked for, so new versions don't starve a slow link; and
 //! what has come is read, even if there is something newer far away by then.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::message::{Open, Role, ServerMessage};
 use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::{Model, Resolution};
+use crate::server::stores::seeding::Asked;
 use crate::{CallError, Incarnation, Safeguard, Selector, SessionId, Time, Version};
-
-/// What a model's groups leave to seed replicas.
-#[derive(Clone, Debug, Default)]
-pub(in crate::server) struct Seeding {
-    /// By datacentre: what was asked for and has not come yet.
-    pub(in crate::server) asked: BTreeMap<String, Asked>,
-    /// Seed replicas, finished or not.
-    pub(in crate::server) replicas: BTreeSet<Incarnation>,
-}
-
-/// A seed on its way.
-#[derive(Clone, Debug)]
-pub(in crate::server) struct Asked {
-    /// Tells it from any other; zero if it came over from an earlier term.
-    pub(in crate::server) ask: u64,
-    pub(in crate::server) version: Version,
-    /// The replica that was asked.
-    pub(in crate::server) owner: String,
-    /// Then it has failed.
-    pub(in crate::server) until: Time,
-}
-
-/// Name of the seed replica of a replica that was asked: no user can open one of that name.
-pub fn seed_name(replica: &str, version: Version) -> String {
-    format!("{replica}~seed-{}.{}", version.epoch, version.number)
-}
 
 impl Group {
     pub(in crate::server) fn seeds(&self) -> Option<Version> {
@@ -52,13 +25,6 @@ impl Group {
     /// Whether it was this group that was asked.
     fn was_asked(&self, asked: &Asked) -> bool {
         self.seeds().is_none() && self.replica == asked.owner
-    }
-}
-
-impl Asked {
-    /// The name under which the seed comes.
-    pub(in crate::server) fn replica(&self) -> String {
-        seed_name(&self.owner, self.version)
     }
 }
 
@@ -225,8 +191,11 @@ impl DurabilityHandler<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
     use crate::server::Server;
     use crate::server::ServerConfig;
+    use crate::server::stores::seeding::seed_name;
     use crate::{Epoch, Term};
 
     #[test]

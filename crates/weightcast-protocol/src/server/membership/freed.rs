@@ -10,7 +10,7 @@
 use crate::server::rooms::{Books, MembershipHandler};
 use crate::server::stores::model::Model;
 use crate::server::stores::models::HighWater;
-use crate::server::views::invariants::{Violation, ensure};
+use crate::server::stores::violation::{Violation, ensure};
 use crate::{Epoch, Revision, Safeguard, Term};
 
 impl MembershipHandler<'_> {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::server::Limits;
+use crate::limits::Limits;
 use crate::server::stores::timers::{Timer, Timers};
-use crate::server::views::invariants::{Violation, ensure};
+use crate::server::stores::violation::{Violation, ensure};
 use crate::{CallError, ContentDigest, Span, Time};
 
 /// How long a manifest that nobody refers to is kept: for readers that were told of it before it was

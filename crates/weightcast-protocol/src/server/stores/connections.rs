@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::message::ServerMessage;
-use crate::server::ServerOutput;
-use crate::server::views::invariants::{Violation, ensure};
+use crate::server::output::ServerOutput;
+use crate::server::stores::violation::{Violation, ensure};
 use crate::{ConnectionId, SessionId};
 
 /// Streams by session and back, and the outputs that the runtime has not taken.

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::message::{Announcement, Location, Registration, Role};
-use crate::server::durability::claims::Trust;
 use crate::server::stores::store::Store;
-use crate::server::stores::transaction::{Phase, Transaction, Transfer, name_shards};
-use crate::server::transfers::kept::Kept;
+use crate::server::stores::transaction::{Kept, Phase, Transaction, Transfer, name_shards};
+use crate::server::stores::trust::Trust;
 use crate::{
     CallError, ContentDigest, Epoch, Generation, Incarnation, OpSeq, Proved, SessionId, ShardSums,
     Time, Version,

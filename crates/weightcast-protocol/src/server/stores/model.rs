@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::limits::DEPARTED;
 use crate::message::Listing;
-use crate::server::durability::retention::Retention;
-use crate::server::durability::seeding::Seeding;
-use crate::server::durability::unshown::Unshown;
+use crate::server::stores::retention::Retention;
+use crate::server::stores::seeding::Seeding;
+use crate::server::stores::unshown::Unshown;
 use crate::{ContentDigest, Epoch, Incarnation, Revision, Selector, Sum, Version};
 
 /// Everything the server knows of one model beside its groups.

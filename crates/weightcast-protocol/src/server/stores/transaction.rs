@@ -65,6 +65,16 @@ pub(in crate::server) struct Transfer {
     pub(in crate::server) last_error: Option<CallError>,
 }
 
+/// How far the shards of a group were when their transfer ran out of time (`kept`).
+#[derive(Clone, Copy, Debug)]
+pub(in crate::server) struct Kept {
+    pub(in crate::server) version: Version,
+    pub(in crate::server) staged: bool,
+    /// The last assignment; the next one is numbered after it.
+    pub(in crate::server) attempt: Attempt,
+    pub(in crate::server) since: Attempt,
+}
+
 /// How far a transfer is. Who its source is stands in the book of edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::server) enum Phase {

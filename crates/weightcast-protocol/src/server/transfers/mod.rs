@@ -5,7 +5,6 @@ pub(super) mod choose;
 pub(super) mod commit;
 pub(super) mod drain;
 pub(super) mod filling;
-pub(super) mod kept;
 pub(super) mod pace;
 pub(super) mod replicate;
 pub(super) mod source_loss;

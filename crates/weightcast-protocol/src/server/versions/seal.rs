@@ -1,9 +1,9 @@
 //! Seals: a published copy's digests are in, and say whether it is what it claims (S6, S7).
 
 use crate::message::Call;
-use crate::server::durability::claims::Trust;
 use crate::server::rooms::VersionHandler;
 use crate::server::stores::transaction::Transaction;
+use crate::server::stores::trust::Trust;
 use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, ShardSums, Version};
 
 /// What is wrong with a copy whose shards disagree, and what to do.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::server::Server;
 use crate::server::stores::transaction::Phase;
-use crate::server::views::invariants::{Violation, ensure};
+use crate::server::stores::violation::{Violation, ensure};
 use crate::{Incarnation, Version};
 
 impl Server {

@@ -1,30 +1,11 @@
 //! What must hold after every event, as code. A violation is a bug of the server.
 
-use thiserror::Error;
-
 use crate::server::Server;
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
 use crate::server::stores::timers::Timer;
 use crate::server::stores::transaction::Transaction;
-
-/// An invariant that does not hold.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{invariant}: {detail}")]
-pub struct Violation {
-    /// Its name, as in `docs/invariants.md`.
-    pub invariant: &'static str,
-    /// What is wrong.
-    pub detail: String,
-}
-
-pub(in crate::server) fn ensure(
-    holds: bool,
-    invariant: &'static str,
-    detail: impl FnOnce() -> String,
-) -> Result<(), Violation> {
-    if holds { Ok(()) } else { Err(Violation { invariant, detail: detail() }) }
-}
+use crate::server::stores::violation::{Violation, ensure};
 
 impl Server {
     /// Checks all invariants. Costs time in proportion to the state: for tests and simulation.

@@ -259,7 +259,7 @@ fn what_weighs_more_comes_first_whatever_else_speaks_against_a_source() {
 #[test]
 fn a_holder_goes_on_with_what_it_has_while_a_newer_version_is_on_its_way_to_it() {
     use crate::Time;
-    use crate::server::durability::seeding::Asked;
+    use crate::server::stores::seeding::Asked;
     // The version that crosses or was asked for, to where; whether somebody near has what is wanted.
     for (brings, to, near, waits) in [
         (2, "here", false, true),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::{Incarnation, Span, Time, Version};
 
 /// How long a pair is left alone: as long as it had to answer. A few megabytes are read at a time.
-pub(super) const RETRY: Span = Span::from_secs(5);
+pub(in crate::server) const RETRY: Span = Span::from_secs(5);
 
 /// A version, who was to show that it holds it, and beside whom.
 pub(in crate::server) type UnshownPair = (Version, Incarnation, Incarnation);
@@ -40,12 +40,12 @@ impl Unshown {
     }
 
     /// Whether somebody was to show beside this group that it holds the version, and did not.
-    pub(super) fn beside(&self, version: Version, group: Incarnation) -> bool {
+    pub(in crate::server) fn beside(&self, version: Version, group: Incarnation) -> bool {
         self.0.keys().any(|(of, _, beside)| (*of, *beside) == (version, group))
     }
 
     /// The pair that has waited longest for another turn, of those that are `wanted`.
-    pub(super) fn due(
+    pub(in crate::server) fn due(
         &self,
         now: Time,
         wanted: impl Fn(&UnshownPair) -> bool,

@@ -6,19 +6,9 @@
 //! others, the whole is digested at the end as after any loss of a source, and if that is not what was
 //! published nobody is accused: all is read again.
 
+use crate::Attempt;
 use crate::server::stores::group::Group;
-use crate::server::stores::transaction::{Phase, Transfer};
-use crate::{Attempt, Version};
-
-/// How far the shards of a group were.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::server) struct Kept {
-    version: Version,
-    staged: bool,
-    /// The last assignment; the next one is numbered after it.
-    attempt: Attempt,
-    since: Attempt,
-}
+use crate::server::stores::transaction::{Kept, Phase, Transfer};
 
 impl Group {
     /// A call runs out of time. If it is a transfer, the next one takes its place in the line and,
@@ -43,7 +33,7 @@ impl Transfer {
     }
 
     /// Goes on after what was kept of the same version, before its first assignment.
-    pub(super) fn go_on_after(&mut self, kept: Option<Kept>) {
+    pub(in crate::server) fn go_on_after(&mut self, kept: Option<Kept>) {
         let same = |kept: &Kept| (Some(kept.version), kept.staged) == (self.version, self.staged);
         if let Some(kept) = kept.filter(same).filter(|_| self.attempt == Attempt(0)) {
             (self.attempt, self.since) = (kept.attempt, kept.since);
@@ -55,6 +45,7 @@ impl Transfer {
 mod tests {
     use super::*;
     use crate::Selector;
+    use crate::Version;
     use crate::message::Call;
     use crate::server::props::{called, server, version};
 
