@@ -16,7 +16,7 @@ use crate::base::machine::{Machine, machine};
 use crate::base::measure::{median, timed};
 use crate::transfer::source::SOON;
 use crate::weights::cases::TransferCase;
-use crate::weights::memory::{ShardMemory, warm};
+use crate::weights::memory::{KnownMemory, warm};
 
 const MODEL: &str = "bench.offload";
 
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &OffloadOf) -> Result<()> {
     let start = Instant::now();
     let (server, runs) = (serve(ServeConfig::default())?, usize::from(arguments.runs));
     let layout = TransferCase::even(1, arguments.bytes).sources()?.swap_remove(0);
-    let memory = ShardMemory::allocate(layout)?;
+    let memory = KnownMemory::allocate(layout)?;
     let trainer = open(&server, Role::Trainer, "trainer", &memory)?;
     let touched = warm(memory.bytes())?;
     let (mut unpublish, mut limits) = (Vec::new(), Vec::<Series>::new());
@@ -123,7 +123,7 @@ impl Times {
     }
 }
 
-fn open(server: &Server, role: Role, name: &str, memory: &ShardMemory) -> Result<ShardHandle> {
+fn open(server: &Server, role: Role, name: &str, memory: &KnownMemory) -> Result<ShardHandle> {
     let options = Options {
         server: Some(server.address().to_owned()),
         data_bind: Some("127.0.0.1:0".to_owned()),
@@ -139,7 +139,7 @@ fn open(server: &Server, role: Role, name: &str, memory: &ShardMemory) -> Result
 fn publish(
     server: &Server,
     trainer: &ShardHandle,
-    memory: &ShardMemory,
+    memory: &KnownMemory,
     version: u64,
 ) -> Result<()> {
     memory.fill(version);
@@ -176,8 +176,8 @@ fn bare(source: &Region, touched: &Region) -> Result<Vec<(String, f64)>> {
 }
 
 /// Whether a rollout gets every byte of this version, which only its offload still holds.
-fn is_kept(server: &Server, memory: &ShardMemory, version: u64) -> Result<bool> {
-    let own = ShardMemory::allocate(memory.layout.clone())?;
+fn is_kept(server: &Server, memory: &KnownMemory, version: u64) -> Result<bool> {
+    let own = KnownMemory::allocate(memory.layout.clone())?;
     let rollout = open(server, Role::Rollout, "rollout", &own)?;
     let updated = rollout.replicate(Selector::Latest, SOON)?;
     let kept = updated.version.is_some_and(|held| held.number == version) && own.holds(version);

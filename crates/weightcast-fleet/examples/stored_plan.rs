@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Instant;
 
-use weightcast_fleet::model::{Config, Model, fill};
+use weightcast_fleet::model::{Config, ModelSpec, fill};
 use weightcast_fleet::{Cluster, ParameterPiece, Record};
 use weightcast_plan::stored::{PlanName, decode, encode, restore};
 use weightcast_plan::{Entry, Layout, Tensor, cells, plan};
@@ -19,7 +19,7 @@ type Shapes = BTreeMap<String, Vec<u64>>;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let mut next = |what: &str| arguments.next().ok_or(format!("which {what}?"));
-    let model = Model::of(&Config::parse(&std::fs::read_to_string(next("config")?)?)?)?;
+    let model = ModelSpec::of(&Config::parse(&std::fs::read_to_string(next("config")?)?)?)?;
     let (from, to) = (next("source")?.parse()?, next("target")?.parse()?);
     let (from, to) = (Cluster::new(&model, &from)?, Cluster::new(&model, &to)?);
     let rank = next("rank").map_or(Ok(to.ranks() - 1), |rank| rank.parse())?;

@@ -1,7 +1,7 @@
 //! One side of a transfer: a model on all ranks of a spec.
 
 use crate::error::RuleError;
-use crate::model::{Model, Quantisation};
+use crate::model::{ModelSpec, Quantisation};
 use crate::record::RankLayout;
 use crate::spec::{Quantise, Side, Spec};
 
@@ -14,13 +14,13 @@ const MOST_RANKS: u64 = 65_536;
 /// A model on the ranks of a spec, quantised as that says.
 #[derive(Debug, Clone)]
 pub struct Cluster {
-    model: Model,
+    model: ModelSpec,
     side: Side,
 }
 
 impl Cluster {
     /// The model as the spec's ranks hold it. A trainer's checkpoint is never quantised.
-    pub fn new(model: &Model, spec: &Spec) -> Result<Cluster, RuleError> {
+    pub fn new(model: &ModelSpec, spec: &Spec) -> Result<Cluster, RuleError> {
         let as_configured = &model.quantisation;
         let quantisation = match spec.quantise {
             Quantise::AsConfigured => as_configured.clone(),
@@ -48,7 +48,7 @@ impl Cluster {
     }
 
     /// The model, quantised as the ranks hold it.
-    pub fn model(&self) -> &Model {
+    pub fn model(&self) -> &ModelSpec {
         &self.model
     }
 

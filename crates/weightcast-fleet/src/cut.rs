@@ -3,7 +3,7 @@
 use weightcast_plan::Slice;
 
 use crate::error::RuleError;
-use crate::model::{Family, Member};
+use crate::model::{Family, ModuleTensor};
 use crate::record::ParameterPiece;
 
 /// A rank's place in a group of ranks that share a weight: rank `index` of `of`.
@@ -88,10 +88,10 @@ pub(crate) fn follow(
     is_cut: bool,
 ) -> Result<Range, RuleError> {
     match member.member {
-        Member::Weight => Ok(range),
-        Member::Bias if range.dim == 0 => Ok(range),
-        Member::Bias => Ok(Range { dim: 0, start: 0, len: member.shape[0] }),
-        Member::Scale => {
+        ModuleTensor::Weight => Ok(range),
+        ModuleTensor::Bias if range.dim == 0 => Ok(range),
+        ModuleTensor::Bias => Ok(Range { dim: 0, start: 0, len: member.shape[0] }),
+        ModuleTensor::Scale => {
             let block = if range.dim == 0 { block.0 } else { block.1 };
             let Range { dim, start, len } = range;
             // All parts are of one length, and begin at multiples of it.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weightcast_fleet::fleet::{self, RankRoute};
-use weightcast_fleet::model::{Config, Model, fill};
+use weightcast_fleet::model::{Config, ModelSpec, fill};
 use weightcast_fleet::{Cluster, RuleError};
 
 fn config(changes: Value) -> Value {
@@ -18,8 +18,8 @@ fn config(changes: Value) -> Value {
     config
 }
 
-fn model(config: &Value) -> Model {
-    Model::of(&Config::parse(&config.to_string()).expect("an object")).expect("a model")
+fn model(config: &Value) -> ModelSpec {
+    ModelSpec::of(&Config::parse(&config.to_string()).expect("an object")).expect("a model")
 }
 
 fn cluster(config: &Value, spec: &str) -> Cluster {

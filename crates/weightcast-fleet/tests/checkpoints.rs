@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use weightcast_fleet::model::{Model, fill};
+use weightcast_fleet::model::{ModelSpec, fill};
 
 type Tensors = BTreeMap<String, (Vec<u64>, String)>;
 
@@ -30,7 +30,7 @@ fn published(manifest: &Value) -> Tensors {
     tensors
 }
 
-fn described(model: &Model) -> Tensors {
+fn described(model: &ModelSpec) -> Tensors {
     let mut tensors = Tensors::new();
     for family in &model.families {
         let mut count = 0;

@@ -2,7 +2,7 @@
 //! the engines number them, against the rules.
 
 use serde_json::{Value, json};
-use weightcast_fleet::model::{Config, Model};
+use weightcast_fleet::model::{Config, ModelSpec};
 use weightcast_fleet::{Cluster, ParameterPiece, RankLayout, Record, RuleError, fleet};
 
 /// Two layers with experts and a draft layer.
@@ -17,7 +17,7 @@ fn config(model_type: &str, experts: u64, drafts: u64) -> Value {
 }
 
 fn cluster(config: &Value, spec: &str) -> Result<Cluster, RuleError> {
-    let model = Model::of(&Config::parse(&config.to_string()).expect("an object"))?;
+    let model = ModelSpec::of(&Config::parse(&config.to_string()).expect("an object"))?;
     Cluster::new(&model, &spec.parse().expect("a spec"))
 }
 

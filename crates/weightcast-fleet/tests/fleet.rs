@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use weightcast_fleet::fleet::{self, Cost, FleetPlan, Hardware, RankRoute};
-use weightcast_fleet::model::{Config, Member, Model, fill};
+use weightcast_fleet::model::{Config, ModelSpec, ModuleTensor, fill};
 use weightcast_fleet::{Cluster, Record};
 use weightcast_plan::{DType, Slice};
 
@@ -36,7 +36,8 @@ fn sparse(changes: Value) -> Value {
 }
 
 fn cluster(config: &Value, spec: &str) -> Cluster {
-    let model = Config::parse(&config.to_string()).and_then(|c| Model::of(&c)).expect("a model");
+    let model =
+        Config::parse(&config.to_string()).and_then(|c| ModelSpec::of(&c)).expect("a model");
     Cluster::new(&model, &spec.parse().expect("a spec")).expect("a cluster")
 }
 
@@ -95,7 +96,7 @@ fn boxes(cluster: &Cluster, rank: u64) -> Vec<(String, Slice, DType)> {
     boxes
 }
 
-fn shapes(model: &Model) -> BTreeMap<String, Vec<u64>> {
+fn shapes(model: &ModelSpec) -> BTreeMap<String, Vec<u64>> {
     let of = |f: &weightcast_fleet::model::Family| {
         f.names().map(|name| (name, f.shape.clone())).collect::<Vec<_>>()
     };
@@ -399,7 +400,7 @@ fn names_that_were_meant_are_found() {
     let near = fleet::nearest_names(&target, "layers.1.mlp.experts.7.up_proj.weight");
     assert_eq!(near[0], "model.layers.1.mlp.experts.7.up_proj.weight");
     let model = target.model();
-    let scaled = |f: &weightcast_fleet::model::Family| f.member == Member::Scale;
+    let scaled = |f: &weightcast_fleet::model::Family| f.member == ModuleTensor::Scale;
     assert!(!model.families.iter().any(scaled));
 }
 

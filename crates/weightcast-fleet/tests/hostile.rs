@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use weightcast_fleet::model::{Config, Model};
+use weightcast_fleet::model::{Config, ModelSpec};
 use weightcast_fleet::{Cluster, Spec, fleet};
 
 const KEYS: [&str; 22] = [
@@ -76,7 +76,7 @@ proptest! {
             config[KEYS[key]] = value;
         }
         let config = Config::parse(&config.to_string()).expect("an object");
-        let Ok(model) = Model::of(&config) else { return Ok(()) };
+        let Ok(model) = ModelSpec::of(&config) else { return Ok(()) };
         // What is listed tensor by tensor takes as long as there are tensors.
         prop_assume!(model.families.iter().map(|f| f.count()).sum::<u64>() < 10_000);
         for spec in SPECS {

@@ -1,7 +1,7 @@
 //! Options in combination, as the real classes of the engines take or refuse them.
 
 use serde_json::{Value, json};
-use weightcast_fleet::model::{Config, Model};
+use weightcast_fleet::model::{Config, ModelSpec};
 use weightcast_fleet::{Cluster, RankLayout, RuleError};
 
 /// A decoder of DeepSeek's with these values instead of small ones.
@@ -33,7 +33,7 @@ fn with(mut config: Value, changes: Value) -> Value {
 }
 
 fn layout(config: &Value, spec: &str, rank: u64) -> Result<RankLayout, RuleError> {
-    let model = Model::of(&Config::parse(&config.to_string()).expect("an object"))?;
+    let model = ModelSpec::of(&Config::parse(&config.to_string()).expect("an object"))?;
     Cluster::new(&model, &spec.parse().expect("a spec"))?.layout(rank)
 }
 

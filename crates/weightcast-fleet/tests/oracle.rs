@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use weightcast_fleet::fleet::{self, RankRoute};
-use weightcast_fleet::model::{Config, Model, fill};
+use weightcast_fleet::model::{Config, ModelSpec, fill};
 use weightcast_fleet::{Cluster, Record};
 use weightcast_plan::Slice;
 
@@ -122,7 +122,7 @@ proptest! {
     fn every_element_is_filled_once_by_who_has_it(
         config in models(), trainer in trainers(), engine in engines()
     ) {
-        let model = Config::parse(&config.to_string()).and_then(|c| Model::of(&c)).expect("a model");
+        let model = Config::parse(&config.to_string()).and_then(|c| ModelSpec::of(&c)).expect("a model");
         let cluster = |spec: &str| Cluster::new(&model, &spec.parse().expect("a spec"));
         let source = cluster(&trainer).expect("a trainer");
         let target = cluster(&engine).expect("an engine");

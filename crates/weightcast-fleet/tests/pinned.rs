@@ -9,7 +9,7 @@ use std::fmt::Write;
 use common::folder;
 use weightcast_fleet::Cluster;
 use weightcast_fleet::fleet::{self, Cost, Hardware};
-use weightcast_fleet::model::{Config, Model};
+use weightcast_fleet::model::{Config, ModelSpec};
 
 const WRITTEN: &str = include_str!("pinned.txt");
 const LAYOUTS: usize = 1_000;
@@ -110,11 +110,11 @@ fn said(error: impl std::fmt::Display) -> String {
     format!("refused: {error}").replace('\n', " ")
 }
 
-fn cluster(model: &Model, spec: &str) -> Result<Cluster, String> {
+fn cluster(model: &ModelSpec, spec: &str) -> Result<Cluster, String> {
     Cluster::new(model, &spec.parse().map_err(said)?).map_err(said)
 }
 
-fn layout(model: &Model, spec: &str) -> String {
+fn layout(model: &ModelSpec, spec: &str) -> String {
     let layout = cluster(model, spec).and_then(|cluster| {
         if cluster.ranks() > MOST_RANKS {
             return Ok(format!("{} ranks", cluster.ranks()));
@@ -125,7 +125,7 @@ fn layout(model: &Model, spec: &str) -> String {
 }
 
 fn transfer(
-    model: &Model,
+    model: &ModelSpec,
     from: &str,
     to: &str,
     replicas: u64,
@@ -142,7 +142,7 @@ fn transfer(
 }
 
 /// Models whose sizes divide by little, so that rules refuse, pad and repeat.
-fn small() -> Vec<(&'static str, Model)> {
+fn small() -> Vec<(&'static str, ModelSpec)> {
     let configs = [
         (
             "small-dense",
@@ -166,17 +166,17 @@ fn small() -> Vec<(&'static str, Model)> {
             "topk_method": "noaux_tc"}"#,
         ),
     ];
-    let model = |text| Model::of(&Config::parse(text).expect("an object")).expect("a model");
+    let model = |text| ModelSpec::of(&Config::parse(text).expect("an object")).expect("a model");
     configs.map(|(name, text)| (name, model(text))).into()
 }
 
 fn now() -> String {
     let mut lot = Lot(7);
     let small = small();
-    let mut models: Vec<(String, Model)> =
+    let mut models: Vec<(String, ModelSpec)> =
         small.iter().map(|(name, model)| (name.to_string(), model.clone())).collect();
     for (name, config) in folder("configs") {
-        match Config::parse(&config.to_string()).and_then(|config| Model::of(&config)) {
+        match Config::parse(&config.to_string()).and_then(|config| ModelSpec::of(&config)) {
             Ok(model) => models.push((name, model)),
             Err(refused) => panic!("{name}: {refused}"),
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use weightcast_fleet::model::{Config, ConfigError, Family, Model, TensorRole, fill};
+use weightcast_fleet::model::{Config, ConfigError, Family, ModelSpec, TensorRole, fill};
 use weightcast_fleet::{Cluster, Record, RuleError};
 use weightcast_plan::{DType, Slice};
 
@@ -38,8 +38,8 @@ fn latent(changes: Value) -> Value {
     with(config, changes)
 }
 
-fn model(config: &Value) -> Result<Model, ConfigError> {
-    Model::of(&Config::parse(&config.to_string())?)
+fn model(config: &Value) -> Result<ModelSpec, ConfigError> {
+    ModelSpec::of(&Config::parse(&config.to_string())?)
 }
 
 fn cluster(config: &Value, spec: &str) -> Result<Cluster, RuleError> {

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use weightcast_fleet::model::{Config, Model};
+use weightcast_fleet::model::{Config, ModelSpec};
 use weightcast_fleet::trainer::{Megatron, Parallelism};
 use weightcast_fleet::{Cluster, RankLayout, Record, Side, Spec};
 
@@ -23,7 +23,7 @@ fn cases(kind: &str) -> Vec<Value> {
 }
 
 /// A decoder with these numbers instead of small ones.
-fn decoder(numbers: Value) -> Model {
+fn decoder(numbers: Value) -> ModelSpec {
     let mut config = json!({
         "model_type": "qwen3", "dtype": "bfloat16", "vocab_size": 64, "hidden_size": 8,
         "intermediate_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -32,10 +32,10 @@ fn decoder(numbers: Value) -> Model {
     for (key, value) in numbers.as_object().expect("numbers") {
         config[key] = value.clone();
     }
-    Model::of(&Config::parse(&config.to_string()).expect("an object")).expect("a model")
+    ModelSpec::of(&Config::parse(&config.to_string()).expect("an object")).expect("a model")
 }
 
-fn layouts(model: &Model, spec: &str) -> Vec<RankLayout> {
+fn layouts(model: &ModelSpec, spec: &str) -> Vec<RankLayout> {
     let cluster = Cluster::new(model, &spec.parse().expect("a spec")).expect("a cluster");
     (0..cluster.ranks()).map(|rank| cluster.layout(rank).expect("a layout")).collect()
 }

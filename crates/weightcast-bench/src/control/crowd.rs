@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use weightcast::wire::{self, call, selector};
 
 use super::record::{LatencyRecord, Operation};
-use super::session::{CallReply, LightSession, Retries, SessionIdentity, ShardIdentity};
+use super::session::{LightSession, LoadReply, Retries, SessionIdentity, ShardIdentity};
 
 /// Connections that are being made at a time: the server lets in 256 strangers.
 const CONNECTING: usize = 128;
@@ -177,10 +177,10 @@ impl CrowdGroup {
         &self,
         kind: Operation,
         sent: Instant,
-        reply: Option<CallReply>,
+        reply: Option<LoadReply>,
     ) -> Answered {
-        let lost = || CallReply { at: Instant::now(), result: Err("the session ended".to_owned()) };
-        let CallReply { at, result } = reply.unwrap_or_else(lost);
+        let lost = || LoadReply { at: Instant::now(), result: Err("the session ended".to_owned()) };
+        let LoadReply { at, result } = reply.unwrap_or_else(lost);
         self.record.add(kind, at.duration_since(sent).as_nanos() as u64);
         if let Err(error) = &result {
             self.record.failed(format!("{kind:?}: {error}"));

@@ -58,7 +58,7 @@ impl SessionIdentity {
 }
 
 /// What a call came to, and when.
-pub(crate) struct CallReply {
+pub(crate) struct LoadReply {
     pub(crate) at: Instant,
     pub(crate) result: Result<wire::answer::Answer, String>,
 }
@@ -74,7 +74,7 @@ pub(crate) struct LightSession {
 /// What the reading task has in common with the callers.
 struct SessionShared {
     record: Arc<LatencyRecord>,
-    waiting: Mutex<Option<oneshot::Sender<CallReply>>>,
+    waiting: Mutex<Option<oneshot::Sender<LoadReply>>>,
     over: AtomicBool,
     /// When the heartbeat was sent that was answered last.
     renewed_at: AtomicU64,
@@ -175,7 +175,7 @@ impl LightSession {
     }
 
     /// Sends the group's next call; its reply comes, or the session ends.
-    pub(crate) fn call(&self, call: wire::call::Call) -> oneshot::Receiver<CallReply> {
+    pub(crate) fn call(&self, call: wire::call::Call) -> oneshot::Receiver<LoadReply> {
         let (sender, reply) = oneshot::channel();
         *lock(&self.shared.waiting) = Some(sender);
         let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
@@ -314,7 +314,7 @@ impl SessionShared {
             other => Err(format!("{other:?}")),
         };
         if let Some(waiting) = lock(&self.waiting).take() {
-            let _gone = waiting.send(CallReply { at, result });
+            let _gone = waiting.send(LoadReply { at, result });
         }
     }
 }

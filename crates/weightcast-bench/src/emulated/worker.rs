@@ -12,7 +12,7 @@ use weightcast::{LayoutSource, Options, Replica, Role, Selector, ShardHandle};
 
 use super::orders::{Order, WorkerReply, WorkerStart, WorkerUpdate, now_ns};
 use crate::weights::layouts;
-use crate::weights::memory::ShardMemory;
+use crate::weights::memory::KnownMemory;
 
 /// Every call of a benchmark is answered sooner, or the benchmark has failed.
 const SOON: Duration = Duration::from_secs(120);
@@ -40,7 +40,7 @@ pub(crate) fn run() -> Result<()> {
 
 struct EmulatedWorker {
     handle: ShardHandle,
-    memory: ShardMemory,
+    memory: KnownMemory,
 }
 
 impl EmulatedWorker {
@@ -63,7 +63,7 @@ impl EmulatedWorker {
         };
         let tensors = layouts::even(TENSORS, begin.bytes / TENSORS);
         let layout = layouts::rows(&tensors, begin.shard.into(), begin.num_shards.into())?;
-        let memory = ShardMemory::allocate(layout.clone())?;
+        let memory = KnownMemory::allocate(layout.clone())?;
         let handle = ShardHandle::open(MODEL, me, &options)?;
         handle.register(LayoutSource::Known(layout), memory.regions.clone(), SOON)?;
         Ok(Self { handle, memory })

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use weightcast_fleet::fleet::{self, routes};
-use weightcast_fleet::model::Model;
+use weightcast_fleet::model::ModelSpec;
 use weightcast_fleet::{Cluster, Spec};
 
 use super::model;
@@ -60,7 +60,7 @@ pub(super) fn by_model(data: &Path, runs: usize) -> anyhow::Result<Vec<CostRow>>
 }
 
 fn row(
-    model: &Model,
+    model: &ModelSpec,
     source: &str,
     target: &str,
     engines: u64,

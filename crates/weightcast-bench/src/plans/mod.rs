@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use weightcast_fleet::model::Model;
+use weightcast_fleet::model::ModelSpec;
 
 use case::CaseRow;
 use cost::CostRow;
@@ -52,7 +52,7 @@ pub(crate) fn run(asked: &PlanOf) -> anyhow::Result<()> {
 }
 
 /// The model of a config of the data set.
-fn model(data: &Path, name: &str) -> anyhow::Result<Model> {
+fn model(data: &Path, name: &str) -> anyhow::Result<ModelSpec> {
     weightcast_cli::read_model(&data.join("configs").join(format!("{name}.json")))
         .with_context(|| format!("model {name}"))
 }

@@ -8,7 +8,7 @@ use weightcast::transport::{Auth, ExportId, Peer, Region, Way};
 
 use super::orders::BareExport;
 use super::source::{BARE_GENERATION, SOON, contiguous};
-use crate::weights::memory::{ShardMemory, warm};
+use crate::weights::memory::{KnownMemory, warm};
 
 /// One way to move bytes without weightcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub(crate) struct LimitProbe {
 
 impl LimitProbe {
     /// Takes the target's own memory where that is contiguous.
-    pub(crate) fn prepare(bare: &BareExport, targets: &[ShardMemory]) -> Result<Self> {
-        let bytes = targets.iter().map(ShardMemory::bytes).sum();
+    pub(crate) fn prepare(bare: &BareExport, targets: &[KnownMemory]) -> Result<Self> {
+        let bytes = targets.iter().map(KnownMemory::bytes).sum();
         let target = match targets {
             [one] => contiguous(&one.regions, bytes)?,
             _ => warm(bytes)?,

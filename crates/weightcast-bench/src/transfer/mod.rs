@@ -23,7 +23,7 @@ use weightcast::{ServeConfig, Server, serve};
 
 use crate::base::machine::machine;
 use crate::weights::cases::{CaseName, TransferCase};
-use crate::weights::memory::ShardMemory;
+use crate::weights::memory::KnownMemory;
 use child::Sources;
 use limits::LimitProbe;
 use report::{CaseReport, TransferReport};
@@ -115,8 +115,8 @@ impl TransferOf {
 fn transfer(server: &Server, case: &TransferCase, runs: usize) -> Result<CaseReport> {
     eprint!("{}:", case.name);
     let targets =
-        case.targets()?.into_iter().map(ShardMemory::allocate).collect::<Result<Vec<_>>>()?;
-    let bytes = targets.iter().map(ShardMemory::bytes).sum();
+        case.targets()?.into_iter().map(KnownMemory::allocate).collect::<Result<Vec<_>>>()?;
+    let bytes = targets.iter().map(KnownMemory::bytes).sum();
     let model = format!("bench.{}", case.name);
     let mut sources = Sources::start(server.address(), &model, case, Some(bytes))?;
     let bare = sources.bare.clone().context("the first source serves bare bytes")?;

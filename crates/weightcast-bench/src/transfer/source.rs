@@ -10,7 +10,7 @@ use weightcast::{LayoutSource, Options, Replica, Role, ShardHandle};
 
 use super::orders::{BareExport, Publish, Published, SourceReply, SourceStart};
 use crate::base::measure::timed;
-use crate::weights::memory::{ShardMemory, warm};
+use crate::weights::memory::{KnownMemory, warm};
 
 /// Every call of a benchmark is answered sooner, or the benchmark has failed.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ pub(crate) fn run() -> Result<()> {
 
 fn obey(input: &mut StdinLock<'_>) -> Result<()> {
     let Some(begin) = hear::<SourceStart>(input)? else { return Ok(()) };
-    let memory = ShardMemory::allocate(begin.case.sources()?.swap_remove(begin.shard as usize))?;
+    let memory = KnownMemory::allocate(begin.case.sources()?.swap_remove(begin.shard as usize))?;
     memory.fill(0);
     let handle = open(&begin, &memory)?;
     let bare = begin.bare_bytes.map(|bytes| expose(&memory, bytes)).transpose()?;
@@ -42,7 +42,7 @@ fn obey(input: &mut StdinLock<'_>) -> Result<()> {
     Ok(())
 }
 
-fn open(begin: &SourceStart, memory: &ShardMemory) -> Result<ShardHandle> {
+fn open(begin: &SourceStart, memory: &KnownMemory) -> Result<ShardHandle> {
     let shards = u32::try_from(begin.case.sources()?.len())?;
     let options = Options {
         server: Some(begin.server.clone()),
@@ -55,7 +55,7 @@ fn open(begin: &SourceStart, memory: &ShardMemory) -> Result<ShardHandle> {
     Ok(handle)
 }
 
-fn publish(handle: &ShardHandle, memory: &ShardMemory, order: &Publish) -> Result<Published> {
+fn publish(handle: &ShardHandle, memory: &KnownMemory, order: &Publish) -> Result<Published> {
     if handle.version().is_some() {
         handle.unpublish(SOON)?;
     }
@@ -70,7 +70,7 @@ fn publish(handle: &ShardHandle, memory: &ShardMemory, order: &Publish) -> Resul
 }
 
 /// Serves contiguous bytes outside of the protocol: the shard's own where they are contiguous.
-fn expose(memory: &ShardMemory, bytes: u64) -> Result<(DataServer, BareExport)> {
+fn expose(memory: &KnownMemory, bytes: u64) -> Result<(DataServer, BareExport)> {
     let server = DataServer::bind("127.0.0.1:0".parse()?, Auth::default())?;
     let region = contiguous(&memory.regions, bytes)?;
     let export = server.exports().expose(BARE_GENERATION, vec![region]).0;

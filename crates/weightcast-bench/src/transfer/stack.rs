@@ -8,11 +8,11 @@ use weightcast::{LayoutSource, Options, Replica, Role, Selector, ShardHandle, Up
 
 use super::source::SOON;
 use crate::base::measure::timed;
-use crate::weights::memory::ShardMemory;
+use crate::weights::memory::KnownMemory;
 
 /// All shards of the target replica.
 pub(crate) struct TargetReplica<'a> {
-    shards: Vec<(ShardHandle, &'a ShardMemory)>,
+    shards: Vec<(ShardHandle, &'a KnownMemory)>,
 }
 
 /// One update of the whole replica.
@@ -32,7 +32,7 @@ impl<'a> TargetReplica<'a> {
     pub(crate) fn open(
         server: &str,
         model: &str,
-        memory: &'a [ShardMemory],
+        memory: &'a [KnownMemory],
         way: Way,
     ) -> Result<TargetReplica<'a>> {
         let options = Options {
@@ -42,7 +42,7 @@ impl<'a> TargetReplica<'a> {
             ..Options::new(Role::Rollout)
         };
         let count = u32::try_from(memory.len())?;
-        let open = |shard: u32, memory: &'a ShardMemory| -> Result<_> {
+        let open = |shard: u32, memory: &'a KnownMemory| -> Result<_> {
             let me = Replica::new("rollout", shard, count);
             let handle = ShardHandle::open(model, me, &options)?;
             let layout = LayoutSource::Known(memory.layout.clone());

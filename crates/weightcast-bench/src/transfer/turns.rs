@@ -10,7 +10,7 @@ use super::report::{Floor, LimitTimes, StackTimes, WayTimes, gb_per_s};
 use super::stack::{TargetReplica, Update};
 use crate::base::measure::{MemoryPeak, median};
 use crate::weights::cases::{Floors, TransferCase};
-use crate::weights::memory::ShardMemory;
+use crate::weights::memory::KnownMemory;
 
 /// What one turn needs.
 pub(crate) struct CaseTurns<'a> {
@@ -18,7 +18,7 @@ pub(crate) struct CaseTurns<'a> {
     pub(crate) model: &'a str,
     pub(crate) case: &'a TransferCase,
     pub(crate) limits: &'a LimitProbe,
-    pub(crate) targets: &'a [ShardMemory],
+    pub(crate) targets: &'a [KnownMemory],
     pub(crate) runs: usize,
 }
 
@@ -77,7 +77,7 @@ impl CaseTurns<'_> {
     }
 
     fn bytes(&self) -> u64 {
-        self.targets.iter().map(ShardMemory::bytes).sum()
+        self.targets.iter().map(KnownMemory::bytes).sum()
     }
 
     /// Publishes new content, updates to it, looks at every byte.

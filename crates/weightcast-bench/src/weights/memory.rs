@@ -15,14 +15,14 @@ const BLOCK: u64 = 256 << 10;
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The memory of one shard: one region per buffer of its layout, as a framework allocates it.
-pub(crate) struct ShardMemory {
+pub(crate) struct KnownMemory {
     pub(crate) layout: Layout,
     pub(crate) regions: Vec<Region>,
     /// Rows of bytes, each with the name of its tensor as a number.
     rows: Vec<(Run, u64)>,
 }
 
-impl ShardMemory {
+impl KnownMemory {
     /// Allocates and touches every page.
     pub(crate) fn allocate(layout: Layout) -> Result<Self> {
         let regions = layout.buffers().iter().map(|bytes| warm(*bytes));
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn content_is_known_and_every_byte_counts() {
         let case = &TransferCase::of(CaseName::QwenReshard, true, &[])[0];
-        let memory = ShardMemory::allocate(case.targets().unwrap().remove(1)).unwrap();
+        let memory = KnownMemory::allocate(case.targets().unwrap().remove(1)).unwrap();
         memory.fill(3);
         assert!(memory.holds(3) && !memory.holds(4));
         let last = memory.regions.last().unwrap();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use weightcast_fleet::model::{Config, Model};
+use weightcast_fleet::model::{Config, ModelSpec};
 use weightcast_fleet::{Cluster, RankLayout, Spec};
 
 use crate::output;
@@ -60,9 +60,9 @@ pub(crate) fn run(asked: &LayoutOf) -> anyhow::Result<()> {
 }
 
 /// Reads the model of a config file, as Hugging Face writes it.
-pub fn read_model(config: &Path) -> anyhow::Result<Model> {
-    let read = || -> anyhow::Result<Model> {
-        Ok(Model::of(&Config::parse(&std::fs::read_to_string(config)?)?)?)
+pub fn read_model(config: &Path) -> anyhow::Result<ModelSpec> {
+    let read = || -> anyhow::Result<ModelSpec> {
+        Ok(ModelSpec::of(&Config::parse(&std::fs::read_to_string(config)?)?)?)
     };
     read().with_context(|| config.display().to_string())
 }
@@ -103,7 +103,7 @@ mod tests {
             "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": 4,
             "num_experts": {experts}, "moe_intermediate_size": 4, "mlp_only_layers": [0]}}"#
         );
-        let model = Model::of(&Config::parse(&config).unwrap()).unwrap();
+        let model = ModelSpec::of(&Config::parse(&config).unwrap()).unwrap();
         Cluster::new(&model, &spec.parse().unwrap()).unwrap().layout(0).unwrap()
     }
 

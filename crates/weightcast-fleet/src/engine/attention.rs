@@ -6,7 +6,7 @@ use super::Program;
 use super::list::EngineParameters;
 use crate::cut::{Cut, GroupRank, equal};
 use crate::error::RuleError;
-use crate::model::{Member, TensorRole};
+use crate::model::{ModuleTensor, TensorRole};
 
 impl EngineParameters<'_> {
     /// Attention of the layers now listed.
@@ -24,7 +24,8 @@ impl EngineParameters<'_> {
 
     /// Queries, keys and values fused; key-value heads shared where there are more ranks.
     fn head_attention(&mut self, place: GroupRank) -> Result<(), RuleError> {
-        let has_bias = self.model.of_role(TensorRole::Output).any(|f| f.member == Member::Bias);
+        let has_bias =
+            self.model.of_role(TensorRole::Output).any(|f| f.member == ModuleTensor::Bias);
         if has_bias && !self.model.output_bias_taken {
             return Err(RuleError::Computes {
                 engine: self.engine.program.name(),

@@ -4,7 +4,7 @@ use super::list::{EngineParameters, rename};
 use super::{ExpertPlacement, Program};
 use crate::cut::{Cut, Range, follow, piece};
 use crate::error::RuleError;
-use crate::model::{Family, Fused, Member, MoeDims, TensorRole, fill};
+use crate::model::{Family, Fused, ModuleTensor, MoeDims, TensorRole, fill};
 use crate::record::{ParameterPiece, Record};
 
 /// The smallest block to which vLLM refines a grid of scales.
@@ -31,7 +31,7 @@ impl EngineParameters<'_> {
             Stack { name: "w2", parts: vec![(TensorRole::ExpertDown, Cut::Columns(place))] },
         ];
         let held = self.held_experts()?;
-        for member in [Member::Weight, Member::Scale, Member::Bias] {
+        for member in [ModuleTensor::Weight, ModuleTensor::Scale, ModuleTensor::Bias] {
             for stack in &stacks {
                 let roles: Vec<TensorRole> = stack.parts.iter().map(|part| part.0).collect();
                 for fused in self.alike(&roles) {
@@ -57,7 +57,7 @@ impl EngineParameters<'_> {
         let suffix = rename(families[0], "");
         let suffix = suffix.rsplit('.').next().unwrap_or_default();
         let name = format!("model.layers.{{L}}.{module}.{}_{suffix}", stack.name);
-        let refined = self.refined_block()?.filter(|_| families[0].member == Member::Scale);
+        let refined = self.refined_block()?.filter(|_| families[0].member == ModuleTensor::Scale);
         let block = self.model.quantisation.as_ref().map_or((1, 1), |q| q.block);
         let (mut one, mut at, mut shape) = (Vec::new(), 0, Vec::new());
         for ((weight, family), (_, cut)) in fused.weights.iter().zip(families).zip(&stack.parts) {
@@ -137,7 +137,7 @@ impl EngineParameters<'_> {
     /// SGLang wants whole blocks in each part of an expert, also of experts that are not cut.
     fn refuse_ragged(&self, moe: &MoeDims) -> Result<(), RuleError> {
         let mut scales =
-            self.model.of_role(TensorRole::ExpertGate).filter(|f| f.member == Member::Scale);
+            self.model.of_role(TensorRole::ExpertGate).filter(|f| f.member == ModuleTensor::Scale);
         let (Some(q), Some(scale)) = (&self.model.quantisation, scales.next()) else {
             return Ok(());
         };

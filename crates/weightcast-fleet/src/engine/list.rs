@@ -8,18 +8,18 @@ use super::ranks::Ranks;
 use super::{Engine, Program};
 use crate::cut::{self, Cut, follow, piece};
 use crate::error::RuleError;
-use crate::model::{Family, Fused, Member, Model, TensorRole};
+use crate::model::{Family, Fused, ModelSpec, ModuleTensor, TensorRole};
 use crate::record::{RankLayout, Record};
 
 /// Rows to which a vocabulary is padded, in both engines.
 const VOCABULARY_PADDING: u64 = 64;
 
 /// The members of a module in the order in which engines list them.
-const MEMBERS: [Member; 3] = [Member::Weight, Member::Scale, Member::Bias];
+const MEMBERS: [ModuleTensor; 3] = [ModuleTensor::Weight, ModuleTensor::Scale, ModuleTensor::Bias];
 
 /// The parameters of one engine rank, in the order in which the engine lists them.
 pub(crate) struct EngineParameters<'a> {
-    pub(crate) model: &'a Model,
+    pub(crate) model: &'a ModelSpec,
     pub(crate) engine: &'a Engine,
     pub(crate) ranks: &'a Ranks,
     /// Whether the draft layers are being listed, not the others.
@@ -29,7 +29,7 @@ pub(crate) struct EngineParameters<'a> {
 
 impl<'a> EngineParameters<'a> {
     pub(crate) fn new(
-        model: &'a Model,
+        model: &'a ModelSpec,
         engine: &'a Engine,
         ranks: &'a Ranks,
     ) -> EngineParameters<'a> {
@@ -113,7 +113,10 @@ impl<'a> EngineParameters<'a> {
                 if let Some(ragged) = ragged.take() {
                     self.warn(begins_within_a_block(self.engine.program.name(), ragged));
                 }
-                if family.member == Member::Scale && range.dim == 0 && range.len % block.0 != 0 {
+                if family.member == ModuleTensor::Scale
+                    && range.dim == 0
+                    && range.len % block.0 != 0
+                {
                     ragged = Some(family);
                 }
                 let range = follow(family, range, block, cut.is_cut())?;
@@ -212,9 +215,9 @@ fn begins_within_a_block(engine: &str, ragged: &Family) -> String {
 /// The family's name with another module before its last part.
 pub(crate) fn rename(family: &Family, module: &str) -> String {
     let member = match family.member {
-        Member::Weight => "weight",
-        Member::Bias => "bias",
-        Member::Scale => "weight_scale_inv",
+        ModuleTensor::Weight => "weight",
+        ModuleTensor::Bias => "bias",
+        ModuleTensor::Scale => "weight_scale_inv",
     };
     match family.layers.is_empty() {
         true => format!("{module}.{member}"),

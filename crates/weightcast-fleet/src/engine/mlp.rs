@@ -4,7 +4,7 @@ use super::Program;
 use super::list::EngineParameters;
 use crate::cut::{Cut, GroupRank, Range, piece};
 use crate::error::RuleError;
-use crate::model::{Family, Member, TensorRole};
+use crate::model::{Family, ModuleTensor, TensorRole};
 use crate::record::Record;
 
 impl EngineParameters<'_> {
@@ -43,7 +43,7 @@ impl EngineParameters<'_> {
 
     /// The module of a role's weight, within its layer.
     pub(crate) fn module_of(&self, role: TensorRole) -> Option<String> {
-        let family = self.model.of_role(role).find(|f| f.member == Member::Weight)?;
+        let family = self.model.of_role(role).find(|f| f.member == ModuleTensor::Weight)?;
         let name = family.name.strip_prefix("model.layers.{L}.")?;
         Some(name.strip_suffix(".weight")?.to_owned())
     }

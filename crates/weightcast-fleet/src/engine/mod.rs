@@ -13,7 +13,7 @@ mod ranks;
 use weightcast_plan::DType;
 
 use crate::error::RuleError;
-use crate::model::{Model, TensorRole};
+use crate::model::{ModelSpec, TensorRole};
 use crate::record::RankLayout;
 use list::EngineParameters;
 pub(crate) use ranks::Ranks;
@@ -79,7 +79,7 @@ impl Engine {
     }
 
     /// What this rank holds.
-    pub fn layout(&self, model: &Model, rank: u64) -> Result<RankLayout, RuleError> {
+    pub fn layout(&self, model: &ModelSpec, rank: u64) -> Result<RankLayout, RuleError> {
         let ranks = Ranks::of(self, model, rank)?;
         if !model.is_decoder {
             return Err(RuleError::Computes {

@@ -3,7 +3,7 @@
 use super::{Engine, Program};
 use crate::cut::GroupRank;
 use crate::error::RuleError;
-use crate::model::Model;
+use crate::model::ModelSpec;
 
 /// The places of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) struct Ranks {
 
 impl Ranks {
     /// The places of `rank`, if the degrees go together.
-    pub(crate) fn of(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError> {
+    pub(crate) fn of(engine: &Engine, model: &ModelSpec, rank: u64) -> Result<Ranks, RuleError> {
         let ranks = engine.ranks();
         if rank >= ranks {
             let spec = format!("{} with {ranks} ranks", engine.program.name());
@@ -38,7 +38,7 @@ impl Ranks {
 /// Attention and dense layers over tp; experts over all ranks, whole with expert parallelism and
 /// cut without. Where experts are spread over several data-parallel ranks, ranks may share out the
 /// tokens of a layer of experts: then each has the shared experts whole.
-fn vllm(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError> {
+fn vllm(engine: &Engine, model: &ModelSpec, rank: u64) -> Result<Ranks, RuleError> {
     let all = GroupRank { index: rank, of: engine.ranks() };
     let tp = GroupRank { index: rank % engine.tp, of: engine.tp };
     if engine.redundant > 0 && engine.ep == 1 {
@@ -72,7 +72,7 @@ fn vllm(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError> {
 
 /// Attention over tp/attn_dp; experts over ep, cut over tp/ep; the rest over tp. Only models with
 /// experts have their dense MLPs whole.
-fn sglang(engine: &Engine, model: &Model, rank: u64) -> Result<Ranks, RuleError> {
+fn sglang(engine: &Engine, model: &ModelSpec, rank: u64) -> Result<Ranks, RuleError> {
     let (tp, ep, attention_dp) = (engine.tp, engine.ep, engine.attention_dp);
     for (key, degree) in [("ep", ep), ("attn_dp", attention_dp)] {
         if degree == 0 || tp % degree != 0 {

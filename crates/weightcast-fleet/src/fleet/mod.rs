@@ -16,7 +16,7 @@ use weightcast_plan::Slice;
 
 use crate::cluster::Cluster;
 use crate::error::RuleError;
-use crate::model::{Family, Member, TensorRole, fill};
+use crate::model::{Family, ModuleTensor, TensorRole, fill};
 use balance::Balance;
 use cells::{BoxHolders, cut, groups};
 pub use cost::{Cost, Hardware};
@@ -193,7 +193,7 @@ impl FleetPlanner<'_> {
         let entries = by_host(&takers_by_box, &by_box, self.places, bytes);
         (0..count).for_each(|_| self.assign(&by_box, &moves, &entries));
         self.broadcast += count * bytes(&Slice::full(&family.shape));
-        if sources.iter().any(|held| held.dtype != dtype) || family.member == Member::Scale {
+        if sources.iter().any(|held| held.dtype != dtype) || family.member == ModuleTensor::Scale {
             let largest = sources.iter().map(|held| bytes(&held.slice)).max().unwrap_or(0);
             self.largest_converted = self.largest_converted.max(largest);
             self.converted += count * by_box.iter().map(|group| bytes(group.slice)).sum::<u64>();

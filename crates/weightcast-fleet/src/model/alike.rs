@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::checkpoint::Model;
+use super::checkpoint::ModelSpec;
 use super::family::Family;
-use super::role::{Member, TensorRole};
+use super::role::{ModuleTensor, TensorRole};
 
 /// A module: the weights that are fused into it, and the layers in which they are the same.
 pub(crate) struct Fused<'a> {
@@ -13,12 +13,12 @@ pub(crate) struct Fused<'a> {
     pub(crate) weights: Vec<&'a Family>,
 }
 
-impl Model {
+impl ModelSpec {
     /// The runs of these layers in which all of these roles have a weight, of the same families;
     /// or the one module outside of layers.
     pub(crate) fn alike(&self, roles: &[TensorRole], layers: Range<u64>) -> Vec<Fused<'_>> {
         let weights = |layer: Option<u64>| -> Option<Vec<&Family>> {
-            roles.iter().map(|&role| self.member(role, Member::Weight, layer)).collect()
+            roles.iter().map(|&role| self.member(role, ModuleTensor::Weight, layer)).collect()
         };
         if roles.iter().any(|&role| self.of_role(role).all(|f| f.layers.is_empty())) {
             let weights = weights(None).map(|weights| Fused { layers: None, weights });
@@ -40,7 +40,7 @@ impl Model {
     }
 
     /// The members of this kind beside the weights of a module; as many as weights, or none.
-    pub(crate) fn members(&self, fused: &Fused<'_>, member: Member) -> Vec<&Family> {
+    pub(crate) fn members(&self, fused: &Fused<'_>, member: ModuleTensor) -> Vec<&Family> {
         let layer = fused.layers.map(|(first, _)| first);
         let of = |weight: &&Family| self.member(weight.role, member, layer);
         let found: Vec<&Family> = fused.weights.iter().filter_map(of).collect();
@@ -51,7 +51,7 @@ impl Model {
     pub(crate) fn member(
         &self,
         role: TensorRole,
-        member: Member,
+        member: ModuleTensor,
         layer: Option<u64>,
     ) -> Option<&Family> {
         self.of_role(role).find(|family| {

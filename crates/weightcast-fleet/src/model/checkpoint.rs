@@ -15,7 +15,7 @@ const MOST_BYTES: u128 = 1 << 60;
 
 /// A model: its config and what its checkpoint holds.
 #[derive(Debug, Clone)]
-pub struct Model {
+pub struct ModelSpec {
     /// The families of the checkpoint, in the order of a forward pass.
     pub families: Vec<Family>,
     /// How the checkpoint is quantised, if it is.
@@ -34,9 +34,9 @@ pub struct Model {
     config: Config,
 }
 
-impl Model {
+impl ModelSpec {
     /// Describes the model of a config.
-    pub fn of(config: &Config) -> Result<Model, ConfigError> {
+    pub fn of(config: &Config) -> Result<ModelSpec, ConfigError> {
         let model_type = describe(config.model_type())?;
         let dims = Dims::of(config)?;
         let dtype = dtype_of(config);
@@ -49,7 +49,7 @@ impl Model {
             CheckpointKind::Decoder(decoder) => Some(decoder),
             CheckpointKind::Gpt2 | CheckpointKind::GptOss => None,
         };
-        let mut model = Model {
+        let mut model = ModelSpec {
             families,
             quantisation: Quantisation::of(config)?,
             dtype,
@@ -70,7 +70,7 @@ impl Model {
     }
 
     /// The same model with a checkpoint that is quantised so, or not at all.
-    pub fn quantised(&self, quantisation: Option<Quantisation>) -> Result<Model, ConfigError> {
+    pub fn quantised(&self, quantisation: Option<Quantisation>) -> Result<ModelSpec, ConfigError> {
         let mut plain = self.plain()?;
         if let Some(quantisation) = &quantisation {
             plain.families = quantisation.apply(plain.families);
@@ -100,9 +100,9 @@ impl Model {
         self.families.iter().filter(move |f| f.role == role)
     }
 
-    fn plain(&self) -> Result<Model, ConfigError> {
+    fn plain(&self) -> Result<ModelSpec, ConfigError> {
         let bare = self.config.without("quantization_config");
-        Model::of(&bare)
+        ModelSpec::of(&bare)
     }
 }
 

@@ -6,7 +6,7 @@ use super::config::{Config, ConfigError};
 use super::description::{Decoder, When};
 use super::dims::{Dims, Indexer, Mla, MoeDims};
 use super::family::{Family, intervals};
-use super::role::{Member, TensorRole};
+use super::role::{ModuleTensor, TensorRole};
 
 /// The families of a decoder's checkpoint, not quantised.
 pub(crate) fn families(
@@ -71,7 +71,14 @@ impl DecoderFamilies<'_> {
         }
     }
 
-    fn put(&mut self, role: TensorRole, member: Member, name: String, shape: &[u64], dtype: DType) {
+    fn put(
+        &mut self,
+        role: TensorRole,
+        member: ModuleTensor,
+        name: String,
+        shape: &[u64],
+        dtype: DType,
+    ) {
         let (layers, shape) = (self.layers.clone(), shape.to_vec());
         if !layers.is_empty() {
             self.families.push(Family { role, member, name, shape, dtype, layers, experts: 0 });
@@ -81,19 +88,19 @@ impl DecoderFamilies<'_> {
     /// A weight outside of layers.
     fn outside(&mut self, role: TensorRole, module: &str, shape: &[u64]) {
         let (name, shape, dtype) = (format!("{module}.weight"), shape.to_vec(), self.dtype);
-        let (member, layers) = (Member::Weight, Vec::new());
+        let (member, layers) = (ModuleTensor::Weight, Vec::new());
         self.families.push(Family { role, member, name, shape, dtype, layers, experts: 0 });
     }
 
     fn weight(&mut self, role: TensorRole, module: &str, shape: &[u64]) {
         let name = format!("model.layers.{{L}}.{module}.weight");
-        self.put(role, Member::Weight, name, shape, self.dtype);
+        self.put(role, ModuleTensor::Weight, name, shape, self.dtype);
     }
 
     fn bias(&mut self, role: TensorRole, module: &str, rows: u64, when: When) {
         if self.holds(when) {
             let name = format!("model.layers.{{L}}.{module}.bias");
-            self.put(role, Member::Bias, name, &[rows], self.dtype);
+            self.put(role, ModuleTensor::Bias, name, &[rows], self.dtype);
         }
     }
 
@@ -181,7 +188,13 @@ fn experts(list: &mut DecoderFamilies<'_>, decoder: &Decoder, moe: &MoeDims, hid
     list.weight(TensorRole::Router, names.router, &[moe.experts, hidden]);
     if list.holds(names.correction) {
         let name = format!("model.layers.{{L}}.{}.e_score_correction_bias", names.router);
-        list.put(TensorRole::RouterCorrection, Member::Bias, name, &[moe.experts], DType::F32);
+        list.put(
+            TensorRole::RouterCorrection,
+            ModuleTensor::Bias,
+            name,
+            &[moe.experts],
+            DType::F32,
+        );
     }
     let rows = moe.intermediate;
     let [gate, up, down] = names.projections.map(|p| format!("{}.{{E}}.{p}", names.experts));

@@ -2,7 +2,7 @@
 
 use weightcast_plan::DType;
 
-use super::role::{Member, TensorRole};
+use super::role::{ModuleTensor, TensorRole};
 
 /// Tensors of one shape whose names differ in a layer (`{L}`) and an expert (`{E}`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Family {
     /// What they are for.
     pub role: TensorRole,
     /// Weight, bias or scale.
-    pub member: Member,
+    pub member: ModuleTensor,
     /// The published name, with `{L}` and `{E}` where they range.
     pub name: String,
     /// Global shape, in elements.

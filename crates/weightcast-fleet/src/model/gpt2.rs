@@ -5,7 +5,7 @@ use weightcast_plan::DType;
 use super::config::{Config, ConfigError};
 use super::dims::Dims;
 use super::family::Family;
-use super::role::{Member, TensorRole};
+use super::role::{ModuleTensor, TensorRole};
 
 /// The families of the checkpoint.
 pub(crate) fn families(
@@ -22,8 +22,8 @@ pub(crate) fn families(
         let (name, shape) = (name.to_owned(), shape.to_vec());
         families.push(Family { role, member, name, shape, dtype, layers, experts: 0 });
     };
-    put(TensorRole::Embedding, Member::Weight, "wte.weight", &[dims.vocabulary, hidden]);
-    put(TensorRole::Positions, Member::Weight, "wpe.weight", &[positions, hidden]);
+    put(TensorRole::Embedding, ModuleTensor::Weight, "wte.weight", &[dims.vocabulary, hidden]);
+    put(TensorRole::Positions, ModuleTensor::Weight, "wpe.weight", &[positions, hidden]);
     for (role, module, shape) in [
         (TensorRole::InputNorm, "ln_1", [hidden, 0]),
         (TensorRole::QueryKeyValue, "attn.c_attn", [hidden, 3 * hidden]),
@@ -36,13 +36,13 @@ pub(crate) fn families(
             [rows, 0] => (vec![rows], rows),
             [rows, columns] => (vec![rows, columns], columns),
         };
-        put(role, Member::Weight, &format!("h.{{L}}.{module}.weight"), &weight);
-        put(role, Member::Bias, &format!("h.{{L}}.{module}.bias"), &[bias]);
+        put(role, ModuleTensor::Weight, &format!("h.{{L}}.{module}.weight"), &weight);
+        put(role, ModuleTensor::Bias, &format!("h.{{L}}.{module}.bias"), &[bias]);
     }
-    put(TensorRole::FinalNorm, Member::Weight, "ln_f.weight", &[hidden]);
-    put(TensorRole::FinalNorm, Member::Bias, "ln_f.bias", &[hidden]);
+    put(TensorRole::FinalNorm, ModuleTensor::Weight, "ln_f.weight", &[hidden]);
+    put(TensorRole::FinalNorm, ModuleTensor::Bias, "ln_f.bias", &[hidden]);
     if !config.flag("tie_word_embeddings") {
-        put(TensorRole::Head, Member::Weight, "lm_head.weight", &[dims.vocabulary, hidden]);
+        put(TensorRole::Head, ModuleTensor::Weight, "lm_head.weight", &[dims.vocabulary, hidden]);
     }
     Ok(families)
 }

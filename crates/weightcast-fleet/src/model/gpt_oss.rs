@@ -6,7 +6,7 @@ use weightcast_plan::DType;
 use super::config::ConfigError;
 use super::dims::Dims;
 use super::family::Family;
-use super::role::{Member, TensorRole};
+use super::role::{ModuleTensor, TensorRole};
 
 /// Elements of an MXFP4 block, and its bytes.
 const BLOCK: u64 = 32;
@@ -22,11 +22,16 @@ pub(crate) fn families(dims: &Dims, dtype: DType) -> Result<Vec<Family>, ConfigE
         GptOssFamilies { families: Vec::new(), layers: vec![(0, dims.layers - 1)], dtype };
     list.put(
         TensorRole::Embedding,
-        Member::Weight,
+        ModuleTensor::Weight,
         "model.embed_tokens.weight",
         &[dims.vocabulary, hidden],
     );
-    list.put(TensorRole::Sinks, Member::Weight, "model.layers.{L}.self_attn.sinks", &[dims.heads]);
+    list.put(
+        TensorRole::Sinks,
+        ModuleTensor::Weight,
+        "model.layers.{L}.self_attn.sinks",
+        &[dims.heads],
+    );
     for (role, name, rows, columns) in [
         (TensorRole::Query, "self_attn.q_proj", heads, hidden),
         (TensorRole::Key, "self_attn.k_proj", keys, hidden),
@@ -36,11 +41,11 @@ pub(crate) fn families(dims: &Dims, dtype: DType) -> Result<Vec<Family>, ConfigE
     ] {
         list.put(
             role,
-            Member::Weight,
+            ModuleTensor::Weight,
             &format!("model.layers.{{L}}.{name}.weight"),
             &[rows, columns],
         );
-        list.put(role, Member::Bias, &format!("model.layers.{{L}}.{name}.bias"), &[rows]);
+        list.put(role, ModuleTensor::Bias, &format!("model.layers.{{L}}.{name}.bias"), &[rows]);
     }
     for (role, name, rows, columns) in [
         (TensorRole::ExpertsGateUp, "gate_up_proj", 2 * wide, hidden),
@@ -50,24 +55,29 @@ pub(crate) fn families(dims: &Dims, dtype: DType) -> Result<Vec<Family>, ConfigE
         let blocks = columns / BLOCK;
         list.bytes(
             role,
-            Member::Weight,
+            ModuleTensor::Weight,
             format!("{name}_blocks"),
             &[experts, rows, blocks, BLOCK_BYTES],
         );
-        list.bytes(role, Member::Scale, format!("{name}_scales"), &[experts, rows, blocks]);
-        list.put(role, Member::Bias, &format!("{name}_bias"), &[experts, rows]);
+        list.bytes(role, ModuleTensor::Scale, format!("{name}_scales"), &[experts, rows, blocks]);
+        list.put(role, ModuleTensor::Bias, &format!("{name}_bias"), &[experts, rows]);
     }
     let norm = |name: &str| format!("model.layers.{{L}}.{name}.weight");
-    list.put(TensorRole::InputNorm, Member::Weight, &norm("input_layernorm"), &[hidden]);
+    list.put(TensorRole::InputNorm, ModuleTensor::Weight, &norm("input_layernorm"), &[hidden]);
     list.put(
         TensorRole::PostAttentionNorm,
-        Member::Weight,
+        ModuleTensor::Weight,
         &norm("post_attention_layernorm"),
         &[hidden],
     );
-    list.put(TensorRole::FinalNorm, Member::Weight, "model.norm.weight", &[hidden]);
+    list.put(TensorRole::FinalNorm, ModuleTensor::Weight, "model.norm.weight", &[hidden]);
     if !dims.tied {
-        list.put(TensorRole::Head, Member::Weight, "lm_head.weight", &[dims.vocabulary, hidden]);
+        list.put(
+            TensorRole::Head,
+            ModuleTensor::Weight,
+            "lm_head.weight",
+            &[dims.vocabulary, hidden],
+        );
     }
     Ok(list.families)
 }
@@ -80,13 +90,13 @@ struct GptOssFamilies {
 }
 
 impl GptOssFamilies {
-    fn put(&mut self, role: TensorRole, member: Member, name: &str, shape: &[u64]) {
+    fn put(&mut self, role: TensorRole, member: ModuleTensor, name: &str, shape: &[u64]) {
         let layers = if name.contains("{L}") { self.layers.clone() } else { Vec::new() };
         let (name, shape, dtype) = (name.to_owned(), shape.to_vec(), self.dtype);
         self.families.push(Family { role, member, name, shape, dtype, layers, experts: 0 });
     }
 
-    fn bytes(&mut self, role: TensorRole, member: Member, name: String, shape: &[u64]) {
+    fn bytes(&mut self, role: TensorRole, member: ModuleTensor, name: String, shape: &[u64]) {
         self.put(role, member, &name, shape);
         if let Some(family) = self.families.last_mut() {
             family.dtype = DType::U8;

@@ -13,9 +13,9 @@ mod quantisation;
 mod role;
 
 pub(crate) use alike::Fused;
-pub use checkpoint::Model;
+pub use checkpoint::ModelSpec;
 pub use config::{Config, ConfigError};
 pub(crate) use dims::MoeDims;
 pub use family::{Family, fill};
 pub use quantisation::Quantisation;
-pub use role::{Member, TensorRole};
+pub use role::{ModuleTensor, TensorRole};

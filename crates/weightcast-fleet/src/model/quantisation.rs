@@ -4,7 +4,7 @@ use weightcast_plan::DType;
 
 use super::config::{Config, ConfigError};
 use super::family::{Family, fill, intervals};
-use super::role::Member;
+use super::role::ModuleTensor;
 
 /// Weights in FP8 (e4m3) with a scale for each block of rows and columns.
 ///
@@ -44,7 +44,7 @@ impl Quantisation {
     }
 
     fn quantise(&self, family: Family) -> Vec<Family> {
-        let fits = family.member == Member::Weight && family.shape.len() == 2;
+        let fits = family.member == ModuleTensor::Weight && family.shape.len() == 2;
         if !fits || !family.role.is_quantised() {
             return vec![family];
         }
@@ -60,7 +60,7 @@ impl Quantisation {
         if !taken.is_empty() || family.layers.is_empty() {
             let layers = intervals(taken);
             let scale = Family {
-                member: Member::Scale,
+                member: ModuleTensor::Scale,
                 name: format!("{}_scale_inv", family.name),
                 shape: self.grid(&family.shape),
                 dtype: DType::F32,

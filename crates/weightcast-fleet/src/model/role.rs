@@ -98,7 +98,7 @@ impl TensorRole {
 /// Which tensor of a module it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)] // the names are the documentation
-pub enum Member {
+pub enum ModuleTensor {
     Weight,
     Bias,
     /// One scale for each block of the weight, stored inverted: `weight_scale_inv`.

@@ -11,13 +11,13 @@ use super::{Parallelism, Trainer, stages};
 use crate::cut::GroupRank;
 use crate::cut::equal;
 use crate::error::RuleError;
-use crate::model::{Family, Model, TensorRole, fill};
+use crate::model::{Family, ModelSpec, TensorRole, fill};
 use crate::record::{ParameterPiece, Record};
 
 /// What a rank holds.
 pub(crate) fn records(
     trainer: &Trainer,
-    model: &Model,
+    model: &ModelSpec,
     rank: u64,
 ) -> Result<Vec<Record>, RuleError> {
     let (mesh, held) = (mesh(trainer)?, RankShare::of(trainer, model, rank)?);
@@ -41,7 +41,7 @@ pub(crate) fn records(
 
 fn record(
     trainer: &Trainer,
-    model: &Model,
+    model: &ModelSpec,
     family: &Family,
     slice: &Slice,
     layers: Option<(u64, u64)>,
@@ -120,7 +120,7 @@ struct RankShare {
 }
 
 impl RankShare {
-    fn of(trainer: &Trainer, model: &Model, rank: u64) -> Result<RankShare, RuleError> {
+    fn of(trainer: &Trainer, model: &ModelSpec, rank: u64) -> Result<RankShare, RuleError> {
         let count = model.dims.layers;
         let everything = RankShare {
             layers: 0..count,
@@ -141,7 +141,7 @@ impl RankShare {
     }
 
     /// The held layers of a family; draft layers are with the last, the embedding with the first.
-    fn layers(&self, family: &Family, draft: bool, model: &Model) -> Vec<Option<(u64, u64)>> {
+    fn layers(&self, family: &Family, draft: bool, model: &ModelSpec) -> Vec<Option<(u64, u64)>> {
         if family.layers.is_empty() {
             let here = match family.role {
                 TensorRole::Embedding | TensorRole::Positions => self.is_first,

@@ -7,7 +7,7 @@ mod stages;
 use weightcast_plan::DType;
 
 use crate::error::RuleError;
-use crate::model::Model;
+use crate::model::ModelSpec;
 use crate::record::RankLayout;
 pub use megatron::{Coordinates, Megatron};
 
@@ -52,7 +52,7 @@ impl Trainer {
     }
 
     /// What this rank holds of a model, which is not quantised.
-    pub fn layout(&self, model: &Model, rank: u64) -> Result<RankLayout, RuleError> {
+    pub fn layout(&self, model: &ModelSpec, rank: u64) -> Result<RankLayout, RuleError> {
         let ranks = self.ranks();
         if rank >= ranks {
             return Err(RuleError::Rank { rank, ranks, spec: "the trainer".into() });
@@ -65,7 +65,7 @@ impl Trainer {
     }
 
     /// The local type of a tensor of this type.
-    fn local(&self, model: &Model, dtype: DType) -> DType {
+    fn local(&self, model: &ModelSpec, dtype: DType) -> DType {
         if dtype == model.dtype { self.dtype.unwrap_or(dtype) } else { dtype }
     }
 }

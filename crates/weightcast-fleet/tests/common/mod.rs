@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use weightcast_fleet::model::{Config, Model};
+use weightcast_fleet::model::{Config, ModelSpec};
 
 fn data(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(folder)
@@ -25,8 +25,8 @@ pub(crate) fn folder(folder: &str) -> Vec<(String, Value)> {
 }
 
 /// The model of a config of the data set.
-pub(crate) fn model(name: &str) -> Model {
+pub(crate) fn model(name: &str) -> ModelSpec {
     let path = data("configs").join(format!("{name}.json"));
     let text = std::fs::read_to_string(&path).expect("a config");
-    Model::of(&Config::parse(&text).expect("an object")).expect("a model")
+    ModelSpec::of(&Config::parse(&text).expect("an object")).expect("a model")
 }

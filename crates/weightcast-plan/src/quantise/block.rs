@@ -33,7 +33,7 @@ pub struct Blocks {
 
 /// A part of a matrix that one rank has: a box of rows and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct MatrixPart {
+struct MatrixBox {
     first: (u64, u64),
     size: (u64, u64),
 }
@@ -66,14 +66,14 @@ impl Blocks {
         self.part(first, size).map(|_| ())
     }
 
-    fn part(&self, first: (u64, u64), size: (u64, u64)) -> Result<MatrixPart, QuantiseError> {
+    fn part(&self, first: (u64, u64), size: (u64, u64)) -> Result<MatrixBox, QuantiseError> {
         if self.block.0 == 0 || self.block.1 == 0 {
             return Err(QuantiseError::Block { rows: self.block.0, columns: self.block.1 });
         }
         let inside =
             |first: u64, size: u64, all: u64| first.checked_add(size).is_some_and(|end| end <= all);
         match inside(first.0, size.0, self.shape.0) && inside(first.1, size.1, self.shape.1) {
-            true => Ok(MatrixPart { first, size }),
+            true => Ok(MatrixBox { first, size }),
             false => Err(QuantiseError::Outside {
                 first_row: first.0,
                 rows: size.0,
@@ -153,7 +153,7 @@ impl Amax {
     }
 }
 
-impl MatrixPart {
+impl MatrixBox {
     /// The rows of its values, each with its number.
     fn rows<'a>(
         &self,

@@ -26,7 +26,7 @@ use crate::tensor::Tensor;
 
 pub use cast::cast;
 pub use grid::Grid;
-pub use piece::{How, Piece, Row};
+pub use piece::{How, Row, TransformPiece};
 pub use rules::{Fp8, Rule, Rules, Transform};
 pub use shared::{Shared, SharedBlocks};
 
@@ -81,7 +81,7 @@ pub struct Representation {
     /// What each of its buffers is.
     pub memory: Vec<Backing>,
     /// What the made buffer consists of, in order and without gaps.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<TransformPiece>,
     /// The quantised tensors, of which pieces tell the number.
     pub grids: Vec<Grid>,
 }
@@ -119,7 +119,7 @@ impl Representation {
 struct Making {
     tensors: Vec<Tensor>,
     entries: Vec<(Backing, Entry)>,
-    pieces: Vec<Piece>,
+    pieces: Vec<TransformPiece>,
     grids: Vec<Grid>,
 }
 
@@ -173,8 +173,8 @@ impl Making {
         let changed = Tensor::new(tensor.name(), to, tensor.shape()).map_err(LayoutError::from)?;
         self.tensors.push(changed);
         for entry in entries {
-            let at = self.pieces.last().map_or(0, Piece::end);
-            let piece = Piece::new(tensor, entry, at, to, how)?;
+            let at = self.pieces.last().map_or(0, TransformPiece::end);
+            let piece = TransformPiece::new(tensor, entry, at, to, how)?;
             self.entries.push((Backing::Made, piece.entry(number)));
             if piece.rows() > 0 {
                 self.pieces.push(piece);
@@ -188,7 +188,7 @@ impl Making {
         let memory: Vec<Backing> = used.into_iter().collect();
         let bytes = |one: &Backing| match one {
             Backing::Kept(number) => source.buffers()[*number as usize],
-            Backing::Made => self.pieces.last().map_or(0, Piece::end),
+            Backing::Made => self.pieces.last().map_or(0, TransformPiece::end),
             Backing::Scales => self.grids.last().map_or(0, Grid::scales_end),
         };
         let buffers = memory.iter().map(bytes).collect();

@@ -20,7 +20,7 @@ pub enum How {
 
 /// An entry of the source, and where its elements are made: packed, row-major.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct TransformPiece {
     /// First byte in the made buffer.
     pub at: u64,
     /// Where the elements lie.
@@ -42,7 +42,7 @@ pub struct Row {
     pub table: usize,
 }
 
-impl Piece {
+impl TransformPiece {
     pub(super) fn new(
         tensor: &Tensor,
         entry: &Entry,

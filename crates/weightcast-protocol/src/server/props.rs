@@ -6,7 +6,7 @@ use crate::server::ServerConfig;
 use crate::server::rooms::CopyHandler;
 use crate::server::stores::group::{Group, Member};
 use crate::server::stores::sessions::SessionEntry;
-use crate::server::stores::transaction::{Phase, Transaction, Transfer};
+use crate::server::stores::transaction::{GroupTransfer, Phase, Transaction};
 use crate::{
     Attempt, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq, PROTOCOL, Selector,
     SessionId, Time, Version,
@@ -129,13 +129,13 @@ impl Server {
     pub(super) fn reads(&mut self, group: Incarnation, version: Version, from: &[Incarnation]) {
         let assignment = self.books().assignment(from, version);
         let call = Call::Replicate { selector: Selector::Exact(version.number) };
-        self.has_called(group, call).transfer = Some(Transfer {
+        self.has_called(group, call).transfer = Some(GroupTransfer {
             version: Some(version),
             phase: Phase::Reading,
             attempt: Attempt(1),
             since: Attempt(1),
             assignment: Some(assignment),
-            ..Transfer::default()
+            ..GroupTransfer::default()
         });
         self.transfers().read_from(group, version, from.to_vec());
     }

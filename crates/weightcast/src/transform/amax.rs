@@ -4,20 +4,20 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 
-use weightcast_plan::transform::{How, Piece};
+use weightcast_plan::transform::{How, TransformPiece};
 
 use super::maker::{Maker, blocks};
 use crate::fp8::largest;
 
 /// A piece, and rows of it that have their elements in the same blocks.
-type Band<'a> = (&'a Piece, Range<u64>);
+type Band<'a> = (&'a TransformPiece, Range<u64>);
 
 /// One entry for each block of the grids, on so many threads.
 pub(super) fn table(maker: &Maker, threads: usize) -> Vec<f32> {
     let len = maker.grids.last().map_or(0, |g| g.first + g.within.volume() as usize);
     // Bits of magnitudes have their order, and NaN, if it counts, is above all.
     let table: Vec<AtomicU32> = (0..len).map(|_| AtomicU32::new(0)).collect();
-    let quantised = |piece: &&Piece| matches!(piece.how, How::Codes { .. });
+    let quantised = |piece: &&TransformPiece| matches!(piece.how, How::Codes { .. });
     let bands: Vec<Band<'_>> = maker
         .pieces
         .iter()
@@ -37,7 +37,7 @@ pub(super) fn table(maker: &Maker, threads: usize) -> Vec<f32> {
     table.into_iter().map(|bits| f32::from_bits(bits.into_inner())).collect()
 }
 
-fn look(maker: &Maker, piece: &Piece, rows: Range<u64>, table: &[AtomicU32]) {
+fn look(maker: &Maker, piece: &TransformPiece, rows: Range<u64>, table: &[AtomicU32]) {
     let How::Codes { grid } = piece.how else { return };
     let grid = &maker.grids[grid as usize];
     let column = *piece.slice().start.last().expect("a matrix");

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use weightcast_plan::DType;
 use weightcast_plan::quantise::Scale;
-use weightcast_plan::transform::{Grid, How, Piece, Row, cast};
+use weightcast_plan::transform::{Grid, How, Row, TransformPiece, cast};
 use weightcast_transport::limits::CHUNK_BYTES;
 use weightcast_transport::quantise::Elements;
 use weightcast_transport::{Compute, Region};
@@ -13,14 +13,14 @@ use crate::fp8::write_codes;
 
 /// Makes codes and casts from where the weights lie.
 pub(super) struct Maker {
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<TransformPiece>,
     pub(super) grids: Vec<Grid>,
     pub(super) sources: Vec<Region>,
     scales: RwLock<Arc<Vec<Scale>>>,
 }
 
 impl Maker {
-    pub(super) fn new(pieces: Vec<Piece>, grids: Vec<Grid>, sources: Vec<Region>) -> Self {
+    pub(super) fn new(pieces: Vec<TransformPiece>, grids: Vec<Grid>, sources: Vec<Region>) -> Self {
         Self { pieces, grids, sources, scales: RwLock::default() }
     }
 
@@ -32,7 +32,7 @@ impl Maker {
     /// their bytes as F32, or as they are if kernels take them so.
     pub(super) fn elements(
         &self,
-        piece: &Piece,
+        piece: &TransformPiece,
         row: Row,
         first: u64,
         count: u64,
@@ -60,7 +60,14 @@ impl Maker {
     }
 
     /// Part of one row, from a byte of it on.
-    fn fill_row(&self, piece: &Piece, row: u64, byte: u64, made: &mut [u8], scales: &[Scale]) {
+    fn fill_row(
+        &self,
+        piece: &TransformPiece,
+        row: u64,
+        byte: u64,
+        made: &mut [u8],
+        scales: &[Scale],
+    ) {
         let place = piece.row(row, &self.grids);
         match piece.how {
             How::Cast(to) => self.fill_cast(piece, place, byte, to, made),
@@ -86,7 +93,7 @@ impl Maker {
     }
 
     /// The same of a cast, whose elements may begin before the range and end behind it.
-    fn fill_cast(&self, piece: &Piece, place: Row, byte: u64, to: DType, made: &mut [u8]) {
+    fn fill_cast(&self, piece: &TransformPiece, place: Row, byte: u64, to: DType, made: &mut [u8]) {
         let size = to.step_bytes();
         let (first, end) = (byte / size, (byte + made.len() as u64).div_ceil(size));
         let skip = (byte - first * size) as usize;

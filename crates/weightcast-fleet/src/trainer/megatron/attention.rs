@@ -3,7 +3,7 @@
 use super::list::MegatronParameters;
 use crate::cut::{self, Cut, piece};
 use crate::error::RuleError;
-use crate::model::{Family, Member, TensorRole};
+use crate::model::{Family, ModuleTensor, TensorRole};
 use crate::record::ParameterPiece;
 
 /// Where attention is.
@@ -25,7 +25,8 @@ impl MegatronParameters<'_> {
         self.fused_norm(TensorRole::InputNorm, &format!("{MODULE}.linear_qkv"));
         let roles = [TensorRole::Query, TensorRole::Key, TensorRole::Value];
         for fused in self.alike(&roles) {
-            for (member, suffix) in [(Member::Weight, "weight"), (Member::Bias, "bias")] {
+            for (member, suffix) in [(ModuleTensor::Weight, "weight"), (ModuleTensor::Bias, "bias")]
+            {
                 if let [query, key, value] = self.model.members(&fused, member)[..] {
                     let pieces = self.interleaved([query, key, value])?;
                     let name = format!("{MODULE}.linear_qkv.{suffix}");
@@ -84,7 +85,9 @@ impl MegatronParameters<'_> {
             (TensorRole::IndexKeyNorm, "k_norm"),
         ] {
             for fused in self.alike(&[role]) {
-                for (member, suffix) in [(Member::Weight, "weight"), (Member::Bias, "bias")] {
+                for (member, suffix) in
+                    [(ModuleTensor::Weight, "weight"), (ModuleTensor::Bias, "bias")]
+                {
                     for family in self.model.members(&fused, member) {
                         let name = format!("{module}.{name}.{suffix}");
                         let pieces = self.rotated(family);

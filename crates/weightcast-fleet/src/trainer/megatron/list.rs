@@ -5,13 +5,13 @@ use std::ops::Range;
 use super::{Coordinates, Megatron};
 use crate::cut::{self, Cut, GroupRank, piece};
 use crate::error::RuleError;
-use crate::model::{Family, Fused, Member, Model, TensorRole};
+use crate::model::{Family, Fused, ModelSpec, ModuleTensor, TensorRole};
 use crate::record::{ParameterPiece, Record};
 use crate::trainer::{Trainer, stages};
 
 /// The parameters of one Megatron rank, while they are listed.
 pub(super) struct MegatronParameters<'a> {
-    pub(super) model: &'a Model,
+    pub(super) model: &'a ModelSpec,
     trainer: &'a Trainer,
     megatron: &'a Megatron,
     /// Tensor parallelism, that of experts, and expert parallelism.
@@ -26,7 +26,7 @@ pub(super) struct MegatronParameters<'a> {
 impl<'a> MegatronParameters<'a> {
     pub(super) fn new(
         megatron: &'a Megatron,
-        model: &'a Model,
+        model: &'a ModelSpec,
         trainer: &'a Trainer,
         at: Coordinates,
     ) -> Result<MegatronParameters<'a>, RuleError> {
@@ -77,7 +77,8 @@ impl<'a> MegatronParameters<'a> {
     ) -> Result<(), RuleError> {
         let roles: Vec<TensorRole> = parts.iter().map(|part| part.0).collect();
         for fused in self.alike(&roles) {
-            for (member, suffix) in [(Member::Weight, "weight"), (Member::Bias, "bias")] {
+            for (member, suffix) in [(ModuleTensor::Weight, "weight"), (ModuleTensor::Bias, "bias")]
+            {
                 let families = self.model.members(&fused, member);
                 if families.is_empty() {
                     continue;

@@ -10,7 +10,7 @@ mod list;
 mod mlp;
 
 use crate::error::RuleError;
-use crate::model::{Model, TensorRole};
+use crate::model::{ModelSpec, TensorRole};
 use crate::record::Record;
 use crate::trainer::Trainer;
 pub use grid::Coordinates;
@@ -40,7 +40,7 @@ pub struct Megatron {
 /// What a rank holds.
 pub(super) fn records(
     megatron: &Megatron,
-    model: &Model,
+    model: &ModelSpec,
     trainer: &Trainer,
     rank: u64,
 ) -> Result<Vec<Record>, RuleError> {

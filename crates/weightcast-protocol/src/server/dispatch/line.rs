@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(server.books().waits_for_source(group), None, "it is no transfer yet");
         let call = server.at(group).transactions.get_mut(&SEQ).unwrap();
         call.arrived.insert(0, wait);
-        call.transfer = Some(crate::server::stores::transaction::Transfer {
+        call.transfer = Some(crate::server::stores::transaction::GroupTransfer {
             version: Some(version(1)),
             ..Default::default()
         });

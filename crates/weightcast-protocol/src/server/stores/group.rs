@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::message::{Announcement, Location, Registration, Role};
 use crate::server::stores::store::Store;
-use crate::server::stores::transaction::{Kept, Phase, Transaction, Transfer, name_shards};
+use crate::server::stores::transaction::{GroupTransfer, Kept, Phase, Transaction, name_shards};
 use crate::server::stores::trust::Trust;
 use crate::{
     CallError, ContentDigest, Epoch, Generation, Incarnation, OpSeq, Proved, SessionId, ShardSums,
@@ -62,12 +62,12 @@ pub(in crate::server) type Groups = Store<Incarnation, Group>;
 impl Groups {
     /// The transfer of a group's pending call; for those whom its phase has brought here.
     #[track_caller]
-    pub(in crate::server) fn pending_transfer(&mut self, group: Incarnation) -> &mut Transfer {
+    pub(in crate::server) fn pending_transfer(&mut self, group: Incarnation) -> &mut GroupTransfer {
         self.of_mut(&group).pending_mut().as_transfer_mut()
     }
 
     /// A group's transfer, if its pending call is one.
-    pub(in crate::server) fn transfer(&mut self, group: Incarnation) -> Option<&mut Transfer> {
+    pub(in crate::server) fn transfer(&mut self, group: Incarnation) -> Option<&mut GroupTransfer> {
         self.get_mut(&group)?.active_transaction()?.transfer.as_mut()
     }
 }
@@ -188,7 +188,7 @@ impl Group {
     }
 
     /// The transfer of the call that has no result yet.
-    pub(in crate::server) fn transfer(&self) -> Option<&Transfer> {
+    pub(in crate::server) fn transfer(&self) -> Option<&GroupTransfer> {
         self.transactions.get(&self.active?)?.transfer.as_ref()
     }
 

@@ -8,7 +8,7 @@
 
 use crate::Attempt;
 use crate::server::stores::group::Group;
-use crate::server::stores::transaction::{Kept, Phase, Transfer};
+use crate::server::stores::transaction::{GroupTransfer, Kept, Phase};
 
 impl Group {
     /// A call runs out of time. If it is a transfer, the next one takes its place in the line and,
@@ -24,11 +24,11 @@ impl Group {
     }
 }
 
-impl Transfer {
+impl GroupTransfer {
     fn kept(&self) -> Option<Kept> {
         let reads = matches!(self.phase, Phase::Waiting | Phase::Reading);
         let begun = reads && !self.void;
-        let Transfer { staged, attempt, since, .. } = *self;
+        let GroupTransfer { staged, attempt, since, .. } = *self;
         self.version.filter(|_| begun).map(|version| Kept { version, staged, attempt, since })
     }
 
@@ -59,7 +59,7 @@ mod tests {
             for (void, staged) in [(false, false), (true, false), (false, true), (true, true)] {
                 for version in [None, Some(version(4))] {
                     let (attempt, since) = (Attempt(3), Attempt(2));
-                    let transfer = Transfer {
+                    let transfer = GroupTransfer {
                         version,
                         phase,
                         void,
@@ -88,7 +88,8 @@ mod tests {
                 (Some(version(5)), staged, Attempt(0)),
                 (None, staged, Attempt(0)),
             ] {
-                let mut transfer = Transfer { version: of, staged: beside, ..Default::default() };
+                let mut transfer =
+                    GroupTransfer { version: of, staged: beside, ..Default::default() };
                 (transfer.attempt, transfer.since) = (had, had);
                 let goes_on = of == Some(version(4)) && beside == staged && had == Attempt(0);
                 let mut alone = transfer.clone();
@@ -120,12 +121,12 @@ mod tests {
             let group = server.prop("g", 1);
             let call = server.has_called(group, Call::Replicate { selector: Selector::Latest });
             call.place = place;
-            call.transfer = transfers.then(|| Transfer {
+            call.transfer = transfers.then(|| GroupTransfer {
                 version: given.map(version),
                 phase: Phase::Reading,
                 attempt: Attempt(given.map_or(0, |_| 1)),
                 since: Attempt(1),
-                ..Transfer::default()
+                ..GroupTransfer::default()
             });
             let group = server.at(group);
             (group.place, group.kept) = (Some(5), Some(before));

@@ -31,12 +31,12 @@ pub(in crate::server) struct Transaction {
     /// Its place among those that wait.
     pub(in crate::server) place: Option<u64>,
     /// Of `replicate` and `update`.
-    pub(in crate::server) transfer: Option<Transfer>,
+    pub(in crate::server) transfer: Option<GroupTransfer>,
 }
 
 /// A `replicate` or `update` on its way.
 #[derive(Clone, Debug, Default)]
-pub(in crate::server) struct Transfer {
+pub(in crate::server) struct GroupTransfer {
     /// What the selector meant when it was resolved, once (G3).
     pub(in crate::server) version: Option<Version>,
     pub(in crate::server) phase: Phase,
@@ -90,7 +90,7 @@ pub(in crate::server) enum Phase {
     Installing,
 }
 
-impl Transfer {
+impl GroupTransfer {
     /// What was assigned last; for those whom a shard's report has brought here.
     #[track_caller]
     pub(in crate::server) fn assigned(&self) -> &Assignment {
@@ -112,13 +112,13 @@ impl Transfer {
 impl Transaction {
     /// The transfer that this call is; for those whom its phase has brought here.
     #[track_caller]
-    pub(in crate::server) fn as_transfer(&self) -> &Transfer {
+    pub(in crate::server) fn as_transfer(&self) -> &GroupTransfer {
         self.transfer.as_ref().expect("the call is a transfer")
     }
 
     /// The same, to change it.
     #[track_caller]
-    pub(in crate::server) fn as_transfer_mut(&mut self) -> &mut Transfer {
+    pub(in crate::server) fn as_transfer_mut(&mut self) -> &mut GroupTransfer {
         self.transfer.as_mut().expect("the call is a transfer")
     }
 

@@ -138,13 +138,14 @@ fn a_transfer_wants_its_version_once_all_shards_are_there_and_while_it_has_no_so
             for known in [None, Some(version(3))] {
                 let mut call = called(update(Selector::Latest, false, false), by);
                 assert_eq!(call.wants(3), None, "it is no transfer yet");
-                call.transfer = Some(Transfer { version: known, phase, ..Transfer::default() });
+                call.transfer =
+                    Some(GroupTransfer { version: known, phase, ..GroupTransfer::default() });
                 let expected = known.filter(|_| all && phase == Waiting);
                 assert_eq!(call.wants(3), expected, "{phase:?} {by:?} {known:?}");
             }
         }
     }
-    assert_eq!(Transfer::default().phase, Waiting);
+    assert_eq!(GroupTransfer::default().phase, Waiting);
 }
 
 #[test]
@@ -179,6 +180,9 @@ fn layouts_are_kept_for_a_register_until_it_has_a_result() {
 fn a_transfer_is_resumed_if_it_began_at_an_earlier_assignment() {
     for (since, attempt, expected) in [(1, 1, false), (1, 2, true), (4, 4, false)] {
         let (since, attempt) = (Attempt(since), Attempt(attempt));
-        assert_eq!(Transfer { since, attempt, ..Transfer::default() }.resumed(), expected);
+        assert_eq!(
+            GroupTransfer { since, attempt, ..GroupTransfer::default() }.resumed(),
+            expected
+        );
     }
 }

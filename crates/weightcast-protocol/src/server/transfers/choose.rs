@@ -6,7 +6,7 @@
 
 use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::group::Group;
-use crate::server::stores::transaction::Transfer;
+use crate::server::stores::transaction::GroupTransfer;
 use crate::{Incarnation, Safeguard, Version};
 
 /// How often one source may fail one transfer before it is not tried again.
@@ -42,7 +42,7 @@ impl<'a> Books<'a> {
     pub(super) fn choose_source(
         self,
         reader: &'a Group,
-        transfer: &'a Transfer,
+        transfer: &'a GroupTransfer,
         version: Version,
     ) -> Choice {
         let failures =
@@ -190,7 +190,7 @@ impl<'a> Books<'a> {
     pub(in crate::server) fn may_cross(
         &self,
         reader: &Group,
-        transfer: &Transfer,
+        transfer: &GroupTransfer,
         version: Version,
     ) -> bool {
         let near = |group: &Group| group.datacentre() == reader.datacentre();

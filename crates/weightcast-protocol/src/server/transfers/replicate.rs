@@ -11,7 +11,7 @@
 use crate::message::{Answer, Assignment, ServerMessage};
 use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::model::Resolution;
-use crate::server::stores::transaction::{Phase, Transfer};
+use crate::server::stores::transaction::{GroupTransfer, Phase};
 use crate::server::transfers::Onward;
 use crate::server::transfers::choose::Choice;
 use crate::{Attempt, CallError, Incarnation, Selector, SessionId, Time, Version};
@@ -84,7 +84,7 @@ impl TransferHandler<'_> {
         staged: bool,
     ) -> Result<(), CallError> {
         let group = self.groups.of_mut(&incarnation);
-        let transfer = Transfer { version, staged, ..Transfer::default() };
+        let transfer = GroupTransfer { version, staged, ..GroupTransfer::default() };
         group.pending_mut().transfer = Some(transfer);
         self.calls().start_waiting(incarnation);
         Ok(())

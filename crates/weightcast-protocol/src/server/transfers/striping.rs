@@ -7,7 +7,7 @@
 
 use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::group::Group;
-use crate::server::stores::transaction::{Phase, Transfer};
+use crate::server::stores::transaction::{GroupTransfer, Phase};
 use crate::{Incarnation, Safeguard, Version};
 
 impl Books<'_> {
@@ -15,7 +15,7 @@ impl Books<'_> {
     pub(super) fn stripes(
         &self,
         reader: &Group,
-        transfer: &Transfer,
+        transfer: &GroupTransfer,
         version: Version,
         first: Incarnation,
     ) -> Vec<Incarnation> {
@@ -88,7 +88,7 @@ impl TransferHandler<'_> {
         };
         self.agenda.wake_all(free);
         self.agenda.note_change(&self.groups.of(&striped).model);
-        let reads = |transfer: &mut Transfer| transfer.phase == Phase::Reading;
+        let reads = |transfer: &mut GroupTransfer| transfer.phase == Phase::Reading;
         if self.groups.transfer(striped).is_some_and(reads) {
             self.assign(striped); // it goes on where it is
         }

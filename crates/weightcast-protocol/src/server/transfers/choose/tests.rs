@@ -193,7 +193,7 @@ fn the_choice_among_any_groups_is_the_one_that_the_rules_say() {
         let names: Vec<String> =
             (0..=OTHERS).map(|place| format!("r{}", (place * 3) % 7)).collect();
         let (server, groups) = scene.build(&names);
-        let mut transfer = Transfer::default();
+        let mut transfer = GroupTransfer::default();
         for (group, drawn) in groups.iter().zip(&scene.groups) {
             if drawn.failures > 0 {
                 transfer.failures.insert(*group, drawn.failures);
