@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::dtype::DType;
 use crate::limits::{MAX_BYTES, MAX_COPIES, MAX_FRAGMENTS};
-use crate::placed::Overlap;
+use crate::overlap::Overlap;
 use crate::slice::Slice;
 use crate::tensor::{Tensor, TensorError};
 

@@ -3,9 +3,11 @@
 use crate::limits::MAX_COPIES;
 use crate::plan::Plan;
 
+use super::error::StoredError;
+use super::form::{CHECK, MAGIC, check};
+use super::name::PlanName;
 use super::record::AsNumbers;
 use super::varint::{Reader, unzigzag};
-use super::{CHECK, MAGIC, PlanName, StoredError, check};
 
 /// Bytes before the first record's count.
 const HEADER: usize = MAGIC.len() + 16 + 16;

@@ -2,9 +2,10 @@
 
 use crate::plan::Plan;
 
+use super::form::{MAGIC, check};
+use super::name::PlanName;
 use super::record::AsNumbers;
 use super::varint::{put, zigzag};
-use super::{MAGIC, PlanName, check};
 
 /// The plan of this name as bytes, in the form that the [module](super) describes. Equal plans give
 /// equal bytes.

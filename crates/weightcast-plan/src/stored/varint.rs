@@ -1,6 +1,6 @@
 //! Numbers in as few bytes as they need: LEB128, and zigzag for differences.
 
-use super::StoredError;
+use super::error::StoredError;
 
 /// Seven bits a byte, the lowest first; the top bit says that more follow.
 pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {

@@ -5,7 +5,8 @@ use crate::entry::Entry;
 use crate::quantise::Formula;
 use crate::slice::Slice;
 use crate::tensor::{Tensor, TensorError};
-use crate::transform::{Fp8, TransformError};
+use crate::transform::error::TransformError;
+use crate::transform::rules::Fp8;
 
 /// Largest side of a block.
 const MOST: u64 = 1 << 20;

@@ -4,7 +4,8 @@ use crate::dtype::DType;
 use crate::entry::Entry;
 use crate::slice::Slice;
 use crate::tensor::Tensor;
-use crate::transform::{Grid, TransformError};
+use crate::transform::error::TransformError;
+use crate::transform::grid::Grid;
 
 /// How an element is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

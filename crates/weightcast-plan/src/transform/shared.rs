@@ -10,8 +10,8 @@ use crate::dtype::DType;
 use crate::index::BoxIndex;
 use crate::layout::Layout;
 use crate::slice::Slice;
-use crate::transform::grid::{block, touched, whole};
-use crate::transform::{Grid, Rules, Transform};
+use crate::transform::grid::{Grid, block, touched, whole};
+use crate::transform::rules::{Rules, Transform};
 
 /// The blocks that some shard of a group holds in part, weight by weight.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
