@@ -13,6 +13,7 @@ mod error;
 mod ids;
 pub mod limits;
 pub mod message;
+mod role;
 mod safeguards;
 mod selector;
 pub mod server;

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use crate::message::{Open, Role};
+use crate::role::Role;
 use crate::{ContentDigest, Epoch, Incarnation, SessionId, Sum, Term, Version};
 
 /// Tells this key from others that are made of the same secret.
@@ -82,19 +82,6 @@ pub(crate) struct TicketOwner<'a> {
     pub(crate) shard: u32,
     pub(crate) num_shards: u32,
     pub(crate) role: Role,
-}
-
-impl<'a> From<&'a Open> for TicketOwner<'a> {
-    fn from(open: &'a Open) -> Self {
-        Self {
-            session: open.session,
-            model: &open.model,
-            replica: &open.replica,
-            shard: open.shard,
-            num_shards: open.num_shards,
-            role: open.role,
-        }
-    }
 }
 
 impl TicketKey {
@@ -195,6 +182,7 @@ impl Hash {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Open;
 
     const OWNER: TicketOwner<'_> = TicketOwner {
         session: SessionId(7),

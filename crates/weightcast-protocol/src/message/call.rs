@@ -1,5 +1,7 @@
 //! The calls of a group, by which everything begins.
 
+use std::fmt;
+
 use crate::{Condition, ContentDigest, ExportId, Generation, Selector};
 
 /// A call of Table 2 of the paper. All shards of a group make the same ones in the same order.
@@ -60,4 +62,26 @@ pub enum Call {
         /// What is wrong with this shard, for people; cut to [`crate::limits::DETAIL_CHARS`].
         detail: String,
     },
+}
+
+/// As a person would write the call.
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Register { .. } => f.write_str("register"),
+            Self::Unregister => f.write_str("unregister"),
+            Self::Publish { version, .. } => write!(f, "publish({version})"),
+            Self::Unpublish => f.write_str("unpublish"),
+            Self::Replicate { selector } => write!(f, "replicate({selector})"),
+            Self::Update { selector, allow_rollback, staged } => {
+                let rollback = if *allow_rollback { ", allow_rollback" } else { "" };
+                let staged = if *staged { ", staged" } else { "" };
+                write!(f, "update({selector}{rollback}{staged})")
+            }
+            Self::Describe { .. } => f.write_str("register or catalog"),
+            Self::List => f.write_str("list"),
+            Self::Wait { until } => write!(f, "wait({until})"),
+            Self::Decline { .. } => f.write_str("decline"),
+        }
+    }
 }

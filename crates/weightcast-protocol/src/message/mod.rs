@@ -11,10 +11,11 @@ mod client;
 mod open;
 mod server;
 
+pub use crate::role::Role;
 pub use announcement::{Announcement, Holding, Registration};
 pub use answer::{Answer, Listing};
 pub use assignment::{Assignment, ReadFailure, SourceShard, Witnesses};
 pub use call::Call;
 pub use client::ClientMessage;
-pub use open::{EpochPolicy, Location, Open, Role};
+pub use open::{EpochPolicy, Location, Open};
 pub use server::ServerMessage;

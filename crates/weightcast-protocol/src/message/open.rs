@@ -1,21 +1,8 @@
 //! How a session begins: who opens it, as what, and where it runs.
 
-use crate::{SessionId, Ticket, Version};
-
-/// What a session may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// Publishes new versions.
-    Trainer,
-    /// Replicates versions, and publishes again only what it replicated.
-    Rollout,
-    /// Holds a copy of this version in CPU memory, on behalf of a replica that had to give up the
-    /// last one; opened only when the server asks for it ([`Offload`](super::ServerMessage::Offload)).
-    Offload(Version),
-    /// Brings this version to its datacentre, into CPU memory, on behalf of a replica that did not
-    /// wait for it; opened only when the server asks for it ([`Seed`](super::ServerMessage::Seed)).
-    Seed(Version),
-}
+use crate::role::Role;
+use crate::ticket::TicketOwner;
+use crate::{SessionId, Ticket};
 
 /// Whether opening starts a new training run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,5 +64,18 @@ impl Open {
     /// The ticket of a session that brings its group with it.
     pub(crate) fn past(&self) -> Option<&Ticket> {
         self.ticket.as_ref().filter(|_| self.rejoins)
+    }
+}
+
+impl<'a> From<&'a Open> for TicketOwner<'a> {
+    fn from(open: &'a Open) -> Self {
+        Self {
+            session: open.session,
+            model: &open.model,
+            replica: &open.replica,
+            shard: open.shard,
+            num_shards: open.num_shards,
+            role: open.role,
+        }
     }
 }

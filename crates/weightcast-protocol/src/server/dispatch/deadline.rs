@@ -2,7 +2,6 @@
 
 use crate::message::Call;
 use crate::server::Server;
-use crate::server::stores::transaction::call_name;
 use crate::{CallError, Incarnation, OpSeq, Safeguard, Time};
 
 impl Server {
@@ -56,7 +55,7 @@ impl Server {
             (None, Call::Wait { until }) => self.books().wait_waits_for(incarnation, *until),
             (None, _) => format!("replica {}", group.replica),
         };
-        CallError::Timeout { call: call_name(&transaction.call), waiting_for }
+        CallError::Timeout { call: transaction.call.to_string(), waiting_for }
     }
 }
 

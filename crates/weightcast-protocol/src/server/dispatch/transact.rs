@@ -5,7 +5,7 @@ use crate::limits::DETAIL_CHARS;
 use crate::message::Call;
 use crate::server::Server;
 use crate::server::stores::timers::Timer;
-use crate::server::stores::transaction::{Transaction, call_name, same_call};
+use crate::server::stores::transaction::{Transaction, same_call};
 use crate::{CallError, Incarnation, OpSeq, Safeguard, SessionId, Span, Time};
 
 /// How a call relates to what the shard and its group have called before.
@@ -98,9 +98,9 @@ impl Server {
                 replica: group.replica.clone(),
                 seq,
                 shard_a: by,
-                call_a: call_name(before),
+                call_a: before.to_string(),
                 shard_b: shard,
-                call_b: call_name(call),
+                call_b: call.to_string(),
             });
         }
         if repeats { Arrival::Repeats } else { Arrival::Joins }

@@ -197,25 +197,6 @@ pub(in crate::server) fn looks_up(call: &Call) -> bool {
     matches!(call, Call::Describe { selector: Selector::Latest })
 }
 
-/// A call as a person would write it.
-pub(in crate::server) fn call_name(call: &Call) -> String {
-    match call {
-        Call::Register { .. } => "register".to_owned(),
-        Call::Unregister => "unregister".to_owned(),
-        Call::Publish { version, .. } => format!("publish({version})"),
-        Call::Unpublish => "unpublish".to_owned(),
-        Call::Replicate { selector } => format!("replicate({selector})"),
-        Call::Update { selector, allow_rollback, staged } => {
-            let rollback = if *allow_rollback { ", allow_rollback" } else { "" };
-            format!("update({selector}{rollback}{})", if *staged { ", staged" } else { "" })
-        }
-        Call::Describe { .. } => "register or catalog".to_owned(),
-        Call::List => "list".to_owned(),
-        Call::Wait { until } => format!("wait({until})"),
-        Call::Decline { .. } => "decline".to_owned(),
-    }
-}
-
 #[cfg(test)]
 #[path = "transaction_tests.rs"]
 mod tests;

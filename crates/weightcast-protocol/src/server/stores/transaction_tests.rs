@@ -77,7 +77,7 @@ fn every_call_has_the_name_by_which_people_know_it() {
             Call::Wait { until } => format!("wait({until})"),
             _ => name.to_owned(),
         };
-        assert_eq!(call_name(&call), expected);
+        assert_eq!(call.to_string(), expected);
     }
 }
 

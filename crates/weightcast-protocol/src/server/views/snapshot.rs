@@ -8,7 +8,7 @@ use crate::server::stores::counters::Counters;
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
 use crate::server::stores::retention::RetentionLoss;
-use crate::server::stores::transaction::{Transaction, call_name};
+use crate::server::stores::transaction::Transaction;
 use crate::server::stores::trust::Trust;
 use crate::{Epoch, Generation, Incarnation, OpSeq, Revision, Span, Term, Time, Version};
 
@@ -218,7 +218,7 @@ impl Server {
         });
         let pending = |transaction: &Transaction| PendingCall {
             seq: transaction.seq,
-            call: call_name(&transaction.call),
+            call: transaction.call.to_string(),
             arrived: transaction.arrived.len(),
             age: now - transaction.started,
             left: transaction.deadline - now,
