@@ -54,15 +54,14 @@ impl RigClient {
         self.control.session.generation().0
     }
 
-    /// What can be seen of it from outside, in words.
+    /// What can be seen of it from outside, in words that no name of a type is part of.
     pub(super) fn state(&self) -> String {
         let view = *self.control.shared.view.lock().expect("no panic while held");
+        let (held, generation) = (view.held.map(|version| version.to_string()), view.generation);
+        let state = self.control.session.state() as u8;
+        let exposed = self.control.memory.exposed.len();
         let table = self.control.shared.exports.exports().len();
-        format!(
-            "{:?} {view:?} {} {table}",
-            self.control.session.state(),
-            self.control.memory.exposed.len()
-        )
+        format!("{state} {held:?} {generation} {exposed} {table}")
     }
 
     fn check_content(&self, version: Version, said: &str) {
