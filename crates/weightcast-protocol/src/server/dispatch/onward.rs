@@ -43,3 +43,27 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Call, Role};
+    use crate::server::props::{SEQ, server, version};
+    use crate::{CallError, Selector};
+
+    #[test]
+    fn what_is_left_to_a_seed_is_answered_and_the_seeds_before_go() {
+        let mut server = server();
+        let [reader, seed] = ["reader", "seed"].map(|name| server.prop(name, 1));
+        server.holds(reader, version(1));
+        server.at(seed).role = Role::Seed(version(2));
+        let call =
+            Call::Update { selector: Selector::Latest, allow_rollback: false, staged: false };
+        server.has_called(reader, call.clone()).arrived.insert(0, call);
+        server.go_on(reader, Onward::LeftToSeed(vec![seed]));
+        let unchanged = Ok(Answer::Unchanged { held: Some(version(1)) });
+        assert_eq!(server.at(reader).transactions[&SEQ].result, Some(unchanged));
+        let over = server.at(seed).over.as_ref().map(|over| &over.error);
+        assert!(matches!(over, Some(CallError::GroupBroken { .. })), "{over:?}");
+    }
+}
