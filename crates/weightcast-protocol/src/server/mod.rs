@@ -58,7 +58,7 @@ pub use views::snapshot::{
 };
 
 use crate::message::ClientMessage;
-use crate::{ConnectionId, SessionId, Time};
+use crate::{ConnectionId, Time};
 use stores::agenda::Agenda;
 use stores::blobs::Blobs;
 use stores::challenges::Challenges;
@@ -67,7 +67,7 @@ use stores::edges::Edges;
 use stores::group::Groups;
 use stores::models::Models;
 use stores::numbers::Numbers;
-use stores::sessions::Sessions;
+use stores::sessions::{MemberId, Sessions};
 use stores::terms::Terms;
 use stores::timers::{Timer, Timers};
 
@@ -120,52 +120,52 @@ impl Server {
         if let ClientMessage::Open(open) = message {
             self.membership().open(now, from, open);
         } else if let Some(session) = self.connections.session(from) {
-            self.handle_opened(now, session, message);
+            self.handle_opened(now, self.sessions.member(session), message);
         } else {
             self.connections.disconnect(from);
         }
         self.settle(now);
     }
 
-    fn handle_opened(&mut self, now: Time, session: SessionId, message: ClientMessage) {
-        let recovering = self.groups.of(&self.sessions.of(&session).group).recovering;
+    fn handle_opened(&mut self, now: Time, from: MemberId, message: ClientMessage) {
+        let recovering = self.groups.of(&from.group).recovering;
         match message {
             ClientMessage::Open(_) => unreachable!("handled by the caller"),
             ClientMessage::Announce(announcement) => {
-                self.membership().announce(now, session, announcement)
+                self.membership().announce(now, from, announcement)
             }
             ClientMessage::Heartbeat { sent_at } => {
-                self.membership().heartbeat(now, session, sent_at)
+                self.membership().heartbeat(now, from.session, sent_at)
             }
-            ClientMessage::Close { deadline } => self.membership().close(now, session, deadline),
+            ClientMessage::Close { deadline } => self.membership().close(now, from, deadline),
             _ if recovering => {} // a group does nothing before it is whole (T3)
             ClientMessage::Call { seq, deadline, call } => {
-                self.call(now, session, seq, deadline, call);
+                self.call(now, from, seq, deadline, call);
             }
             ClientMessage::Sealed { generation, sums } => {
-                self.versions().sealed(session, generation, sums)
+                self.versions().sealed(from, generation, sums)
             }
             ClientMessage::Filling { seq, since, generation } => {
-                self.transfers().filling(session, seq, since, generation);
+                self.transfers().filling(from, seq, since, generation);
             }
             ClientMessage::Installed { seq, attempt, generation } => {
-                self.transfers().installed(session, seq, attempt, generation);
+                self.transfers().installed(from, seq, attempt, generation);
             }
             ClientMessage::Prepared { seq, attempt, generation, sums } => {
-                self.transfers().prepared(session, seq, attempt, generation, sums);
+                self.transfers().prepared(from, seq, attempt, generation, sums);
             }
             ClientMessage::ReadFailed { seq, attempt, failure } => {
-                self.transfers().read_failed(session, seq, attempt, failure);
+                self.transfers().read_failed(from, seq, attempt, failure);
             }
             ClientMessage::Slow { seq, attempt, shard, bytes_per_s } => {
-                self.transfers().slow(session, (seq, attempt), shard, bytes_per_s);
+                self.transfers().slow(from, (seq, attempt), shard, bytes_per_s);
             }
             ClientMessage::OffloadFailed { version, generation, reason } => {
-                self.durability().offload_failed(session, version, generation, reason);
+                self.durability().offload_failed(from, version, generation, reason);
             }
-            ClientMessage::SeedFailed { ask } => self.durability().seed_failed(session, ask),
+            ClientMessage::SeedFailed { ask } => self.durability().seed_failed(from, ask),
             ClientMessage::Proof { generation, nonce, sum } => {
-                self.durability().proof(now, session, generation, nonce, sum);
+                self.durability().proof(now, from, generation, nonce, sum);
             }
         }
     }

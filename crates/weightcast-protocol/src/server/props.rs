@@ -5,7 +5,7 @@ use crate::server::Server;
 use crate::server::ServerConfig;
 use crate::server::rooms::CopyHandler;
 use crate::server::stores::group::{Group, Member};
-use crate::server::stores::sessions::SessionEntry;
+use crate::server::stores::sessions::{MemberId, SessionEntry};
 use crate::server::stores::transaction::{GroupTransfer, Phase, Transaction};
 use crate::{
     Attempt, ContentDigest, Epoch, ExportId, Generation, Incarnation, OpSeq, PROTOCOL, Selector,
@@ -108,6 +108,10 @@ impl Server {
 
     pub(super) fn session(&self, group: Incarnation, shard: u32) -> SessionId {
         self.groups[&group].members[&shard].session
+    }
+
+    pub(super) fn member(&self, group: Incarnation, shard: u32) -> MemberId {
+        self.sessions.member(self.session(group, shard))
     }
 
     /// It holds this from now on, sealed; its shards serve it at generations 10, 11 and so on.

@@ -110,7 +110,7 @@ handler! {
     /// A group's call: its place in the line, its one answer; what its shards have registered.
     CallHandler is calls() of
         Server, MembershipHandler<'_>, VersionHandler<'_>, TransferHandler<'_>;
-    reads { config: ServerConfig, terms: Terms, sessions: Sessions }
+    reads { config: ServerConfig, terms: Terms }
     changes {
         groups: Groups, models: Models, blobs: Blobs, timers: Timers, numbers: Numbers,
         agenda: Agenda, connections: Connections
@@ -121,7 +121,7 @@ handler! {
     /// Copies that must not be given up yet, or can't be relied on, and copies that are made elsewhere.
     DurabilityHandler is durability() of
         Server, MembershipHandler<'_>, VersionHandler<'_>, TransferHandler<'_>;
-    reads { config: ServerConfig, terms: Terms, sessions: Sessions, edges: Edges }
+    reads { config: ServerConfig, terms: Terms, edges: Edges }
     changes {
         groups: Groups, models: Models, challenges: Challenges, losses: VecDeque<RetentionLoss>,
         timers: Timers, numbers: Numbers, counters: Counters, agenda: Agenda,
@@ -132,7 +132,7 @@ handler! {
 handler! {
     /// Who reads from whom, and how each transfer goes on.
     TransferHandler is transfers() of Server, MembershipHandler<'_>, VersionHandler<'_>;
-    reads { config: ServerConfig, terms: Terms, sessions: Sessions }
+    reads { config: ServerConfig, terms: Terms }
     changes {
         groups: Groups, models: Models, edges: Edges, blobs: Blobs, challenges: Challenges,
         losses: VecDeque<RetentionLoss>, timers: Timers, numbers: Numbers, counters: Counters,
@@ -143,7 +143,7 @@ handler! {
 handler! {
     /// What each version is, and whether a copy is that.
     VersionHandler is versions() of Server, MembershipHandler<'_>;
-    reads { config: ServerConfig, terms: Terms, sessions: Sessions }
+    reads { config: ServerConfig, terms: Terms }
     changes {
         groups: Groups, models: Models, edges: Edges, blobs: Blobs, challenges: Challenges,
         losses: VecDeque<RetentionLoss>, timers: Timers, numbers: Numbers, counters: Counters,

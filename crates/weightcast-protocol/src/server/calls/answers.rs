@@ -2,8 +2,9 @@
 
 use crate::message::{Answer, Call, ServerMessage};
 use crate::server::rooms::CallHandler;
+use crate::server::stores::sessions::MemberId;
 use crate::server::stores::timers::Timer;
-use crate::{CallError, Incarnation, OpSeq, Safeguard, SessionId};
+use crate::{CallError, Incarnation, OpSeq, Safeguard};
 
 impl CallHandler<'_> {
     /// Ends the group's pending call: one result, told to all that have asked and kept for the rest.
@@ -31,41 +32,36 @@ impl CallHandler<'_> {
         transaction.result = Some(result.clone());
         transaction.transfer = transaction.transfer.take().filter(|t| t.assignment.is_some());
         let place = transaction.place.take();
-        let shards: Vec<u32> = transaction.arrived.keys().copied().collect();
         group.active = None;
-        let sessions: Vec<SessionId> =
-            shards.iter().filter_map(|s| group.members.get(s)).map(|m| m.session).collect();
+        let mut asked = group.member_ids();
+        asked.retain(|member| group.recorded(seq).arrived.contains_key(&member.shard));
         if let Some(place) = place {
             self.models.of_mut(&group.model).waiting.remove(&place);
         }
         self.timers.cancel(Timer::Call(incarnation, seq));
         pinned.into_iter().for_each(|layout| self.blobs.release(layout));
-        for session in sessions {
-            self.answer(session, seq, result.clone());
+        for member in asked {
+            self.answer(member, seq, result.clone());
         }
     }
 
     pub(in crate::server) fn answer(
         &mut self,
-        session: SessionId,
+        to: MemberId,
         seq: OpSeq,
         result: Result<Answer, CallError>,
     ) {
         if let Ok(answer) = &result {
-            self.vouch(session, answer);
+            self.vouch(to, answer);
         }
-        self.connections.send(session, ServerMessage::Answered { seq, result });
+        self.connections.send(to.session, ServerMessage::Answered { seq, result });
     }
 
     /// A shard asks again after its stream broke: it is told all it may have missed.
-    pub(in crate::server) fn repeat(
-        &mut self,
-        session: SessionId,
-        incarnation: Incarnation,
-        seq: OpSeq,
-    ) {
-        let transaction = self.groups.of(&incarnation).recorded(seq);
-        let over = self.groups.of(&incarnation).over.as_ref();
+    pub(in crate::server) fn repeat(&mut self, to: MemberId, seq: OpSeq) {
+        let group = self.groups.of(&to.group);
+        let transaction = group.recorded(seq);
+        let over = group.over.as_ref();
         let over = over.filter(|_| !self.config.safeguards.on(Safeguard::RecordOverEnd));
         let ended = over.map(|over| Err(over.error.clone()));
         let result = ended.or_else(|| transaction.result.clone());
@@ -83,10 +79,10 @@ impl CallHandler<'_> {
             deadline,
         });
         for message in assigned.into_iter().chain(install) {
-            self.connections.send(session, message);
+            self.connections.send(to.session, message);
         }
         if let Some(result) = result {
-            self.answer(session, seq, result);
+            self.answer(to, seq, result);
         }
     }
 
@@ -210,15 +206,15 @@ mod tests {
             let [source, group] = ["source", "g"].map(|name| server.prop(name, 2));
             server.holds(source, version(1));
             server.reads(group, version(1), &[source]);
-            let session = server.session(group, 1);
-            server.connections.bind(session, crate::ConnectionId(5));
+            let member = server.member(group, 1);
+            server.connections.bind(member.session, crate::ConnectionId(5));
             let call = server.at(group).transactions.get_mut(&SEQ).unwrap();
             let transfer = call.transfer.as_mut().unwrap();
             (transfer.attempt, transfer.since) = (crate::Attempt(4), crate::Attempt(2));
             transfer.gave_up = gave_up;
             transfer.assignment.take_if(|_| !assigned);
             call.result = result.clone();
-            server.calls().repeat(session, group, SEQ);
+            server.calls().repeat(member, SEQ);
             assert_eq!(told(&mut server), expected, "{assigned}, {gave_up}, {result:?}");
         }
     }

@@ -3,26 +3,26 @@
 use crate::message::{Answer, ServerMessage};
 use crate::server::rooms::CallHandler;
 use crate::server::stores::group::{Group, Member};
+use crate::server::stores::sessions::MemberId;
 use crate::ticket::TicketOwner;
-use crate::{Mac, Proved, SessionId, Ticket};
+use crate::{Mac, Proved, Ticket};
 
 impl CallHandler<'_> {
-    /// What a session can show of its group.
-    pub(in crate::server) fn ticket(&self, session: SessionId) -> Ticket {
-        let entry = self.sessions.of(&session);
-        let group = self.groups.of(&entry.group);
+    /// What a member can show of its group.
+    pub(in crate::server) fn ticket(&self, member: MemberId) -> Ticket {
+        let group = self.groups.of(&member.group);
         let ticket = Ticket {
             proof: self.terms.own,
             incarnation: group.incarnation,
             epoch: group.epoch,
-            held: self.proved(group, group.member(entry.shard)),
+            held: self.proved(group, group.member(member.shard)),
             mac: Mac::default(),
         };
         let owner = TicketOwner {
-            session,
+            session: member.session,
             model: &group.model,
             replica: &group.replica,
-            shard: entry.shard,
+            shard: member.shard,
             num_shards: group.num_shards,
             role: group.role,
         };
@@ -37,13 +37,11 @@ impl CallHandler<'_> {
         Some(Proved { sum: content.and_then(|content| content.sum).or(held.sum), ..held })
     }
 
-    /// Gives a session what it needs to prove an answer that it gets next.
-    pub(super) fn vouch(&mut self, session: SessionId, answer: &Answer) {
-        if matches!(answer, Answer::Published { .. } | Answer::Committed { .. })
-            && self.sessions.contains_key(&session)
-        {
-            let ticket = self.ticket(session);
-            self.connections.send(session, ServerMessage::Vouched { ticket });
+    /// Gives a member what it needs to prove an answer that it gets next.
+    pub(super) fn vouch(&mut self, to: MemberId, answer: &Answer) {
+        if matches!(answer, Answer::Published { .. } | Answer::Committed { .. }) {
+            let ticket = self.ticket(to);
+            self.connections.send(to.session, ServerMessage::Vouched { ticket });
         }
     }
 }

@@ -4,9 +4,10 @@
 use crate::limits::DETAIL_CHARS;
 use crate::message::Call;
 use crate::server::Server;
+use crate::server::stores::sessions::MemberId;
 use crate::server::stores::timers::Timer;
 use crate::server::stores::transaction::{Transaction, same_call};
-use crate::{CallError, Incarnation, OpSeq, Safeguard, SessionId, Span, Time};
+use crate::{CallError, Incarnation, OpSeq, Safeguard, Span, Time};
 
 /// How a call relates to what the shard and its group have called before.
 enum Arrival {
@@ -26,36 +27,34 @@ impl Server {
     pub(in crate::server) fn call(
         &mut self,
         now: Time,
-        session: SessionId,
+        from: MemberId,
         seq: OpSeq,
         allowed: Span,
         call: Call,
     ) {
-        let entry = self.sessions.of(&session);
-        let (incarnation, shard) = (entry.group, entry.shard);
-        match self.arrival(incarnation, shard, seq, &call) {
+        match self.arrival(from, seq, &call) {
             Arrival::Wrong(error) => {
                 self.counters.divergences += 1;
-                self.membership().break_group(incarnation, error.clone());
-                self.calls().answer(session, seq, Err(error));
+                self.membership().break_group(from.group, error.clone());
+                self.calls().answer(from, seq, Err(error));
                 return;
             }
             Arrival::Stale => return,
-            Arrival::Repeats if !self.runs_again(incarnation, seq) => {
-                return self.calls().repeat(session, incarnation, seq);
+            Arrival::Repeats if !self.runs_again(from.group, seq) => {
+                return self.calls().repeat(from, seq);
             }
             Arrival::Repeats => {}
             Arrival::Starts | Arrival::Joins => {}
         }
-        if let Err(error) = self.admit(incarnation, seq) {
-            return self.calls().answer(session, seq, Err(error));
+        if let Err(error) = self.admit(from.group, seq) {
+            return self.calls().answer(from, seq, Err(error));
         }
-        self.pass_earlier(incarnation, shard, seq);
-        self.calls().look_up_first(incarnation, seq, &call);
+        self.pass_earlier(from, seq);
+        self.calls().look_up_first(from.group, seq, &call);
         let whole = self.config.safeguards.on(Safeguard::FullDeadline);
         let allowed = if whole { allowed } else { allowed.scaled(1, 2) };
-        self.arrive(now, incarnation, shard, seq, now + allowed, call);
-        self.agenda.wake(incarnation);
+        self.arrive(now, from, seq, now + allowed, call);
+        self.agenda.wake(from.group);
     }
 
     /// Without the safeguard, what is known of a call that has ended is forgotten.
@@ -66,8 +65,9 @@ impl Server {
         ended && group.transactions.remove(&seq).is_some()
     }
 
-    fn arrival(&self, incarnation: Incarnation, shard: u32, seq: OpSeq, call: &Call) -> Arrival {
-        let group = self.groups.of(&incarnation);
+    fn arrival(&self, from: MemberId, seq: OpSeq, call: &Call) -> Arrival {
+        let group = self.groups.of(&from.group);
+        let shard = from.shard;
         let last = group.member(shard).last_seq;
         let transaction = group.transactions.get(&seq);
         // What a shard has called last, by its own word too, is a call only if it came here: else
@@ -132,9 +132,9 @@ impl Server {
     }
 
     /// The shard has gone past its last call; forgets calls that every shard has gone past.
-    fn pass_earlier(&mut self, incarnation: Incarnation, shard: u32, seq: OpSeq) {
-        let group = self.groups.of_mut(&incarnation);
-        let member = group.member_mut(shard);
+    fn pass_earlier(&mut self, from: MemberId, seq: OpSeq) {
+        let group = self.groups.of_mut(&from.group);
+        let member = group.member_mut(from.shard);
         let last = std::mem::replace(&mut member.last_seq, seq);
         if let Some(transaction) = group.transactions.get_mut(&last) {
             transaction.passed += 1;
@@ -146,17 +146,9 @@ impl Server {
         }
     }
 
-    fn arrive(
-        &mut self,
-        now: Time,
-        incarnation: Incarnation,
-        shard: u32,
-        seq: OpSeq,
-        deadline: Time,
-        call: Call,
-    ) {
+    fn arrive(&mut self, now: Time, from: MemberId, seq: OpSeq, deadline: Time, call: Call) {
+        let MemberId { group: incarnation, shard, .. } = from;
         let group = self.groups.of_mut(&incarnation);
-        let session = group.member(shard).session;
         let starts = !group.transactions.contains_key(&seq);
         let transaction = group.transactions.entry(seq).or_insert_with(|| Transaction {
             seq,
@@ -190,7 +182,7 @@ impl Server {
             self.start(now, incarnation);
         } else if let Some(result) = transaction.result.clone() {
             let result = self.calls().as_recorded(incarnation, seq, result);
-            self.calls().answer(session, seq, result);
+            self.calls().answer(from, seq, result);
         } else if deadline < transaction.deadline {
             transaction.deadline = deadline;
             self.timers.set(deadline, Timer::Call(incarnation, seq));
@@ -322,7 +314,7 @@ mod tests {
             (2, 3, &Call::Unpublish, "stale".to_owned()),
             (2, 4, &list, early(2)),
         ] {
-            let arrival = named(server.arrival(group, shard, OpSeq(seq), call));
+            let arrival = named(server.arrival(server.member(group, shard), OpSeq(seq), call));
             assert_eq!(arrival, expected, "shard {shard}, call {seq}");
         }
     }
@@ -331,7 +323,9 @@ mod tests {
     fn once_a_call_has_its_answer_the_next_one_starts() {
         let (mut server, group) = waiting();
         server.at(group).active = None;
-        let arrival = |shard, seq| named(server.arrival(group, shard, OpSeq(seq), &Call::List));
+        let arrival = |shard, seq| {
+            named(server.arrival(server.member(group, shard), OpSeq(seq), &Call::List))
+        };
         assert_eq!((arrival(0, 4), arrival(2, 4)), ("starts".to_owned(), "starts".to_owned()));
         assert_eq!(arrival(1, 4), "shard 1 made call 4 where call 3 was expected");
     }
@@ -347,7 +341,7 @@ mod tests {
         });
         server.has_called(group, one.clone()).arrived.insert(0, one.clone());
         server.at(group).members.get_mut(&1).unwrap().last_seq = OpSeq(SEQ.0 - 1);
-        let arrival = |shard, call| named(server.arrival(group, shard, SEQ, call));
+        let arrival = |shard, call| named(server.arrival(server.member(group, shard), SEQ, call));
         assert_eq!(arrival(0, &one), "repeats");
         assert_eq!(arrival(0, &other), "0 register, 0 register");
         assert_eq!(
@@ -390,7 +384,7 @@ mod tests {
         }
         for shard in 0..3 {
             assert!(server.groups[&group].transactions.contains_key(&SEQ), "before shard {shard}");
-            server.pass_earlier(group, shard, SEQ.next());
+            server.pass_earlier(server.member(group, shard), SEQ.next());
             assert_eq!(server.groups[&group].members[&shard].last_seq, SEQ.next());
         }
         assert!(server.groups[&group].transactions.is_empty());
@@ -401,7 +395,8 @@ mod tests {
         let (mut server, group) = waiting();
         let timer = Timer::Call(group, SEQ);
         for (shard, deadline, expected) in [(1, 8, 8), (2, 10, 8), (1, 7, 7)] {
-            server.arrive(Time(1), group, shard, SEQ, Time(deadline), Call::Unpublish);
+            let member = server.member(group, shard);
+            server.arrive(Time(1), member, SEQ, Time(deadline), Call::Unpublish);
             assert_eq!(server.groups[&group].transactions[&SEQ].deadline, Time(expected));
             assert_eq!(server.next_timeout(), Some(Time(expected)), "{timer:?}");
         }
@@ -412,7 +407,7 @@ mod tests {
         for length in [DETAIL_CHARS - 1, DETAIL_CHARS, DETAIL_CHARS + 1] {
             let (mut server, group) = waiting();
             let detail = "ü".repeat(length);
-            server.arrive(Time(1), group, 2, SEQ, Time(9), Call::Decline { detail });
+            server.arrive(Time(1), server.member(group, 2), SEQ, Time(9), Call::Decline { detail });
             let result = server.groups[&group].transactions[&SEQ].result.clone();
             let detail = format!("shard 2: {}", "ü".repeat(length.min(DETAIL_CHARS)));
             let replica = "g".to_owned();
@@ -435,7 +430,7 @@ mod tests {
             server.at(group).held.as_mut().unwrap().fenced = Some(error.clone());
             server.at(group).active = None;
             server.at(group).transactions.clear();
-            server.arrive(Time(1), group, 0, SEQ, Time(9), call.clone());
+            server.arrive(Time(1), server.member(group, 0), SEQ, Time(9), call.clone());
             let result = server.groups[&group].transactions[&SEQ].result.clone();
             assert_eq!(result, (!goes_on).then_some(Err(error)), "{call:?}");
             assert_eq!(server.groups[&group].active.is_some(), goes_on);

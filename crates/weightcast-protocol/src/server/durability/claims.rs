@@ -16,10 +16,11 @@ use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::challenges::{Challenge, ChallengeSide};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
+use crate::server::stores::sessions::MemberId;
 use crate::server::stores::timers::Timer;
 use crate::server::stores::trust::Trust;
 use crate::server::stores::unshown::RETRY;
-use crate::{Generation, Incarnation, Nonce, SessionId, Span, Time, Version};
+use crate::{Generation, Incarnation, Nonce, Span, Time, Version};
 
 /// How long shards have to answer: many times what reading a few megabytes takes, and a small part
 /// of the time in which a copy can be offloaded instead.
@@ -118,43 +119,38 @@ impl DurabilityHandler<'_> {
         let challenge = Challenge { model, version, claimant, reference };
         self.timers.set(now + ANSWER, Timer::Proof(nonce));
         self.counters.challenges += 1;
-        let asked: Vec<SessionId> = [&challenge.claimant, &challenge.reference]
-            .into_iter()
-            .flat_map(|side| self.groups.of(&side.group).members.values().map(|m| m.session))
-            .collect();
+        let asked = [challenge.claimant.group, challenge.reference.group]
+            .map(|group| self.groups.of(&group).member_ids());
         self.challenges.insert(nonce, challenge);
-        asked.into_iter().for_each(|session| self.remind_challenges(session));
+        asked.into_iter().flatten().for_each(|member| self.remind_challenges(member));
     }
 
-    /// Asks a session for the proofs that it has not sent.
-    pub(in crate::server) fn remind_challenges(&mut self, session: SessionId) {
-        let Some(entry) = self.sessions.get(&session) else { return };
-        let (group, shard) = (entry.group, entry.shard);
+    /// Asks a member for the proofs that it has not sent.
+    pub(in crate::server) fn remind_challenges(&mut self, to: MemberId) {
         let mut messages = Vec::new();
         for (nonce, challenge) in self.challenges.iter() {
             for side in [&challenge.claimant, &challenge.reference] {
-                if side.group == group
-                    && !side.answers.contains_key(&shard)
-                    && let Some(generation) = side.generations.get(shard as usize).copied()
+                if side.group == to.group
+                    && !side.answers.contains_key(&to.shard)
+                    && let Some(generation) = side.generations.get(to.shard as usize).copied()
                 {
                     messages.push(ServerMessage::Challenge { generation, nonce: *nonce });
                 }
             }
         }
-        messages.into_iter().for_each(|message| self.connections.send(session, message));
+        messages.into_iter().for_each(|message| self.connections.send(to.session, message));
     }
 
     /// A shard has shown its part.
     pub(in crate::server) fn proof(
         &mut self,
         now: Time,
-        session: SessionId,
+        from: MemberId,
         generation: Generation,
         nonce: Nonce,
         sum: u64,
     ) {
-        let entry = self.sessions.of(&session);
-        let (group, shard) = (entry.group, entry.shard);
+        let MemberId { group, shard, .. } = from;
         let Some(challenge) = self.challenges.get_mut(&nonce) else { return };
         for side in [&mut challenge.claimant, &mut challenge.reference] {
             if side.group == group && side.generations.get(shard as usize) == Some(&generation) {

@@ -10,9 +10,10 @@ use crate::message::{Open, Role, ServerMessage};
 use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::group::Held;
 use crate::server::stores::model::Model;
+use crate::server::stores::sessions::MemberId;
 use crate::server::stores::trust::Trust;
 use crate::server::stores::violation::{Violation, ensure};
-use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, Version};
+use crate::{CallError, Generation, Incarnation, Safeguard, Version};
 
 /// Name of the offload replica of a replica's copy: no user can open one of that name.
 pub fn offload_name(replica: &str, version: Version) -> String {
@@ -38,40 +39,35 @@ impl DurabilityHandler<'_> {
         let group = self.groups.of(&incarnation);
         let model = self.models.of_mut(&group.model);
         model.retention.asked.insert(version, incarnation);
-        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
-        for session in members {
-            self.remind_offload(session);
-        }
+        group.member_ids().into_iter().for_each(|member| self.remind_offload(member));
     }
 
-    /// Tells a session what it may have missed: to offload what it holds, or to give up what it
+    /// Tells a member what it may have missed: to offload what it holds, or to give up what it
     /// offloaded or brought.
-    pub(in crate::server) fn remind_offload(&mut self, session: SessionId) {
-        let entry = self.sessions.of(&session);
-        let group = self.groups.of(&entry.group);
+    pub(in crate::server) fn remind_offload(&mut self, to: MemberId) {
+        let group = self.groups.of(&to.group);
         if group.released {
             let deadline = self.config.drain_deadline;
-            return self.connections.send(session, ServerMessage::Release { deadline });
+            return self.connections.send(to.session, ServerMessage::Release { deadline });
         }
         let asked = &self.models.of(&group.model).retention.asked;
         let Some(held) = &group.held else { return };
-        if asked.get(&held.version) == Some(&entry.group) {
-            let generation = held.generation(entry.shard);
+        if asked.get(&held.version) == Some(&to.group) {
+            let generation = held.generation(to.shard);
             let version = held.version;
-            self.connections.send(session, ServerMessage::Offload { version, generation });
+            self.connections.send(to.session, ServerMessage::Offload { version, generation });
         }
     }
 
     /// A shard could not copy its memory, or not open a session for the copy.
     pub(in crate::server) fn offload_failed(
         &mut self,
-        session: SessionId,
+        from: MemberId,
         version: Version,
         generation: Generation,
         reason: String,
     ) {
-        let entry = self.sessions.of(&session);
-        let (incarnation, shard) = (entry.group, entry.shard);
+        let MemberId { group: incarnation, shard, .. } = from;
         let group = self.groups.of(&incarnation);
         let asked = self.models.of(&group.model).retention.asked.get(&version);
         // Not an older copy of the same version: the one that is made now may come to something.
@@ -159,11 +155,9 @@ impl DurabilityHandler<'_> {
     pub(in crate::server) fn release(&mut self, replica: Incarnation) {
         let group = self.groups.of_mut(&replica);
         group.released = true;
-        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        let members = group.member_ids();
         self.copies().hide(replica);
-        for session in members {
-            self.remind_offload(session);
-        }
+        members.into_iter().for_each(|member| self.remind_offload(member));
     }
 }
 

@@ -36,16 +36,16 @@ fn an_offload_fails_by_the_word_of_whoever_was_asked_of_the_copy_that_it_holds()
                 ask(&mut server, groups[owner]);
             }
             forget(&mut server);
-            let session = server.session(groups[0], shard);
+            let member = server.member(groups[0], shard);
             let reason = "é".repeat(DETAIL_CHARS + 1);
             server.durability().offload_failed(
-                session,
+                member,
                 version(2),
                 Generation(generation),
                 reason.clone(),
             );
             assert_eq!(failed(&server, groups[0]), None, "it is not asked for that");
-            server.durability().offload_failed(session, version(1), Generation(generation), reason);
+            server.durability().offload_failed(member, version(1), Generation(generation), reason);
             let counts = asked == Some(0) && generation == 10 + u64::from(shard);
             let expected = format!("shard {shard}: {}", "é".repeat(DETAIL_CHARS));
             assert_eq!(failed(&server, groups[0]), counts.then_some(expected));

@@ -12,7 +12,8 @@ use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::{Model, Resolution};
 use crate::server::stores::seeding::Asked;
-use crate::{CallError, Incarnation, Safeguard, Selector, SessionId, Time, Version};
+use crate::server::stores::sessions::MemberId;
+use crate::{CallError, Incarnation, Safeguard, Selector, Time, Version};
 
 impl Group {
     pub(in crate::server) fn seeds(&self) -> Option<Version> {
@@ -130,37 +131,34 @@ impl DurabilityHandler<'_> {
             return others;
         }
         let owner = group.replica.clone();
-        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        let members = group.member_ids();
         let until = now + self.config.seed_deadline;
         let asked =
             Asked { ask: self.numbers.next_ask(self.terms.own.term), version, owner, until };
         self.counters.seeds_asked += 1;
         let model = self.models.of_mut(&name);
         model.seeding.asked.insert(here, asked);
-        for session in members {
-            self.remind_seed(session);
-        }
+        members.into_iter().for_each(|member| self.remind_seed(member));
         Vec::new()
     }
 
-    /// Tells a session what it may have missed: to seed.
-    pub(in crate::server) fn remind_seed(&mut self, session: SessionId) {
-        let group = self.groups.of(&self.sessions.of(&session).group);
+    /// Tells a member what it may have missed: to seed.
+    pub(in crate::server) fn remind_seed(&mut self, to: MemberId) {
+        let group = self.groups.of(&to.group);
         let asked = self.models.of(&group.model).seeding.asked.get(group.datacentre());
         if let Some(asked) = asked.filter(|asked| asked.ask > 0 && group.was_asked(asked)) {
             let (version, ask) = (asked.version, asked.ask);
             let deadline = self.config.seed_deadline;
-            self.connections.send(session, ServerMessage::Seed { version, ask, deadline });
+            self.connections.send(to.session, ServerMessage::Seed { version, ask, deadline });
         }
     }
 
     /// A shard has no memory for a seed, or its seed has failed.
-    pub(in crate::server) fn seed_failed(&mut self, session: SessionId, ask: u64) {
-        let incarnation = self.sessions.of(&session).group;
-        let group = self.groups.of(&incarnation);
+    pub(in crate::server) fn seed_failed(&mut self, from: MemberId, ask: u64) {
+        let group = self.groups.of(&from.group);
         let asked = self.models.of(&group.model).seeding.asked.get(group.datacentre());
         if asked.is_some_and(|asked| asked.ask == ask && group.was_asked(asked)) {
-            self.fail_seed(incarnation);
+            self.fail_seed(from.group);
         }
     }
 
@@ -269,11 +267,11 @@ mod tests {
             server.durability().begin_seed(Time(60), other, version(3));
             assert_eq!(server.models["policy"].seeding.asked.len(), 1);
             assert_eq!((server.counters.seeds_asked, told(&mut server)), (1, vec![]));
-            for (session, tells) in
-                [(server.session(owner, 1), true), (server.session(other, 0), false)]
+            for (member, tells) in
+                [(server.member(owner, 1), true), (server.member(other, 0), false)]
             {
-                server.connections.bind(session, crate::ConnectionId(9));
-                server.durability().remind_seed(session);
+                server.connections.bind(member.session, crate::ConnectionId(9));
+                server.durability().remind_seed(member);
                 assert_eq!(
                     told(&mut server),
                     tells.then_some(expected).into_iter().collect::<Vec<_>>()
@@ -282,8 +280,8 @@ mod tests {
             // What came over has an owner who knows of it.
             let model = server.models.get_mut("policy").expect("a prop");
             model.seeding.asked.get_mut("").expect("asked").ask = 0;
-            let session = server.session(owner, 1);
-            server.durability().remind_seed(session);
+            let member = server.member(owner, 1);
+            server.durability().remind_seed(member);
             assert_eq!(told(&mut server), []);
         }
         let (mut server, owner) = owner();
@@ -303,8 +301,8 @@ mod tests {
             let other = server.prop("other", 1);
             server.durability().begin_seed(Time(50), owner, version(2));
             let ask = server.models["policy"].seeding.asked[""].ask;
-            let session = server.session(if by_owner { owner } else { other }, 0);
-            server.durability().seed_failed(session, if right_ask { ask } else { ask + 1 });
+            let member = server.member(if by_owner { owner } else { other }, 0);
+            server.durability().seed_failed(member, if right_ask { ask } else { ask + 1 });
             let fails = by_owner && right_ask;
             assert_eq!(server.models["policy"].seeding.asked.is_empty(), fails);
             assert_eq!(server.counters.seeds_failed, u64::from(fails));

@@ -2,12 +2,12 @@
 
 use crate::message::ServerMessage;
 use crate::server::rooms::MembershipHandler;
+use crate::server::stores::sessions::MemberId;
 use crate::{CallError, Incarnation, SessionId, Span, Time};
 
 impl MembershipHandler<'_> {
-    pub(in crate::server) fn close(&mut self, now: Time, session: SessionId, deadline: Span) {
-        let entry = self.sessions.of(&session);
-        let (incarnation, shard) = (entry.group, entry.shard);
+    pub(in crate::server) fn close(&mut self, now: Time, from: MemberId, deadline: Span) {
+        let MemberId { group: incarnation, shard, .. } = from;
         let group = self.groups.of_mut(&incarnation);
         group.member_mut(shard).closing = true;
         let replica = group.replica.clone();
@@ -55,8 +55,8 @@ mod tests {
             let [source, reader] = ["source", "reader"].map(|name| server.prop(name, 2));
             server.holds(source, version(1));
             server.reads(reader, version(1), &[source]);
-            let session = server.session(source, 1);
-            server.membership().close(Time(100), session, Span(deadline));
+            let member = server.member(source, 1);
+            server.membership().close(Time(100), member, Span(deadline));
             let group = &server.groups[&source];
             assert_eq!(group.drain_until, Some(Time(100 + drain)), "{deadline}");
             assert_eq!(group.hold_until, Some(Time(100 + hold)), "{deadline}");
@@ -73,8 +73,8 @@ mod tests {
         let [source, reader] = ["source", "reader"].map(|name| server.prop(name, 2));
         server.holds(source, version(1));
         server.reads(reader, version(1), &[source]);
-        let session = server.session(source, 1);
-        server.membership().close(Time(0), session, Span(9));
+        let member = server.member(source, 1);
+        server.membership().close(Time(0), member, Span(9));
         let members = |server: &Server| {
             server.groups.get(&source).map(|group| group.members.keys().copied().collect())
         };
@@ -83,8 +83,8 @@ mod tests {
         server.transfers().release_edge(reader);
         server.membership().advance_closing(Time(0), source);
         assert_eq!(members(&server), Some(vec![0]), "the other one has not asked");
-        let session = server.session(source, 0);
-        server.membership().close(Time(0), session, Span(9));
+        let member = server.member(source, 0);
+        server.membership().close(Time(0), member, Span(9));
         server.membership().advance_closing(Time(0), source);
         assert_eq!(members(&server), None);
     }

@@ -67,10 +67,8 @@ impl MembershipHandler<'_> {
         }
         let lost = self.groups.of(&incarnation).replica.clone();
         self.transfers().cut_readers(incarnation, &format!("replica {lost} is gone"));
-        let members: Vec<SessionId> =
-            self.groups.of(&incarnation).members.values().map(|m| m.session).collect();
-        for session in members {
-            self.connections.send(session, ServerMessage::Broken { error: error.clone() });
+        for member in self.groups.of(&incarnation).members.values() {
+            self.connections.send(member.session, ServerMessage::Broken { error: error.clone() });
         }
     }
 

@@ -58,14 +58,13 @@ impl MembershipHandler<'_> {
         let session = open.session;
         self.connections.bind(session, from);
         self.renew(now, session);
-        let message = ServerMessage::Opened {
-            ticket: self.calls().ticket(session),
-            lease: self.config.lease,
-        };
+        let member = self.sessions.member(session);
+        let message =
+            ServerMessage::Opened { ticket: self.calls().ticket(member), lease: self.config.lease };
         self.connections.send(session, message);
-        self.durability().remind_offload(session);
-        self.durability().remind_seed(session);
-        self.durability().remind_challenges(session);
+        self.durability().remind_offload(member);
+        self.durability().remind_seed(member);
+        self.durability().remind_challenges(member);
     }
 
     /// A known session on a new stream: its state is kept.

@@ -7,9 +7,9 @@
 use crate::message::{Announcement, Holding, Open, Role, ServerMessage};
 use crate::server::rooms::MembershipHandler;
 use crate::server::stores::model::Content;
-use crate::server::stores::sessions::SessionEntry;
+use crate::server::stores::sessions::MemberId;
 use crate::server::stores::timers::Timer;
-use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, Ticket, Time};
+use crate::{CallError, Generation, Incarnation, Safeguard, Ticket, Time};
 
 impl MembershipHandler<'_> {
     /// A session of an earlier term: finds its group, or founds it anew.
@@ -56,40 +56,37 @@ impl MembershipHandler<'_> {
     pub(in crate::server) fn announce(
         &mut self,
         now: Time,
-        session: SessionId,
+        from: MemberId,
         announcement: Announcement,
     ) {
-        let entry = self.sessions.of(&session);
-        let (incarnation, shard) = (entry.group, entry.shard);
-        let group = self.groups.of(&incarnation);
-        let member = group.member(shard);
+        let group = self.groups.of(&from.group);
+        let member = group.member(from.shard);
         if let Some(over) = &group.over {
             // What it missed is gone; waiting for more, it would keep its memory until it gives up.
             let error = over.error.clone();
-            return self.connections.send(session, ServerMessage::Broken { error });
+            return self.connections.send(from.session, ServerMessage::Broken { error });
         }
         let same = |before: &Announcement| before.generation == announcement.generation;
         let wrong = match self.check_claims(member, &announcement) {
             Err(wrong) if group.recovering => wrong,
-            Ok(()) if group.recovering => return self.take_claims(now, session, announcement),
+            Ok(()) if group.recovering => return self.take_claims(now, from, announcement),
             _ if member.announced.as_ref().is_some_and(same) => {
-                return self.connections.send(session, ServerMessage::Recovered);
+                return self.connections.send(from.session, ServerMessage::Recovered);
             }
             _ => "lost its lease, and has given up what it was doing",
         };
-        let (replica, reason) = (group.replica.clone(), format!("shard {shard} {wrong}"));
-        self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+        let (replica, reason) = (group.replica.clone(), format!("shard {} {wrong}", from.shard));
+        self.break_group(from.group, CallError::GroupBroken { replica, reason });
     }
 
     /// The group goes on once all its shards have said what they bring.
-    fn take_claims(&mut self, now: Time, session: SessionId, announcement: Announcement) {
-        let &SessionEntry { group: incarnation, shard, .. } = self.sessions.of(&session);
-        let group = self.groups.of_mut(&incarnation);
-        group.member_mut(shard).announced = Some(announcement);
+    fn take_claims(&mut self, now: Time, from: MemberId, announcement: Announcement) {
+        let group = self.groups.of_mut(&from.group);
+        group.member_mut(from.shard).announced = Some(announcement);
         let here = group.members.values().filter(|m| m.announced.is_some()).count();
         if here == group.num_shards as usize {
-            self.recover(incarnation);
-            self.durability().seed_came_over(now, incarnation);
+            self.recover(from.group);
+            self.durability().seed_came_over(now, from.group);
         }
     }
 
@@ -115,12 +112,12 @@ impl MembershipHandler<'_> {
         }
         let epoch = group.epoch;
         let model = group.model.clone();
-        let members: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
+        let members = group.member_ids();
         let model = self.models.of_mut(&model);
         model.epoch = model.epoch.max(epoch);
         self.counters.recoveries += 1;
-        for session in members {
-            self.connections.send(session, ServerMessage::Recovered);
+        for member in members {
+            self.connections.send(member.session, ServerMessage::Recovered);
         }
         let held: Vec<(Generation, Holding)> = announced
             .iter()

@@ -173,8 +173,8 @@ fn bring(server: &mut Server, group: Incarnation, brings: &[Announcement]) {
         member.proved = member.proved.or(proved);
     }
     for (shard, announcement) in (0..).zip(brings) {
-        let session = server.session(group, shard);
-        server.membership().announce(NOW, session, announcement.clone());
+        let member = server.member(group, shard);
+        server.membership().announce(NOW, member, announcement.clone());
     }
 }
 
@@ -205,10 +205,10 @@ fn a_group_goes_on_with_what_all_its_shards_bring() {
     assert_eq!((said(&mut server), server.counters.recoveries), (vec![], 0));
     assert!(server.groups[&group].recovering && server.groups[&group].held.is_none());
     server.agenda.groups.clear();
-    let session = server.session(group, 2);
+    let member = server.member(group, 2);
     let proved = Some(Proved { version: version(4), catalog: CATALOG, sum: None });
     server.at(group).members.get_mut(&2).expect("a prop").proved = proved;
-    server.membership().announce(NOW, session, announced[2].clone());
+    server.membership().announce(NOW, member, announced[2].clone());
     let recovered = |(_, message): &&(u64, ServerMessage)| *message == ServerMessage::Recovered;
     assert_eq!(said(&mut server).iter().filter(recovered).count(), 3);
     assert_eq!(server.counters.recoveries, 1);
@@ -399,35 +399,35 @@ fn what_is_said_again_is_answered_again_and_what_is_said_late_breaks_the_group()
         bring(&mut server, group, &brings(2, 4));
         said(&mut server);
         let again = brings(2, 4).pop().expect("two");
-        let session = server.session(group, 1);
-        (server, group, session, again)
+        let member = server.member(group, 1);
+        (server, group, member, again)
     };
-    let (mut server, group, session, mut again) = scene();
-    server.membership().announce(NOW, session, again.clone());
+    let (mut server, group, member, mut again) = scene();
+    server.membership().announce(NOW, member, again.clone());
     assert_eq!(said(&mut server), [(1, ServerMessage::Recovered)], "to that shard alone");
     // It may have digested more since, or been answered more.
     again.held.as_mut().expect("it holds it").sums = None;
     again.answered = OpSeq(6);
-    server.membership().announce(NOW, session, again.clone());
+    server.membership().announce(NOW, member, again.clone());
     assert_eq!(said(&mut server), [(1, ServerMessage::Recovered)]);
     assert_eq!((server.counters.recoveries, is_broken(&server, group)), (1, None));
     for generation in [30, 32] {
-        let (mut server, group, session, again) = scene();
+        let (mut server, group, member, again) = scene();
         let moved = Announcement { generation: Generation(generation), ..again };
-        server.membership().announce(NOW, session, moved.clone());
+        server.membership().announce(NOW, member, moved.clone());
         assert_eq!(is_broken(&server, group).as_deref(), Some(LATE));
         // Whoever comes after that is told as well, and nobody else.
         let told = said(&mut server);
         let error = server.groups[&group].over.as_ref().expect("just seen").error.clone();
         let broken = ServerMessage::Broken { error };
         assert_eq!(told, [(0, broken.clone()), (1, broken.clone())]);
-        server.membership().announce(NOW, session, moved);
+        server.membership().announce(NOW, member, moved);
         assert_eq!(said(&mut server), [(1, broken)]);
     }
     // One that never came over has nothing to announce.
-    let (mut server, group, session, again) = scene();
+    let (mut server, group, member, again) = scene();
     server.at(group).members.get_mut(&1).expect("a prop").announced = None;
-    server.membership().announce(NOW, session, again);
+    server.membership().announce(NOW, member, again);
     assert_eq!(is_broken(&server, group).as_deref(), Some(LATE));
 }
 

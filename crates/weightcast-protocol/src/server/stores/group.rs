@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::message::{Announcement, Location, Registration, Role};
+use crate::server::stores::sessions::MemberId;
 use crate::server::stores::store::Store;
 use crate::server::stores::transaction::{GroupTransfer, Kept, Phase, Transaction, name_shards};
 use crate::server::stores::trust::Trust;
@@ -192,6 +193,16 @@ impl Group {
         self.transactions.get(&self.active?)?.transfer.as_ref()
     }
 
+    /// The transfer that a member reports on, by the number of its call. A call that was answered is over.
+    pub(in crate::server) fn transfer_of(&self, call: OpSeq) -> Option<&GroupTransfer> {
+        self.transfer().filter(|_| self.active == Some(call))
+    }
+
+    /// The same, to change it.
+    pub(in crate::server) fn transfer_of_mut(&mut self, call: OpSeq) -> Option<&mut GroupTransfer> {
+        self.active_transaction().filter(|active| active.seq == call)?.transfer.as_mut()
+    }
+
     /// What it holds, and what it reads or puts in place.
     pub(in crate::server) fn versions(&self) -> impl Iterator<Item = Version> {
         let held = self.held.as_ref().map(|held| held.version);
@@ -226,6 +237,16 @@ impl Group {
     #[track_caller]
     pub(in crate::server) fn member_mut(&mut self, shard: u32) -> &mut Member {
         self.members.get_mut(&shard).expect("sessions are members")
+    }
+
+    /// Its members, in order of their shards.
+    pub(in crate::server) fn member_ids(&self) -> Vec<MemberId> {
+        let ids = self.members.iter().map(|(shard, member)| MemberId {
+            session: member.session,
+            group: self.incarnation,
+            shard: *shard,
+        });
+        ids.collect()
     }
 
     /// A call that came in and that some shard may ask for again.

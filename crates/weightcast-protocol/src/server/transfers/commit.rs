@@ -3,12 +3,11 @@
 
 use crate::message::{Answer, Assignment, ReadFailure};
 use crate::server::rooms::{Books, TransferHandler};
+use crate::server::stores::sessions::MemberId;
 use crate::server::stores::transaction::Phase;
 use crate::server::transfers::Onward;
 use crate::server::transfers::source_loss::Loss;
-use crate::{
-    Attempt, CallError, Generation, Incarnation, OpSeq, Safeguard, SessionId, ShardSums, Sum, Time,
-};
+use crate::{Attempt, CallError, Generation, Incarnation, OpSeq, Safeguard, ShardSums, Sum, Time};
 
 /// What has become of the source of a transfer whose shards have all read.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,30 +23,36 @@ enum Standing {
 impl TransferHandler<'_> {
     pub(in crate::server) fn prepared(
         &mut self,
-        session: SessionId,
+        from: MemberId,
         seq: OpSeq,
         attempt: Attempt,
         generation: Generation,
         sums: ShardSums,
     ) {
-        let Some((incarnation, shard)) = self.reading(session, seq, attempt) else { return };
+        if !self.is_current(from, seq, attempt) {
+            return;
+        }
         // Without the safeguard one shard speaks for all.
-        let whole = self.config.safeguards.on(Safeguard::WholeCommit);
-        let shards =
-            if whole { shard..shard + 1 } else { 0..self.groups.of(&incarnation).num_shards };
-        let transfer = self.groups.pending_transfer(incarnation);
+        let shards = match self.config.safeguards.on(Safeguard::WholeCommit) {
+            true => from.shard..from.shard + 1,
+            false => 0..self.groups.of(&from.group).num_shards,
+        };
+        let transfer = self.groups.pending_transfer(from.group);
         transfer.prepared.extend(shards.map(|shard| (shard, (generation, sums))));
-        self.agenda.wake(incarnation);
+        self.agenda.wake(from.group);
     }
 
     pub(in crate::server) fn read_failed(
         &mut self,
-        session: SessionId,
+        from: MemberId,
         seq: OpSeq,
         attempt: Attempt,
         failure: ReadFailure,
     ) {
-        let Some((incarnation, shard)) = self.reading(session, seq, attempt) else { return };
+        if !self.is_current(from, seq, attempt) {
+            return;
+        }
+        let MemberId { group: incarnation, shard, .. } = from;
         self.counters.read_failures += 1;
         match failure {
             ReadFailure::Source { shard: source_shard, reason } => {
@@ -67,24 +72,14 @@ impl TransferHandler<'_> {
         }
     }
 
-    /// Whether a shard's report is about what its group is reading now; older ones are void.
-    fn reading(
-        &mut self,
-        session: SessionId,
-        seq: OpSeq,
-        attempt: Attempt,
-    ) -> Option<(Incarnation, u32)> {
-        let entry = self.sessions.of(&session);
-        let (incarnation, shard) = (entry.group, entry.shard);
+    /// Whether a report is about what the member's group reads now; older reports are void.
+    fn is_current(&self, from: MemberId, seq: OpSeq, attempt: Attempt) -> bool {
         let safeguards = self.config.safeguards;
-        let fenced = safeguards.on(Safeguard::CommitFence);
-        if self.groups.of(&incarnation).active != Some(seq) {
-            return None;
-        }
-        let transfer = self.groups.transfer(incarnation)?;
-        let same = transfer.attempt == attempt || !safeguards.on(Safeguard::CurrentReports);
-        let current = transfer.phase == Phase::Reading && same;
-        (current || !fenced).then_some((incarnation, shard))
+        self.groups.of(&from.group).transfer_of(seq).is_some_and(|transfer| {
+            let same = transfer.attempt == attempt || !safeguards.on(Safeguard::CurrentReports);
+            let current = transfer.phase == Phase::Reading && same;
+            current || !safeguards.on(Safeguard::CommitFence)
+        })
     }
 
     /// All shards have read: commit, if the source still stands and the content is the publisher's.
@@ -287,7 +282,7 @@ mod tests {
     fn a_report_counts_for_the_call_and_the_assignment_that_it_is_about() {
         let (mut server, reader, ..) = striped();
         server.groups.transfer(reader).unwrap().attempt = Attempt(2);
-        let shard = server.session(reader, 1);
+        let shard = server.member(reader, 1);
         for (seq, attempt, counts) in [
             (SEQ, Attempt(2), true),
             (SEQ, Attempt(1), false),
@@ -295,12 +290,8 @@ mod tests {
             (OpSeq(SEQ.0 - 1), Attempt(2), false),
             (SEQ.next(), Attempt(2), false),
         ] {
-            let expected = counts.then_some((reader, 1));
-            assert_eq!(
-                server.transfers().reading(shard, seq, attempt),
-                expected,
-                "{seq}, {attempt}"
-            );
+            let current = server.transfers().is_current(shard, seq, attempt);
+            assert_eq!(current, counts, "{seq}, {attempt}");
             server.agenda.groups.clear();
             server.transfers().prepared(shard, seq, attempt, Generation(20), ShardSums::default());
             let prepared = server.groups.transfer(reader).unwrap().prepared.remove(&1);
@@ -312,17 +303,17 @@ mod tests {
         }
         for phase in [Phase::Waiting, Phase::Draining, Phase::Installing] {
             server.groups.transfer(reader).unwrap().phase = phase;
-            assert_eq!(server.transfers().reading(shard, SEQ, Attempt(2)), None, "{phase:?}");
+            assert!(!server.transfers().is_current(shard, SEQ, Attempt(2)), "{phase:?}");
         }
         server.at(reader).active = None;
-        assert_eq!(server.transfers().reading(shard, SEQ, Attempt(2)), None);
+        assert!(!server.transfers().is_current(shard, SEQ, Attempt(2)));
     }
 
     #[test]
     fn a_failure_speaks_against_the_source_that_the_shard_belongs_to() {
         for (place, failed, named) in [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 1, 1), (99, 1, 1)] {
             let (mut server, reader, sources, _) = striped();
-            let shard = server.session(reader, 1);
+            let shard = server.member(reader, 1);
             for (attempt, counted) in [(2, 0), (1, 1)] {
                 let failure = ReadFailure::Source { shard: place, reason: "cut".to_owned() };
                 server.transfers().read_failed(shard, SEQ, Attempt(attempt), failure);
@@ -340,8 +331,8 @@ mod tests {
         }
         let (mut server, reader, ..) = striped();
         let failure = ReadFailure::Layout { detail: "no such box".to_owned() };
-        let session = server.session(reader, 0);
-        server.transfers().read_failed(session, SEQ, Attempt(1), failure);
+        let member = server.member(reader, 0);
+        server.transfers().read_failed(member, SEQ, Attempt(1), failure);
         let (replica, detail) = ("reader".to_owned(), "no such box".to_owned());
         let result = server.groups[&reader].transactions[&SEQ].result.clone();
         assert_eq!(result, Some(Err(CallError::LayoutMismatch { replica, detail })));
@@ -353,7 +344,7 @@ mod tests {
         let (mut server, reader, _, assignment) = striped();
         server.relays(reader);
         let behind = server.prop("behind", 1);
-        let shard = server.session(reader, 0);
+        let shard = server.member(reader, 0);
         // What a shard says last is what counts.
         for generation in [20, 22] {
             let sums = ShardSums { counted: Sum([generation, 0]), ..ShardSums::default() };

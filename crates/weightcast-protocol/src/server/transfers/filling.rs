@@ -2,31 +2,27 @@
 
 use crate::message::Assignment;
 use crate::server::rooms::{Books, TransferHandler};
-use crate::{Attempt, Generation, Incarnation, OpSeq, SessionId, Version};
+use crate::server::stores::sessions::MemberId;
+use crate::{Attempt, Generation, Incarnation, OpSeq, Version};
 
 impl TransferHandler<'_> {
     /// A shard serves what it has read so far. Void if it has to begin anew meanwhile.
     pub(in crate::server) fn filling(
         &mut self,
-        session: SessionId,
+        from: MemberId,
         seq: OpSeq,
         since: Attempt,
         generation: Generation,
     ) {
-        let entry = self.sessions.of(&session);
-        let (incarnation, shard) = (entry.group, entry.shard);
-        let group = self.groups.of_mut(&incarnation);
-        let (num_shards, model) = (group.num_shards as usize, group.model.clone());
-        if group.active != Some(seq) {
-            return;
-        }
-        let Some(transfer) = self.groups.transfer(incarnation) else { return };
+        let group = self.groups.of_mut(&from.group);
+        let num_shards = group.num_shards as usize;
+        let Some(transfer) = group.transfer_of_mut(seq) else { return };
         if transfer.void || transfer.since != since || since == Attempt(0) {
             return;
         }
-        transfer.filling.insert(shard, generation);
+        transfer.filling.insert(from.shard, generation);
         if transfer.filling.len() == num_shards {
-            self.agenda.note_change(&model);
+            self.agenda.note_change(&group.model);
         }
     }
 }
@@ -154,7 +150,7 @@ mod tests {
         let (mut server, _, reader) = pair();
         let transfer = server.groups.transfer(reader).unwrap();
         (transfer.since, transfer.attempt) = (Attempt(2), Attempt(4));
-        let first = server.session(reader, 0);
+        let first = server.member(reader, 0);
         let heard = |server: &Server| server.groups[&reader].transfer().unwrap().filling.clone();
         for (seq, since) in [(SEQ.next(), 2), (OpSeq(2), 2), (SEQ, 1), (SEQ, 3), (SEQ, 4), (SEQ, 0)]
         {
@@ -169,7 +165,7 @@ mod tests {
         server.transfers().filling(first, SEQ, Attempt(2), Generation(20));
         assert_eq!(heard(&server), [(0, Generation(20))].into());
         assert!(server.agenda.models.is_empty(), "nobody can read from half a group");
-        let second = server.session(reader, 1);
+        let second = server.member(reader, 1);
         server.transfers().filling(second, SEQ, Attempt(2), Generation(30));
         assert_eq!(heard(&server), [(0, Generation(20)), (1, Generation(30))].into());
         assert!(server.agenda.models.contains("policy"), "who waits can read from it");

@@ -7,8 +7,9 @@
 use crate::limits::MOVES;
 use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::group::Group;
+use crate::server::stores::sessions::MemberId;
 use crate::server::stores::transaction::Phase;
-use crate::{Attempt, Incarnation, OpSeq, Safeguard, SessionId, Version};
+use crate::{Attempt, Incarnation, OpSeq, Safeguard, Version};
 
 /// A source that was left is tried again by who gets so many times less now.
 const MUCH_FASTER: u64 = 4;
@@ -17,14 +18,14 @@ impl TransferHandler<'_> {
     /// A shard reads slowly.
     pub(in crate::server) fn slow(
         &mut self,
-        session: SessionId,
+        from: MemberId,
         (seq, attempt): (OpSeq, Attempt),
         shard: u32,
         bytes_per_s: u64,
     ) {
-        let reader = self.sessions.of(&session).group;
+        let reader = from.group;
         let group = self.groups.of(&reader);
-        let Some(transfer) = group.transfer().filter(|_| group.active == Some(seq)) else { return };
+        let Some(transfer) = group.transfer_of(seq) else { return };
         let current = transfer.phase == Phase::Reading && transfer.attempt == attempt;
         let (Some(version), Some(assignment)) = (transfer.version, &transfer.assignment) else {
             return;

@@ -14,7 +14,7 @@ use crate::server::stores::model::Resolution;
 use crate::server::stores::transaction::{GroupTransfer, Phase};
 use crate::server::transfers::Onward;
 use crate::server::transfers::choose::Choice;
-use crate::{Attempt, CallError, Incarnation, Selector, SessionId, Time, Version};
+use crate::{Attempt, CallError, Incarnation, Selector, Time, Version};
 
 fn misuse(detail: String) -> CallError {
     CallError::Misuse { detail }
@@ -240,11 +240,10 @@ impl TransferHandler<'_> {
         self.counters.crossings += u64::from(self.edges.crosses(incarnation));
         let group = self.groups.of(&incarnation);
         let seq = group.pending().seq;
-        let sessions: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
-        for session in sessions {
+        for member in group.members.values() {
             let assignment = assignment.clone();
-            self.connections
-                .send(session, ServerMessage::Assigned { seq, attempt, since, assignment });
+            let message = ServerMessage::Assigned { seq, attempt, since, assignment };
+            self.connections.send(member.session, message);
         }
     }
 }

@@ -8,9 +8,10 @@
 use crate::message::ServerMessage;
 use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::group::Group;
+use crate::server::stores::sessions::MemberId;
 use crate::server::stores::timers::Timer;
 use crate::server::stores::transaction::Phase;
-use crate::{Attempt, Generation, Incarnation, OpSeq, SessionId, Time, Version};
+use crate::{Attempt, Generation, Incarnation, OpSeq, Time, Version};
 
 impl TransferHandler<'_> {
     /// All shards have read the version beside their memory, and it is the publisher's. No source
@@ -35,30 +36,26 @@ impl TransferHandler<'_> {
         let transfer = transaction.as_transfer_mut();
         (transfer.phase, transfer.gave_up) = (Phase::Installing, true);
         let attempt = transfer.attempt;
-        let sessions: Vec<SessionId> = group.members.values().map(|m| m.session).collect();
         self.timers.set(deadline, Timer::Call(incarnation, seq));
-        for session in sessions {
-            self.connections.send(session, ServerMessage::Install { seq, attempt, deadline: span });
+        for member in group.members.values() {
+            let message = ServerMessage::Install { seq, attempt, deadline: span };
+            self.connections.send(member.session, message);
         }
     }
 
     /// A shard has put the version in place.
     pub(in crate::server) fn installed(
         &mut self,
-        session: SessionId,
+        from: MemberId,
         seq: OpSeq,
         attempt: Attempt,
         generation: Generation,
     ) {
-        let entry = self.sessions.of(&session);
-        let (incarnation, shard) = (entry.group, entry.shard);
-        if self.groups.of(&incarnation).active != Some(seq) {
-            return;
-        }
-        let Some(transfer) = self.groups.transfer(incarnation) else { return };
+        let group = self.groups.of_mut(&from.group);
+        let Some(transfer) = group.transfer_of_mut(seq) else { return };
         if transfer.phase == Phase::Installing && transfer.attempt == attempt {
-            transfer.installed.insert(shard, generation);
-            self.agenda.wake(incarnation);
+            transfer.installed.insert(from.shard, generation);
+            self.agenda.wake(from.group);
         }
     }
 
@@ -151,7 +148,7 @@ mod tests {
             let (mut server, group) = installing();
             server.groups.transfer(group).expect("it reads").phase = phase;
             server.agenda.groups.clear();
-            let shard = server.session(group, 1);
+            let shard = server.member(group, 1);
             for generation in [20, 21] {
                 server.transfers().installed(shard, seq, attempt, Generation(generation));
                 let installed = &server.groups.transfer(group).expect("it reads").installed;

@@ -2,9 +2,10 @@
 
 use crate::message::Call;
 use crate::server::rooms::VersionHandler;
+use crate::server::stores::sessions::MemberId;
 use crate::server::stores::transaction::Transaction;
 use crate::server::stores::trust::Trust;
-use crate::{CallError, Generation, Incarnation, Safeguard, SessionId, ShardSums, Version};
+use crate::{CallError, Generation, Incarnation, Safeguard, ShardSums, Version};
 
 /// What is wrong with a copy whose shards disagree, and what to do.
 const COPIES_DIFFER: &str = "its shards hold different copies of the same slice; unpublish it, \
@@ -16,12 +17,11 @@ const OTHER_BYTES: &str = "its bytes differ from those that the version was seal
 impl VersionHandler<'_> {
     pub(in crate::server) fn sealed(
         &mut self,
-        session: SessionId,
+        from: MemberId,
         generation: Generation,
         sums: ShardSums,
     ) {
-        let entry = self.sessions.of(&session);
-        let (incarnation, shard) = (entry.group, entry.shard);
+        let MemberId { group: incarnation, shard, .. } = from;
         let group = self.groups.of_mut(&incarnation);
         let num_shards = group.num_shards as usize;
         let Some(held) = &mut group.held else { return };
@@ -141,26 +141,26 @@ mod tests {
     fn digests_count_of_what_is_held_now_and_the_last_of_each_shard() {
         for (shard, generation) in [(0, 9), (0, 11), (1, 10), (1, 12)] {
             let (mut server, group) = published(true);
-            let session = server.session(group, shard);
-            server.versions().sealed(session, Generation(generation), sums(1));
+            let member = server.member(group, shard);
+            server.versions().sealed(member, Generation(generation), sums(1));
             let held = server.groups[&group].held.as_ref().expect("it holds it");
             assert!(held.sums.is_empty(), "{shard} at {generation}");
         }
         let (mut server, group) = published(true);
         for part in [1, 2] {
-            let session = server.session(group, 0);
-            server.versions().sealed(session, Generation(10), sums(part));
+            let member = server.member(group, 0);
+            server.versions().sealed(member, Generation(10), sums(part));
             assert_eq!(state(&server, group), (false, false, Trust::Claimed), "one shard alone");
         }
         server.agenda.groups.clear();
-        let session = server.session(group, 1);
-        server.versions().sealed(session, Generation(11), sums(5));
+        let member = server.member(group, 1);
+        server.versions().sealed(member, Generation(11), sums(5));
         assert_eq!(server.models["policy"].known[&version(1)].sum, Some(Sum([7, 0])));
         assert!(server.agenda.groups.contains(&group), "an unpublish may wait for it");
         assert_eq!((server.counters.seals, server.counters.fenced), (1, 0));
         // It is settled.
-        let session = server.session(group, 1);
-        server.versions().sealed(session, Generation(11), sums(6));
+        let member = server.member(group, 1);
+        server.versions().sealed(member, Generation(11), sums(6));
         assert_eq!(server.models["policy"].known[&version(1)].sum, Some(Sum([7, 0])));
         assert_eq!((server.counters.seals, server.counters.fenced), (1, 0));
     }
@@ -175,18 +175,18 @@ mod tests {
                     let sum = Some(Sum([if same { 3 } else { 4 }, 0]));
                     known.get_mut(&version(1)).expect("published").sum = sum;
                 }
-                let session = server.session(group, 0);
-                server.versions().sealed(session, Generation(10), sums(1));
-                let session = server.session(group, 1);
-                server.versions().sealed(session, Generation(11), sums(2));
+                let member = server.member(group, 0);
+                server.versions().sealed(member, Generation(10), sums(1));
+                let member = server.member(group, 1);
+                server.versions().sealed(member, Generation(11), sums(2));
                 let right = first || same;
                 let trust = if authored && first { Trust::Proved } else { Trust::Claimed };
                 assert_eq!(state(&server, group), (right, !right, trust), "{authored}, {first}");
                 let held = server.groups[&group].held.as_ref().expect("it stays");
                 assert_eq!(held.visible, right);
                 // What was refused stays refused, whatever is digested then.
-                let session = server.session(group, 1);
-                server.versions().sealed(session, Generation(11), sums(3));
+                let member = server.member(group, 1);
+                server.versions().sealed(member, Generation(11), sums(3));
                 assert_eq!(state(&server, group), (right, !right, trust));
                 assert_eq!(server.counters.fenced, u64::from(!right));
             }

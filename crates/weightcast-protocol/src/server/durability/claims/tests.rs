@@ -179,8 +179,8 @@ fn asked(server: &mut Server) -> Nonce {
 /// Each shard of a group shows its part of a sum.
 fn show(server: &mut Server, group: Incarnation, nonce: Nonce, sum: u64) {
     for shard in 0..2 {
-        let (session, part) = (server.session(group, shard), [sum - 7, 7][shard as usize]);
-        server.durability().proof(NOW, session, Generation(10 + u64::from(shard)), nonce, part);
+        let (member, part) = (server.member(group, shard), [sum - 7, 7][shard as usize]);
+        server.durability().proof(NOW, member, Generation(10 + u64::from(shard)), nonce, part);
     }
 }
 
@@ -230,17 +230,17 @@ fn what_two_groups_have_shown_decides_whom_to_believe() {
 fn a_shard_shows_its_part_once_at_the_generation_that_it_was_asked_for() {
     let (mut server, groups) = holders(&[Trust::Claimed, Trust::Proved, Trust::Refuted]);
     let nonce = asked(&mut server);
-    let session = server.session(groups[0], 1);
+    let member = server.member(groups[0], 1);
     let answers = |server: &Server| server.challenges[&nonce].claimant.answers.clone();
     for (generation, of) in [(10, nonce), (12, nonce), (11, Nonce(nonce.0 ^ 1))] {
-        server.durability().proof(NOW, session, Generation(generation), of, 5);
+        server.durability().proof(NOW, member, Generation(generation), of, 5);
         assert!(answers(&server).is_empty());
     }
-    let stranger = server.session(groups[2], 1);
+    let stranger = server.member(groups[2], 1);
     server.durability().proof(NOW, stranger, Generation(11), nonce, 5);
     assert!(answers(&server).is_empty(), "it was not asked");
-    server.durability().proof(NOW, session, Generation(11), nonce, 5);
-    server.durability().proof(NOW, session, Generation(11), nonce, 6);
+    server.durability().proof(NOW, member, Generation(11), nonce, 5);
+    server.durability().proof(NOW, member, Generation(11), nonce, 6);
     assert_eq!(answers(&server), [(1, 5)].into());
     assert!(server.challenges[&nonce].reference.answers.is_empty());
 }
@@ -262,11 +262,11 @@ fn a_comparison_ends_when_one_of_the_copies_is_another_one() {
         let (mut server, groups) = holders(&[Trust::Claimed, Trust::Proved]);
         let nonce = asked(&mut server);
         show(&mut server, groups[1 - side], nonce, 50);
-        let session = server.session(groups[side], 0);
-        server.durability().proof(NOW, session, Generation(10), nonce, 43);
+        let member = server.member(groups[side], 0);
+        server.durability().proof(NOW, member, Generation(10), nonce, 43);
         server.at(groups[side]).held.as_mut().unwrap().generations[1] = Generation(99);
-        let session = server.session(groups[side], 1);
-        server.durability().proof(NOW, session, Generation(11), nonce, 7);
+        let member = server.member(groups[side], 1);
+        server.durability().proof(NOW, member, Generation(11), nonce, 7);
         let trust = server.groups[&groups[side]].trust(version(1)).unwrap();
         let before = [Trust::Claimed, Trust::Proved][side];
         assert_eq!(trust, before);
