@@ -27,9 +27,10 @@ demo: $(VENV)/weightcast ## Watch a reinforcement-learning loop, then the same w
 
 test: test-pages test-rust test-python ## Run every test
 
-test-pages: # Does everything exist that the pages name? Does the tool that measures the path work?
+test-pages: # Does everything exist that the pages name? Has the one path no gap? Do the tools notice?
 	.ci/pages
 	.ci/pages-test
+	.ci/path --chain
 	.ci/path-test
 
 test-rust:
@@ -64,6 +65,7 @@ verify: $(VENV)/tools ## Check formatting, lints, types, purity, names, dependen
 	.ci/type-names
 	.ci/refit HEAD
 	.ci/circles
+	.ci/path --chain
 	cargo fmt --all --check
 	cargo fmt --manifest-path .ci/schemata/Cargo.toml --check
 	cargo clippy --locked $(CRATES) --all-targets --quiet -- -D warnings
