@@ -16,11 +16,11 @@ impl CallHandler<'_> {
     ) {
         let waits = self.config.safeguards.on(Safeguard::GroupTransaction);
         let group = self.groups.of_mut(&incarnation);
-        let num_shards = group.num_shards as usize;
+        let num_shards = group.num_shards;
         let Some(transaction) = group.active_transaction() else { return };
         if let Ok(answer) = &result
             && waits
-            && transaction.arrived.len() < num_shards
+            && !transaction.is_whole(num_shards)
         {
             transaction.decided = Some(answer.clone());
             return;

@@ -35,12 +35,10 @@ impl CallHandler<'_> {
 
     pub(in crate::server) fn advance_register(&mut self, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
-        let num_shards = group.num_shards as usize;
-        let transaction = group.pending_mut();
-        if transaction.arrived.len() < num_shards {
+        if !group.pending().is_whole(group.num_shards) {
             return;
         }
-        for (shard, call) in transaction.arrived.clone() {
+        for (shard, call) in group.pending().arrived.clone() {
             let Call::Register { layout, export, bytes } = call else { continue };
             let member = group.member_mut(shard);
             member.registration = Some(Registration { layout, export, bytes });
@@ -68,8 +66,7 @@ impl CallHandler<'_> {
 
     pub(in crate::server) fn advance_unregister(&mut self, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
-        let num_shards = group.num_shards as usize;
-        if group.pending_mut().arrived.len() < num_shards {
+        if !group.pending().is_whole(group.num_shards) {
             return;
         }
         for member in group.members.values_mut() {

@@ -13,7 +13,7 @@ impl Server {
         seq: OpSeq,
     ) {
         let active = |server: &Self| server.groups.get(&incarnation).and_then(|g| g.active);
-        if active(self) == Some(seq) && self.books().unpublishes(incarnation) {
+        if active(self) == Some(seq) && self.groups.of(&incarnation).unpublishes() {
             // Rather than leave the memory immutable for want of an offload.
             if self.durability().give_up_hold(incarnation) {
                 self.advance(now, incarnation);
@@ -32,11 +32,12 @@ impl Server {
 
     /// What a call was waiting for when its deadline passed.
     fn timeout_error(&self, incarnation: Incarnation) -> CallError {
-        let group = self.groups.of(&incarnation);
+        let caller = self.books().group(incarnation);
+        let group = caller.group;
         let transaction = group.pending();
         let missing = transaction.missing(group.num_shards);
         if missing.is_none()
-            && let Some(error) = self.books().version_missing(incarnation)
+            && let Some(error) = caller.version_missing()
         {
             return error;
         }
@@ -46,13 +47,13 @@ impl Server {
             }
             (Some(_), _) => group.waits_to_open(),
             (None, Call::Replicate { .. } | Call::Update { .. }) => {
-                self.books().transfer_waits_for(incarnation)
+                self.books().transfer(incarnation).waits_for()
             }
-            (None, Call::Unpublish) => self.books().unpublish_waits_for(incarnation),
-            (None, Call::Publish { .. }) if self.books().waits_for_digest(incarnation) => {
+            (None, Call::Unpublish) => caller.unpublish_waits_for(),
+            (None, Call::Publish { .. }) if caller.waits_for_digest() => {
                 "those of the last reference server who know the version's digest".to_owned()
             }
-            (None, Call::Wait { until }) => self.books().wait_waits_for(incarnation, *until),
+            (None, Call::Wait { until }) => caller.wait_waits_for(*until),
             (None, _) => format!("replica {}", group.replica),
         };
         CallError::Timeout { call: transaction.call.to_string(), waiting_for }

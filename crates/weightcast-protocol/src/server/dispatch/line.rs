@@ -2,6 +2,7 @@
 
 use crate::server::Server;
 use crate::server::rooms::Books;
+use crate::server::stores::group::Group;
 use crate::{Condition, Incarnation, Time, Version};
 
 impl Server {
@@ -14,7 +15,7 @@ impl Server {
         // And a condition that does not hold for one holds for none.
         let mut unmet: Vec<Condition> = Vec::new();
         for group in waiting {
-            let until = self.books().waits_until(group);
+            let until = self.groups.get(&group).and_then(Group::waits_until);
             let wants = self.books().waits_for_source(group);
             if until.is_some_and(|until| unmet.contains(&until))
                 || exhausted.iter().any(|(version, other)| {
@@ -24,7 +25,7 @@ impl Server {
                 continue;
             }
             self.advance(now, group);
-            unmet.extend(self.books().waits_until(group));
+            unmet.extend(self.groups.get(&group).and_then(Group::waits_until));
             exhausted.extend(self.books().waits_for_source(group).map(|version| (version, group)));
         }
     }

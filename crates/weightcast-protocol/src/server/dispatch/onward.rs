@@ -31,7 +31,7 @@ impl Server {
     /// Something has changed in a model: seeds that nobody needs go.
     pub(in crate::server) fn review_seeds(&mut self, name: &str) {
         for seed in self.durability().review_asks(name) {
-            if !self.books().is_seed_needed(seed) {
+            if !self.books().group(seed).is_seed_needed() {
                 self.let_seed_go(seed);
             }
         }

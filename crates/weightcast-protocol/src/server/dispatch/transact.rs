@@ -171,7 +171,7 @@ impl Server {
             self.blobs.retain(*layout);
         }
         transaction.arrived.insert(shard, call);
-        let whole = transaction.arrived.len() == group.num_shards as usize;
+        let whole = transaction.is_whole(group.num_shards);
         if declines && !starts {
             self.declined(incarnation, shard);
         } else if let Some(answer) = transaction.decided.take_if(|_| whole) {

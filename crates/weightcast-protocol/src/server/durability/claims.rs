@@ -227,8 +227,7 @@ impl DurabilityHandler<'_> {
 
 impl<'a> Books<'a> {
     fn holders_of(self, model: &'a Model, version: Version) -> impl Iterator<Item = &'a Group> {
-        let holders = model.visible.get(&version).into_iter().flat_map(|of| of.values());
-        holders.map(|group| self.groups.of(group))
+        model.holders(version).map(move |group| self.groups.of(&group))
     }
 
     /// Whom to compare with whom, if that is of use.

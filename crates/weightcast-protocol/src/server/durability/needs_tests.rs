@@ -56,8 +56,8 @@ fn a_version_is_lacked_by_rollouts_of_its_datacentre_that_hold_less_or_nothing()
                 let group = put(&mut server, "g", at, held);
                 (server.at(group).role, server.at(group).registered) = (role, registered);
                 let lacks = role == Role::Rollout && registered && held.is_none_or(|held| held < 2);
-                let model = &server.models["policy"];
-                let lacked = server.books().is_lacked(model, HERE, version(2));
+                let seed = seed(&mut server, "owner", 2, None);
+                let lacked = server.books().group(seed).is_lacked(version(2));
                 assert_eq!(lacked, lacks && at == HERE, "{role:?} {registered} {at} {held:?}");
             }
         }
@@ -76,7 +76,7 @@ fn needed() -> (Server, Incarnation, Incarnation) {
 #[test]
 fn a_seed_is_needed_until_something_makes_it_needless() {
     let (server, seed, lacks) = needed();
-    assert!(server.books().is_seed_needed(seed));
+    assert!(server.books().group(seed).is_seed_needed());
     type Change = fn(&mut Server, Incarnation);
     let needless: [(&str, Change); 7] = [
         ("refused", |server, seed| server.at(seed).held.as_mut().unwrap().fenced = Some(error())),
@@ -102,19 +102,19 @@ fn a_seed_is_needed_until_something_makes_it_needless() {
     for (name, change) in needless {
         let mut server = server.clone();
         change(&mut server, seed);
-        assert!(!server.books().is_seed_needed(seed), "{name}");
+        assert!(!server.books().group(seed).is_seed_needed(), "{name}");
         // Too early to tell, or it goes already: it is left alone.
         let mut early = server.clone();
         early.at(seed).recovering = true;
-        assert!(early.books().is_seed_needed(seed), "{name}, it comes over");
+        assert!(early.books().group(seed).is_seed_needed(), "{name}, it comes over");
         let mut early = server.clone();
         early.models.get_mut("policy").expect("a prop").recovers = true;
-        assert!(early.books().is_seed_needed(seed), "{name}, others come over");
+        assert!(early.books().group(seed).is_seed_needed(), "{name}, others come over");
         server.at(seed).released = true;
-        assert!(server.books().is_seed_needed(seed), "{name}, it was told");
+        assert!(server.books().group(seed).is_seed_needed(), "{name}, it was told");
         server.at(seed).released = false;
         server.at(seed).over = Some(Over { error: error(), closing: true });
-        assert!(server.books().is_seed_needed(seed), "{name}, it closes");
+        assert!(server.books().group(seed).is_seed_needed(), "{name}, it closes");
     }
     let keeps: [(&str, Change); 5] = [
         ("another is asked for elsewhere", |server, _| asks(server, "there", "owner", 3)),
@@ -132,7 +132,7 @@ fn a_seed_is_needed_until_something_makes_it_needless() {
     for (name, change) in keeps {
         let mut server = server.clone();
         change(&mut server, seed);
-        assert!(server.books().is_seed_needed(seed), "{name}");
+        assert!(server.books().group(seed).is_seed_needed(), "{name}");
     }
     // One that was told to go stands back for nobody.
     let mut server = server;
@@ -144,7 +144,7 @@ fn a_seed_is_needed_until_something_makes_it_needless() {
     };
     server.groups.insert(earlier, group);
     server.models.get_mut("policy").expect("a prop").seeding.replicas.insert(earlier);
-    assert!(server.books().is_seed_needed(seed));
+    assert!(server.books().group(seed).is_seed_needed());
     // On its way it is needed while it is what was asked for.
     server.at(seed).held = None;
     for (at, owner, number, needed) in [
@@ -155,7 +155,7 @@ fn a_seed_is_needed_until_something_makes_it_needless() {
     ] {
         server.models.get_mut("policy").expect("a prop").seeding.asked.clear();
         asks(&mut server, at, owner, number);
-        assert_eq!(server.books().is_seed_needed(seed), needed, "{at} {owner} {number}");
+        assert_eq!(server.books().group(seed).is_seed_needed(), needed, "{at} {owner} {number}");
     }
     assert!(server.groups.contains_key(&lacks));
 }
@@ -310,9 +310,8 @@ fn whoever_holds_something_waits_for_a_seed_that_brings_more_or_what_it_wants() 
                 }
                 let useful = brings == wanted || brings > 2;
                 let expected = held && useful && at == HERE && !near;
-                let waits = |server: &Server| {
-                    server.books().waits_for_seed(&server.groups[&reader], version(wanted))
-                };
+                let waits =
+                    |server: &Server| server.books().group(reader).waits_for_seed(version(wanted));
                 // Asked for.
                 let mut asked = server.clone();
                 asks(&mut asked, at, "owner", brings);

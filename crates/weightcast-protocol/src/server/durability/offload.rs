@@ -7,6 +7,7 @@
 
 use crate::limits::DETAIL_CHARS;
 use crate::message::{Open, Role, ServerMessage};
+use crate::server::contexts::GroupCtx;
 use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::group::Held;
 use crate::server::stores::model::Model;
@@ -136,7 +137,7 @@ impl DurabilityHandler<'_> {
         // One at a time: what is released does not count for the next.
         for replica in model.retention.replicas.clone() {
             let kept = !self.config.safeguards.on(Safeguard::OffloadRelease);
-            if !kept && !self.books().is_needed(self.models.of(name), replica) {
+            if !kept && !self.books().group(replica).is_offload_needed() {
                 self.counters.offloads_released += 1;
                 self.release(replica);
             }
@@ -177,9 +178,12 @@ impl Books<'_> {
         );
         if wanted { Ok(()) } else { Err(CallError::Misuse { detail }) }
     }
+}
 
-    fn is_needed(&self, model: &Model, replica: Incarnation) -> bool {
-        let group = self.groups.of(&replica);
+impl GroupCtx<'_> {
+    /// Whether an offload replica is still of use, or can't be judged yet.
+    fn is_offload_needed(&self) -> bool {
+        let GroupCtx { group, model, .. } = *self;
         let Some(version) = group.offloads().filter(|_| group.over.is_none()) else { return true };
         if group.released || group.recovering || model.recovers {
             return true;
@@ -191,7 +195,7 @@ impl Books<'_> {
                 group.replica == offload_name(&self.groups.of(owner).replica, version)
             });
         };
-        let alone = !self.is_countable(model, version, Some(replica));
+        let alone = !self.is_countable(model, version, Some(group.incarnation));
         let alone = alone && self.config.safeguards.on(Safeguard::OffloadNeeded);
         held.fenced.is_none() && alone && self.is_retained(model, version)
     }

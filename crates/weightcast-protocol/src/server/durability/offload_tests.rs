@@ -97,7 +97,7 @@ fn a_group_that_breaks_is_held_back_no_more_and_one_that_closes_is() {
         forget(&mut server);
         server.durability().note_end(owner);
         assert_eq!(server.groups[&owner].hold_until.is_none(), ends, "{over:?}, {released}");
-        assert_eq!(server.books().is_held_back(owner), !ends);
+        assert_eq!(server.books().group(owner).is_held_back(), !ends);
         assert_eq!(server.models["policy"].retention.asked.is_empty(), ends);
         assert_eq!(server.agenda.models.contains("policy"), ends, "others may be asked");
     }
@@ -135,8 +135,7 @@ fn an_offload_is_needed_while_its_version_is_retained_and_held_by_nobody_else() 
         server.models.get_mut("policy").expect("a prop").retention.versions = 1;
         (server, owner, copy)
     };
-    let is_needed =
-        |server: &Server, copy| server.books().is_needed(&server.models["policy"], copy);
+    let is_needed = |server: &Server, copy| server.books().group(copy).is_offload_needed();
     let (server, owner, copy) = scene();
     assert!(is_needed(&server, copy));
     let needless: [Change; 3] = [

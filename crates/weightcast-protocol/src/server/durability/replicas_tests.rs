@@ -5,7 +5,7 @@ use super::*;
 use crate::message::{ClientMessage, Open};
 use crate::server::Server;
 use crate::server::props::opening;
-use crate::server::stores::group::{Held, Over};
+use crate::server::stores::group::{Group, Held, Over};
 use crate::server::stores::trust::Trust;
 use crate::server::{ServerConfig, ServerOutput};
 use crate::{ConnectionId, ContentDigest, SessionId, Term};

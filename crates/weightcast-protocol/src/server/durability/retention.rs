@@ -7,6 +7,7 @@
 //! then the loss is recorded, and the owner goes on.
 
 use crate::message::Role;
+use crate::server::contexts::GroupCtx;
 use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
@@ -34,7 +35,7 @@ impl Group {
         self.members.values().any(|member| member.location.spot)
     }
 
-    pub(super) fn offloads(&self) -> Option<Version> {
+    pub(in crate::server) fn offloads(&self) -> Option<Version> {
         match self.role {
             Role::Offload(version) => Some(version),
             Role::Trainer | Role::Rollout | Role::Seed(_) => None,
@@ -50,7 +51,6 @@ impl Books<'_> {
         version: Version,
         but: Option<Incarnation>,
     ) -> bool {
-        let holders = model.visible.get(&version).into_iter().flatten();
         let blind = !self.config.safeguards.on(Safeguard::OffloadsCount);
         let believed = |group: &Group| {
             let held = group.held.as_ref();
@@ -60,7 +60,7 @@ impl Books<'_> {
         let counts = |group: &Group| {
             group.counts() && believed(group) && !(blind && group.offloads().is_some())
         };
-        holders.into_iter().any(|(_, group)| Some(*group) != but && counts(self.groups.of(group)))
+        model.holders(version).any(|group| Some(group) != but && counts(self.groups.of(&group)))
     }
 
     /// Whether a version is one of the newest that are to survive. Newer ones that nobody holds
@@ -70,29 +70,29 @@ impl Books<'_> {
         let newer = model.visible.keys().rev().take_while(|newer| **newer > version);
         newer.filter(|newer| self.is_countable(model, **newer, None)).take(wanted).count() < wanted
     }
+}
 
-    /// Whether a version would be lost with a group's copy: it is retained, this copy is good enough
+impl GroupCtx<'_> {
+    /// Whether a version would be lost with the group's copy: it is retained, this copy is good enough
     /// to count, and no other one does. A server that does not know all copies must assume so (A5).
-    fn is_last_countable(&self, incarnation: Incarnation) -> bool {
-        let group = self.groups.of(&incarnation);
+    fn is_last_countable(&self) -> bool {
+        let GroupCtx { group, model, .. } = *self;
         let Some(held) = group.held.as_ref().filter(|held| held.sealed && held.fenced.is_none())
         else {
             return false;
         };
-        let model = self.models.of(&group.model);
         let broken = group.over.as_ref().is_some_and(|over| !over.closing);
         let of_another = group.offloads().is_some() || group.seeds().is_some();
         let may_count = !group.is_spot() && !of_another && group.complete();
         !broken
             && may_count
             && self.is_retained(model, held.version)
-            && !self.is_countable(model, held.version, Some(incarnation))
+            && !self.is_countable(model, held.version, Some(group.incarnation))
     }
 
-    /// Whether a group has to keep its copy for now.
-    pub(in crate::server) fn is_held_back(&self, incarnation: Incarnation) -> bool {
-        let model = self.models.of(&self.groups.of(&incarnation).model);
-        model.retention.held_back.contains(&incarnation)
+    /// Whether the group has to keep its copy for now.
+    pub(in crate::server) fn is_held_back(&self) -> bool {
+        self.model.retention.held_back.contains(&self.group.incarnation)
     }
 }
 
@@ -122,7 +122,7 @@ impl DurabilityHandler<'_> {
         incarnation: Incarnation,
         ready: bool,
     ) -> bool {
-        if !self.books().is_last_countable(incarnation) {
+        if !self.books().group(incarnation).is_last_countable() {
             if ready {
                 self.end_hold(incarnation);
             } else {
@@ -197,7 +197,7 @@ impl DurabilityHandler<'_> {
     pub(in crate::server) fn give_up_hold(&mut self, incarnation: Incarnation) -> bool {
         let Some(group) = self.groups.get_mut(&incarnation) else { return false };
         group.hold_until = None;
-        self.books().is_held_back(incarnation)
+        self.books().group(incarnation).is_held_back()
     }
 
     pub(in crate::server) fn hold_timer(&mut self, now: Time, incarnation: Incarnation) {

@@ -56,7 +56,7 @@ fn a_copy_counts_if_nothing_at_all_speaks_against_it() {
         retain(&mut server, 1);
         spoil(server.at(group));
         assert_eq!(server.groups[&group].counts(), counts, "{name}");
-        assert_eq!(server.books().is_last_countable(group), may_be_last, "{name}");
+        assert_eq!(server.books().group(group).is_last_countable(), may_be_last, "{name}");
         // With every other flaw it does not count either.
         for (other, spoil, also, _) in FLAWS {
             let mut server = server.clone();
@@ -74,7 +74,7 @@ fn a_copy_counts_if_nothing_at_all_speaks_against_it() {
     let (mut server, group) = holder();
     retain(&mut server, 1);
     server.at(group).held = None;
-    assert!(!server.groups[&group].counts() && !server.books().is_last_countable(group));
+    assert!(!server.groups[&group].counts() && !server.books().group(group).is_last_countable());
 }
 
 #[test]
@@ -88,14 +88,18 @@ fn a_copy_is_the_last_while_no_other_counts_and_is_believed() {
                 server.at(other).held.as_mut().expect("just set").trust = trust;
                 spoil(server.at(other));
                 let as_good = counts && trust == Trust::Proved && number == 1;
-                assert_eq!(server.books().is_last_countable(group), !as_good, "{name}, {trust:?}");
+                assert_eq!(
+                    server.books().group(group).is_last_countable(),
+                    !as_good,
+                    "{name}, {trust:?}"
+                );
                 let model = &server.models["policy"];
                 assert_eq!(server.books().is_countable(model, version(1), Some(group)), as_good);
                 let any = as_good || server.groups[&group].counts();
                 assert_eq!(server.books().is_countable(model, version(1), None), any);
                 // What is not to survive is nobody's last copy.
                 retain(&mut server, 0);
-                assert!(!server.books().is_last_countable(group));
+                assert!(!server.books().group(group).is_last_countable());
             }
         }
     }

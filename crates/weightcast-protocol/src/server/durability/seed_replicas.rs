@@ -3,69 +3,60 @@
 use std::collections::BTreeSet;
 
 use crate::message::Role;
+use crate::server::contexts::GroupCtx;
 use crate::server::durability::offload::owner_of;
 use crate::server::rooms::{Books, DurabilityHandler};
-use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
 use crate::server::stores::seeding::Asked;
 use crate::server::stores::violation::{Violation, ensure};
 use crate::{CallError, Incarnation, Safeguard, Time, Version};
 
-impl<'a> Books<'a> {
-    /// The seed replicas of a datacentre, until they have been told to end, or have left.
-    pub(super) fn seeds_in(
-        self,
-        model: &'a Model,
-        here: &'a str,
-    ) -> impl Iterator<Item = Incarnation> {
-        let seeds = model.seeding.replicas.iter().copied();
-        let lives = |group: &Group| group.over.as_ref().is_none_or(|over| over.closing);
-        seeds.filter(move |seed| {
-            let group = self.groups.of(seed);
-            lives(group) && group.datacentre() == here
+impl GroupCtx<'_> {
+    /// The seed replicas of the group's datacentre, until they have been told to end, or have left.
+    pub(super) fn seeds_near(self) -> impl Iterator<Item = Incarnation> {
+        self.model.seeding.replicas.iter().copied().filter(move |seed| {
+            let seed = self.groups.of(seed);
+            seed.over.as_ref().is_none_or(|over| over.closing) && self.is_near(seed)
         })
     }
 
-    /// What was asked for, if it is this seed.
-    fn asked_for(&self, seed: &Group) -> Option<&Asked> {
-        let asked = self.models.of(&seed.model).seeding.asked.get(seed.datacentre());
-        asked.filter(|asked| asked.replica() == seed.replica)
+    /// Whether the group is the seed that was asked for.
+    fn is_asked_for(&self) -> bool {
+        self.asked_here().is_some_and(|asked| asked.replica() == self.group.replica)
     }
 
-    pub(in crate::server) fn is_seed_needed(&self, seed: Incarnation) -> bool {
-        let group = self.groups.of(&seed);
-        let model = self.models.of(&group.model);
+    /// Whether a seed is still of use, or can't be judged yet.
+    pub(in crate::server) fn is_seed_needed(self) -> bool {
+        let GroupCtx { group, model, .. } = self;
         if group.over.is_some() || group.released || group.recovering || model.recovers {
             return true; // it goes already, or it is too early to tell
         }
-        let Some(held) = &group.held else { return self.asked_for(group).is_some() };
-        let here = group.datacentre();
+        let Some(held) = &group.held else { return self.is_asked_for() };
         let owned = model.replicas.contains_key(owner_of(&group.replica));
-        let lacked = self.is_lacked(model, here, held.version)
-            || !self.config.safeguards.on(Safeguard::SeedRelease);
-        let asked = model.seeding.asked.contains_key(here);
-        held.fenced.is_none() && owned && lacked && !asked && !self.is_outdone(model, group)
+        let lacked =
+            self.is_lacked(held.version) || !self.config.safeguards.on(Safeguard::SeedRelease);
+        let asked = self.asked_here().is_some();
+        held.fenced.is_none() && owned && lacked && !asked && !self.is_outdone()
     }
 
-    /// Whether a rollout of a datacentre could still use a version.
-    fn is_lacked(&self, model: &Model, here: &str, version: Version) -> bool {
-        let groups = model.replicas.values().map(|group| self.groups.of(group));
-        let mut near = groups.filter(|group| {
-            group.role == Role::Rollout && group.registered && group.datacentre() == here
-        });
+    /// Whether a rollout of the seed's datacentre could still use a version.
+    fn is_lacked(&self, version: Version) -> bool {
+        let groups = self.model.replicas.values().map(|group| self.groups.of(group));
+        let mut near = groups
+            .filter(|group| group.role == Role::Rollout && group.registered && self.is_near(group));
         near.any(|group| group.held.as_ref().is_none_or(|held| held.version < version))
     }
 
-    /// Whether its datacentre has something newer, or another seed of the same.
-    fn is_outdone(&self, model: &Model, seed: &Group) -> bool {
-        let (here, version) = (seed.datacentre(), seed.held.as_ref().map(|held| held.version));
-        let newer = model.visible.keys().filter(|newer| Some(**newer) > version);
-        let same = |other: &Group| {
-            let held = other.held.as_ref().map(|held| held.version);
-            held == version && other.incarnation < seed.incarnation && !other.released
-        };
-        newer.into_iter().any(|newer| self.is_here(model, here, *newer))
-            || self.seeds_in(model, here).any(|other| same(self.groups.of(&other)))
+    /// Whether the seed's datacentre has something newer, or another seed of the same.
+    fn is_outdone(&self) -> bool {
+        let version = self.group.held.as_ref().map(|held| held.version);
+        let mut newer = self.model.visible.keys().filter(|newer| Some(**newer) > version);
+        newer.any(|newer| self.is_held_here(*newer))
+            || self.seeds_near().map(|seed| self.groups.of(&seed)).any(|other| {
+                other.held.as_ref().map(|held| held.version) == version
+                    && other.incarnation < self.group.incarnation
+                    && !other.released
+            })
     }
 }
 
@@ -82,17 +73,16 @@ impl DurabilityHandler<'_> {
 
     /// A seed is at its end, or its content was refused.
     pub(super) fn note_seed_end(&mut self, incarnation: Incarnation) {
-        if self.books().asked_for(self.groups.of(&incarnation)).is_some() {
+        if self.books().group(incarnation).is_asked_for() {
             self.fail_seed(incarnation);
         }
     }
 
     fn withdraw_ask(&mut self, seed: Incarnation) {
-        let group = self.groups.of(&seed);
-        if self.books().asked_for(group).is_some() {
-            let here = group.datacentre().to_owned();
+        if self.books().group(seed).is_asked_for() {
+            let group = self.groups.of(&seed);
             let model = self.models.of_mut(&group.model);
-            model.seeding.asked.remove(&here);
+            model.seeding.asked.remove(group.datacentre());
         }
     }
 
@@ -117,10 +107,8 @@ impl DurabilityHandler<'_> {
         let Some(model) = self.models.get(name) else { return BTreeSet::new() };
         let needless = |(here, asked): &(&String, &Asked)| {
             let lost = !model.recovers && !model.replicas.contains_key(&asked.owner);
-            let newer = model.visible.range(asked.version..);
-            lost || newer
-                .into_iter()
-                .any(|(version, _)| self.books().is_here(model, here, *version))
+            let mut newer = model.visible.range(asked.version..);
+            lost || newer.any(|(version, _)| self.books().is_held_in(model, here, *version))
         };
         let needless: Vec<String> =
             model.seeding.asked.iter().filter(needless).map(|(here, _)| here.clone()).collect();

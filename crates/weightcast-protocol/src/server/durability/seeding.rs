@@ -8,6 +8,7 @@
 //! what has come is read, even if there is something newer far away by then.
 
 use crate::message::{Open, Role, ServerMessage};
+use crate::server::contexts::{GroupCtx, TransferCtx};
 use crate::server::rooms::{Books, DurabilityHandler};
 use crate::server::stores::group::Group;
 use crate::server::stores::model::{Model, Resolution};
@@ -29,40 +30,49 @@ impl Group {
     }
 }
 
-impl Books<'_> {
+impl<'a> GroupCtx<'a> {
+    /// The seed that was asked for in the group's datacentre, and has not come yet.
+    pub(in crate::server) fn asked_here(&self) -> Option<&'a Asked> {
+        self.model.seeding.asked.get(self.group.datacentre())
+    }
+
     /// The version that an update had better go over to: of a group with offload seeding, one that
     /// is in its datacentre already rather than one that is not.
     pub(in crate::server) fn nearby_instead(
         &self,
-        group: &Group,
         selector: Selector,
         version: Version,
     ) -> Version {
-        let model = self.models.of(&group.model);
-        let here = group.datacentre();
-        let Some(held) = group.held.as_ref().filter(|_| group.offload_seeding) else {
+        let Some(held) = self.group.held.as_ref().filter(|_| self.group.offload_seeding) else {
             return version;
         };
-        if self.is_here(model, here, version) {
+        if self.is_held_here(version) {
             return version;
         }
-        let known = model.visible.keys().copied();
-        let near: Vec<Version> = known.filter(|known| self.is_here(model, here, *known)).collect();
+        let known = self.model.visible.keys().copied();
+        let near: Vec<Version> = known.filter(|known| self.is_held_here(*known)).collect();
         selector.pick(&near).filter(|near| *near > held.version).unwrap_or(version)
     }
 
-    /// Whether somebody in a datacentre holds a version to be read.
-    pub(super) fn is_here(&self, model: &Model, here: &str, version: Version) -> bool {
-        let mut holders = model.visible.get(&version).into_iter().flatten();
-        holders.any(|(_, holder)| self.groups.of(holder).datacentre() == here)
+    /// Whether somebody in the group's datacentre holds a version to be read.
+    pub(super) fn is_held_here(&self, version: Version) -> bool {
+        self.is_held_in(self.model, self.group.datacentre(), version)
     }
+}
 
-    /// Whether a reader can get a version from another datacentre only.
-    fn must_cross(&self, group: &Group, version: Version) -> bool {
-        let transfer = group.pending().as_transfer();
-        let known = self.holders(group, version).next().is_some()
-            || self.coming(group, version, |_| true).next().is_some();
-        known && self.may_cross(group, transfer, version)
+impl TransferCtx<'_> {
+    /// Whether the reader can get a version from another datacentre only.
+    fn must_cross(&self, version: Version) -> bool {
+        let known = self.holders(version).next().is_some()
+            || self.coming(version, |_| true).next().is_some();
+        known && self.may_cross(version)
+    }
+}
+
+impl Books<'_> {
+    /// Whether somebody in a datacentre holds a version to be read.
+    pub(super) fn is_held_in(&self, model: &Model, here: &str, version: Version) -> bool {
+        model.holders(version).any(|holder| self.groups.of(&holder).datacentre() == here)
     }
 
     /// A seed replica may be opened only while it is wanted.
@@ -90,21 +100,20 @@ impl DurabilityHandler<'_> {
         version: Version,
     ) -> Option<Vec<Incarnation>> {
         self.give_up_overdue_seed(now, incarnation);
-        let group = self.groups.of(&incarnation);
-        if self.books().waits_for_seed(group, version) {
+        let reader = self.books().transfer(incarnation);
+        let group = reader.group;
+        if reader.waits_for_seed(version) {
             self.counters.skips += 1;
             return Some(Vec::new());
         }
         let wants = group.offload_seeding && !group.seed_failed && group.held.is_some();
-        if !wants
-            || !self.config.safeguards.on(Safeguard::SeedFirst)
-            || !self.books().must_cross(group, version)
+        if !wants || !self.config.safeguards.on(Safeguard::SeedFirst) || !reader.must_cross(version)
         {
             return None;
         }
         // Not for one that was chosen because it was near, and is not any more; nor for one that is
         // on its way to others only.
-        let newest = self.models.of(&group.model).resolve(selector);
+        let newest = reader.model.resolve(selector);
         match newest == Resolution::Available(version) {
             true => Some(self.begin_seed(now, incarnation, version)),
             false => Some(Vec::new()),
@@ -118,35 +127,34 @@ impl DurabilityHandler<'_> {
         incarnation: Incarnation,
         version: Version,
     ) -> Vec<Incarnation> {
-        let group = self.groups.of(&incarnation);
-        let (name, here) = (group.model.clone(), group.datacentre().to_owned());
-        let model = self.models.of(&name);
+        let asker = self.books().group(incarnation);
         let one = self.config.safeguards.on(Safeguard::OneSeed);
-        if model.recovers || (model.seeding.asked.contains_key(&here) && one) {
+        if asker.model.recovers || (asker.asked_here().is_some() && one) {
             return Vec::new(); // one may yet come over, or is on its way for others
         }
-        let others: Vec<Incarnation> = self.books().seeds_in(model, &here).collect();
+        let others: Vec<Incarnation> = asker.seeds_near().collect();
         if !others.is_empty() && one {
             // Their memory is free by the next update, or the one after it.
             return others;
         }
+        let group = self.groups.of(&incarnation);
         let owner = group.replica.clone();
         let members = group.member_ids();
         let until = now + self.config.seed_deadline;
         let asked =
             Asked { ask: self.numbers.next_ask(self.terms.own.term), version, owner, until };
         self.counters.seeds_asked += 1;
-        let model = self.models.of_mut(&name);
-        model.seeding.asked.insert(here, asked);
+        let model = self.models.of_mut(&group.model);
+        model.seeding.asked.insert(group.datacentre().to_owned(), asked);
         members.into_iter().for_each(|member| self.remind_seed(member));
         Vec::new()
     }
 
     /// Tells a member what it may have missed: to seed.
     pub(in crate::server) fn remind_seed(&mut self, to: MemberId) {
-        let group = self.groups.of(&to.group);
-        let asked = self.models.of(&group.model).seeding.asked.get(group.datacentre());
-        if let Some(asked) = asked.filter(|asked| asked.ask > 0 && group.was_asked(asked)) {
+        let asker = self.books().group(to.group);
+        let asked = asker.asked_here().filter(|asked| asked.ask > 0);
+        if let Some(asked) = asked.filter(|asked| asker.group.was_asked(asked)) {
             let (version, ask) = (asked.version, asked.ask);
             let deadline = self.config.seed_deadline;
             self.connections.send(to.session, ServerMessage::Seed { version, ask, deadline });
@@ -155,17 +163,16 @@ impl DurabilityHandler<'_> {
 
     /// A shard has no memory for a seed, or its seed has failed.
     pub(in crate::server) fn seed_failed(&mut self, from: MemberId, ask: u64) {
-        let group = self.groups.of(&from.group);
-        let asked = self.models.of(&group.model).seeding.asked.get(group.datacentre());
-        if asked.is_some_and(|asked| asked.ask == ask && group.was_asked(asked)) {
+        let asker = self.books().group(from.group);
+        let asked = asker.asked_here().filter(|asked| asked.ask == ask);
+        if asked.is_some_and(|asked| asker.group.was_asked(asked)) {
             self.fail_seed(from.group);
         }
     }
 
     /// A seed that takes too long must not keep its datacentre from the version (F29, L4).
     pub(super) fn give_up_overdue_seed(&mut self, now: Time, incarnation: Incarnation) {
-        let group = self.groups.of(&incarnation);
-        let asked = self.models.of(&group.model).seeding.asked.get(group.datacentre());
+        let asked = self.books().group(incarnation).asked_here();
         if asked.is_some_and(|asked| asked.until <= now) {
             self.fail_seed(incarnation);
         }

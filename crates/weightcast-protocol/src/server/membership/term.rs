@@ -6,6 +6,7 @@
 //! follows.
 
 use crate::message::{Open, Role};
+use crate::server::contexts::GroupCtx;
 use crate::server::rooms::MembershipHandler;
 use crate::server::stores::edges::Edges;
 use crate::server::stores::timers::Timer;
@@ -93,8 +94,8 @@ impl MembershipHandler<'_> {
     /// Whoever has not come over by now will not: what is not known does not exist.
     pub(in crate::server) fn window_timer(&mut self) {
         self.terms.window_until = None;
-        let held_back = |group: &&Incarnation| self.books().held_back(**group);
-        self.counters.held_back += self.groups.keys().filter(held_back).count() as u64;
+        let groups = self.groups.keys().map(|group| self.books().group(*group));
+        self.counters.held_back += groups.filter(GroupCtx::is_held_by_window).count() as u64;
         for (name, model) in self.models.iter_mut() {
             model.recovers = false;
             self.agenda.note_change(name);

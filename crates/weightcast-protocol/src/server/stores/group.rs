@@ -194,11 +194,6 @@ impl Group {
     }
 
     /// The transfer that a member reports on, by the number of its call. A call that was answered is over.
-    pub(in crate::server) fn transfer_of(&self, call: OpSeq) -> Option<&GroupTransfer> {
-        self.transfer().filter(|_| self.active == Some(call))
-    }
-
-    /// The same, to change it.
     pub(in crate::server) fn transfer_of_mut(&mut self, call: OpSeq) -> Option<&mut GroupTransfer> {
         self.active_transaction().filter(|active| active.seq == call)?.transfer.as_mut()
     }

@@ -117,11 +117,18 @@ impl Model {
         self.epoch == Epoch(0) || self.newest_known().is_some_and(|v| v.epoch == self.epoch)
     }
 
+    /// Who holds a version for all to see, in order of their names.
+    pub(in crate::server) fn holders(
+        &self,
+        version: Version,
+    ) -> impl Iterator<Item = Incarnation> + '_ {
+        self.visible.get(&version).into_iter().flat_map(|holders| holders.values().copied())
+    }
+
     /// The first who holds an available version.
     #[track_caller]
     pub(in crate::server) fn first_holder(&self, version: Version) -> Incarnation {
-        let holders = self.visible.get(&version).and_then(|holders| holders.values().next());
-        *holders.expect("what is available has a holder")
+        self.holders(version).next().expect("what is available has a holder")
     }
 
     /// The newest available version.

@@ -122,6 +122,11 @@ impl Transaction {
         self.transfer.as_mut().expect("the call is a transfer")
     }
 
+    /// Whether all shards of the group have made it.
+    pub(in crate::server) fn is_whole(&self, num_shards: u32) -> bool {
+        self.arrived.len() == num_shards as usize
+    }
+
     /// Whether it is an `update`.
     pub(in crate::server) fn is_update(&self) -> bool {
         matches!(self.call, Call::Update { .. })
@@ -147,7 +152,7 @@ impl Transaction {
     /// The version that a transfer would read if it had a source, once all shards are there.
     pub(in crate::server) fn wants(&self, num_shards: u32) -> Option<Version> {
         let transfer = self.transfer.as_ref().filter(|t| t.phase == Phase::Waiting)?;
-        transfer.version.filter(|_| self.arrived.len() == num_shards as usize)
+        transfer.version.filter(|_| self.is_whole(num_shards))
     }
 
     /// The layouts that a pending call of `register` names.

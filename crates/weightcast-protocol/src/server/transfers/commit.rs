@@ -2,7 +2,8 @@
 //! still stands and has committed itself (S5), with the publisher's content (S6).
 
 use crate::message::{Answer, Assignment, ReadFailure};
-use crate::server::rooms::{Books, TransferHandler};
+use crate::server::contexts::{GroupCtx, TransferCtx};
+use crate::server::rooms::TransferHandler;
 use crate::server::stores::sessions::MemberId;
 use crate::server::stores::transaction::Phase;
 use crate::server::transfers::Onward;
@@ -75,7 +76,8 @@ impl TransferHandler<'_> {
     /// Whether a report is about what the member's group reads now; older reports are void.
     fn is_current(&self, from: MemberId, seq: OpSeq, attempt: Attempt) -> bool {
         let safeguards = self.config.safeguards;
-        self.groups.of(&from.group).transfer_of(seq).is_some_and(|transfer| {
+        self.books().group(from.group).transfer_of(seq).is_some_and(|reader| {
+            let TransferCtx { transfer, .. } = reader;
             let same = transfer.attempt == attempt || !safeguards.on(Safeguard::CurrentReports);
             let current = transfer.phase == Phase::Reading && same;
             current || !safeguards.on(Safeguard::CommitFence)
@@ -85,14 +87,13 @@ impl TransferHandler<'_> {
     /// All shards have read: commit, if the source still stands and the content is the publisher's.
     pub(super) fn try_commit(&mut self, now: Time, incarnation: Incarnation) -> Onward {
         let safeguards = self.config.safeguards;
-        let group = self.groups.of(&incarnation);
-        let transaction = group.pending();
-        let transfer = transaction.as_transfer();
-        if transfer.prepared.len() < group.num_shards as usize {
+        let reader = self.books().transfer(incarnation);
+        let transfer = reader.transfer;
+        if transfer.prepared.len() < reader.group.num_shards as usize {
             return Onward::Done;
         }
         let assignment = transfer.assigned().clone();
-        match self.books().standing(incarnation, &assignment) {
+        match reader.standing(&assignment) {
             Standing::Stands => {}
             Standing::BeingFilled => return Onward::Done, // its commit brings us back
             Standing::Gone => {
@@ -101,7 +102,7 @@ impl TransferHandler<'_> {
             }
         }
         let sums = transfer.prepared.values().fold(ShardSums::default(), |a, (_, b)| a + *b);
-        let content = self.models.of(&group.model).known.get(&assignment.version);
+        let content = reader.model.known.get(&assignment.version);
         let Some(expected) = content.and_then(|content| content.sum) else {
             if !safeguards.on(Safeguard::DigestCheck) {
                 self.commit_read(now, incarnation, assignment);
@@ -155,13 +156,13 @@ impl TransferHandler<'_> {
     }
 }
 
-impl Books<'_> {
-    /// What has become of the source: it must hold what was assigned, at the same generations (S5).
-    fn standing(&self, reader: Incarnation, assignment: &Assignment) -> Standing {
+impl GroupCtx<'_> {
+    /// What has become of the reader's source: it must hold what was assigned, at the same generations (S5).
+    fn standing(&self, assignment: &Assignment) -> Standing {
         let version = assignment.version;
         let safeguards = self.config.safeguards;
         let all = if safeguards.on(Safeguard::EveryStripe) { usize::MAX } else { 1 };
-        let sources = self.edges.sources_of(reader).iter().take(all);
+        let sources = self.edges.sources_of(self.group.incarnation).iter().take(all);
         let sources: Vec<_> = sources.filter_map(|source| self.groups.get(source)).collect();
         let generations = sources.iter().filter_map(|source| source.generations(version));
         let each = assignment.shards_each();
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn sources_stand_while_each_holds_what_was_assigned_at_the_same_generations() {
         let (server, reader, sources, assignment) = striped();
-        let standing = |server: &Server| server.books().standing(reader, &assignment);
+        let standing = |server: &Server| server.books().group(reader).standing(&assignment);
         assert_eq!(standing(&server), Standing::Stands);
         for source in sources {
             let mut moved = server.clone();
@@ -251,7 +252,7 @@ mod tests {
         moved.edges.remove("policy", reader);
         assert_eq!(standing(&moved), Standing::Gone, "nobody is its source any more");
         let none = Assignment { shards: Default::default(), ..assignment.clone() };
-        assert_eq!(moved.books().standing(reader, &none), Standing::Gone);
+        assert_eq!(moved.books().group(reader).standing(&none), Standing::Gone);
     }
 
     #[test]
@@ -263,19 +264,19 @@ mod tests {
         server.relays(relay);
         server.reads(reader, version(1), &[relay]);
         let assignment = server.groups[&reader].transfer().unwrap().assignment.clone().unwrap();
-        assert_eq!(server.books().standing(reader, &assignment), Standing::BeingFilled);
+        assert_eq!(server.books().group(reader).standing(&assignment), Standing::BeingFilled);
         let committed = server.groups[&relay].generations(version(1)).unwrap();
         // It has begun anew.
         server.groups.transfer(relay).unwrap().filling.insert(0, Generation(99));
-        assert_eq!(server.books().standing(reader, &assignment), Standing::Gone);
+        assert_eq!(server.books().group(reader).standing(&assignment), Standing::Gone);
         server.holds(relay, version(1));
         assert_eq!(
-            server.books().standing(reader, &assignment),
+            server.books().group(reader).standing(&assignment),
             Standing::Gone,
             "not as it served it"
         );
         server.at(relay).held.as_mut().unwrap().generations = committed;
-        assert_eq!(server.books().standing(reader, &assignment), Standing::Stands);
+        assert_eq!(server.books().group(reader).standing(&assignment), Standing::Stands);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Taking copies out of sight, and readers off them: drain before mutate, bounded (S8, S9, L3).
 
-use crate::server::rooms::{Books, TransferHandler};
+use crate::server::contexts::GroupCtx;
+use crate::server::rooms::TransferHandler;
 use crate::server::stores::timers::Timer;
 use crate::server::transfers::source_loss::Loss;
 use crate::{Incarnation, Safeguard, Time};
@@ -69,11 +70,11 @@ impl TransferHandler<'_> {
     }
 }
 
-impl Books<'_> {
+impl GroupCtx<'_> {
     /// Whether nobody reads from the group.
-    pub(in crate::server) fn drained(&self, incarnation: Incarnation) -> bool {
+    pub(in crate::server) fn is_drained(&self) -> bool {
         let unread = self.config.safeguards.on(Safeguard::Drain);
-        let mut readers = self.edges.readers_of(incarnation);
+        let mut readers = self.edges.readers_of(self.group.incarnation);
         readers.all(|reader| !unread && self.groups.of(&reader).held.is_none())
     }
 }
@@ -115,10 +116,10 @@ mod tests {
             let (mut server, source, readers) = read_by(3);
             server.agenda.groups.clear();
             server.transfers().drain_until(source, Time(50));
-            assert!(!server.books().drained(source));
+            assert!(!server.books().group(source).is_drained());
             server.transfers().drain_timer(Time(now), source);
             assert_eq!(server.counters.drains_cut, if cut { 3 } else { 0 }, "{now}");
-            assert_eq!(server.books().drained(source), cut);
+            assert_eq!(server.books().group(source).is_drained(), cut);
             assert_eq!(server.groups[&source].drain_until.is_none(), cut);
             assert_eq!(server.agenda.groups.contains(&source), cut);
             for reader in readers {
@@ -139,7 +140,7 @@ mod tests {
         for reader in readers {
             assert!(server.groups[&reader].transfer().unwrap().void);
         }
-        assert!(server.books().drained(source));
+        assert!(server.books().group(source).is_drained());
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! back to one that was as slow, and a few times per transfer at most.
 
 use crate::limits::MOVES;
-use crate::server::rooms::{Books, TransferHandler};
-use crate::server::stores::group::Group;
+use crate::server::contexts::TransferCtx;
+use crate::server::rooms::TransferHandler;
 use crate::server::stores::sessions::MemberId;
 use crate::server::stores::transaction::Phase;
 use crate::{Attempt, Incarnation, OpSeq, Safeguard, Version};
@@ -23,14 +23,13 @@ impl TransferHandler<'_> {
         shard: u32,
         bytes_per_s: u64,
     ) {
-        let reader = from.group;
-        let group = self.groups.of(&reader);
-        let Some(transfer) = group.transfer_of(seq) else { return };
+        let Some(reader) = self.books().group(from.group).transfer_of(seq) else { return };
+        let transfer = reader.transfer;
         let current = transfer.phase == Phase::Reading && transfer.attempt == attempt;
         let (Some(version), Some(assignment)) = (transfer.version, &transfer.assignment) else {
             return;
         };
-        let sources = self.edges.sources_of(reader);
+        let sources = self.edges.sources_of(from.group);
         let stripe = assignment.at(shard).0;
         let Some(slow) = sources.get(stripe).copied().filter(|_| current) else { return };
         if transfer.moves >= MOVES || !self.config.safeguards.on(Safeguard::SlowSourceLeft) {
@@ -38,17 +37,15 @@ impl TransferHandler<'_> {
         }
         let others: Vec<_> = sources.iter().copied().filter(|source| *source != slow).collect();
         let to = match others.is_empty() {
-            true => {
-                self.books().faster_source(group, slow, version, bytes_per_s).into_iter().collect()
-            }
+            true => reader.faster_source(slow, version, bytes_per_s).into_iter().collect(),
             false => others,
         };
-        let Some(transfer) = self.groups.transfer(reader).filter(|_| !to.is_empty()) else {
+        if to.is_empty() {
             return;
-        };
-        transfer.moves += 1;
-        self.note_slow(reader, slow, bytes_per_s);
-        self.move_on(reader, to, version);
+        }
+        self.groups.pending_transfer(from.group).moves += 1;
+        self.note_slow(from.group, slow, bytes_per_s);
+        self.move_on(from.group, to, version);
     }
 
     /// The group prefers others from now on.
@@ -73,32 +70,28 @@ impl TransferHandler<'_> {
     }
 }
 
-impl Books<'_> {
+impl TransferCtx<'_> {
     /// A whole copy that is free for the reader, and not known to be as slow.
     fn faster_source(
-        &self,
-        reader: &Group,
+        self,
         slow: Incarnation,
         version: Version,
         bytes_per_s: u64,
     ) -> Option<Incarnation> {
-        let near = |group: &Group| group.datacentre() == reader.datacentre();
         // Who crosses stays in the line for that (D3, D4): it goes to another far one only if none is
         // near.
-        let crosses =
-            self.edges.crosses(reader.incarnation) && !self.holders(reader, version).any(near);
-        let fails = &reader.transfer()?.failures;
-        let fits = |source: &&Group| {
-            let had = reader.slow.get(&source.incarnation);
+        let crosses = self.edges.crosses(self.group.incarnation)
+            && !self.holders(version).any(|holder| self.is_near(holder));
+        let free = self.holders(version).filter(|source| {
+            let had = self.group.slow.get(&source.incarnation);
             source.incarnation != slow
-                && (near(source) || crosses)
-                && !fails.contains_key(&source.incarnation)
+                && (self.is_near(source) || crosses)
+                && !self.transfer.failures.contains_key(&source.incarnation)
                 && had.is_none_or(|had| *had >= bytes_per_s.saturating_mul(MUCH_FASTER))
                 && source.held.as_ref().is_some_and(|held| held.accusers.is_empty())
-                && self.has_room(source, reader, version)
-                && !self.reads_from(source, reader)
-        };
-        let free = self.holders(reader, version).filter(fits);
-        free.min_by_key(|source| self.rank(source, reader, version)).map(|s| s.incarnation)
+                && self.has_room(source, version)
+                && !self.is_above(source)
+        });
+        free.min_by_key(|source| self.rank(source, version)).map(|source| source.incarnation)
     }
 }

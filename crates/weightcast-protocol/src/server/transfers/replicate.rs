@@ -9,7 +9,8 @@
 //! `Waiting -> Reading -> Draining -> Installing -> committed`.
 
 use crate::message::{Answer, Assignment, ServerMessage};
-use crate::server::rooms::{Books, TransferHandler};
+use crate::server::contexts::{GroupCtx, TransferCtx};
+use crate::server::rooms::TransferHandler;
 use crate::server::stores::model::Resolution;
 use crate::server::stores::transaction::{GroupTransfer, Phase};
 use crate::server::transfers::Onward;
@@ -26,15 +27,16 @@ impl TransferHandler<'_> {
         incarnation: Incarnation,
         selector: Selector,
     ) -> Result<(), CallError> {
-        self.books().check_registered(incarnation)?;
-        if let Some(held) = &self.groups.of(&incarnation).held {
+        let reader = self.books().group(incarnation);
+        reader.check_registered()?;
+        if let Some(held) = &reader.group.held {
             let detail = format!("holds {}; call update or unpublish first", held.version);
             return Err(misuse(detail));
         }
-        let version = match self.books().resolve(incarnation, selector) {
+        let version = match reader.resolve(selector) {
             Resolution::Available(version) => Some(version),
             Resolution::NotYet => None,
-            Resolution::Gone => return Err(self.books().unavailable(incarnation, selector)),
+            Resolution::Gone => return Err(reader.unavailable(selector)),
         };
         self.start_transfer(incarnation, version, false)
     }
@@ -48,28 +50,22 @@ impl TransferHandler<'_> {
         allow_rollback: bool,
         staged: bool,
     ) -> Result<(), CallError> {
-        self.books().check_registered(incarnation)?;
-        let group = self.groups.of(&incarnation);
-        if group.held.as_ref().is_some_and(|held| !held.visible) {
+        let reader = self.books().group(incarnation);
+        reader.check_registered()?;
+        if reader.group.held.as_ref().is_some_and(|held| !held.visible) {
             return Err(misuse("unpublish was begun and not finished; call it again".into()));
         }
-        let held = group.held.as_ref().map(|held| held.version);
-        let better = |version: &Version| match held {
-            None => true,
-            Some(held) => *version > held || (allow_rollback && *version != held),
-        };
-        match self.models.of(&group.model).resolve(selector) {
-            Resolution::Available(version) if better(&version) => {
+        let held = reader.group.held.as_ref().map(|held| held.version);
+        match reader.model.resolve(selector) {
+            Resolution::Available(version) if replaces(version, held, allow_rollback) => {
                 let staged = staged && held.is_some();
-                let version = self.books().nearby_instead(group, selector, version);
+                let version = reader.nearby_instead(selector, version);
                 self.start_transfer(incarnation, Some(version), staged)
             }
             // With nothing to go on with, it waits for a version or fails, as `replicate` does: who
             // takes "unchanged" for "go on" would work with memory that holds nothing.
             Resolution::NotYet if held.is_none() => self.start_transfer(incarnation, None, false),
-            Resolution::Gone if held.is_none() => {
-                Err(self.books().unavailable(incarnation, selector))
-            }
+            Resolution::Gone if held.is_none() => Err(reader.unavailable(selector)),
             _ => {
                 self.calls().finish(incarnation, Ok(Answer::Unchanged { held }));
                 Ok(())
@@ -103,35 +99,28 @@ impl TransferHandler<'_> {
     }
 
     fn look_for_source(&mut self, now: Time, incarnation: Incarnation) -> Onward {
-        let group = self.groups.of(&incarnation);
-        let transaction = group.pending();
-        let transfer = transaction.as_transfer();
-        let selector = transaction.as_selector();
-        let Some(version) = transfer.version else {
+        let reader = self.books().transfer(incarnation);
+        let selector = reader.call.as_selector();
+        let Some(version) = reader.transfer.version else {
             return self.resolve_late(now, incarnation, selector);
         };
-        let has_all = transfer.attempt == Attempt(0) || transfer.staged;
-        let keeps = transaction.is_update() && has_all;
-        if keeps
+        if reader.could_keep_copy()
             && let Some(before) =
                 self.durability().leave_to_seed(now, incarnation, selector, version)
         {
             return Onward::LeftToSeed(before);
         }
-        let group = self.groups.of(&incarnation);
-        let transaction = group.pending();
-        let transfer = transaction.as_transfer();
-        match self.books().choose_source(group, transfer, version) {
+        let reader = self.books().transfer(incarnation);
+        let whole = reader.call.is_whole(reader.group.num_shards);
+        match reader.choose_source(version) {
             // The place is taken only once all shards are there to use it.
-            Choice::Granted(source) if transaction.arrived.len() == group.num_shards as usize => {
-                let sources = self.books().stripes(group, transfer, version, source);
+            Choice::Granted(source) if whole => {
+                let sources = reader.stripes(version, source);
                 self.grant(now, incarnation, sources, version);
             }
-            Choice::Busy if transaction.arrived.len() == group.num_shards as usize => {
-                self.unstripe_for(incarnation, version);
-            }
+            Choice::Busy if whole => self.unstripe_for(incarnation, version),
             Choice::Granted(_) | Choice::Busy => {}
-            Choice::Nobody if self.books().is_void(incarnation, selector, version) => {
+            Choice::Nobody if reader.is_void(selector, version) => {
                 self.groups.pending_transfer(incarnation).version = None;
                 return self.resolve_late(now, incarnation, selector);
             }
@@ -142,13 +131,12 @@ impl TransferHandler<'_> {
 
     /// No source is left: the transfer ends with the group's copy, or with an error.
     fn end_in_vain(&mut self, incarnation: Incarnation, selector: Selector) {
-        let group = self.groups.of(&incarnation);
-        let error = group.pending().as_transfer().last_error.clone();
-        let held = group.held.as_ref().map(|held| held.version);
-        let result = match (error, held) {
-            (Some(error), _) => Err(error),
+        let reader = self.books().transfer(incarnation);
+        let held = reader.group.held.as_ref().map(|held| held.version);
+        let result = match (&reader.transfer.last_error, held) {
+            (Some(error), _) => Err(error.clone()),
             (None, Some(_)) => Ok(Answer::Unchanged { held }),
-            (None, None) => Err(self.books().unavailable(incarnation, selector)),
+            (None, None) => Err(reader.unavailable(selector)),
         };
         if result.is_err() {
             self.abandon_transfer(incarnation);
@@ -157,10 +145,11 @@ impl TransferHandler<'_> {
     }
 
     fn resolve_late(&mut self, now: Time, incarnation: Incarnation, selector: Selector) -> Onward {
-        match self.books().resolve(incarnation, selector) {
+        let reader = self.books().group(incarnation);
+        match reader.resolve(selector) {
             Resolution::NotYet => {}
             Resolution::Gone => {
-                let error = self.books().unavailable(incarnation, selector);
+                let error = reader.unavailable(selector);
                 self.calls().finish(incarnation, Err(error));
             }
             Resolution::Available(version) => {
@@ -198,8 +187,9 @@ impl TransferHandler<'_> {
     }
 
     fn give_up_copy(&mut self, now: Time, incarnation: Incarnation) {
-        let drained = self.books().drained(incarnation) && !self.books().may_be_last(incarnation);
-        if let Some(held) = &self.groups.of(&incarnation).held
+        let owner = self.books().group(incarnation);
+        let drained = owner.is_drained() && !owner.may_be_last();
+        if let Some(held) = &owner.group.held
             && (!held.settled()
                 || !self.durability().may_give_up(now, incarnation, drained)
                 || !drained)
@@ -217,12 +207,11 @@ impl TransferHandler<'_> {
     }
 
     pub(super) fn assign(&mut self, incarnation: Incarnation) {
+        let reader = self.books().transfer(incarnation);
         let sources = self.edges.sources_of(incarnation);
-        let transfer = self.groups.of(&incarnation).pending().as_transfer();
-        let staged = transfer.staged;
-        let assignment = self.books().assignment(sources, transfer.resolved());
-        let assignment = Assignment { staged, ..assignment };
-        let kept = self.groups.get_mut(&incarnation).and_then(|group| group.kept.take());
+        let assignment = reader.assignment(sources, reader.transfer.resolved());
+        let assignment = Assignment { staged: reader.transfer.staged, ..assignment };
+        let kept = self.groups.of_mut(&incarnation).kept.take();
         let transfer = self.groups.pending_transfer(incarnation);
         transfer.go_on_after(kept);
         transfer.phase = Phase::Reading;
@@ -248,27 +237,41 @@ impl TransferHandler<'_> {
     }
 }
 
-impl Books<'_> {
-    fn resolve(&self, incarnation: Incarnation, selector: Selector) -> Resolution {
-        let group = self.groups.of(&incarnation);
-        let model = self.models.of(&group.model);
-        group.seeds().map_or_else(|| model.resolve(selector), |v| model.resolve_exactly(v))
+/// Whether an update goes over to a version from what the group holds.
+fn replaces(version: Version, held: Option<Version>, allow_rollback: bool) -> bool {
+    held.is_none_or(|held| version > held || (allow_rollback && version != held))
+}
+
+impl GroupCtx<'_> {
+    /// What a selector means for the group now. A seed is for one version only.
+    fn resolve(&self, selector: Selector) -> Resolution {
+        match self.group.seeds() {
+            Some(version) => self.model.resolve_exactly(version),
+            None => self.model.resolve(selector),
+        }
     }
 
-    fn check_registered(&self, incarnation: Incarnation) -> Result<(), CallError> {
-        if self.groups.of(&incarnation).registered {
-            return Ok(());
+    fn check_registered(&self) -> Result<(), CallError> {
+        match self.group.registered {
+            true => Ok(()),
+            false => Err(misuse("nothing is registered; call register first".into())),
         }
-        Err(misuse("nothing is registered; call register first".into()))
+    }
+}
+
+impl TransferCtx<'_> {
+    /// Whether the group could still go on with the copy that it has: nothing was read over it.
+    fn could_keep_copy(&self) -> bool {
+        self.call.is_update() && (self.transfer.attempt == Attempt(0) || self.transfer.staged)
     }
 
     /// Whether what a selector meant has gone before any shard was told of it, and it means something
     /// else now: a group that holds nothing waits on for that, rather than fail because the trainer
     /// was quicker than its turn.
-    fn is_void(&self, incarnation: Incarnation, selector: Selector, version: Version) -> bool {
-        let group = self.groups.of(&incarnation);
-        let untold = group.transfer().is_some_and(|t| t.attempt == Attempt(0));
-        let other = self.resolve(incarnation, selector) != Resolution::Available(version);
-        untold && group.held.is_none() && group.seeds().is_none() && other
+    fn is_void(&self, selector: Selector, version: Version) -> bool {
+        self.transfer.attempt == Attempt(0)
+            && self.group.held.is_none()
+            && self.group.seeds().is_none()
+            && self.resolve(selector) != Resolution::Available(version)
     }
 }

@@ -1,6 +1,7 @@
 //! How a transfer loses its source, and what becomes of it.
 
-use crate::server::rooms::{Books, TransferHandler};
+use crate::server::contexts::TransferCtx;
+use crate::server::rooms::TransferHandler;
 use crate::server::stores::transaction::{Phase, name_shards};
 use crate::{CallError, Incarnation, Safeguard};
 
@@ -87,18 +88,16 @@ impl TransferHandler<'_> {
     }
 }
 
-impl Books<'_> {
-    /// What a transfer was waiting for when its deadline passed.
-    pub(in crate::server) fn transfer_waits_for(&self, incarnation: Incarnation) -> String {
-        let group = self.groups.of(&incarnation);
-        let transaction = group.pending();
-        let transfer = transaction.as_transfer();
+impl TransferCtx<'_> {
+    /// What the transfer was waiting for when its deadline passed.
+    pub(in crate::server) fn waits_for(&self) -> String {
+        let (group, transfer) = (self.group, self.transfer);
         let version = transfer.version.map(|v| v.to_string()).unwrap_or_default();
         let unread: Vec<u32> =
             (0..group.num_shards).filter(|s| !transfer.prepared.contains_key(s)).collect();
         match (transfer.phase, name_shards(&unread)) {
             (Phase::Waiting, _) => format!("a free source of version {version}"),
-            (Phase::Draining, _) if self.is_held_back(incarnation) => {
+            (Phase::Draining, _) if self.is_held_back() => {
                 format!("an offload of what replica {} holds", group.replica)
             }
             (Phase::Draining, _) => format!("readers of replica {}", group.replica),

@@ -6,7 +6,8 @@
 //! is in place. Who wants it meanwhile waits, as for one that is being filled.
 
 use crate::message::ServerMessage;
-use crate::server::rooms::{Books, TransferHandler};
+use crate::server::contexts::GroupCtx;
+use crate::server::rooms::TransferHandler;
 use crate::server::stores::group::Group;
 use crate::server::stores::sessions::MemberId;
 use crate::server::stores::timers::Timer;
@@ -82,19 +83,14 @@ impl TransferHandler<'_> {
     }
 }
 
-impl<'a> Books<'a> {
-    /// Groups that have a version beside their memory, verified, and will hold it soon.
-    pub(super) fn landing(
-        self,
-        reader: &'a Group,
-        version: Version,
-    ) -> impl Iterator<Item = &'a Group> {
-        let landing =
-            self.models.of(&reader.model).landing.iter().map(|group| self.groups.of(group));
-        let brings = move |group: &Group| {
+impl<'a> GroupCtx<'a> {
+    /// Other groups that have a version beside their memory, verified, and will hold it soon.
+    pub(super) fn landing(self, version: Version) -> impl Iterator<Item = &'a Group> {
+        let landing = self.model.landing.iter().map(move |group| self.groups.of(group));
+        landing.filter(move |group| {
             group.transfer().is_some_and(|transfer| transfer.version == Some(version))
-        };
-        landing.filter(move |group| brings(group) && group.incarnation != reader.incarnation)
+                && group.incarnation != self.group.incarnation
+        })
     }
 }
 
@@ -165,7 +161,7 @@ mod tests {
         let (mut server, group) = installing();
         let reader = server.prop("reader", 1);
         let landing = |server: &Server, of: Incarnation, number: u64| {
-            server.books().landing(&server.groups[&of], version(number)).count()
+            server.books().group(of).landing(version(number)).count()
         };
         assert_eq!(landing(&server, reader, 2), 0);
         server.transfers().verified_beside(Time(60), group);

@@ -5,62 +5,63 @@
 //! and whoever drains waits for it (S9). The server stripes only what nobody else waits for, and
 //! takes the further sources back when somebody does, so a fan-out never has fewer sources for it.
 
-use crate::server::rooms::{Books, TransferHandler};
-use crate::server::stores::group::Group;
+use crate::server::contexts::{GroupCtx, TransferCtx};
+use crate::server::rooms::TransferHandler;
+use crate::server::stores::group::{Group, Held};
 use crate::server::stores::transaction::{GroupTransfer, Phase};
 use crate::{Incarnation, Safeguard, Version};
 
-impl Books<'_> {
+impl TransferCtx<'_> {
     /// The source that was chosen, and those beside it that the reader may draw from as well.
-    pub(super) fn stripes(
-        &self,
-        reader: &Group,
-        transfer: &GroupTransfer,
-        version: Version,
-        first: Incarnation,
-    ) -> Vec<Incarnation> {
+    pub(super) fn stripes(self, version: Version, first: Incarnation) -> Vec<Incarnation> {
         let mut from = vec![first];
         let source = self.groups.of(&first);
         let limits = &self.config.limits;
         let fit = limits.sources.min(limits.source_shards / source.num_shards.max(1));
         let most = self.config.stripes.min(fit).max(1) as usize;
         // After a failure there is one, so that it is known whose it was.
-        let plain = most < 2 || !transfer.failures.is_empty() || transfer.resumed();
-        if plain || !self.is_idle(source, reader, version) || self.somebody_waits(reader, version) {
+        let plain = most < 2 || !self.transfer.failures.is_empty() || self.transfer.resumed();
+        if plain || !self.is_idle(source, version) || self.somebody_waits(version) {
             return from;
         }
-        let holders = self.models.of(&reader.model).visible.get(&version).into_iter().flatten();
-        let others = holders.map(|(_, group)| self.groups.of(group)).filter(|group| {
-            group.incarnation != first
-                && group.same_layouts(source)
-                && self.is_idle(group, reader, version)
+        let others = self.holders(version).filter(|group| {
+            group.incarnation != first && group.same_layouts(source) && self.is_idle(group, version)
         });
         from.extend(others.take(most - 1).map(|group| group.incarnation));
         from
     }
+}
 
+impl GroupCtx<'_> {
     /// Whether a replica holds the version near the reader, whole and beyond doubt, and has nothing
     /// else to do.
-    fn is_idle(&self, source: &Group, reader: &Group, version: Version) -> bool {
-        let sure = |group: &Group| {
-            group.held.as_ref().is_some_and(|held| held.sealed && held.accusers.is_empty())
-        };
-        source.incarnation != reader.incarnation
+    fn is_idle(&self, source: &Group, version: Version) -> bool {
+        let sure = |held: &Held| held.sealed && held.accusers.is_empty();
+        source.incarnation != self.group.incarnation
             && source.holds(version)
-            && sure(source)
-            && source.datacentre() == reader.datacentre()
+            && source.held.as_ref().is_some_and(sure)
+            && self.is_near(source)
             && self.edges.load(source.incarnation) == 0
             && self.edges.source_of(source.incarnation).is_none()
     }
 
     /// Whether another group waits for a source of the version.
-    fn somebody_waits(&self, reader: &Group, version: Version) -> bool {
-        let waits = |group: &Group| {
+    fn somebody_waits(&self, version: Version) -> bool {
+        self.model.waiting.values().map(|group| self.groups.of(group)).any(|group| {
             let call = group.active_call();
-            call.is_some_and(|call| call.wants(group.num_shards) == Some(version))
-        };
-        let mut waiting = self.models.of(&reader.model).waiting.values();
-        waiting.any(|group| *group != reader.incarnation && waits(self.groups.of(group)))
+            group.incarnation != self.group.incarnation
+                && call.is_some_and(|call| call.wants(group.num_shards) == Some(version))
+        })
+    }
+
+    /// A reader near this one that draws from a holder of the version beside its first source.
+    fn striped_reader(&self, version: Version) -> Option<Incarnation> {
+        let holders = self.model.holders(version);
+        let near = holders.filter(|source| self.is_near(self.groups.of(source)));
+        near.into_iter().find_map(|source| {
+            let mut readers = self.edges.readers_of(source);
+            readers.find(|reader| self.edges.source_of(*reader) != Some(source))
+        })
     }
 }
 
@@ -71,16 +72,8 @@ impl TransferHandler<'_> {
         if self.config.stripes < 2 {
             return; // many may wait
         }
-        let group = self.groups.of(&reader);
-        let holders = self.models.of(&group.model).visible.get(&version).into_iter().flatten();
-        let near =
-            |source: &&Incarnation| self.groups.of(*source).datacentre() == group.datacentre();
-        let striped = |source: &Incarnation| {
-            let mut readers = self.edges.readers_of(*source);
-            readers.find(|reader| self.edges.source_of(*reader) != Some(*source))
-        };
-        let found = holders.map(|(_, source)| source).filter(near).find_map(striped);
-        let Some(striped) = found else { return };
+        let striped = self.books().group(reader).striped_reader(version);
+        let Some(striped) = striped else { return };
         self.counters.unstriped += 1;
         let free = match self.config.safeguards.on(Safeguard::StripeRelease) {
             true => self.edges.keep_first(striped),

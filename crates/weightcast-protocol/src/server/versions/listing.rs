@@ -1,7 +1,8 @@
 //! `list` and `describe`: what there is, the same for all shards (S10, G1).
 
 use crate::message::Answer;
-use crate::server::rooms::{Books, VersionHandler};
+use crate::server::contexts::GroupCtx;
+use crate::server::rooms::VersionHandler;
 use crate::server::stores::model::Resolution;
 use crate::{CallError, Incarnation, Selector};
 
@@ -26,40 +27,34 @@ impl VersionHandler<'_> {
         incarnation: Incarnation,
         selector: Selector,
     ) {
-        let model = self.models.of(&self.groups.of(&incarnation).model);
-        match model.resolve(selector) {
+        let asker = self.books().group(incarnation);
+        match asker.model.resolve(selector) {
             Resolution::NotYet => {}
             Resolution::Gone => {
-                let error = self.books().unavailable(incarnation, selector);
+                let error = asker.unavailable(selector);
                 self.calls().finish(incarnation, Err(error));
             }
             Resolution::Available(version) => {
-                let layouts = self.groups.of(&model.first_holder(version)).layouts();
+                let layouts = self.groups.of(&asker.model.first_holder(version)).layouts();
                 self.calls().finish(incarnation, Ok(Answer::Described { version, layouts }));
             }
         }
     }
 }
 
-impl Books<'_> {
+impl GroupCtx<'_> {
     /// The error for a version that is not there.
-    pub(in crate::server) fn unavailable(
-        &self,
-        incarnation: Incarnation,
-        selector: Selector,
-    ) -> CallError {
-        let model = &self.groups.of(&incarnation).model;
-        let latest = self.models.of(model).latest();
-        CallError::VersionUnavailable { model: model.clone(), selector, latest }
+    pub(in crate::server) fn unavailable(&self, selector: Selector) -> CallError {
+        let (model, latest) = (self.group.model.clone(), self.model.latest());
+        CallError::VersionUnavailable { model, selector, latest }
     }
 
     /// That error, if the group's call waits for a version that has not come.
-    pub(in crate::server) fn version_missing(&self, incarnation: Incarnation) -> Option<CallError> {
-        let group = self.groups.of(&incarnation);
-        let transaction = group.active_call()?;
+    pub(in crate::server) fn version_missing(&self) -> Option<CallError> {
+        let transaction = self.group.active_call()?;
         let resolved = transaction.transfer.as_ref().is_some_and(|t| t.version.is_some());
         let selector = transaction.selector().filter(|_| !resolved)?;
-        Some(self.unavailable(incarnation, selector))
+        Some(self.unavailable(selector))
     }
 }
 
@@ -76,7 +71,7 @@ mod tests {
         let mut server = server();
         let group = server.prop("g", 1);
         let selector = Selector::Exact(3);
-        let missing = |server: &Server| server.books().version_missing(group).is_some();
+        let missing = |server: &Server| server.books().group(group).version_missing().is_some();
         assert!(!missing(&server));
         for (call, lacks) in [
             (Call::List, false),
@@ -94,6 +89,6 @@ mod tests {
         assert!(!missing(&server));
         let latest = None;
         let expected = CallError::VersionUnavailable { model: "policy".into(), selector, latest };
-        assert_eq!(server.books().unavailable(group, selector), expected);
+        assert_eq!(server.books().group(group).unavailable(selector), expected);
     }
 }

@@ -1,7 +1,8 @@
 //! `publish`: a group's memory becomes visible as a version, once all shards have called (S8).
 
 use crate::message::{Answer, Call, Role};
-use crate::server::rooms::{Books, VersionHandler};
+use crate::server::contexts::GroupCtx;
+use crate::server::rooms::VersionHandler;
 use crate::server::stores::group::Group;
 use crate::server::stores::model::{Content, Model};
 use crate::{CallError, ContentDigest, Generation, Incarnation, Safeguard, Version};
@@ -16,30 +17,25 @@ impl VersionHandler<'_> {
         incarnation: Incarnation,
         number: u64,
     ) -> Result<(), CallError> {
-        let group = self.groups.of(&incarnation);
-        if !group.registered {
+        let publisher = self.books().group(incarnation);
+        if !publisher.group.registered {
             return Err(misuse("nothing is registered; call register first".into()));
         }
-        match &group.held {
+        match &publisher.group.held {
             Some(held) if held.visible && held.version.number == number => Ok(()),
             Some(held) => {
                 Err(misuse(format!("replica holds {}; call unpublish first", held.version)))
             }
-            None => self.books().version_to_publish(group, number).map(|_| ()),
+            None => publisher.version_to_publish(number).map(|_| ()),
         }
     }
 
     pub(in crate::server) fn advance_publish(&mut self, incarnation: Incarnation) {
-        let waits = self.books().waits_for_digest(incarnation);
-        let group = self.groups.of_mut(&incarnation);
-        let num_shards = group.num_shards as usize;
-        let transaction = group.pending_mut();
-        if transaction.arrived.len() < num_shards
-            && self.config.safeguards.on(Safeguard::WholePublish)
-        {
-            return;
-        }
-        if waits {
+        let publisher = self.books().group(incarnation);
+        let transaction = publisher.group.pending();
+        let whole = transaction.is_whole(publisher.group.num_shards)
+            || !self.config.safeguards.on(Safeguard::WholePublish);
+        if !whole || publisher.waits_for_digest() {
             return;
         }
         let calls: Vec<(u64, ContentDigest, Generation)> = transaction
@@ -61,7 +57,8 @@ impl VersionHandler<'_> {
         incarnation: Incarnation,
         calls: &[(u64, ContentDigest, Generation)],
     ) -> Result<Version, CallError> {
-        let group = self.groups.of(&incarnation);
+        let publisher = self.books().group(incarnation);
+        let GroupCtx { group, model, .. } = publisher;
         let (number, catalog, _) = calls[0];
         if let Some(shard) = calls.iter().position(|call| call.1 != catalog) {
             return Err(CallError::LayoutMismatch {
@@ -76,8 +73,7 @@ impl VersionHandler<'_> {
             // Published before, and all shards say so again.
             return Ok(held.version);
         }
-        let version = self.books().version_to_publish(group, number)?;
-        let model = self.models.of_mut(&group.model);
+        let version = publisher.version_to_publish(number)?;
         check_catalog(model, version, catalog, &group.replica)?;
         if !model.known.contains_key(&version) {
             let content = Content { catalog, sum: None };
@@ -96,10 +92,10 @@ impl VersionHandler<'_> {
     }
 }
 
-impl Books<'_> {
-    /// The version that a group means by a number, if it may publish it.
-    fn version_to_publish(&self, group: &Group, number: u64) -> Result<Version, CallError> {
-        let model = self.models.of(&group.model);
+impl GroupCtx<'_> {
+    /// The version that the group means by a number, if it may publish it.
+    fn version_to_publish(&self, number: u64) -> Result<Version, CallError> {
+        let GroupCtx { group, model, .. } = *self;
         if let Role::Offload(version) = group.role {
             if version.number != number {
                 return Err(misuse(format!("an offload of {version} can't publish {number}")));
@@ -135,11 +131,9 @@ impl Books<'_> {
 
     /// Whether the group is an offload replica of a version whose digest only those know who may still come over:
     /// it can't define content, for the memory that was copied may have been anything (S1).
-    pub(in crate::server) fn waits_for_digest(&self, incarnation: Incarnation) -> bool {
-        let group = self.groups.of(&incarnation);
-        let model = self.models.of(&group.model);
-        let unknown = |role| matches!(role, Role::Offload(version) if !model.is_sealed(version));
-        self.recovers() && unknown(group.role)
+    pub(in crate::server) fn waits_for_digest(&self) -> bool {
+        let version = self.group.offloads();
+        self.recovers() && version.is_some_and(|version| !self.model.is_sealed(version))
     }
 }
 
@@ -224,12 +218,10 @@ mod tests {
                         let meant = replicated.or((!came_over).then_some(1));
                         let sealed = |epoch: &u64| [sealed_old, sealed_new][*epoch as usize];
                         let expected = meant.filter(sealed).map(of);
-                        let said = server.books().version_to_publish(&server.groups[&group], 5);
+                        let said = server.books().group(group).version_to_publish(5);
                         assert_eq!(said.ok(), expected, "{replicated:?} {came_over}");
                         // Another number is none that it replicated.
-                        assert!(
-                            server.books().version_to_publish(&server.groups[&group], 6).is_err()
-                        );
+                        assert!(server.books().group(group).version_to_publish(6).is_err());
                     }
                 }
             }
@@ -243,16 +235,13 @@ mod tests {
             let group = server.prop("g", 1);
             server.at(group).role = role;
             if role != Role::Trainer {
-                assert!(
-                    server.books().version_to_publish(&server.groups[&group], 5).is_err(),
-                    "of what?"
-                );
+                assert!(server.books().group(group).version_to_publish(5).is_err(), "of what?");
                 let content = Content { catalog: CATALOG, sum: Some(Sum([1, 1])) };
                 server.copies().remember("policy", version(5), content);
             }
             for (number, may) in [(4, role == Role::Trainer), (5, true), (6, role == Role::Trainer)]
             {
-                let said = server.books().version_to_publish(&server.groups[&group], number);
+                let said = server.books().group(group).version_to_publish(number);
                 assert_eq!(said.ok(), may.then_some(version(number)), "{role:?}");
             }
             let call = (5, CATALOG, Generation(3));

@@ -2,8 +2,9 @@
 //! and the copy is not the last one of a retained version (A2).
 
 use crate::message::{Answer, Call};
-use crate::server::rooms::{Books, VersionHandler};
-use crate::server::stores::group::Held;
+use crate::server::contexts::GroupCtx;
+use crate::server::rooms::VersionHandler;
+use crate::server::stores::group::Group;
 use crate::server::stores::transaction::name_shards;
 use crate::{CallError, Incarnation, Safeguard, Time};
 
@@ -32,17 +33,16 @@ impl VersionHandler<'_> {
     }
 
     pub(in crate::server) fn advance_unpublish(&mut self, now: Time, incarnation: Incarnation) {
-        let drained = self.books().drained(incarnation) && !self.books().may_be_last(incarnation);
-        let group = self.groups.of_mut(&incarnation);
-        let num_shards = group.num_shards as usize;
-        let transaction = group.pending_mut();
+        let owner = self.books().group(incarnation);
+        let drained = owner.is_drained() && !owner.may_be_last();
+        let transaction = owner.group.pending();
         debug_assert_eq!(transaction.call, Call::Unpublish);
         let by_one = !self.config.safeguards.on(Safeguard::WholeUnpublish);
-        let arrived = transaction.arrived.len() == num_shards || by_one;
+        let arrived = transaction.is_whole(owner.group.num_shards) || by_one;
         if arrived {
             self.copies().hide(incarnation); // it is hidden already, but with a mutant
         }
-        let group = self.groups.of_mut(&incarnation);
+        let group = self.groups.of(&incarnation);
         let settled = group.held.as_ref().is_some_and(|held| held.settled());
         let ready = arrived && settled && drained;
         if settled && self.durability().may_give_up(now, incarnation, ready) && ready {
@@ -57,29 +57,27 @@ impl VersionHandler<'_> {
     }
 }
 
-impl Books<'_> {
+impl Group {
     /// Whether the group's pending call is an `unpublish` of all its shards.
-    pub(in crate::server) fn unpublishes(&self, incarnation: Incarnation) -> bool {
-        let group = self.groups.of(&incarnation);
-        let transaction = group.active_call();
-        transaction.is_some_and(|transaction| {
-            transaction.call == Call::Unpublish
-                && transaction.arrived.len() == group.num_shards as usize
-        })
+    pub(in crate::server) fn unpublishes(&self) -> bool {
+        let call = self.active_call();
+        call.is_some_and(|call| call.call == Call::Unpublish && call.is_whole(self.num_shards))
     }
+}
 
+impl GroupCtx<'_> {
     /// What an `unpublish` that all shards have called was waiting for when its deadline passed.
-    pub(in crate::server) fn unpublish_waits_for(&self, incarnation: Incarnation) -> String {
-        let group = self.groups.of(&incarnation);
+    pub(in crate::server) fn unpublish_waits_for(&self) -> String {
+        let group = self.group;
         let held = group.copy();
         let undigested: Vec<u32> =
             (0..group.num_shards).filter(|shard| !held.sums.contains_key(shard)).collect();
-        let readers =
-            self.edges.readers_of(incarnation).map(|r| self.groups.of(&r).replica.as_str());
-        let readers: Vec<&str> = readers.take(NAMED).collect();
+        let readers = self.edges.readers_of(group.incarnation).take(NAMED);
+        let readers: Vec<&str> =
+            readers.map(|reader| self.groups.of(&reader).replica.as_str()).collect();
         if let Some(shards) = name_shards(&undigested).filter(|_| !held.settled()) {
             format!("the digests of {shards} of what replica {} has published", group.replica)
-        } else if self.is_held_back(incarnation) {
+        } else if self.is_held_back() {
             format!("an offload of what replica {} holds", group.replica)
         } else if !readers.is_empty() {
             format!("{} to finish reading from replica {}", readers.join(", "), group.replica)
@@ -90,24 +88,22 @@ impl Books<'_> {
     }
 
     /// Whether only the end of the recovery window lets the group give its copy up.
-    pub(in crate::server) fn held_back(&self, incarnation: Incarnation) -> bool {
-        let group = self.groups.of(&incarnation);
-        let call = group.active_call().map(|call| &call.call);
-        call == Some(&Call::Unpublish) && self.drained(incarnation) && !self.copied(incarnation)
+    pub(in crate::server) fn is_held_by_window(&self) -> bool {
+        let call = self.group.active_call().map(|call| &call.call);
+        call == Some(&Call::Unpublish) && self.is_drained() && !self.is_copied()
     }
 
     /// Whether, for all that is known, nobody else has the group's version: while clients may still
     /// come over from an earlier term, that has to wait (A5).
-    pub(in crate::server) fn may_be_last(&self, incarnation: Incarnation) -> bool {
-        self.recovers() && !self.copied(incarnation)
+    pub(in crate::server) fn may_be_last(&self) -> bool {
+        self.recovers() && !self.is_copied()
     }
 
     /// Whether somebody else has the group's version, or it is none to be kept.
-    fn copied(&self, incarnation: Incarnation) -> bool {
-        let group = self.groups.of(&incarnation);
-        let visible = &self.models.of(&group.model).visible;
-        let copied = |held: &Held| held.fenced.is_some() || visible.contains_key(&held.version);
-        group.held.as_ref().is_some_and(copied)
+    fn is_copied(&self) -> bool {
+        self.group.held.as_ref().is_some_and(|held| {
+            held.fenced.is_some() || self.model.visible.contains_key(&held.version)
+        })
     }
 }
 
@@ -211,10 +207,13 @@ mod tests {
                 }
                 let unpublishes = call == Some(Call::Unpublish);
                 let copied = listed || fenced;
-                assert_eq!(server.books().held_back(group), unpublishes && !read && !copied);
-                assert!(!server.books().may_be_last(group), "nobody comes over");
+                assert_eq!(
+                    server.books().group(group).is_held_by_window(),
+                    unpublishes && !read && !copied
+                );
+                assert!(!server.books().group(group).may_be_last(), "nobody comes over");
                 server.terms.window_until = Some(Time(99));
-                assert_eq!(server.books().may_be_last(group), !copied);
+                assert_eq!(server.books().group(group).may_be_last(), !copied);
             }
         }
     }

@@ -2,7 +2,9 @@
 //! it asks. A refusal names whose notes tell where the difference is: the server sees only sums.
 
 use crate::message::{Assignment, ServerMessage, SourceShard, Witnesses};
-use crate::server::rooms::{Books, VersionHandler};
+use crate::server::contexts::GroupCtx;
+use crate::server::rooms::VersionHandler;
+use crate::server::stores::group::Group;
 use crate::{Incarnation, Version};
 
 /// In a larger group not every shard looks where the difference is: each has to be told of all, and
@@ -20,12 +22,10 @@ impl VersionHandler<'_> {
 
     /// Tells all shards what has just become of it.
     pub(super) fn tell_all(&mut self, incarnation: Incarnation) {
-        let group = self.groups.of(&incarnation);
-        let shards: Vec<u32> = group.members.keys().copied().collect();
-        let witnesses = match &group.held {
-            Some(held) if held.fenced.is_some() => {
-                self.books().witnesses(incarnation, held.version)
-            }
+        let owner = self.books().group(incarnation);
+        let shards: Vec<u32> = owner.group.members.keys().copied().collect();
+        let witnesses = match &owner.group.held {
+            Some(held) if held.fenced.is_some() => owner.witnesses(held.version),
             _ => Witnesses::default(),
         };
         let many = shards.len() > WITNESSED_SHARDS;
@@ -56,47 +56,37 @@ impl VersionHandler<'_> {
     }
 }
 
-impl Books<'_> {
-    fn witnesses(&self, incarnation: Incarnation, version: Version) -> Witnesses {
-        let model = self.models.of(&self.groups.of(&incarnation).model);
-        let sealed = |other: &Incarnation| {
-            let held = self.groups.of(other).held.as_ref();
-            *other != incarnation && held.is_some_and(|held| held.sealed)
-        };
-        let holders = model.visible.get(&version).into_iter().flat_map(|of| of.values().copied());
-        Witnesses {
-            copy: self.copy_of(incarnation),
-            holder: holders.into_iter().find(sealed).and_then(|holder| self.copy_of(holder)),
-        }
+impl GroupCtx<'_> {
+    /// The group's copy, which was refused, and a sealed copy of the version that it claims to be.
+    fn witnesses(self, version: Version) -> Witnesses {
+        let sealed = self
+            .holders(version)
+            .find(|holder| holder.held.as_ref().is_some_and(|held| held.sealed));
+        Witnesses { copy: self.group.copy_at(), holder: sealed.and_then(Group::copy_at) }
     }
+}
 
-    /// How to reach what a group holds, fenced or not; nothing unless it is whole.
-    fn copy_of(&self, incarnation: Incarnation) -> Option<Assignment> {
-        let group = self.groups.of(&incarnation);
-        let held = group.held.as_ref().filter(|_| group.complete())?;
-        let shard =
-            |(member, generation): (&crate::server::stores::group::Member, &crate::Generation)| {
-                let registration = member.registration?;
-                Some(SourceShard {
-                    data_address: member.data_address.clone(),
-                    export: registration.export,
-                    generation: *generation,
-                    layout: registration.layout,
-                })
-            };
+impl Group {
+    /// How to reach what the group holds, fenced or not; nothing unless it is whole.
+    fn copy_at(&self) -> Option<Assignment> {
+        let held = self.held.as_ref().filter(|_| self.complete())?;
+        let shards = self.members.values().zip(&held.generations).map(|(member, generation)| {
+            let registration = member.registration?;
+            Some(SourceShard {
+                data_address: member.data_address.clone(),
+                export: registration.export,
+                generation: *generation,
+                layout: registration.layout,
+            })
+        });
         Some(Assignment {
             version: held.version,
             catalog: held.catalog,
-            replica: group.replica.clone(),
+            replica: self.replica.clone(),
             in_flight: false,
             staged: false,
             helpers: Vec::new(),
-            shards: group
-                .members
-                .values()
-                .zip(&held.generations)
-                .map(shard)
-                .collect::<Option<_>>()?,
+            shards: shards.collect::<Option<_>>()?,
         })
     }
 }

@@ -1,7 +1,8 @@
 //! `wait`: looks at its condition whenever something has changed, once for all shards (G3).
 
 use crate::message::{Call, Role};
-use crate::server::rooms::{Books, VersionHandler};
+use crate::server::contexts::GroupCtx;
+use crate::server::rooms::VersionHandler;
 use crate::server::stores::group::Group;
 use crate::server::stores::model::{Model, Resolution};
 use crate::server::stores::transaction::Transaction;
@@ -13,49 +14,47 @@ const NAMED: usize = 4;
 impl VersionHandler<'_> {
     /// Answers a `wait` if its condition holds now.
     pub(in crate::server) fn advance_wait(&mut self, incarnation: Incarnation, until: Condition) {
-        let model = self.books().model_of(incarnation);
+        let waiter = self.books().group(incarnation);
+        let model = waiter.model;
         match until {
             Condition::Changed { after } if model.revision > after => {}
             Condition::Available(selector) => match model.resolve(selector) {
                 Resolution::Available(_) => {}
                 Resolution::NotYet => return,
                 Resolution::Gone => {
-                    let error = self.books().unavailable(incarnation, selector);
+                    let error = waiter.unavailable(selector);
                     return self.calls().finish(incarnation, Err(error));
                 }
             },
-            Condition::Held(held) if self.books().is_held(model, held) => {}
+            Condition::Held(held) if waiter.is_held(held) => {}
             Condition::Changed { .. } | Condition::Held(_) => return,
         }
         self.finish_listed(incarnation);
     }
 }
 
-impl<'a> Books<'a> {
+impl Group {
     /// The condition of a group that waits for one.
-    pub(in crate::server) fn waits_until(&self, incarnation: Incarnation) -> Option<Condition> {
-        let group = self.groups.get(&incarnation)?;
-        match *group.active_call()? {
+    pub(in crate::server) fn waits_until(&self) -> Option<Condition> {
+        match *self.active_call()? {
             Transaction { call: Call::Wait { until }, decided: None, .. } => Some(until),
             _ => None,
         }
     }
+}
 
+impl<'a> GroupCtx<'a> {
     /// What a `wait` was waiting for when its deadline passed.
-    pub(in crate::server) fn wait_waits_for(
-        &self,
-        incarnation: Incarnation,
-        until: Condition,
-    ) -> String {
+    pub(in crate::server) fn wait_waits_for(&self, until: Condition) -> String {
         let Condition::Held(held) = until else { return until.to_string() };
-        let model = self.model_of(incarnation);
+        let model = self.model;
         let Some(latest) = model.latest() else {
             return format!("{held}: nothing is available{}", left(model, None));
         };
         let oldest = held.oldest(latest);
-        let lagging = self.rollouts(model).filter(|rollout| listed(rollout) < Some(oldest));
+        let lagging = self.rollouts().filter(|rollout| listed(rollout) < Some(oldest));
         let named: Vec<String> = lagging.take(NAMED).map(name_lagging).collect();
-        let named = match (named.is_empty(), self.rollouts(model).next()) {
+        let named = match (named.is_empty(), self.rollouts().next()) {
             (false, _) => named.join(", "),
             (true, None) => "no rollout is registered".to_owned(),
             (true, Some(_)) => "no other rollout is registered".to_owned(),
@@ -63,21 +62,18 @@ impl<'a> Books<'a> {
         format!("{held} (latest is {latest}): {named}{}", left(model, Some(oldest)))
     }
 
-    fn model_of(self, incarnation: Incarnation) -> &'a Model {
-        self.models.of(&self.groups.of(&incarnation).model)
-    }
-
-    fn is_held(&self, model: &Model, held: Freshness) -> bool {
+    fn is_held(&self, held: Freshness) -> bool {
         // Laggards may still come over from the server before this one.
-        let unknown = model.recovers && held.by == Quorum::All;
+        let unknown = self.model.recovers && held.by == Quorum::All;
         let blind = !self.config.safeguards.on(Safeguard::EmptyReplicasWaitedFor);
-        let rollouts = self.rollouts(model).map(listed).filter(|held| held.is_some() || !blind);
-        !unknown && held.is_met(model.latest(), rollouts)
+        let rollouts = self.rollouts().map(listed).filter(|held| held.is_some() || !blind);
+        !unknown && held.is_met(self.model.latest(), rollouts)
     }
 
     /// The rollouts that count: those with registered memory.
-    fn rollouts(self, model: &'a Model) -> impl Iterator<Item = &'a Group> {
-        let groups = model.replicas.values().map(|incarnation| self.groups.of(incarnation));
+    fn rollouts(self) -> impl Iterator<Item = &'a Group> {
+        let replicas = self.model.replicas.values();
+        let groups = replicas.map(move |incarnation| self.groups.of(incarnation));
         groups.filter(|group| group.role == Role::Rollout && group.registered)
     }
 }

@@ -1,7 +1,9 @@
 use super::*;
+use crate::message::Call;
 use crate::server::Server;
-use crate::server::props::{server, version};
-use crate::{ContentDigest, Generation};
+use crate::server::props::{called, server, version};
+use crate::server::stores::transaction::GroupTransfer;
+use crate::{ContentDigest, Generation, Selector};
 
 /// Groups beside the reader.
 const OTHERS: usize = 6;
@@ -200,8 +202,10 @@ fn the_choice_among_any_groups_is_the_one_that_the_rules_say() {
             }
         }
         let (expected, offers) = scene.choose(&names);
-        let choice =
-            server.books().choose_source(&server.groups[&groups[OTHERS]], &transfer, version(1));
+        let reader = server.books().group(groups[OTHERS]);
+        let call = called(Call::Replicate { selector: Selector::Exact(1) });
+        let reader = TransferCtx { reader, call: &call, transfer: &transfer };
+        let choice = reader.choose_source(version(1));
         let expected = match expected {
             Some(Some(place)) => Choice::Granted(groups[place]),
             Some(None) => Choice::Busy,
@@ -242,16 +246,15 @@ fn what_weighs_more_comes_first_whatever_else_speaks_against_a_source() {
     server.reads(relay, version(1), &[sources[3]]);
     let before = server.clone();
     let of = |source: &Incarnation| &before.groups[source];
-    let ranks = sources.map(|source| before.books().rank(of(&source), of(&reader), version(1)));
+    let ranks = sources.map(|source| before.books().group(reader).rank(of(&source), version(1)));
     // The name decides between f, e and d, which are alike; c has a reader, b is slow, a is accused.
     let order = [2, 1, 0, 3, 4, 5];
     assert!(order.is_sorted_by_key(|place| &ranks[*place]), "{ranks:?}");
     server.relays(relay);
-    let through = server.books().rank(&server.groups[&relay], &server.groups[&reader], version(1));
+    let through = server.books().group(reader).rank(&server.groups[&relay], version(1));
     assert!(through > ranks[3] && through < ranks[4], "a longer chain weighs more than a reader");
     server.at(sources[0]).members.get_mut(&0).unwrap().location.host = String::new();
-    let near =
-        server.books().rank(&server.groups[&sources[0]], &server.groups[&reader], version(1));
+    let near = server.books().group(reader).rank(&server.groups[&sources[0]], version(1));
     assert!(near < ranks[2], "the same host weighs more than the name");
     assert_eq!(server.groups[&relay].generations(version(1)), Some(vec![Generation(20)]));
 }
@@ -297,18 +300,11 @@ fn a_holder_goes_on_with_what_it_has_while_a_newer_version_is_on_its_way_to_it()
                     server.copies().hide(far);
                 }
             }
-            let group = &server.groups[&reader];
-            assert_eq!(
-                server.books().waits_for_seed(group, version(2)),
-                waits,
-                "{brings} {to} {asked}"
-            );
+            let waited = server.books().group(reader).waits_for_seed(version(2));
+            assert_eq!(waited, waits, "{brings} {to} {asked}");
             server.at(reader).held = None;
-            let group = &server.groups[&reader];
-            assert!(
-                !server.books().waits_for_seed(group, version(2)),
-                "it has nothing to go on with"
-            );
+            let waited = server.books().group(reader).waits_for_seed(version(2));
+            assert!(!waited, "it has nothing to go on with");
         }
     }
 }
