@@ -94,7 +94,7 @@ nemesis: ## Torment real processes over network namespaces (needs root, minutes)
 
 # Real processes of the debug build, whose arithmetic is checked. `--only NAME`, `--json`: see --help.
 attacks: ## Attack real processes with a client's token over loopback, some minutes
-	cargo build --locked --quiet -p weightcast-cli -p weightcast-attacks --bins --example honest
+	cargo build --locked --quiet -p weightcast-cli -p weightcast-attacks --bins --examples
 	target/debug/weightcast-attacks
 
 # WORLDS, FUZZ_SECONDS, RANDOM_MINUTES, MUTANTS; `.ci/full STEP ...` runs steps alone.

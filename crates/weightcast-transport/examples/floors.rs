@@ -189,7 +189,7 @@ fn run(
     threads: usize,
 ) -> Outcome<f64> {
     let jobs = [SourceJob { peer, export, generation: 1, copies: copies.to_vec() }];
-    let options = ReadOptions { threads, ..ReadOptions::default() };
+    let options = TransferOptions { threads, ..TransferOptions::default() };
     let start = Instant::now();
     read(&jobs, targets, &options)?;
     Ok(start.elapsed().as_secs_f64())

@@ -1,5 +1,6 @@
 //! The data port's decoders, for the fuzzer alone.
 
+use crate::base::id::GrantId;
 use crate::base::secret::{Auth, Secret};
 use crate::memory::kind::MemoryKind;
 use crate::wire::bodies::decode_identity;
@@ -7,7 +8,8 @@ use crate::wire::description::{
     ExportDescription, LaneDescriptor, RegionDescription, decode_description, put_description,
 };
 use crate::wire::handshake::{HELLO_BYTES, PROOF_BYTES, ReaderSide, SourceSide, VERDICT_BYTES};
-use crate::wire::mac::Channel;
+use crate::wire::mac::{Channel, GrantKey, Nonces};
+use crate::wire::writes::{WriteClaim, WriteFrame};
 use crate::wire::{self, FrameKind, HEADER_BYTES, Header};
 
 /// A frame from a stranger: a header, and a body of any kind. What decodes is encoded again the
@@ -23,6 +25,7 @@ pub fn frame(bytes: &[u8]) {
         FrameKind::Describe | FrameKind::Note => drop(wire::decode_named(body)),
         FrameKind::Read | FrameKind::Await => asked(body),
         FrameKind::Digest => placed(body),
+        FrameKind::Write => written(body),
         FrameKind::Identity => drop(decode_identity(body)),
         FrameKind::Description => described(body),
         FrameKind::Digests => drop(wire::decode_digests(body)),
@@ -31,7 +34,8 @@ pub fn frame(bytes: &[u8]) {
         | FrameKind::Data
         | FrameKind::End
         | FrameKind::Refused
-        | FrameKind::Progress => {}
+        | FrameKind::Progress
+        | FrameKind::Written => {}
     }
 }
 
@@ -41,6 +45,21 @@ fn asked(body: &[u8]) {
     wire::put(&mut again, &[ask.export.0, ask.generation]);
     ask.extents.iter().for_each(|extent| wire::put_extent(&mut again, extent));
     assert_eq!(again, body);
+}
+
+/// And no stranger's proof is believed.
+fn written(body: &[u8]) {
+    let Ok(frame) = WriteFrame::decode(body) else { return };
+    let mut again = Vec::new();
+    let claim = &frame.claim;
+    wire::put(&mut again, &[claim.grant.0, claim.generation, claim.extents.len() as u64]);
+    claim.extents.iter().for_each(|extent| wire::put_extent(&mut again, extent));
+    let proof = again.len()..again.len() + 32;
+    again.extend_from_slice(&body[proof]);
+    again.extend_from_slice(frame.bytes);
+    assert_eq!(again, body);
+    let key = GrantKey::new(&Secret::new("the secret"));
+    assert!(!frame.is_proved(&key, &Nonces::NONE, 0));
 }
 
 fn described(body: &[u8]) {
@@ -99,6 +118,11 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let proof = ReaderSide::new(Channel::Tcp, &source.hello()).map(|reader| reader.proof(&key));
     let proof = proof.expect("a hello of ours");
     let shaken = [&source.hello()[..], &proof, &source.judge(&key, &proof).0].concat();
+    let mut write = Vec::new();
+    let claim = WriteClaim { grant: GrantId(7), generation: 1, extents: vec![extent] };
+    let secret = GrantKey::new(&Secret::new("another secret"));
+    claim.put(&mut write, |claimed| secret.mac(&Nonces::NONE, 0, claimed));
+    write.resize(write.len() + 96, 5);
     vec![
         ("frame", request(FrameKind::Identify, &|_| {})),
         ("frame", request(FrameKind::Describe, &named)),
@@ -117,6 +141,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
                 wire::put_placed(out, &placed);
             }),
         ),
+        ("frame", write),
         ("frame", request(FrameKind::Description, &|out| put_description(out, &description))),
         ("frame", request(FrameKind::Digests, &|out| wire::put(out, &[1, 2, 3, 4]))),
         ("frame", request(FrameKind::Noted, &|out| out.extend_from_slice(b"\x01a note"))),

@@ -32,7 +32,7 @@
 //! let target = Region::allocate(7)?;
 //! let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 7)];
 //! let jobs = [SourceJob { peer: &peer, export, generation: 1, copies }];
-//! let digests = read(&jobs, std::slice::from_ref(&target), &ReadOptions::default())?;
+//! let digests = read(&jobs, std::slice::from_ref(&target), &TransferOptions::default())?;
 //! assert_eq!(target.to_vec(), b"weights");
 //! assert_eq!(digests, [digest_at(0, b"weights")]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -53,17 +53,19 @@ pub mod bench;
 pub mod fuzzing;
 
 pub use base::detach::detach;
-pub use base::error::{Advice, Bound, ReadError, RequestRefusal, TransportError};
+pub use base::error::{Advice, Bound, ReadError, RequestRefusal, TransportError, WriteError};
 #[doc(hidden)]
 pub use base::holds::{HoldPoint, Holds};
-pub use base::id::ExportId;
+pub use base::id::{ExportId, GrantId};
 pub use base::limits;
 pub use base::secret::{Auth, Secret};
 pub use engine::gauge::{Gauge, Reading};
-pub use engine::job::SourceJob;
-pub use engine::options::ReadOptions;
+pub use engine::job::{SourceJob, TargetJob};
+pub use engine::options::TransferOptions;
 pub use engine::peer::Peer;
 pub use engine::read::read;
+pub use engine::write::write;
+pub use export::grant::{GrantError, GrantTerms, WriteGrant};
 pub use export::note::NoteError;
 pub use export::table::ExportTable;
 pub use lane::way::Way;

@@ -61,3 +61,6 @@ mod work;
 
 #[path = "contract/truncated.rs"]
 mod truncated;
+
+#[path = "contract/writes.rs"]
+mod writes;

@@ -14,11 +14,13 @@ pub(crate) const READ: u8 = 3;
 pub(crate) const DIGEST: u8 = 4;
 pub(crate) const NOTE: u8 = 5;
 pub(crate) const AWAIT: u8 = 6;
+pub(crate) const WRITE: u8 = 7;
 pub(crate) const IDENTITY: u8 = 129;
 pub(crate) const DESCRIPTION: u8 = 130;
 pub(crate) const DATA: u8 = 131;
 pub(crate) const END: u8 = 133;
 pub(crate) const REFUSED: u8 = 134;
+pub(crate) const WRITTEN: u8 = 137;
 
 const MAGIC: &[u8; 8] = b"wcdata2\n";
 const WELCOME: &[u8; 8] = b"welcome\n";
@@ -66,9 +68,21 @@ pub(crate) fn ask(export: u64, generation: u64, extents: &[Rectangle]) -> Vec<u8
     body
 }
 
+/// What a writer claims of itself.
+#[derive(Clone, Copy)]
+pub(crate) struct WriteBy<'a> {
+    pub(crate) grant: u64,
+    pub(crate) generation: u64,
+    pub(crate) secret: &'a [u8],
+}
+
 /// An admitted connection.
 pub(crate) struct Data {
     pub(crate) socket: TcpStream,
+    /// What both ends drew: source's, then reader's.
+    nonces: [u8; 64],
+    /// Writes that were sent over it.
+    pub(crate) writes: u64,
 }
 
 impl Data {
@@ -89,7 +103,8 @@ impl Data {
         let mut verdict = [0; 40];
         socket.read_exact(&mut verdict).context("no verdict")?;
         ensure!(&verdict[..8] == WELCOME, "denied");
-        Ok(Self { socket })
+        let nonces = [&hello[8..], &nonce].concat().try_into().expect("64 bytes");
+        Ok(Self { socket, nonces, writes: 0 })
     }
 
     pub(crate) fn say(&mut self, kind: u8, body: &[u8]) -> Result<()> {
@@ -119,6 +134,23 @@ impl Data {
     pub(crate) fn request(&mut self, kind: u8, body: &[u8]) -> Result<Frame> {
         self.say(kind, body)?;
         self.hear()
+    }
+
+    /// The next write on this connection, as the holder of a secret makes it.
+    pub(crate) fn write_body(
+        &mut self,
+        by: &WriteBy<'_>,
+        extents: &[Rectangle],
+        bytes: &[u8],
+    ) -> Vec<u8> {
+        let mut body = numbers(&[by.grant, by.generation, extents.len() as u64]);
+        extents.iter().for_each(|extent| body.extend(numbers(extent)));
+        let key = blake3::derive_key("weightcast 2026 write grant", by.secret);
+        let message = [&self.nonces[..], &self.writes.to_le_bytes(), &body].concat();
+        body.extend(blake3::keyed_hash(&key, &message).as_bytes());
+        body.extend(bytes);
+        self.writes += 1;
+        body
     }
 
     /// The bytes of one extent, and whether they were still served at their end.

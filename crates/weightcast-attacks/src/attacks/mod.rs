@@ -3,6 +3,7 @@
 mod answers;
 mod claims;
 mod digests;
+mod grants;
 mod identities;
 mod manifests;
 mod memory;
@@ -237,5 +238,33 @@ pub(crate) const ALL: &[Attack] = &[
         "a source names an address that is not its own, for readers to connect to",
         plain,
         neighbours::any_address,
+    ),
+    attack(
+        "forged-grants",
+        "18",
+        "writes with guessed and borrowed secrets, and with any at all to a trainer's port",
+        plain,
+        grants::forged,
+    ),
+    attack(
+        "expired-grants",
+        "18",
+        "writes by the right secret of a grant that has expired, was closed, or ended by an export",
+        plain,
+        grants::expired,
+    ),
+    attack(
+        "grants-exceeded",
+        "18",
+        "the writer itself writes beyond its grant, and other bytes than it says",
+        plain,
+        grants::out_of_range,
+    ),
+    attack(
+        "replayed-grants",
+        "18",
+        "writes that were overheard, once more on their connection and on another",
+        plain,
+        grants::replayed,
     ),
 ];

@@ -1,6 +1,7 @@
-//! What an attack finds: a server and honest workers ([`victims`]), their [`traffic`], what the attack
+//! What an attack finds: a server and honest workers ([`victims`]), an owner that grants ([`granter`]), their [`traffic`], what the attack
 //! costs them ([`usage`]); and the verdict on the attack.
 
+pub(crate) mod granter;
 pub(crate) mod traffic;
 pub(crate) mod usage;
 pub(crate) mod victims;
@@ -138,7 +139,12 @@ impl Scene {
 
     /// Watches what an honest worker costs from now on.
     pub(crate) fn watch(&self, honest: &Honest) {
-        self.meter.watch(&honest.name(), honest.id());
+        self.watch_process(&honest.name(), honest.id());
+    }
+
+    /// The same of any process.
+    pub(crate) fn watch_process(&self, name: &str, id: u32) {
+        self.meter.watch(name, id);
     }
 
     /// Honest traffic, until the end of the attack; what all that costs is counted from here on.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::attacker::forge::random;
 
 /// An honest process answers every command sooner, or the attack has succeeded.
-const PATIENCE: Duration = Duration::from_secs(90);
+pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Bytes that an honest process never offered.
 pub(crate) const SECRET_BYTES: usize = 64 << 10;
@@ -99,7 +99,7 @@ fn keep(path: &Path) -> Result<String> {
 }
 
 /// A program that was built beside this one.
-fn program(name: &str) -> Result<PathBuf> {
+pub(super) fn program(name: &str) -> Result<PathBuf> {
     let me = std::env::current_exe()?;
     let path = me.parent().context("this program lies in a directory")?.join(name);
     ensure!(path.exists(), "{} is not built: use `make attacks`", path.display());
@@ -107,7 +107,7 @@ fn program(name: &str) -> Result<PathBuf> {
 }
 
 /// A command that nothing around configures, with a log of its own.
-fn command(
+pub(super) fn command(
     workspace: &Workspace,
     name: &str,
     program: &Path,
@@ -187,7 +187,7 @@ impl Drop for VictimServer {
     }
 }
 
-fn lines(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
+pub(super) fn lines(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {

@@ -47,14 +47,25 @@ pub enum TransportError {
         /// How it showed.
         what: String,
     },
+    /// The process that was written to died, or its connection broke.
+    #[error(
+        "the target at {addr} is gone ({what}): if its process lives, write again; the same bytes may be \
+         written twice"
+    )]
+    TargetGone {
+        /// The target's data port.
+        addr: SocketAddr,
+        /// How it showed.
+        what: String,
+    },
     /// The source fenced the export: what was read may be torn and must not be used.
     #[error("the source fenced export {export} during the read: read from another source")]
     Fenced {
         /// The export.
         export: ExportId,
     },
-    /// The source answered with a refusal.
-    #[error("the source refused: {0}")]
+    /// The other end answered with a refusal.
+    #[error("the peer refused: {0}")]
     Refused(#[from] RequestRefusal),
     /// The deadline passed.
     #[error("deadline passed while {what}: give it longer, or read from another source")]
@@ -125,10 +136,18 @@ impl TransportError {
         }
     }
 
+    /// The same failure of a write, whose other end is the target.
+    pub(crate) fn while_writing(self) -> Self {
+        match self {
+            Self::SourceGone { addr, what } => Self::TargetGone { addr, what },
+            other => other,
+        }
+    }
+
     /// Retry the same source, another one, or give up.
     pub fn advice(&self) -> Advice {
         match self {
-            Self::System { .. } | Self::Full { .. } => Advice::RetrySame,
+            Self::System { .. } | Self::Full { .. } | Self::TargetGone { .. } => Advice::RetrySame,
             Self::Unreachable { .. }
             | Self::SourceGone { .. }
             | Self::Fenced { .. }
@@ -160,6 +179,12 @@ pub enum RequestRefusal {
     /// The request exceeds a limit of the data port.
     #[error("the request asks for more than one answer may hold")]
     TooMuch,
+    /// No open grant allows a write. Why not is not told: a stranger would learn which grants there are.
+    #[error(
+        "no open grant allows this write: the grant is unknown, closed, expired, of another generation, \
+         or this is not its writer; ask the owner of the memory for another"
+    )]
+    NotGranted,
 }
 
 impl RequestRefusal {
@@ -167,7 +192,7 @@ impl RequestRefusal {
     pub fn advice(self) -> Advice {
         match self {
             Self::UnknownExport | Self::StaleGeneration => Advice::RetryElsewhere,
-            Self::OutOfRange | Self::TooMuch => Advice::Fatal,
+            Self::OutOfRange | Self::TooMuch | Self::NotGranted => Advice::Fatal,
         }
     }
 
@@ -177,11 +202,13 @@ impl RequestRefusal {
             Self::StaleGeneration => 2,
             Self::OutOfRange => 3,
             Self::TooMuch => 4,
+            Self::NotGranted => 5,
         }
     }
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
-        [Self::UnknownExport, Self::StaleGeneration, Self::OutOfRange, Self::TooMuch]
+        use RequestRefusal::*;
+        [UnknownExport, StaleGeneration, OutOfRange, TooMuch, NotGranted]
             .into_iter()
             .find(|refusal| refusal.code() == code)
     }
@@ -232,6 +259,30 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
+/// A failed write: which job's target, and why. Bytes of the target may be half-written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteError {
+    /// Index into the jobs.
+    pub target: usize,
+    /// Why.
+    pub kind: TransportError,
+}
+
+impl WriteError {
+    /// Retry the same target, or give up.
+    pub fn advice(&self) -> Advice {
+        self.kind.advice()
+    }
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "writing to target {}: {}", self.target, self.kind)
+    }
+}
+
+impl std::error::Error for WriteError {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,11 +297,13 @@ mod tests {
             (TransportError::Unauthorized { addr }, Fatal),
             (TransportError::Full { addr }, RetrySame),
             (TransportError::SourceGone { addr, what: what() }, RetryElsewhere),
+            (TransportError::TargetGone { addr, what: what() }, RetrySame),
             (TransportError::Fenced { export }, RetryElsewhere),
             (TransportError::Refused(RequestRefusal::UnknownExport), RetryElsewhere),
             (TransportError::Refused(RequestRefusal::StaleGeneration), RetryElsewhere),
             (TransportError::Refused(RequestRefusal::OutOfRange), Fatal),
             (TransportError::Refused(RequestRefusal::TooMuch), Fatal),
+            (TransportError::Refused(RequestRefusal::NotGranted), Fatal),
             (TransportError::Timeout { what: "" }, RetryElsewhere),
             (TransportError::Cancelled, Fatal),
             (TransportError::OutOfBounds { copy: 1, what: Bound::Digest }, Fatal),
@@ -273,13 +326,29 @@ mod tests {
             let error = ReadError { source: 5, kind: kind.clone() };
             assert_eq!(error.advice(), advice, "{kind}");
             assert_eq!(error.to_string(), format!("reading from source 5: {kind}"));
+            let expected = match kind.clone() {
+                TransportError::SourceGone { addr, what } => {
+                    TransportError::TargetGone { addr, what }
+                }
+                other => other,
+            };
+            assert_eq!(kind.clone().while_writing(), expected);
+            let error = WriteError { target: 5, kind: kind.clone() };
+            assert_eq!(error.advice(), advice, "{kind}");
+            assert_eq!(error.to_string(), format!("writing to target 5: {kind}"));
         }
     }
 
     #[test]
     fn refusals_are_known_numbers() {
         use RequestRefusal::*;
-        let table = [(1, UnknownExport), (2, StaleGeneration), (3, OutOfRange), (4, TooMuch)];
+        let table = [
+            (1, UnknownExport),
+            (2, StaleGeneration),
+            (3, OutOfRange),
+            (4, TooMuch),
+            (5, NotGranted),
+        ];
         for code in 0..=255 {
             let refusal = table.iter().find(|(number, _)| *number == code).map(|(_, r)| *r);
             assert_eq!(RequestRefusal::from_code(code), refusal, "{code}");

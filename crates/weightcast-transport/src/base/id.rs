@@ -1,4 +1,4 @@
-//! The names of exports, and the random numbers that they are drawn from.
+//! The names of exports and grants, and the random numbers that they are drawn from.
 
 use std::fmt;
 
@@ -32,6 +32,22 @@ impl ExportId {
 }
 
 impl fmt::Display for ExportId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// The name of one grant: random, never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GrantId(pub u64);
+
+impl GrantId {
+    pub(crate) fn random() -> Self {
+        Self(u64::from_le_bytes(random()))
+    }
+}
+
+impl fmt::Display for GrantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }

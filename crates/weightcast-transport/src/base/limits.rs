@@ -14,6 +14,17 @@ pub const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// only make one answer long, and what all connections hold of requests large.
 pub const MAX_EXTENTS: usize = 4 << 10;
 
+/// Bytes that one write carries: frame and extents fit into [`MAX_REQUEST_BYTES`] beside them. A write is
+/// received whole before the first byte of memory changes, so each connection may have one in memory.
+pub const WRITE_PIECE_BYTES: usize = 128 << 10;
+
+/// Writes under way on one stream: a long path's worth of [`WRITE_PIECE_BYTES`], and few enough that
+/// their bytes are still in the cache when they are digested.
+pub const WRITE_WINDOW: usize = 8;
+
+/// Grants of one process that are open at once: those of a generation, one for each writer of each shard.
+pub const MAX_GRANTS: usize = 4 << 10;
+
 /// Payload of one answered read. It bounds how long an answer keeps its source busy after a
 /// fence, when only zeros are sent to finish the frame.
 pub const MAX_READ_BYTES: u64 = 64 << 20;

@@ -3,6 +3,7 @@
 pub(crate) mod detach;
 pub(crate) mod error;
 pub(crate) mod holds;
+pub(crate) mod host;
 pub(crate) mod id;
 pub mod limits;
 pub(crate) mod lock;

@@ -1,36 +1,47 @@
 //! One job of a transfer: checked, cut, and the lane that carries it.
 
-use super::job::SourceJob;
-use super::options::ReadOptions;
+use super::job::{SourceJob, TargetJob};
+use super::options::TransferOptions;
 use crate::base::error::TransportError;
 use crate::base::holds::Holds;
 use crate::base::limits::PIECE_BYTES;
 use crate::base::patience::Patience;
-use crate::lane::{Endpoint, LaneTask, OpenLane};
+use crate::lane::{Endpoint, LaneTask, OpenLane, WriteEndpoint, WriteTask};
 use crate::memory::region::Region;
-use crate::piece::pieces::Pieces;
+use crate::piece::copy::StridedCopy;
+use crate::piece::pieces::{Pieces, RunOffsets};
 use crate::wire::description::ExportDescription;
+use crate::wire::mac::GrantKey;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One job, checked and cut.
 pub(super) struct CheckedJob<'a> {
-    pub(super) source: usize,
-    job: &'a SourceJob<'a>,
-    description: Arc<ExportDescription>,
-    pub(super) endpoint: &'a dyn Endpoint,
+    /// Index into the jobs.
+    pub(super) number: usize,
+    verb: Verb<'a>,
     pub(super) pieces: Pieces,
     /// Lanes that were opened for it.
     pub(super) lanes: AtomicUsize,
 }
 
+/// What is done with the pieces of a job, and over what lane.
+enum Verb<'a> {
+    Read { job: &'a SourceJob<'a>, description: Arc<ExportDescription>, endpoint: &'a dyn Endpoint },
+    Write { job: &'a TargetJob<'a>, key: GrantKey, endpoint: &'a dyn WriteEndpoint },
+}
+
 impl<'a> CheckedJob<'a> {
-    /// Checks a job's copies, before any of them is made.
-    pub(super) fn check(
-        source: usize,
+    fn new(number: usize, verb: Verb<'a>) -> Self {
+        Self { number, verb, pieces: Pieces::cut(&[], PIECE_BYTES), lanes: AtomicUsize::new(0) }
+    }
+
+    /// Checks the copies of a read, before any of them is made.
+    pub(super) fn read(
+        number: usize,
         job: &'a SourceJob<'a>,
         targets: &[Region],
-        options: &ReadOptions,
+        options: &TransferOptions,
     ) -> Result<Self, TransportError> {
         let patience = options.patience();
         patience.check("preparing the transfer")?;
@@ -42,38 +53,96 @@ impl<'a> CheckedJob<'a> {
         }
         let endpoint = job.peer.endpoint(&description);
         endpoint.verify()?;
-        let pieces = Pieces::cut(&[], PIECE_BYTES);
-        Ok(Self { source, job, description, endpoint, pieces, lanes: AtomicUsize::new(0) })
+        Ok(Self::new(number, Verb::Read { job, description, endpoint }))
     }
 
-    /// A lane to its source, for one worker. `None` if others read all there is.
+    /// Checks the copies of a write, before any of them is made.
+    pub(super) fn write(
+        number: usize,
+        job: &'a TargetJob<'a>,
+        sources: &[Region],
+        options: &TransferOptions,
+    ) -> Result<Self, TransportError> {
+        options.patience().check("preparing the transfer")?;
+        let source = |region: u32| sources.get(region as usize).map(|region| region.len() as u64);
+        let target = |region: u32| job.grant.lens.get(region as usize).copied();
+        for (index, copy) in job.copies.iter().enumerate() {
+            copy.check_bounds(index, source, target, options.slots)?;
+        }
+        let key = GrantKey::new(&job.grant.secret);
+        Ok(Self::new(number, Verb::Write { job, key, endpoint: job.peer.writer() }))
+    }
+
+    /// A lane to the other end, for one worker. `None` if others move all there is. `memory` is that of
+    /// this process: targets of a read, sources of a write.
     pub(super) fn open<'r>(
         &'r self,
-        targets: &'r [Region],
+        memory: &'r [Region],
         holds: &'r Holds,
         patience: Patience<'r>,
     ) -> Result<Option<OpenLane<'r>>, TransportError> {
         if self.pieces.is_drawn() {
             return Ok(None);
         }
-        let SourceJob { peer, export, generation, .. } = *self.job;
-        let port = peer.port();
-        let (description, pieces, lanes) = (&*self.description, &self.pieces, &self.lanes);
-        let task = LaneTask {
-            port,
-            export,
-            generation,
-            description,
-            pieces,
-            targets,
-            lanes,
-            patience,
-            holds,
+        let (pieces, lanes) = (&self.pieces, &self.lanes);
+        let lane = match &self.verb {
+            Verb::Read { job, description, endpoint } => {
+                let SourceJob { peer, export, generation, .. } = **job;
+                let (port, targets) = (peer.port(), memory);
+                endpoint.open(LaneTask {
+                    port,
+                    export,
+                    generation,
+                    description,
+                    pieces,
+                    targets,
+                    lanes,
+                    patience,
+                    holds,
+                })?
+            }
+            Verb::Write { job, key, endpoint } => {
+                let (grant, sources) = (job.grant, memory);
+                let task = WriteTask { grant, key, pieces, sources, lanes, patience, holds };
+                endpoint.open_writer(task)?
+            }
         };
-        let lane = self.endpoint.open(task)?;
         if lane.is_some() {
             self.lanes.fetch_add(1, Ordering::AcqRel);
         }
         Ok(lane)
+    }
+
+    /// Whether pieces are under way while others arrive, so that a worker of its own is worth it.
+    pub(super) fn asks_ahead(&self) -> bool {
+        match &self.verb {
+            Verb::Read { endpoint, .. } => endpoint.asks_ahead(),
+            Verb::Write { .. } => true,
+        }
+    }
+
+    /// # Errors
+    /// [`TransportError::SourceGone`] unless the other end is still that of the beginning. Every answer to a
+    /// write proves that.
+    pub(super) fn verify(&self) -> Result<(), TransportError> {
+        match &self.verb {
+            Verb::Read { endpoint, .. } => endpoint.verify(),
+            Verb::Write { .. } => Ok(()),
+        }
+    }
+
+    /// Reads over a test's endpoint.
+    #[cfg(test)]
+    pub(super) fn read_over(&mut self, over: &'a dyn Endpoint) {
+        let Verb::Read { endpoint, .. } = &mut self.verb else { panic!("a write") };
+        *endpoint = over;
+    }
+
+    /// Where a run lies in the memory of this process: its region, and its first byte there.
+    pub(super) fn ours(&self, copy: &StridedCopy, run: RunOffsets) -> (usize, usize) {
+        match &self.verb {
+            Verb::Read { .. } => (copy.target_region as usize, run.target as usize),
+            Verb::Write { .. } => (copy.source_region as usize, run.source as usize),
+        }
     }
 }

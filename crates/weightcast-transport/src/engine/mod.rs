@@ -1,7 +1,7 @@
 //! The transfer engine: many copies from many sources, a few threads, digests on the way.
 //!
-//! Reading order: [`job`] says what is read from which [`peer`], [`options`] how; [`read`] checks the
-//! jobs and makes a [`checked_job`] of each; [`run`] has the threads, and [`gauge`] tells how far they are.
+//! Reading order: [`job`] says what is read from which [`peer`], or written to it, [`options`] how; [`read`]
+//! and [`write`](self::write) check the jobs and make a [`checked_job`] of each; [`run`] has the threads, and [`gauge`] tells how far they are.
 
 mod checked_job;
 pub(crate) mod gauge;
@@ -10,3 +10,4 @@ pub(crate) mod options;
 pub(crate) mod peer;
 pub(crate) mod read;
 mod run;
+pub(crate) mod write;

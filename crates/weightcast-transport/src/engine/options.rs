@@ -10,7 +10,7 @@ use std::time::Instant;
 
 /// How a transfer runs.
 #[derive(Clone, Debug)]
-pub struct ReadOptions {
+pub struct TransferOptions {
     /// Threads, and so streams over TCP. Every TCP source has one stream at least, as far as
     /// [`MAX_THREADS`](crate::limits::MAX_THREADS) go.
     pub threads: usize,
@@ -35,7 +35,7 @@ pub struct ReadOptions {
     pub holds: Holds,
 }
 
-impl Default for ReadOptions {
+impl Default for TransferOptions {
     /// Two threads, digests into one slot, no deadline.
     fn default() -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Default for ReadOptions {
     }
 }
 
-impl ReadOptions {
+impl TransferOptions {
     pub(crate) fn patience(&self) -> Patience<'_> {
         Patience { deadline: self.deadline, cancel: Some(&self.cancel), stop: None }
     }

@@ -1,4 +1,4 @@
-//! A process to read from: its data port, the lanes to it, and what it said about its exports.
+//! A process to read from, or to write to: its data port, the lanes to it, and what it said about its exports.
 
 use crate::base::error::TransportError;
 use crate::base::id::ExportId;
@@ -8,7 +8,7 @@ use crate::base::patience::Patience;
 use crate::base::secret::Auth;
 use crate::lane::kind::{Demand, Meeting};
 use crate::lane::way::Way;
-use crate::lane::{self, Endpoint};
+use crate::lane::{self, Endpoint, WriteEndpoint};
 use crate::memory::digest::Digest;
 use crate::piece::extent::PlacedExtent;
 use crate::port::server::DataServer;
@@ -145,6 +145,11 @@ impl Peer {
     pub(crate) fn endpoint(&self, description: &ExportDescription) -> &dyn Endpoint {
         let carries = self.lanes.iter().find(|lane| lane.carries(description));
         carries.map_or(self.preferred(), |lane| &**lane)
+    }
+
+    /// What takes writes into memory of the peer: a lane, or its data port.
+    pub(crate) fn writer(&self) -> &dyn WriteEndpoint {
+        self.lanes.iter().find_map(|lane| lane.writer()).unwrap_or(&self.port)
     }
 
     /// The digests of extents as the source sees them: where a sum differs, this finds the place.

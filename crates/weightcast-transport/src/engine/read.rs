@@ -2,7 +2,7 @@
 
 use super::checked_job::CheckedJob;
 use super::job::SourceJob;
-use super::options::ReadOptions;
+use super::options::TransferOptions;
 use super::run::RunningTransfer;
 use crate::base::error::ReadError;
 use crate::base::limits::PIECE_BYTES;
@@ -25,11 +25,11 @@ use std::sync::atomic::Ordering;
 pub fn read(
     jobs: &[SourceJob<'_>],
     targets: &[Region],
-    options: &ReadOptions,
+    options: &TransferOptions,
 ) -> Result<Vec<Digest>, ReadError> {
     let mut routes = Vec::with_capacity(jobs.len());
     for (source, job) in jobs.iter().enumerate() {
-        let route = CheckedJob::check(source, job, targets, options);
+        let route = CheckedJob::read(source, job, targets, options);
         routes.push(route.map_err(|kind| ReadError { source, kind })?);
     }
     let copies = jobs.iter().map(|job| job.copies.as_slice());
@@ -51,7 +51,8 @@ pub fn read(
         route.pieces = Pieces::cut(copies, size);
     };
     routes.iter_mut().zip(&copies).for_each(cut);
-    RunningTransfer::new(routes, targets, options).execute()
+    let run = RunningTransfer::new(routes, targets, options);
+    run.execute().map_err(|(source, kind)| ReadError { source, kind })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! A transfer that runs: workers draw pieces and move them over lanes.
 
 use super::checked_job::CheckedJob;
-use super::options::ReadOptions;
-use crate::base::error::{ReadError, TransportError};
+use super::options::TransferOptions;
+use crate::base::error::TransportError;
 use crate::base::holds::HoldPoint;
 use crate::base::limits::MAX_THREADS;
 use crate::base::lock::lock;
@@ -15,26 +15,30 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+/// Why a transfer failed, and the index of the job that did.
+pub(super) type JobError = (usize, TransportError);
+
 /// A running transfer, shared by its workers.
 pub(super) struct RunningTransfer<'a> {
     routes: Vec<CheckedJob<'a>>,
-    targets: &'a [Region],
-    options: &'a ReadOptions,
+    /// That of this process: targets of a read, sources of a write.
+    memory: &'a [Region],
+    options: &'a TransferOptions,
     /// Raised at the first failure, so that the other workers end too.
     stop: AtomicBool,
-    failed: Mutex<Option<ReadError>>,
+    failed: Mutex<Option<JobError>>,
 }
 
 impl<'a> RunningTransfer<'a> {
     pub(super) fn new(
         routes: Vec<CheckedJob<'a>>,
-        targets: &'a [Region],
-        options: &'a ReadOptions,
+        memory: &'a [Region],
+        options: &'a TransferOptions,
     ) -> Self {
-        Self { routes, targets, options, stop: AtomicBool::new(false), failed: Mutex::default() }
+        Self { routes, memory, options, stop: AtomicBool::new(false), failed: Mutex::default() }
     }
 
-    pub(super) fn execute(self) -> Result<Vec<Digest>, ReadError> {
+    pub(super) fn execute(self) -> Result<Vec<Digest>, JobError> {
         let workers = self.workers();
         let mut digests = vec![Digest::ZERO; self.options.slots];
         thread::scope(|scope| {
@@ -55,7 +59,7 @@ impl<'a> RunningTransfer<'a> {
     /// pieces.
     fn workers(&self) -> usize {
         let pieces: usize = self.routes.iter().map(|route| route.pieces.count()).sum();
-        let ahead = self.routes.iter().filter(|route| route.endpoint.asks_ahead()).count();
+        let ahead = self.routes.iter().filter(|route| route.asks_ahead()).count();
         self.options.threads.max(ahead).clamp(1, MAX_THREADS).min(pieces.max(1))
     }
 
@@ -77,10 +81,10 @@ impl<'a> RunningTransfer<'a> {
 
     /// Draws pieces in the order of the target's memory from all sources whose lanes do not ask ahead,
     /// so that what is final grows evenly and readers of this relay need not wait.
-    fn fill(&self, digests: &mut [Digest]) -> Result<(), ReadError> {
+    fn fill(&self, digests: &mut [Digest]) -> Result<(), JobError> {
         let mut lanes = Vec::with_capacity(self.routes.len());
         for route in &self.routes {
-            let ahead = route.endpoint.asks_ahead();
+            let ahead = route.asks_ahead();
             lanes.push(if ahead { None } else { self.open(route)? });
         }
         loop {
@@ -89,23 +93,23 @@ impl<'a> RunningTransfer<'a> {
             });
             let Some((_, route, lane)) = open.min_by_key(|(next, ..)| *next) else { return Ok(()) };
             let moved = self.step(route, &mut **lane, digests);
-            moved.map_err(|kind| ReadError { source: route.source, kind })?;
+            moved.map_err(|kind| (route.number, kind))?;
         }
     }
 
     /// Reads pieces of one source until none is left.
-    fn drain(&self, source: usize, digests: &mut [Digest]) -> Result<(), ReadError> {
+    fn drain(&self, source: usize, digests: &mut [Digest]) -> Result<(), JobError> {
         let route = &self.routes[source];
         let Some(mut lane) = self.open(route)? else { return Ok(()) };
-        while self.step(route, &mut *lane, digests).map_err(|kind| ReadError { source, kind })? {}
+        while self.step(route, &mut *lane, digests).map_err(|kind| (source, kind))? {}
         lane.close();
         Ok(())
     }
 
-    fn open<'r>(&'r self, route: &'r CheckedJob<'_>) -> Result<Option<OpenLane<'r>>, ReadError> {
+    fn open<'r>(&'r self, route: &'r CheckedJob<'_>) -> Result<Option<OpenLane<'r>>, JobError> {
         let patience = Patience { stop: Some(&self.stop), ..self.options.patience() };
-        let lane = route.open(self.targets, &self.options.holds, patience);
-        lane.map_err(|kind| ReadError { source: route.source, kind })
+        let lane = route.open(self.memory, &self.options.holds, patience);
+        lane.map_err(|kind| (route.number, kind))
     }
 
     /// Asks for as many pieces as the lane has room for, and takes one. False if there is none.
@@ -129,8 +133,8 @@ impl<'a> RunningTransfer<'a> {
         let pieces = &route.pieces;
         if !digests.is_empty() {
             pieces.rows(piece, |copy, row, len| {
-                let target = &self.targets[copy.target_region as usize];
-                let digest = target.digest(row.target as usize, len, row.position);
+                let (region, offset) = route.ours(copy, row);
+                let digest = self.memory[region].digest(offset, len, row.position);
                 digests[copy.slot as usize] += digest.expect("checked");
             });
         }
@@ -141,13 +145,13 @@ impl<'a> RunningTransfer<'a> {
             });
         }
         self.options.progress.fetch_add(piece.bytes as u64, Ordering::Relaxed);
-        self.options.gauge.arrived(route.source, piece.bytes as u64);
+        self.options.gauge.arrived(route.number, piece.bytes as u64);
     }
 
     /// The other ends are still those of the beginning.
-    fn verify_alive(&self) -> Result<(), ReadError> {
+    fn verify_alive(&self) -> Result<(), JobError> {
         for (source, route) in self.routes.iter().enumerate() {
-            route.endpoint.verify().map_err(|kind| ReadError { source, kind })?;
+            route.verify().map_err(|kind| (source, kind))?;
         }
         Ok(())
     }
@@ -201,9 +205,9 @@ mod tests {
             let copies = || vec![StridedCopy::contiguous(0, 0, 0, 0, pieces)];
             let peers = [vec![&over_tcp; tcp], vec![&within; near]].concat();
             let jobs: Vec<_> = peers.into_iter().map(|peer| job(peer, export, copies())).collect();
-            let options = ReadOptions { threads, ..ReadOptions::default() };
+            let options = TransferOptions { threads, ..TransferOptions::default() };
             let routes = jobs.iter().enumerate().map(|(source, job)| {
-                let mut route = CheckedJob::check(source, job, &targets, &options).unwrap();
+                let mut route = CheckedJob::read(source, job, &targets, &options).unwrap();
                 route.pieces = Pieces::cut(&job.copies, 1);
                 route
             });
@@ -248,7 +252,8 @@ mod tests {
             });
             let (threads, filling) = (1, Some(filling));
             let gauge = Arc::new(Gauge::default());
-            let options = ReadOptions { threads, filling, holds, gauge, ..ReadOptions::default() };
+            let options =
+                TransferOptions { threads, filling, holds, gauge, ..TransferOptions::default() };
             crate::read(&jobs, std::slice::from_ref(&target), &options).unwrap();
             let expected: Vec<u8> = (0..UNITS).map(|units| ((1_u32 << units) - 1) as u8).collect();
             assert_eq!(*lock(&told), expected, "{way:?}");
@@ -272,7 +277,7 @@ mod tests {
                 let gauge = Arc::new(Gauge::default());
                 let read = |jobs: &[SourceJob<'_>], threads| {
                     let gauge = Arc::clone(&gauge);
-                    let options = ReadOptions { threads, gauge, ..ReadOptions::default() };
+                    let options = TransferOptions { threads, gauge, ..TransferOptions::default() };
                     crate::read(jobs, &targets, &options)
                         .map_err(|error| (error.source, error.kind))
                 };
@@ -309,11 +314,11 @@ mod tests {
                     lock(&tell).push(memory.to_vec());
                 }
             });
-            let options = ReadOptions { holds, ..ReadOptions::default() };
+            let options = TransferOptions { holds, ..TransferOptions::default() };
             let copies = |source: u64| vec![StridedCopy::contiguous(0, 0, 0, 2 * source, 2)];
             let jobs = [0, 1, 2].map(|source| job(&peer, export, copies(source)));
             let routes = jobs.iter().enumerate().map(|(source, job)| {
-                let mut route = CheckedJob::check(source, job, &targets, &options).unwrap();
+                let mut route = CheckedJob::read(source, job, &targets, &options).unwrap();
                 route.pieces = Pieces::cut(&job.copies, 1);
                 route
             });
@@ -353,8 +358,8 @@ mod tests {
             let (peer, targets) = (peer(&server, way), [Region::allocate(2).unwrap()]);
             let export = server.exports().expose(1, vec![memory.clone()]);
             let job = job(&peer, export, vec![StridedCopy::contiguous(0, 0, 0, 0, 2)]);
-            let options = ReadOptions::default();
-            let mut route = CheckedJob::check(0, &job, &targets, &options).unwrap();
+            let options = TransferOptions::default();
+            let mut route = CheckedJob::read(0, &job, &targets, &options).unwrap();
             route.pieces = Pieces::cut(&job.copies, 2);
             let run = RunningTransfer::new(vec![route], &targets, &options);
             server.exports().fence(export);
@@ -374,7 +379,7 @@ mod tests {
                 drop(noted);
                 assert!(waits && !stopped, "{way:?}");
             });
-            let cause = ReadError { source: 0, kind: TransportError::Fenced { export } };
+            let cause = (0, TransportError::Fenced { export });
             assert_eq!(*lock(&run.failed), Some(cause), "{way:?}");
             assert!(run.stop.load(Ordering::Acquire), "{way:?}: and then all are");
         }

@@ -1,6 +1,9 @@
-//! What a process serves: regions under random ids, each with a fence word and perhaps a note.
+//! What a process serves: regions under random ids, each with a fence word and perhaps a note; and the
+//! grants by whose leave others write into its memory.
 
 mod fence_word;
+pub(crate) mod grant;
+mod grants;
 pub(crate) mod note;
 pub(crate) mod served;
 pub(crate) mod table;

@@ -1,17 +1,19 @@
-//! What a process serves: regions under random ids.
+//! What a process serves: regions under random ids; and what it lets others write.
 
 use crate::base::error::RequestRefusal;
 use crate::base::holds::Holds;
-use crate::base::id::ExportId;
+use crate::base::id::{ExportId, GrantId};
 use crate::base::limits::MAX_REGIONS;
 use crate::base::lock::lock;
+use crate::export::grant::{Grant, GrantError, GrantTerms, Spans, WriteGrant};
+use crate::export::grants::GrantTable;
 use crate::export::served::Export;
 use crate::memory::region::Region;
 use crate::piece::filling::Filling;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a withdrawn export's connections may take to notice that they were cut.
 const CUT_GRACE: Duration = Duration::from_millis(200);
@@ -20,6 +22,8 @@ const CUT_GRACE: Duration = Duration::from_millis(200);
 #[derive(Default)]
 pub struct ExportTable {
     exports: Mutex<HashMap<ExportId, Arc<Export>>>,
+    /// Over memory that no export serves. Opened and closed for that under the lock of `exports`.
+    grants: GrantTable,
 }
 
 impl ExportTable {
@@ -67,7 +71,45 @@ impl ExportTable {
     fn insert(&self, export: Export) {
         let regions = export.regions().len();
         assert!(regions <= MAX_REGIONS, "an export holds at most {MAX_REGIONS} regions");
-        lock(&self.exports).insert(export.id(), Arc::new(export));
+        let mut exports = lock(&self.exports);
+        self.grants.close_over(export.regions());
+        exports.insert(export.id(), Arc::new(export));
+    }
+
+    /// Lets one writer write into regions, until the grant is closed or expires, or an export of any of
+    /// their bytes is exposed. Several grants may be open over the same bytes: which write ends up there is
+    /// then no longer said.
+    ///
+    /// # Errors
+    /// [`GrantError`]: a region is read-only or computed, or served by an export that was not fenced; or too
+    /// many grants are open.
+    pub fn open_grant(&self, terms: GrantTerms) -> Result<WriteGrant, GrantError> {
+        let exports = lock(&self.exports);
+        let served = exports.values().filter(|export| export.is_served());
+        let spans = Spans::of(&terms.regions);
+        let found = served.flat_map(|export| export.regions()).find(|region| spans.overlap(region));
+        if let Some(served) = found {
+            let served = Spans::of(std::slice::from_ref(served));
+            let region = terms.regions.iter().position(|region| served.overlap(region));
+            return Err(GrantError::Served { region: region.unwrap_or_default() });
+        }
+        self.grants.open(terms, Instant::now())
+    }
+
+    /// Ends a grant. Once this returns, no write of the grant is under way, and none comes. False if the
+    /// grant was not open.
+    pub fn close_grant(&self, id: GrantId) -> bool {
+        self.grants.close(id)
+    }
+
+    /// Grants that are open; those that have expired count until the next one is opened.
+    pub fn grants(&self) -> usize {
+        self.grants.len()
+    }
+
+    /// The regions that a write may go to, for as long as the write copies.
+    pub(crate) fn grant(&self, id: GrantId) -> Result<Arc<Grant>, RequestRefusal> {
+        self.grants.get(id)
     }
 
     /// Ends the serving of an export's bytes. After it returns, a read that ends well has seen
@@ -101,11 +143,12 @@ impl ExportTable {
         }
     }
 
-    /// Fences every export.
+    /// Fences every export, and closes every grant.
     pub(crate) fn fence_all(&self) {
         for export in lock(&self.exports).values() {
             export.fence();
         }
+        self.grants.close_all();
     }
 
     /// Exports that are not withdrawn.

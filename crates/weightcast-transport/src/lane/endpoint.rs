@@ -1,6 +1,6 @@
 //! What a lane is to the engine.
 
-use super::task::LaneTask;
+use super::task::{LaneTask, WriteTask};
 use super::way::Way;
 use crate::base::error::TransportError;
 use crate::piece::pieces::Piece;
@@ -32,8 +32,22 @@ pub(crate) trait Endpoint: Send + Sync {
     /// on which every answer proves this has nothing to do here.
     fn verify(&self) -> Result<(), TransportError>;
 
+    /// The same endpoint as writers use it. `None` if the lane only reads.
+    fn writer(&self) -> Option<&dyn WriteEndpoint> {
+        None
+    }
+
     /// A lane for one worker. `None` if the other end has no place left, and others read.
     fn open<'a>(&'a self, task: LaneTask<'a>) -> Result<Option<OpenLane<'a>>, TransportError>;
+}
+
+/// A lane to one peer that writes into memory of the peer, by leave of its grants.
+pub(crate) trait WriteEndpoint: Send + Sync {
+    /// A lane for one worker. `None` if the other end has no place left, and others write.
+    fn open_writer<'a>(
+        &'a self,
+        task: WriteTask<'a>,
+    ) -> Result<Option<OpenLane<'a>>, TransportError>;
 }
 
 pub(crate) type OpenLane<'a> = Box<dyn Lane<'a> + 'a>;
@@ -44,14 +58,14 @@ pub(crate) trait Lane<'a> {
     /// Whether another piece should be asked for before one is waited for.
     fn has_room(&mut self) -> bool;
 
-    /// Asks for a piece of checked copies: into the targets.
+    /// Asks for a piece of checked copies: to be read into the targets, or written from the sources.
     fn submit(&mut self, piece: &'a Piece);
 
-    /// Waits for the next piece that was asked for: it is there, and was served. `None` if none is
-    /// under way.
+    /// Waits for the next piece that was asked for: it is there, and was served or granted. `None` if
+    /// none is under way.
     ///
     /// # Errors
-    /// [`TransportError::Fenced`], [`TransportError::SourceGone`], whatever ends the patience or,
+    /// [`TransportError::Fenced`], [`TransportError::Refused`], [`TransportError::SourceGone`], whatever ends the patience or,
     /// which is no fault of the source, [`TransportError::UnwritableTarget`].
     fn poll(&mut self) -> Result<Option<&'a Piece>, TransportError>;
 

@@ -20,8 +20,8 @@ mod task;
 mod tcp;
 pub(crate) mod way;
 
-pub(crate) use endpoint::{Endpoint, Lane, OpenLane};
-pub(crate) use task::LaneTask;
+pub(crate) use endpoint::{Endpoint, Lane, OpenLane, WriteEndpoint};
+pub(crate) use task::{LaneTask, WriteTask};
 
 /// All lanes, the preferred first. The last one carries everything, so no peer is without it.
 const LANES: [&dyn LaneKind; 3] = [&direct::DirectKind, &reference::ReferenceKind, &tcp::TcpKind];

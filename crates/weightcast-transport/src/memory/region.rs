@@ -90,6 +90,17 @@ impl Region {
         Ok(region)
     }
 
+    /// A part of a region: `len` bytes from `offset` on, of the same owner.
+    ///
+    /// # Errors
+    /// If the range leaves the region; if the bytes have no address.
+    pub fn part(&self, offset: usize, len: usize) -> Result<Self, RegionError> {
+        let address = self.range(offset, len)?;
+        let owner = Arc::new(Arc::clone(&self.memory));
+        // SAFETY: the range lies in the region, whose memory is kept by the owner of the part.
+        Ok(unsafe { Self::from_raw(address, len, self.writable, owner) })
+    }
+
     /// The same bytes, no longer writable through this clone.
     pub fn read_only(mut self) -> Self {
         self.writable = false;

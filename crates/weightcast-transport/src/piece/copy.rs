@@ -86,10 +86,10 @@ impl StridedCopy {
         self.row_bytes.wrapping_mul(self.rows)
     }
 
-    /// Checks the copy against both sides, before any byte moves.
+    /// Checks the copy of a read against both sides, before any byte moves.
     ///
     /// # Errors
-    /// [`TransportError::OutOfBounds`], naming the copy by `index`.
+    /// [`TransportError::OutOfBounds`], naming the copy by `index`; [`TransportError::ReadOnlyTarget`].
     pub(crate) fn check(
         &self,
         index: usize,
@@ -97,8 +97,27 @@ impl StridedCopy {
         targets: &[Region],
         slots: usize,
     ) -> Result<(), TransportError> {
-        let out = |what| TransportError::OutOfBounds { copy: index, what };
         let target = |region: u32| targets.get(region as usize).map(|r| r.len() as u64);
+        self.check_bounds(index, source, target, slots)?;
+        let to = self.target_region as usize;
+        if !targets[to].is_writable() {
+            return Err(TransportError::ReadOnlyTarget { region: to });
+        }
+        Ok(())
+    }
+
+    /// Checks the copy against the bytes of regions on both sides.
+    ///
+    /// # Errors
+    /// [`TransportError::OutOfBounds`], naming the copy by `index`.
+    pub(crate) fn check_bounds(
+        &self,
+        index: usize,
+        source: impl Fn(u32) -> Option<u64>,
+        target: impl Fn(u32) -> Option<u64>,
+        slots: usize,
+    ) -> Result<(), TransportError> {
+        let out = |what| TransportError::OutOfBounds { copy: index, what };
         let fits = |offset, pitch, len: Option<u64>| {
             let end = end(offset, self.row_bytes, self.rows, pitch);
             end.zip(len).is_some_and(|(end, len)| end <= len)
@@ -115,9 +134,6 @@ impl StridedCopy {
         let last = end(self.position, self.row_bytes, self.rows, self.position_pitch);
         if last.is_none() || self.slot as usize >= slots {
             return Err(out(Bound::Digest));
-        }
-        if !targets[to as usize].is_writable() {
-            return Err(TransportError::ReadOnlyTarget { region: to as usize });
         }
         Ok(())
     }

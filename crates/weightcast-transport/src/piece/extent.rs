@@ -23,6 +23,11 @@ impl Extent {
         (0..self.count()).map(move |row| offset + row * pitch)
     }
 
+    /// Bytes of all its runs. Only of use once checked.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.row_bytes.wrapping_mul(self.count())
+    }
+
     /// How many runs it has.
     pub(crate) fn count(&self) -> u64 {
         if self.row_bytes == 0 { 0 } else { self.rows }

@@ -52,6 +52,18 @@ impl CopyPart {
             pitch: copy.source_pitch,
         }
     }
+
+    /// Where it goes.
+    pub(crate) fn extent_at_target(&self, copies: &[StridedCopy]) -> Extent {
+        let copy = self.copy(copies);
+        Extent {
+            region: copy.target_region,
+            offset: self.row(copy, 0).target,
+            row_bytes: self.len,
+            rows: self.rows,
+            pitch: copy.target_pitch,
+        }
+    }
 }
 
 /// Spans that are moved together.

@@ -19,6 +19,16 @@ pub(crate) fn of_read(regions: &[Region], extents: &[Extent]) -> Result<u64, Req
     check(regions, extents.iter(), bounds)
 }
 
+/// Checks what is to be written: the bytes are those of the extents.
+pub(crate) fn of_write(
+    regions: &[Region],
+    extents: &[Extent],
+    bytes: &[u8],
+) -> Result<(), RequestRefusal> {
+    let equal = of_read(regions, extents)? == bytes.len() as u64;
+    if equal { Ok(()) } else { Err(RequestRefusal::OutOfRange) }
+}
+
 /// Checks what is to be digested.
 pub(crate) fn of_digest(
     regions: &[Region],

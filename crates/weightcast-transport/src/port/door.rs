@@ -1,11 +1,11 @@
 //! What data ports and control ports decide alike about those who come: whose trouble an error of
 //! `accept` is, which of the strangers makes room, and what stands for a host.
 
+pub use crate::base::host::host_of;
 use rustix::io::Errno;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
 
 /// Troubles of one connection that Linux tells to whoever accepts it: nobody is there any more.
 const PASSING: [Errno; 12] = [
@@ -50,14 +50,6 @@ impl AcceptError {
     }
 }
 
-/// An address, or the network that one host has to itself: it may come from any address of that.
-pub fn host_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-        address => address,
-    }
-}
-
 /// Which of the strangers makes room: the oldest of whoever has most of them, one that is about to
 /// come counted. So a flood costs its own, and a newcomer's place is safe from others that have more.
 /// Strangers are given by number, the oldest first, each with its origin.
@@ -85,14 +77,6 @@ mod tests {
         assert_eq!(makes_room(strangers, Some('a')), Some(2));
         assert_eq!(makes_room(strangers, Some('c')), Some(1));
         assert_eq!(makes_room([], Some('a')), None);
-    }
-
-    #[test]
-    fn an_address_stands_for_what_one_host_has() {
-        let of = |text: &str| host_of(text.parse().unwrap()).to_string();
-        assert_eq!(of("::ffff:10.0.0.1"), "10.0.0.1");
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
     }
 
     #[test]
@@ -155,14 +139,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_host_has_64_bits_of_a_long_address_and_all_of_a_short_one() {
-        let of = |text: &str| host_of(text.parse().unwrap()).to_string();
-        assert_eq!(of("1:2:3:4:5:6:7:8"), "1:2:3:4::");
-        assert_eq!(of("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), "ffff:ffff:ffff:ffff::");
-        assert_eq!(of("::1"), "::");
-        assert_eq!(["10.0.0.1", "10.0.0.2"].map(of), ["10.0.0.1", "10.0.0.2"]);
     }
 }

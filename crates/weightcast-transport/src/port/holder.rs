@@ -1,6 +1,6 @@
 //! The holders of places at a data port.
 
-use super::door::host_of;
+use crate::base::host::host_of;
 use std::net::IpAddr;
 
 /// The holder of a place, named by what a peer cannot choose itself.
@@ -16,5 +16,12 @@ pub(crate) enum Holder {
 impl Holder {
     pub(crate) fn of_address(address: IpAddr) -> Self {
         Self::Address(host_of(address))
+    }
+
+    pub(crate) fn host(self) -> Option<IpAddr> {
+        match self {
+            Self::Process(_) => None,
+            Self::Address(host) => Some(host),
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The data port of a process: who is let in, how long he stays, and how he is answered.
 //!
 //! Reading order: [`server`] accepts over a [`listener`] and gives each reader a thread and one of the
-//! [`seats`]; [`serve`] answers his requests.
+//! [`seats`]; [`serve`] answers his requests, and [`write_side`] takes what a
+//! grant lets him write.
 
 mod answer_writer;
 mod bounds;
@@ -14,3 +15,4 @@ mod seats;
 mod serve;
 pub(crate) mod server;
 mod slices;
+mod write_side;

@@ -16,10 +16,11 @@ use crate::port::bounds;
 use crate::port::request_reader::RequestReader;
 use crate::port::seats::ConnectionSeat;
 use crate::port::slices::{self, DigestTurns};
+use crate::port::write_side::WriteSide;
 use crate::wire::description::{ExportDescription, RegionDescription, put_description};
 use crate::wire::handshake::{PROOF_BYTES, SourceSide, full};
 use crate::wire::local_name::LocalName;
-use crate::wire::mac::{Channel, MacKey};
+use crate::wire::mac::{Channel, MacKey, Nonces};
 use crate::wire::socket::Socket;
 use crate::wire::{self, FrameKind, Header, Malformed};
 use std::io::{self, ErrorKind, Read, Write};
@@ -35,7 +36,7 @@ pub(crate) fn admit(
     key: &MacKey,
     channel: Channel,
     has_room: impl FnOnce() -> bool,
-) -> io::Result<()> {
+) -> io::Result<Nonces> {
     let until = Instant::now() + HANDSHAKE_DEADLINE;
     let side = SourceSide::new(channel);
     socket.write_all(&side.hello())?;
@@ -58,7 +59,8 @@ pub(crate) fn admit(
         return Err(ErrorKind::QuotaExceeded.into());
     }
     socket.write_all(&verdict)?;
-    judged.map_err(|_| ErrorKind::PermissionDenied.into())
+    judged.map_err(|_| ErrorKind::PermissionDenied)?;
+    Ok(side.nonces(&proof))
 }
 
 /// What all connections of a port share.
@@ -76,12 +78,14 @@ pub(crate) struct Connection<'a> {
     desk: &'a Desk,
     input: RequestReader,
     output: AnswerWriter,
+    writes: WriteSide,
 }
 
 impl<'a> Connection<'a> {
-    pub(crate) fn new(seat: &'a ConnectionSeat, desk: &'a Desk) -> Self {
+    pub(crate) fn new(seat: &'a ConnectionSeat, desk: &'a Desk, nonces: Nonces) -> Self {
         let (input, output) = (RequestReader::new(), AnswerWriter::default());
-        Self { seat, socket: &seat.socket, desk, input, output }
+        let writes = WriteSide::new(nonces, seat.host());
+        Self { seat, socket: &seat.socket, desk, input, output, writes }
     }
 
     /// Answers requests until the peer closes, or a newcomer gets the place of an idle one.
@@ -102,8 +106,15 @@ impl<'a> Connection<'a> {
                 }
             }
             let (header, body) = self.input.frame(self.socket)?;
-            let request = Request::decode(header.kind, body)
-                .map_err(|malformed| io::Error::new(ErrorKind::InvalidData, malformed.0))?;
+            if header.kind == FrameKind::Write {
+                self.seat.moved(body.len());
+                let written = self.writes.write(&self.desk.exports, body).map_err(invalid)?;
+                let answer = Header::new(FrameKind::Written, 0);
+                let answer = written.map_or_else(Header::refusal, |()| answer);
+                self.output.pending.extend_from_slice(&answer.encode());
+                continue;
+            }
+            let request = Request::decode(header.kind, body).map_err(invalid)?;
             self.answer(request)?;
         }
     }
@@ -317,7 +328,11 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// A request, decoded.
+fn invalid(malformed: Malformed) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, malformed.0)
+}
+
+/// A request that only asks, decoded.
 enum Request {
     Identify,
     Describe(ExportId, u64),

@@ -243,8 +243,8 @@ fn converse(seat: &ConnectionSeat, number: u64, shared: &PortState) -> io::Resul
         false => Channel::Tcp,
     };
     let has_room = || lock(&shared.seats).admit(number, Instant::now());
-    admit(&seat.socket, &shared.key, channel, has_room)?;
-    Connection::new(seat, &shared.desk).run()
+    let nonces = admit(&seat.socket, &shared.key, channel, has_room)?;
+    Connection::new(seat, &shared.desk, nonces).run()
 }
 
 /// Takes a connection off the list however its thread ends, or if it never begins.
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn a_port_is_closed_once_its_connections_have_ended() {
         use crate::base::holds::{HoldPoint, Holds};
-        use crate::{Peer, ReadOptions, Region, SourceJob, StridedCopy, Way, read};
+        use crate::{Peer, Region, SourceJob, StridedCopy, TransferOptions, Way, read};
         use std::sync::atomic::{AtomicBool, Ordering};
         let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
         let soon = Instant::now() + Duration::from_secs(20);
@@ -384,7 +384,8 @@ mod tests {
             scope.spawn(|| {
                 let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 1)];
                 let job = SourceJob { peer: &peer, export: id, generation: 1, copies };
-                let options = ReadOptions { deadline: Some(soon), ..ReadOptions::default() };
+                let options =
+                    TransferOptions { deadline: Some(soon), ..TransferOptions::default() };
                 assert!(read(&[job], &[Region::allocate(1).unwrap()], &options).is_err());
             });
             taking.recv().unwrap();

@@ -57,7 +57,7 @@ impl<'a> Fields<'a> {
         u32::try_from(self.u64()?).map_err(|_| Malformed("number beyond 32 bits"))
     }
 
-    fn extent(&mut self) -> Decoded<Extent> {
+    pub(super) fn extent(&mut self) -> Decoded<Extent> {
         Ok(Extent {
             region: self.u32()?,
             offset: self.u64()?,

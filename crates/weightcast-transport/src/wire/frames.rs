@@ -43,6 +43,8 @@ pub(crate) enum FrameKind {
     Note = 5,
     /// Request: wait until these extents are final.
     Await = 6,
+    /// Request: take these bytes, by leave of a grant.
+    Write = 7,
     /// Answer to `Identify`.
     Identity = 129,
     /// Answer to `Describe`.
@@ -59,13 +61,16 @@ pub(crate) enum FrameKind {
     Noted = 135,
     /// Answer to `Await`: one bit for each unit of progress.
     Progress = 136,
+    /// Answer to `Write`: all of its bytes are in memory.
+    Written = 137,
 }
 
 impl FrameKind {
     fn from_code(code: u8) -> Option<Self> {
         use FrameKind::*;
-        let requests = [Identify, Describe, Read, Digest, Note, Await];
-        let answers = [Identity, Description, Data, Digests, End, Refused, Noted, Progress];
+        let requests = [Identify, Describe, Read, Digest, Note, Await, Write];
+        let answers =
+            [Identity, Description, Data, Digests, End, Refused, Noted, Progress, Written];
         requests.into_iter().chain(answers).find(|kind| *kind as u8 == code)
     }
 
@@ -136,7 +141,12 @@ pub(crate) fn begin(out: &mut Vec<u8>, kind: FrameKind) -> usize {
 
 /// Fills in the length of the frame that began at `start`.
 pub(crate) fn finish(out: &mut [u8], start: usize) {
-    let body = (out.len() - start - HEADER_BYTES) as u64;
+    finish_before(out, start, 0);
+}
+
+/// The same of a frame whose last `more` bytes are sent from elsewhere.
+pub(super) fn finish_before(out: &mut [u8], start: usize, more: usize) {
+    let body = (out.len() - start - HEADER_BYTES + more) as u64;
     out[start + 8..start + HEADER_BYTES].copy_from_slice(&body.to_le_bytes());
 }
 

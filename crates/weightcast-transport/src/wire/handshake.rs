@@ -6,7 +6,7 @@
 //! It authenticates the peers, not the bytes after: on untrusted networks the port needs a tunnel.
 
 use crate::base::id::random;
-use crate::wire::mac::{Channel, MacKey, Party};
+use crate::wire::mac::{Channel, MacKey, Nonces, Party};
 
 const MAGIC: [u8; 8] = *b"wcdata2\n";
 const WELCOME: [u8; 8] = *b"welcome\n";
@@ -46,6 +46,12 @@ impl SourceSide {
 
     pub(crate) fn hello(&self) -> [u8; HELLO_BYTES] {
         join(MAGIC, self.nonce)
+    }
+
+    /// What this handshake was drawn with, once its proof was judged.
+    pub(crate) fn nonces(&self, proof: &[u8; PROOF_BYTES]) -> Nonces {
+        let (_magic, rest): ([u8; 8], _) = split(proof);
+        Nonces { source: self.nonce, reader: split(rest).0 }
     }
 
     /// What to answer, and whether the reader is let in.
@@ -96,6 +102,11 @@ impl ReaderSide {
         proof[8..40].copy_from_slice(&self.nonce);
         proof[40..].copy_from_slice(mac.as_bytes());
         proof
+    }
+
+    /// What this handshake was drawn with.
+    pub(crate) fn nonces(&self) -> Nonces {
+        Nonces { source: self.source, reader: self.nonce }
     }
 
     pub(crate) fn check(&self, key: &MacKey, verdict: &[u8; VERDICT_BYTES]) -> Result<(), Failed> {

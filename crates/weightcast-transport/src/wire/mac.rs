@@ -1,6 +1,6 @@
 //! What the two ends of a handshake prove to each other: keyed sums over nonces, party and channel.
 
-use crate::base::secret::Auth;
+use crate::base::secret::{Auth, Secret};
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// What a handshake happens over. Neither side's sums are of use on another.
@@ -18,6 +18,18 @@ pub(crate) enum Channel {
 pub(crate) enum Party {
     Reader,
     Source,
+}
+
+/// What both ends of a connection drew at random when they shook hands: no two connections have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nonces {
+    pub(crate) source: [u8; 32],
+    pub(crate) reader: [u8; 32],
+}
+
+impl Nonces {
+    /// Those of no connection: nothing was drawn.
+    pub(crate) const NONE: Self = Self { source: [0; 32], reader: [0; 32] };
 }
 
 /// The key of the handshake's MACs.
@@ -50,12 +62,41 @@ impl MacKey {
 
 impl Drop for MacKey {
     fn drop(&mut self) {
-        for byte in &mut self.0 {
-            // SAFETY: a valid exclusive reference; volatile, so that the store is not elided.
-            unsafe { std::ptr::write_volatile(byte, 0) };
-        }
-        compiler_fence(Ordering::SeqCst);
+        forget(&mut self.0);
     }
+}
+
+/// The key of a grant's MACs, made from the secret that its writer holds.
+pub(crate) struct GrantKey([u8; 32]);
+
+impl GrantKey {
+    pub(crate) fn new(secret: &Secret) -> Self {
+        Self(blake3::derive_key("weightcast 2026 write grant", secret.expose()))
+    }
+
+    /// The MAC of write number `sequence` of a connection, over what the write claims. So a write that
+    /// was overheard is worth nothing on another connection, and nothing a second time on its own.
+    pub(crate) fn mac(&self, nonces: &Nonces, sequence: u64, claimed: &[u8]) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(&nonces.source).update(&nonces.reader);
+        hasher.update(&sequence.to_le_bytes()).update(claimed);
+        hasher.finalize()
+    }
+}
+
+impl Drop for GrantKey {
+    fn drop(&mut self) {
+        forget(&mut self.0);
+    }
+}
+
+/// Overwrites a key.
+fn forget(key: &mut [u8; 32]) {
+    for byte in key {
+        // SAFETY: a valid exclusive reference; volatile, so that the store is not elided.
+        unsafe { std::ptr::write_volatile(byte, 0) };
+    }
+    compiler_fence(Ordering::SeqCst);
 }
 
 impl Auth {
@@ -73,7 +114,6 @@ impl Auth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::secret::Secret;
 
     #[test]
     fn macs_depend_on_token_party_and_nonces() {
@@ -86,6 +126,27 @@ mod tests {
         assert_ne!(mac, key.mac(Party::Source, tcp, &one, &two));
         assert_ne!(mac, key.mac(Party::Reader, tcp, &two, &one));
         assert_ne!(mac, other.mac(Party::Reader, tcp, &one, &two));
+    }
+
+    /// Everything that a write is bound to: a change of any of it is another write.
+    #[test]
+    fn a_write_is_bound_to_its_secret_connection_number_and_claim() {
+        let nonces = |source, reader| Nonces { source: [source; 32], reader: [reader; 32] };
+        let mac = |secret: &str, nonces: Nonces, sequence, claimed: &[u8]| {
+            GrantKey::new(&Secret::new(secret)).mac(&nonces, sequence, claimed)
+        };
+        let own = mac("a", nonces(1, 2), 3, b"claim");
+        assert_eq!(own, mac("a", nonces(1, 2), 3, b"claim"));
+        for other in [
+            mac("b", nonces(1, 2), 3, b"claim"),
+            mac("a", nonces(2, 2), 3, b"claim"),
+            mac("a", nonces(1, 1), 3, b"claim"),
+            mac("a", nonces(2, 1), 3, b"claim"),
+            mac("a", nonces(1, 2), 4, b"claim"),
+            mac("a", nonces(1, 2), 3, b"claims"),
+        ] {
+            assert_ne!(own, other);
+        }
     }
 
     /// To be open beyond loopback is one thing, the token another.

@@ -8,8 +8,9 @@ use crate::wire::credentials;
 use crate::wire::dial::dial;
 use crate::wire::frames::{FrameKind, HEADER_BYTES, Header, Malformed};
 use crate::wire::handshake::{Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
-use crate::wire::mac::{Channel, MacKey};
+use crate::wire::mac::{Channel, GrantKey, MacKey, Nonces};
 use crate::wire::socket::Socket;
+use crate::wire::writes::WriteClaim;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -22,6 +23,9 @@ pub(crate) struct DataStream {
     key: MacKey,
     socket: Socket,
     channel: Channel,
+    nonces: Nonces,
+    /// Writes that were sent over it.
+    writes: u64,
     /// What connecting took: one way there and back, with only kernels involved.
     round_trip: Duration,
     /// When it was opened or last laid to rest, until an answer begins.
@@ -82,8 +86,10 @@ impl DataStream {
         socket.set_read_timeout(Some(TICK)).map_err(unreachable)?;
         socket.set_write_timeout(Some(TICK)).map_err(unreachable)?;
         let (key, process, round_trip) = (key.clone(), std::process::id(), Duration::ZERO);
-        let mut stream = Self { addr, key, socket, channel, round_trip, rested: None, process };
-        stream.shake_hands(patience)?;
+        let (nonces, writes, rested) = (Nonces::NONE, 0, None);
+        let mut stream =
+            Self { addr, key, socket, channel, nonces, writes, round_trip, rested, process };
+        stream.nonces = stream.shake_hands(patience)?;
         Ok(stream)
     }
 
@@ -112,7 +118,7 @@ impl DataStream {
         rested <= STREAM_REST && self.process == std::process::id()
     }
 
-    fn shake_hands(&mut self, patience: &Patience<'_>) -> Result<(), TransportError> {
+    fn shake_hands(&mut self, patience: &Patience<'_>) -> Result<Nonces, TransportError> {
         let addr = self.addr;
         let failed = |failed| match failed {
             Failed::Unauthorized => TransportError::Unauthorized { addr },
@@ -125,7 +131,19 @@ impl DataStream {
         self.send(&side.proof(&self.key), patience)?;
         let mut verdict = [0; VERDICT_BYTES];
         self.receive(&mut verdict, patience)?;
-        side.check(&self.key, &verdict).map_err(failed)
+        side.check(&self.key, &verdict).map_err(failed)?;
+        Ok(side.nonces())
+    }
+
+    /// Appends a write to what is sent over this stream next: all but its bytes, which follow.
+    pub(crate) fn put_write(&mut self, out: &mut Vec<u8>, write: &WriteClaim, key: &GrantKey) {
+        write.put(out, |claimed| key.mac(&self.nonces, self.writes, claimed));
+        self.writes += 1;
+    }
+
+    /// Whether the source may have closed it: nothing was answered since it rested.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.rested.is_some()
     }
 
     /// How long one way there and back takes.
@@ -205,8 +223,28 @@ impl DataStream {
         Ok(())
     }
 
+    /// Sends the ranges.
+    ///
+    /// # Safety
+    /// They are readable until the call returns.
+    pub(crate) unsafe fn send_from(
+        &mut self,
+        ranges: &mut Ranges,
+        patience: &Patience<'_>,
+    ) -> Result<(), TransportError> {
+        while ranges.bytes() > 0 {
+            patience.check("sending bytes")?;
+            // SAFETY: the caller's promise.
+            match unsafe { sys::send(self.socket.as_fd(), ranges) } {
+                Ok(count) => ranges.advance(count),
+                Err(error) => self.tolerate(error)?,
+            }
+        }
+        Ok(())
+    }
+
     /// The next header, whatever it is.
-    fn header(&mut self, patience: &Patience<'_>) -> Result<Header, TransportError> {
+    pub(crate) fn header(&mut self, patience: &Patience<'_>) -> Result<Header, TransportError> {
         let mut bytes = [0; HEADER_BYTES];
         self.receive(&mut bytes, patience)?;
         self.decoded(Header::decode(&bytes))
@@ -289,6 +327,14 @@ impl DataStream {
             ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(()),
             _ => Err(self.gone(error)),
         }
+    }
+}
+
+#[cfg(test)]
+impl DataStream {
+    /// Ends the connection, as a source does that needs its place.
+    pub(crate) fn shut_down(&self) {
+        self.socket.shut_down();
     }
 }
 

@@ -131,7 +131,7 @@ fn several_sources<W: Way>() {
         ways[i].job(ways[i].expose(&[&bytes[i]]), vec![copy])
     };
     let jobs = [job(0), job(1), job(2)];
-    let options = ReadOptions::default();
+    let options = TransferOptions::default();
     let digests = read(&jobs, std::slice::from_ref(&to), &options).unwrap();
     assert!(to.to_vec() == bytes.concat());
     assert_eq!(digests, [digest_at(0, &bytes.concat())]);
@@ -168,7 +168,8 @@ fn digests_can_be_left_out<W: Way>() {
     let export = way.expose(&[b"weights"]);
     let to = target(7);
     let jobs = [way.job(export, vec![StridedCopy::contiguous(0, 0, 0, 0, 7)])];
-    let options = ReadOptions { digests: false, progress: Arc::default(), ..Default::default() };
+    let options =
+        TransferOptions { digests: false, progress: Arc::default(), ..Default::default() };
     let digests = read(&jobs, std::slice::from_ref(&to), &options).unwrap();
     assert_eq!((digests, to.to_vec()), (vec![Digest::ZERO], b"weights".to_vec()));
 }

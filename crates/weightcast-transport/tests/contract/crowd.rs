@@ -18,7 +18,7 @@ fn read_abc(peer: &Peer, export: ExportId) {
     let to = [Region::allocate(3).unwrap()];
     let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 3)];
     let jobs = [SourceJob { peer, export, generation: 1, copies }];
-    read(&jobs, &to, &ReadOptions { deadline: Some(soon()), ..Default::default() }).unwrap();
+    read(&jobs, &to, &TransferOptions { deadline: Some(soon()), ..Default::default() }).unwrap();
     assert_eq!(to[0].to_vec(), b"abc");
 }
 

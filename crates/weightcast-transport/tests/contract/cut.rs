@@ -60,7 +60,7 @@ fn a_read_goes_on_over_a_new_connection_wherever_the_last_was_cut() {
         let deadline = Some(soon());
         let peer = Peer::connect_by(Tcp, addr, &token(), soon()).unwrap();
         let progress = Arc::new(AtomicU64::new(0));
-        let options = ReadOptions {
+        let options = TransferOptions {
             threads: 1,
             deadline,
             progress: Arc::clone(&progress),

@@ -67,7 +67,7 @@ fn unknown_exports_and_stale_generations_are_refused<W: Way>() {
     assert_eq!(unknown.kind, TransportError::Refused(RequestRefusal::UnknownExport));
     let mut job = way.job(export, copies.clone());
     job.generation = 2;
-    let stale = read(&[job], &to, &ReadOptions::default()).unwrap_err();
+    let stale = read(&[job], &to, &TransferOptions::default()).unwrap_err();
     assert_eq!(stale.kind, TransportError::Refused(RequestRefusal::StaleGeneration));
     assert_eq!([unknown.advice(), stale.advice()], [Advice::RetryElsewhere; 2]);
     assert_eq!(to[0].to_vec(), [0; 3]);
@@ -97,7 +97,7 @@ fn a_fence_during_reads_never_lets_a_torn_one_end_well<W: Way>() {
         let source = Region::from_bytes(&vec![1; len]).unwrap();
         let export = way.exports().expose(1, vec![source.clone()]);
         let to = [Region::allocate(len).unwrap()];
-        let options = ReadOptions::default();
+        let options = TransferOptions::default();
         let jobs = [way.job(export, vec![StridedCopy::contiguous(0, 0, 0, 0, len as u64)])];
         let outcome = thread::scope(|scope| {
             let (exports, progress) = (way.exports(), &options.progress);
@@ -133,7 +133,7 @@ fn a_withdrawal_during_a_read_ends_it<W: Way>() {
     let (way, bytes) = (W::new(), noise(8 << 20, 5));
     let export = way.expose(&[&bytes]);
     let to = [Region::allocate(bytes.len()).unwrap()];
-    let options = ReadOptions { deadline: Some(soon()), ..ReadOptions::default() };
+    let options = TransferOptions { deadline: Some(soon()), ..TransferOptions::default() };
     // The same bytes over and over, so that the read cannot outrun the withdrawal.
     let copy = StridedCopy::contiguous(0, 0, 0, 0, bytes.len() as u64);
     let jobs = [way.job(export, vec![copy; 400])];
@@ -157,7 +157,7 @@ fn a_cancelled_read_ends<W: Way>() {
     let to = [Region::allocate(bytes.len()).unwrap()];
     let jobs = [way.job(export, vec![StridedCopy::contiguous(0, 0, 0, 0, 1 << 20)])];
     let cancel = Arc::new(AtomicBool::new(true));
-    let options = ReadOptions { cancel, ..ReadOptions::default() };
+    let options = TransferOptions { cancel, ..TransferOptions::default() };
     let error = read(&jobs, &to, &options).unwrap_err();
     assert_eq!((&error.kind, error.advice()), (&TransportError::Cancelled, Advice::Fatal));
 }
@@ -167,7 +167,7 @@ fn a_passed_deadline_ends_a_read<W: Way>() {
     let export = way.expose(&[b"abc"]);
     let to = [Region::allocate(3).unwrap()];
     let jobs = [way.job(export, vec![StridedCopy::contiguous(0, 0, 0, 0, 3)])];
-    let options = ReadOptions { deadline: Some(Instant::now()), ..ReadOptions::default() };
+    let options = TransferOptions { deadline: Some(Instant::now()), ..TransferOptions::default() };
     let error = read(&jobs, &to, &options).unwrap_err();
     assert!(matches!(error.kind, TransportError::Timeout { .. }), "{error}");
 }

@@ -40,8 +40,12 @@ fn a_forks_copies_are_dropped_without_harm() {
         assert_eq!(peer.note(export, 1, soon()).unwrap(), None, "connected as before");
         let to = [Region::allocate(3).unwrap()];
         let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 3)];
-        read(&[SourceJob { peer, export, generation: 1, copies }], &to, &ReadOptions::default())
-            .expect("served as before");
+        read(
+            &[SourceJob { peer, export, generation: 1, copies }],
+            &to,
+            &TransferOptions::default(),
+        )
+        .expect("served as before");
         assert_eq!(to[0].to_vec(), b"abc");
     }
     // Those that asked where the export lies are closed, which the server may notice later.

@@ -12,7 +12,8 @@ fn nothing_is_taken_after_a_cancellation<W: Way>() {
     let way = W::new();
     let len = 8 * PIECE_BYTES;
     let export = way.exports().expose(1, vec![Region::allocate(len).unwrap()]);
-    let mut options = ReadOptions { threads: 1, deadline: Some(soon()), ..ReadOptions::default() };
+    let mut options =
+        TransferOptions { threads: 1, deadline: Some(soon()), ..TransferOptions::default() };
     let cancel = Arc::clone(&options.cancel);
     options.holds = Holds::new(move |point| {
         if point == HoldPoint::Telling {
@@ -31,7 +32,8 @@ fn whoever_gives_up_waiting_was_not_fenced<W: Way>() {
     let memory = vec![Region::allocate(PIECE_BYTES).unwrap()];
     let (filling, export) = (Arc::new(Filling::new(&memory)), ExportId::random());
     way.exports().expose_filling(export, 1, memory, filling);
-    let mut options = ReadOptions { threads: 1, deadline: Some(soon()), ..ReadOptions::default() };
+    let mut options =
+        TransferOptions { threads: 1, deadline: Some(soon()), ..TransferOptions::default() };
     let cancel = Arc::clone(&options.cancel);
     options.holds = Holds::new(move |point| {
         if point == HoldPoint::Waiting {

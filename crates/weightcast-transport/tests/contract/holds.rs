@@ -37,9 +37,9 @@ fn at(point: HoldPoint, before: usize, act: impl FnOnce() + Send + 'static) -> H
 }
 
 /// Holds for both ends of a read: TCP takes and judges at the source.
-fn hold_both<W: Way>(way: &W, export: ExportId, holds: Holds) -> ReadOptions {
+fn hold_both<W: Way>(way: &W, export: ExportId, holds: Holds) -> TransferOptions {
     way.exports().hold(export, holds.clone());
-    ReadOptions { threads: 1, deadline: Some(soon()), holds, ..ReadOptions::default() }
+    TransferOptions { threads: 1, deadline: Some(soon()), holds, ..TransferOptions::default() }
 }
 
 fn whole(len: usize) -> Vec<StridedCopy> {
@@ -106,7 +106,7 @@ fn an_exposure_of_the_next_generation_is_not_taken_for_the_last<W: Way>() {
         let error = read(&[way.job(old, whole(len))], &to, &options).unwrap_err();
         assert_eq!(error.kind, TransportError::Fenced { export: old }, "{point:?}");
         let job = SourceJob { generation: 2, ..way.job(new, whole(len)) };
-        let digests = read(&[job], &to, &ReadOptions::default()).unwrap();
+        let digests = read(&[job], &to, &TransferOptions::default()).unwrap();
         assert_eq!(digests, [digest_at(0, &vec![2; len])]);
     }
 }
@@ -146,8 +146,12 @@ fn nothing_is_told_before_its_verdict<W: Way>() {
             passed[usize::from(point == Telling)] += 1;
         })
     };
-    let options =
-        ReadOptions { filling: Some(filling), progress, gauge, ..hold_both(&way, export, holds) };
+    let options = TransferOptions {
+        filling: Some(filling),
+        progress,
+        gauge,
+        ..hold_both(&way, export, holds)
+    };
     read(&[way.job(export, whole(bytes.len()))], &[memory], &options).unwrap();
     assert_eq!(*wrong.lock().unwrap(), []);
     assert_eq!(told(), [4 * UNIT; 3]);
@@ -225,7 +229,7 @@ fn who_reads_from_a_relay_waits_for_every_row<W: Way>() {
         };
         let over_tcp = way.peer().way() == weightcast_transport::Way::Tcp;
         way.exports().hold(sources[missing.held], shut(0));
-        let fill = ReadOptions {
+        let fill = TransferOptions {
             threads: 2 - missing.held,
             filling: Some(Arc::clone(&filling)),
             deadline: Some(soon()),
@@ -234,7 +238,7 @@ fn who_reads_from_a_relay_waits_for_every_row<W: Way>() {
             } else {
                 shut(missing.held * UNITS as usize / 2)
             },
-            ..ReadOptions::default()
+            ..TransferOptions::default()
         };
         let jobs = [0_u64, 1].map(|s| {
             let copies = vec![StridedCopy::contiguous(0, 0, 0, s * half as u64, half as u64)];
@@ -306,14 +310,14 @@ fn a_retry_after_a_part_reads_the_rest_elsewhere<W: Way>() {
     let exports = Arc::clone(way.exports());
     let holds = at(Judging, 2, move || exports.fence(lost));
     let options = hold_both(&way, lost, holds);
-    let options = ReadOptions { filling: Some(Arc::clone(&filling)), ..options };
+    let options = TransferOptions { filling: Some(Arc::clone(&filling)), ..options };
     let targets = std::slice::from_ref(&memory);
     let error = read(&[way.job(lost, whole(bytes.len()))], targets, &options).unwrap_err();
     assert_eq!(error.kind, TransportError::Fenced { export: lost });
     assert_eq!(filling.progress(), (2, 8));
     assert_eq!(options.progress.load(Ordering::SeqCst), 2 * UNIT);
-    let options = ReadOptions { holds: Holds::default(), progress: Arc::default(), ..options };
-    let options = ReadOptions { gauge: Arc::default(), ..options };
+    let options = TransferOptions { holds: Holds::default(), progress: Arc::default(), ..options };
+    let options = TransferOptions { gauge: Arc::default(), ..options };
     let digests = read(&[way.job(other, whole(bytes.len()))], targets, &options).unwrap();
     let kept = 2 * UNIT as usize;
     assert!(memory.to_vec() == [&bytes[..kept], &others[kept..]].concat());

@@ -230,7 +230,7 @@ fn read_from(addr: SocketAddr, export: ExportId, bytes: usize) -> Outcome {
     let to = [Region::allocate(bytes).unwrap()];
     let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, bytes as u64)];
     let jobs = [SourceJob { peer: &peer, export, generation: 1, copies }];
-    let options = ReadOptions { deadline: Some(soon()), ..ReadOptions::default() };
+    let options = TransferOptions { deadline: Some(soon()), ..TransferOptions::default() };
     let outcome = read(&jobs, &to, &options);
     (peer, outcome, to[0].to_vec())
 }

@@ -29,7 +29,7 @@ fn read_on(threads: usize, peer: &Peer, export: ExportId, bytes: &[u8]) -> Resul
     let to = [Region::allocate(bytes.len()).unwrap()];
     let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, bytes.len() as u64)];
     let jobs = [SourceJob { peer, export, generation: 1, copies }];
-    let options = ReadOptions { threads, deadline: Some(soon()), ..Default::default() };
+    let options = TransferOptions { threads, deadline: Some(soon()), ..Default::default() };
     read(&jobs, &to, &options)?;
     assert!(to[0].to_vec() == bytes);
     Ok(())

@@ -168,11 +168,11 @@ fn closing_a_server_ends_its_connections_and_fences_its_exports() {
     for way in [weightcast_transport::Way::Direct, Tcp] {
         let peer = Peer::connect_by(way, server.addr(), &token(), soon()).unwrap();
         let job = SourceJob { peer: &peer, export, generation: 1, copies: copies.clone() };
-        read(&[job], &to, &ReadOptions::default()).unwrap();
+        read(&[job], &to, &TransferOptions::default()).unwrap();
     }
     let peer = Peer::connect_by(Tcp, server.addr(), &token(), soon()).unwrap();
     drop(server);
     let job = SourceJob { peer: &peer, export, generation: 1, copies };
-    let error = read(&[job], &to, &ReadOptions::default()).unwrap_err();
+    let error = read(&[job], &to, &TransferOptions::default()).unwrap_err();
     assert!(matches!(error.kind, TransportError::SourceGone { .. }), "{error}");
 }

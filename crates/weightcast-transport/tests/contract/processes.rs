@@ -76,7 +76,7 @@ impl Drop for Source {
 }
 
 /// Runs `then` once bytes flow.
-fn once_it_moves(options: &ReadOptions, then: impl FnOnce()) {
+fn once_it_moves(options: &TransferOptions, then: impl FnOnce()) {
     let patience = soon();
     while options.progress.load(Ordering::Relaxed) == 0 && Instant::now() < patience {
         thread::yield_now();
@@ -95,7 +95,7 @@ fn another_process_is_read_both_ways() {
         let to = [Region::allocate(LEN).unwrap()];
         let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, LEN as u64)];
         let jobs = [SourceJob { peer: &peer, export: source.export, generation: 1, copies }];
-        let digests = read(&jobs, &to, &ReadOptions::default()).unwrap();
+        let digests = read(&jobs, &to, &TransferOptions::default()).unwrap();
         assert!(to[0].to_vec() == bytes);
         assert_eq!(digests, [digest_at(0, &bytes)]);
     }
@@ -107,7 +107,7 @@ fn a_source_killed_in_mid_transfer_is_gone() {
         let source = Source::spawn();
         let peer = source.connect(way);
         let to = [Region::allocate(LEN).unwrap()];
-        let options = ReadOptions { deadline: Some(soon()), ..ReadOptions::default() };
+        let options = TransferOptions { deadline: Some(soon()), ..TransferOptions::default() };
         let outcome = thread::scope(|scope| {
             scope.spawn(|| {
                 once_it_moves(&options, || source.signal(rustix::process::Signal::KILL));
@@ -126,7 +126,7 @@ fn a_stopped_source_runs_into_the_deadline() {
     let peer = source.connect(Tcp);
     let to = [Region::allocate(LEN).unwrap()];
     let deadline = Some(Instant::now() + Duration::from_millis(400));
-    let options = ReadOptions { deadline, ..ReadOptions::default() };
+    let options = TransferOptions { deadline, ..TransferOptions::default() };
     let outcome = thread::scope(|scope| {
         scope.spawn(|| once_it_moves(&options, || source.signal(rustix::process::Signal::STOP)));
         read(&source.endless(&peer), &to, &options)
@@ -141,7 +141,7 @@ fn a_read_from_a_stopped_source_can_be_cancelled() {
     let peer = source.connect(Tcp);
     source.signal(rustix::process::Signal::STOP);
     let to = [Region::allocate(LEN).unwrap()];
-    let options = ReadOptions::default();
+    let options = TransferOptions::default();
     let cancel = Arc::clone(&options.cancel);
     let error = thread::scope(|scope| {
         let reading = scope.spawn(|| read(&source.endless(&peer), &to, &options));
@@ -161,9 +161,9 @@ fn a_stopped_source_is_still_read_directly() {
         let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, LEN as u64)];
         [SourceJob { peer: &peer, export: source.export, generation: 1, copies }]
     };
-    read(&job(), &to, &ReadOptions::default()).unwrap();
+    read(&job(), &to, &TransferOptions::default()).unwrap();
     source.signal(rustix::process::Signal::STOP);
-    read(&job(), &to, &ReadOptions::default()).unwrap();
+    read(&job(), &to, &TransferOptions::default()).unwrap();
 }
 
 /// Whose number may be another process's by now: even after the last piece it is looked at.
@@ -186,7 +186,7 @@ fn a_source_killed_at_any_point_of_a_direct_read_is_gone() {
         let to = [Region::allocate(LEN).unwrap()];
         let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, LEN as u64)];
         let jobs = [SourceJob { peer: &peer, export: source.export, generation: 1, copies }];
-        let options = ReadOptions { threads: 1, holds, ..ReadOptions::default() };
+        let options = TransferOptions { threads: 1, holds, ..TransferOptions::default() };
         let error = read(&jobs, &to, &options).unwrap_err();
         let gone = matches!(error.kind, TransportError::SourceGone { .. });
         assert!(gone, "{point:?} of piece {piece}: {error}");

@@ -35,9 +35,9 @@ fn relay<W: Way>(way: &W, bytes: u64) -> Relay {
 }
 
 impl Relay {
-    fn options(&self) -> ReadOptions {
+    fn options(&self) -> TransferOptions {
         let filling = Some(Arc::clone(&self.filling));
-        ReadOptions { filling, deadline: Some(soon()), ..ReadOptions::default() }
+        TransferOptions { filling, deadline: Some(soon()), ..TransferOptions::default() }
     }
 
     fn fill<W: Way>(&self, way: &W, from: ExportId) -> Result<Vec<Digest>, ReadError> {
@@ -116,12 +116,12 @@ fn nothing_is_served_that_has_not_arrived<W: Way>() {
     let cancel = Arc::new(AtomicBool::new(false));
     let second = relay(&way, 4 * UNIT);
     thread::scope(|scope| {
-        let options = ReadOptions { cancel: Arc::clone(&cancel), ..second.options() };
+        let options = TransferOptions { cancel: Arc::clone(&cancel), ..second.options() };
         let jobs = [way.job(first.export, vec![StridedCopy::contiguous(0, 0, 0, 0, UNIT)])];
         let targets = std::slice::from_ref(&second.memory);
         let follower = scope.spawn(move || read(&jobs, targets, &options).unwrap_err());
         // A transfer of one unit makes that one final, and those it does not touch.
-        let planned = ReadOptions { filling: None, ..first.options() };
+        let planned = TransferOptions { filling: None, ..first.options() };
         read(&part, std::slice::from_ref(&first.memory), &planned).unwrap();
         assert_eq!(first.filling.progress(), (0, 4), "a read that does not fill is no progress");
         cancel.store(true, Ordering::Release);
@@ -181,7 +181,7 @@ fn final_units_are_kept_when_a_source_is_lost<W: Way>() {
     let kept = relay.filling.progress().0;
     way.exports().fence(lost);
     let moved = Arc::new(AtomicU64::new(0));
-    let options = ReadOptions { progress: Arc::clone(&moved), ..relay.options() };
+    let options = TransferOptions { progress: Arc::clone(&moved), ..relay.options() };
     read(&[way.job(other, copies)], targets, &options).unwrap();
     // It begins with what is kept.
     assert_eq!(moved.load(Ordering::Relaxed), 8 * UNIT);

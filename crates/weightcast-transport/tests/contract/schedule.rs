@@ -196,12 +196,12 @@ fn relay<W: Way>(player: &Player, way: &W, from: &Board, to: &Board) -> Tally {
         // Only the next player reads it; where a data port waits, it does so for that one.
         way.exports().hold(own, player.holds(player.number + 1));
         to.set(Some((own, version)));
-        let options = ReadOptions {
+        let options = TransferOptions {
             threads: 1,
             filling: Some(Arc::clone(&filling)),
             deadline: Some(soon()),
             holds: player.holds(player.number),
-            ..ReadOptions::default()
+            ..TransferOptions::default()
         };
         let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, LEN as u64)];
         let job = SourceJob { peer: way.peer(), export: source, generation: version, copies };

@@ -58,7 +58,7 @@ fn unwritable_target_memory_is_named_and_fatal() {
         let peer = Peer::connect_by(way, server.addr(), &Auth::default(), soon()).unwrap();
         let attempt = |to: &Region, copies: &[StridedCopy]| {
             let jobs = [SourceJob { peer: &peer, export, generation: 1, copies: copies.to_vec() }];
-            let options = ReadOptions { deadline: Some(soon()), ..Default::default() };
+            let options = TransferOptions { deadline: Some(soon()), ..Default::default() };
             read(&jobs, std::slice::from_ref(to), &options)
         };
         for (copies, page) in [(&whole, 0), (&whole, 1), (&whole, 200), (&rows, 0), (&rows, 7)] {
@@ -84,8 +84,8 @@ fn a_fenced_source_of_a_good_target_is_still_what_is_blamed() {
     let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 3)];
     let jobs = [SourceJob { peer: &peer, export, generation: 1, copies }];
     let to = [Mapping::region(None)];
-    read(&jobs, &to, &ReadOptions::default()).unwrap();
+    read(&jobs, &to, &TransferOptions::default()).unwrap();
     server.exports().fence(export);
-    let error = read(&jobs, &to, &ReadOptions::default()).unwrap_err();
+    let error = read(&jobs, &to, &TransferOptions::default()).unwrap_err();
     assert_eq!(error.kind, TransportError::Fenced { export });
 }

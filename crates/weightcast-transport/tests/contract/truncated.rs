@@ -29,7 +29,7 @@ fn serving_a_truncated_file_costs_the_read_and_not_the_process() {
         let to = [Region::allocate(LEN).unwrap()];
         let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, LEN as u64)];
         let jobs = [SourceJob { peer, export, generation: 1, copies }];
-        read(&jobs, &to, &ReadOptions { deadline: Some(soon()), ..ReadOptions::default() })
+        read(&jobs, &to, &TransferOptions { deadline: Some(soon()), ..TransferOptions::default() })
     };
     peers.iter().for_each(|peer| drop(read_from(peer).expect("it is there")));
     ftruncate(&file, LEN as u64 / 2).unwrap();

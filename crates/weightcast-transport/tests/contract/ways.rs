@@ -47,7 +47,8 @@ pub(crate) trait Way: Sync {
         targets: &[Region],
         slots: usize,
     ) -> Result<Vec<Digest>, ReadError> {
-        let options = ReadOptions { slots, deadline: Some(soon()), ..ReadOptions::default() };
+        let options =
+            TransferOptions { slots, deadline: Some(soon()), ..TransferOptions::default() };
         read(&[self.job(export, copies)], targets, &options)
     }
 }

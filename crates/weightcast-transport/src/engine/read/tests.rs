@@ -27,8 +27,8 @@ fn a_second_worker_does_not_wait_for_a_place_where_the_first_has_one() {
     let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, len as u64)];
     let job = SourceJob { peer: &peer, export, generation: 1, copies };
     let targets = [Region::allocate(len).unwrap()];
-    let options = ReadOptions { deadline: Some(soon), ..ReadOptions::default() };
-    let mut route = CheckedJob::check(0, &job, &targets, &options).unwrap();
+    let options = TransferOptions { deadline: Some(soon), ..TransferOptions::default() };
+    let mut route = CheckedJob::read(0, &job, &targets, &options).unwrap();
     route.pieces = Pieces::cut(&job.copies, PIECE_BYTES);
     let (arrived, is_there) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
@@ -71,7 +71,7 @@ fn a_read_that_was_given_up_before_ends_so() {
     let (server, peer) = reading(Way::Reference);
     let export = server.exports().expose(1, Vec::new());
     let job = || [SourceJob { peer: &peer, export, generation: 1, copies: Vec::new() }];
-    let options = ReadOptions::default();
+    let options = TransferOptions::default();
     assert!(read(&job(), &[], &options).is_ok());
     options.cancel.store(true, Ordering::Release);
     assert_eq!(read(&job(), &[], &options).unwrap_err().kind, TransportError::Cancelled);
@@ -88,11 +88,11 @@ fn each_try_counts_anew() {
     let progress = Arc::new(AtomicU64::new(7));
     for (arrived, try_number) in [(len as u64, 0), (0, 1)] {
         let gauge = Arc::new(Gauge::default());
-        let options = ReadOptions {
+        let options = TransferOptions {
             filling: Some(Arc::clone(&filling)),
             progress: Arc::clone(&progress),
             gauge: Arc::clone(&gauge),
-            ..ReadOptions::default()
+            ..TransferOptions::default()
         };
         let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, len as u64)];
         read(&[SourceJob { peer: &peer, export, generation: 1, copies }], &targets, &options)
@@ -111,8 +111,8 @@ fn nobody_opens_a_lane_for_nothing() {
     let targets = [Region::allocate(7).unwrap()];
     let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 7)];
     let job = SourceJob { peer: &peer, export, generation: 1, copies };
-    let options = ReadOptions { threads: 1, ..ReadOptions::default() };
-    let route = CheckedJob::check(0, &job, &targets, &options).unwrap();
+    let options = TransferOptions { threads: 1, ..TransferOptions::default() };
+    let route = CheckedJob::read(0, &job, &targets, &options).unwrap();
     let none = route.open(&targets, &options.holds, options.patience()).unwrap();
     assert!(none.is_none() && route.lanes.load(Ordering::Acquire) == 0);
     drop(none);
@@ -141,7 +141,7 @@ fn memory_is_filled_region_by_region() {
         SourceJob { peer: &peer, export, generation: 1, copies }
     });
     let filling = Some(filling);
-    let options = ReadOptions { threads: 1, filling, holds, ..ReadOptions::default() };
+    let options = TransferOptions { threads: 1, filling, holds, ..TransferOptions::default() };
     read(&jobs, &targets, &options).unwrap();
     assert_eq!(*told.lock().unwrap(), [0, 1, 3, 7, 15, 31, 63, 127]);
 }
@@ -167,7 +167,7 @@ fn whoever_fails_in_filling_is_named_by_its_job() {
             }
         });
         let filling = Some(Arc::new(Filling::new(&targets)));
-        let options = ReadOptions { threads: 1, filling, holds, ..ReadOptions::default() };
+        let options = TransferOptions { threads: 1, filling, holds, ..TransferOptions::default() };
         let error = read(&jobs, &targets, &options).unwrap_err();
         let fenced = TransportError::Fenced { export: exports[bad] };
         assert_eq!((error.source, error.kind), (bad, fenced));
@@ -205,19 +205,19 @@ fn whoever_has_died_by_the_end_is_named_by_its_job() {
     let (server, peer) = reading(Way::Reference);
     let export = server.exports().expose(1, Vec::new());
     let dead = Dead(server.addr());
-    let options = ReadOptions::default();
+    let options = TransferOptions::default();
     let job = || SourceJob { peer: &peer, export, generation: 1, copies: Vec::new() };
     let jobs = [job(), job(), job()];
     for bad in 0..3 {
         let routes = jobs.iter().enumerate().map(|(source, job)| {
-            let mut route = CheckedJob::check(source, job, &[], &options).unwrap();
+            let mut route = CheckedJob::read(source, job, &[], &options).unwrap();
             if source == bad {
-                route.endpoint = &dead;
+                route.read_over(&dead);
             }
             route
         });
         let error = RunningTransfer::new(routes.collect(), &[], &options).execute().unwrap_err();
-        assert_eq!((error.source, Err(error.kind)), (bad, dead.verify()));
+        assert_eq!((error.0, Err(error.1)), (bad, dead.verify()));
     }
 }
 
@@ -257,7 +257,7 @@ fn a_failure_stops_whoever_waits() {
         SourceJob { peer: &peer, export, generation: 1, copies }
     });
     let deadline = Some(Instant::now() + Duration::from_secs(60));
-    let options = ReadOptions { deadline, ..ReadOptions::default() };
+    let options = TransferOptions { deadline, ..TransferOptions::default() };
     let error = read(&jobs, &targets, &options).unwrap_err();
     assert_eq!((error.source, error.kind), (1, TransportError::Fenced { export: bad }));
 }

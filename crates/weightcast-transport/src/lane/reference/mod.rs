@@ -2,7 +2,7 @@
 //!
 //! What the other lanes are held against: no threads, no system calls, nothing to be clever about.
 
-use super::endpoint::{Endpoint, Lane, OpenLane};
+use super::endpoint::{Endpoint, Lane, OpenLane, WriteEndpoint};
 use super::kind::{LaneKind, Meeting};
 use super::task::LaneTask;
 use crate::base::error::{RequestRefusal, TransportError};
@@ -14,6 +14,8 @@ use crate::lane::way::Way;
 use crate::piece::pieces::{Piece, RunOffsets};
 use crate::wire::description::ExportDescription;
 use std::sync::Arc;
+
+mod write;
 
 /// The exports of this process.
 struct InProcess(Arc<ExportTable>);
@@ -61,6 +63,10 @@ impl Endpoint for InProcess {
     /// It lives as long as its reader.
     fn verify(&self) -> Result<(), TransportError> {
         Ok(())
+    }
+
+    fn writer(&self) -> Option<&dyn WriteEndpoint> {
+        Some(self)
     }
 
     fn open<'a>(&'a self, task: LaneTask<'a>) -> Result<Option<OpenLane<'a>>, TransportError> {

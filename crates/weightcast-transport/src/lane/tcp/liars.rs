@@ -8,8 +8,8 @@ use crate::wire::handshake::{PROOF_BYTES, SourceSide};
 use crate::wire::mac::Channel;
 use crate::wire::{self, FrameKind, HEADER_BYTES, Header};
 use crate::{
-    Auth, DataServer, ExportId, Filling, Peer, ReadOptions, SourceJob, StridedCopy, TransportError,
-    Way, read,
+    Auth, DataServer, ExportId, Filling, Peer, SourceJob, StridedCopy, TransferOptions,
+    TransportError, Way, read,
 };
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -24,7 +24,7 @@ fn soon() -> Instant {
 
 /// A source whose answer to every read is this, if it has any: without one it closes. Counts those
 /// who have asked.
-fn liar(answer: Vec<u8>) -> (SocketAddr, Arc<AtomicUsize>) {
+pub(super) fn liar(answer: Vec<u8>) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
@@ -77,7 +77,8 @@ fn read_four(addr: SocketAddr) -> TransportError {
     let peer = Peer::connect_by(Way::Tcp, addr, &Auth::default(), soon()).unwrap();
     let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 4)];
     let job = SourceJob { peer: &peer, export: ExportId(7), generation: 1, copies };
-    let options = ReadOptions { threads: 1, deadline: Some(soon()), ..ReadOptions::default() };
+    let options =
+        TransferOptions { threads: 1, deadline: Some(soon()), ..TransferOptions::default() };
     read(&[job], &[Region::allocate(4).unwrap()], &options).unwrap_err().kind
 }
 
@@ -148,6 +149,6 @@ fn a_piece_is_told_of_while_the_source_waits_for_the_next() {
     let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon()).unwrap();
     let job = SourceJob { peer: &peer, export, generation: 1, copies: whole.to_vec() };
     let deadline = Some(soon());
-    let options = ReadOptions { threads: 1, deadline, holds, ..ReadOptions::default() };
+    let options = TransferOptions { threads: 1, deadline, holds, ..TransferOptions::default() };
     read(&[job], &[Region::allocate(2 * PIECE_BYTES).unwrap()], &options).unwrap();
 }

@@ -1,11 +1,12 @@
 //! Reads pieces over a stream: requests ahead, bytes straight into the targets.
 
-use super::endpoint::{Endpoint, Lane, OpenLane};
+use super::endpoint::{Endpoint, Lane, OpenLane, WriteEndpoint};
 use super::kind::{LaneKind, Meeting};
-use super::task::LaneTask;
+use super::task::{LaneTask, is_alone};
 use crate::base::error::TransportError;
 use crate::base::holds::HoldPoint;
 use crate::base::limits::PIPELINE_BYTES;
+use crate::base::patience::Patience;
 use crate::lane::way::Way;
 use crate::memory::sys::Ranges;
 use crate::piece::pieces::Piece;
@@ -15,11 +16,11 @@ use crate::wire::stream::DataStream;
 use crate::wire::{self, FrameKind, HEADER_BYTES, Header};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 use window::RequestWindow;
 
 mod window;
+mod write;
 
 /// The lane over the data port, which carries everything.
 pub(super) struct TcpKind;
@@ -60,14 +61,26 @@ impl Endpoint for Arc<Pool> {
         Ok(())
     }
 
+    fn writer(&self) -> Option<&dyn WriteEndpoint> {
+        Some(self)
+    }
+
     /// If the source has no place left, the lanes that have one read everything.
     fn open<'a>(&'a self, task: LaneTask<'a>) -> Result<Option<OpenLane<'a>>, TransportError> {
-        let alone = || task.lanes.load(Ordering::Acquire) == 0 && !task.pieces.is_drawn();
-        let stream = match self.take(&task.patience, alone) {
-            Err(TransportError::Full { .. }) if !alone() => return Ok(None),
-            taken => taken?,
-        };
-        Ok(Some(Box::new(TcpLane::new(self, task, stream))))
+        let stream = take(self, &task.patience, || is_alone(task.lanes, task.pieces))?;
+        Ok(stream.map(|stream| Box::new(TcpLane::new(self, task, stream)) as OpenLane<'a>))
+    }
+}
+
+/// A stream for a worker. `None` if the port is full, and others move what there is.
+fn take(
+    pool: &Pool,
+    patience: &Patience<'_>,
+    alone: impl Fn() -> bool,
+) -> Result<Option<DataStream>, TransportError> {
+    match pool.take(patience, &alone) {
+        Err(TransportError::Full { .. }) if !alone() => Ok(None),
+        taken => taken.map(Some),
     }
 }
 
@@ -233,13 +246,12 @@ mod tests {
     use crate::base::holds::Holds;
     use crate::base::id::ExportId;
     use crate::base::limits::MIN_WINDOW;
-    use crate::base::patience::Patience;
     use crate::memory::region::Region;
     use crate::piece::copy::StridedCopy;
     use crate::piece::pieces::Pieces;
     use crate::{Auth, DataServer, Filling, Peer};
     use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     /// A source of some bytes, and what it takes to read pieces of them.

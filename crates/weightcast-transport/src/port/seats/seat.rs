@@ -4,6 +4,7 @@ use crate::base::limits::{BUSY_GRACE, MIN_BUSY_RATE, NEWCOMER_GRACE};
 use crate::base::lock::lock;
 use crate::port::holder::Holder;
 use crate::wire::socket::Socket;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -59,6 +60,11 @@ impl ConnectionSeat {
     pub(super) fn new(socket: Arc<Socket>, holder: Holder, now: Instant) -> Self {
         let state = Mutex::new(State::Idle { since: now, begun: None });
         Self { socket, holder, state, taken: AtomicU64::new(0) }
+    }
+
+    /// The host that it comes from, unless it is a process of this host.
+    pub(crate) fn host(&self) -> Option<IpAddr> {
+        self.holder.host()
     }
 
     /// Notes that it has been let in, and is about to ask.

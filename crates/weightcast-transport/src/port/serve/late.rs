@@ -47,7 +47,7 @@ fn asked<T>(desk: &Desk, ask: impl FnOnce(&UnixStream) -> T) -> T {
     let socket = Arc::new(Socket::Local(here));
     let seat = Seats::new(1).enter(&socket, Holder::Process(1), Instant::now()).unwrap().1;
     thread::scope(|scope| {
-        scope.spawn(|| drop(Connection::new(&seat, desk).run()));
+        scope.spawn(|| drop(Connection::new(&seat, desk, Nonces::NONE).run()));
         let answer = ask(&there);
         let _gone = there.shutdown(Shutdown::Both);
         answer
@@ -126,7 +126,7 @@ fn a_connection_that_was_answered_rests_again() {
     let (number, seat) = seats.enter(&socket, Holder::Process(1), begun).unwrap();
     assert!(seats.admit(number, begun));
     let gave_way = thread::scope(|scope| {
-        scope.spawn(|| drop(Connection::new(&seat, &desk).run()));
+        scope.spawn(|| drop(Connection::new(&seat, &desk, Nonces::NONE).run()));
         for _ in 0..2 {
             let unknown = answer(&there, &request(FrameKind::Describe, &[7, 1]));
             assert_eq!(unknown.kind, FrameKind::Refused);

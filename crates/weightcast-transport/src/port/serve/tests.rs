@@ -42,7 +42,7 @@ fn answers(
     let seat = seat_of(socket);
     thread::scope(|scope| {
         let served = scope.spawn(|| {
-            let ended = Connection::new(&seat, desk).run();
+            let ended = Connection::new(&seat, desk, Nonces::NONE).run();
             seat.socket.shut_down();
             ended.is_ok()
         });
@@ -215,7 +215,7 @@ fn what_was_answered_goes_out_before_a_wait() {
     let export = desk.exports.get(id).unwrap();
     let (here, there) = UnixStream::pair().unwrap();
     let seat = seat_of(Socket::Local(here));
-    let mut connection = Connection::new(&seat, &desk);
+    let mut connection = Connection::new(&seat, &desk, Nonces::NONE);
     let extent = |offset, rows| Extent { region: 0, offset, row_bytes: 10, rows, pitch: UNIT };
     let mut wait = |extents: &[Extent]| {
         connection.output.pending = b"before".to_vec();
@@ -332,7 +332,7 @@ fn who_is_let_in_has_the_token_and_a_place() {
                 (&there).write_all(&proof[..50]).unwrap();
                 (&there).write_all(&proof[50..]).unwrap();
                 (&there).read_exact(&mut verdict).unwrap();
-                side.check(&theirs, &verdict)
+                (side.check(&theirs, &verdict), side.nonces())
             }
         });
         let mut looked = false;
@@ -341,8 +341,9 @@ fn who_is_let_in_has_the_token_and_a_place() {
             room
         };
         let admitted = admit(&Socket::Local(here), &key, Channel::Tcp, has_room);
-        assert_eq!(admitted.map_err(|error| error.kind()), ended);
-        assert_eq!((reader.join().unwrap(), looked), (told, asked));
+        let (heard, nonces) = reader.join().unwrap();
+        assert_eq!(admitted.map_err(|error| error.kind()), ended.map(|()| nonces));
+        assert_eq!((heard, looked), (told, asked));
     }
     let (here, there) = UnixStream::pair().unwrap();
     (&there).write_all(&[1; PROOF_BYTES - 1]).unwrap();

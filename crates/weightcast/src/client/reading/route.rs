@@ -11,7 +11,8 @@ use weightcast_protocol::ShardSums;
 use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_transport::limits::FULL_PATIENCE;
 use weightcast_transport::{
-    Auth, ExportId, Filling, Holds, Peer, ReadOptions, SourceJob, StridedCopy, TransportError, Way,
+    Auth, ExportId, Filling, Holds, Peer, SourceJob, StridedCopy, TransferOptions, TransportError,
+    Way,
 };
 
 use super::difference::difference;
@@ -83,7 +84,7 @@ impl Routes {
         let bound = self.bind(&plan, read)?;
         read.pace.of(bound.iter().map(|bound| bound.shard));
         let jobs: Vec<SourceJob<'_>> = bound.iter().map(BoundSource::job).collect();
-        let options = ReadOptions {
+        let options = TransferOptions {
             threads: self.threads,
             deadline: Some(read.deadline),
             cancel: Arc::clone(&read.cancel),

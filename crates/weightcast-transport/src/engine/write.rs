@@ -1,0 +1,42 @@
+//! The entry of a transfer that is executed at the source: the bytes are written where grants allow.
+
+use super::checked_job::CheckedJob;
+use super::job::TargetJob;
+use super::options::TransferOptions;
+use super::run::RunningTransfer;
+use crate::base::error::{TransportError, WriteError};
+use crate::base::limits::WRITE_PIECE_BYTES;
+use crate::memory::digest::Digest;
+use crate::memory::region::Region;
+use crate::piece::copy::StridedCopy;
+use crate::piece::pieces::Pieces;
+
+/// Makes all copies, from regions of this process into memory of the peers, and returns the digest of each
+/// slot, as the bytes are here.
+///
+/// All bounds are checked on this side before any byte moves, and again by each target before it takes a
+/// byte. Copies into overlapping target bytes end in no particular order. When this returns, all bytes are
+/// in the memory of their targets; that they are still granted is for the owners to say.
+/// [`TransferOptions::filling`] is of no use here.
+///
+/// # Errors
+/// The first failure, with the index of its job: [`TransportError::Refused`] without an open grant,
+/// [`TransportError::TargetGone`]. Bytes of the targets may then be half-written.
+pub fn write(
+    jobs: &[TargetJob<'_>],
+    sources: &[Region],
+    options: &TransferOptions,
+) -> Result<Vec<Digest>, WriteError> {
+    let options = &TransferOptions { filling: None, ..options.clone() };
+    let failed = |target, kind: TransportError| WriteError { target, kind: kind.while_writing() };
+    let mut routes = Vec::with_capacity(jobs.len());
+    for (target, job) in jobs.iter().enumerate() {
+        let route = CheckedJob::write(target, job, sources, options);
+        let mut route = route.map_err(|kind| failed(target, kind))?;
+        route.pieces = Pieces::cut(&job.copies, WRITE_PIECE_BYTES);
+        routes.push(route);
+    }
+    options.gauge.begin(jobs.iter().map(|job| job.copies.iter().map(StridedCopy::bytes).sum()));
+    let run = RunningTransfer::new(routes, sources, options);
+    run.execute().map_err(|(target, kind)| failed(target, kind))
+}
