@@ -97,6 +97,13 @@ fn measure(len: usize, [direct, tcp]: &[Peer; 2], export: ExportId) -> Outcome<(
         let ours = |copies: &[StridedCopy]| run(tcp, export, copies, targets, streams);
         beside(&format!("socket pair, {streams} streams"), len, "tcp", &whole, raw, ours)?;
     }
+    let (server, peer, grant) = granting(&target)?;
+    for streams in [1, 2] {
+        let raw = || Ok(bench::tcp(&source, &target, streams)?);
+        let ours = |copies: &[StridedCopy]| push(&peer, &grant, copies, &source, streams);
+        beside(&format!("socket pair, {streams} streams"), len, "write", &whole, raw, ours)?;
+    }
+    drop(server);
     for peer in [direct, tcp] {
         let tiny = tiny(len);
         let took = median(|| run(peer, export, &tiny, targets, 2))?;
@@ -192,6 +199,32 @@ fn run(
     let options = TransferOptions { threads, ..TransferOptions::default() };
     let start = Instant::now();
     read(&jobs, targets, &options)?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// A data port of this process that takes writes into the target.
+fn granting(target: &Region) -> Outcome<(DataServer, Peer, WriteGrant)> {
+    let server = DataServer::bind("127.0.0.1:0".parse()?, Auth::default())?;
+    let (regions, valid_for) = (vec![target.clone()], Duration::from_secs(3_600));
+    let terms = GrantTerms { generation: 1, regions, writer: None, valid_for };
+    let grant = server.exports().open_grant(terms)?;
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), deadline)?;
+    Ok((server, peer, grant))
+}
+
+/// Writes from this process into its own memory: both ends are threads of it, as those of the socket pair.
+fn push(
+    peer: &Peer,
+    grant: &WriteGrant,
+    copies: &[StridedCopy],
+    source: &Region,
+    threads: usize,
+) -> Outcome<f64> {
+    let jobs = [TargetJob { peer, grant, copies: copies.to_vec() }];
+    let options = TransferOptions { threads, ..TransferOptions::default() };
+    let start = Instant::now();
+    write(&jobs, std::slice::from_ref(source), &options)?;
     Ok(start.elapsed().as_secs_f64())
 }
 

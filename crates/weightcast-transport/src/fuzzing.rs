@@ -9,7 +9,7 @@ use crate::wire::description::{
 };
 use crate::wire::handshake::{HELLO_BYTES, PROOF_BYTES, ReaderSide, SourceSide, VERDICT_BYTES};
 use crate::wire::mac::{Channel, GrantKey, Nonces};
-use crate::wire::writes::{WriteClaim, WriteFrame};
+use crate::wire::write_frame::{WriteClaim, WriteFrame};
 use crate::wire::{self, FrameKind, HEADER_BYTES, Header};
 
 /// A frame from a stranger: a header, and a body of any kind. What decodes is encoded again the

@@ -19,20 +19,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) struct CheckedJob<'a> {
     /// Index into the jobs.
     pub(super) number: usize,
-    verb: Verb<'a>,
+    verb: JobVerb<'a>,
     pub(super) pieces: Pieces,
     /// Lanes that were opened for it.
     pub(super) lanes: AtomicUsize,
 }
 
 /// What is done with the pieces of a job, and over what lane.
-enum Verb<'a> {
+enum JobVerb<'a> {
     Read { job: &'a SourceJob<'a>, description: Arc<ExportDescription>, endpoint: &'a dyn Endpoint },
     Write { job: &'a TargetJob<'a>, key: GrantKey, endpoint: &'a dyn WriteEndpoint },
 }
 
 impl<'a> CheckedJob<'a> {
-    fn new(number: usize, verb: Verb<'a>) -> Self {
+    fn new(number: usize, verb: JobVerb<'a>) -> Self {
         Self { number, verb, pieces: Pieces::cut(&[], PIECE_BYTES), lanes: AtomicUsize::new(0) }
     }
 
@@ -53,7 +53,7 @@ impl<'a> CheckedJob<'a> {
         }
         let endpoint = job.peer.endpoint(&description);
         endpoint.verify()?;
-        Ok(Self::new(number, Verb::Read { job, description, endpoint }))
+        Ok(Self::new(number, JobVerb::Read { job, description, endpoint }))
     }
 
     /// Checks the copies of a write, before any of them is made.
@@ -70,7 +70,7 @@ impl<'a> CheckedJob<'a> {
             copy.check_bounds(index, source, target, options.slots)?;
         }
         let key = GrantKey::new(&job.grant.secret);
-        Ok(Self::new(number, Verb::Write { job, key, endpoint: job.peer.writer() }))
+        Ok(Self::new(number, JobVerb::Write { job, key, endpoint: job.peer.writer() }))
     }
 
     /// A lane to the other end, for one worker. `None` if others move all there is. `memory` is that of
@@ -86,7 +86,7 @@ impl<'a> CheckedJob<'a> {
         }
         let (pieces, lanes) = (&self.pieces, &self.lanes);
         let lane = match &self.verb {
-            Verb::Read { job, description, endpoint } => {
+            JobVerb::Read { job, description, endpoint } => {
                 let SourceJob { peer, export, generation, .. } = **job;
                 let (port, targets) = (peer.port(), memory);
                 endpoint.open(LaneTask {
@@ -101,7 +101,7 @@ impl<'a> CheckedJob<'a> {
                     holds,
                 })?
             }
-            Verb::Write { job, key, endpoint } => {
+            JobVerb::Write { job, key, endpoint } => {
                 let (grant, sources) = (job.grant, memory);
                 let task = WriteTask { grant, key, pieces, sources, lanes, patience, holds };
                 endpoint.open_writer(task)?
@@ -116,8 +116,8 @@ impl<'a> CheckedJob<'a> {
     /// Whether pieces are under way while others arrive, so that a worker of its own is worth it.
     pub(super) fn asks_ahead(&self) -> bool {
         match &self.verb {
-            Verb::Read { endpoint, .. } => endpoint.asks_ahead(),
-            Verb::Write { .. } => true,
+            JobVerb::Read { endpoint, .. } => endpoint.asks_ahead(),
+            JobVerb::Write { .. } => true,
         }
     }
 
@@ -126,23 +126,23 @@ impl<'a> CheckedJob<'a> {
     /// write proves that.
     pub(super) fn verify(&self) -> Result<(), TransportError> {
         match &self.verb {
-            Verb::Read { endpoint, .. } => endpoint.verify(),
-            Verb::Write { .. } => Ok(()),
+            JobVerb::Read { endpoint, .. } => endpoint.verify(),
+            JobVerb::Write { .. } => Ok(()),
         }
     }
 
     /// Reads over a test's endpoint.
     #[cfg(test)]
     pub(super) fn read_over(&mut self, over: &'a dyn Endpoint) {
-        let Verb::Read { endpoint, .. } = &mut self.verb else { panic!("a write") };
+        let JobVerb::Read { endpoint, .. } = &mut self.verb else { panic!("a write") };
         *endpoint = over;
     }
 
     /// Where a run lies in the memory of this process: its region, and its first byte there.
     pub(super) fn ours(&self, copy: &StridedCopy, run: RunOffsets) -> (usize, usize) {
         match &self.verb {
-            Verb::Read { .. } => (copy.target_region as usize, run.target as usize),
-            Verb::Write { .. } => (copy.source_region as usize, run.source as usize),
+            JobVerb::Read { .. } => (copy.target_region as usize, run.target as usize),
+            JobVerb::Write { .. } => (copy.source_region as usize, run.source as usize),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::base::id::{GrantId, random};
 use crate::base::secret::Secret;
 use crate::memory::region::Region;
 use crate::wire::mac::{GrantKey, Nonces};
-use crate::wire::writes::WriteFrame;
+use crate::wire::write_frame::WriteFrame;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};

@@ -8,7 +8,7 @@ use crate::piece::extent::Extent;
 use crate::port::bounds;
 use crate::wire::Malformed;
 use crate::wire::mac::Nonces;
-use crate::wire::writes::WriteFrame;
+use crate::wire::write_frame::WriteFrame;
 use std::net::IpAddr;
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 //! The bytes between two processes, and the connections that carry them.
 //!
-//! Reading order: [`frames`], [`bodies`], [`description`] and [`writes`] are the format, [`handshake`] and [`mac`]
+//! Reading order: [`frames`], [`bodies`], [`description`] and [`write_frame`] are the format, [`handshake`] and [`mac`]
 //! the proof of the token; [`dial`] and [`local`] connect a reader, [`stream`] is its connection, [`pool`]
 //! keeps several. [`local_source`] is a source of this host, as the kernel vouches for it.
 
@@ -18,7 +18,7 @@ pub(crate) mod poll;
 pub(crate) mod pool;
 pub(crate) mod socket;
 pub(crate) mod stream;
-pub(crate) mod writes;
+pub(crate) mod write_frame;
 
 pub(crate) use bodies::{
     Ask, decode_digest, decode_digests, decode_named, decode_noted, decode_read, put_extent,

@@ -10,7 +10,7 @@ use crate::wire::frames::{FrameKind, HEADER_BYTES, Header, Malformed};
 use crate::wire::handshake::{Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
 use crate::wire::mac::{Channel, GrantKey, MacKey, Nonces};
 use crate::wire::socket::Socket;
-use crate::wire::writes::WriteClaim;
+use crate::wire::write_frame::WriteClaim;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;

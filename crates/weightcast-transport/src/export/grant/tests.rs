@@ -4,7 +4,7 @@ use crate::export::table::ExportTable;
 use crate::piece::extent::Extent;
 use crate::piece::filling::Filling;
 use crate::wire::HEADER_BYTES;
-use crate::wire::writes::WriteClaim;
+use crate::wire::write_frame::WriteClaim;
 use crate::{Compute, ExportId};
 use std::sync::Arc;
 use std::sync::mpsc::channel;

@@ -10,7 +10,7 @@ use crate::lane::task::WriteTask;
 use crate::piece::pieces::Piece;
 use crate::wire::HEADER_BYTES;
 use crate::wire::mac::Nonces;
-use crate::wire::writes::{WriteClaim, WriteFrame};
+use crate::wire::write_frame::{WriteClaim, WriteFrame};
 use std::time::Instant;
 
 impl WriteEndpoint for InProcess {

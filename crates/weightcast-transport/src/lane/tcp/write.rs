@@ -10,7 +10,7 @@ use crate::piece::pieces::Piece;
 use crate::wire::FrameKind;
 use crate::wire::pool::Pool;
 use crate::wire::stream::DataStream;
-use crate::wire::writes::WriteClaim;
+use crate::wire::write_frame::WriteClaim;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

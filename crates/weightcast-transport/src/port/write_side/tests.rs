@@ -3,7 +3,7 @@ use crate::base::limits::{MAX_READ_ROWS, SLICE_COST};
 use crate::export::grant::{GrantTerms, WriteGrant};
 use crate::wire::HEADER_BYTES;
 use crate::wire::mac::GrantKey;
-use crate::wire::writes::WriteClaim;
+use crate::wire::write_frame::WriteClaim;
 use std::time::Duration;
 
 fn granted(len: usize) -> (ExportTable, Region, WriteGrant) {
