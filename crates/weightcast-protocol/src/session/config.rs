@@ -6,37 +6,38 @@ use crate::message::Open;
 /// How a session behaves. [`SessionConfig::new`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// What it opens. The session fills in `ticket`, `rejoins` and `activate`.
+    /// What the session opens. The session fills in `ticket`, `rejoins` and `activate`.
     pub open: Open,
     /// Addresses of the servers, for error messages.
     pub server: String,
     /// How many servers there are to try, in the same order for all clients.
     pub servers: usize,
     /// How long the session looks for a server that takes its group over, and keeps what it holds.
-    /// Zero: it ends when it loses its server.
+    /// Zero: the session ends when it loses its server.
     pub reconnect: Span,
-    /// How long the runtime may take to open a stream: longer than it takes to find that it cannot.
+    /// How long the runtime may take to open a stream: longer than to find that a stream can't be opened.
     pub connect_patience: Span,
     /// How long a server may take to answer `Open`.
     pub patience: Span,
-    /// By how many percent clocks may differ in rate (T1); as the server's.
+    /// By how many percent clocks may differ in rate (T1); the same as the server's.
     pub margin_percent: u32,
     /// Heartbeats sent per lease.
     pub heartbeats_per_lease: u32,
-    /// How much longer than its deadline a call is waited for: the server has the first word.
+    /// How long a call waits for the server's answer beyond its deadline: the server, which knows the
+    /// whole group, decides first.
     pub grace: Span,
     /// Pause before the first try to connect again; doubles with each further one.
     pub backoff: Span,
     /// The longest such pause.
     pub backoff_max: Span,
-    /// How long a read is looked at before it is said how fast it is.
+    /// Length of the windows in which a read's pace is measured.
     pub pace_window: Span,
-    /// A read that gets less than this, in bytes a second, is slow, whatever the shard has had.
+    /// A read of less than this, in bytes a second, is slow, even if the shard never had more.
     pub slow_pace: u64,
-    /// A slow read that would end within this goes on where it is.
+    /// A slow read goes on at its source if the read would end within this.
     pub slow_patience: Span,
     /// Whether the runtime can serve memory that is still being filled, and go on with a read at
-    /// another source ([`super::Output::ExposeFilling`]). Without it every read begins anew.
+    /// another source ([`super::Output::ExposeFilling`]). If not, every read begins anew.
     pub relays: bool,
     /// Safeguards switched off, so that a test rig can show that it notices.
     #[doc(hidden)]

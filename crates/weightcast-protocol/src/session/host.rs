@@ -4,11 +4,13 @@
 //! A runtime implements [`SessionHost`] and calls [`drive`] after each input of its session. The
 //! duties are values as well, so that a rig can write down, hash or forbid what a session asks for.
 
+use std::collections::VecDeque;
+
 use crate::message::{Answer, Assignment, ClientMessage, Witnesses};
 use crate::{Attempt, CallError, Generation, Nonce, OpSeq, Span, TermProof, Time, Version};
 
 /// One duty of a session's host. [`drive`] hands it to the method of [`SessionHost`] that documents it.
-// One at a time is on its way to the host.
+// Only one output at a time is on its way to the host, so its size does not matter.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
@@ -36,14 +38,14 @@ pub enum Output {
     Seal(Generation),
     /// [`SessionHost::prove`].
     Prove {
-        /// Generation at which it is held.
+        /// Generation at which the memory is held.
         generation: Generation,
         /// What sample and keys are drawn from.
         nonce: Nonce,
     },
     /// [`SessionHost::compare`].
     Refused {
-        /// Whom to compare with.
+        /// Replicas to compare with.
         witnesses: Box<Witnesses>,
     },
     /// [`SessionHost::read`], whose [`ReadOrder`] has the same fields.
@@ -54,7 +56,7 @@ pub enum Output {
         attempt: Attempt,
         /// The source.
         assignment: Assignment,
-        /// Whether the read goes on after what is there.
+        /// Whether the read goes on after what was read before.
         keep: bool,
         /// When to give up.
         deadline: Time,
@@ -109,6 +111,9 @@ pub enum Output {
     },
 }
 
+/// Duties that wait for the host, in order.
+pub(super) type Outputs = VecDeque<Output>;
+
 /// A read that a session asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadOrder {
@@ -119,8 +124,8 @@ pub struct ReadOrder {
     /// The source.
     pub assignment: Assignment,
     /// Go on after the chunks that the progress word counts; else read all. The memory is served
-    /// meanwhile, so the chunks that are there must not be written again. If the memory is not served,
-    /// the read goes on after what a call before this one had read when the memory was fenced.
+    /// meanwhile, so the chunks that the word counts must not be written again. If the memory is not
+    /// served, the read goes on after what an earlier call had read when the memory was fenced.
     pub keep: bool,
     /// When to give up.
     pub deadline: Time,
@@ -133,8 +138,8 @@ pub struct ReadOrder {
 /// outputs follow those that wait already.
 pub trait SessionHost {
     /// The next output of the host's session ([`Session::poll_output`](super::Session::poll_output)).
-    /// `None` also if the session is gone, or its process died of an earlier output: then the outputs
-    /// that are left are done by nobody.
+    /// `None` also if the session is gone, or its process died of an earlier output: then nobody does
+    /// the outputs that are left.
     fn next_output(&mut self) -> Option<Output>;
 
     /// Open a stream to this server of the list, and forget an older stream, also one that is still
@@ -145,7 +150,7 @@ pub trait SessionHost {
     /// server answers.
     fn probe(&mut self, server: usize, proof: TermProof);
 
-    /// Send on the open stream, in order. Dropped if the stream is gone.
+    /// Send on the open stream, in order. The message is dropped if the stream is gone.
     fn send(&mut self, message: ClientMessage);
 
     /// Serve the registered regions at this generation, from now on.
@@ -182,14 +187,14 @@ pub trait SessionHost {
     fn measure(&mut self, seq: OpSeq, attempt: Attempt);
 
     /// Stop the read or the copying into place, if one runs. `handle_read` and `handle_installed`
-    /// are not called for it. Before this returns it must have let go of the memory.
+    /// are not called for what was stopped, which must have let go of the memory before this returns.
     fn stop_read(&mut self);
 
-    /// Copy what was read beside the registered memory into it, free that, then call
-    /// `handle_installed`.
+    /// Copy what was read beside the registered memory into the registered memory, free the memory
+    /// beside, then call `handle_installed`.
     fn install(&mut self, seq: OpSeq, attempt: Attempt);
 
-    /// Free what was read beside the registered memory: it is not wanted any more.
+    /// Free the memory beside the registered memory: what was read there is not wanted any more.
     fn unstage(&mut self);
 
     /// Copy the memory aside in the background, then open an offload replica with the copy: a
@@ -197,8 +202,8 @@ pub trait SessionHost {
     /// version. Call `handle_offload_failed` if that can't be done.
     fn offload(&mut self, version: Version, generation: Generation);
 
-    /// Stop copying aside, if that is not through. Before this returns the copying must have let go of
-    /// the memory. An offload replica that was opened already goes on.
+    /// Stop copying aside, unless the copy is complete. Before this returns the copying must have let
+    /// go of the memory. An offload replica that was opened already goes on.
     fn stop_offload(&mut self);
 
     /// Open a seed replica in the background: a session with [`Role::Seed`](crate::message::Role::Seed)

@@ -1,8 +1,8 @@
 //! The lease: how long a session may act without hearing from the server (T1).
 
-use super::{Output, Session};
+use super::config::SessionConfig;
 use crate::message::ClientMessage;
-use crate::{CallError, Epoch, Incarnation, Safeguard, Span, Term, Ticket, Time};
+use crate::{Epoch, Incarnation, Safeguard, Span, Term, Ticket, Time};
 
 /// What the server granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,17 +13,17 @@ pub struct Lease {
     pub incarnation: Incarnation,
     /// The training run that the group publishes into.
     pub epoch: Epoch,
-    /// Its length.
+    /// Length of the lease.
     pub ttl: Span,
-    /// When the message was sent that the server renewed it for.
+    /// When the message was sent for which the server renewed the lease last.
     renewed_at: Time,
     heartbeat_at: Time,
-    /// It ran out, or the server ended it: the term and the group stay known.
-    pub(super) lost: bool,
+    /// The lease ran out, or the server ended it. Term and group stay known.
+    lost: bool,
 }
 
 impl Lease {
-    pub(crate) fn new(ticket: &Ticket, ttl: Span) -> Self {
+    pub(super) fn new(ticket: &Ticket, ttl: Span) -> Self {
         Self {
             term: ticket.proof.term,
             incarnation: ticket.incarnation,
@@ -35,73 +35,50 @@ impl Lease {
         }
     }
 
-    /// When the session must stop acting on it: earlier than the server evicts.
+    /// Whether the session may act on the lease.
+    pub(super) fn lives(&self) -> bool {
+        !self.lost
+    }
+
+    /// The session stops acting on the lease. Returns whether it did until now.
+    pub(super) fn lose(&mut self) -> bool {
+        !std::mem::replace(&mut self.lost, true)
+    }
+
+    /// When the session must stop acting on the lease: earlier than the server evicts.
     pub(super) fn until(&self, margin_percent: u32) -> Time {
         self.renewed_at + self.ttl.scaled(100u64.saturating_sub(margin_percent.into()), 100)
     }
 
-    pub(super) fn renew(&mut self, sent_at: Time) {
+    /// The lease once a server has granted `granted`, asked at `sent_at`. In the same term the old lease goes on.
+    pub(super) fn after(old: Option<Self>, granted: Self, sent_at: Time) -> Self {
+        let mut lease = match old {
+            Some(old) if old.term == granted.term => Self { lost: false, ..old },
+            _ => granted,
+        };
+        lease.renew(sent_at);
+        lease
+    }
+
+    fn renew(&mut self, sent_at: Time) {
         self.renewed_at = self.renewed_at.max(sent_at);
     }
-}
 
-impl Session {
-    pub(super) fn check_lease(&mut self, now: Time) {
-        if self.ended.is_some() || self.lease_ends_at().is_none_or(|at| at > now) {
-            return;
-        }
-        let Some(lease) = &mut self.lease else { return };
-        lease.lost = true;
-        if self.config.reconnect == Span(0) || self.closing.is_some() {
-            let millis = lease.ttl.0 / 1_000_000;
-            return self
-                .lose_server(format!("no heartbeat was answered within its lease of {millis} ms"));
-        }
-        self.suspend(now);
-        self.give_up_server(now);
+    /// The server has acknowledged the heartbeat that was sent then.
+    pub(super) fn acknowledged(&mut self, now: Time, sent_at: Time, config: &SessionConfig) {
+        let from_answer = !config.safeguards.on(Safeguard::LeaseFromAsking);
+        self.renew(if from_answer { now } else { sent_at.min(now) });
     }
 
-    /// When the session must stop acting on its lease.
-    pub(super) fn lease_ends_at(&self) -> Option<Time> {
-        let lease = self.lease.as_ref().filter(|lease| !lease.lost)?;
-        Some(lease.until(self.config.margin_percent))
+    /// When the next heartbeat is due.
+    pub(super) fn heartbeat_at(&self) -> Time {
+        self.heartbeat_at
     }
 
-    /// The server granted this when it was asked at `sent_at`, or again what it had granted.
-    pub(super) fn take_lease(&mut self, granted: Lease, sent_at: Time) {
-        match &mut self.lease {
-            Some(lease) if lease.term == granted.term => lease.lost = false,
-            _ => self.lease = Some(granted),
-        }
-        if let Some(lease) = &mut self.lease {
-            lease.renew(sent_at);
-        }
-    }
-
-    pub(super) fn heartbeat_acked(&mut self, now: Time, sent_at: Time) {
-        if let Some(lease) = self.lease.as_mut().filter(|lease| !lease.lost) {
-            let from_answer = !self.config.safeguards.on(Safeguard::LeaseFromAsking);
-            lease.renew(if from_answer { now } else { sent_at.min(now) });
-        }
-    }
-
-    pub(super) fn next_heartbeat(&self) -> Option<Time> {
-        self.lease.as_ref().filter(|_| self.link.is_open()).map(|lease| lease.heartbeat_at)
-    }
-
-    pub(super) fn heartbeat_if_due(&mut self, now: Time) {
-        if self.ended.is_some() || self.next_heartbeat().is_none_or(|at| at > now) {
-            return;
-        }
-        if let Some(lease) = &mut self.lease {
-            let per_lease = self.config.heartbeats_per_lease.max(1).into();
-            lease.heartbeat_at = now + lease.ttl.scaled(1, per_lease);
-            self.outputs.push_back(Output::Send(ClientMessage::Heartbeat { sent_at: now.0 }));
-        }
-    }
-
-    /// The server can't be reached: the session is over.
-    pub(super) fn lose_server(&mut self, reason: String) {
-        self.fail(CallError::ServerUnreachable { server: self.config.server.clone(), reason });
+    /// A heartbeat to be sent now.
+    pub(super) fn heartbeat(&mut self, now: Time, config: &SessionConfig) -> ClientMessage {
+        let per_lease = config.heartbeats_per_lease.max(1).into();
+        self.heartbeat_at = now + self.ttl.scaled(1, per_lease);
+        ClientMessage::Heartbeat { sent_at: now.0 }
     }
 }

@@ -1,21 +1,33 @@
-//! The shard's memory: when it is served, and when it may change (S2, S3).
+//! The shard's memory: what it holds, when it is served, and when it may change (S2, S3).
 //!
-//! Every way to "mutable" goes through [`Session::make_mutable`]: it fences first and moves the
-//! generation, so that no reader can take new bytes for old.
+//! [`ShardMemory::make_mutable`] is the only way to memory that may change: it fences first and moves the generation, so
+//! that no reader can take new bytes for old.
 
-use super::{Output, Session, SessionState};
-use crate::message::{ClientMessage, Witnesses};
-use crate::{CallError, Generation, Safeguard, ShardSums, Span, Time, Version};
+use super::assigned::{AssignedRead, Staging};
+use super::host::{Output, Outputs};
+use super::offload::Offload;
+use crate::message::{ClientMessage, Holding, Witnesses};
+use crate::{
+    CallError, ContentDigest, Generation, Nonce, Safeguard, Safeguards, ShardSums, Version,
+};
 
 /// What the memory holds and how it is served.
 #[derive(Clone, Debug)]
 pub(super) struct ShardMemory {
+    safeguards: Safeguards,
     generation: Generation,
     exposed: Exposure,
     held: Option<Version>,
+    /// Logical tensors of what was published or assigned last.
+    pub(super) catalog: ContentDigest,
+    /// `unpublish` was called.
+    pub(super) withdrawn: bool,
     seal: Seal,
     /// The server has accepted the content, or refused it.
     verdict: Option<Result<(), CallError>>,
+    /// What a call that ran out of time has read.
+    left: Option<AssignedRead>,
+    pub(super) offload: Offload,
 }
 
 /// How much of the memory is served.
@@ -33,20 +45,25 @@ enum Exposure {
 enum Seal {
     /// Nothing was published.
     None,
-    /// They are being computed.
+    /// The digests are being computed.
     Running(Generation),
-    /// They were sent; again after each reconnect, since nothing acknowledges them.
+    /// The digests were sent. They are sent again after each reconnect, since nothing acknowledges them.
     Sent(ShardSums),
 }
 
 impl ShardMemory {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(safeguards: Safeguards) -> Self {
         Self {
+            safeguards,
             generation: Generation(1),
             exposed: Exposure::Nothing,
             held: None,
+            catalog: ContentDigest::default(),
+            withdrawn: false,
             seal: Seal::None,
             verdict: None,
+            left: None,
+            offload: Offload::default(),
         }
     }
 
@@ -58,9 +75,9 @@ impl ShardMemory {
         self.held
     }
 
-    /// Whether all of the memory is served.
-    pub(super) fn exposed(&self) -> bool {
-        self.exposed == Exposure::All
+    /// Whether a version is held, at this generation.
+    pub(super) fn holds_at(&self, generation: Generation) -> bool {
+        self.held.is_some() && self.generation == generation
     }
 
     /// Whether a server has refused the content.
@@ -68,134 +85,155 @@ impl ShardMemory {
         matches!(self.verdict, Some(Err(_)))
     }
 
-    /// Digests of what is held, once they are known.
-    pub(super) fn sums(&self) -> Option<ShardSums> {
-        match self.seal {
-            Seal::Sent(sums) => Some(sums),
-            Seal::None | Seal::Running(_) => None,
+    /// Whether what is held is accepted, once that is decided. Nothing to decide is as good as accepted.
+    pub(super) fn verdict(&self) -> Option<Result<(), CallError>> {
+        match self.held {
+            Some(_) => self.verdict.clone(),
+            None => Some(Ok(())),
         }
     }
 
-    pub(super) fn state(&self) -> SessionState {
-        match self.held {
-            Some(_) if self.refused() => SessionState::Refused,
-            Some(_) => SessionState::Holding,
-            None => SessionState::Empty,
-        }
+    /// What a server of a newer term is told of the content.
+    pub(super) fn holding(&self) -> Option<Holding> {
+        let sums = match self.seal {
+            Seal::Sent(sums) => Some(sums),
+            Seal::None | Seal::Running(_) => None,
+        };
+        let (catalog, refused, withdrawn) = (self.catalog, self.refused(), self.withdrawn);
+        self.held.map(|version| Holding { version, catalog, sums, refused, withdrawn })
     }
 }
 
-impl Session {
+/// When the memory is served, and when it may change.
+impl ShardMemory {
     /// The memory is served at the present generation from now on.
-    pub(super) fn expose(&mut self) {
-        if self.memory.exposed != Exposure::All {
-            self.memory.exposed = Exposure::All;
-            self.outputs.push_back(Output::Expose(self.memory.generation));
+    pub(super) fn expose(&mut self, outputs: &mut Outputs) {
+        if self.exposed != Exposure::All {
+            self.exposed = Exposure::All;
+            outputs.push_back(Output::Expose(self.generation));
         }
     }
 
     /// What is read from now on is served at the present generation, as far as it has come.
-    pub(super) fn expose_filling(&mut self) {
-        self.memory.exposed = Exposure::Filling;
-        self.outputs.push_back(Output::ExposeFilling(self.memory.generation));
+    pub(super) fn expose_filling(&mut self, outputs: &mut Outputs) {
+        self.exposed = Exposure::Filling;
+        outputs.push_back(Output::ExposeFilling(self.generation));
     }
 
     /// The memory may change from now on: it holds nothing and nobody can read it (S3).
-    pub(super) fn make_mutable(&mut self) {
-        let left = self.left.take();
-        self.discard(left);
-        self.stop_serving();
-        self.memory.held = None;
-        self.memory.seal = Seal::None;
-        self.memory.verdict = None;
+    pub(super) fn make_mutable(&mut self, outputs: &mut Outputs) {
+        self.forget_left(outputs);
+        self.stop_serving(outputs);
+        self.held = None;
+        self.seal = Seal::None;
+        self.verdict = None;
         self.withdrawn = false;
     }
 
     /// Nobody can read the memory any more; its content stays (S3).
-    pub(super) fn stop_serving(&mut self) {
-        self.stop_offload();
-        if !self.config.safeguards.on(Safeguard::SourceFence) {
+    pub(super) fn stop_serving(&mut self, outputs: &mut Outputs) {
+        self.offload.stop(outputs);
+        if !self.safeguards.on(Safeguard::SourceFence) {
             return;
         }
-        if std::mem::take(&mut self.memory.exposed) != Exposure::Nothing {
-            self.outputs.push_back(Output::Fence(self.memory.generation));
+        if std::mem::take(&mut self.exposed) != Exposure::Nothing {
+            outputs.push_back(Output::Fence(self.generation));
         }
-        self.memory.generation = self.memory.generation.next();
+        self.generation = self.generation.next();
     }
 
-    /// A publish was answered.
-    pub(super) fn published(&mut self, version: Version, fresh: bool) {
-        self.memory.held = Some(version);
+    /// A call ran out of time. What it had read stays as it is, for all that is known.
+    pub(super) fn leave(&mut self, read: AssignedRead) {
+        self.left = Some(read);
+    }
+
+    /// Whether this read goes on after what was left; what was left is forgotten if not.
+    pub(super) fn take_up_left(&mut self, read: &AssignedRead, outputs: &mut Outputs) -> bool {
+        let goes_on = self.left.take_if(|left| read.goes_on_after(left)).is_some();
+        self.forget_left(outputs);
+        goes_on
+    }
+
+    /// No read goes on after what was left.
+    pub(super) fn forget_left(&mut self, outputs: &mut Outputs) {
+        if self.left.take().is_some_and(|left| left.staging == Staging::Beside) {
+            outputs.push_back(Output::Unstage);
+        }
+    }
+}
+
+/// What the memory holds.
+impl ShardMemory {
+    /// A publish was answered. Its content is digested if it is new.
+    pub(super) fn published(&mut self, version: Version, fresh: bool, outputs: &mut Outputs) {
+        self.held = Some(version);
         if fresh {
-            self.memory.seal = Seal::Running(self.memory.generation);
-            self.outputs.push_back(Output::Seal(self.memory.generation));
+            self.seal = Seal::Running(self.generation);
+            outputs.push_back(Output::Seal(self.generation));
         }
     }
 
     /// A transfer was committed.
     pub(super) fn committed(&mut self, version: Version, sums: Option<ShardSums>) {
-        self.memory.held = Some(version);
-        self.memory.seal = sums.map_or(Seal::None, Seal::Sent);
-        self.memory.verdict = Some(Ok(()));
+        self.held = Some(version);
+        self.seal = sums.map_or(Seal::None, Seal::Sent);
+        self.verdict = Some(Ok(()));
     }
 
-    /// Whether what is held is accepted, once that is decided: all shards have digested it, and it
-    /// is what the version stands for. Nothing to decide is as good.
-    pub fn verdict(&self) -> Option<Result<(), CallError>> {
-        match self.memory.held {
-            Some(_) => self.memory.verdict.clone(),
-            None => Some(Ok(())),
-        }
+    /// Whether what was published at this generation is being digested.
+    pub(super) fn is_being_sealed(&self, generation: Generation) -> bool {
+        matches!(self.seal, Seal::Running(running) if running == generation)
     }
 
-    /// The published memory has been digested. Void if it was published anew meanwhile.
-    pub fn handle_sealed(&mut self, now: Time, generation: Generation, sums: ShardSums) {
-        self.tick(now);
-        if matches!(self.memory.seal, Seal::Running(running) if running == generation) {
-            self.memory.seal = Seal::Sent(sums);
-            self.send_seal();
-        }
+    /// What was published is digested.
+    pub(super) fn sealed(&mut self, sums: ShardSums) {
+        self.seal = Seal::Sent(sums);
     }
 
-    /// The published memory can't be digested, which is a bug of whoever does it: as nobody could
-    /// ever read it, nor give it up, the shard leaves its group.
-    pub fn handle_seal_failed(&mut self, now: Time, generation: Generation, reason: &str) {
-        self.tick(now);
-        if matches!(self.memory.seal, Seal::Running(running) if running == generation) {
-            let open = &self.config.open;
-            let reason = format!("shard {} can't digest what it published: {reason}", open.shard);
-            let error = CallError::GroupBroken { replica: open.replica.clone(), reason };
-            self.send(ClientMessage::Close { deadline: Span(0) });
-            self.fail(error);
-        }
-    }
-
-    pub(super) fn send_seal(&mut self) {
-        if let Seal::Sent(sums) = self.memory.seal {
-            let generation = self.memory.generation;
-            self.send(ClientMessage::Sealed { generation, sums });
-        }
+    /// The digests of what was published, as the server is told of them.
+    pub(super) fn seal_message(&self) -> Option<ClientMessage> {
+        let Seal::Sent(sums) = self.seal else { return None };
+        Some(ClientMessage::Sealed { generation: self.generation, sums })
     }
 
     /// The server has accepted what is held. It may say so again.
-    pub(super) fn accept_content(&mut self, generation: Generation) {
-        if self.memory.held.is_some() && self.memory.generation == generation {
-            self.memory.verdict.get_or_insert(Ok(()));
+    pub(super) fn accepted(&mut self, generation: Generation) {
+        if self.holds_at(generation) {
+            self.verdict.get_or_insert(Ok(()));
         }
     }
 
-    /// The server refused the content. The memory stays immutable until `unpublish` says so; the
-    /// error comes back from the server with the next call, for all shards at the same place.
-    pub(super) fn refuse_content(
+    /// The server refused the content. The memory stays immutable until `unpublish` says so. The error comes back from the
+    /// server with the next call, so that all shards see it at the same call.
+    pub(super) fn content_refused(
         &mut self,
         generation: Generation,
         error: CallError,
         witnesses: Box<Witnesses>,
+        outputs: &mut Outputs,
     ) {
-        if self.memory.exposed == Exposure::All && self.memory.generation == generation {
-            self.stop_serving();
-            self.memory.verdict = Some(Err(error));
-            self.outputs.push_back(Output::Refused { witnesses });
+        if self.exposed == Exposure::All && self.generation == generation {
+            self.stop_serving(outputs);
+            self.verdict = Some(Err(error));
+            outputs.push_back(Output::Refused { witnesses });
         }
+    }
+
+    /// The server asks for a proof that the memory holds the bytes that it is said to hold. The runtime sums a sample.
+    pub(super) fn challenged(&self, generation: Generation, nonce: Nonce, outputs: &mut Outputs) {
+        if self.holds_at(generation) {
+            outputs.push_back(Output::Prove { generation, nonce });
+        }
+    }
+
+    /// The server wants the memory to be copied aside. Returns what the server is told if that has failed.
+    pub(super) fn asked_to_offload(
+        &mut self,
+        version: Version,
+        generation: Generation,
+        outputs: &mut Outputs,
+    ) -> Option<ClientMessage> {
+        let holds = (self.held, self.generation) == (Some(version), generation);
+        self.offload.asked(version, generation, holds, outputs)
     }
 }

@@ -1,11 +1,14 @@
 //! The client session as a state machine: one per shard, one per process life.
 //!
 //! The runtime calls, in any order:
-//! - inputs: [`Session::call`], [`Session::close`], [`Session::handle_connected`],
-//!   [`Session::handle_disconnected`], [`Session::handle_message`], [`Session::handle_sealed`],
-//!   [`Session::handle_seal_failed`], [`Session::handle_proved`],
-//!   [`Session::handle_read`], [`Session::handle_progress`], [`Session::handle_installed`],
-//!   [`Session::handle_timeout`];
+//! - inputs of the user: [`Session::call`], [`Session::close`];
+//! - inputs from the servers: [`Session::handle_connected`], [`Session::handle_disconnected`],
+//!   [`Session::handle_message`], [`Session::handle_probed`], [`Session::handle_refused`];
+//! - what came of duties: [`Session::handle_read`], [`Session::handle_progress`],
+//!   [`Session::handle_installed`], [`Session::handle_sealed`], [`Session::handle_seal_failed`],
+//!   [`Session::handle_proved`], [`Session::handle_offload_failed`], [`Session::handle_offload_over`],
+//!   [`Session::handle_seed_failed`];
+//! - time: [`Session::handle_timeout`];
 //! - then [`drive`], which has its [`SessionHost`] do what the session asks for, one method for each
 //!   duty;
 //! - and [`Session::next_timeout`] for when to call `handle_timeout`.
@@ -13,47 +16,49 @@
 //! Getters: [`Session::state`], [`Session::version`], [`Session::generation`], [`Session::verdict`],
 //! [`Session::error`].
 //!
-//! This file holds the state and the dispatcher. `host` names the duties of the runtime, `link` keeps
-//! a stream to the server, `lease` knows how long the session may act (T1), `calls` runs one call at a
-//! time, `memory` decides when the memory is served and when it may change (S3), `transfer` reads,
-//! `left` is what a call that ran out of time had read, `pace` looks how fast it is, `staging` puts in
-//! place what was read beside the memory, `suspension` bridges the time between two servers, `offload`
-//! has the memory copied aside, `proof` shows that it holds what it is said to, `seed` has a version
-//! brought near in the background, `ending` is every way out.
+//! This file holds the state and takes inputs to the dispatcher. A store has the state of one duty, changes nothing else,
+//! and returns what the server is to be told. From below to above:
+//! - `host` names the duties of the runtime, `config` says how a session behaves;
+//! - stores of the way to the servers: `link`, the stream and the search for a server; `lease`, how long the session may
+//!   act (T1); `rivals`, servers that may act in another term;
+//! - stores of the memory: `memory`, when the memory is served and when it may change (S3); `offload`, the memory copied
+//!   aside; `seed`, a version brought near in the background;
+//! - stores of the call: `assigned`, what is to be read; `pace`, how fast the read is; `transfer`, what came of the read;
+//!   `calls`, one at a time;
+//! - `work`, with `reading`: what a call does to the memory. It borrows the calls and the memory alone;
+//! - `dispatch`: what each input leads to. Only the dispatcher joins the way to the servers with the work.
 
+mod assigned;
 mod calls;
 mod config;
-mod ending;
+mod dispatch;
 mod host;
 mod lease;
-mod left;
 mod link;
 mod memory;
 mod offload;
 mod pace;
-mod proof;
+mod reading;
+mod rivals;
 mod seed;
-mod staging;
-mod suspension;
 mod transfer;
-
-use std::collections::VecDeque;
+mod work;
 
 pub use config::SessionConfig;
 pub use host::{Output, ReadOrder, SessionHost, drive};
 pub use lease::Lease;
 pub use pace::ReadProgress;
 
-use crate::message::{Registration, ServerMessage};
-use crate::{CallError, ContentDigest, Generation, OpSeq, Term, Ticket, Time, Version};
-use calls::Pending;
-use ending::{Closing, Ended};
-use left::Left;
+use crate::message::{ClientMessage, ServerMessage};
+use crate::{CallError, Generation, Term, Ticket, Time, Version};
+use calls::Calls;
+use host::Outputs;
 use link::Link;
 use memory::ShardMemory;
-use offload::Offload;
+use pace::BestPace;
+use rivals::Rivals;
 use seed::Seed;
-use suspension::{Rivals, Suspended};
+use work::ShardWork;
 
 /// What a session is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,58 +90,43 @@ pub struct Session {
     lease: Option<Lease>,
     /// The newest term that the session was open in (T3).
     term: Term,
-    /// What its server has given it for the next one.
+    /// What the server has given the session for the next server.
     ticket: Option<Ticket>,
-    suspended: Option<Suspended>,
-    rivals: Rivals,
-    memory: ShardMemory,
-    pending: Option<Pending>,
-    left: Option<Left>,
-    /// The most bytes a second that a read has had, over a window.
-    best_pace: u64,
-    offload: Option<Offload>,
-    seed: Option<Seed>,
-    last_seq: OpSeq,
-    /// The last call that the server has answered.
-    answered: OpSeq,
-    registration: Option<Registration>,
-    /// Logical tensors of what was published or assigned last.
-    catalog: ContentDigest,
-    /// `unpublish` was called.
-    withdrawn: bool,
-    closing: Option<Closing>,
-    ended: Option<Ended>,
     /// Why the server has not opened the session yet.
     refused: Option<CallError>,
-    outputs: VecDeque<Output>,
+    rivals: Rivals,
+    memory: ShardMemory,
+    calls: Calls,
+    best_pace: BestPace,
+    seed: Seed,
+    /// Set while the session has lost its server: when it gives up.
+    suspended: Option<Time>,
+    /// Set once the session is told to close: when its readers are to be gone.
+    closing: Option<Time>,
+    /// Set once the session is over: with an error, unless the user closed it.
+    ended: Option<Result<(), CallError>>,
+    outputs: Outputs,
 }
 
 impl Session {
     /// A session that wants a stream: its first output is `Connect`.
     pub fn new(config: SessionConfig, now: Time) -> Self {
         let mut session = Self {
-            config,
             link: Link::new(now),
             lease: None,
             term: Term(0),
             ticket: None,
-            suspended: None,
+            refused: None,
             rivals: Rivals::default(),
-            memory: ShardMemory::new(),
-            pending: None,
-            left: None,
-            best_pace: 0,
-            offload: None,
-            seed: None,
-            last_seq: OpSeq(0),
-            answered: OpSeq(0),
-            registration: None,
-            catalog: ContentDigest::default(),
-            withdrawn: false,
+            memory: ShardMemory::new(config.safeguards),
+            calls: Calls::default(),
+            best_pace: BestPace::default(),
+            seed: Seed::default(),
+            suspended: None,
             closing: None,
             ended: None,
-            refused: None,
-            outputs: VecDeque::new(),
+            outputs: Outputs::new(),
+            config,
         };
         session.tick(now);
         session
@@ -152,24 +142,24 @@ impl Session {
             ServerMessage::Opened { ticket, lease } => self.opened(now, ticket, lease),
             ServerMessage::Refused { error, retry } => self.refused(now, error, retry),
             ServerMessage::Superseded => self.superseded(now),
-            // Nothing else counts before the server has said which life of it this is (T2).
+            // Nothing else counts before the server has said in which of its lives it speaks (T2).
             _ if !self.link.is_open() => {}
             ServerMessage::HeartbeatAck { sent_at } => self.heartbeat_acked(now, Time(sent_at)),
             ServerMessage::Recovered => self.recovered(now),
             ServerMessage::Broken { error } => self.fail(error),
             ServerMessage::Closed => self.left(),
-            _ if self.suspended.is_some() => {} // it is about what was given up
+            _ if self.suspended.is_some() => {} // about what was given up
             ServerMessage::Assigned { seq, attempt, since, assignment } => {
                 self.assigned(now, seq, attempt, since, assignment);
             }
             ServerMessage::Install { seq, attempt, deadline } => {
-                self.install(now, seq, attempt, deadline);
+                self.work().install(now, seq, attempt, deadline);
             }
             ServerMessage::Vouched { ticket } => self.ticket = Some(ticket),
             ServerMessage::Answered { seq, result } => self.answered(seq, result),
-            ServerMessage::Sealed { generation } => self.accept_content(generation),
+            ServerMessage::Sealed { generation } => self.memory.accepted(generation),
             ServerMessage::Fenced { generation, error, witnesses } => {
-                self.refuse_content(generation, error, witnesses);
+                self.memory.content_refused(generation, error, witnesses, &mut self.outputs);
             }
             ServerMessage::Offload { version, generation } => {
                 self.asked_to_offload(version, generation);
@@ -177,8 +167,11 @@ impl Session {
             ServerMessage::Seed { version, ask, deadline } => {
                 self.asked_to_seed(version, ask, deadline);
             }
-            ServerMessage::Challenge { generation, nonce } => self.challenged(generation, nonce),
-            ServerMessage::Release { deadline } => self.released(now, deadline),
+            ServerMessage::Challenge { generation, nonce } => {
+                self.memory.challenged(generation, nonce, &mut self.outputs);
+            }
+            // To an offload or seed replica: it is not needed any more.
+            ServerMessage::Release { deadline } => self.close(now, deadline),
         }
     }
 
@@ -195,12 +188,12 @@ impl Session {
         let times = [
             self.link.next_timeout(),
             self.lease_ends_at(),
-            self.suspended.as_ref().map(|suspended| suspended.until),
+            self.suspended,
             self.tells_at(),
             self.next_heartbeat(),
             self.call_ends_at(),
             self.measures_at(),
-            self.closing.as_ref().map(|closing| closing.until),
+            self.close_ends_at(),
         ];
         times.into_iter().flatten().min()
     }
@@ -223,6 +216,24 @@ impl Session {
         self.measure_if_due(now);
     }
 
+    /// Borrows what a call works on.
+    fn work(&mut self) -> ShardWork<'_> {
+        ShardWork {
+            config: &self.config,
+            memory: &mut self.memory,
+            calls: &mut self.calls,
+            outputs: &mut self.outputs,
+        }
+    }
+
+    /// Sends on the stream, if the session is open and not suspended. Else the message is dropped: what must not be lost is
+    /// sent again later ([`Session::send_again`]).
+    fn send(&mut self, message: impl Into<Option<ClientMessage>>) {
+        if self.link.is_open() && self.suspended.is_none() {
+            self.outputs.extend(message.into().map(Output::Send));
+        }
+    }
+
     /// What the session is doing.
     pub fn state(&self) -> SessionState {
         if self.ended.is_some() {
@@ -233,10 +244,14 @@ impl Session {
             SessionState::Suspended
         } else if self.lease.is_none() {
             SessionState::Opening
-        } else if self.pending.as_ref().is_some_and(|pending| pending.transfer.is_some()) {
+        } else if self.calls.transfer().is_some() {
             SessionState::Reading
+        } else if self.memory.version().is_none() {
+            SessionState::Empty
+        } else if self.memory.refused() {
+            SessionState::Refused
         } else {
-            self.memory.state()
+            SessionState::Holding
         }
     }
 
@@ -250,7 +265,13 @@ impl Session {
         self.memory.generation()
     }
 
-    /// What its server has given the session for the next one.
+    /// Whether what is held is accepted, once that is decided: all shards have digested the content, and the content is
+    /// what the version stands for. Nothing to decide is as good as accepted.
+    pub fn verdict(&self) -> Option<Result<(), CallError>> {
+        self.memory.verdict()
+    }
+
+    /// What the server has given the session for the next server.
     pub fn ticket(&self) -> Option<&Ticket> {
         self.ticket.as_ref()
     }
@@ -262,6 +283,6 @@ impl Session {
 
     /// Why the session is over, if it failed; calls return the same.
     pub fn error(&self) -> Option<&CallError> {
-        self.ended.as_ref().and_then(|ended| ended.error.as_ref())
+        self.ended.as_ref()?.as_ref().err()
     }
 }

@@ -1,96 +1,90 @@
-//! Offloading: the shard holds a part of the last copy of a retained version, and wants to give it
-//! up. The runtime copies it aside and opens an offload replica, which has a session of its own;
-//! this one only starts the copying, stops it before the memory may change, and reports a failure.
+//! Offloading: the shard holds a part of the last copy of a retained version, and wants to give it up. The runtime copies
+//! the memory aside and opens an offload replica with the copy, which has a session of its own. This session only starts
+//! the copying, stops it before the memory may change, and reports a failure.
 
-use super::{Output, Session};
+use super::host::{Output, Outputs};
 use crate::message::ClientMessage;
-use crate::{Generation, Span, Time, Version};
+use crate::{Generation, Version};
 
-/// An offload that the server asked for.
-#[derive(Clone, Debug)]
+/// The offload that the server asked for last, until the memory may change.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Offload {
+    copy: Option<OffloadCopy>,
+}
+
+#[derive(Clone, Debug)]
+struct OffloadCopy {
     version: Version,
     generation: Generation,
-    /// Why it failed, once it has.
+    /// Why the copy failed, once it has.
     failed: Option<String>,
-    /// It was asked for again since: perhaps because the copy was let go of meanwhile.
+    /// The server has asked again since, perhaps because this copy was let go of meanwhile.
     again: bool,
 }
 
-impl Offload {
-    /// Whether it is a copy of this, and has not failed.
+impl OffloadCopy {
+    fn is_of(&self, version: Version, generation: Generation) -> bool {
+        (self.version, self.generation) == (version, generation)
+    }
+
     fn runs(&self, version: Version, generation: Generation) -> bool {
-        (self.version, self.generation) == (version, generation) && self.failed.is_none()
+        self.is_of(version, generation) && self.failed.is_none()
     }
 }
 
-impl Session {
-    /// The server wants the memory to be copied aside. It may ask again after a reconnect, while the
-    /// copying goes on, or when an earlier copy came to nothing: that one may have come too late, for a
-    /// call that had ended, so what became of it says nothing of the next.
-    pub(super) fn asked_to_offload(&mut self, version: Version, generation: Generation) {
-        let runs = |offload: &&mut Offload| offload.runs(version, generation);
-        if let Some(offload) = self.offload.as_mut().filter(runs) {
-            offload.again = true;
-            return;
+impl Offload {
+    /// The server wants the memory to be copied aside; `holds`: the memory is what the server takes it for. A server asks
+    /// again after a reconnect, while the copying goes on. It also asks again when an earlier copy came to nothing: that
+    /// copy may have come too late, for a call that had ended, so its failure says nothing of the next copy.
+    pub(super) fn asked(
+        &mut self,
+        version: Version,
+        generation: Generation,
+        holds: bool,
+        outputs: &mut Outputs,
+    ) -> Option<ClientMessage> {
+        if let Some(copy) = self.copy.as_mut().filter(|copy| copy.runs(version, generation)) {
+            copy.again = true;
+            return None;
         }
-        let mut offload = Offload { version, generation, failed: None, again: false };
-        if (self.memory.version(), self.memory.generation()) != (Some(version), generation) {
-            offload.failed = Some(format!("it does not hold version {version}"));
-            self.offload = Some(offload);
-            return self.send_offload_failed();
+        let failed = (!holds).then(|| format!("it does not hold version {version}"));
+        self.copy = Some(OffloadCopy { version, generation, failed, again: false });
+        if holds {
+            outputs.push_back(Output::Offload { version, generation });
         }
-        self.offload = Some(offload);
-        self.outputs.push_back(Output::Offload { version, generation });
+        self.failure()
     }
 
-    /// The memory could not be copied, or no session be opened for the copy. Void if the server
-    /// has not asked for it, or the memory has been given up since. Of each copy that was begun one end is
-    /// told, and told once: this one or that of [`handle_offload_over`](Self::handle_offload_over). By what is told
-    /// a second time the session would take the next copy for one that has ended, and not stop it (S3).
-    pub fn handle_offload_failed(
+    /// The memory could not be copied, or no session be opened for the copy.
+    pub(super) fn failed(
         &mut self,
-        now: Time,
         version: Version,
         generation: Generation,
         reason: String,
-    ) {
-        self.tick(now);
-        let same = |o: &&mut Offload| (o.version, o.generation) == (version, generation);
-        if let Some(offload) = self.offload.as_mut().filter(same) {
-            offload.failed.get_or_insert(reason);
-            self.send_offload_failed();
-        }
+    ) -> Option<ClientMessage> {
+        let copy = self.copy.as_mut().filter(|copy| copy.is_of(version, generation))?;
+        copy.failed.get_or_insert(reason);
+        self.failure()
     }
 
-    /// The copy was made, and let go of since: another one is made when it is asked for, or now if it
-    /// was while this one was there. The server may not have meant another one: then it refuses that.
-    pub fn handle_offload_over(&mut self, now: Time, version: Version, generation: Generation) {
-        self.tick(now);
-        let runs = |offload: &mut Offload| offload.runs(version, generation);
-        if self.offload.take_if(runs).is_some_and(|offload| offload.again) {
-            self.asked_to_offload(version, generation);
-        }
+    /// The copy was made, and let go of since. Returns whether the server has asked for another one meanwhile.
+    pub(super) fn over(&mut self, version: Version, generation: Generation) -> bool {
+        let over = self.copy.take_if(|copy| copy.runs(version, generation));
+        over.is_some_and(|copy| copy.again)
     }
 
-    pub(super) fn send_offload_failed(&mut self) {
-        let Some(offload) = &self.offload else { return };
-        if let Some(reason) = offload.failed.clone() {
-            let (version, generation) = (offload.version, offload.generation);
-            self.send(ClientMessage::OffloadFailed { version, generation, reason });
-        }
+    /// What the server is told, if the copy failed.
+    pub(super) fn failure(&self) -> Option<ClientMessage> {
+        let OffloadCopy { version, generation, failed, .. } = self.copy.as_ref()?;
+        let (version, generation, reason) = (*version, *generation, failed.clone()?);
+        Some(ClientMessage::OffloadFailed { version, generation, reason })
     }
 
-    /// The memory may change or was refused: whoever copies it has to stop.
-    pub(super) fn stop_offload(&mut self) {
-        // Also of one that failed: an older copy of the version may have, while a new one is made.
-        if self.offload.take().is_some() {
-            self.outputs.push_back(Output::StopOffload);
+    /// The memory may change, or was refused: the copying stops.
+    pub(super) fn stop(&mut self, outputs: &mut Outputs) {
+        // Also where this copy failed: an older copy of the version may have, while a new one is made.
+        if self.copy.take().is_some() {
+            outputs.push_back(Output::StopOffload);
         }
-    }
-
-    /// This is an offload replica's session, and it is not needed any more.
-    pub(super) fn released(&mut self, now: Time, deadline: Span) {
-        self.close(now, deadline);
     }
 }

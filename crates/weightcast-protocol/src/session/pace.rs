@@ -1,16 +1,13 @@
-//! How fast a read is. A shard that gets far less than it could tells the server, which has it go on at
-//! another source if one is free (L2). It is measured in windows; what it takes to plan and to connect
-//! does not count.
+//! How fast a read is. A shard that gets far less than it could tells the server, which has the shard go on at another
+//! source if one is free (L2). The pace is measured in windows; the time for planning and connecting does not count.
 
-use super::staging::Staging;
-use super::{Output, Session};
-use crate::message::ClientMessage;
-use crate::{Attempt, OpSeq, Time};
+use super::config::SessionConfig;
+use crate::Time;
 
 /// A read is slow if it gets this much less than the shard has had in any window.
 const FAR_LESS: u64 = 8;
 
-/// What a read has come to, as [`Output::Measure`] asks for it.
+/// What a read has come to, as [`Output::Measure`](super::Output::Measure) asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadProgress {
     /// Bytes that have arrived in this read.
@@ -24,9 +21,9 @@ pub struct ReadProgress {
 /// The pace of one read.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
-    /// When it is measured next.
-    at: Time,
-    /// When it was measured last, and what had arrived.
+    /// When the pace is measured next.
+    pub(super) at: Time,
+    /// When the pace was measured last, and how many bytes had arrived.
     since: Option<(Time, u64)>,
 }
 
@@ -35,8 +32,8 @@ impl Pace {
         Self { at, since: None }
     }
 
-    /// Bytes a second since it was measured last.
-    fn measure(&mut self, now: Time, arrived: u64) -> Option<u64> {
+    /// Bytes a second since the last measurement.
+    pub(super) fn measure(&mut self, now: Time, arrived: u64) -> Option<u64> {
         let (then, had) = self.since.replace((now, arrived))?;
         let nanos = u128::from((now - then).0);
         let bytes = u128::from(arrived.saturating_sub(had));
@@ -44,45 +41,23 @@ impl Pace {
     }
 }
 
-impl Session {
-    /// When the read that runs is measured next.
-    pub(super) fn measures_at(&self) -> Option<Time> {
-        let transfer = self.pending.as_ref()?.transfer.as_ref()?;
-        let reads = transfer.runs() && transfer.staging != Staging::Installing;
-        reads.then_some(transfer.pace.at)
-    }
+/// The most bytes a second that any read of the shard has had, over a window.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BestPace(u64);
 
-    pub(super) fn measure_if_due(&mut self, now: Time) {
-        if self.ended.is_some() || self.measures_at().is_none_or(|at| at > now) {
-            return;
-        }
-        let window = self.config.pace_window;
-        let Some(pending) = &mut self.pending else { return };
-        let Some(transfer) = &mut pending.transfer else { return };
-        transfer.pace.at = now + window;
-        let (attempt, _, _) = transfer.read();
-        self.outputs.push_back(Output::Measure { seq: pending.seq, attempt });
-    }
-
-    /// How far the read is, as asked for by [`Output::Measure`]. Not called before bytes move.
-    pub fn handle_progress(
+impl BestPace {
+    /// Whether a read of this pace had better go on elsewhere: it is slow, and would be slow for long.
+    pub(super) fn is_slow(
         &mut self,
-        now: Time,
-        seq: OpSeq,
-        attempt: Attempt,
+        bytes_per_s: u64,
         progress: ReadProgress,
-    ) {
-        self.tick(now);
-        let Some(transfer) = self.reading(seq, attempt) else { return };
-        let ReadProgress { arrived, left, shard } = progress;
-        let Some(bytes_per_s) = transfer.pace.measure(now, arrived) else { return };
-        let best = self.best_pace;
-        self.best_pace = best.max(bytes_per_s);
-        let slow = bytes_per_s < self.config.slow_pace.max(best / FAR_LESS);
-        let seconds = u128::from(left) / u128::from(bytes_per_s.max(1));
-        let patience = u128::from(self.config.slow_patience.0) / 1_000_000_000;
-        if slow && left > 0 && seconds >= patience {
-            self.send(ClientMessage::Slow { seq, attempt, shard, bytes_per_s });
-        }
+        config: &SessionConfig,
+    ) -> bool {
+        let best = self.0;
+        self.0 = best.max(bytes_per_s);
+        let slow = bytes_per_s < config.slow_pace.max(best / FAR_LESS);
+        let seconds = u128::from(progress.left) / u128::from(bytes_per_s.max(1));
+        let patience = u128::from(config.slow_patience.0) / 1_000_000_000;
+        slow && progress.left > 0 && seconds >= patience
     }
 }

@@ -1,40 +1,46 @@
-//! Offload seeding: the group is asked to bring a version to its datacentre in the background. The
-//! runtime opens a seed replica, which has memory and a session of its own; this one only passes the
-//! wish on, and reports a failure.
+//! Seeding: the server asks the group to bring a version to its datacentre in the background. The runtime opens a seed
+//! replica for it, with memory and a session of its own. This session only passes the wish on, and reports a failure.
 
-use super::{Output, Session};
+use super::host::{Output, Outputs};
 use crate::message::ClientMessage;
-use crate::{Span, Time, Version};
+use crate::{Span, Version};
 
-/// A seed that the server asked for.
-#[derive(Clone, Debug)]
+/// The seed that the server asked for last.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Seed {
-    ask: u64,
+    ask: Option<u64>,
     failed: bool,
 }
 
-impl Session {
-    /// The server wants a version to cross. It may ask again after a reconnect.
-    pub(super) fn asked_to_seed(&mut self, version: Version, ask: u64, deadline: Span) {
-        if self.seed.as_ref().is_some_and(|seed| seed.ask == ask) {
-            return self.send_seed_failed();
+impl Seed {
+    /// The server wants a version to cross. A server asks again after a reconnect; a failure is told again then.
+    pub(super) fn asked(
+        &mut self,
+        version: Version,
+        ask: u64,
+        deadline: Span,
+        outputs: &mut Outputs,
+    ) -> Option<ClientMessage> {
+        if self.ask == Some(ask) {
+            return self.failure();
         }
-        self.seed = Some(Seed { ask, failed: false });
-        self.outputs.push_back(Output::Seed { version, ask, deadline });
+        *self = Self { ask: Some(ask), failed: false };
+        outputs.push_back(Output::Seed { version, ask, deadline });
+        None
     }
 
-    /// There is no memory for the seed, or it has failed. Void if another one was asked for since.
-    pub fn handle_seed_failed(&mut self, now: Time, ask: u64) {
-        self.tick(now);
-        if let Some(seed) = self.seed.as_mut().filter(|seed| seed.ask == ask) {
-            seed.failed = true;
-            self.send_seed_failed();
+    /// The seed could not be opened. Void if another one was asked for since.
+    pub(super) fn failed(&mut self, ask: u64) -> Option<ClientMessage> {
+        if self.ask != Some(ask) {
+            return None;
         }
+        self.failed = true;
+        self.failure()
     }
 
-    pub(super) fn send_seed_failed(&mut self) {
-        if let Some(Seed { ask, failed: true }) = self.seed {
-            self.send(ClientMessage::SeedFailed { ask });
-        }
+    /// What the server is told, if the seed failed.
+    pub(super) fn failure(&self) -> Option<ClientMessage> {
+        let ask = self.ask.filter(|_| self.failed)?;
+        Some(ClientMessage::SeedFailed { ask })
     }
 }
