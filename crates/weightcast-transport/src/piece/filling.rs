@@ -59,12 +59,13 @@ impl Filling {
 
     fn missing(&self, copies: &[StridedCopy], planned: &mut [u64]) -> Vec<StridedCopy> {
         let mut missing: Vec<StridedCopy> = Vec::with_capacity(copies.len());
+        let mut parts = Vec::new();
         for copy in copies {
-            let parts = self.units.parts(copy.rows_at_target(), |unit, len| {
+            self.units.parts_into(&mut parts, copy.rows_at_target(), |unit, len| {
                 planned[unit] += len;
                 (!self.left[unit].is_final()).then_some(())
             });
-            missing.extend(parts.into_iter().map(|((), part)| copy.part(part)));
+            missing.extend(parts.drain(..).map(|((), part)| copy.part(part)));
         }
         missing.sort_by_key(|copy| (copy.target_region, copy.target_offset));
         missing

@@ -69,19 +69,29 @@ impl Units {
     pub fn parts<K: PartialEq>(
         &self,
         rows: Rows,
-        mut kind: impl FnMut(usize, u64) -> Option<K>,
+        kind: impl FnMut(usize, u64) -> Option<K>,
     ) -> Vec<(K, RowRange)> {
         let mut parts = Vec::new();
+        self.parts_into(&mut parts, rows, kind);
+        parts
+    }
+
+    /// [`Units::parts`] into an empty list: whoever cuts many rows uses one list for all.
+    pub(crate) fn parts_into<K: PartialEq>(
+        &self,
+        parts: &mut Vec<(K, RowRange)>,
+        rows: Rows,
+        mut kind: impl FnMut(usize, u64) -> Option<K>,
+    ) {
         let count = if rows.row_bytes == 0 { 0 } else { rows.rows };
         for row in 0..count {
             let start = rows.offset + row * rows.pitch;
             for (unit, at, len) in self.cut(rows.region, start, rows.row_bytes) {
                 if let Some(kind) = kind(unit, len) {
-                    join(&mut parts, kind, RowRange { row, rows: 1, from: at - start, len });
+                    join(parts, kind, RowRange { row, rows: 1, from: at - start, len });
                 }
             }
         }
-        parts
     }
 }
 

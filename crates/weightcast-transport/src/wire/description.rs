@@ -56,6 +56,7 @@ impl ExportDescription {
 }
 
 pub(crate) fn put_description(out: &mut Vec<u8>, description: &ExportDescription) {
+    out.reserve(REGION_BYTES * description.regions.len());
     out.push(u8::from(description.filling));
     put(out, &[description.regions.len() as u64]);
     for region in &description.regions {

@@ -10,46 +10,48 @@ pub(super) const LANE: u64 = 2;
 
 /// Addresses of the fence word and of each region, eight bytes each, as the source sent them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Addresses<'a>(&'a [u8]);
+pub(crate) struct Addresses<'a> {
+    word: u64,
+    regions: &'a [[u8; 8]],
+}
 
 impl<'a> Addresses<'a> {
     /// What the source says; nothing if not all of its bytes have an address.
     pub(super) fn put(export: &Export) -> Option<Vec<u8>> {
         let regions = export.regions();
-        if regions.iter().any(|region| region.kind() != MemoryKind::Host) {
-            return None;
+        let mut bytes = Vec::with_capacity(8 * (1 + regions.len()));
+        bytes.extend_from_slice(&export.word_address().to_le_bytes());
+        for region in regions {
+            if region.kind() != MemoryKind::Host {
+                return None;
+            }
+            bytes.extend_from_slice(&region.address().to_le_bytes());
         }
-        let mut bytes = export.word_address().to_le_bytes().to_vec();
-        regions.iter().for_each(|region| bytes.extend(region.address().to_le_bytes()));
         Some(bytes)
     }
 
-    /// What a description holds.
+    /// What a description holds. Nothing if the source said nothing for this lane, or no addresses.
     pub(crate) fn of(description: &'a ExportDescription) -> Option<Self> {
-        description.descriptor(LANE).map(Self)
+        let (numbers, rest) = description.descriptor(LANE)?.as_chunks();
+        let (word, regions) = numbers.split_first().filter(|_| rest.is_empty())?;
+        Some(Self { word: u64::from_le_bytes(*word), regions })
     }
 
     /// Whether there is an address for each region, and no region leaves the address space.
     pub(super) fn fit(self, description: &ExportDescription) -> bool {
-        let regions = description.regions.iter().enumerate();
-        self.0.len() == 8 * (1 + description.regions.len())
-            && regions
-                .map(|(at, region)| self.region(at).checked_add(region.len))
-                .all(|end| end.is_some())
+        let mut ends = (0..self.regions.len())
+            .zip(&description.regions)
+            .map(|(at, region)| self.region(at).checked_add(region.len));
+        self.regions.len() == description.regions.len() && ends.all(|end| end.is_some())
     }
 
     pub(super) fn word(self) -> u64 {
-        self.number(0)
+        self.word
     }
 
     /// The address of a region that there is.
     pub(crate) fn region(self, region: usize) -> u64 {
-        self.number(1 + region)
-    }
-
-    fn number(self, at: usize) -> u64 {
-        let bytes = self.0[8 * at..].first_chunk().expect("checked to fit");
-        u64::from_le_bytes(*bytes)
+        u64::from_le_bytes(self.regions[region])
     }
 }
 
@@ -87,8 +89,8 @@ mod tests {
         ];
         for (lens, numbers, fit) in table {
             let description = described(lens, numbers);
-            let addresses = Addresses::of(&description).unwrap();
-            assert_eq!(addresses.fit(&description), fit, "{numbers:?}");
+            let addresses = Addresses::of(&description);
+            assert_eq!(addresses.is_some_and(|all| all.fit(&description)), fit, "{numbers:?}");
         }
         let description = described(&[20, 40], &[7, 10, 30]);
         let addresses = Addresses::of(&description).unwrap();
@@ -96,7 +98,7 @@ mod tests {
         assert!(Addresses::of(&ExportDescription::default()).is_none());
         let mut odd = description.clone();
         odd.descriptors[0].bytes.pop();
-        assert!(!Addresses::of(&odd).unwrap().fit(&odd));
+        assert!(Addresses::of(&odd).is_none());
     }
 
     struct Nothing;

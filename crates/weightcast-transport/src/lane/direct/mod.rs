@@ -78,8 +78,9 @@ impl Endpoint for Direct {
 
     fn check(&self, description: &ExportDescription) -> Result<(), TransportError> {
         let what = "addresses of an export";
-        let addresses = Addresses::of(description).is_none_or(|found| found.fit(description));
-        addresses.then_some(()).ok_or(TransportError::Protocol { addr: self.0.addr(), what })
+        let fit = description.descriptor(addresses::LANE).is_none()
+            || Addresses::of(description).is_some_and(|found| found.fit(description));
+        fit.then_some(()).ok_or(TransportError::Protocol { addr: self.0.addr(), what })
     }
 
     fn carries(&self, description: &ExportDescription) -> bool {

@@ -81,9 +81,10 @@ impl Routes {
         check_catalog(read)?;
         let (plan, plan_from) = self.plans.get(read.registration, read.assignment, read.sources)?;
         let planned = started.elapsed();
-        let bound = self.bind(&plan, read)?;
+        let (bound, copies): (Vec<_>, Vec<_>) = self.bind(&plan, read)?.into_iter().unzip();
         read.pace.of(bound.iter().map(|bound| bound.shard));
-        let jobs: Vec<SourceJob<'_>> = bound.iter().map(BoundSource::job).collect();
+        let jobs: Vec<SourceJob<'_>> =
+            bound.iter().zip(copies).map(|(bound, copies)| bound.job(copies)).collect();
         let options = TransferOptions {
             threads: self.threads,
             deadline: Some(read.deadline),
@@ -143,8 +144,16 @@ impl Routes {
         self.plans.forget();
     }
 
-    fn bind(&self, plan: &Plan, read: &Read<'_>) -> Result<Vec<BoundSource>, ReadFailure> {
-        let mut copies: Vec<Vec<StridedCopy>> = vec![Vec::new(); read.sources.len()];
+    /// Reaches the sources that the plan reads from, and says which copies are made from each.
+    fn bind(
+        &self,
+        plan: &Plan,
+        read: &Read<'_>,
+    ) -> Result<Vec<(BoundSource, Vec<StridedCopy>)>, ReadFailure> {
+        let mut counts = vec![0; read.sources.len()];
+        plan.copies.iter().for_each(|copy| counts[copy.source as usize] += 1);
+        let mut copies: Vec<Vec<StridedCopy>> =
+            counts.into_iter().map(Vec::with_capacity).collect();
         for c in &plan.copies {
             copies[c.source as usize].push(StridedCopy {
                 source_region: c.source_buffer,
@@ -170,7 +179,7 @@ impl Routes {
             let peer = peer.map_err(|e| source_failure(index, &e))?;
             let generation = shard.generation.0;
             let export = ExportId(shard.export.0).at(generation);
-            jobs.push(BoundSource { shard: index, peer, export, generation, copies });
+            jobs.push((BoundSource { shard: index, peer, export, generation }, copies));
         }
         Ok(jobs)
     }
@@ -226,23 +235,17 @@ pub(crate) struct ArrivedRead {
     pub(crate) evidence: Evidence,
 }
 
-/// What is read from one shard of the source.
+/// One shard of the source, and what is read there.
 struct BoundSource {
     shard: usize,
     peer: Arc<Peer>,
     export: ExportId,
     generation: u64,
-    copies: Vec<StridedCopy>,
 }
 
 impl BoundSource {
-    fn job(&self) -> SourceJob<'_> {
-        SourceJob {
-            peer: &self.peer,
-            export: self.export,
-            generation: self.generation,
-            copies: self.copies.clone(),
-        }
+    fn job(&self, copies: Vec<StridedCopy>) -> SourceJob<'_> {
+        SourceJob { peer: &self.peer, export: self.export, generation: self.generation, copies }
     }
 }
 
