@@ -169,6 +169,7 @@ fn move_worker<'s>(
 mod tests {
     use super::*;
     use crate::base::limits::{MIN_UNIT_BYTES, PIECE_BYTES};
+    use crate::base::lock::{own_thread, sleeps_on};
     use crate::piece::pieces::Pieces;
     use crate::{
         Auth, DataServer, ExportId, Filling, Gauge, Holds, Peer, Reading, SourceJob, StridedCopy,
@@ -337,16 +338,6 @@ mod tests {
         }
     }
 
-    /// Whether a thread waits for a lock: the kernel says for what a thread sleeps.
-    fn waits_for<T>(thread: &str, mutex: &Mutex<T>) -> bool {
-        let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
-        let call = call.unwrap_or_default();
-        let first = call.split(' ').nth(1).and_then(|first| first.strip_prefix("0x"));
-        let first = first.and_then(|first| usize::from_str_radix(first, 16).ok());
-        let start = std::ptr::from_ref(mutex).addr();
-        first.is_some_and(|word| (start..start + size_of::<Mutex<T>>()).contains(&word))
-    }
-
     /// While a worker cannot note why it failed it stops nobody: who is stopped notes that it was
     /// cancelled, and would be the first.
     #[test]
@@ -367,12 +358,11 @@ mod tests {
             thread::scope(|scope| {
                 let noted = lock(&run.failed);
                 let worker = scope.spawn(|| {
-                    let own = std::fs::read_link("/proc/thread-self").unwrap();
-                    name.send(own.file_name().unwrap().to_str().unwrap().to_owned()).unwrap();
+                    name.send(own_thread()).unwrap();
                     run.work(0)
                 });
                 let worker_thread = named.recv().unwrap();
-                while !worker.is_finished() && !waits_for(&worker_thread, &run.failed) {
+                while !worker.is_finished() && !sleeps_on(&worker_thread, &run.failed) {
                     thread::yield_now();
                 }
                 let (stopped, waits) = (run.stop.load(Ordering::Acquire), !worker.is_finished());

@@ -64,6 +64,8 @@ pub struct DataServer {
     acceptor: Option<JoinHandle<()>>,
     /// The process that its threads run in.
     process: u32,
+    /// How long it waits for its connections when it is dropped.
+    grace: Duration,
 }
 
 /// What the threads of a data port share.
@@ -119,7 +121,8 @@ impl DataServer {
             move || accept(&listener, &shared)
         });
         let acceptor = Some(acceptor.map_err(system)?);
-        Ok(Self { addr, listener, shared, acceptor, process: std::process::id() })
+        let (process, grace) = (std::process::id(), CLOSE_GRACE);
+        Ok(Self { addr, listener, shared, acceptor, process, grace })
     }
 
     /// Where it listens.
@@ -155,7 +158,7 @@ impl Drop for DataServer {
         }
         let seats = lock(&self.shared.seats);
         seats.close();
-        let waited = self.shared.ended.wait_timeout_while(seats, CLOSE_GRACE, |s| !s.is_empty());
+        let waited = self.shared.ended.wait_timeout_while(seats, self.grace, |s| !s.is_empty());
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -351,31 +354,37 @@ mod tests {
         lock(&server.shared.seats).leave(number);
     }
 
-    /// Whoever is about to let go of an export's memory has let go of it once the port is closed.
+    /// A connection that still holds an export's memory has let go of it once the port is closed. The
+    /// connection lets go when the closing thread sleeps until connections end, or does not wait at all.
     #[test]
     fn a_port_is_closed_once_its_connections_have_ended() {
         use crate::base::holds::{HoldPoint, Holds};
+        use crate::base::lock::{own_thread, sleeps_on};
         use crate::{Peer, Region, SourceJob, StridedCopy, TransferOptions, Way, read};
         use std::sync::atomic::{AtomicBool, Ordering};
-        let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
-        let soon = Instant::now() + Duration::from_secs(20);
+        const LONG: Duration = Duration::from_secs(120);
+        let mut server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+        server.grace = LONG;
+        let soon = Instant::now() + LONG;
         let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon).unwrap();
         let id = server.exports().expose(1, vec![Region::allocate(1).unwrap()]);
-        let export = server.exports().get(id).unwrap();
         let (takes, taking) = std::sync::mpsc::channel();
-        let let_go = Arc::new(AtomicBool::new(false));
-        // Weak: the export holds what is done at these points.
-        let (served, gone) = (Arc::downgrade(&export), Arc::clone(&let_go));
+        let [closed, let_go] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        // Weak: the port holds its exports, and these what is done at their points.
+        let (port, closing_thread) = (Arc::downgrade(&server.shared), own_thread());
+        let (returned, gone) = (Arc::clone(&closed), Arc::clone(&let_go));
         server.exports().hold(
             id,
             Holds::new(move |point| {
                 if point == HoldPoint::Taking {
                     takes.send(()).unwrap();
-                    while served.upgrade().is_some_and(|served| served.is_served()) {
+                    let port = port.upgrade().expect("its connection lives");
+                    while !sleeps_on(&closing_thread, &port.ended)
+                        && !returned.load(Ordering::Acquire)
+                    {
+                        assert!(Instant::now() < soon, "the port is not being closed");
                         thread::yield_now();
                     }
-                    // The port is being closed.
-                    (0..1_000).for_each(|_| thread::yield_now());
                     gone.store(true, Ordering::Release);
                 }
             }),
@@ -390,7 +399,9 @@ mod tests {
             });
             taking.recv().unwrap();
             drop(server);
-            assert!(let_go.load(Ordering::Acquire));
+            let let_go_by_then = let_go.load(Ordering::Acquire);
+            closed.store(true, Ordering::Release);
+            assert!(let_go_by_then);
         });
     }
 }
