@@ -1,20 +1,31 @@
-//! Digests of large memory on several threads: runs are cut, their parts add up to the same.
+//! Digests of registered memory, cell by cell, and what is told of them: sums for the server, a note for readers.
+//!
+//! Digests add up, so large memory is cut into pieces that several threads digest.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use weightcast_plan::Run;
+use weightcast_protocol::{ShardSums, Sum};
 use weightcast_transport::Digest;
 
 use super::registration::RegisteredShard;
+use crate::manifest;
 
 /// Bytes that a thread takes at once, about.
 const PIECE: u64 = 4 << 20;
 
 impl RegisteredShard {
+    /// Digests the memory as it is now, cell by cell.
+    pub(crate) fn digest_all(&self) -> Vec<Digest> {
+        let mut digests = vec![Digest::default(); self.cells.len()];
+        self.digest(&self.runs, &mut digests);
+        digests
+    }
+
     /// As [`RegisteredShard::digest_all`], on so many threads.
     pub(crate) fn digest_all_on(&self, threads: usize) -> Vec<Digest> {
-        let pieces: Vec<Run> = self.runs().iter().flat_map(|run| pieces(*run, PIECE)).collect();
+        let pieces: Vec<Run> = self.runs.iter().flat_map(|run| pieces(*run, PIECE)).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             let mut digests = vec![Digest::default(); self.cells.len()];
@@ -32,6 +43,43 @@ impl RegisteredShard {
             }
             digests
         })
+    }
+
+    /// Adds the digests of these runs to those of their cells.
+    pub(crate) fn digest(&self, runs: &[Run], digests: &mut [Digest]) {
+        for run in runs {
+            let region = &self.regions[run.buffer as usize];
+            for row in 0..run.rows {
+                let offset = (run.offset + row * run.pitch) as usize;
+                let position = run.position + row * run.position_pitch;
+                let digest = region.digest(offset, run.row_bytes as usize, position);
+                digests[run.cell as usize] += digest.expect("a layout lies within its regions");
+            }
+        }
+    }
+
+    /// Folds one digest per cell into the three sums that the server compares.
+    pub(crate) fn fold(&self, digests: &[Digest]) -> ShardSums {
+        let mut sums = ShardSums::default();
+        for ((cell, key), digest) in self.cells.iter().zip(&self.keys).zip(digests) {
+            let folded = digest.mul(*key);
+            sums.held = sums.held + Sum(folded.0);
+            if cell.counted {
+                sums.counted = sums.counted + Sum(folded.0);
+                sums.expected = sums.expected + Sum(folded.scale(u64::from(cell.copies)).0);
+            }
+        }
+        sums
+    }
+
+    /// Adds up the digests of each entry's cells, and keeps those of the cells. The note stays with the shard: it
+    /// tells which tensor is no longer what it was, or differs from what others hold.
+    pub(crate) fn note(&self, digests: &[Digest]) -> Vec<u8> {
+        let mut parts = vec![Digest::default(); self.layout.entries().len()];
+        for (cell, digest) in self.cells.iter().zip(digests) {
+            parts[cell.entry as usize] += *digest;
+        }
+        manifest::encode_parts(&parts, digests)
     }
 }
 
@@ -51,38 +99,4 @@ fn pieces(run: Run, limit: u64) -> impl Iterator<Item = Run> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn covered(run: Run) -> Vec<(u64, u64)> {
-        let row =
-            |row: u64| (run.offset + row * run.pitch, run.position + row * run.position_pitch);
-        (0..run.rows)
-            .map(row)
-            .flat_map(|(offset, position)| {
-                (0..run.row_bytes).map(move |i| (offset + i, position + i))
-            })
-            .collect()
-    }
-
-    #[test]
-    fn pieces_cover_a_run_once() {
-        let run = Run {
-            buffer: 1,
-            offset: 5,
-            pitch: 12,
-            row_bytes: 9,
-            rows: 7,
-            cell: 2,
-            position: 100,
-            position_pitch: 50,
-        };
-        for limit in 1..80 {
-            let parts: Vec<Run> = pieces(run, limit).collect();
-            assert!(parts.iter().all(|part| part.row_bytes * part.rows <= limit));
-            let mut together: Vec<_> = parts.into_iter().flat_map(covered).collect();
-            together.sort_unstable();
-            assert_eq!(together, covered(run));
-        }
-    }
-}
+pub(super) mod tests;

@@ -68,7 +68,7 @@ impl RegisteredShard {
         let numbers: BTreeMap<&str, u64> =
             tensors.iter().zip(1..).map(|((name, _), number)| (name.as_str(), number)).collect();
         let (mut sum, mut buffer) = (0_u64, Vec::new());
-        for run in self.runs() {
+        for run in &self.runs {
             let cell = &self.cells[run.cell as usize];
             let name = self.layout.tensor_of(cell.entry).name();
             let Some(ranges) = sample.get(name).filter(|_| cell.counted) else { continue };

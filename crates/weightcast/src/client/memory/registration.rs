@@ -1,14 +1,13 @@
-//! Registered memory: which slices lie where, what the group counts, and its digests.
+//! Registered memory: which slices lie where, and what the group counts. `digesting` has its digests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weightcast_plan::{Cell, Layout, Run, Tensor, catalog_digest, cells, missing, runs};
-use weightcast_protocol::{ContentDigest, ShardSums, Sum};
-use weightcast_transport::{Digest, Region};
+use weightcast_protocol::ContentDigest;
+use weightcast_transport::Region;
 
 use crate::error::Error;
-use crate::manifest;
 use crate::transform::Transformed;
 
 /// What one shard has registered, in the light of what its group has.
@@ -25,9 +24,9 @@ pub(crate) struct RegisteredShard {
     /// This shard's slices, cut so that within one the same shards hold it.
     pub(crate) cells: Vec<Cell>,
     /// The cells as memory.
-    runs: Vec<Run>,
+    pub(super) runs: Vec<Run>,
     /// Per cell, what its digest is multiplied with before it is summed.
-    keys: Vec<[u64; 2]>,
+    pub(super) keys: Vec<[u64; 2]>,
 }
 
 impl RegisteredShard {
@@ -67,55 +66,6 @@ impl RegisteredShard {
             let (buffer, len) = (run.buffer as usize, run.row_bytes as usize);
             (0..run.rows).map(move |row| (buffer, offset(row), len))
         })
-    }
-
-    /// Digests the memory as it is now, cell by cell.
-    pub(crate) fn digest_all(&self) -> Vec<Digest> {
-        let mut digests = vec![Digest::default(); self.cells.len()];
-        self.digest(&self.runs, &mut digests);
-        digests
-    }
-
-    /// The cells as memory.
-    pub(in crate::client) fn runs(&self) -> &[Run] {
-        &self.runs
-    }
-
-    /// Adds up the cells of each entry, and keeps theirs: what stays with the shard, should it ever
-    /// be asked which tensor is no longer what it was, or not what others hold.
-    pub(crate) fn note(&self, digests: &[Digest]) -> Vec<u8> {
-        let mut parts = vec![Digest::default(); self.layout.entries().len()];
-        for (cell, digest) in self.cells.iter().zip(digests) {
-            parts[cell.entry as usize] += *digest;
-        }
-        manifest::encode_parts(&parts, digests)
-    }
-
-    /// Adds the digests of these runs to those of their cells.
-    pub(crate) fn digest(&self, runs: &[Run], digests: &mut [Digest]) {
-        for run in runs {
-            let region = &self.regions[run.buffer as usize];
-            for row in 0..run.rows {
-                let offset = (run.offset + row * run.pitch) as usize;
-                let position = run.position + row * run.position_pitch;
-                let digest = region.digest(offset, run.row_bytes as usize, position);
-                digests[run.cell as usize] += digest.expect("a layout lies within its regions");
-            }
-        }
-    }
-
-    /// Folds one digest per cell into the three sums that the server compares.
-    pub(crate) fn fold(&self, digests: &[Digest]) -> ShardSums {
-        let mut sums = ShardSums::default();
-        for ((cell, key), digest) in self.cells.iter().zip(&self.keys).zip(digests) {
-            let folded = digest.mul(*key);
-            sums.held = sums.held + Sum(folded.0);
-            if cell.counted {
-                sums.counted = sums.counted + Sum(folded.0);
-                sums.expected = sums.expected + Sum(folded.scale(u64::from(cell.copies)).0);
-            }
-        }
-        sums
     }
 
     /// A tensor whose memory may not be written, if there is one.

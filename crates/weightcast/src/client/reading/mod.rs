@@ -52,7 +52,7 @@ pub(super) struct RunningRead {
     pub(super) pace: ReadPace,
 }
 
-/// Reads an assigned source into the target, unless it is cancelled.
+/// Reads an assigned source into the target, unless the read is cancelled. The bytes move on a thread of their own.
 pub(super) async fn read_assigned(
     connection: ServerConnection,
     shared: Arc<HandleState>,
@@ -62,14 +62,36 @@ pub(super) async fn read_assigned(
     running: RunningRead,
 ) -> Result<ArrivedRead, ReadFailure> {
     let names: Vec<_> = assignment.shards.iter().map(|shard| shard.layout).collect();
-    let sources = fetch_layouts(&connection, &shared, &names);
-    let reason = || "its layout did not come before the deadline".to_owned();
-    let late = |_| ReadFailure::Source { shard: 0, reason: reason() };
-    let sources = tokio::time::timeout_at(deadline.into(), sources).await;
-    let sources = sources.map_err(late)?.map_err(unfetched)?;
-    let read = move || read(&shared, &assignment, &sources, target, deadline, running);
-    let failed = |e| ReadFailure::Layout { detail: format!("weightcast has a bug: {e}") };
-    tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(failed(e)))
+    let fetched = fetch_layouts(&connection, &shared, &names);
+    let sources = match tokio::time::timeout_at(deadline.into(), fetched).await {
+        Ok(sources) => sources.map_err(unfetched)?,
+        Err(_) => {
+            let reason = "its layout did not come before the deadline".to_owned();
+            return Err(ReadFailure::Source { shard: 0, reason });
+        }
+    };
+    let read = tokio::task::spawn_blocking(move || {
+        let progress = Arc::clone(&shared.progress);
+        // A read that goes on begins with what is kept.
+        if target.filling.as_ref().is_none_or(|filling| filling.progress().0 == 0) {
+            progress.store(0, Ordering::Relaxed);
+        }
+        shared.routes.read(&Read {
+            registration: &target.registration,
+            assignment: &assignment,
+            sources: &sources,
+            deadline: deadline + GRACE,
+            cancel: running.cancel,
+            progress,
+            pace: running.pace,
+            filling: target.filling,
+            memory: &shared.memory,
+        })
+    });
+    match read.await {
+        Ok(result) => result,
+        Err(bug) => Err(ReadFailure::Layout { detail: format!("weightcast has a bug: {bug}") }),
+    }
 }
 
 /// Layouts by the names of their manifests.
@@ -89,33 +111,6 @@ pub(crate) async fn fetch_layouts(
         layouts.push(layout);
     }
     Ok(layouts)
-}
-
-/// Runs on a thread of its own: the bytes move here.
-fn read(
-    shared: &HandleState,
-    assignment: &Assignment,
-    sources: &[Arc<Layout>],
-    target: Target,
-    deadline: Instant,
-    running: RunningRead,
-) -> Result<ArrivedRead, ReadFailure> {
-    let progress = Arc::clone(&shared.progress);
-    // One that goes on begins with what is kept.
-    if target.filling.as_ref().is_none_or(|filling| filling.progress().0 == 0) {
-        progress.store(0, Ordering::Relaxed);
-    }
-    shared.routes.read(&Read {
-        registration: &target.registration,
-        assignment,
-        sources,
-        deadline: deadline + GRACE,
-        cancel: running.cancel,
-        progress,
-        pace: running.pace,
-        filling: target.filling,
-        memory: &shared.memory,
-    })
 }
 
 /// A manifest that does not come may come the next time; one that makes no layout never will.

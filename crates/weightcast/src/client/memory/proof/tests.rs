@@ -95,7 +95,7 @@ fn a_sample_is_bounded_and_of_a_small_group_whole() {
 #[test]
 fn no_row_with_bytes_in_a_range_is_passed_over() {
     let whole = group(&[slice((5, 2_000), (100, 400))], weights);
-    let run = whole[0].runs()[0];
+    let run = whole[0].runs[0];
     for start in [0, 5_219, 5_220, 5_519, 5_520, 6_244, 1_000_000, 2_047_000] {
         let range = start..start + 777;
         let has = |row: &u64| {
