@@ -1,17 +1,11 @@
 //! What rooms have returned for a room above them.
 
+use crate::Incarnation;
 use crate::message::Answer;
 use crate::server::Server;
 use crate::server::transfers::Onward;
-use crate::{Incarnation, Time};
 
 impl Server {
-    /// Moves a group's transfer on.
-    pub(super) fn advance_transfer(&mut self, now: Time, incarnation: Incarnation) {
-        let onward = self.transfers().advance(now, incarnation);
-        self.go_on(incarnation, onward);
-    }
-
     /// Does what a step of a group's transfer has left to the rooms above.
     pub(in crate::server) fn go_on(&mut self, incarnation: Incarnation, onward: Onward) {
         match onward {

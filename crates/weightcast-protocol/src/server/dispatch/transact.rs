@@ -236,7 +236,10 @@ impl Server {
             Call::Unregister => self.calls().advance_unregister(incarnation),
             Call::Publish { .. } => self.versions().advance_publish(incarnation),
             Call::Unpublish => self.versions().advance_unpublish(now, incarnation),
-            Call::Replicate { .. } | Call::Update { .. } => self.advance_transfer(now, incarnation),
+            Call::Replicate { .. } | Call::Update { .. } => {
+                let onward = self.transfers().advance(now, incarnation);
+                self.go_on(incarnation, onward);
+            }
             Call::Describe { selector } => self.versions().advance_describe(incarnation, selector),
             Call::Wait { until } => self.versions().advance_wait(incarnation, until),
             Call::List | Call::Decline { .. } => {}
