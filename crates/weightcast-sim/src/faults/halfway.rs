@@ -1,5 +1,4 @@
-//! Crashes between two outputs of one event (F22): some of what was to be said is said, some of what was
-//! to be done is done.
+//! Crashes between two outputs of one event (F22): only the first of the outputs are carried out.
 
 use weightcast_protocol::Span;
 use weightcast_protocol::server::ServerOutput;
@@ -11,7 +10,7 @@ use crate::sights::coverage::Point;
 use crate::world::World;
 
 impl World {
-    /// Whether a crash waits until its victim is in the middle of something.
+    /// Whether a crash waits until its victim is between two outputs of an event.
     pub(crate) fn strikes_halfway(&mut self, strike: Strike) -> bool {
         let Strike { at, kind, whom, until } = strike;
         let crash = matches!(kind, FaultKind::Crash | FaultKind::ServerCrash);
@@ -29,7 +28,7 @@ impl World {
         true
     }
 
-    /// What a server says before it dies of its event, if it does: not all of it.
+    /// If a server is to die during its event: drops its last outputs, and returns how long the server stays down.
     pub(crate) fn server_dies_halfway(
         &mut self,
         host: usize,
@@ -44,8 +43,7 @@ impl World {
         Some(down)
     }
 
-    /// A process that has done some of what its session says dies before the next of it. False if it is
-    /// not to die.
+    /// A process dies before its session's next output, if the process is to die. False if not.
     pub(crate) fn process_dies_halfway(&mut self, index: usize) -> bool {
         let Some(down) = self.processes[index].trouble.dies_halfway.take() else { return false };
         let (kind, until) = (FaultKind::Crash, self.now + down);

@@ -1,4 +1,4 @@
-//! What goes wrong, and when. A seed leaves some kinds out, so that others show alone.
+//! What goes wrong, and when. Each seed leaves some kinds of faults out, so that the others are seen alone.
 
 pub(crate) mod halfway;
 pub(crate) mod pretence;
@@ -39,7 +39,7 @@ impl World {
         self.queue.plan(Time(0) + self.options.fault_time, WorldEvent::Quiet);
     }
 
-    /// A fault of this kind: whom it strikes, and for how long, is drawn.
+    /// Draws the victim and the duration of a fault of this kind, and lets the fault happen.
     pub(crate) fn strike(&mut self, kind: FaultKind) {
         let until = self.now + a_while(&mut self.rng, self.options.lease);
         let any = self.rng.below(self.hosts.len() as u64) as usize;
@@ -90,7 +90,7 @@ impl World {
             FaultKind::Forge => self.forgeries += 1,
             FaultKind::Claim => self.processes[victim].trouble.claims = true,
             FaultKind::Lie => self.processes[victim].trouble.lies = true,
-            _ => {} // of servers
+            _ => {} // faults of servers: see above
         }
     }
 
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Whether the server that is told this dies of it.
+    /// Whether a server dies on receiving this message: some do while a version is sealed.
     pub(crate) fn dies_sealing(&mut self, message: &ClientMessage) -> bool {
         let seals = match message {
             ClientMessage::Sealed { .. } => true,
@@ -127,8 +127,8 @@ impl World {
         self.crash_server(host, until);
     }
 
-    /// Whom a fault strikes. Half of the crashes are of sources that are being read: these are
-    /// rarer, and say more.
+    /// The process that a fault strikes. Half of the crashes strike sources that are being read: such sources are few,
+    /// and their crashes say more.
     fn victim(&mut self, kind: FaultKind) -> usize {
         let anybody = self.rng.below(self.processes.len() as u64) as usize;
         let to_source = kind == FaultKind::Crash && self.rng.chance(500);
@@ -149,11 +149,11 @@ impl World {
         }
     }
 
-    /// Suspended, with a clock that does not know.
+    /// The process is suspended, and its clock stands still meanwhile.
     fn freeze(&mut self, victim: usize, until: Time) {
         let process = &mut self.processes[victim];
         if process.paused_until > self.now {
-            return; // its clock runs
+            return; // the process is paused, and its clock runs on
         }
         process.paused_until = until;
         process.clock.stand_still(until - self.now);
@@ -171,14 +171,15 @@ impl World {
         }
     }
 
-    /// Before its digests are known nobody can tell, so that would be no fault of weightcast.
+    /// Spoils the memory of a victim that holds a sealed version. Before the seal nobody could notice, so weightcast
+    /// could not be blamed.
     fn spoil_published(&mut self, victim: usize) {
         if self.processes[victim].version().is_some_and(|version| self.has_content(version)) {
             self.spoil(victim);
         }
     }
 
-    /// The process dies: its memory and its port are gone, its stream breaks.
+    /// A process dies: its memory and its port are gone, its stream breaks.
     pub(crate) fn crash(&mut self, victim: usize, until: Time) {
         self.see_source_die(victim);
         self.break_stream(victim);
@@ -194,7 +195,7 @@ impl World {
         self.queue.plan(until, WorldEvent::Process(life, ProcessStep::Start));
     }
 
-    /// How far those were that read from it.
+    /// Notes how far the victim's readers had come.
     fn see_source_die(&mut self, victim: usize) {
         let address = victim.to_string();
         for process in &self.processes {
@@ -211,7 +212,7 @@ impl World {
         }
     }
 
-    /// Faults cease: whoever is held up goes on.
+    /// Faults cease: processes and messages that are held up go on.
     pub(crate) fn calm(&mut self) {
         self.quiet = true;
         self.flips = 0;
@@ -233,7 +234,7 @@ impl World {
     }
 }
 
-/// Up to twice the lease: half of the time the lease outlives it.
+/// A duration of up to twice the lease: about half of the durations end before the lease does.
 fn a_while(rng: &mut Rng, lease: Span) -> Span {
     Span(rng.between(lease.0 / 20, lease.0 * 2))
 }

@@ -1,5 +1,5 @@
-//! A client that has the job's token and no manners: it makes a past up, shows tickets that others were
-//! given, and as a member of a group of its own says that it held what it never did.
+//! The pretender: a client that has the job's token and lies. The pretender makes a past up, shows tickets that other
+//! clients were given, and claims, as a member of a group of its own, to have held a version that it never held.
 
 use weightcast_protocol::message::{
     Announcement, ClientMessage, EpochPolicy, Holding, Location, Open, Registration, Role,
@@ -15,11 +15,11 @@ use crate::parts::pretender::ADDRESS;
 use crate::sights::coverage::Point;
 use crate::world::World;
 
-/// Things that it tries each time.
+/// Lies that the pretender tries at each turn.
 const TRIES: u64 = 6;
 
 impl World {
-    /// It has its turn at a server.
+    /// The pretender lies to a server.
     pub(crate) fn pretend(&mut self, host: usize) {
         for _ in 0..TRIES {
             let stream = self.new_pretence();
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// Somebody's place, with a past that nobody had.
+    /// Asks for the place of a process, with a past that no process had.
     fn make_up_a_past(&mut self, host: usize, stream: ConnectionId) {
         let mut ticket = self.made_up();
         let victim = self.rng.below(self.processes.len() as u64) as usize;
@@ -91,10 +91,11 @@ impl World {
         self.say(host, stream, ClientMessage::Open(open));
     }
 
-    /// Somebody's place, with the ticket of another.
+    /// Asks for the place of one process with the ticket of another.
     fn show_what_is_not_its_own(&mut self, host: usize, stream: ConnectionId) {
-        let any = |world: &mut Self| world.rng.below(world.processes.len() as u64) as usize;
-        let (victim, other) = (any(self), any(self));
+        let processes = self.processes.len() as u64;
+        let victim = self.rng.below(processes) as usize;
+        let other = self.rng.below(processes) as usize;
         let session = self.processes[other].session.as_ref();
         let Some(ticket) = session.and_then(|session| session.ticket()).copied() else { return };
         let open = Open { ticket: Some(ticket), ..self.place_of(victim) };
@@ -113,7 +114,7 @@ impl World {
         Open { activate: self.rng.chance(500), rejoins: true, ..open }
     }
 
-    /// Lets itself be let in, or comes over from where that was and says more than is true.
+    /// Opens a session of its own; or comes over from the server that opened it, and claims too much.
     fn come_over(&mut self, host: usize, stream: ConnectionId) {
         let Some((open, ticket)) = self.pretender.own.take_if(|_| self.rng.chance(700)) else {
             let role = if self.rng.chance(500) { Role::Trainer } else { Role::Rollout };
@@ -164,7 +165,7 @@ impl World {
         }
     }
 
-    /// A server answers it.
+    /// A server's answer reaches the pretender.
     pub(crate) fn pretender_hears(&mut self, message: &ServerMessage) {
         match message {
             ServerMessage::Opened { ticket, .. } => {

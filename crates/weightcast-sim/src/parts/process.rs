@@ -136,6 +136,11 @@ pub(crate) struct RunningCall {
 }
 
 impl Process {
+    /// Replica and shard, for people.
+    pub(crate) fn name(&self) -> String {
+        format!("{}/{}", self.replica, self.shard)
+    }
+
     pub(crate) fn incarnation(&self) -> Option<Incarnation> {
         self.session.as_ref()?.lease().map(|lease| lease.incarnation)
     }

@@ -1,7 +1,7 @@
-//! A process runs its program: it starts, calls, writes its memory, closes.
+//! A process runs its program: the process starts, makes calls, writes its memory, closes.
 
 use weightcast_protocol::message::{Call, Open, Role};
-use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState};
+use weightcast_protocol::server::ReplicaState;
 use weightcast_protocol::session::{Session, SessionConfig, SessionState};
 use weightcast_protocol::{ContentDigest, ExportId, PROTOCOL, Selector, SessionId, Span, Version};
 use weightcast_testkit::mix;
@@ -15,12 +15,12 @@ use crate::processes::program::publish;
 use crate::processes::reading::CHUNK_BYTES;
 use crate::world::World;
 
-/// Tells the dice for a life that strays from all others.
+/// Sets apart the dice that decide whether a life strays.
 const STRAY: u64 = 0x0073_7472_6179;
 
 impl World {
-    /// Some lives of single rollouts are about other models, each of a name of its own, until the
-    /// faults are over.
+    /// Whether a life is about a model of its own, instead of the common one. Some lives of rollouts of one shard are,
+    /// until the faults are over.
     fn strays(&self, index: usize) -> bool {
         let process = &self.processes[index];
         let alone = process.role == Role::Rollout && process.num_shards == 1;
@@ -28,7 +28,7 @@ impl World {
         !self.quiet && alone && dice.is_multiple_of(12)
     }
 
-    /// A new life: new session, new export, memory that nobody has written yet.
+    /// A new life begins: a new session, a new export, a program that has done nothing yet.
     pub(crate) fn start(&mut self, index: usize) {
         let stray = self.strays(index);
         let process = &mut self.processes[index];
@@ -60,9 +60,9 @@ impl World {
         config.patience = Span(self.options.lease.0 / 2);
         config.pace_window = Span::from_millis(300);
         config.slow_patience = Span::from_millis(200);
-        // Far below what the slowest crossing gives, far above one source in a hundred.
+        // Far below the pace of the slowest crossing, far above that of a slow source (a hundredth of the usual pace).
         config.slow_pace = CHUNK_BYTES * 1_000_000_000 / (12 * self.options.chunk_time.0);
-        // Who goes through the list is through in less than a lease (L5).
+        // A session tries all servers of its list in less than a lease (L5).
         config.backoff_max = Span(self.options.lease.0 / (2 * self.hosts.len() as u64));
         config.safeguards = self.options.safeguards;
         process.session = Some(Session::new(config, process.clock.local(self.now)));
@@ -75,7 +75,7 @@ impl World {
         self.do_outputs(life);
     }
 
-    /// The program goes on after a while.
+    /// Plans the program's next action, after a pause.
     pub(crate) fn plan_act(&mut self, life: Life) {
         let pause = Span(self.rng.between(1_000_000, self.options.think_time.0));
         self.queue.plan(self.now + pause, WorldEvent::Process(life, ProcessStep::Act));
@@ -84,7 +84,7 @@ impl World {
     pub(crate) fn act(&mut self, life: Life) {
         let process = &self.processes[life.process];
         if process.copy_of.is_some() && process.version().is_some() {
-            return; // an offload or seed replica has nothing more to do
+            return; // an offload or seed replica that holds its version has nothing more to do
         }
         if self.processes[life.process].program.pending.is_some() || self.leaves(life) {
             return;
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// After a call that failed the memory is the program's: some write to it.
+    /// After a failed call the memory is the program's again: some programs write to it.
     pub(crate) fn scribble(&mut self, life: Life) {
         let process = &self.processes[life.process];
         let dice = mix(&[self.seed, life.process as u64, process.program.position.into()]);
@@ -112,7 +112,8 @@ impl World {
         }
     }
 
-    /// Whether the process's session is closing, or over: until then its memory is not its own.
+    /// Whether the process's session is closing or over. While a session closes, its readers finish, so the program may
+    /// not write to the memory.
     pub(crate) fn leaves(&self, life: Life) -> bool {
         let session = self.processes[life.process].session.as_ref();
         let over = [SessionState::Closing, SessionState::Ended];
@@ -127,7 +128,7 @@ impl World {
         }
     }
 
-    /// What the process calls instead, if it is to go its own way.
+    /// The call that a process makes: another one than its group's, if the process is to diverge.
     fn diverted(&mut self, life: Life, call: Call) -> Call {
         let process = &mut self.processes[life.process];
         let alone = process.num_shards == 1 || !process.program.registered;
@@ -151,8 +152,8 @@ impl World {
         let local = process.clock.local(self.now);
         process.program.position += 1;
         if let Ok(seq) = session.call(local, call.clone(), deadline) {
-            // The session's own limit: a second after the deadline.
-            // One that is putting a staged version in place has more time for that.
+            // The session ends a call at the latest a second after the deadline. A session that is putting a staged
+            // version in place has more time.
             let staged = matches!(call, Call::Update { staged: true, .. });
             let more = if staged { Span(INSTALL_DEADLINE.0 + 1_000_000_000) } else { Span(0) };
             let due = process.clock.world(local + deadline + more + Span::from_millis(1_001));
@@ -160,7 +161,8 @@ impl World {
         }
     }
 
-    /// How long a call has that would have this: those of copies are weightcast's own.
+    /// The deadline of a call: the option's, if one is set. Calls of copies keep their usual deadline, which weightcast
+    /// itself chooses.
     fn deadline(&self, life: Life, usual: Span) -> Span {
         let copy = self.processes[life.process].copy_of.is_some();
         match self.options.call_deadline {
@@ -170,7 +172,7 @@ impl World {
         }
     }
 
-    /// The trainer's optimiser step: the memory is half old and half new until it is through.
+    /// The trainer's optimiser step. Until the step has ended, the memory holds no version.
     fn begin_writing(&mut self, life: Life, number: u64) {
         for chunk in self.processes[life.process].memory.range() {
             let dirt = mix(&[self.now.0, life.process as u64, chunk.into()]);
@@ -199,16 +201,16 @@ impl World {
         self.call(life, publish(number), Span::from_millis(2_500));
     }
 
-    /// Whether the content of a version is settled: it is sealed by one that holds it.
+    /// Whether the content of a version is settled: a replica that holds the version has sealed it.
     pub(crate) fn has_content(&self, version: Version) -> bool {
-        let settled = |replica: &ReplicaSnapshot| {
-            replica.version == Some(version) && replica.state == ReplicaState::Sealed
-        };
         let books = self.books();
-        books.is_some_and(|books| books.models.values().any(|m| m.replicas.iter().any(settled)))
+        let models = books.iter().flat_map(|books| books.models.values());
+        models.flat_map(|model| &model.replicas).any(|replica| {
+            replica.version == Some(version) && replica.state == ReplicaState::Sealed
+        })
     }
 
-    /// A chunk of the process's memory is not what it should be from now on.
+    /// Changes a chunk of the process's memory, so that the memory is not the version's content any more.
     pub(crate) fn spoil(&mut self, index: usize) {
         let process = &mut self.processes[index];
         let range = process.memory.range();

@@ -1,4 +1,4 @@
-//! A process as the host of its session: wires, memory and time are the world's.
+//! A process as the host of its session. The world has the wires, the memory and the time.
 
 use weightcast_protocol::message::{Answer, ClientMessage};
 use weightcast_protocol::session::{Output, ReadOrder};
@@ -18,14 +18,14 @@ use crate::world::progress::OUTPUTS;
 struct ProcessHost<'a> {
     world: &'a mut World,
     life: Life,
-    /// What it has done so far.
+    /// Outputs that were carried out so far.
     outputs: u64,
-    /// It has died in the middle of it, or there is no end of it.
+    /// The process has died between two outputs, or the session asks for outputs without end.
     halted: bool,
 }
 
 impl World {
-    /// Does what a process's session asks for, then plans its timer.
+    /// Carries out what a process's session asks for, then plans the session's timer.
     pub(crate) fn do_outputs(&mut self, life: Life) {
         let mut host = ProcessHost { world: self, life, outputs: 0, halted: false };
         drive(&mut host);
@@ -47,7 +47,7 @@ impl ProcessHost<'_> {
         &mut self.world.processes[self.life.process]
     }
 
-    /// What runs in the background is through after so many milliseconds.
+    /// Work in the background ends after at most so many milliseconds.
     fn plan_within(&mut self, millis: u64, step: ProcessStep) {
         let pause = Span::from_millis(self.world.rng.between(1, millis));
         self.world.queue.plan(self.world.now + pause, WorldEvent::Process(self.life, step));
@@ -104,7 +104,7 @@ impl VirtualRuntime for ProcessHost<'_> {
         self.world.observe(Fact::Exposed { who, generation });
     }
 
-    /// The progress that readers are told may still be of the generation before (F13).
+    /// Changes nothing: readers may still be told the progress of the generation before (F13).
     fn exposed_filling(&mut self, _: Generation) {}
 
     fn fenced(&mut self, generation: Generation, before: Option<Exposed>) {
@@ -126,7 +126,7 @@ impl VirtualRuntime for ProcessHost<'_> {
 
     fn read(&mut self, order: ReadOrder) {
         self.world.acts(self.life, Act::Reads);
-        // What is read beside the memory does not make that better.
+        // A read that begins anew overwrites spoiled chunks. A staged read leaves the spoiled memory as it is.
         self.process().trouble.spoiled &= order.keep || order.assignment.staged;
         self.world.begin_read(self.life, order);
     }

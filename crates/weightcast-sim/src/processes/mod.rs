@@ -1,8 +1,8 @@
-//! How worker processes go on: the program that a process runs, and the runtime of its session.
+//! Worker processes: the program that a process runs, and the runtime of the process's session.
 //!
-//! `program` decides what a process does next, and `acting` does so; `runtime` tells the session what happens, and `hosting`
+//! `program` decides what a process does next, and `acting` does it; `runtime` tells the session what happens, and `hosting`
 //! does what the session asks for. `reading` fills the memory from another process; `staging`, `offload` and `seeding`
-//! hold memory beside.
+//! have memory beside the registered memory.
 
 pub(crate) mod acting;
 pub(crate) mod hosting;

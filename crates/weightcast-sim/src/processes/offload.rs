@@ -1,6 +1,6 @@
-//! Offloads: a process copies its memory aside, and the copy gets a session of its own. It is a
-//! process here too, which lives no longer than the one whose memory it copied. Seeds are the same
-//! but for what is in their memory.
+//! Offloads: a process copies its memory aside, and the copy gets a session of its own. Here the copy is a process
+//! too, which ends with the process whose memory was copied. A seed is made in the same way, but begins with empty
+//! memory.
 
 use weightcast_protocol::message::{EpochPolicy, Role};
 use weightcast_protocol::server::offload_name;
@@ -12,7 +12,7 @@ use crate::settings::fault_kinds::FaultKind;
 use crate::world::World;
 
 impl World {
-    /// The process begins to copy its memory; some are slow, some have no room for it (F27).
+    /// A process begins to copy its memory. Some copies are slow, and some fail for lack of room (F27).
     pub(crate) fn begin_offload(&mut self, life: Life, generation: Generation) {
         let slow = self.rng.chance(self.options.offload_trouble / 2);
         let millis = if slow { self.rng.between(300, 4_000) } else { self.rng.between(1, 80) };
@@ -34,7 +34,7 @@ impl World {
         self.start_copy(copy);
     }
 
-    /// The copy, or the seed, is a process from now on.
+    /// Adds the process of a copy or of a seed, in the place of a freed one if there is any.
     pub(crate) fn start_copy(&mut self, copy: Process) {
         let index = match self.processes.iter().position(|p| p.is_free()) {
             Some(free) => {
@@ -51,7 +51,7 @@ impl World {
         self.queue.plan(self.now, WorldEvent::Process(copy, ProcessStep::Start));
     }
 
-    /// The process of an offload replica's shard.
+    /// The process for a shard of an offload replica.
     pub(crate) fn copied(&self, copy: CopyOf) -> Process {
         let version = copy.version;
         let owner = &self.processes[copy.owner.process];
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// Nothing will come of a copy or a seed.
+    /// A copy or a seed has failed: its owner's session is told, once.
     fn copy_failed(&mut self, copy: CopyOf, reason: &str) {
         if copy.told {
             return;
@@ -103,7 +103,7 @@ impl World {
         self.do_outputs(copy.owner);
     }
 
-    /// An offload or seed replica's call failed: it is no use. Its session ends in its own time.
+    /// A call of an offload or seed replica has failed, so the replica is useless. Its session closes in good order.
     pub(crate) fn give_up_copy(&mut self, life: Life, reason: &str) {
         if let Some(copy) = &mut self.processes[life.process].copy_of {
             let copy = std::mem::replace(copy, CopyOf { told: true, ..*copy });
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// An offload or seed replica's session is over: its memory is freed.
+    /// The session of an offload or seed replica is over: the replica's memory is freed.
     pub(crate) fn end_copy(&mut self, index: usize, error: Option<String>) {
         let process = &mut self.processes[index];
         let Some(copy) = process.copy_of.take() else { return };
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// A copy was let go of.
+    /// A copy has ended without an error: the owner's session is told.
     fn copy_over(&mut self, copy: CopyOf) {
         let process = &mut self.processes[copy.owner.process];
         let now = process.clock.local(self.now);
@@ -142,17 +142,18 @@ impl World {
         }
     }
 
-    /// The process is gone, and its copies with it.
+    /// A process is gone, and its copies go with it.
     pub(crate) fn end_copies_of(&mut self, owner: usize) {
-        let of = |process: &Process| process.copy_of.is_some_and(|c| c.owner.process == owner);
-        let copies: Vec<usize> =
-            (0..self.processes.len()).filter(|index| of(&self.processes[*index])).collect();
-        for copy in copies {
-            self.end_copy(copy, None);
+        // To end a copy adds no process.
+        for index in 0..self.processes.len() {
+            let copy = self.processes[index].copy_of;
+            if copy.is_some_and(|copy| copy.owner.process == owner) {
+                self.end_copy(index, None);
+            }
         }
     }
 
-    /// Whom a fault strikes: what happens to a whole process happens to the owner.
+    /// The process that a fault strikes. A copy lives in its owner's process: a crash of the copy is one of the owner.
     pub(crate) fn whole_process(&self, victim: usize, kind: FaultKind) -> usize {
         let of_streams = [
             FaultKind::Break,
@@ -173,7 +174,7 @@ impl World {
 }
 
 impl Process {
-    /// The place of a copy that was freed.
+    /// Whether this is the unused place of a copy that was freed.
     pub(crate) fn is_free(&self) -> bool {
         matches!(self.role, Role::Offload(_) | Role::Seed(_)) && self.copy_of.is_none()
     }

@@ -1,5 +1,5 @@
-//! What processes do. All shards of a group do the same: what the first one decides at a place of
-//! the program is what the others find there, as in SPMD code.
+//! What processes do. All shards of a group do the same, as in SPMD code: the first shard at a place of the program
+//! decides, and the others find its decision.
 
 use weightcast_protocol::message::{Call, EpochPolicy, Role};
 use weightcast_protocol::{
@@ -14,11 +14,11 @@ use crate::world::World;
 /// Name of the logical tensors of the only model.
 pub(crate) const CATALOG: ContentDigest = ContentDigest([1; 16]);
 
-/// Tells the dice for a group that stages its updates from all others.
+/// Sets apart the dice that decide whether a group stages its updates.
 const STAGED: u64 = 0x0073_7461_6765;
 
 impl World {
-    /// What this process's group does at this place.
+    /// What the process's group does at the process's place in the program.
     pub(crate) fn action(&mut self, index: usize) -> Action {
         let process = &self.processes[index];
         if !process.program.registered {
@@ -55,7 +55,7 @@ impl World {
             return call(Call::Unpublish, dice);
         }
         match process.version() {
-            // By a call it learns that a sibling has closed.
+            // A call tells the shard that another shard of its group has closed.
             Some(_) if self.quiet => call(Call::List, 0),
             Some(_) if dice < 30 => call(Call::List, dice),
             Some(_) if dice < 33 => Action::Close,
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// Something to wait for, around the version that the group holds.
+    /// A condition to wait for, about a version near the one that the group holds.
     fn condition(&self, process: &Process, dice: u64) -> Condition {
         let near = process.version().map_or(1, |version| version.number) + dice / 4 % 2;
         let by = if dice.is_multiple_of(3) { Quorum::AtLeast(1) } else { Quorum::All };
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// A second trainer replica publishes what the first has published.
+    /// A second trainer replica publishes the newest version of the first one.
     fn mirror(&self, process: &Process) -> Action {
         let epoch = process.session.as_ref().and_then(|s| s.lease()).map(|lease| lease.epoch);
         let books = self.books();
@@ -135,7 +135,7 @@ impl World {
     }
 }
 
-/// A call whose deadline is mostly long, sometimes short.
+/// A call with a deadline: a short one for some dice, else a long one.
 fn call(call: Call, dice: u64) -> Action {
     let millis = if dice % 10 == 3 { 200 } else { 2_500 };
     Action::Call(call, Span::from_millis(millis))

@@ -1,4 +1,4 @@
-//! The data plane: a read takes its chunks one by one from whatever the source's memory is then.
+//! The data plane: a read copies one chunk at a time, as the source's memory is at that moment.
 
 use weightcast_protocol::message::{ReadFailure, SourceShard};
 use weightcast_protocol::session::{ReadOrder, ReadProgress};
@@ -7,7 +7,7 @@ use weightcast_testkit::{Exposed, TaggedMemory, chunks_of};
 
 use crate::checkers::Fact;
 use crate::parts::chunk_loop::{self, ChunkLoop, Next};
-use crate::parts::process::{ChunkRead, Process};
+use crate::parts::process::ChunkRead;
 use crate::parts::queue::{Life, ProcessStep, WorldEvent};
 use crate::world::World;
 
@@ -22,9 +22,9 @@ pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Why a source does not give what it is asked for.
 enum ChunkRefusal {
-    /// It does not answer now.
+    /// The source does not answer now.
     Silent,
-    /// It is another, or serves another generation.
+    /// Another process answers, or another generation is served.
     Other(String),
 }
 
@@ -61,8 +61,9 @@ impl World {
     pub(crate) fn read_chunk(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
         let now = self.now;
         let process = &mut self.processes[life.process];
-        let current = |read: &&mut ChunkRead| read.seq == seq && read.attempt == attempt;
-        let Some(read) = process.host.reading.as_mut().filter(current) else { return };
+        let running = process.host.reading.as_mut();
+        let current = running.filter(|read| read.seq == seq && read.attempt == attempt);
+        let Some(read) = current else { return };
         if process.trouble.claims && !read.assignment.staged {
             return self.claim(life, seq, attempt);
         }
@@ -86,12 +87,13 @@ impl World {
         }
     }
 
-    /// Says that all was read, with the digests that the version has: they can be had without a byte.
+    /// Reports a finished read with the version's digests, without having read: a client can get the digests
+    /// without a byte of the content.
     fn claim(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
         let who = self.who(life);
         let process = &mut self.processes[life.process];
         process.trouble.claims = false;
-        process.trouble.spoiled = true; // what it serves from now on is its own fault
+        process.trouble.spoiled = true; // from now on the process serves content that is not the version's
         let Some(read) = process.host.reading.take() else { return };
         let version = read.assignment.version;
         let mut content = TaggedMemory::new(process.memory.range());
@@ -106,7 +108,7 @@ impl World {
         }
     }
 
-    /// Accuses a source that did nothing, or says that all was read.
+    /// Accuses an innocent source, or reports a finished read that has not finished.
     fn lie(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
         let accusation = ReadFailure::Source { shard: 0, reason: "a lie".to_owned() };
         let failure = self.rng.chance(500).then_some(accusation);
@@ -139,7 +141,7 @@ impl World {
         self.plan_chunk(life, read.seq, read.attempt, at);
     }
 
-    /// The process that a reader reaches under this name, if it serves this generation.
+    /// The process at a source's address, if the process serves the generation that the reader was told.
     fn source(&self, source: &SourceShard) -> Result<usize, ChunkRefusal> {
         let index = source.data_address.parse::<usize>().expect("addresses are indices");
         let process = &self.processes[index];
@@ -149,7 +151,7 @@ impl World {
         if process.session.is_none() || process.export != source.export {
             return Err(ChunkRefusal::Other("no such export".to_owned()));
         }
-        // The check and the copy are one step here: the fence of each chunk.
+        // No event comes between this check and the copy, as if each chunk were checked against the fence.
         if process.host.serves() != Some(source.generation) {
             return Err(ChunkRefusal::Other(format!(
                 "generation {} is not served",
@@ -159,8 +161,8 @@ impl World {
         Ok(index)
     }
 
-    /// Whether what a process serves comes from another, directly or over others. A staged update reads
-    /// beside the memory that is served.
+    /// Whether a process serves what it reads from another process, directly or through relays. A staged update
+    /// does not count: a staged update reads into memory that is not served.
     fn reads_from(&self, process: usize, other: usize) -> bool {
         let (mut seen, mut next) = (vec![false; self.processes.len()], vec![process]);
         while let Some(index) = next.pop() {
@@ -171,11 +173,12 @@ impl World {
             let fills = process.host.reading.as_ref().filter(|read| !read.assignment.staged);
             let Some(read) = fills.filter(|_| !seen[index]) else { continue };
             seen[index] = true;
-            let shards = read.assignment.shards.iter().enumerate();
-            // What is being filled is read shard by shard.
-            let own = |shard: usize| !read.assignment.in_flight || shard == process.shard as usize;
-            let shards = shards.filter(|(shard, _)| own(*shard));
-            next.extend(shards.filter_map(|(_, source)| self.source(source).ok()));
+            for (shard, source) in read.assignment.shards.iter().enumerate() {
+                // A relay's shard is read only by the shard of the same number.
+                if !read.assignment.in_flight || shard == process.shard as usize {
+                    next.extend(self.source(source).ok());
+                }
+            }
         }
         false
     }
@@ -225,15 +228,14 @@ impl World {
 
     /// How long a chunk takes on its way.
     fn chunk_time(&mut self, reader: usize, source: usize) -> Span {
-        let datacentre = |process: &Process| process.location.datacentre.clone();
         let [reader, source] = [&self.processes[reader], &self.processes[source]];
-        let crosses = datacentre(reader) != datacentre(source);
+        let crosses = reader.location.datacentre != source.location.datacentre;
         let slow = source.trouble.slow_until > self.now;
         let times = if crosses { self.crossing_cost } else { 1 } * if slow { 100 } else { 1 };
         Span(self.rng.between(500_000, self.options.chunk_time.0) * times)
     }
 
-    /// A chunk is here: it counts, and is told to readers now or a little later.
+    /// A chunk has arrived. The chunk counts at once; readers are told of it now, or with a later chunk.
     fn advance(&mut self, index: usize) {
         let now = self.now;
         let process = &mut self.processes[index];
@@ -254,7 +256,7 @@ impl World {
         }
     }
 
-    /// Says how far a read is.
+    /// Tells the session how far its read is.
     pub(crate) fn measure(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
         let process = &self.processes[life.process];
         let Some(read) = &process.host.reading else { return };
@@ -263,8 +265,11 @@ impl World {
             return;
         }
         let shard = self.next_shard(life.process, read);
-        let bytes = |chunks: u32| u64::from(chunks) * CHUNK_BYTES;
-        let progress = ReadProgress { arrived: bytes(count), left: bytes(all - count), shard };
+        let progress = ReadProgress {
+            arrived: u64::from(count) * CHUNK_BYTES,
+            left: u64::from(all - count) * CHUNK_BYTES,
+            shard,
+        };
         let process = &mut self.processes[life.process];
         let now = process.clock.local(self.now);
         if let Some(session) = &mut process.session {
@@ -280,10 +285,11 @@ impl World {
         }
         let stripes = read.assignment.stripes() as u32;
         let shards = read.assignment.shards.len() as u32 / stripes;
-        let holds =
-            |shard: &u32| chunks_of(*shard, shards, self.options.chunks).contains(&(first + place));
-        // Different chunks from each of several sources.
-        place % stripes * shards + (0..shards).find(holds).expect("shards hold all chunks")
+        let chunks = self.options.chunks;
+        let holder =
+            (0..shards).find(|shard| chunks_of(*shard, shards, chunks).contains(&(first + place)));
+        // Several sources take turns, chunk by chunk.
+        place % stripes * shards + holder.expect("shards hold all chunks")
     }
 
     fn fail_read(&mut self, life: Life, seq: OpSeq, attempt: Attempt, shard: u32, reason: String) {

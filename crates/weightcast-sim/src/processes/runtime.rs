@@ -1,4 +1,4 @@
-//! A process's runtime: what happens to its session, and what its streams, calls and end come to.
+//! A process's runtime: takes events to the session, and ends streams, calls and the session itself.
 
 use weightcast_protocol::message::{Answer, Call, ServerMessage};
 use weightcast_protocol::{CallError, ConnectionId, OpSeq, Safeguard, Span, Term, TermProof, Time};
@@ -9,7 +9,7 @@ use crate::sights::coverage::Point;
 use crate::world::World;
 
 impl World {
-    /// Something happens to a process; then its session's outputs are done.
+    /// An event reaches a process; afterwards the outputs of the process's session are carried out.
     pub(crate) fn step(&mut self, life: Life, step: ProcessStep) {
         let process = &mut self.processes[life.process];
         if process.life != life.life {
@@ -81,7 +81,7 @@ impl World {
     fn connected(&mut self, index: usize, asked: u64, stream: Option<ConnectionId>, now: Time) {
         if self.processes[index].streams != asked {
             stream.into_iter().for_each(|stream| self.break_wire(stream));
-            return; // another one was asked for meanwhile
+            return; // the session has asked for another stream meanwhile
         }
         let stream = stream.filter(|stream| self.network.client(*stream).is_some());
         let process = &mut self.processes[index];
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// A chunk of a process's memory changes, through its program or a read. What is served must not.
+    /// The program or a read changes a chunk of a process's memory. A served chunk must not change.
     pub(crate) fn write(&mut self, index: usize, chunk: u32, tag: u64) {
         let process = &mut self.processes[index];
         process.program.kept = None;
@@ -107,7 +107,7 @@ impl World {
         self.observe(Fact::Changes { replica: &replica, exposed, held });
     }
 
-    /// A message of a server arrives at its session.
+    /// A server's message arrives at the session.
     fn take(
         &mut self,
         index: usize,
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// An older stream is forgotten; its server finds out.
+    /// Asks for a new stream. The process forgets the older stream; the older stream's server notices.
     pub(crate) fn connect(&mut self, life: Life, server: usize) {
         self.break_stream(life.process);
         let process = &mut self.processes[life.process];
@@ -162,14 +162,14 @@ impl World {
             Ok(Answer::Listed(listing)) => program.revision = listing.revision,
             Ok(Answer::Committed { version, .. }) => program.kept = Some(*version),
             Ok(Answer::Unpublished) => program.must_unpublish = false,
-            // To `unpublish` as well, which gives it up all the same.
+            // `unpublish` fails with this error too, but gives the copy up all the same.
             Err(CallError::ContentMismatch { .. }) => program.must_unpublish = !unpublishes,
             Err(CallError::Timeout { .. }) if unpublishes => program.must_unpublish = true,
             // A transfer may have written over some of the shards.
             Err(_) => program.kept = None,
             _ => {}
         }
-        // The memory is the program's again, and some shards write to it.
+        // After a failed call the memory is the program's again, and some shards write to the memory.
         program.kept = program.kept.filter(|_| result.is_ok() || held.is_some());
         let who = self.who(life);
         let process = &self.processes[life.process];

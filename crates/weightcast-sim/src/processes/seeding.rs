@@ -1,5 +1,5 @@
-//! Seeds: a process finds memory for a version that is to cross in the background, and lets a
-//! session of its own replicate it.
+//! Seeds: a process brings a version into its datacentre in the background. A session of its own, with memory of its
+//! own, replicates the version.
 
 use weightcast_protocol::message::Role;
 use weightcast_protocol::server::seed_name;
@@ -11,7 +11,7 @@ use crate::parts::queue::{Life, ProcessStep, WorldEvent};
 use crate::world::World;
 
 impl World {
-    /// The process looks for memory; that may take a while.
+    /// A process looks for memory, which may take long.
     pub(crate) fn begin_seed(&mut self, life: Life, ask: u64) {
         let slow = self.rng.chance(self.options.offload_trouble / 2);
         let millis = if slow { self.rng.between(300, 4_000) } else { self.rng.between(1, 40) };
@@ -19,7 +19,7 @@ impl World {
         self.queue.plan(self.now + Span::from_millis(millis), WorldEvent::Process(life, step));
     }
 
-    /// It has found some, or there is none.
+    /// A process has found memory and opens the seed's session, or there is no memory.
     pub(crate) fn open_seed(&mut self, life: Life, ask: u64) {
         let Some(version) = self.processes[life.process].host.seeding.remove(&ask) else { return };
         if self.rng.chance(self.options.offload_trouble) {
@@ -27,7 +27,7 @@ impl World {
         }
         let owner = &self.processes[life.process];
         let chunks = chunks_of(owner.shard, owner.num_shards, self.options.chunks);
-        // Nothing of its owner's memory goes into it.
+        // The seed's memory begins empty: the generation of the owner's memory says nothing of it.
         let generation = Generation::default();
         let copy = CopyOf { owner: life, version, generation, ask: Some(ask), told: false };
         let seed = Process {

@@ -1,5 +1,5 @@
-//! Staged updates: a process reads into memory beside the one that it holds a version in, and copies
-//! that into place when it is told to.
+//! Staged updates: a process reads into memory beside the registered memory, and copies the bytes into place when
+//! its session asks for that.
 
 use weightcast_protocol::{Attempt, OpSeq, Span};
 use weightcast_testkit::TaggedMemory;
@@ -9,7 +9,7 @@ use crate::parts::queue::{Life, ProcessStep, WorldEvent};
 use crate::world::World;
 
 impl Process {
-    /// Memory to read into beside the one that is held; how much of it is here already.
+    /// Makes memory to read into beside the registered memory; returns how many chunks have arrived in it already.
     pub(crate) fn stage(&mut self, keep: bool) -> u32 {
         match &self.host.beside {
             Some(beside) if keep => beside.count,
@@ -24,14 +24,14 @@ impl Process {
 }
 
 impl World {
-    /// A chunk arrives beside the memory: nobody else sees it there.
+    /// A chunk arrives beside the registered memory, where no other process can read the chunk.
     pub(crate) fn write_beside(&mut self, index: usize, chunk: u32, tag: u64) {
         if let Some(beside) = &mut self.processes[index].host.beside {
             beside.memory.set(chunk, tag);
         }
     }
 
-    /// Half of it is in place at once, the rest a little later.
+    /// Copies half of the chunks into place at once, and plans the copying of the rest.
     pub(crate) fn begin_install(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
         let all = self.processes[life.process].memory.range();
         self.copy_into_place(life.process, all.start..all.start + all.len() as u32 / 2);

@@ -1,5 +1,5 @@
-//! What the shards of a group believe, against what their server's books say of it: compared while
-//! nothing is on its way between them (L8).
+//! Compares what the shards of a group believe with what their server's books say, while no message is on its way
+//! between them (L8).
 
 use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState, ShardSnapshot, Snapshot};
 use weightcast_protocol::session::{Session, SessionState};
@@ -9,7 +9,7 @@ use crate::parts::process::Process;
 use crate::world::World;
 
 impl World {
-    /// Where sessions and the books of the servers that act disagree.
+    /// Where sessions disagree with the books of the acting servers.
     pub(crate) fn disagreements(&self) -> Vec<String> {
         let servers = self.hosts.iter().filter(|host| host.term() > Term(0));
         let books = servers.filter_map(|host| Some(host.server.as_ref()?.snapshot(self.now)));
@@ -28,13 +28,13 @@ impl World {
         replicas.filter_map(wrong).collect()
     }
 
-    /// The shards of a group all of which have been answered their last call, and act on their lease.
+    /// The shards of a group at rest: each has the answer to its last call, and acts on its lease.
     fn at_rest<'a>(
         &'a self,
         term: Term,
         replica: &'a ReplicaSnapshot,
     ) -> Option<Vec<(&'a Process, &'a Session, &'a ShardSnapshot)>> {
-        // What is told of a group's end, or asked of one that comes over, is on its way.
+        // In the other states messages are on their way: of the group's end, or of its coming over.
         let stands = matches!(
             replica.state,
             ReplicaState::Empty
@@ -83,7 +83,7 @@ fn disagreement(
     if own != books {
         return Some(format!("has memory registered: {own}, and its server says {books}"));
     }
-    // What was refused is served by nobody; the shard may hear of it later.
+    // By the server's books nobody serves a refused copy; the shard may hear of the refusal later.
     let served = session.state() == SessionState::Holding && replica.state != ReplicaState::Fenced;
     let own = process.host.serves();
     (served && own != shard.generation)

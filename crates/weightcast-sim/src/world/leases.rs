@@ -1,4 +1,4 @@
-//! Who acts on a lease, and when what renews it leaves: shown to the checker of T1.
+//! Shows the checker of T1 which sessions act on a lease, and when the messages leave that renew the lease.
 
 use weightcast_protocol::ConnectionId;
 use weightcast_protocol::message::ClientMessage;
@@ -9,7 +9,7 @@ use crate::parts::queue::Life;
 use crate::world::World;
 
 impl World {
-    /// A message leaves.
+    /// A message leaves its process.
     pub(crate) fn see_sending(
         &mut self,
         life: Life,
@@ -18,7 +18,7 @@ impl World {
     ) {
         let local = self.processes[life.process].clock.local(self.now);
         self.observe(Fact::Sent { life: (life.process, life.life), stream, local, message });
-        // Who comes over says so once it is open; who goes may have no lease any more.
+        // These three need no lease: they ask for one, renew it, or give it up.
         let free = matches!(
             message,
             ClientMessage::Open(_) | ClientMessage::Heartbeat { .. } | ClientMessage::Close { .. }
@@ -33,8 +33,8 @@ impl World {
         self.observe(Fact::Acts { life: (life.process, life.life), local, act });
     }
 
-    /// What a process serves now. In the instant in which it goes on after it was suspended its port may
-    /// answer before its session has looked at the clock: against that stand the other fences (S3, S5).
+    /// Shows what a process serves now. In the instant in which a suspended process wakes, its port may answer before
+    /// its session has looked at the clock; the other fences (S3, S5) stand against that.
     pub(crate) fn see_serving(&mut self, index: usize) {
         let process = &self.processes[index];
         let awake = process.paused_until < self.now;

@@ -1,4 +1,4 @@
-//! What is left at the end of a world that should not be (L6).
+//! What is left at the end of a world, and should not be (L6).
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::parts::process::Process;
 use crate::world::World;
 
 impl World {
-    /// Everything that the churn has left behind, in words.
+    /// All leftovers, in words.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let Some(books) = self.books() else { return Vec::new() };
         let live: BTreeSet<Incarnation> =
@@ -27,16 +27,16 @@ impl World {
         left
     }
 
-    /// Groups that hold other bytes than they say: nobody can rely on their copies.
+    /// Groups that hold other bytes than their version's: their copies can't be relied on.
     fn untrue(&self) -> BTreeSet<Incarnation> {
-        let untrue = |process: &&Process| {
+        let untrue = self.processes.iter().filter(|process| {
             process.version().is_some_and(|version| process.memory.foreign(version).is_some())
-        };
-        self.processes.iter().filter(untrue).filter_map(Process::incarnation).collect()
+        });
+        untrue.filter_map(Process::incarnation).collect()
     }
 }
 
-/// Names of models are given out for ever.
+/// Models without a replica. Jobs use ever new names of models, so a server must forget these.
 fn empty_models(books: &Snapshot) -> impl Iterator<Item = String> + '_ {
     let empty = books.models.iter().filter(|(_, model)| model.replicas.is_empty());
     empty.map(|(name, _)| format!("nobody is in model {name} any more"))
@@ -48,8 +48,7 @@ fn of_books<'a>(
     untrue: &'a BTreeSet<Incarnation>,
 ) -> impl Iterator<Item = String> + 'a {
     books.models.values().flat_map(move |model| {
-        let gone = |replica: &&ReplicaSnapshot| !live.contains(&replica.incarnation);
-        let groups = model.replicas.iter().filter(gone);
+        let groups = model.replicas.iter().filter(|replica| !live.contains(&replica.incarnation));
         let groups = groups.map(|replica| format!("nobody is in group {} any more", replica.name));
         let copies =
             model.replicas.iter().filter(move |replica| is_idle_copy(model, replica, untrue));
@@ -60,7 +59,7 @@ fn of_books<'a>(
     })
 }
 
-/// Whether an offload replica is kept though somebody else has its version, or nobody wants it.
+/// Whether an offload replica is kept although another replica holds the version, or the version is not retained.
 fn is_idle_copy(
     model: &ModelSnapshot,
     replica: &ReplicaSnapshot,
@@ -69,20 +68,20 @@ fn is_idle_copy(
     let Some(version) = replica.version.filter(|_| is_offload(replica)) else {
         return is_offload(replica);
     };
-    let true_other = |other: &&ReplicaSnapshot| {
-        other.incarnation != replica.incarnation && !untrue.contains(&other.incarnation)
-    };
-    let others = model.replicas.iter().filter(true_other);
     let holders = model.versions.get(&version);
-    let listed = |other: &&ReplicaSnapshot| holders.is_some_and(|h| h.contains(&other.name));
-    let mut others = others.filter(listed).filter(|other| other.version == Some(version));
-    // One that is not sealed yet may turn out to be of other content.
-    let sealed = |other: &ReplicaSnapshot| other.state == ReplicaState::Sealed;
-    others.any(|other| sealed(other) && whole_and_lasting(other)) || !is_retained(model, version)
+    let others = model.replicas.iter().filter(|other| {
+        other.incarnation != replica.incarnation
+            && !untrue.contains(&other.incarnation)
+            && holders.is_some_and(|holders| holders.contains(&other.name))
+            && other.version == Some(version)
+    });
+    // A copy that is not sealed yet may turn out to be of other content.
+    let mut sealed = others.filter(|other| other.state == ReplicaState::Sealed);
+    sealed.any(whole_and_lasting) || !is_retained(model, version)
 }
 
-/// Whether a version is to survive. Newer ones that nobody has shown to hold don't count: after a
-/// failover a copy may be the only one, and nobody can tell if it is what it says (seed 1127).
+/// Whether a version is to survive. Newer versions count only if a replica has proved its copy: after a failover a
+/// copy may be the only one, and then nobody can tell whether the copy is what it claims to be (seed 1127).
 fn is_retained(model: &ModelSnapshot, version: Version) -> bool {
     let mut relied_on = model.clone();
     relied_on.replicas.retain(|replica| replica.proved);
@@ -91,7 +90,7 @@ fn is_retained(model: &ModelSnapshot, version: Version) -> bool {
 
 fn of_process(process: &Process) -> Option<String> {
     let (replica, shard) = (&process.replica, process.shard);
-    // What is being published is served before it is held.
+    // Memory that is being published is served before the session holds the version.
     let call = process.program.pending.as_ref().map(|pending| &pending.call);
     let publishes = matches!(call, Some(Call::Publish { .. }));
     if process.host.exposed.is_some() && process.version().is_none() && !publishes {

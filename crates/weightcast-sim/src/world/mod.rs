@@ -48,21 +48,21 @@ pub(crate) struct World {
     pub(crate) crossing_cost: u64,
     /// Bits that are still to flip.
     pub(crate) flips: u64,
-    /// Publishes that are still to be of other content.
+    /// Publishes to come that are to have other content than the version's.
     pub(crate) forgeries: u64,
     /// Servers that are still to die while a version is sealed.
     pub(crate) seal_crashes: u64,
-    /// Versions of which somebody had other content.
+    /// Versions of which a process had other content.
     pub(crate) forged: BTreeSet<Version>,
-    /// Who makes pasts up.
+    /// The client that makes pasts up.
     pub(crate) pretender: Pretender,
-    /// Sessions have come over to later terms.
+    /// A session has come over to a later term.
     pub(crate) came_over: bool,
-    /// When to look at it in passing.
+    /// When the checkers are next shown the state of the world.
     pub(crate) look_at: Time,
-    /// Events of this instant.
+    /// How many events this instant has had.
     pub(crate) at_once: u64,
-    /// It has gone wrong in a way that leaves nothing to see after it.
+    /// The world has gone wrong so badly that the rest of it would say nothing.
     pub(crate) over: bool,
     pub(crate) report: Report,
     pub(crate) fingerprint: Fingerprint,
@@ -70,7 +70,7 @@ pub(crate) struct World {
     pub(crate) sights: Sights,
     pub(crate) failover_sights: FailoverSights,
     pub(crate) seed_sights: SeedSights,
-    /// What happened, if somebody wants to know.
+    /// What happened, if the story was asked for.
     pub(crate) story: Option<Vec<StoryEvent>>,
     /// The group that each life joined.
     pub(crate) joined: BTreeMap<Life, Incarnation>,
@@ -134,8 +134,8 @@ impl World {
         }
     }
 
-    /// Draws the groups, but for shards and datacentres that are given, and plans the start of their
-    /// processes.
+    /// Draws the groups and plans the start of their processes. Numbers of shards and datacentres that are given are
+    /// not drawn.
     fn people(&mut self, given: Option<&[(u32, u64)]>) {
         let groups = (0..self.options.trainers)
             .map(|n| (format!("trainer-{n}"), Role::Trainer, n == 0))
@@ -148,7 +148,7 @@ impl World {
         self.crossing_cost = self.rng.between(1, 8);
         for (index, (replica, role, new_epoch)) in groups.into_iter().enumerate() {
             let any_shards = self.rng.between(1, self.options.max_shards.into()) as u32;
-            // Groups of the same size read from each other while they are being filled.
+            // Only groups of the same size read from each other while they are being filled.
             let num_shards = if self.rng.chance(600) { usual_shards } else { any_shards };
             let place = if role == Role::Trainer { 0 } else { self.rng.below(datacentres) };
             let (num_shards, place) = given.map_or((num_shards, place), |given| given[index]);
@@ -216,7 +216,7 @@ impl World {
         (self.report, self.story.unwrap_or_default())
     }
 
-    /// Plays to the end, or until this is violated.
+    /// Plays to the end, or until a violation that is looked for.
     pub(crate) fn play_until(mut self, found: impl Fn(&InvariantViolation) -> bool) -> Report {
         self.play(found);
         self.report
@@ -249,7 +249,7 @@ impl World {
         self.report.counters = self.books().map(|books| books.counters).unwrap_or_default();
     }
 
-    /// False if the protocol's code panicked, which is where the world ends.
+    /// Lets an event happen. False if the protocol's code panicked: the world ends there.
     fn happens(&mut self, event: WorldEvent) -> bool {
         let what = std::panic::AssertUnwindSafe(|| self.happen(event));
         let Err(panic) = std::panic::catch_unwind(what) else { return true };
@@ -270,14 +270,14 @@ impl World {
         }
     }
 
-    /// A process's stream breaks; both ends notice in their time.
+    /// A process's stream breaks. Both ends notice after a delay of their own.
     pub(crate) fn break_stream(&mut self, index: usize) {
         if let Some(stream) = self.processes[index].host.stream {
             self.break_wire(stream);
         }
     }
 
-    /// The same for a stream, whosever it is.
+    /// The same for a stream of any process.
     pub(crate) fn break_wire(&mut self, stream: ConnectionId) {
         let Some(host) = self.network.host(stream) else { return };
         if let Some(cut) = self.network.cut(stream) {
@@ -291,13 +291,13 @@ impl World {
         }
     }
 
-    /// Whether the first to publish a version may have had other content than it once had: what
-    /// nobody holds is forgotten with its term (S7).
+    /// Whether a version may rightly have another content than it once had: the content of a version that no replica
+    /// holds is forgotten with the term (S7), and the next publisher defines it anew.
     pub(crate) fn disputed(&self, version: Version) -> bool {
         self.came_over && self.forged.contains(&version)
     }
 
-    /// How long a message takes.
+    /// Draws how long a message takes.
     pub(crate) fn delay(&mut self) -> Span {
         self.network.delay(&mut self.rng)
     }

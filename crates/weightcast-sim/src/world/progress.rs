@@ -1,24 +1,24 @@
-//! A world ends: one that goes on without its clock, or with ever more events, is stopped, and its
-//! story says so.
+//! Every world ends. A world whose clock stands still, or that has ever more events, is stopped, and the story says
+//! so.
 
 use weightcast_protocol::{Span, Time};
 
 use crate::world::World;
 
-/// How often the world is looked at in passing.
+/// How often the checkers are shown the state of the world.
 const LOOK_EVERY: Span = Span::from_millis(250);
 
-/// Events of one instant: a few for each process, of which there are some dozens.
+/// Most events of one instant. A few for each of some dozens of processes are usual.
 const AT_ONCE: u64 = 20_000;
 
-/// Events of a world: a hundred times what the busiest have.
+/// Most events of a world: a hundred times those of the busiest worlds.
 const IN_ALL: u64 = 20_000_000;
 
-/// What one event may have a process or a server do: some messages to everybody.
+/// Most outputs of one event. Some messages to every process are usual.
 pub(crate) const OUTPUTS: u64 = 20_000;
 
 impl World {
-    /// The next event happens then.
+    /// The clock goes on to the next event.
     pub(crate) fn progress(&mut self, at: Time) {
         while self.look_at < at {
             self.now = self.look_at;
@@ -34,7 +34,7 @@ impl World {
         }
     }
 
-    /// It would go on for ever.
+    /// The world would go on for ever: stops it.
     pub(crate) fn hangs(&mut self, why: String) {
         self.over = true;
         self.violated("hang", why);

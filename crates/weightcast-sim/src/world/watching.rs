@@ -1,4 +1,4 @@
-//! Who watches the world: checkers, coverage points, counts, the story.
+//! What watches the world: checkers, coverage points, counts, the story.
 
 use weightcast_protocol::message::{Answer, Call, Role};
 use weightcast_protocol::{CallError, Span, Term, Time};
@@ -6,21 +6,19 @@ use weightcast_protocol::{CallError, Span, Term, Time};
 use crate::base::weight::weight;
 use crate::checkers::{ActingTerms, Fact};
 use crate::parts::host::ServerHost;
-use crate::parts::process::Process;
 use crate::report::story::{self, StoryEvent};
 use crate::world::World;
 
-/// How often it is looked at how much servers remember: all of it is gone through.
+/// How often the memory of the servers is weighed. Each time all of it is walked through.
 const WEIGH_EVERY: Span = Span::from_secs(2);
 
 impl World {
-    /// Shows a fact to the checkers, the coverage points, and whoever reads the story.
+    /// Shows a fact to the checkers and to the coverage points, and writes it into the story.
     pub(crate) fn observe(&mut self, fact: Fact<'_>) {
         if self.story.is_some()
             && let Some((process, what)) = story::tell(&fact)
         {
-            let place = |p: &Process| format!("{}/{}", p.replica, p.shard);
-            let who = process.map_or("world".to_owned(), |index| place(&self.processes[index]));
+            let who = process.map_or("world".to_owned(), |index| self.processes[index].name());
             self.write_down(who, what, None);
         }
         self.sights.observe(&fact, &mut self.report.points);
@@ -44,9 +42,6 @@ impl World {
     }
 
     pub(crate) fn count(&mut self, call: Option<&Call>, result: &Result<Answer, CallError>) {
-        let first_word = |text: String| {
-            text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
-        };
         let call = call.map(|call| first_word(format!("{call:?}"))).unwrap_or_default();
         let end = match result {
             Ok(answer) => first_word(format!("{answer:?}")),
@@ -55,7 +50,7 @@ impl World {
         *self.report.calls.entry(format!("{call} {end}")).or_default() += 1;
     }
 
-    /// Shows the checkers which servers act, and where the sessions are.
+    /// Shows the checkers the end of the world: which servers act, where the sessions are, what is left over.
     fn observe_end(&mut self) {
         let (acting, sessions) = self.terms();
         let terms = ActingTerms { acting: &acting, sessions: &sessions };
@@ -64,7 +59,7 @@ impl World {
         self.observe(Fact::Over { terms, leftovers, disagreements });
     }
 
-    /// Shows the checkers how things stand, in passing.
+    /// Shows the checkers the state of the world between two events.
     pub(crate) fn look_around(&mut self) {
         let disagreements = self.disagreements();
         let (acting, sessions) = self.terms();
@@ -76,7 +71,7 @@ impl World {
         }
     }
 
-    /// Shows the checkers how much the servers that act remember.
+    /// Shows the checkers how much memory the acting servers take.
     fn weigh(&mut self) {
         let servers = self.hosts.iter().filter_map(|host| host.server.as_ref());
         let acting = servers.filter(|server| server.term() > Term(0));
@@ -86,21 +81,21 @@ impl World {
         }
     }
 
-    /// From then on one server acts: what is left of the quiet time is for reads.
+    /// The time from which on exactly one server acts. The rest of the quiet time is for reads.
     fn settled_at(&self) -> Time {
         Time(0) + self.options.fault_time + self.options.quiet_time.scaled(3, 4)
     }
 
     fn terms(&self) -> (Vec<Term>, Vec<(String, Option<Term>)>) {
         let acting = self.hosts.iter().map(ServerHost::term).filter(|term| term.0 > 0).collect();
-        let place = |p: &Process| {
-            let lease = p.session.as_ref()?.lease();
-            Some((format!("{}/{}", p.replica, p.shard), lease.map(|lease| lease.term)))
-        };
-        (acting, self.processes.iter().filter_map(place).collect())
+        let sessions = self.processes.iter().filter_map(|process| {
+            let lease = process.session.as_ref()?.lease();
+            Some((process.name(), lease.map(|lease| lease.term)))
+        });
+        (acting, sessions.collect())
     }
 
-    /// Long after the last fault every rollout holds the newest version, which is published.
+    /// Checks that every rollout holds the newest published version, long after the last fault.
     pub(crate) fn check_end(&mut self) {
         self.observe_end();
         let books = self.books();
@@ -118,4 +113,9 @@ impl World {
             self.violated("L1", detail);
         }
     }
+}
+
+/// The name of a call's or of a result's variant, as `Debug` prints the variant first.
+fn first_word(text: String) -> String {
+    text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
