@@ -1,4 +1,4 @@
-//! Runs attacks one after another, and says how they went.
+//! Runs attacks one after another, and reports how each went.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -22,7 +22,7 @@ pub(crate) fn run(only: &[String], json: bool) -> Result<ExitCode> {
         eprintln!("    {}", verdict(&report));
         reports.push(report);
     }
-    // Last come those that succeeded, since the end of a log is what is kept of it.
+    // Attacks that succeeded come last, because often only the end of a log is kept.
     reports.sort_by_key(|report| !report.succeeded.is_empty());
     if json {
         println!("{}", serde_json::to_string_pretty(&reports)?);
@@ -44,7 +44,7 @@ fn attempt(attack: &Attack) -> Result<AttackReport> {
         carried_out.as_ref().err().map(|error| format!("the attack ended early: {error:#}"));
     stuck.into_iter().for_each(|stuck| scene.note(stuck));
     let report = scene.finish(attack.name, attack.item, started);
-    // Where the victims are as they were, it is the attack that does not work.
+    // An attack that ended early and did no harm is broken itself.
     if report.succeeded.is_empty() {
         carried_out?;
     }

@@ -77,7 +77,7 @@ impl ControlClient {
         })?
     }
 
-    /// What a replica holds, and whether that is what the asker says it has `found` there.
+    /// What a replica holds, and whether its sum is the one that the asker says to have `found` there.
     pub(crate) fn inspect(
         &self,
         model: &str,
@@ -149,10 +149,10 @@ impl ControlClient {
         Ok(RogueStream { frames, inbox, over })
     }
 
-    /// A session that stays: its heartbeats go on until it is dropped.
+    /// Opens a session, whose heartbeats go on until the session is dropped.
     ///
     /// # Errors
-    /// The server refuses it, or says nothing.
+    /// The server refuses the session, or says nothing.
     pub(crate) fn open(&self, open: wire::Open) -> Result<RogueSession> {
         let stream = self.stream()?;
         stream.say(Ask::Open(open))?;
@@ -179,14 +179,14 @@ impl ControlClient {
     }
 }
 
-/// One stream: what is said on it, and what is told.
+/// One stream: the attacker's messages go out, and the server's come in.
 pub(crate) struct RogueStream {
     frames: mpsc::Sender<ClientFrame>,
     inbox: inbox::Receiver<Told>,
     over: Arc<AtomicBool>,
 }
 
-/// Says, however it came about, that the server tells nothing more.
+/// Notes, when dropped, that the stream has ended, for whatever reason.
 struct EndOfStream(Arc<AtomicBool>);
 
 impl Drop for EndOfStream {
@@ -200,7 +200,7 @@ impl RogueStream {
         run(self.frames.send(ClientFrame { body: Some(body) }))?.context("the stream has ended")
     }
 
-    /// The first answer that is wanted; others are passed over.
+    /// Waits for the first message that is wanted; others are passed over.
     pub(crate) fn wait<T>(
         &self,
         patience: Duration,
@@ -216,18 +216,18 @@ impl RogueStream {
         }
     }
 
-    /// Whether the server has ended it.
+    /// Whether the server has ended the stream.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// What has been told and not been looked at.
+    /// The server's messages that were not looked at yet.
     pub(crate) fn heard(&self) -> Vec<Told> {
         self.inbox.try_iter().collect()
     }
 }
 
-/// What a call came to.
+/// How a call ended, or went on.
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
     Answer(wire::answer::Answer),
@@ -273,13 +273,13 @@ impl RogueSession {
         })?
     }
 
-    /// A call, and what it came to.
+    /// Makes a call and waits for its outcome.
     pub(crate) fn call(&mut self, call: wire::call::Call) -> Result<CallOutcome> {
         let seq = self.begin(call)?;
         self.outcome(seq, PATIENCE)
     }
 
-    /// A call that has to be answered.
+    /// Makes a call that has to be answered well.
     pub(crate) fn demand(&mut self, call: wire::call::Call) -> Result<wire::answer::Answer> {
         match self.call(call)? {
             CallOutcome::Answer(answer) => Ok(answer),
@@ -288,7 +288,7 @@ impl RogueSession {
         }
     }
 
-    /// Registers memory that nobody has, of one tensor.
+    /// Registers memory of one tensor, without having any.
     pub(crate) fn register(&mut self, layout: &[u8], export: u64, bytes: u64) -> Result<()> {
         let call = wire::Register { layout: layout.to_vec(), export, bytes };
         self.demand(wire::call::Call::Register(call)).map(drop)
@@ -339,7 +339,7 @@ pub(crate) struct SourceCopy {
 }
 
 impl SourceCopy {
-    /// As readers are told.
+    /// The source that an assignment names.
     pub(crate) fn of(assignment: &wire::Assignment) -> Result<Self> {
         let shards = <wire::SourceShards as prost::Message>::decode(&*assignment.shards)?.shards;
         Ok(Self { catalog: assignment.catalog.clone(), shards })

@@ -87,7 +87,7 @@ pub(crate) struct Data {
 
 impl Data {
     /// # Errors
-    /// Nobody listens, all seats are taken, or the token is not theirs.
+    /// No port listens there, all places are taken, or the token is wrong.
     pub(crate) fn connect(address: &str, token: Option<&str>) -> Result<Self> {
         let address = address.to_socket_addrs()?.next().context("no address")?;
         let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
@@ -116,7 +116,7 @@ impl Data {
         Ok(self.socket.write_all(&frame(IDENTIFY, 0, &[])[..1])?)
     }
 
-    /// The others.
+    /// The other bytes of that request.
     pub(crate) fn say_rest(&mut self) -> Result<()> {
         Ok(self.socket.write_all(&frame(IDENTIFY, 0, &[])[1..])?)
     }

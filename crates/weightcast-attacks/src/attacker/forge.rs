@@ -20,7 +20,7 @@ fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Its inverse.
+/// The inverse of [`mix`].
 fn unmix(mut z: u64) -> u64 {
     z = (z ^ (z >> 31) ^ (z >> 62)).wrapping_mul(0x3196_42b2_d24d_8ec3);
     z = (z ^ (z >> 27) ^ (z >> 54)).wrapping_mul(0x96de_1b17_3f11_9089);
@@ -40,7 +40,7 @@ pub(crate) fn export_at(export: u64, generation: u64) -> u64 {
     mix(export.wrapping_add(generation.wrapping_mul(STEP))).max(1)
 }
 
-/// The name under which memory must be registered for its exposure to have this id.
+/// The export id to register memory with, so that the exposure at this generation has this id.
 pub(crate) fn export_for(id: u64, generation: u64) -> u64 {
     unmix(id).wrapping_sub(generation.wrapping_mul(STEP))
 }
@@ -74,7 +74,7 @@ fn describe(hasher: &mut blake3::Hasher, name: &str, bytes: u64) {
     hasher.update(&bytes.to_le_bytes());
 }
 
-/// The name of the set of this one tensor.
+/// The digest of a catalog of one tensor.
 pub(crate) fn catalog(name: &str, bytes: u64) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new_derive_key("weightcast catalog 1");
     hasher.update(&1_u64.to_le_bytes());
@@ -82,7 +82,7 @@ pub(crate) fn catalog(name: &str, bytes: u64) -> Vec<u8> {
     hasher.finalize().as_bytes()[..16].to_vec()
 }
 
-/// What a tensor's digest is multiplied with before sums are compared.
+/// The key that a tensor's digest is multiplied with before sums are compared.
 pub(crate) fn key(name: &str, bytes: u64) -> [u64; 2] {
     let mut hasher = blake3::Hasher::new_derive_key("weightcast tensor key 1");
     describe(&mut hasher, name, bytes);
@@ -99,13 +99,13 @@ impl Mint {
         Self(blake3::derive_key("weightcast 2026 tickets of reference servers", secret.as_bytes()))
     }
 
-    /// That there was a term.
+    /// A proof that there was a term.
     pub(crate) fn proof(&self, term: u64, origin: u64) -> TermProof {
         let mac = self.hash("term").number(term).number(origin).done();
         TermProof { term, origin, mac }
     }
 
-    /// That whoever opens so was given this.
+    /// A ticket as a server would give it to a client that opens so.
     pub(crate) fn ticket(&self, open: &Open, ticket: Ticket) -> Ticket {
         let proof = ticket.proof.clone().unwrap_or_default();
         let incarnation = ticket.incarnation.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The attacker's own threads: gRPC runs on one, attacks are plain code that waits for it.
+//! The attacker's runtime: gRPC runs on a thread of its own, and attacks are blocking code.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::runtime::{Builder, Handle};
 
-/// Nothing that the attacker asks for takes longer, or it counts as not answered.
+/// A request of the attacker that takes longer counts as not answered.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The runtime; its thread ends with the process.
@@ -27,7 +27,7 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> Result<T> {
     run_for(PATIENCE, future)
 }
 
-/// The same with a patience of its own.
+/// [`run`] with another patience.
 pub(crate) fn run_for<T>(patience: Duration, future: impl Future<Output = T>) -> Result<T> {
     let limited = async { tokio::time::timeout(patience, future).await };
     handle().block_on(limited).with_context(|| format!("no answer within {patience:?}"))

@@ -1,4 +1,4 @@
-//! Answers that nobody takes.
+//! Answers that are asked for and not read.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,19 +12,19 @@ use crate::attacker::runtime::handle;
 use crate::attacker::wire::GetManifestRequest;
 use crate::scene::Scene;
 
-/// Together as large as all that a server sends at once.
+/// Manifests that are together as large as everything that a server sends at once.
 const MANIFESTS: u64 = 32;
 const BYTES: usize = 8 << 20;
 const CONNECTIONS: u64 = 64;
-/// Answers that a connection leaves lying; it lets go of the oldest for a new one, so that some reader
-/// of each manifest has always just come.
+/// Answers that a connection leaves unread. The oldest is dropped for a new one, so that at any time some reader of
+/// each manifest has just come.
 const UNREAD: usize = 2;
 const PAUSE: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(15);
 
 pub(super) fn unread(scene: &mut Scene) -> Result<()> {
     scene.begin()?;
-    // What is stored counts as well.
+    // The server stores the manifests, which makes it grow too.
     scene.growth_mb += ((MANIFESTS as usize * BYTES) >> 20) as f64;
     let control = scene.control()?;
     let mut digests = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn unread(scene: &mut Scene) -> Result<()> {
         readers.begin(&control, digests.collect());
     }
     std::thread::sleep(3 * PAUSE);
-    // Others get theirs meanwhile.
+    // Other clients get their answers meanwhile.
     let started = Instant::now();
     let mine = scene.control()?.manifest(&forge::blob_digest(&small));
     let whole = mine.as_ref().is_ok_and(|bytes| *bytes == small);
@@ -58,7 +58,7 @@ pub(super) fn unread(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// Those who ask and take nothing, until this is dropped.
+/// Connections that ask for manifests and read none, until this value is dropped.
 #[derive(Default)]
 struct UnreadAnswers(Vec<JoinHandle<()>>);
 

@@ -1,4 +1,4 @@
-//! A holder that holds nothing, and counts when the last real copy goes.
+//! A replica that claims to hold a version, so that the trainer may give up the last real copy.
 
 use anyhow::{Context, Result, bail};
 use prost::Message;
@@ -14,12 +14,12 @@ use crate::scene::{MODEL_BYTES, Scene};
 
 const MODEL: &str = "kept";
 
-/// Where the sum comes from that a commit must show.
+/// How the attacker gets the sum that a commit must show.
 type SumSource = fn(&Scene) -> Result<[u64; 2]>;
 
 pub(super) fn by_inspect(scene: &mut Scene) -> Result<()> {
     claim(scene, |scene| {
-        // It says only whether a sum is right.
+        // The server says only whether a sum is right.
         let guess = Sum { low: 0, high: 0 };
         let reply = scene.control()?.inspect(MODEL, "trainer", Some(guess))?;
         anyhow::ensure!(reply.as_published != Some(true), "zero is right");
@@ -109,7 +109,7 @@ fn commit(scene: &mut Scene, sums: SumSource) -> Result<String> {
         Told::Broken(broken) => Some(format!("{broken:?}")),
         _ => None,
     })?;
-    // It goes on claiming until the attack is over.
+    // The claimant stays until the attack is over.
     scene.stays(claimant);
     Ok(answered)
 }

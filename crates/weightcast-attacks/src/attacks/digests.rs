@@ -1,4 +1,4 @@
-//! Requests of a few bytes that name work without end.
+//! Requests of a few bytes that ask for work without end.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::scene::{Scene, busy};
 const MODEL: &str = "target";
 /// How long a process may take to notice that a reader is gone.
 const GRACE: Duration = Duration::from_secs(1);
-/// Over so long its work is counted.
+/// How long the CPU time of a process is counted.
 const WINDOW: Duration = Duration::from_secs(3);
-/// CPU seconds of that which heartbeats and the like may take.
+/// CPU seconds that heartbeats and the like may take of that.
 const IDLE: f64 = 0.5;
 
 /// A trainer and a rollout that hold version 1.
@@ -29,10 +29,10 @@ fn holders(scene: &mut Scene) -> Result<[Honest; 2]> {
     Ok([trainer, rollout])
 }
 
-/// Threads that a process may have more than before: readers of its own come and go.
+/// Threads by which a process may grow: its own readers come and go.
 const THREADS: usize = 4;
 
-/// Sends each of a holder's connections one request, waits, and hangs up.
+/// Sends each request on a connection of its own, waits, and hangs up.
 fn besiege(scene: &mut Scene, holder: &Honest, requests: &[(u8, Rectangle, &[u64])]) -> Result<()> {
     let copy = scene.control()?.copy_of(MODEL, &holder.settings.replica)?;
     let shard = copy.shards.first().context("a shard")?;
@@ -61,7 +61,7 @@ fn besiege(scene: &mut Scene, holder: &Honest, requests: &[(u8, Rectangle, &[u64
     Ok(())
 }
 
-/// The fence ends the work too, and the owner is free.
+/// Unpublishing ends the work too, and the holder can close.
 fn leave(scene: &mut Scene, mut holder: Honest) {
     let unpublished = holder.ask("unpublish");
     let name = holder.name();

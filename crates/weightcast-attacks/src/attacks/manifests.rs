@@ -1,4 +1,4 @@
-//! Manifests that never end, that are larger than they look, that are too many.
+//! Manifests that never end, that are larger than they look, or that are too many.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,15 +18,15 @@ use crate::scene::victims::TENSOR;
 
 const PAGE: usize = 64 << 10;
 const CONNECTIONS: usize = 64;
-/// As many as a server takes of one connection.
+/// As many streams as a server takes on one connection.
 const STREAMS_PER_CONNECTION: usize = 2;
-/// What each says that it will send, and the pages that it does send: nothing of a page, or as much
-/// as a stream holds without being read, and more.
+/// The size that each stream announces, and the pages that it sends: one, or more than a stream buffers while it is
+/// not read.
 const SIZES: [u64; 2] = [64 << 20, 1 << 20];
 const PAGES: [usize; 2] = [1, 12];
-/// The pause before one that was turned away comes again.
+/// The pause before a stream that was turned away tries again.
 const AGAIN: Duration = Duration::from_millis(200);
-/// An honest layout comes in hundredths of a second; a crowded machine takes some.
+/// The longest that an honest layout may take: hundredths of a second are usual, on a crowded machine some more.
 const SOON_MS: f64 = 15_000.0;
 
 pub(super) fn unfinished(scene: &mut Scene) -> Result<()> {
@@ -39,7 +39,7 @@ pub(super) fn unfinished(scene: &mut Scene) -> Result<()> {
         }
     }
     streams.wait(CONNECTIONS * STREAMS_PER_CONNECTION);
-    // Honest layouts still find their turn, again and again.
+    // Honest layouts still get their turn, again and again.
     for number in 0..3 {
         let honest = scene.rollout("policy-2", &format!("newcomer-{number}"))?;
         scene.note(format!("an honest layout came in {:.0} ms", honest.opened_ms));
@@ -52,7 +52,7 @@ pub(super) fn unfinished(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// Manifests that begin, and begin again when they are let go, until this is dropped.
+/// Manifests that begin, and begin anew when the server lets go of them, until this value is dropped.
 #[derive(Default)]
 struct UnendedManifests {
     tasks: Vec<JoinHandle<()>>,

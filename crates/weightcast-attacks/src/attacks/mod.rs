@@ -1,4 +1,4 @@
-//! Every attack there is, one concern a file.
+//! All attacks, by concern: one file each.
 
 mod answers;
 mod claims;
@@ -23,13 +23,13 @@ pub(crate) struct Attack {
     pub(crate) name: &'static str,
     /// Of the list in docs/results/attacks.md.
     pub(crate) item: &'static str,
-    /// What the attacker does, in a line.
+    /// The attacker's deed, in a line.
     pub(crate) what: &'static str,
     pub(crate) scene: fn() -> Result<Scene>,
     pub(crate) carry_out: fn(&mut Scene) -> Result<()>,
 }
 
-/// A server with a secret of its own, that also checks itself.
+/// A server that has a secret of its own and checks itself.
 fn paranoid() -> Result<Scene> {
     Scene::guarded(&["--paranoid"])
 }

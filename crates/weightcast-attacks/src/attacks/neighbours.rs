@@ -1,4 +1,4 @@
-//! Other users of the host, files that they can write, addresses that are nobody's business.
+//! Other users of the host, files that other users can write, addresses that readers must not connect to.
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -20,10 +20,10 @@ use crate::attacker::wire::Role;
 use crate::scene::victims::{Honest, TENSOR, VictimServer};
 use crate::scene::{MODEL_BYTES, Scene};
 
-/// Nobody's: the user that has nothing.
+/// The id of the user `nobody`, who owns nothing.
 const NOBODY: u32 = 65_534;
 
-/// What another user tries.
+/// The arguments of an attempt by another user.
 #[derive(Args)]
 pub(crate) struct StrangerArguments {
     /// A server
@@ -82,7 +82,7 @@ pub(super) fn another_user(scene: &mut Scene) -> Result<()> {
             None
         }
     };
-    // Where everybody may run it.
+    // A place where every user may run the program.
     let program = scene.workspace.path.join("stranger");
     fs::copy(std::env::current_exe()?, &program)?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
@@ -146,7 +146,7 @@ pub(super) fn writable_files(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// An address of this host that is not loopback, if it has one. Nothing is sent.
+/// An address of this host other than loopback, if the host has one. No packet is sent to find out.
 fn own_address() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -154,7 +154,7 @@ fn own_address() -> Option<String> {
     (!ip.is_loopback()).then(|| ip.to_string())
 }
 
-/// A service that readers have no business with: counts who comes.
+/// A service that no reader should connect to: counts the connections.
 struct Canary {
     address: String,
     port: u16,
@@ -180,7 +180,7 @@ impl Canary {
 
 pub(super) fn any_address(scene: &mut Scene) -> Result<()> {
     scene.begin()?;
-    // The job says where its data ports are; and some addresses are nobody's.
+    // One reader's job lists the networks of its data ports. The other's does not, but some addresses are never tried.
     let mut settings = scene.worker("bait", "reader", "rollout");
     settings.networks = Some("127.0.0.0/8".to_owned());
     let listed = scene.start(settings)?;
@@ -210,7 +210,7 @@ pub(super) fn any_address(scene: &mut Scene) -> Result<()> {
         let knocks = canary.knocks.load(Ordering::Relaxed);
         scene.expect(knocks == 0, || format!("readers came to {} {knocks} times", canary.address));
     }
-    // Where data ports may be, they come.
+    // At an address where a data port may be, both readers connect.
     let port =
         LyingPort::open("127.0.0.1:0", &scene.workspace.token, Arc::new(|_: &_| refusal(1)))?;
     for (reader, _) in &mut tried {
@@ -222,7 +222,8 @@ pub(super) fn any_address(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// Publishes what lies at this address, and has the reader ask for it. What it says then.
+/// Publishes a version whose data port is said to be at this address, and has the reader replicate the version.
+/// Returns the reader's error.
 fn lure(scene: &Scene, number: u64, address: &str, reader: &mut Honest) -> Result<String> {
     let control = scene.control()?;
     let bytes = MODEL_BYTES as u64;

@@ -7,10 +7,10 @@ use crate::attacker::wire::{Open, Role};
 use crate::scene::Scene;
 
 const REPLICAS: usize = 4_800;
-/// Fewer than the requests that a server takes on one connection: each session is one.
+/// Sessions of one connection: fewer than the requests that a server takes on one, and each session is a request.
 const PER_CONNECTION: usize = 12;
 const AT_ONCE: usize = 8;
-/// The longest that a name may be.
+/// The longest allowed length of a name.
 const NAME: usize = 500;
 
 pub(super) fn many(scene: &mut Scene) -> Result<()> {
@@ -52,7 +52,7 @@ pub(super) fn many(scene: &mut Scene) -> Result<()> {
         }
     }
     scene.note(format!("{} of {REPLICAS} replicas were let in", crowd.len()));
-    // The command line reads what it is given.
+    // The command line must be able to read the server's status.
     let status = status(scene);
     let failed = status.err().map(|error| format!("status: {error:#}"));
     scene.expect(failed.is_none(), || failed.unwrap_or_default());
@@ -69,7 +69,7 @@ pub(super) fn many(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// A replica with names as long as they may be.
+/// A replica whose names have the longest allowed length.
 fn long(number: usize) -> Open {
     let pad = "x".repeat(NAME);
     Open {
@@ -79,7 +79,7 @@ fn long(number: usize) -> Open {
     }
 }
 
-/// What `weightcast status` makes of it.
+/// Asks `weightcast status`.
 fn status(scene: &Scene) -> Result<()> {
     let output = scene.workspace.run(&["status", "--server", &scene.server.address, "--json"])?;
     anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());

@@ -1,4 +1,4 @@
-//! Readers that take the places of a data port, and the descriptors of its process.
+//! Readers that take all places of a data port, and all descriptors of its process.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
@@ -17,21 +17,21 @@ use crate::scene::{MODEL_BYTES, Scene};
 const MODEL: &str = "target";
 /// As many as a data port has places.
 const SIPPING: usize = 1_024;
-/// Reads that each has asked for: more than sockets buffer.
+/// Reads that each reader asks for: more bytes than sockets buffer.
 const READS: usize = 16;
-/// What a sipping reader's socket takes in.
+/// Bytes that a sipping reader's socket buffers.
 const BUFFER: usize = 4 << 10;
-/// How often those without a place try again, and how long they wait for the first bytes.
+/// How often readers without a place try again, and how long each waits for its first bytes.
 const ROUNDS: usize = 3;
 const FIRST: Duration = Duration::from_secs(2);
 /// How long churning readers leave a request unfinished: less than a port waits for the rest.
 const CHURN: Duration = Duration::from_millis(500);
-/// Idle readers, and what the trainer may have.
+/// Idle readers, and descriptors that the trainer may have.
 const IDLE: usize = 600;
 const DESCRIPTORS: u32 = 256;
-/// So many that are turned away say that all will be.
+/// After so many readers that were turned away, no more are tried.
 const TURNED_AWAY: usize = 20;
-/// A port that does not take a connection for so long takes none.
+/// A port that takes no connection within this time is full.
 const KNOCK: Duration = Duration::from_secs(1);
 
 /// The trainer whose places are taken, and where its data port is.
@@ -46,7 +46,7 @@ fn target(scene: &mut Scene, descriptors: Option<u32>) -> Result<(Honest, Source
     Ok((trainer, copy.shards.into_iter().next().context("a shard")?))
 }
 
-/// What honest workers do meanwhile: a rollout reads, the trainer opens a handle and goes on.
+/// Honest work during the attack: two rollouts read, the trainer opens another handle.
 fn meanwhile(scene: &mut Scene, trainer: &mut Honest) -> Result<()> {
     let opened = trainer.ask("open second");
     scene.note(format!("the trainer's own open: {:.0} ms", opened.ms));
@@ -58,7 +58,7 @@ fn meanwhile(scene: &mut Scene, trainer: &mut Honest) -> Result<()> {
         let read = reader.ask("replicate 1 60000");
         scene.note(format!("an honest reader {name}: {:.0} ms", read.ms));
         scene.expect(read.ok && read.right, || format!("{name}: {}", read.said()));
-        // The next one is to read from the trainer again.
+        // The next rollout has to read from the trainer, not from this one.
         reader.ask("close");
     }
     Ok(())
@@ -69,7 +69,7 @@ pub(super) fn sipping(scene: &mut Scene) -> Result<()> {
     scene.descriptors = SIPPING + 200;
     let (mut readers, mut refused) = (Vec::new(), 0);
     let started = Instant::now();
-    // Whoever was crowded out by the next one tries again.
+    // A reader that lost its place to a later one tries again.
     for _ in 0..ROUNDS {
         refused = SIPPING - readers.len();
         readers.extend((0..refused).filter_map(|_| sipper(scene, &shard).ok()));
@@ -96,7 +96,7 @@ pub(super) fn sipping(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// A reader that has asked for more than it will ever take.
+/// A reader that asks for more bytes than it will ever read.
 fn sipper(scene: &Scene, shard: &SourceShard) -> Result<Data> {
     let id = export_at(shard.export, shard.generation);
     let request = ask(id, shard.generation, &[[0, 0, MODEL_BYTES as u64, 1, 0]]);
@@ -107,14 +107,14 @@ fn sipper(scene: &Scene, shard: &SourceShard) -> Result<Data> {
     Ok(reader)
 }
 
-/// Whether its answer has begun, so that its place is busy.
+/// Whether the reader's answer has begun, so that its place is busy.
 fn is_served(reader: &mut Data) -> bool {
     let _ = reader.socket.set_nonblocking(false);
     let served = reader.socket.read_exact(&mut [0; 64]).is_ok();
     reader.socket.set_nonblocking(true).is_ok() && served
 }
 
-/// A few bytes of each, again and again: nobody can say that they take nothing. Returns how many
+/// Reads a few bytes of each connection, again and again, so that the port can't take any for idle. Returns how many
 /// are still connected.
 fn sip(mut readers: Vec<Data>, stop: &AtomicBool) -> usize {
     while !stop.load(Ordering::Relaxed) {
@@ -127,10 +127,10 @@ fn sip(mut readers: Vec<Data>, stop: &AtomicBool) -> usize {
     readers.len()
 }
 
-/// Connections that their peer resets at once: nobody has to know the token for that.
+/// Connections that the peer resets at once, which needs no token.
 pub(super) fn reset(scene: &mut Scene) -> Result<()> {
     let (mut trainer, shard) = target(scene, None)?;
-    // A member that rests, as honest readers do between two updates.
+    // A reader with the token, at rest, as honest readers are between two updates.
     let mut member = Data::connect(&shard.data_address, Some(&scene.workspace.token))?;
     let address: SocketAddr = shard.data_address.parse()?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -159,7 +159,7 @@ fn knock_and_reset(address: &SocketAddr) -> Result<()> {
     Ok(rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
 }
 
-/// Readers that are always in the midst of a request, and always have only begun.
+/// Readers that always have begun a request, and never leave one unfinished for long.
 pub(super) fn churning(scene: &mut Scene) -> Result<()> {
     let (mut trainer, shard) = target(scene, None)?;
     scene.descriptors = SIPPING + 200;
@@ -194,7 +194,7 @@ pub(super) fn churning(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// Ends the request that has begun, takes its answer, and begins the next.
+/// Finishes the reader's request, reads the answer, and begins the next request.
 fn ask_and_begin(reader: &mut Data) -> Result<()> {
     reader.say_rest()?;
     reader.hear()?;
@@ -210,13 +210,13 @@ pub(super) fn idle(scene: &mut Scene) -> Result<()> {
             Ok(reader) => readers.push(reader),
             Err(_) => refused += 1,
         }
-        // The port is closed to all, it seems: no use in more.
+        // The port seems to be closed to all: more readers are of no use.
         if refused > TURNED_AWAY {
             break;
         }
     }
     scene.note(format!("{} idle readers were admitted, {refused} turned away", readers.len()));
-    // Strangers that only knock: each is a descriptor as well.
+    // Strangers that connect and say nothing take a descriptor each, too.
     let address = shard.data_address.parse()?;
     let knock = |_| std::net::TcpStream::connect_timeout(&address, KNOCK).ok();
     let knocks: Vec<_> = (0..IDLE).map_while(knock).collect();

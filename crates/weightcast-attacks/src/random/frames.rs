@@ -1,4 +1,4 @@
-//! Frames at random: half of them such as a client in its place would send.
+//! Frames at random: half of them are such as a client in the same state would send.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const REPLICAS: [&str; 5] = ["a", "b", "c", "d", "e"];
 pub(super) struct Speaker {
     dice: Dice,
     stream: Option<RogueStream>,
-    /// Of the session that it opened last.
+    /// Of the session that was opened last.
     opened: Option<(Open, Opened)>,
     mine: Option<Open>,
     assigned: Option<Assigned>,
@@ -42,7 +42,7 @@ impl Speaker {
         Self { dice, stream: None, opened: None, mine: None, assigned: None, seq: 0, generation: 1 }
     }
 
-    /// One frame more; whether a stream that the server still listens to has taken it.
+    /// Sends one more frame. Whether the stream took the frame: the server may have ended the stream.
     pub(super) fn speak(&mut self, control: &ControlClient) -> Result<bool> {
         let over = self.stream.as_ref().is_none_or(RogueStream::is_over);
         if over || self.dice.one_in(200) {
@@ -53,7 +53,7 @@ impl Speaker {
         Ok(self.say(frame))
     }
 
-    /// A new stream, mostly with an open that is answered before anything else is said.
+    /// Begins a new stream. Mostly the answer to the first message, an `Open`, is waited for.
     fn begin(&mut self, control: &ControlClient) -> Result<bool> {
         self.stream = Some(control.stream()?);
         let open = self.open();
@@ -67,14 +67,14 @@ impl Speaker {
             let answer = self.stream.as_ref().and_then(|s| s.wait(ANSWER, answered).ok());
             match answer.flatten() {
                 Some(opened) => self.opened = self.mine.clone().map(|open| (open, opened)),
-                // It does not get further on this one.
+                // A refused session gets no further on this stream.
                 None => self.stream = None,
             }
         }
         Ok(taken)
     }
 
-    /// A stream that the server has ended is opened anew.
+    /// Sends a message. If the server has ended the stream, the next message goes out on a new one.
     fn say(&mut self, body: Ask) -> bool {
         if let Ask::Open(open) = &body {
             self.mine = Some(open.clone());
@@ -107,7 +107,7 @@ impl Speaker {
 
     fn open(&mut self) -> Open {
         let dice = &mut self.dice;
-        // The same session on another stream, or one that was there before, or a new one.
+        // The last session on another stream, or a session that was opened before, or a new one.
         if let Some((open, opened)) = &self.opened
             && !dice.one_in(3)
         {
@@ -184,7 +184,7 @@ impl Speaker {
         vec![self.dice.below(3) as u8; 16]
     }
 
-    /// Mostly that of the call that was answered by a source.
+    /// Number of a call, and of an assignment: mostly those of the last assignment.
     fn place(&mut self) -> (u64, u64) {
         match &self.assigned {
             Some(assigned) if !self.dice.one_in(4) => (assigned.seq, assigned.attempt),
@@ -351,14 +351,14 @@ fn distort(dice: &mut Dice, ticket: &mut Ticket) {
     }
 }
 
-/// One of the requests that need no stream. What comes of it does not matter.
+/// Makes one of the requests that need no stream. The answer does not matter.
 pub(super) fn call_at_random(control: &ControlClient, dice: &mut Dice) {
     let mut rpc = control.rpc.clone();
     match dice.below(6) {
         0 => drop(control.status()),
         1 | 2 => drop(control.inspect(dice.pick(&MODELS), dice.pick(&REPLICAS), None)),
         3 => {
-            // The same few again and again: what is stored is kept for an hour.
+            // The same few manifests again and again, because the server keeps each for an hour.
             let which = dice.below(50);
             let size = if which.is_multiple_of(20) { 1 << 20 } else { which };
             let bytes = crate::attacker::forge::pattern(which, size as usize);
@@ -368,7 +368,7 @@ pub(super) fn call_at_random(control: &ControlClient, dice: &mut Dice) {
             let digest = vec![dice.below(3) as u8; dice.pick(&[16, 16, 16, 0, 17])];
             drop(crate::attacker::runtime::run(rpc.get_manifest(GetManifestRequest { digest })));
         }
-        // Terms of the past, and some that cannot be.
+        // Terms of the past, and terms that can't be.
         _ => {
             let mut ticket = Ticket::default();
             distort(dice, &mut ticket);

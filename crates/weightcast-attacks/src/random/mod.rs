@@ -1,6 +1,5 @@
-//! Well-formed nonsense for as long as one likes: frames, requests and data-port requests with
-//! plausible names and small numbers that collide, against a server that checks itself after every
-//! event. Honest workers go on beside it.
+//! Well-formed nonsense for a given time: frames, requests and data-port requests with plausible names and small
+//! numbers that collide, against a server that checks itself after every event. Honest workers go on meanwhile.
 
 mod frames;
 
@@ -35,9 +34,9 @@ pub(crate) struct RandomArguments {
     streams: u64,
 }
 
-/// After so much of the time memory must not grow any more.
+/// From this share of the time on, memory must not grow any more.
 const SETTLED: f64 = 0.25;
-/// Megabytes that it may, all the same: allocators and tables breathe.
+/// Megabytes by which memory may grow all the same: allocators and tables breathe.
 const GROWTH_MB: f64 = 64.0;
 /// The same for descriptors.
 const DESCRIPTORS: usize = 64;
@@ -48,7 +47,7 @@ const BURST: u64 = 50;
 const REST: Duration = Duration::from_millis(5);
 const MODEL: &str = "target";
 
-/// What the speakers share.
+/// The state that all speakers share.
 #[derive(Default)]
 struct Spoken {
     stop: AtomicBool,
@@ -76,7 +75,7 @@ pub(crate) fn run(arguments: &RandomArguments) -> Result<ExitCode> {
         ended.context("a speaker could not go on")?;
     }
     watched?;
-    // Whoever was not spoken to is where it was.
+    // The frames named neither worker's replica, so both are as they were.
     let held = rollout.ask("right 1");
     scene.expect(held.right, || format!("the holder's memory changed: {held:?}"));
     let unpublished = trainer.ask("unpublish");
@@ -122,7 +121,7 @@ fn speakers(
     Ok(threads)
 }
 
-/// Frames on streams, which it opens again and again.
+/// Sends frames on streams, and opens streams again and again.
 fn speak(control: &ControlClient, dice: Dice, spoken: &Spoken) -> Result<()> {
     let mut speaker = Speaker::new(dice);
     while !spoken.stop.load(Ordering::Relaxed) {
@@ -169,7 +168,7 @@ fn read(control: &ControlClient, mut dice: Dice, token: &str, spoken: &Spoken) -
         if dice.one_in(50) {
             body.truncate(dice.below(body.len() as u64 + 1) as usize);
         }
-        // Answers are taken, mostly; a connection that is cut is opened again.
+        // Mostly the answers are read. A connection that is cut is opened again.
         let answered = data.say(kind, &body).and_then(|()| data.hear());
         let more = answered.as_ref().is_ok_and(|answer| answer.kind == crate::attacker::data::DATA);
         if answered.is_err() || (more && data.hear().is_err()) || dice.one_in(30) {

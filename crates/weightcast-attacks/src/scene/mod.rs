@@ -1,5 +1,5 @@
-//! What an attack finds: a server and honest workers ([`victims`]), an owner that grants ([`granter`]), their [`traffic`], what the attack
-//! costs them ([`usage`]); and the verdict on the attack.
+//! The scene of an attack: a server and honest workers ([`victims`]), an owner that grants ([`granter`]), their
+//! [`traffic`], what the attack costs them ([`usage`]), and the verdict on the attack.
 
 pub(crate) mod granter;
 pub(crate) mod traffic;
@@ -18,23 +18,23 @@ use victims::{Honest, Settings, VictimServer, Workspace};
 
 /// Bytes of the honest model.
 pub(crate) const MODEL_BYTES: usize = 4 << 20;
-/// What a process may grow by while it is attacked, unless the attack says otherwise.
+/// Megabytes by which a process may grow during an attack, unless the attack says otherwise.
 const GROWTH_MB: f64 = 256.0;
 /// The same for descriptors.
 const DESCRIPTORS: usize = 600;
-/// Of each log these are shown where an attack has succeeded.
+/// Last lines of each log that are shown if an attack has succeeded.
 const LOG_LINES: usize = 3;
-/// Versions that have to come through before an attack and after it.
+/// Versions that have to be published and read before an attack, and after it.
 const ROUNDS: usize = 3;
 
-/// What came of an attack.
+/// How an attack went.
 #[derive(Debug, Serialize)]
 pub(crate) struct AttackReport {
     pub(crate) name: &'static str,
     pub(crate) item: &'static str,
-    /// It could not be tried here.
+    /// Why the attack could not be tried here.
     pub(crate) skipped: Option<String>,
-    /// How it succeeded; empty if it did not.
+    /// In which ways the attack succeeded; empty if it did not.
     pub(crate) succeeded: Vec<String>,
     /// What the attacker got, or how it was stopped.
     pub(crate) notes: Vec<String>,
@@ -44,7 +44,7 @@ pub(crate) struct AttackReport {
     pub(crate) seconds: f64,
 }
 
-/// One attack's stage.
+/// The scene of one attack.
 pub(crate) struct Scene {
     pub(crate) workspace: Workspace,
     pub(crate) server: VictimServer,
@@ -56,7 +56,7 @@ pub(crate) struct Scene {
     pub(crate) skipped: Option<String>,
     /// Megabytes that a process may grow by.
     pub(crate) growth_mb: f64,
-    /// Descriptors that a process may have more.
+    /// Descriptors by which a process may grow.
     pub(crate) descriptors: usize,
     bystanders: Vec<Honest>,
     rogues: Vec<RogueSession>,
@@ -137,7 +137,7 @@ impl Scene {
         Honest::start(&self.workspace, settings)
     }
 
-    /// Watches what an honest worker costs from now on.
+    /// Watches what an honest worker uses from now on.
     pub(crate) fn watch(&self, honest: &Honest) {
         self.watch_process(&honest.name(), honest.id());
     }
@@ -147,7 +147,7 @@ impl Scene {
         self.meter.watch(name, id);
     }
 
-    /// Honest traffic, until the end of the attack; what all that costs is counted from here on.
+    /// Begins honest traffic, until the end of the attack. From here on the meter counts what server and workers use.
     pub(crate) fn begin(&mut self) -> Result<()> {
         let trainer = self.trainer("policy")?;
         let rollout = self.rollout("policy", "rollout")?;
@@ -160,7 +160,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Has the server killed and started again where it was.
+    /// Kills the server and starts another at the same address.
     pub(crate) fn restart(&mut self) -> Result<()> {
         let port = self.server.port();
         self.server.kill();
@@ -172,7 +172,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Versions that have come through.
+    /// How many versions were published and read.
     pub(crate) fn rounds(&self) -> usize {
         self.traffic.as_ref().map_or(0, Traffic::rounds)
     }
@@ -182,14 +182,14 @@ impl Scene {
         self.traffic.as_ref().is_some_and(Traffic::is_over)
     }
 
-    /// A way in which the attack has succeeded, unless this holds.
+    /// Notes a way in which the attack has succeeded, unless the condition holds.
     pub(crate) fn expect(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
         if !holds {
             self.succeeded.push(otherwise());
         }
     }
 
-    /// What people are told; once is enough.
+    /// A note for people. A note that is there already is not repeated.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         let note = note.into();
         if !self.notes.contains(&note) {
@@ -197,12 +197,12 @@ impl Scene {
         }
     }
 
-    /// Whoever is to be alive at the end.
+    /// A worker that has to be alive at the end.
     pub(crate) fn keep(&mut self, honest: Honest) {
         self.bystanders.push(honest);
     }
 
-    /// A session of the attacker that is not to end before the attack does.
+    /// Keeps a session of the attacker until the attack is over.
     pub(crate) fn stays(&mut self, rogue: RogueSession) {
         self.rogues.push(rogue);
     }
@@ -257,7 +257,7 @@ impl Scene {
         felt
     }
 
-    /// Nobody panics, and nobody tells the token.
+    /// No log has a panic, and no log has the token.
     fn look_through_logs(&mut self) {
         for (name, log) in self.workspace.logs() {
             let lines: Vec<&str> = log.lines().collect();
@@ -274,7 +274,7 @@ impl Scene {
         }
     }
 
-    /// What processes said last: the logs themselves are removed.
+    /// Quotes the last lines of the logs, because the logs themselves are removed.
     fn quote_logs(&mut self) {
         for (name, log) in self.workspace.logs() {
             let log = log.replace(&self.workspace.token, "(the token)");
@@ -286,7 +286,7 @@ impl Scene {
     }
 }
 
-/// CPU seconds that a process uses within so long.
+/// CPU seconds that a process uses within a window of time.
 pub(crate) fn busy(pid: u32, window: Duration) -> f64 {
     let before = usage::cpu_seconds(pid);
     std::thread::sleep(window);

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::scene::victims::{Honest, WorkerAnswer};
 
-/// Rests between two versions, so that the machine is not the attack.
+/// The pause between two versions, so that honest traffic does not load the machine as an attack would.
 const REST: Duration = Duration::from_millis(50);
 
 /// How long calls took, in milliseconds.
@@ -33,16 +33,16 @@ impl Latency {
     }
 }
 
-/// What honest workers felt.
+/// How an attack was felt by honest workers.
 #[derive(Default)]
 pub(crate) struct Felt {
     pub(crate) publish: Vec<f64>,
     pub(crate) update: Vec<f64>,
-    /// What was not as it should be.
+    /// Everything that was not as it should be.
     pub(crate) wrong: Vec<String>,
 }
 
-/// Goes on until it is stopped.
+/// Honest traffic, until it is stopped.
 pub(crate) struct Traffic {
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicUsize>,
@@ -59,7 +59,7 @@ impl Traffic {
         Self { stop, rounds, thread }
     }
 
-    /// Waits until so many more versions have gone through, or it has stopped by itself.
+    /// Waits until so many more versions have gone through, or the traffic has stopped by itself.
     pub(crate) fn wait(&self, more: usize) {
         let until = self.rounds() + more;
         while self.rounds() < until && !self.is_over() {
@@ -71,7 +71,7 @@ impl Traffic {
         self.rounds.load(Ordering::Relaxed)
     }
 
-    /// Whether it has stopped by itself.
+    /// Whether the traffic has stopped by itself, because something was wrong.
     pub(crate) fn is_over(&self) -> bool {
         self.thread.is_finished()
     }

@@ -11,10 +11,10 @@ use serde::Serialize;
 /// How often descriptors are counted. Memory has a high-water mark of its own.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Of a second, in what the kernel tells programs, on every machine.
+/// Ticks of a second in `/proc/<pid>/stat`: the same on every machine.
 const TICKS: f64 = 100.0;
 
-/// One look.
+/// What a process uses at one moment.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Usage {
     pub(crate) rss_mb: f64,
@@ -60,7 +60,7 @@ pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     ticks / TICKS
 }
 
-/// Before, at worst and after.
+/// What a process used before an attack, at worst, and after it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Course {
     pub(crate) process: String,
@@ -70,7 +70,7 @@ pub(crate) struct Course {
 }
 
 impl Course {
-    /// A process that has ended is as it was last.
+    /// Looks at the process. A process that has ended keeps its last figures.
     fn look(&mut self, pid: u32) {
         let now = Usage::of(pid);
         if now.threads > 0 && now.rss_mb > 0.0 {
@@ -79,7 +79,7 @@ impl Course {
         }
     }
 
-    /// Megabytes on top of what it had.
+    /// Megabytes that the process had more than before the attack.
     pub(crate) fn grown_mb(&self) -> f64 {
         self.peak.rss_mb - self.before.rss_mb
     }
@@ -89,7 +89,7 @@ impl Course {
     }
 }
 
-/// Watches processes until it is asked for what it saw.
+/// Watches processes, until the figures are asked for.
 pub(crate) struct Meter {
     watched: Arc<Mutex<Vec<(u32, Course)>>>,
     stop: Arc<AtomicBool>,
@@ -113,7 +113,7 @@ impl Meter {
         Self { watched, stop, thread: Some(thread) }
     }
 
-    /// From now on.
+    /// Watches a process from now on.
     pub(crate) fn watch(&self, process: &str, pid: u32) {
         // The high-water mark begins anew.
         let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");

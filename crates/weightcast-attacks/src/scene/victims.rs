@@ -42,14 +42,14 @@ impl Workspace {
         Ok(Self { path, token })
     }
 
-    /// A secret that only servers have.
+    /// Draws a secret that only servers have; returns its file.
     pub(crate) fn secret_file(&self) -> Result<String> {
         let path = self.path.join("ticket-secret");
         keep(&path)?;
         Ok(path.to_string_lossy().into_owned())
     }
 
-    /// The token that processes of this user have without being given one.
+    /// The token that processes of this user find by themselves.
     pub(crate) fn own_token(&self) -> Option<String> {
         fs::read_to_string(self.path.join("run/weightcast/.token")).ok()
     }
@@ -128,7 +128,7 @@ pub(super) fn command(
         }
     }
     command.env("XDG_RUNTIME_DIR", workspace.path.join("run"));
-    // What a panic costs is not what the attack costs.
+    // A backtrace would cost time and memory that the attack does not.
     command.env("RUST_BACKTRACE", "0");
     command.stderr(workspace.log(name)?).stdout(Stdio::piped());
     Ok(command)
@@ -141,7 +141,7 @@ pub(crate) struct VictimServer {
 }
 
 impl VictimServer {
-    /// Starts `weightcast serve` and waits until it listens. It does not outlive this program long.
+    /// Starts `weightcast serve` and waits until the server listens. The server ends soon after this program.
     pub(crate) fn start(workspace: &Workspace, arguments: &[&str]) -> Result<Self> {
         let mut command = command(workspace, "server", &program("weightcast")?, None)?;
         let mut child = command
@@ -158,7 +158,7 @@ impl VictimServer {
             let said: String = workspace.logs().into_iter().map(|(_, log)| log).collect();
             bail!("the server ended at once: {said}");
         }
-        // Nobody reads on: the channel's end makes the reading thread stop.
+        // The thread that reads the server's lines ends here, with the receiver of its channel.
         Ok(server)
     }
 
@@ -170,7 +170,7 @@ impl VictimServer {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// `ADDRESS` to start its successor at.
+    /// The `ADDRESS` at which a successor is to be started.
     pub(crate) fn port(&self) -> String {
         self.address.trim_start_matches("http://").to_owned()
     }
@@ -197,7 +197,7 @@ pub(super) fn lines(output: impl std::io::Read + Send + 'static) -> Receiver<Str
     receiver
 }
 
-/// What an honest worker is told at its start: see `examples/honest.rs`.
+/// The settings that an honest worker starts with: see `examples/honest.rs`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Settings {
     pub(crate) server: String,
@@ -212,10 +212,10 @@ pub(crate) struct Settings {
     pub(crate) tcp: bool,
     pub(crate) data_bind: Option<String>,
     pub(crate) plan_cache: Option<String>,
-    /// What the job lists, if it does.
+    /// The networks of data ports, if the job lists any.
     #[serde(skip)]
     pub(crate) networks: Option<String>,
-    /// The most descriptors that it may have.
+    /// The most descriptors that the worker may have.
     #[serde(skip)]
     pub(crate) descriptors: Option<u32>,
 }
@@ -248,15 +248,15 @@ pub(crate) struct Honest {
     pub(crate) child: Child,
     input: ChildStdin,
     output: Receiver<String>,
-    /// Where its secret lies.
+    /// The address of the worker's secret.
     pub(crate) secret_at: u64,
-    /// How long it took to open and register.
+    /// How long the worker took to open and register.
     pub(crate) opened_ms: f64,
 }
 
 impl Honest {
     /// # Errors
-    /// It could not open or register: what it says is the error.
+    /// The worker could not open or register; the error has its own words.
     pub(crate) fn start(workspace: &Workspace, settings: Settings) -> Result<Self> {
         let name = format!("{}-{}", settings.model, settings.replica).replace('/', "-");
         let program = program("examples/honest")?;
@@ -288,7 +288,7 @@ impl Honest {
     }
 
     pub(crate) fn say(&mut self, command: &str) {
-        // If it is gone, there is no reply.
+        // A worker that is gone does not reply, which `hear` notices.
         let _ = writeln!(self.input, "{command}");
     }
 
@@ -308,7 +308,7 @@ impl Honest {
         self.hear()
     }
 
-    /// The same, where nothing else may come of it.
+    /// As [`Honest::ask`], for a command that must succeed.
     pub(crate) fn must(&mut self, command: &str) -> Result<WorkerAnswer> {
         let reply = self.ask(command);
         ensure!(reply.ok, "{} {command}: {}", self.name(), reply.said());
