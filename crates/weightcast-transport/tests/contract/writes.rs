@@ -202,6 +202,12 @@ fn computed_bytes_are_written<W: Way>() {
     let mut expected: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
     expected.splice(len / 2..len / 2, [255; 10]);
     assert!(granted.memory[0].to_vec() == expected);
+    // Several runs of one piece.
+    let again = Granted::open(&way, &[300]);
+    let run = |n: u64| StridedCopy::contiguous(0, 1_000 * (3 - n), 0, 100 * n, 100);
+    put(&way, &again.grant, (0..3).map(run).collect(), &sources).unwrap();
+    let of = |n: usize| (0..100).map(move |at| ((1_000 * (3 - n) + at) % 251) as u8);
+    assert_eq!(again.memory[0].to_vec(), (0..3).flat_map(of).collect::<Vec<_>>());
 }
 
 /// Not even for whoever has the token, and knows which memory there is.

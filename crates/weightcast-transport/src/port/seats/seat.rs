@@ -276,4 +276,25 @@ mod tests {
         assert_eq!(seat.taken(), 15);
         drop(there);
     }
+
+    /// So does what is written here, granted or not: otherwise an honest writer would seem to sip.
+    #[test]
+    fn what_is_written_counts_as_taken() {
+        use crate::port::serve::{Connection, Desk};
+        use crate::port::slices::DigestTurns;
+        use crate::wire::mac::Nonces;
+        use crate::wire::{FrameKind, Header};
+        use std::io::Write;
+        let desk = Desk { exports: Arc::default(), name: None, turns: DigestTurns::new() };
+        let (here, mut there) = UnixStream::pair().unwrap();
+        let socket = Arc::new(Socket::Local(here));
+        let seat = ConnectionSeat::new(socket, Holder::Process(1), Instant::now());
+        // A claim without extents, a proof, and five bytes.
+        let body = [0; 24 + 32 + 5];
+        there.write_all(&Header::new(FrameKind::Write, body.len()).encode()).unwrap();
+        there.write_all(&body).unwrap();
+        there.shutdown(std::net::Shutdown::Write).unwrap();
+        Connection::new(&seat, &desk, Nonces::NONE).run().unwrap();
+        assert_eq!(seat.taken(), body.len() as u64 + 16, "and the refusal");
+    }
 }

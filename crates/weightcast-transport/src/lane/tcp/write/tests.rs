@@ -8,7 +8,7 @@ use crate::piece::copy::StridedCopy;
 use crate::piece::pieces::Pieces;
 use crate::wire::mac::GrantKey;
 use crate::wire::{HEADER_BYTES, Header};
-use crate::{Auth, DataServer, Peer, TargetJob, TransferOptions, Way, write};
+use crate::{Auth, DataServer, Filling, Peer, TargetJob, TransferOptions, Way, write};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -179,6 +179,21 @@ fn a_target_that_closes_is_gone() {
     let failed = write(&jobs, &writing.sources, &TransferOptions::default()).unwrap_err();
     assert!(matches!(failed.kind, TransportError::TargetGone { addr: a, .. } if a == addr));
     assert_eq!(asked.load(Ordering::Relaxed), 2, "once more on a new connection");
+}
+
+/// Whoever reads from the writer is told of nothing: its own memory does not change.
+#[test]
+fn a_write_fills_nothing_here() {
+    let writing = Writing::new(9);
+    let filling = Arc::new(Filling::new(&writing.sources));
+    let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 9)];
+    filling.begin([&copies[..]].into_iter());
+    let filling = Some(filling);
+    let options = TransferOptions { filling, ..TransferOptions::default() };
+    let jobs = [TargetJob { peer: &writing.peer, grant: &writing.grant, copies }];
+    write(&jobs, &writing.sources, &options).unwrap();
+    assert!(writing.has(9));
+    assert_eq!(options.filling.unwrap().bits(), [0]);
 }
 
 /// The kernel takes so many ranges: those of the largest piece, and its head.
