@@ -21,6 +21,17 @@ pub(super) fn server() -> Server {
     Server::new(ServerConfig::default())
 }
 
+/// A group of three shards whose call 3 waits: shard 0 has made it, shards 1 and 2 have not. It is
+/// known of shard 2 only that it has called so far.
+pub(super) fn waiting() -> (Server, Incarnation) {
+    let mut server = server();
+    let group = server.prop("g", 3);
+    let call = Call::Unpublish;
+    server.has_called(group, call.clone()).arrived.insert(0, call);
+    server.at(group).members.get_mut(&1).unwrap().last_seq = OpSeq(SEQ.0 - 1);
+    (server, group)
+}
+
 pub(super) fn version(number: u64) -> Version {
     Version { epoch: Epoch(0), number }
 }
@@ -46,19 +57,7 @@ pub(super) fn opening(model: &str, replica: &str, num_shards: u32) -> Open {
 }
 
 pub(super) fn called(call: Call) -> Transaction {
-    Transaction {
-        seq: SEQ,
-        call,
-        first_shard: 0,
-        started: Time(0),
-        deadline: Time(9),
-        arrived: Default::default(),
-        passed: 0,
-        decided: None,
-        result: None,
-        place: None,
-        transfer: None,
-    }
+    Transaction::new(SEQ, call, 0, Time(0), Time(9))
 }
 
 impl Server {

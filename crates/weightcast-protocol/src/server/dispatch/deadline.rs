@@ -12,20 +12,20 @@ impl Server {
         incarnation: Incarnation,
         seq: OpSeq,
     ) {
-        let active = |server: &Self| server.groups.get(&incarnation).and_then(|g| g.active);
-        if active(self) == Some(seq) && self.groups.of(&incarnation).unpublishes() {
+        let pending = self.groups.is_pending(incarnation, seq);
+        if pending && self.groups.of(&incarnation).unpublishes() {
             // Rather than leave the memory immutable for want of an offload.
             if self.durability().give_up_hold(incarnation) {
                 self.advance(now, incarnation);
             }
         }
-        if active(self) != Some(seq) {
+        if !self.groups.is_pending(incarnation, seq) {
             return;
         }
         let error = self.timeout_error(incarnation);
         self.counters.timeouts += 1;
         let keeps = self.config.safeguards.on(Safeguard::ReadsKept);
-        self.groups.entry(incarnation).and_modify(|group| group.leave_to_next(keeps));
+        self.groups.of_mut(&incarnation).leave_to_next(keeps);
         self.transfers().abandon_transfer(incarnation);
         self.calls().finish(incarnation, Err(error));
     }

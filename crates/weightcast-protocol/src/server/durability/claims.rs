@@ -34,6 +34,16 @@ impl Group {
         let asks = held.fenced.is_none() && self.complete() && !broken;
         asks.then_some(held.trust)
     }
+
+    fn has_trust(&self, version: Version, trust: Trust) -> bool {
+        self.trust(version) == Some(trust)
+    }
+
+    /// Whether it still has the copy that it was asked about.
+    fn can_answer(&self, side: &ChallengeSide, version: Version) -> bool {
+        let held = self.held.as_ref().filter(|_| self.trust(version).is_some());
+        held.is_some_and(|held| held.generations == side.generations)
+    }
 }
 
 impl DurabilityHandler<'_> {
@@ -59,12 +69,14 @@ impl DurabilityHandler<'_> {
     fn forgive(&mut self, name: &str, version: Version) {
         let model = self.models.of(name);
         let leaving = model.retention.held_back.iter().map(|group| self.groups.of(group));
-        let proved = |group: &Group| group.trust(version) == Some(Trust::Proved);
-        if leaving.chain(self.books().holders_of(model, version)).any(proved) {
+        let proved = leaving
+            .chain(self.books().holders_of(model, version))
+            .any(|group| group.has_trust(version, Trust::Proved));
+        if proved {
             return;
         }
-        let refuted = |group: &&Group| group.trust(version) == Some(Trust::Refuted);
-        let refuted = self.books().holders_of(model, version).filter(refuted);
+        let refuted = self.books().holders_of(model, version);
+        let refuted = refuted.filter(|group| group.has_trust(version, Trust::Refuted));
         let refuted: Vec<Incarnation> = refuted.map(|group| group.incarnation).collect();
         for group in refuted {
             self.groups.of_mut(&group).copy_mut().trust = Trust::Claimed;
@@ -81,7 +93,7 @@ impl DurabilityHandler<'_> {
             || self
                 .books()
                 .holders_of(model, version)
-                .any(|g| g.trust(version) == Some(Trust::Refuted));
+                .any(|group| group.has_trust(version, Trust::Refuted));
         !in_vain && self.is_compared(owner, version)
     }
 
@@ -93,19 +105,15 @@ impl DurabilityHandler<'_> {
 
     /// Starts a comparison if one is due, and none runs.
     fn challenge(&mut self, now: Time, name: &str, version: Version) {
-        let (groups, timers) = (&self.groups, &mut self.timers);
         self.challenges.retain(|nonce, challenge| {
-            let stands = |side: &ChallengeSide| {
-                let group =
-                    groups.get(&side.group).filter(|g| g.trust(challenge.version).is_some());
-                let held = group.and_then(|group| group.held.as_ref());
-                held.is_some_and(|held| held.generations == side.generations)
-            };
-            let stand = stands(&challenge.claimant) && stands(&challenge.reference);
-            if !stand {
-                timers.cancel(Timer::Proof(*nonce));
+            let stands = [&challenge.claimant, &challenge.reference].into_iter().all(|side| {
+                let group = self.groups.get(&side.group);
+                group.is_some_and(|group| group.can_answer(side, challenge.version))
+            });
+            if !stands {
+                self.timers.cancel(Timer::Proof(*nonce));
             }
-            stand
+            stands
         });
         if self.challenges.values().any(|c| c.model == name && c.version == version) {
             return;
@@ -171,8 +179,9 @@ impl DurabilityHandler<'_> {
 
     /// The group has given its copy up: whoever was compared with it is with another one.
     pub(in crate::server) fn note_gone(&mut self, incarnation: Incarnation) {
-        let asked = |c: &Challenge| [c.claimant.group, c.reference.group].contains(&incarnation);
-        if self.challenges.values().any(asked) {
+        let mut asked =
+            self.challenges.values().flat_map(|c| [c.claimant.group, c.reference.group]);
+        if asked.any(|group| group == incarnation) {
             self.agenda.note_change(&self.groups.of(&incarnation).model);
         }
     }
@@ -186,9 +195,8 @@ impl DurabilityHandler<'_> {
             (Some(one), Some(other)) => Some(one == other),
             _ => None,
         };
-        let known =
-            |of: &ChallengeSide| self.groups.get(&of.group).and_then(|group| group.trust(version));
-        let by_proof = known(&reference) == Some(Trust::Proved);
+        let known = self.groups.get(&reference.group);
+        let by_proof = known.is_some_and(|group| group.has_trust(version, Trust::Proved));
         let pair = (version, claimant.group, reference.group);
         if let Some(model) = self.models.get_mut(&name) {
             if equal.is_none() || (equal == Some(false) && !by_proof) {
@@ -239,7 +247,7 @@ impl<'a> Books<'a> {
     ) -> Option<(Incarnation, Incarnation)> {
         let counting = |trust| {
             let of = self.holders_of(model, version).filter(|group| group.counts());
-            of.filter(move |group| group.trust(version) == Some(trust))
+            of.filter(move |group| group.has_trust(version, trust))
         };
         let claimants: Vec<Incarnation> =
             counting(Trust::Claimed).map(|group| group.incarnation).collect();
@@ -250,7 +258,7 @@ impl<'a> Books<'a> {
         let leaving = model.retention.held_back.iter().map(|group| self.groups.of(group));
         let others: Vec<&Group> = leaving.chain(self.holders_of(model, version)).collect();
         let beside = |trust| {
-            let of = others.iter().filter(move |group| group.trust(version) == Some(trust));
+            let of = others.iter().filter(move |group| group.has_trust(version, trust));
             of.map(|group| group.incarnation)
         };
         let proved: Vec<Incarnation> = beside(Trust::Proved).collect();
@@ -258,11 +266,10 @@ impl<'a> Books<'a> {
             true => beside(Trust::Claimed).collect(),
             false => proved,
         };
-        let new = |one: Incarnation, other: Incarnation| {
-            one != other && !model.unshown.contains(version, one, other)
-        };
         let first = claimants.iter().find_map(|claimant| {
-            let beside = references.iter().find(|reference| new(*claimant, **reference))?;
+            let beside = references.iter().find(|reference| {
+                *reference != claimant && !model.unshown.contains(version, *claimant, **reference)
+            })?;
             Some((*claimant, *beside))
         });
         // Those who did not answer come after those who were not asked.

@@ -9,7 +9,7 @@ use crate::limits::DETAIL_CHARS;
 use crate::message::{Open, Role, ServerMessage};
 use crate::server::contexts::GroupCtx;
 use crate::server::rooms::{Books, DurabilityHandler};
-use crate::server::stores::group::Held;
+use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
 use crate::server::stores::sessions::MemberId;
 use crate::server::stores::trust::Trust;
@@ -32,6 +32,13 @@ pub(in crate::server) fn owner_name(open: &Open) -> &str {
 /// The same of such a replica's name.
 pub(super) fn owner_of(replica: &str) -> &str {
     replica.split('~').next().unwrap_or_default()
+}
+
+impl Group {
+    /// Whether it is the offload replica of another group's copy.
+    fn is_offload_of(&self, owner: &Group) -> bool {
+        self.offloads().is_some_and(|version| self.replica == offload_name(&owner.replica, version))
+    }
 }
 
 impl DurabilityHandler<'_> {
@@ -72,8 +79,8 @@ impl DurabilityHandler<'_> {
         let group = self.groups.of(&incarnation);
         let asked = self.models.of(&group.model).retention.asked.get(&version);
         // Not an older copy of the same version: the one that is made now may come to something.
-        let same = |held: &Held| held.generations.get(shard as usize) == Some(&generation);
-        if asked == Some(&incarnation) && group.held.as_ref().is_some_and(same) {
+        let held = group.held.as_ref().and_then(|held| held.generations.get(shard as usize));
+        if asked == Some(&incarnation) && held == Some(&generation) {
             let reason: String = reason.chars().take(DETAIL_CHARS).collect();
             self.fail_offload(incarnation, version, format!("shard {shard}: {reason}"));
         }
@@ -118,10 +125,7 @@ impl DurabilityHandler<'_> {
         let closing = group.over.as_ref().is_some_and(|over| over.closing);
         if let Some(version) = group.offloads() {
             let owner = retention.asked.get(&version).copied();
-            let own = |owner: &Incarnation| {
-                offload_name(&self.groups.of(owner).replica, version) == group.replica
-            };
-            if let Some(owner) = owner.filter(own) {
+            if let Some(owner) = owner.filter(|owner| group.is_offload_of(self.groups.of(owner))) {
                 self.fail_offload(owner, version, format!("{} was lost", group.replica));
             }
         } else if !closing {
@@ -191,9 +195,7 @@ impl GroupCtx<'_> {
         let Some(held) = &group.held else {
             // It is on its way. Once it is published, it does not need its owner any more.
             let owner = model.retention.asked.get(&version);
-            return owner.is_some_and(|owner| {
-                group.replica == offload_name(&self.groups.of(owner).replica, version)
-            });
+            return owner.is_some_and(|owner| group.is_offload_of(self.groups.of(owner)));
         };
         let alone = !self.is_countable(model, version, Some(group.incarnation));
         let alone = alone && self.config.safeguards.on(Safeguard::OffloadNeeded);
@@ -223,12 +225,12 @@ impl Books<'_> {
         if model.recovers {
             return Ok(()); // nothing is released before all could have come over
         }
-        let listed = |replica: &Incarnation| {
+        let copies = retention.replicas.iter().filter_map(|replica| {
             let held = self.groups.of(replica).held.as_ref();
             held.filter(|held| held.visible && held.sealed).map(|held| (*replica, held))
-        };
+        });
+        let copies: Vec<_> = copies.collect();
         // While none has shown the bytes, none goes for another one's sake.
-        let copies: Vec<_> = retention.replicas.iter().filter_map(listed).collect();
         let proved = copies.iter().filter(|(_, held)| held.trust == Trust::Proved);
         for (replica, held) in proved {
             let others = copies.iter().filter(|(_, other)| other.version == held.version).count();

@@ -51,16 +51,17 @@ impl Books<'_> {
         version: Version,
         but: Option<Incarnation>,
     ) -> bool {
-        let blind = !self.config.safeguards.on(Safeguard::OffloadsCount);
-        let believed = |group: &Group| {
-            let held = group.held.as_ref();
-            held.is_some_and(|held| held.trust == Trust::Proved)
-                || !self.config.safeguards.on(Safeguard::ProvedCopies)
-        };
-        let counts = |group: &Group| {
-            group.counts() && believed(group) && !(blind && group.offloads().is_some())
-        };
-        model.holders(version).any(|group| Some(group) != but && counts(self.groups.of(&group)))
+        let mut others = model.holders(version).filter(|group| Some(*group) != but);
+        others.any(|group| self.relies_on(self.groups.of(&group)))
+    }
+
+    /// Whether a group's copy counts and is believed.
+    fn relies_on(&self, group: &Group) -> bool {
+        let safeguards = self.config.safeguards;
+        let believed = group.held.as_ref().is_some_and(|held| held.trust == Trust::Proved)
+            || !safeguards.on(Safeguard::ProvedCopies);
+        let blind = !safeguards.on(Safeguard::OffloadsCount);
+        group.counts() && believed && !(blind && group.offloads().is_some())
     }
 
     /// Whether a version is one of the newest that are to survive. Newer ones that nobody holds
@@ -201,8 +202,8 @@ impl DurabilityHandler<'_> {
     }
 
     pub(in crate::server) fn hold_timer(&mut self, now: Time, incarnation: Incarnation) {
-        let due = |group: &Group| group.hold_until.is_some_and(|until| until <= now);
-        if self.groups.get(&incarnation).is_some_and(due) {
+        let until = self.groups.get(&incarnation).and_then(|group| group.hold_until);
+        if until.is_some_and(|until| until <= now) {
             self.agenda.wake(incarnation);
         }
     }

@@ -105,13 +105,12 @@ impl DurabilityHandler<'_> {
     /// which those that are not needed are to go: one at a time, since what has gone does not count for the next.
     pub(in crate::server) fn review_asks(&mut self, name: &str) -> BTreeSet<Incarnation> {
         let Some(model) = self.models.get(name) else { return BTreeSet::new() };
-        let needless = |(here, asked): &(&String, &Asked)| {
+        let needless = model.seeding.asked.iter().filter(|(here, asked)| {
             let lost = !model.recovers && !model.replicas.contains_key(&asked.owner);
             let mut newer = model.visible.range(asked.version..);
             lost || newer.any(|(version, _)| self.books().is_held_in(model, here, *version))
-        };
-        let needless: Vec<String> =
-            model.seeding.asked.iter().filter(needless).map(|(here, _)| here.clone()).collect();
+        });
+        let needless: Vec<String> = needless.map(|(here, _)| here.clone()).collect();
         let model = self.models.of_mut(name);
         model.seeding.asked.retain(|here, _| !needless.contains(here));
         model.seeding.replicas.clone()
@@ -130,9 +129,7 @@ impl DurabilityHandler<'_> {
             return None;
         }
         self.withdraw_ask(seed);
-        let replica = self.groups.of(&seed).replica.clone();
-        let reason = "nobody needs what it was to bring any more".to_owned();
-        Some(CallError::GroupBroken { replica, reason })
+        Some(self.groups.of(&seed).broken("nobody needs what it was to bring any more"))
     }
 }
 

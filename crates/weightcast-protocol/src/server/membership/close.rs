@@ -3,16 +3,15 @@
 use crate::message::ServerMessage;
 use crate::server::rooms::MembershipHandler;
 use crate::server::stores::sessions::MemberId;
-use crate::{CallError, Incarnation, SessionId, Span, Time};
+use crate::{Incarnation, SessionId, Span, Time};
 
 impl MembershipHandler<'_> {
     pub(in crate::server) fn close(&mut self, now: Time, from: MemberId, deadline: Span) {
         let MemberId { group: incarnation, shard, .. } = from;
         let group = self.groups.of_mut(&incarnation);
         group.member_mut(shard).closing = true;
-        let replica = group.replica.clone();
-        let reason = format!("shard {shard} was closed");
-        self.end_group(incarnation, CallError::GroupBroken { replica, reason }, true);
+        let error = group.broken(format!("shard {shard} was closed"));
+        self.end_group(incarnation, error, true);
         let drain = Span(deadline.0.min(self.config.drain_deadline.0));
         self.transfers().drain_until(incarnation, now + drain);
         self.durability().hold_until(now, incarnation, now + deadline);
@@ -40,6 +39,7 @@ impl MembershipHandler<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CallError;
     use crate::server::Server;
     use crate::server::ServerConfig;
     use crate::server::props::version;

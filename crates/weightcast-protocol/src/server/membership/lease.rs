@@ -39,8 +39,7 @@ impl MembershipHandler<'_> {
         for entry in self.sessions.values_mut() {
             entry.lease_until = entry.lease_until.max(until);
         }
-        let silence = |timer: &Timer| matches!(timer, Timer::Recovery(_) | Timer::Window);
-        self.timers.postpone(until, silence);
+        self.timers.postpone(until, |timer| matches!(timer, Timer::Recovery(_) | Timer::Window));
     }
 
     /// A lease may have run out; renewals do not move its timer, so look first.
@@ -52,10 +51,10 @@ impl MembershipHandler<'_> {
         }
         let (incarnation, shard) = (entry.group, entry.shard);
         self.counters.evictions += 1;
-        let replica = self.groups.of(&incarnation).replica.clone();
-        let reason =
-            format!("shard {shard} has not renewed its lease; its process or network died");
-        self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+        let error = self.groups.of(&incarnation).broken(format!(
+            "shard {shard} has not renewed its lease; its process or network died"
+        ));
+        self.break_group(incarnation, error);
         self.remove_member(session);
     }
 

@@ -66,17 +66,17 @@ impl MembershipHandler<'_> {
             let error = over.error.clone();
             return self.connections.send(from.session, ServerMessage::Broken { error });
         }
-        let same = |before: &Announcement| before.generation == announcement.generation;
+        let before = member.announced.as_ref();
         let wrong = match self.check_claims(member, &announcement) {
             Err(wrong) if group.recovering => wrong,
             Ok(()) if group.recovering => return self.take_claims(now, from, announcement),
-            _ if member.announced.as_ref().is_some_and(same) => {
+            _ if before.is_some_and(|before| before.generation == announcement.generation) => {
                 return self.connections.send(from.session, ServerMessage::Recovered);
             }
             _ => "lost its lease, and has given up what it was doing",
         };
-        let (replica, reason) = (group.replica.clone(), format!("shard {} {wrong}", from.shard));
-        self.break_group(from.group, CallError::GroupBroken { replica, reason });
+        let error = group.broken(format!("shard {} {wrong}", from.shard));
+        self.break_group(from.group, error);
     }
 
     /// The group goes on once all its shards have said what they bring.
@@ -98,8 +98,8 @@ impl MembershipHandler<'_> {
         if let Some(reason) = difference(&announced)
             && self.config.safeguards.on(Safeguard::EqualRecovery)
         {
-            let replica = group.replica.clone();
-            return self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+            let error = group.broken(reason);
+            return self.break_group(incarnation, error);
         }
         group.recovering = false;
         group.registered = announced.iter().all(|shard| shard.registration.is_some());
@@ -178,9 +178,8 @@ impl MembershipHandler<'_> {
         let Some(group) = self.groups.get(&incarnation).filter(|group| group.recovering) else {
             return;
         };
-        let replica = group.replica.clone();
-        let reason = "not all of its shards came over to this reference server".to_owned();
-        self.break_group(incarnation, CallError::GroupBroken { replica, reason });
+        let error = group.broken("not all of its shards came over to this reference server");
+        self.break_group(incarnation, error);
     }
 }
 

@@ -162,12 +162,12 @@ impl Blobs {
         ensure(references == self.references, "T5", || {
             format!("manifests are referred to {references:?}, counted {:?}", self.references)
         })?;
-        let idle = |(digest, blob): (&ContentDigest, &Blob)| {
+        let placed = self.blobs.iter().all(|(digest, blob)| {
             let place = blob.idle.and_then(|place| self.idle.get(&place));
             place == (!references.contains_key(digest)).then_some(digest)
-        };
+        });
         let count = self.blobs.values().filter(|blob| blob.idle.is_some()).count();
-        ensure(self.blobs.iter().all(idle) && count == self.idle.len(), "T5", || {
+        ensure(placed && count == self.idle.len(), "T5", || {
             "the list of idle manifests is wrong".to_owned()
         })?;
         let bytes: usize = self.blobs.values().map(|blob| blob.content.len()).sum();

@@ -161,7 +161,7 @@ impl Edges {
         &self,
         group: Incarnation,
     ) -> impl Iterator<Item = Incarnation> + '_ {
-        let version = self.sources.get(&group).map(|reads| reads.version);
+        let version = self.version_read(group);
         let above = move |group: &Incarnation| {
             let reads = self.sources.get(group)?;
             (Some(reads.version) == version).then_some(reads.from[0])
@@ -182,10 +182,14 @@ impl Edges {
     fn height_within(&self, group: Incarnation, version: Version, left: usize) -> usize {
         let Some(left) = left.checked_sub(1) else { return 0 };
         // A reader that keeps an old copy meanwhile may have readers of that.
-        let of = |reader: &Incarnation| self.sources.get(reader).map(|reads| reads.version);
-        let readers = self.readers_of(group).filter(|reader| of(reader) == Some(version));
+        let readers = self.readers_of(group).filter(|of| self.version_read(*of) == Some(version));
         let below = readers.map(|reader| 1 + self.height_within(reader, version, left));
         below.max().unwrap_or(0)
+    }
+
+    /// What a group reads.
+    fn version_read(&self, reader: Incarnation) -> Option<Version> {
+        self.sources.get(&reader).map(|reads| reads.version)
     }
 }
 

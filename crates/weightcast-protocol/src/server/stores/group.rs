@@ -67,6 +67,11 @@ impl Groups {
         self.of_mut(&group).pending_mut().as_transfer_mut()
     }
 
+    /// Whether a group's call has no result yet.
+    pub(in crate::server) fn is_pending(&self, group: Incarnation, seq: OpSeq) -> bool {
+        self.get(&group).is_some_and(|group| group.active == Some(seq))
+    }
+
     /// A group's transfer, if its pending call is one.
     pub(in crate::server) fn transfer(&mut self, group: Incarnation) -> Option<&mut GroupTransfer> {
         self.get_mut(&group)?.active_transaction()?.transfer.as_mut()
@@ -139,6 +144,11 @@ impl Held {
 }
 
 impl Group {
+    /// What its calls end with if it breaks for this reason.
+    pub(in crate::server) fn broken(&self, reason: impl Into<String>) -> CallError {
+        CallError::GroupBroken { replica: self.replica.clone(), reason: reason.into() }
+    }
+
     /// Whether all shards have joined.
     pub(in crate::server) fn complete(&self) -> bool {
         self.members.len() == self.num_shards as usize

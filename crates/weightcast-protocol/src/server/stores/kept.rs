@@ -34,8 +34,10 @@ impl GroupTransfer {
 
     /// Goes on after what was kept of the same version, before its first assignment.
     pub(in crate::server) fn go_on_after(&mut self, kept: Option<Kept>) {
-        let same = |kept: &Kept| (Some(kept.version), kept.staged) == (self.version, self.staged);
-        if let Some(kept) = kept.filter(same).filter(|_| self.attempt == Attempt(0)) {
+        if let Some(kept) = kept
+            && (Some(kept.version), kept.staged) == (self.version, self.staged)
+            && self.attempt == Attempt(0)
+        {
             (self.attempt, self.since) = (kept.attempt, kept.since);
         }
     }

@@ -175,13 +175,9 @@ impl Model {
     }
 
     fn new_listing(&self) -> Listing {
-        let names = |holders: &BTreeMap<String, Incarnation>| -> BTreeSet<String> {
-            holders.keys().cloned().collect()
-        };
-        Listing {
-            revision: self.revision,
-            versions: self.visible.iter().map(|(v, holders)| (*v, names(holders))).collect(),
-        }
+        let versions = self.visible.iter();
+        let versions = versions.map(|(version, of)| (*version, of.keys().cloned().collect()));
+        Listing { revision: self.revision, versions: versions.collect() }
     }
 }
 

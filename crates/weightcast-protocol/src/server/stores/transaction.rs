@@ -110,6 +110,29 @@ impl GroupTransfer {
 }
 
 impl Transaction {
+    /// A call that the first shard makes.
+    pub(in crate::server) fn new(
+        seq: OpSeq,
+        call: Call,
+        first_shard: u32,
+        started: Time,
+        deadline: Time,
+    ) -> Self {
+        Self {
+            seq,
+            call,
+            first_shard,
+            started,
+            deadline,
+            arrived: BTreeMap::new(),
+            passed: 0,
+            decided: None,
+            result: None,
+            place: None,
+            transfer: None,
+        }
+    }
+
     /// The transfer that this call is; for those whom its phase has brought here.
     #[track_caller]
     pub(in crate::server) fn as_transfer(&self) -> &GroupTransfer {

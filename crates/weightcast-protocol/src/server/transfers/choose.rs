@@ -230,8 +230,9 @@ impl TransferHandler<'_> {
         from: Vec<Incarnation>,
     ) {
         let group = self.groups.of(&reader);
-        let far = |source: &Incarnation| self.groups.of(source).datacentre() != group.datacentre();
-        let crosses = from.first().is_some_and(far);
+        let crosses = from
+            .first()
+            .is_some_and(|source| self.groups.of(source).datacentre() != group.datacentre());
         self.edges.add(&group.model, version, reader, from, crosses);
     }
 }

@@ -58,7 +58,7 @@ impl TransferHandler<'_> {
         let mut slow = self.groups.of(&reader).slow.clone();
         slow.retain(|source, _| self.groups.contains_key(source));
         slow.insert(source, bytes_per_s);
-        self.groups.entry(reader).and_modify(|group| group.slow = slow);
+        self.groups.of_mut(&reader).slow = slow;
     }
 
     /// Goes on at these sources, with what has come.

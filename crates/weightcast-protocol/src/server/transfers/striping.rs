@@ -8,7 +8,7 @@
 use crate::server::contexts::{GroupCtx, TransferCtx};
 use crate::server::rooms::TransferHandler;
 use crate::server::stores::group::{Group, Held};
-use crate::server::stores::transaction::{GroupTransfer, Phase};
+use crate::server::stores::transaction::Phase;
 use crate::{Incarnation, Safeguard, Version};
 
 impl TransferCtx<'_> {
@@ -81,8 +81,8 @@ impl TransferHandler<'_> {
         };
         self.agenda.wake_all(free);
         self.agenda.note_change(&self.groups.of(&striped).model);
-        let reads = |transfer: &mut GroupTransfer| transfer.phase == Phase::Reading;
-        if self.groups.transfer(striped).is_some_and(reads) {
+        let transfer = self.groups.transfer(striped);
+        if transfer.is_some_and(|transfer| transfer.phase == Phase::Reading) {
             self.assign(striped); // it goes on where it is
         }
     }

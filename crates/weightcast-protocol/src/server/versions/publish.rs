@@ -114,8 +114,7 @@ impl GroupCtx<'_> {
             let replicated = group.replicated.filter(|version| version.number == number);
             // What it replicated in an earlier term is not known here.
             let came_over = group.members.values().any(|member| member.announced.is_some());
-            let newest = || model.newest_of(number).filter(|_| !came_over);
-            let version = replicated.or_else(newest);
+            let version = replicated.or_else(|| model.newest_of(number).filter(|_| !came_over));
             return version.filter(|version| model.is_sealed(*version)).ok_or_else(|| {
                 misuse(format!(
                     "replica {} is a rollout and can't publish version {number}, which no trainer \

@@ -3,7 +3,6 @@
 use crate::message::Call;
 use crate::server::rooms::VersionHandler;
 use crate::server::stores::sessions::MemberId;
-use crate::server::stores::transaction::Transaction;
 use crate::server::stores::trust::Trust;
 use crate::{CallError, Generation, Incarnation, Safeguard, ShardSums, Version};
 
@@ -48,12 +47,12 @@ impl VersionHandler<'_> {
         let version = held.version;
         let total = held.sums.values().copied().fold(ShardSums::default(), |a, b| a + b);
         let model = self.models.of_mut(&name);
-        let other = |sum| sum != total.counted && self.config.safeguards.on(Safeguard::OneContent);
+        let fenced = self.config.safeguards.on(Safeguard::OneContent);
         let known = match model.known.get_mut(&version) {
             _ if !total.copies_agree() => return self.fence(incarnation, version, COPIES_DIFFER),
             // A version is forgotten only when it is old and nobody shows it.
             None => return self.fence(incarnation, version, OTHER_BYTES),
-            Some(known) if known.sum.is_some_and(other) => {
+            Some(known) if fenced && known.sum.is_some_and(|sum| sum != total.counted) => {
                 return self.fence(incarnation, version, OTHER_BYTES);
             }
             Some(known) => known,
@@ -98,9 +97,8 @@ impl VersionHandler<'_> {
         self.tell_all(incarnation);
         self.durability().note_end(incarnation);
         self.agenda.wake(incarnation);
-        let group = self.groups.of_mut(&incarnation);
-        let ends = |call: &mut Transaction| call.call != Call::Unpublish;
-        if group.active_transaction().is_some_and(ends) {
+        let pending = self.groups.of(&incarnation).active_call();
+        if pending.is_some_and(|call| call.call != Call::Unpublish) {
             self.transfers().abandon_transfer(incarnation);
             self.calls().finish(incarnation, Err(error));
         }

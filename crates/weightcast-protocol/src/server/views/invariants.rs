@@ -4,7 +4,6 @@ use crate::server::Server;
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
 use crate::server::stores::timers::Timer;
-use crate::server::stores::transaction::Transaction;
 use crate::server::stores::violation::{Violation, ensure};
 
 impl Server {
@@ -81,8 +80,8 @@ impl Server {
         ensure(open.iter().eq(group.active.iter()), "G1", || {
             format!("{name}: calls without a result {open:?}, active {:?}", group.active)
         })?;
-        let kept = |t: &&Transaction| t.decided.is_some() && group.active != Some(t.seq);
-        ensure(!group.transactions.values().any(|t| kept(&t)), "G1", || {
+        let mut others = group.transactions.values().filter(|call| group.active != Some(call.seq));
+        ensure(others.all(|call| call.decided.is_none()), "G1", || {
             format!("{name}: an answer is kept back for a call that has ended")
         })?;
         ensure(group.over.is_none() || group.active.is_none(), "G1", || {
@@ -104,9 +103,7 @@ impl Server {
                 | Timer::Hold(group)
                 | Timer::Recovery(group) => self.groups.contains_key(group),
                 Timer::Proof(nonce) => self.challenges.contains_key(nonce),
-                Timer::Call(group, seq) => {
-                    self.groups.get(group).is_some_and(|group| group.active == Some(*seq))
-                }
+                Timer::Call(group, seq) => self.groups.is_pending(*group, *seq),
                 Timer::Blob(digest) => self.blobs.contains(digest),
                 Timer::Window => true,
             };

@@ -8,7 +8,6 @@ use crate::server::stores::counters::Counters;
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
 use crate::server::stores::retention::RetentionLoss;
-use crate::server::stores::transaction::Transaction;
 use crate::server::stores::trust::Trust;
 use crate::{Epoch, Generation, Incarnation, OpSeq, Revision, Span, Term, Time, Version};
 
@@ -159,24 +158,24 @@ impl Server {
     /// Everything at this moment. Costs time in proportion to the number of sessions.
     pub fn snapshot(&self, now: Time) -> Snapshot {
         let (manifests, manifests_bytes) = self.blobs.usage();
-        let model = |(name, model): (&String, &Model)| {
-            (name.clone(), self.model_snapshot(now, name, model))
-        };
+        let models = self.models.iter();
+        let models =
+            models.map(|(name, model)| (name.clone(), self.model_snapshot(now, name, model)));
         Snapshot {
             term: self.term(),
             recovers: self.terms.window_until.is_some(),
             sessions: self.sessions.len(),
             manifests,
             manifests_bytes,
-            models: self.models.iter().map(model).collect(),
+            models: models.collect(),
             losses: self.losses.iter().cloned().collect(),
             counters: self.counters.clone(),
         }
     }
 
     fn model_snapshot(&self, now: Time, name: &str, model: &Model) -> ModelSnapshot {
-        let groups = || self.groups.values().filter(|group| group.model == name);
-        let mut replicas: Vec<_> = groups().map(|g| self.replica_snapshot(now, g)).collect();
+        let groups = self.groups.values().filter(|group| group.model == name);
+        let mut replicas: Vec<_> = groups.map(|g| self.replica_snapshot(now, g)).collect();
         replicas.sort_by(|a, b| (&a.name, a.incarnation).cmp(&(&b.name, b.incarnation)));
         let replica = |group: Incarnation| self.groups.of(&group).replica.clone();
         let edges = self.edges.all().filter(|(reader, ..)| self.groups.of(reader).model == name);
@@ -216,7 +215,7 @@ impl Server {
                 generation: held.map(|held| held.generation(*shard)),
             }
         });
-        let pending = |transaction: &Transaction| PendingCall {
+        let pending = group.active_call().map(|transaction| PendingCall {
             seq: transaction.seq,
             call: transaction.call.to_string(),
             arrived: transaction.arrived.len(),
@@ -224,7 +223,7 @@ impl Server {
             left: transaction.deadline - now,
             wants: transaction.wants(group.num_shards),
             failed: transaction.transfer.as_ref().map(|t| t.failures.clone()).unwrap_or_default(),
-        };
+        });
         ReplicaSnapshot {
             name: group.replica.clone(),
             incarnation: group.incarnation,
@@ -235,7 +234,7 @@ impl Server {
             version: group.held.as_ref().map(|held| held.version),
             proved: group.held.as_ref().is_some_and(|held| held.trust == Trust::Proved),
             shards: shards.collect(),
-            pending: group.active_call().map(pending),
+            pending,
         }
     }
 
