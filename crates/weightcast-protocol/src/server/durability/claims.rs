@@ -54,7 +54,7 @@ impl DurabilityHandler<'_> {
         };
         let (visible, groups) = (&model.visible, &self.groups);
         model.unshown.retain(|(version, one, other)| {
-            let live = groups.contains_key(one) && groups.contains_key(other);
+            let live = groups.contains(one) && groups.contains(other);
             live && visible.contains_key(version)
         });
         let versions: Vec<Version> = model.visible.keys().copied().collect();
@@ -202,7 +202,7 @@ impl DurabilityHandler<'_> {
             if equal.is_none() || (equal == Some(false) && !by_proof) {
                 // Nobody knows who is wrong: another one may tell, or the same ones later.
                 model.unshown.insert(pair, now + RETRY);
-                if self.groups.contains_key(&claimant.group) {
+                if self.groups.contains(&claimant.group) {
                     self.timers.set(now + RETRY, Timer::Retry(claimant.group));
                 }
             } else {

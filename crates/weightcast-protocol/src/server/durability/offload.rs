@@ -219,7 +219,7 @@ impl Books<'_> {
             })?;
         }
         for group in retention.held_back.iter().chain(&retention.replicas) {
-            let known = self.groups.contains_key(group);
+            let known = self.groups.contains(group);
             ensure(known, "T5", || format!("{name}: group {group} is gone, but not forgotten"))?;
         }
         if model.recovers {

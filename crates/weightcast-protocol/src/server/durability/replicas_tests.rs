@@ -20,7 +20,7 @@ fn server() -> (Server, [Incarnation; 2]) {
     while let Some(output) = server.poll_output() {
         assert!(matches!(output, ServerOutput::Send { .. }));
     }
-    let groups: Vec<Incarnation> = server.groups.keys().copied().collect();
+    let groups: Vec<Incarnation> = server.groups.ids().copied().collect();
     assert_eq!(server.validate(), Ok(()));
     (server, groups.try_into().expect("two of them"))
 }

@@ -131,7 +131,7 @@ mod tests {
         let group = Incarnation { term: Term(0), number: 1 };
         server.membership().found_group(&opening("a", "rollout", 1), group).expect("there is room");
         server.membership().free_models();
-        assert_eq!(server.models.keys().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(server.models.ids().collect::<Vec<_>>(), ["a"]);
         assert_eq!(server.membership().new_model().epoch, Epoch(2), "above that of b alone");
         assert_eq!(server.models["a"].epoch, Epoch(2));
     }

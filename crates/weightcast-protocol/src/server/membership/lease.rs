@@ -170,9 +170,9 @@ mod tests {
             let (mut server, group, [one, other]) = leased();
             server.membership().lease_timer(Time(now), one);
             assert_eq!(server.counters.evictions, u64::from(ended), "{now}");
-            assert_eq!(server.sessions.contains_key(&one), !ended);
+            assert_eq!(server.sessions.contains(&one), !ended);
             assert_eq!(server.groups[&group].over.is_some(), ended);
-            assert!(server.sessions.contains_key(&other), "it is told, and leaves by itself");
+            assert!(server.sessions.contains(&other), "it is told, and leaves by itself");
         }
         // One that was renewed meanwhile is waited for again.
         let (mut server, _, [one, _]) = leased();

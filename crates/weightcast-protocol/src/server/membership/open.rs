@@ -39,7 +39,7 @@ impl MembershipHandler<'_> {
             Err(error.into())
         } else if self.connections.session(from).is_some_and(|other| other != session) {
             Err(misuse("this stream belongs to another session; open a new stream".into()).into())
-        } else if self.sessions.contains_key(&session) {
+        } else if self.sessions.contains(&session) {
             self.resume(&open)
         } else {
             self.join(now, &open)
@@ -188,17 +188,18 @@ impl MembershipHandler<'_> {
         open: &Open,
         incarnation: Incarnation,
     ) -> Result<(), CallError> {
-        if self.groups.contains_key(&incarnation) {
+        if self.groups.contains(&incarnation) {
             let detail =
                 format!("group {incarnation} is another one; open replica {} anew", open.replica);
             return Err(misuse(detail));
         }
-        if !self.models.contains_key(&open.model) {
+        if !self.models.contains(&open.model) {
             let models = self.models.len() as u64 + 1;
             Limits::check("number of models", models, self.config.limits.models as u64)?;
+            let new = self.new_model();
+            self.models.insert(open.model.clone(), new);
         }
-        let new = self.new_model();
-        let model = self.models.entry(open.model.clone()).or_insert(new);
+        let model = self.models.of_mut(&open.model);
         model.groups += 1;
         let starts = open.epoch == EpochPolicy::New && !open.rejoins;
         if open.role == Role::Trainer && starts && model.run_has_begun() {

@@ -41,7 +41,7 @@ impl MembershipHandler<'_> {
                     && !group.members.contains_key(&open.shard);
                 if fits { Ok(()) } else { refuse("it went on, or ended, without this shard") }
             }
-            None if self.groups.contains_key(&incarnation) => {
+            None if self.groups.contains(&incarnation) => {
                 refuse("it ended while it came over to this server")
             }
             None => {
@@ -127,7 +127,7 @@ impl MembershipHandler<'_> {
             self.restore(incarnation, &held);
         }
         // What was perhaps the last copy of its version may not be any more.
-        self.agenda.wake_all(self.groups.keys().copied());
+        self.agenda.wake_all(self.groups.ids().copied());
     }
 
     /// The group's copy is shown again, if it may be.

@@ -82,9 +82,10 @@ impl MembershipHandler<'_> {
         self.models.vacant.clear();
         self.challenges.clear();
         self.models.high_water = None;
-        for group in std::mem::take(&mut **self.groups).into_values() {
+        for group in self.groups.values() {
             group.named_layouts().for_each(|layout| self.blobs.release(layout));
         }
+        self.groups.clear();
         self.sessions.clear();
         *self.edges = Edges::default();
         self.timers.keep_blobs();
@@ -94,13 +95,13 @@ impl MembershipHandler<'_> {
     /// Whoever has not come over by now will not: what is not known does not exist.
     pub(in crate::server) fn window_timer(&mut self) {
         self.terms.window_until = None;
-        let groups = self.groups.keys().map(|group| self.books().group(*group));
+        let groups = self.groups.ids().map(|group| self.books().group(*group));
         self.counters.held_back += groups.filter(GroupCtx::is_held_by_window).count() as u64;
         for (name, model) in self.models.iter_mut() {
             model.recovers = false;
             self.agenda.note_change(name);
         }
-        self.agenda.wake_all(self.groups.keys().copied());
+        self.agenda.wake_all(self.groups.ids().copied());
     }
 }
 

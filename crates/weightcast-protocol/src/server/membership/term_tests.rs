@@ -93,8 +93,8 @@ fn the_end_of_the_window_has_all_look_again() {
     server.agenda.clear();
     server.membership().window_timer();
     assert!(server.models.values().all(|model| !model.recovers) && !server.books().recovers());
-    assert!(server.agenda.groups.iter().eq(server.groups.keys()));
-    assert!(server.agenda.models.iter().eq(server.models.keys()));
+    assert!(server.agenda.groups.iter().eq(server.groups.ids()));
+    assert!(server.agenda.models.iter().eq(server.models.ids()));
 }
 
 /// Later than what it has heard of, and than what it was in itself, whichever is later.

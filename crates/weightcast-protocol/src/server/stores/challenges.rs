@@ -5,12 +5,13 @@ use std::hash::Hasher;
 use std::ops::{Deref, DerefMut};
 
 use crate::server::stores::group::Group;
+use crate::server::stores::store::Store;
 use crate::{Generation, Incarnation, Nonce, Term, Version};
 
 /// The comparisons that run, by number.
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Challenges {
-    running: BTreeMap<Nonce, Challenge>,
+    running: Store<Nonce, Challenge>,
     /// How many numbers were drawn.
     drawn: u64,
 }
@@ -60,7 +61,7 @@ impl Challenges {
 }
 
 impl Deref for Challenges {
-    type Target = BTreeMap<Nonce, Challenge>;
+    type Target = Store<Nonce, Challenge>;
     fn deref(&self) -> &Self::Target {
         &self.running
     }

@@ -56,7 +56,7 @@ impl TransferHandler<'_> {
         bytes_per_s: u64,
     ) {
         let mut slow = self.groups.of(&reader).slow.clone();
-        slow.retain(|source, _| self.groups.contains_key(source));
+        slow.retain(|source, _| self.groups.contains(source));
         slow.insert(source, bytes_per_s);
         self.groups.of_mut(&reader).slow = slow;
     }

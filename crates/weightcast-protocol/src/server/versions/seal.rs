@@ -67,7 +67,7 @@ impl VersionHandler<'_> {
             self.agenda.wake_all(self.edges.filling(&name, version));
             if self.books().recovers() {
                 // An offload replica of the version that came over first can be published now.
-                self.agenda.wake_all(self.groups.keys().copied());
+                self.agenda.wake_all(self.groups.ids().copied());
             }
         }
         self.agenda.wake(incarnation);

@@ -97,12 +97,12 @@ impl Server {
         let mut seen = std::collections::BTreeSet::new();
         for timer in self.timers.iter() {
             let wanted = match timer {
-                Timer::Lease(session) => self.sessions.contains_key(session),
+                Timer::Lease(session) => self.sessions.contains(session),
                 Timer::Drain(group)
                 | Timer::Retry(group)
                 | Timer::Hold(group)
-                | Timer::Recovery(group) => self.groups.contains_key(group),
-                Timer::Proof(nonce) => self.challenges.contains_key(nonce),
+                | Timer::Recovery(group) => self.groups.contains(group),
+                Timer::Proof(nonce) => self.challenges.contains(nonce),
                 Timer::Call(group, seq) => self.groups.is_pending(*group, *seq),
                 Timer::Blob(digest) => self.blobs.contains(digest),
                 Timer::Window => true,
@@ -124,6 +124,6 @@ impl Server {
         ensure(members == self.sessions.len(), "T5", || {
             format!("{members} members, {} sessions", self.sessions.len())
         })?;
-        self.connections.validate(|session| self.sessions.contains_key(session))
+        self.connections.validate(|session| self.sessions.contains(session))
     }
 }

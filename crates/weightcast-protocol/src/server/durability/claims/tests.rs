@@ -173,7 +173,7 @@ fn copies_are_claims_again_once_none_is_proved_that_could_have_refuted_them() {
 fn asked(server: &mut Server) -> Nonce {
     server.durability().challenge(NOW, "policy", version(1));
     assert_eq!(server.challenges.len(), 1);
-    server.challenges.keys().copied().next().unwrap()
+    server.challenges.ids().copied().next().unwrap()
 }
 
 /// Each shard of a group shows its part of a sum.
@@ -251,10 +251,10 @@ fn a_comparison_ends_when_one_of_the_copies_is_another_one() {
         let (mut server, groups) = holders(&[Trust::Claimed, Trust::Proved]);
         let nonce = asked(&mut server);
         server.durability().challenge(NOW, "policy", version(1));
-        assert!(server.challenges.contains_key(&nonce), "one at a time");
+        assert!(server.challenges.contains(&nonce), "one at a time");
         server.at(groups[side]).held.as_mut().unwrap().generations[0] = Generation(99);
         server.durability().challenge(NOW, "policy", version(1));
-        assert!(!server.challenges.contains_key(&nonce));
+        assert!(!server.challenges.contains(&nonce));
         assert_eq!(server.challenges.len(), 1, "and the copies that there are now are compared");
         let timers: Vec<Timer> = server.timers.iter().copied().collect();
         assert!(!timers.contains(&Timer::Proof(nonce)), "{timers:?}");
