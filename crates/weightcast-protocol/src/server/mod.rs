@@ -6,8 +6,8 @@
 //! - then [`Server::poll_output`] until it is empty, doing what each output says;
 //! - and [`Server::next_timeout`] for when to call `handle_timeout`.
 //!
-//! This file holds the state and takes inputs to the rooms, no logic. `rooms` says which room may change what, from the
-//! lowest room to the highest; rules that only look are written over `contexts`:
+//! This file holds the state and takes inputs to the rooms, no logic. `rooms` says which room may change what, from
+//! the lowest room to the highest; rules that only look are written over `contexts`:
 //! - `stores`: what the rooms change: groups, models, sessions, streams, edges, blobs, timers, the agenda;
 //! - `copies`: copies that groups hold, listed or out of sight;
 //! - `calls`: a group's call has its place in the line and gets one answer (G1 to G5), with a ticket to prove it by;

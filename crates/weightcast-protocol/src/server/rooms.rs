@@ -1,9 +1,9 @@
 //! The rooms, and which stores each may change.
 //!
-//! A room works through a handler: a struct that borrows the stores that the room may change, and looks at others. A
-//! handler is made for one call, by the dispatcher or by a room above; so the rooms are in layers, from the lowest to the
-//! highest: `copies` and `calls`, `durability`, `transfers`, `versions`, `membership`, and the dispatcher. A room can't
-//! reach a room above. What a room above is to do next is returned, or is on the agenda.
+//! A room works through a handler: a struct that borrows the stores that the room may change, and looks at others.
+//! A handler is made for one call, by the dispatcher or by a room above; so the rooms are in layers, from the
+//! lowest to the highest: `copies` and `calls`, `durability`, `transfers`, `versions`, `membership`, and the
+//! dispatcher. A room can't reach a room above. What a room above is to do next is returned, or is on the agenda.
 //!
 //! [`Books`] are for all rooms to look at, and change nothing.
 

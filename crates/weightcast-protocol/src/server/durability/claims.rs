@@ -1,15 +1,17 @@
-//! Claims: whoever commits or announces a copy says that it holds the bytes, and shows sums that can
-//! be had without them: from other shards' notes, or from another claimant. Retention relies on no
-//! copy that has not shown more (A1, A2).
+//! Claims: a group that commits or announces a copy says that it holds the bytes. The sums that it shows prove
+//! nothing: they can be had from other shards' notes, or from another claimant. Retention relies on no copy that
+//! has shown no more (A1, A2).
 //!
-//! What a trainer publishes first *is* the version, so it is proved. Any other copy is a claim until
-//! its shards and those of a proved holder, asked at the same time, have summed the same sample of
-//! the tensors under the same keys, all drawn from a number that nobody knew before; the sums of two
-//! groups are equal in any layouts. That is asked for as soon as a retained version has fewer than
-//! two proved holders, so that who gives its copy up seldom has to wait for it; who does waits for
-//! one answer, and has its copy offloaded if that is not good enough; who did not answer is asked
-//! again later. Where nobody is proved, as after a failover, two claimants are compared, and equal
-//! ones are both believed: to make up the same answer they would have to conspire.
+//! What a trainer publishes first *is* the version, so that copy is proved. Any other copy is a claim until it was
+//! compared with a proved one: the shards of both groups are asked at the same time to sum the same sample of the
+//! tensors under the same keys, all drawn from a number that nobody knew before. Equal bytes have equal sums in any
+//! layouts.
+//!
+//! A comparison starts as soon as a retained version has fewer than two proved holders, so that a group that gives
+//! its copy up seldom has to wait for one. If the group has to, it waits for one answer, and its copy is offloaded
+//! if the answer does not prove another copy. A group that did not answer is asked again later. Where no copy is
+//! proved, as after a failover, two claimants are compared, and both are believed if they are equal: to make up the
+//! same answer they would have to conspire.
 
 use crate::message::ServerMessage;
 use crate::server::rooms::{Books, DurabilityHandler};
@@ -27,7 +29,7 @@ use crate::{Generation, Incarnation, Nonce, Span, Time, Version};
 const ANSWER: Span = Span::from_secs(5);
 
 impl Group {
-    /// What it is believed to hold of a version, while all its shards can be asked.
+    /// How far the group's copy of a version is trusted, while all its shards can be asked.
     fn trust(&self, version: Version) -> Option<Trust> {
         let held = self.held.as_ref().filter(|held| held.version == version && held.sealed)?;
         let broken = self.over.as_ref().is_some_and(|over| !over.closing);
@@ -39,7 +41,7 @@ impl Group {
         self.trust(version) == Some(trust)
     }
 
-    /// Whether it still has the copy that it was asked about.
+    /// Whether the group still has the copy that it was asked about.
     fn can_answer(&self, side: &ChallengeSide, version: Version) -> bool {
         let held = self.held.as_ref().filter(|_| self.trust(version).is_some());
         held.is_some_and(|held| held.generations == side.generations)
@@ -64,8 +66,9 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// Copies are refuted by one that is proved. Where none is left, whose memory changed is not
-    /// known any more: it may have been the publisher's. They are claims again, which can agree.
+    /// A copy is refuted by a proved one. Where no proved copy is left nobody knows any more whose memory had
+    /// changed: it may have been the publisher's. So refuted copies are claims again, which can be compared with
+    /// each other.
     fn forgive(&mut self, name: &str, version: Version) {
         let model = self.models.of(name);
         let leaving = model.retention.held_back.iter().map(|group| self.groups.of(group));
@@ -83,8 +86,8 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// Whether it is being found out if somebody else holds the bytes of a version whose holder
-    /// wants to go. Only one answer is waited for.
+    /// Whether a comparison runs that may prove another copy of a version whose holder wants to go. The holder
+    /// waits for one answer only.
     pub(super) fn awaits_proof(&mut self, now: Time, owner: Incarnation, version: Version) -> bool {
         let name = self.groups.of(&owner).model.clone();
         self.challenge(now, &name, version);
@@ -177,7 +180,7 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// The group has given its copy up: whoever was compared with it is with another one.
+    /// The group has given its copy up: the group that was compared with it is to be compared with another one.
     pub(in crate::server) fn note_gone(&mut self, incarnation: Incarnation) {
         let mut asked =
             self.challenges.values().flat_map(|c| [c.claimant.group, c.reference.group]);
@@ -186,7 +189,7 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// Both have shown what they hold, or had their time.
+    /// Both groups have shown what they hold, or have had their time.
     pub(in crate::server) fn decide(&mut self, now: Time, nonce: Nonce) {
         let Some(challenge) = self.challenges.remove(&nonce) else { return };
         let Challenge { model: name, version, claimant, reference } = challenge;
@@ -200,7 +203,7 @@ impl DurabilityHandler<'_> {
         let pair = (version, claimant.group, reference.group);
         if let Some(model) = self.models.get_mut(&name) {
             if equal.is_none() || (equal == Some(false) && !by_proof) {
-                // Nobody knows who is wrong: another one may tell, or the same ones later.
+                // Nobody knows which copy is wrong: a third copy may tell, or the same two later.
                 model.unshown.insert(pair, now + RETRY);
                 if self.groups.contains(&claimant.group) {
                     self.timers.set(now + RETRY, Timer::Retry(claimant.group));
@@ -224,7 +227,7 @@ impl DurabilityHandler<'_> {
         self.agenda.note_change(&name); // which others are to be compared is looked at next
     }
 
-    /// Of the copy that was asked about, if it is still held.
+    /// Sets how far a copy is trusted, if it is still the copy that was asked about.
     fn believe(&mut self, side: &ChallengeSide, trust: Trust) {
         let held = self.groups.get_mut(&side.group).and_then(|group| group.held.as_mut());
         if let Some(held) = held.filter(|held| held.generations == side.generations) {
@@ -254,7 +257,7 @@ impl<'a> Books<'a> {
         if counting(Trust::Proved).nth(1).is_some() || !self.is_retained(model, version) {
             return None;
         }
-        // Who gives its copy up is not listed any more, and is the one to ask.
+        // A group that gives its copy up is not listed any more, but it is the one to compare with.
         let leaving = model.retention.held_back.iter().map(|group| self.groups.of(group));
         let others: Vec<&Group> = leaving.chain(self.holders_of(model, version)).collect();
         let beside = |trust| {
@@ -272,7 +275,7 @@ impl<'a> Books<'a> {
             })?;
             Some((*claimant, *beside))
         });
-        // Those who did not answer come after those who were not asked.
+        // Pairs that were compared in vain come after pairs that were not compared yet.
         first.or_else(|| {
             let again = model.unshown.due(now, |(of, one, other)| {
                 *of == version && claimants.contains(one) && references.contains(other)

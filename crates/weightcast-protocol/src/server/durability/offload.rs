@@ -1,9 +1,9 @@
 //! Offload replicas: asked for, founded, failed, released (§4.3.3 of the paper; A2 to A4).
 //!
-//! The shards of a group that holds the last countable copy of a retained version are told to copy
-//! their memory aside. Each then opens a session of its own; together they are a group with
-//! [`Role::Offload`], which publishes that version as any other would: it joins by its sum. It is
-//! released once it is not needed any more.
+//! A group that holds the last countable copy of a retained version is told to copy its memory aside. Each of its
+//! shards opens a further session for the copy; together these are a group with [`Role::Offload`], which publishes
+//! the version as any group would: its sum must be that of the version. The offload replica is released once it is
+//! not needed.
 
 use crate::limits::DETAIL_CHARS;
 use crate::message::{Open, Role, ServerMessage};
@@ -35,7 +35,7 @@ pub(super) fn owner_of(replica: &str) -> &str {
 }
 
 impl Group {
-    /// Whether it is the offload replica of another group's copy.
+    /// Whether the group is the offload replica of another group's copy.
     fn is_offload_of(&self, owner: &Group) -> bool {
         self.offloads().is_some_and(|version| self.replica == offload_name(&owner.replica, version))
     }
@@ -78,7 +78,7 @@ impl DurabilityHandler<'_> {
         let MemberId { group: incarnation, shard, .. } = from;
         let group = self.groups.of(&incarnation);
         let asked = self.models.of(&group.model).retention.asked.get(&version);
-        // Not an older copy of the same version: the one that is made now may come to something.
+        // The generation tells the present copy from an older copy of the same version, whose failure says nothing.
         let held = group.held.as_ref().and_then(|held| held.generations.get(shard as usize));
         if asked == Some(&incarnation) && held == Some(&generation) {
             let reason: String = reason.chars().take(DETAIL_CHARS).collect();
@@ -86,7 +86,7 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// What was asked of this group will not come.
+    /// The offload that this group was asked for will not come.
     fn fail_offload(&mut self, owner: Incarnation, version: Version, reason: String) {
         let group = self.groups.of_mut(&owner);
         let model = self.models.of_mut(&group.model);
@@ -112,7 +112,8 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// A group is at its end or its content was refused: what was asked of it, or for it, fails.
+    /// A group is at its end, or its content was refused: offloads and seeds that it was asked for, or that it is,
+    /// fail.
     pub(in crate::server) fn note_end(&mut self, incarnation: Incarnation) {
         let group = self.groups.of(&incarnation);
         if group.released {
@@ -133,8 +134,8 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// Something has changed in a model: whoever was held back looks again, and offload replicas
-    /// that are not needed any more are released.
+    /// Something has changed in a model: groups that were held back look again, and offload replicas that are not
+    /// needed any more are released.
     pub(in crate::server) fn review_offloads(&mut self, name: &str) {
         let Some(model) = self.models.get(name) else { return };
         self.agenda.wake_all(model.retention.held_back.iter().copied());
@@ -193,7 +194,7 @@ impl GroupCtx<'_> {
             return true;
         }
         let Some(held) = &group.held else {
-            // It is on its way. Once it is published, it does not need its owner any more.
+            // The offload is on its way, and needed while its owner is. Once published it needs no owner.
             let owner = model.retention.asked.get(&version);
             return owner.is_some_and(|owner| group.is_offload_of(self.groups.of(owner)));
         };

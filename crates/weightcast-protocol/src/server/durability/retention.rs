@@ -1,10 +1,10 @@
 //! Retention: which versions are to survive, and when a group may give its copy up (§4.3.3 of the
 //! paper; A1, A2).
 //!
-//! A copy counts if it is whole, sealed, listed and not on a spot instance. The newest versions of
-//! which there is such a copy are retained, as many as the trainer asked for. Whoever holds the last
-//! countable copy of one of them keeps it until an offload replica has one, or until that has failed:
-//! then the loss is recorded, and the owner goes on.
+//! A copy counts if it is whole, sealed, listed and not on a spot instance. The newest versions that have such a
+//! copy are retained, as many as the trainer asked for. The holder of the last countable copy of a retained version
+//! keeps it until an offload replica has the version, or until the offload has failed: then the loss is recorded,
+//! and the holder goes on.
 
 use crate::message::Role;
 use crate::server::contexts::GroupCtx;
@@ -20,13 +20,13 @@ use crate::{Incarnation, Safeguard, Time, Version};
 const LOSSES_SHOWN: usize = 256;
 
 impl Group {
-    /// Whether what it holds now satisfies retention, once it is proved that it does hold it.
+    /// Whether the group's copy satisfies retention, if it is proved.
     pub(super) fn counts(&self) -> bool {
         let copy = self
             .held
             .as_ref()
             .is_some_and(|held| held.visible && held.sealed && held.fenced.is_none());
-        // A seed goes when its datacentre does not need it, whatever is retained: no copy to rely on.
+        // A seed goes when its datacentre does not need it, whatever is retained: retention can't rely on it.
         let lasts = !self.released && !self.is_spot() && self.seeds().is_none();
         copy && self.over.is_none() && self.complete() && lasts
     }
@@ -64,8 +64,8 @@ impl Books<'_> {
         group.counts() && believed && !(blind && group.offloads().is_some())
     }
 
-    /// Whether a version is one of the newest that are to survive. Newer ones that nobody holds
-    /// safely yet don't count, so a version goes only when its successors are there.
+    /// Whether a version is one of the newest that are to survive. Newer versions without a countable copy are not
+    /// counted, so that a version goes only when its successors are safe.
     pub(super) fn is_retained(&self, model: &Model, version: Version) -> bool {
         let wanted = model.retention.versions as usize;
         let newer = model.visible.keys().rev().take_while(|newer| **newer > version);
@@ -155,7 +155,7 @@ impl DurabilityHandler<'_> {
         !self.config.safeguards.on(Safeguard::OffloadWait)
     }
 
-    /// The last copy that is proved wants to go: another one is to be proved first, or made.
+    /// The holder of the last proved copy wants to give it up: another copy is to be proved first, or made.
     fn secure(&mut self, now: Time, incarnation: Incarnation, version: Version) {
         let awaits_proof = self.awaits_proof(now, incarnation, version);
         let model = self.models.of(&self.groups.of(&incarnation).model);
@@ -182,7 +182,7 @@ impl DurabilityHandler<'_> {
         self.let_go(incarnation);
     }
 
-    /// The same for now: others have a copy, but the group has not given its own up yet.
+    /// The group need not keep its copy for now, because other groups have one; it has not given its own up yet.
     fn let_go(&mut self, incarnation: Incarnation) {
         let group = self.groups.of(&incarnation);
         let model = self.models.of_mut(&group.model);

@@ -1,4 +1,4 @@
-//! Seed replicas: they come, and go once nobody in their datacentre lacks their version (O2, O3).
+//! Seed replicas: a seed comes, and goes once no rollout in its datacentre lacks its version (O2, O3).
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ impl GroupCtx<'_> {
     pub(in crate::server) fn is_seed_needed(self) -> bool {
         let GroupCtx { group, model, .. } = self;
         if group.over.is_some() || group.released || group.recovering || model.recovers {
-            return true; // it goes already, or it is too early to tell
+            return true; // the seed goes already, or nobody can tell yet
         }
         let Some(held) = &group.held else { return self.is_asked_for() };
         let owned = model.replicas.contains_key(owner_of(&group.replica));
@@ -86,7 +86,7 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// A seed of an earlier term goes on: nobody else is asked.
+    /// A seed of an earlier term goes on: no other group is asked for one.
     pub(in crate::server) fn seed_came_over(&mut self, now: Time, incarnation: Incarnation) {
         let Some(group) = self.groups.get(&incarnation) else { return };
         let Some(version) = group.seeds().filter(|_| group.over.is_none()) else { return };
@@ -101,8 +101,8 @@ impl DurabilityHandler<'_> {
         self.agenda.note_change(&self.groups.of(&incarnation).model);
     }
 
-    /// Something has changed in a model: what nobody needs is not asked for any more. Returns the model's seeds, of
-    /// which those that are not needed are to go: one at a time, since what has gone does not count for the next.
+    /// Something has changed in a model: seeds that nobody needs are not asked for any more. Returns the model's
+    /// seeds; the caller judges them one at a time, since a seed that has gone does not count for the next.
     pub(in crate::server) fn review_asks(&mut self, name: &str) -> BTreeSet<Incarnation> {
         let Some(model) = self.models.get(name) else { return BTreeSet::new() };
         let needless = model.seeding.asked.iter().filter(|(here, asked)| {
@@ -116,8 +116,8 @@ impl DurabilityHandler<'_> {
         model.seeding.replicas.clone()
     }
 
-    /// A seed that holds something is drained and told to go. One that does not just ends, with the error that is
-    /// returned.
+    /// A seed that holds a version is drained and told to go. A seed that holds nothing just ends, with the error
+    /// that is returned.
     pub(in crate::server) fn let_seed_go(&mut self, seed: Incarnation) -> Option<CallError> {
         let group = self.groups.of(&seed);
         if group.over.is_some() || group.released {

@@ -1,11 +1,11 @@
 //! Offload seeding (§4.3.2 of the paper; O1, O2): an update that would have to read from another
 //! datacentre is answered at once, and the version crosses in the background.
 //!
-//! The group that polled is asked to open a seed replica: memory of its layout, and a session for
-//! each shard, which replicates the version as any reader would (D1 to D6 hold for it). Once the
-//! seed holds the version it is a source of this datacentre, and the next update reads from it.
-//! One seed is finished before the next is asked for, so new versions don't starve a slow link; and
-//! what has come is read, even if there is something newer far away by then.
+//! The group that called `update` is asked to open a seed replica: memory of its layout, and a session for each
+//! shard. The seed replicates the version as any reader would (D1 to D6 hold for it). Once the seed holds the
+//! version it is a source of this datacentre, and the next update reads from it. One seed ends before the next is
+//! asked for, so that new versions don't starve a slow link; and the seed's version is read even if a newer one is
+//! far away by then.
 
 use crate::message::{Open, Role, ServerMessage};
 use crate::server::contexts::{GroupCtx, TransferCtx};
@@ -24,7 +24,7 @@ impl Group {
         }
     }
 
-    /// Whether it was this group that was asked.
+    /// Whether this group was asked for the seed.
     fn was_asked(&self, asked: &Asked) -> bool {
         self.seeds().is_none() && self.replica == asked.owner
     }
@@ -36,8 +36,8 @@ impl<'a> GroupCtx<'a> {
         self.model.seeding.asked.get(self.group.datacentre())
     }
 
-    /// The version that an update had better go over to: of a group with offload seeding, one that
-    /// is in its datacentre already rather than one that is not.
+    /// The version that an update goes over to instead of `version`: a group with offload seeding prefers a version
+    /// that is in its datacentre already.
     pub(in crate::server) fn nearby_instead(
         &self,
         selector: Selector,
@@ -90,8 +90,8 @@ impl Books<'_> {
 }
 
 impl DurabilityHandler<'_> {
-    /// Whether an update of a group that could keep what it holds does so, because the version is on
-    /// its way to its datacentre, or is sent on its way now. If so, the seeds that have to go before.
+    /// Whether the group keeps its copy and leaves the version to a seed, which is on its way to the datacentre, or
+    /// is asked for now. If so, returns the seeds that have to go before.
     pub(in crate::server) fn leave_to_seed(
         &mut self,
         now: Time,
@@ -111,8 +111,8 @@ impl DurabilityHandler<'_> {
         {
             return None;
         }
-        // Not for one that was chosen because it was near, and is not any more; nor for one that is
-        // on its way to others only.
+        // No seed is asked for if the selector means another version: this one was near when it was chosen, or only
+        // other groups are getting it.
         let newest = reader.model.resolve(selector);
         match newest == Resolution::Available(version) {
             true => Some(self.begin_seed(now, incarnation, version)),
@@ -130,7 +130,7 @@ impl DurabilityHandler<'_> {
         let asker = self.books().group(incarnation);
         let one = self.config.safeguards.on(Safeguard::OneSeed);
         if asker.model.recovers || (asker.asked_here().is_some() && one) {
-            return Vec::new(); // one may yet come over, or is on its way for others
+            return Vec::new(); // a seed may yet come over, or is on its way for another group
         }
         let others: Vec<Incarnation> = asker.seeds_near().collect();
         if !others.is_empty() && one {
@@ -178,8 +178,8 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// What was asked for in this group's datacentre will not come: who was asked crosses by itself
-    /// with its next update.
+    /// The seed that was asked for in this group's datacentre will not come: the group that was asked crosses by
+    /// itself with its next update.
     pub(super) fn fail_seed(&mut self, incarnation: Incarnation) {
         let group = self.groups.of(&incarnation);
         let name = group.model.clone();

@@ -1,7 +1,7 @@
 //! Connections: which session is on which stream, and what the runtime is to do with the streams.
 //!
-//! A session has one stream at most, and a stream one session. A session outlives its stream: what is sent to a session
-//! without one is dropped, and told again when the session opens on a new stream.
+//! A session has one stream at most, and a stream one session. A session outlives its stream: what is sent to a
+//! session without one is dropped, and told again when the session opens on a new stream.
 
 use std::collections::{BTreeMap, VecDeque};
 

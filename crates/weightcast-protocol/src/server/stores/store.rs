@@ -1,8 +1,8 @@
 //! A store: entries by id.
 //!
-//! The server hands ids out, puts them into timers, edges and lists, and takes them out of these before it forgets the
-//! entry. An id that comes from there has its entry: [`Store::of`] says so in one place. Ids that come from outside, or
-//! that may have been forgotten, are asked for with [`Store::get`]. Nobody indexes a store, but tests.
+//! The server hands ids out, puts them into timers, edges and lists, and takes them out of these before it forgets
+//! the entry. An id that comes from there has its entry: [`Store::of`] says so in one place. Ids that come from
+//! outside, or that may have been forgotten, are asked for with [`Store::get`]. Nobody indexes a store, but tests.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;

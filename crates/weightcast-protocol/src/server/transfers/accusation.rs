@@ -1,4 +1,5 @@
-//! What readers say of sources: one reader's word costs a source that reader, no more (T4).
+//! Accusations: a reader whose bytes are not the publisher's leaves its source. Only the word of two replicas fences
+//! the source's copy (T4).
 
 use crate::message::Assignment;
 use crate::server::rooms::TransferHandler;
@@ -11,8 +12,8 @@ use crate::{CallError, Incarnation, Safeguard};
 const ACCUSERS: usize = 2;
 
 impl TransferHandler<'_> {
-    /// The bytes are not the publisher's: all that was read is void, and another source is tried.
-    /// After a resume, or with several sources, it is not known which was wrong, so none is accused.
+    /// The bytes are not the publisher's: everything that was read is void, and the transfer tries another source.
+    /// After a resume, or with several sources, nobody knows which source was wrong, so no source is accused.
     pub(super) fn refuse_content(
         &mut self,
         incarnation: Incarnation,
@@ -40,7 +41,7 @@ impl TransferHandler<'_> {
         }
     }
 
-    /// Counts an accusation. Two replicas' word fences a copy, unless it is the last of its version.
+    /// Counts an accusation. Two replicas' word fences a copy, unless the copy is the last of its version.
     fn accuse(&mut self, source: Incarnation, by: Incarnation) -> Onward {
         let accuser = self.groups.of(&by).replica.clone();
         let Some(group) = self.groups.get_mut(&source) else { return Onward::Done };

@@ -1,8 +1,8 @@
 //! The choice of a source (§4.3.1 of the paper; D1 to D4, D6).
 //!
-//! A reader may read from whoever holds the version, and from replicas of its own layout that are
-//! being filled with it themselves. Its own datacentre comes first: while anybody there has the
-//! version or is getting it, nobody else there crosses for it.
+//! A reader may read from every holder of the version, and from replicas of the reader's layout that are still being
+//! filled with it. The reader's own datacentre comes first: while a group there has the version, or is getting it, no
+//! other group of the datacentre crosses.
 
 use crate::server::contexts::{GroupCtx, TransferCtx};
 use crate::server::rooms::{Books, TransferHandler};
@@ -36,9 +36,9 @@ pub(super) struct Rank<'a> {
 }
 
 impl<'a> TransferCtx<'a> {
-    /// Chooses a source of `version`: those first that have not failed the transfer, then those
-    /// that nobody accuses, those that were not slow, the shortest chain, the least loaded, the same
-    /// host; ties go by name. Near and far ones are never compared: who may cross has none near.
+    /// Chooses a source of `version`. Preferred, in this order: a source that has not failed the transfer, that
+    /// nobody accuses, that was not slow; the shortest chain, the fewest readers, the same host; ties go by name.
+    /// Near and far sources are never compared: a reader that may cross has no source near.
     pub(super) fn choose_source(self, version: Version) -> Choice {
         let may_cross = self.may_cross(version);
         let (mut busy, mut barred) = (false, false);
@@ -53,13 +53,13 @@ impl<'a> TransferCtx<'a> {
                 Some((self.failures(source), self.rank(source, version)))
             }
         };
-        // Most of those that are being filled have their reader already: no more is asked of them.
+        // Replicas that are being filled mostly have their reader already, and are left out at once.
         let free =
             self.in_flight(version, move |source| self.fits(source) && self.has_place(source));
         let holders = self.holders(version).filter(|source| self.fits(source));
         match holders.chain(free).filter_map(offer).min() {
-            // One that failed is tried again only if no other source is just busy. Those far away
-            // are not waited for: they open up once all that are near have failed.
+            // A source that failed is tried again only if no other one is merely busy. Remote sources are not waited
+            // for: they become eligible only after every local source has failed.
             Some((failures, rank))
                 if failures == 0 || !(busy || self.is_filling_taken(version)) =>
             {
@@ -85,14 +85,14 @@ impl<'a> TransferCtx<'a> {
         self.failures(source) < ATTEMPTS_PER_SOURCE
     }
 
-    /// Whether a replica that is being filled with the version would do, and has its reader already.
+    /// Whether a replica that is being filled would be a source, but for the reader that it has already.
     fn is_filling_taken(self, version: Version) -> bool {
         let full = move |source: &Group| self.fits(source) && !self.has_place(source);
         self.in_flight(version, full).next().is_some()
     }
 
-    /// Whether the reader may read from another datacentre: nobody in its own has the version or is
-    /// getting it (D3), and nobody is bringing it there (D4).
+    /// Whether the reader may read from another datacentre: no group in its own has the version or is getting it
+    /// (D3), and none brings it there (D4).
     pub(in crate::server) fn may_cross(self, version: Version) -> bool {
         let usable = move |group: &Group| self.is_near(group) && self.fits(group);
         let safeguards = self.config.safeguards;
@@ -105,7 +105,7 @@ impl<'a> TransferCtx<'a> {
     }
 }
 
-/// The group of the context is the reader.
+/// Rules of the choice that need no transfer. The context's group is the reader.
 impl<'a> GroupCtx<'a> {
     /// What speaks against a source.
     pub(super) fn rank(self, source: &'a Group, version: Version) -> Rank<'a> {
@@ -121,8 +121,8 @@ impl<'a> GroupCtx<'a> {
         }
     }
 
-    /// Who is being filled with the version in the reader's layout, and serves it. None of them reads
-    /// from the reader (D2).
+    /// Groups of the reader's layout that are being filled with the version, and serve it. None of them reads from
+    /// the reader (D2).
     fn in_flight(
         self,
         version: Version,
@@ -133,15 +133,14 @@ impl<'a> GroupCtx<'a> {
         })
     }
 
-    /// Who holds the version, beside the reader.
+    /// Holders of the version, without the reader.
     pub(in crate::server) fn holders(self, version: Version) -> impl Iterator<Item = &'a Group> {
         let holders = self.model.holders(version).map(move |source| self.groups.of(&source));
         holders.filter(move |source| source.incarnation != self.group.incarnation)
     }
 
-    /// Groups that will hold the version soon: each reads it, through others or not, from one that
-    /// holds it, and not from the reader itself. Those that are not wanted are left out first: the
-    /// rest costs a walk up a chain.
+    /// Groups that will hold the version soon: each reads from a holder, directly or through other groups, and not
+    /// from the reader. `wanted` is asked first, because the other checks walk up a chain.
     pub(in crate::server) fn coming(
         self,
         version: Version,
@@ -162,9 +161,9 @@ impl<'a> GroupCtx<'a> {
             && !self.edges.leads_to(group.incarnation, self.group.incarnation)
     }
 
-    /// Whether one more reader fits, with all that hangs on it (D1, D6).
+    /// Whether a source has room for the reader, and for the chain of readers below the reader (D1, D6).
     pub(super) fn has_room(&self, source: &Group, version: Version) -> bool {
-        // Readers of an old copy will have left.
+        // A group that holds an old copy has readers of that copy, which will have left.
         let below = match self.group.held {
             Some(_) => 0,
             None => self.edges.height(self.group.incarnation, version),
@@ -174,15 +173,15 @@ impl<'a> GroupCtx<'a> {
         self.has_place(source) && (short || !self.config.safeguards.on(Safeguard::DepthBound))
     }
 
-    /// Whether the reader is above a source: the source reads from it, over others or not (D2). A source that
-    /// holds a version reads only if its update is staged, and it will have done so soon.
+    /// Whether the reader is above a source: the source reads from the reader, directly or through other groups (D2).
+    /// A holder reads only during a staged update, which ends soon.
     pub(super) fn is_above(&self, source: &Group) -> bool {
         self.config.safeguards.on(Safeguard::AcyclicChoice)
             && self.edges.leads_to(source.incarnation, self.group.incarnation)
     }
 
-    /// Whether a source has fewer readers than it may have (D1). Those of its own datacentre and
-    /// those that cross don't take each other's place: a crossing may take long.
+    /// Whether a source has fewer readers than it may have (D1). Local readers and crossing ones are counted apart,
+    /// because a crossing may take long.
     fn has_place(&self, source: &Group) -> bool {
         let fanout = self.config.fanout.max(1) as usize;
         self.edges.load(source.incarnation) < fanout
@@ -190,15 +189,15 @@ impl<'a> GroupCtx<'a> {
             || !self.config.safeguards.on(Safeguard::Fanout)
     }
 
-    /// Whether a group that crosses brings something of the reader's model to its datacentre.
+    /// Whether a crossing group brings a version of the reader's model to the reader's datacentre.
     fn brings_near(&self, crossing: Incarnation) -> bool {
         let group = self.groups.of(&crossing);
         group.model == self.group.model && self.is_near(group)
     }
 
-    /// Whether a group that holds a version had better go on with it: all it could do for `version`
-    /// is to wait for a seed that is still on its way to its datacentre. One seed is finished
-    /// before the next begins, so new versions don't starve a slow link.
+    /// Whether a group that holds a version keeps it for now: for `version` the group could only wait for a seed
+    /// that is on its way to the datacentre. One seed ends before the next begins, so that new versions don't
+    /// starve a slow link.
     pub(in crate::server) fn waits_for_seed(self, version: Version) -> bool {
         let Some(held) = &self.group.held else { return false };
         let useful = |brings| brings == version || brings > held.version;
@@ -210,7 +209,7 @@ impl<'a> GroupCtx<'a> {
 }
 
 impl Books<'_> {
-    /// How many sources a version comes through to a source. A holder has it, whatever else it reads.
+    /// Through how many groups a version comes to a source: none if the source holds the version.
     fn depth(&self, source: &Group, version: Version) -> usize {
         if source.holds(version) { 0 } else { self.edges.depth(source.incarnation) }
     }

@@ -126,7 +126,7 @@ impl TransferHandler<'_> {
         }
         let generations = transfer.prepared.values().map(|(generation, _)| *generation).collect();
         let sources = self.release_edge(incarnation);
-        // They have been read from to the end.
+        // These sources gave everything: they were not too slow.
         let group = self.groups.of_mut(&incarnation);
         group.slow.retain(|source, _| !sources.contains(source));
         self.commit(incarnation, assignment, generations);
@@ -150,14 +150,14 @@ impl TransferHandler<'_> {
         group.replicated = Some(version);
         self.counters.commits += 1;
         self.durability().note_seeded(incarnation);
-        // Whoever has read it meanwhile can commit now.
+        // Readers that have read everything from this group can commit now.
         self.agenda.wake_all(self.edges.readers_of(incarnation));
         self.calls().finish(incarnation, Ok(Answer::Committed { version, source }));
     }
 }
 
 impl GroupCtx<'_> {
-    /// What has become of the reader's source: it must hold what was assigned, at the same generations (S5).
+    /// What has become of the reader's sources: they must hold what was assigned, at the same generations (S5).
     fn standing(&self, assignment: &Assignment) -> Standing {
         let version = assignment.version;
         let safeguards = self.config.safeguards;

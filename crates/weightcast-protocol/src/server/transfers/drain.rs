@@ -1,4 +1,4 @@
-//! Taking copies out of sight, and readers off them: drain before mutate, bounded (S8, S9, L3).
+//! Drain: before a copy changes its readers finish, within a bound; then they are cut off (S8, S9, L3).
 
 use crate::server::contexts::GroupCtx;
 use crate::server::rooms::TransferHandler;
@@ -23,7 +23,8 @@ impl TransferHandler<'_> {
         }
     }
 
-    /// The readers have had their time. Safe, because a source fences before it changes (S3).
+    /// The readers have had their time, and are cut off. A read that goes on all the same does no harm: a source
+    /// fences before its memory changes (S3).
     pub(in crate::server) fn drain_timer(&mut self, now: Time, incarnation: Incarnation) {
         let Some(group) = self.groups.get_mut(&incarnation) else { return };
         if group.drain_until.is_none_or(|until| until > now)
@@ -38,12 +39,12 @@ impl TransferHandler<'_> {
         self.agenda.wake(incarnation);
     }
 
-    /// Takes every reader off a source; each goes on at another, or fails.
+    /// Takes every reader off a source. Each reader keeps what it has read, and goes on at another source or fails.
     pub(in crate::server) fn cut_readers(&mut self, source: Incarnation, reason: &str) {
         self.take_readers_off(source, reason, Loss::default());
     }
 
-    /// The same where the source was proved bad: each begins anew.
+    /// Takes every reader off a source that was proved bad. Each reader begins anew.
     pub(in crate::server) fn spoil_readers(&mut self, source: Incarnation, reason: &str) {
         self.take_readers_off(source, reason, Loss { suspect: true, ..Loss::default() });
     }

@@ -1,8 +1,8 @@
-//! Slow sources are left: a reader that says so goes on at another one, if that is free; of several, it
-//! goes on with the others. What it has read is kept, nobody is accused, and nobody is evicted (T4).
+//! Pace: a reader leaves a source that it finds slow, and goes on at another one that is free; a reader of several
+//! sources goes on with the others. The reader keeps what it has read; nobody is accused or evicted (T4).
 //!
-//! No storm comes of it: a reader goes only where there is a place for it, which nobody waits for; never
-//! back to one that was as slow, and a few times per transfer at most.
+//! Moves can't become a storm. A reader moves only to a free place that no other group waits for, never back to a
+//! source that was as slow, and a few times per transfer at most.
 
 use crate::limits::MOVES;
 use crate::server::contexts::TransferCtx;
@@ -11,11 +11,11 @@ use crate::server::stores::sessions::MemberId;
 use crate::server::stores::transaction::Phase;
 use crate::{Attempt, Incarnation, OpSeq, Safeguard, Version};
 
-/// A source that was left is tried again by who gets so many times less now.
+/// A reader goes back to a source that it left if the source gave so many times more than the present one gives.
 const MUCH_FASTER: u64 = 4;
 
 impl TransferHandler<'_> {
-    /// A shard reads slowly.
+    /// A shard says that a source is slow.
     pub(in crate::server) fn slow(
         &mut self,
         from: MemberId,
@@ -48,7 +48,7 @@ impl TransferHandler<'_> {
         self.move_on(from.group, to, version);
     }
 
-    /// The group prefers others from now on.
+    /// The reader prefers other sources from now on.
     pub(in crate::server) fn note_slow(
         &mut self,
         reader: Incarnation,
@@ -61,7 +61,7 @@ impl TransferHandler<'_> {
         self.groups.of_mut(&reader).slow = slow;
     }
 
-    /// Goes on at these sources, with what has come.
+    /// The reader goes on at these sources, and keeps what it has read.
     fn move_on(&mut self, reader: Incarnation, to: Vec<Incarnation>, version: Version) {
         self.counters.moved_on += 1;
         self.release_edge(reader);
@@ -78,8 +78,7 @@ impl TransferCtx<'_> {
         version: Version,
         bytes_per_s: u64,
     ) -> Option<Incarnation> {
-        // Who crosses stays in the line for that (D3, D4): it goes to another far one only if none is
-        // near.
+        // A reader that crosses may go to another remote source, but only while no holder is near (D3, D4).
         let crosses = self.edges.crosses(self.group.incarnation)
             && !self.holders(version).any(|holder| self.is_near(holder));
         let free = self.holders(version).filter(|source| {

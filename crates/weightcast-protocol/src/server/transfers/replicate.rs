@@ -1,9 +1,9 @@
 //! `replicate` and `update`: resolve once, wait for a source, give the old copy up, read, commit.
 //!
-//! A transfer goes `Waiting -> Draining -> Reading -> committed`; a lost source sends it back to
-//! `Waiting`. Until the first assignment is sent the group's old copy is whole, and is shown again
-//! if the transfer fails; from then on the group holds nothing until all shards have committed (G4).
-//! What its shards have read stays when a source is lost, unless the source was proved bad.
+//! A transfer goes `Waiting -> Draining -> Reading -> committed`; a lost source sends the transfer back to
+//! `Waiting`. Until the first assignment is sent the group's old copy is whole, and is listed again if the transfer
+//! fails. From then on the group holds nothing until all shards have committed (G4). When a source is lost the
+//! shards keep what they have read, unless the source was proved bad.
 //!
 //! A staged update (`staging`) reads first and gives the old copy up afterwards:
 //! `Waiting -> Reading -> Draining -> Installing -> committed`.
@@ -41,8 +41,8 @@ impl TransferHandler<'_> {
         self.start_transfer(incarnation, version, false)
     }
 
-    /// Tests and decides in one step, for all shards: skip, or go over to this version. A group that
-    /// holds nothing has nothing to skip with, and waits.
+    /// Decides once, for all shards: keep the copy, or go over to this version. A group that holds nothing has no
+    /// copy to keep, and waits.
     pub(in crate::server) fn start_update(
         &mut self,
         incarnation: Incarnation,
@@ -62,8 +62,8 @@ impl TransferHandler<'_> {
                 let version = reader.nearby_instead(selector, version);
                 self.start_transfer(incarnation, Some(version), staged)
             }
-            // With nothing to go on with, it waits for a version or fails, as `replicate` does: who
-            // takes "unchanged" for "go on" would work with memory that holds nothing.
+            // A group that holds nothing waits for a version, or fails, as with `replicate`: users take "unchanged"
+            // for "go on", and would work with memory that holds nothing.
             Resolution::NotYet if held.is_none() => self.start_transfer(incarnation, None, false),
             Resolution::Gone if held.is_none() => Err(reader.unavailable(selector)),
             _ => {
@@ -265,9 +265,9 @@ impl TransferCtx<'_> {
         self.call.is_update() && (self.transfer.attempt == Attempt(0) || self.transfer.staged)
     }
 
-    /// Whether what a selector meant has gone before any shard was told of it, and it means something
-    /// else now: a group that holds nothing waits on for that, rather than fail because the trainer
-    /// was quicker than its turn.
+    /// Whether the version that a selector meant has gone before any shard was told of it, and the selector means
+    /// another version now. A group that holds nothing then waits for that one: it must not fail because the
+    /// trainer was quicker than the group's turn.
     fn is_void(&self, selector: Selector, version: Version) -> bool {
         self.transfer.attempt == Attempt(0)
             && self.group.held.is_none()

@@ -17,9 +17,9 @@ pub(super) struct Loss {
 }
 
 impl TransferHandler<'_> {
-    /// A transfer has no source any more: it looks for another, or fails. One of several is as good as
-    /// all: they are let go of together. What it has read is kept, unless it is suspect; then all who
-    /// read from this group lose it in the same way.
+    /// A transfer loses its source, and looks for another one or fails. A transfer with several sources lets go of
+    /// all of them. What was read is kept, unless it is suspect: then everybody who reads from this group loses it
+    /// too.
     pub(super) fn lose_source(&mut self, reader: Incarnation, reason: &str, loss: Loss) {
         let sources = self.release_edge(reader);
         let lost = sources.get(loss.stripe).or(sources.first()).copied();
@@ -38,7 +38,7 @@ impl TransferHandler<'_> {
             Phase::Reading if loss.suspect => {
                 transfer.void = true;
                 transfer.filling.clear();
-                // Those of a staged update read the old copy.
+                // Readers of a group with a staged update read its old copy, which is good.
                 if !transfer.staged {
                     self.spoil_readers(reader, reason);
                 }
@@ -49,8 +49,8 @@ impl TransferHandler<'_> {
         self.agenda.wake(reader);
     }
 
-    /// The group's transfer ends without success: its source is free, its old copy is kept if
-    /// nothing has been read over it.
+    /// The group's transfer ends without success: its sources are free, and its old copy is kept if nothing has
+    /// been read over it.
     pub(in crate::server) fn abandon_transfer(&mut self, incarnation: Incarnation) {
         self.release_edge(incarnation);
         let Some(transfer) = self.groups.transfer(incarnation) else { return };
@@ -58,7 +58,7 @@ impl TransferHandler<'_> {
         let phase = std::mem::take(&mut transfer.phase);
         self.end_landing(incarnation);
         if served {
-            // They keep what they have: it was right as far as anybody knows.
+            // Its readers keep what they have read: nothing speaks against those bytes.
             self.cut_readers(incarnation, "it has given up the version");
         }
         if phase == Phase::Draining && self.groups.of(&incarnation).over.is_none() {
@@ -76,7 +76,7 @@ impl TransferHandler<'_> {
         }
     }
 
-    /// Lets go of the sources: they may be drained now, or free for the next.
+    /// Lets go of the reader's sources, which may be drained now, or are free for the next reader.
     pub(in crate::server) fn release_edge(&mut self, reader: Incarnation) -> Vec<Incarnation> {
         let model = self.groups.of(&reader).model.clone();
         let sources = self.edges.remove(&model, reader);

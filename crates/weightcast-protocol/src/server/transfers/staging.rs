@@ -1,9 +1,9 @@
-//! Staged updates: the old copy is held and served while the new version is read beside it, and is
-//! given up only when all shards have that, verified (G4). From then on there is no way back: the
-//! shards put in place what they have, and the group holds the version once all have.
+//! Staged updates: the group holds and serves its old copy while the shards read the new version beside it. The old
+//! copy is given up only when all shards have the new version, verified (G4). Then there is no way back: the shards
+//! put the version in place, and the group holds it once all have.
 //!
-//! Nobody reads what is beside the memory, and the group is no source of the new version before it
-//! is in place. Who wants it meanwhile waits, as for one that is being filled.
+//! The group is no source of the new version before the version is in place. Other groups that want it wait, as for a
+//! group that is being filled.
 
 use crate::message::ServerMessage;
 use crate::server::contexts::GroupCtx;
@@ -15,8 +15,8 @@ use crate::server::stores::transaction::Phase;
 use crate::{Attempt, Generation, Incarnation, OpSeq, Time, Version};
 
 impl TransferHandler<'_> {
-    /// All shards have read the version beside their memory, and it is the publisher's. No source
-    /// is needed any more; the old copy's readers finish, as before any change of memory.
+    /// All shards have read the version beside their memory, and it is the publisher's. The group needs no source any
+    /// more; the readers of its old copy finish, as before any change of memory.
     pub(super) fn verified_beside(&mut self, now: Time, incarnation: Incarnation) {
         self.counters.staged += 1;
         self.release_edge(incarnation);
@@ -25,8 +25,8 @@ impl TransferHandler<'_> {
         self.drain_old_copy(now, incarnation);
     }
 
-    /// The old copy is given up: the shards put the new one in place. The call's deadline may be
-    /// near, but nothing would be won by leaving them with neither.
+    /// The old copy is given up, and the shards put the new one in place. The call's deadline is postponed: a call
+    /// that ended now would leave the shards with neither copy.
     pub(super) fn install(&mut self, now: Time, incarnation: Incarnation) {
         let span = self.config.install_deadline;
         let group = self.groups.of_mut(&incarnation);

@@ -1,9 +1,9 @@
 //! Striping (beyond the paper): where several replicas of one layout hold a version and nobody reads
 //! from them, one reader draws different ranges from each.
 //!
-//! Each of them is an edge like any other: it takes a place (D1), it must stand at the commit (S5),
-//! and whoever drains waits for it (S9). The server stripes only what nobody else waits for, and
-//! takes the further sources back when somebody does, so a fan-out never has fewer sources for it.
+//! Each helper is an edge like any other: the reader takes a place there (D1), the helper's copy must stand at the
+//! commit (S5), and a helper that drains waits for the reader (S9). The server stripes only while no other group
+//! waits for the version, and takes helpers back when a group does: striping never takes a source from a fan-out.
 
 use crate::server::contexts::{GroupCtx, TransferCtx};
 use crate::server::rooms::TransferHandler;
@@ -12,14 +12,14 @@ use crate::server::stores::transaction::Phase;
 use crate::{Incarnation, Safeguard, Version};
 
 impl TransferCtx<'_> {
-    /// The source that was chosen, and those beside it that the reader may draw from as well.
+    /// The source that was chosen, and the helpers that the reader may draw from beside it.
     pub(super) fn stripes(self, version: Version, first: Incarnation) -> Vec<Incarnation> {
         let mut from = vec![first];
         let source = self.groups.of(&first);
         let limits = &self.config.limits;
         let fit = limits.sources.min(limits.source_shards / source.num_shards.max(1));
         let most = self.config.stripes.min(fit).max(1) as usize;
-        // After a failure there is one, so that it is known whose it was.
+        // After a failure there are no helpers, so that the next failure has one culprit.
         let plain = most < 2 || !self.transfer.failures.is_empty() || self.transfer.resumed();
         if plain || !self.is_idle(source, version) || self.somebody_waits(version) {
             return from;
@@ -33,8 +33,7 @@ impl TransferCtx<'_> {
 }
 
 impl GroupCtx<'_> {
-    /// Whether a replica holds the version near the reader, whole and beyond doubt, and has nothing
-    /// else to do.
+    /// Whether a replica near the reader holds the version, sealed and not accused, and neither reads nor is read.
     fn is_idle(&self, source: &Group, version: Version) -> bool {
         let sure = |held: &Held| held.sealed && held.accusers.is_empty();
         source.incarnation != self.group.incarnation
@@ -54,7 +53,7 @@ impl GroupCtx<'_> {
         })
     }
 
-    /// A reader near this one that draws from a holder of the version beside its first source.
+    /// A reader that has a helper near this group.
     fn striped_reader(&self, version: Version) -> Option<Incarnation> {
         let holders = self.model.holders(version);
         let near = holders.filter(|source| self.is_near(self.groups.of(source)));
@@ -66,11 +65,10 @@ impl GroupCtx<'_> {
 }
 
 impl TransferHandler<'_> {
-    /// A reader has found every source busy: one that another draws from beside its first is taken
-    /// back for it, if there is one.
+    /// A reader has found every source busy: another reader's helpers are taken back for it, if there are any.
     pub(super) fn unstripe_for(&mut self, reader: Incarnation, version: Version) {
         if self.config.stripes < 2 {
-            return; // many may wait
+            return; // saves the search: many groups may wait
         }
         let striped = self.books().group(reader).striped_reader(version);
         let Some(striped) = striped else { return };

@@ -81,7 +81,7 @@ impl VersionHandler<'_> {
             self.copies().remember(&name, version, content);
         }
         let mut generations: Vec<Generation> = calls.iter().map(|call| call.2).collect();
-        // Nobody is missing but with the mutant.
+        // Without a safeguard shards may be missing.
         generations.resize(self.groups.of(&incarnation).num_shards as usize, Generation(0));
         self.copies().add(incarnation, version, catalog, generations);
         let group = self.groups.of_mut(&incarnation);
@@ -110,7 +110,7 @@ impl GroupCtx<'_> {
             return Ok(version);
         }
         if matches!(group.role, Role::Rollout | Role::Seed(_)) {
-            // It can't define content: it has to have been replicated, so it is sealed.
+            // A rollout can't define content: it publishes only what it has replicated, which is sealed.
             let replicated = group.replicated.filter(|version| version.number == number);
             // What it replicated in an earlier term is not known here.
             let came_over = group.members.values().any(|member| member.announced.is_some());
@@ -128,16 +128,17 @@ impl GroupCtx<'_> {
         Ok(version)
     }
 
-    /// Whether the group is an offload replica of a version whose digest only those know who may still come over:
-    /// it can't define content, for the memory that was copied may have been anything (S1).
+    /// Whether the group is an offload replica of a version whose digest is not known here, while clients that know
+    /// it may still come over. An offload can't define content: the memory that was copied may have been anything
+    /// (S1).
     pub(in crate::server) fn waits_for_digest(&self) -> bool {
         let version = self.group.offloads();
         self.recovers() && version.is_some_and(|version| !self.model.is_sealed(version))
     }
 }
 
-/// A trainer's new version is one that rollouts will take for the newest: else they would go on with
-/// what they have, and nobody would notice.
+/// Whether rollouts will take a trainer's version for the newest. Otherwise they would go on with what they have, and
+/// nobody would notice.
 fn check_newest(model: &Model, group: &Group, version: Version) -> Result<(), CallError> {
     if model.known.contains_key(&version) {
         return Ok(());

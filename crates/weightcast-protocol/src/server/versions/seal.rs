@@ -31,7 +31,7 @@ impl VersionHandler<'_> {
             if !self.config.safeguards.on(Safeguard::VerdictRepeated) {
                 return;
             }
-            return self.tell_verdict(incarnation, shard); // it may have missed it
+            return self.tell_verdict(incarnation, shard); // the shard may have missed the verdict
         }
         held.sums.insert(shard, sums);
         if held.sums.len() == num_shards {
@@ -61,9 +61,9 @@ impl VersionHandler<'_> {
         self.counters.seals += 1;
         if known.sum.replace(total.counted).is_none() {
             if held.authored {
-                held.trust = Trust::Proved; // whatever it holds is the version
+                held.trust = Trust::Proved; // what this copy holds is the version
             }
-            // Whoever has read it already can commit now.
+            // Groups that have read the version already can commit now.
             self.agenda.wake_all(self.edges.filling(&name, version));
             if self.books().recovers() {
                 // An offload replica of the version that came over first can be published now.
@@ -75,8 +75,9 @@ impl VersionHandler<'_> {
         self.tell_all(incarnation);
     }
 
-    /// Takes a copy out of use for good: it stays where it is until its owner unpublishes it. A call
-    /// under way ends with the reason, as those after it will; `unpublish` goes on and says it.
+    /// Takes a copy out of use for good. The copy stays where it is until its owner unpublishes it. A call under
+    /// way ends with the reason, as later calls will; only `unpublish` goes on, and answers with the reason at its
+    /// end.
     pub(in crate::server) fn fence(
         &mut self,
         incarnation: Incarnation,

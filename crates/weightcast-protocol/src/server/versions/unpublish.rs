@@ -1,5 +1,5 @@
-//! `unpublish`: nobody new reads from the first call on; answered when nobody reads any more (S9),
-//! and the copy is not the last one of a retained version (A2).
+//! `unpublish`: from the first shard's call on the copy takes no new readers. The call is answered when nobody
+//! reads the copy any more (S9), and the copy is not the last one of a retained version (A2).
 
 use crate::message::{Answer, Call};
 use crate::server::contexts::GroupCtx;
@@ -8,7 +8,7 @@ use crate::server::stores::group::Group;
 use crate::server::stores::transaction::name_shards;
 use crate::{CallError, Incarnation, Safeguard, Time};
 
-/// Readers named to a person who waited for them in vain.
+/// How many readers an error names.
 const NAMED: usize = 4;
 
 impl VersionHandler<'_> {
@@ -40,7 +40,7 @@ impl VersionHandler<'_> {
         let by_one = !self.config.safeguards.on(Safeguard::WholeUnpublish);
         let arrived = transaction.is_whole(owner.group.num_shards) || by_one;
         if arrived {
-            self.copies().hide(incarnation); // it is hidden already, but with a mutant
+            self.copies().hide(incarnation); // changes nothing, but without a safeguard
         }
         let group = self.groups.of(&incarnation);
         let settled = group.held.as_ref().is_some_and(|held| held.settled());
@@ -50,7 +50,7 @@ impl VersionHandler<'_> {
             let refused = group.held.take().and_then(|held| held.fenced);
             self.transfers().end_drain(incarnation);
             self.durability().note_gone(incarnation);
-            // Whoever never asked is told now at the latest; the copy is given up all the same.
+            // A group that has not heard of the refusal hears of it now. The copy is given up all the same.
             let told = refused.filter(|_| self.config.safeguards.on(Safeguard::TellRefusal));
             self.calls().finish(incarnation, told.map_or(Ok(Answer::Unpublished), Err));
         }
@@ -87,19 +87,19 @@ impl GroupCtx<'_> {
         }
     }
 
-    /// Whether only the end of the recovery window lets the group give its copy up.
+    /// Whether nothing but the recovery window keeps the group from giving its copy up.
     pub(in crate::server) fn is_held_by_window(&self) -> bool {
         let call = self.group.active_call().map(|call| &call.call);
         call == Some(&Call::Unpublish) && self.is_drained() && !self.is_copied()
     }
 
-    /// Whether, for all that is known, nobody else has the group's version: while clients may still
-    /// come over from an earlier term, that has to wait (A5).
+    /// Whether the group's copy may be the last of its version, because clients that have another may still come over
+    /// from an earlier term (A5).
     pub(in crate::server) fn may_be_last(&self) -> bool {
         self.recovers() && !self.is_copied()
     }
 
-    /// Whether somebody else has the group's version, or it is none to be kept.
+    /// Whether the version is listed elsewhere, or the copy was refused and need not be kept.
     fn is_copied(&self) -> bool {
         self.group.held.as_ref().is_some_and(|held| {
             held.fenced.is_some() || self.model.visible.contains_key(&held.version)

@@ -1,5 +1,5 @@
-//! What became of what was published: told to every shard, accepted or refused, and again whenever
-//! it asks. A refusal names whose notes tell where the difference is: the server sees only sums.
+//! Verdicts: every shard is told whether its group's publication was accepted or refused, and again whenever it
+//! asks. A refusal names replicas whose notes tell where the difference is, because the server sees only sums.
 
 use crate::message::{Assignment, ServerMessage, SourceShard, Witnesses};
 use crate::server::contexts::GroupCtx;
@@ -7,20 +7,19 @@ use crate::server::rooms::VersionHandler;
 use crate::server::stores::group::Group;
 use crate::{Incarnation, Version};
 
-/// In a larger group not every shard looks where the difference is: each has to be told of all, and
-/// asks all.
+/// In a larger group only some shards look where the difference is: each that looks has to be told of all shards, and
+/// asks all of them.
 const WITNESSED_SHARDS: usize = 256;
-/// The first so many do.
+/// So many shards look, the first ones.
 const SPOKESMEN: u32 = 8;
 
 impl VersionHandler<'_> {
-    /// Tells a shard what became of the copy that its group holds, which is settled. It asks again
-    /// when it may have missed that, but is not told again where to look: that is long.
+    /// Tells a shard the verdict again, which it may have missed; without the witnesses, which make a long message.
     pub(super) fn tell_verdict(&mut self, incarnation: Incarnation, shard: u32) {
         self.tell(incarnation, shard, &Witnesses::default());
     }
 
-    /// Tells all shards what has just become of it.
+    /// Tells all shards the verdict on the group's copy.
     pub(super) fn tell_all(&mut self, incarnation: Incarnation) {
         let owner = self.books().group(incarnation);
         let shards: Vec<u32> = owner.group.members.keys().copied().collect();

@@ -8,7 +8,7 @@ use crate::server::stores::model::{Model, Resolution};
 use crate::server::stores::transaction::Transaction;
 use crate::{Condition, Freshness, Incarnation, Quorum, Safeguard, Version};
 
-/// Rollouts named to a person who waited for them in vain.
+/// How many lagging rollouts an error names.
 const NAMED: usize = 4;
 
 impl VersionHandler<'_> {
@@ -63,7 +63,7 @@ impl<'a> GroupCtx<'a> {
     }
 
     fn is_held(&self, held: Freshness) -> bool {
-        // Laggards may still come over from the server before this one.
+        // Rollouts that lag behind may still come over from an earlier server.
         let unknown = self.model.recovers && held.by == Quorum::All;
         let blind = !self.config.safeguards.on(Safeguard::EmptyReplicasWaitedFor);
         let rollouts = self.rollouts().map(listed).filter(|held| held.is_some() || !blind);
@@ -78,7 +78,7 @@ impl<'a> GroupCtx<'a> {
     }
 }
 
-/// Rollouts that held what is waited for, and have left: they count no more.
+/// Names rollouts that held what is waited for, and have left: they don't count any more.
 fn left(model: &Model, oldest: Option<Version>) -> String {
     let late = model.departed.iter().filter(|(_, held)| Some(*held) >= oldest);
     late.map(|(replica, held)| format!(", {replica} held {held} and has left")).collect()
