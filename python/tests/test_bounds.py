@@ -13,7 +13,7 @@ import weightcast as wc
 from weightcast import layout, mappings, selector
 from weightcast.adapters import catalog
 from weightcast.adapters.boxes.cover import covered
-from weightcast.adapters.boxes.pieces import Piece, Unlike, buffers
+from weightcast.adapters.boxes.pieces import ParameterPiece, Unlike, buffers
 from weightcast.adapters.boxes.strides import Box
 from weightcast.adapters.naming.decisions import left_out
 from weightcast.adapters.naming.nearest import listed, unmatched
@@ -243,7 +243,7 @@ def test_draft_layers_lie_behind_those_of_the_model() -> None:
 
 def test_pieces_that_end_early_leave_padding_and_others_do_not() -> None:
     for rows, padded in ((4, False), (5, True)):
-        of = [Piece(name, (2, 3), Box((0, 0), (2, 3)), Box((at, 0), (2, 3))) for at, name in ((0, "a"), (2, "b"))]
+        of = [ParameterPiece(name, (2, 3), Box((0, 0), (2, 3)), Box((at, 0), (2, 3))) for at, name in ((0, "a"), (2, "b"))]
         [one] = buffers((rows, 3), of)
         assert (one.padded, one.along, [p.tensor for p in one.pieces]) == (padded, 0, ["a", "b"])
 
@@ -252,7 +252,7 @@ def test_what_lies_behind_a_gap_stays_there() -> None:
     """Rows before, between and behind the pieces belong to nobody."""
     for first in (0, 1):
         places = {"a": first, "b": first + 3}
-        of = [Piece(name, (2, 3), Box((0, 0), (2, 3)), Box((at, 0), (2, 3))) for name, at in places.items()]
+        of = [ParameterPiece(name, (2, 3), Box((0, 0), (2, 3)), Box((at, 0), (2, 3))) for name, at in places.items()]
         found = [(one.box, one.padded, [p.tensor for p in one.pieces]) for one in buffers((6 + first, 3), of)]
         assert found == [(Box((at, 0), (2, 3)), False, [name]) for name, at in places.items()]
 
@@ -264,12 +264,12 @@ def test_what_lies_behind_a_gap_stays_there() -> None:
     (Box((0, 0), (2, 3)), Box((4, 0, 0), (2, 1, 3)), [0, 0, 2, 0, 4, None]),
 ])
 def test_a_record_says_where_a_piece_lies(source: Box, target: Box, record: list) -> None:
-    assert Piece("w", (2, 3), source, target).as_record() == ["w", *record]
+    assert ParameterPiece("w", (2, 3), source, target).as_record() == ["w", *record]
 
 
 def test_lengths_of_one_may_come_and_go_and_others_not() -> None:
-    def piece(shape: tuple[int, ...], start: tuple[int, ...], length: tuple[int, ...]) -> Piece:
-        return Piece("w", shape, Box((0,) * len(shape), shape), Box(start, length))
+    def piece(shape: tuple[int, ...], start: tuple[int, ...], length: tuple[int, ...]) -> ParameterPiece:
+        return ParameterPiece("w", shape, Box((0,) * len(shape), shape), Box(start, length))
 
     [one] = buffers((6,), [piece((6, 1), (0,), (6,))])
     assert (one.shape, one.along, one.padded) == ((6, 1), 0, False)

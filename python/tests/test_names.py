@@ -131,7 +131,7 @@ def test_a_stack_of_another_shape_is_refused():
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_pieces_of_a_stack_lie_where_its_elements_are(seed):
+def test_slices_of_a_stack_lie_where_its_elements_are(seed):
     draw = random.Random(seed)
     experts, each, columns, count = (draw.randint(1, 5) for _ in range(4))
     stack = Stack(tuple(f"{{expert}}.{at}" for at in range(count)))
@@ -146,11 +146,11 @@ def test_pieces_of_a_stack_lie_where_its_elements_are(seed):
     start = [draw.randrange(n) for n in shape]
     length = [draw.randint(0, n - s) for n, s in zip(shape, start, strict=True)]
     box = whole[tuple(slice(s, s + n) for s, n in zip(start, length, strict=True))]
-    pieces = stack.pieces("w", shape, (start, length))
+    slices = stack.slices("w", shape, (start, length))
     taken = [
-        matrices[p.name][tuple(slice(s, s + n) for s, n in zip(p.start, p.length, strict=True))] for p in pieces
+        matrices[p.name][tuple(slice(s, s + n) for s, n in zip(p.start, p.length, strict=True))] for p in slices
     ]
-    assert all(p.shape == tuple(matrices[p.name].shape) for p in pieces)
+    assert all(p.shape == tuple(matrices[p.name].shape) for p in slices)
     flat = torch.cat([t.reshape(-1) for t in taken]) if taken else whole.reshape(-1)[:0]
     assert flat.equal(box.reshape(-1))
 

@@ -37,13 +37,13 @@ def reference(tied=True):
 def fill(engine, model):
     """Puts the model's weights into the engine's shards, as a transfer would."""
     logical = model.state_dict()
-    for tensor, pieces in engine.pieces():
-        parts = []
-        for piece in pieces:
-            whole = logical[piece.name]
-            assert tuple(whole.shape) == piece.shape, piece.name
-            parts.append(whole.chunk(piece.of, piece.dim)[piece.index])
-        tensor.copy_(torch.cat(parts))
+    for tensor, parts in engine.parts():
+        chunks = []
+        for part in parts:
+            whole = logical[part.name]
+            assert tuple(whole.shape) == part.shape, part.name
+            chunks.append(whole.chunk(part.of, part.dim)[part.index])
+        tensor.copy_(torch.cat(chunks))
 
 
 def on_ranks(size, model, act):
@@ -135,8 +135,8 @@ def test_generation_stops_at_the_stop_token():
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_a_rank_holds_its_part_of_every_projection(size):
     config = ModelConfig.from_transformers(reference().config)
-    elements = sum(t.numel() for t, _ in TPEngine(config, size - 1, size).pieces())
-    whole = sum(t.numel() for t, _ in TPEngine(config).pieces())
+    elements = sum(t.numel() for t, _ in TPEngine(config, size - 1, size).parts())
+    whole = sum(t.numel() for t, _ in TPEngine(config).parts())
     norms = (2 * config.num_hidden_layers + 1) * config.hidden_size
     copied_kv = 2 * config.head_dim * 33 * config.num_hidden_layers if size == 4 else 0
     assert elements == norms + (whole - norms) // size + copied_kv // 2

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 import weightcast as wc
-from weightcast.adapters.boxes.pieces import Piece, buffers
+from weightcast.adapters.boxes.pieces import ParameterPiece, buffers
 from weightcast.adapters.boxes.strides import Box
 from weightcast.adapters.catalog import Catalog
 from weightcast.adapters.live.layout import add_buffer
@@ -30,7 +30,7 @@ class Trainer:
 
     def __init__(self, records: list[dict[str, Any]], catalog: Catalog) -> None:
         self.layout = wc.Layout()
-        self._copies: list[tuple[torch.Tensor, Piece]] = []
+        self._copies: list[tuple[torch.Tensor, ParameterPiece]] = []
         for record in records:
             shape = tuple(record["shape"])
             if 0 in shape or not record["pieces"]:
@@ -52,7 +52,7 @@ def _slices(box: Box) -> tuple[slice, ...]:
     return tuple(slice(s, s + n) for s, n in zip(box.start, box.len, strict=True))
 
 
-def _piece(record: list, shape: tuple[int, ...], catalog: Catalog) -> Piece:
+def _piece(record: list, shape: tuple[int, ...], catalog: Catalog) -> ParameterPiece:
     name, dim, start, length, target_dim, target_start, index = record
     whole = catalog[name].shape
     first, lengths, target = [0] * len(whole), list(whole), [0] * len(whole)
@@ -61,4 +61,4 @@ def _piece(record: list, shape: tuple[int, ...], catalog: Catalog) -> Piece:
     stack = [] if index is None else [index]
     box = Box(tuple(stack + target), tuple([1] * len(stack) + lengths))
     assert math.prod(box.len) <= math.prod(shape)
-    return Piece(name, whole, Box(tuple(first), tuple(lengths)), box)
+    return ParameterPiece(name, whole, Box(tuple(first), tuple(lengths)), box)

@@ -14,14 +14,15 @@ from . import _core
 #: Parts of a path that wrappers add: torch.compile, FSDP1, activation checkpoints.
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
-Box = tuple[Sequence[int], Sequence[int]]
+#: A box of a parameter: its first index and its length by dimension.
+StartAndLength = tuple[Sequence[int], Sequence[int]]
 #: Published names, or those of a stack's matrices, by a module's name; None leaves out.
 Rows = Mapping[str, str | Sequence[str] | None]
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A box of a published tensor: its name and global shape, first index and length by dimension."""
+class PublishedSlice:
+    """A slice of a published tensor: its name and global shape, first index and length by dimension."""
 
     name: str
     shape: tuple[int, ...]
@@ -43,19 +44,22 @@ class Stack:
         names = [matrix.format(expert=e) for e in range(experts) for matrix in self.matrices]
         return dict.fromkeys(names, shape)
 
-    def pieces(self, name: str, shape: Sequence[int], box: Box) -> list[Piece]:
+    def slices(
+        self, name: str, shape: Sequence[int], box: StartAndLength
+    ) -> list[PublishedSlice]:
         """What a box of the parameter is, matrix by matrix, in the order in which it lies."""
         _, rows, columns = self._shape(name, shape)
         each = rows // len(self.matrices)
         (first, row, column), (count, height, width) = box
-        pieces = []
+        slices = []
         for expert in range(first, first + count):
             for at, matrix in enumerate(self.matrices):
                 start, end = max(row, at * each), min(row + height, (at + 1) * each)
                 if start < end:
                     inner = (start - at * each, column), (end - start, width)
-                    pieces.append(Piece(matrix.format(expert=expert), (each, columns), *inner))
-        return pieces
+                    name = matrix.format(expert=expert)
+                    slices.append(PublishedSlice(name, (each, columns), *inner))
+        return slices
 
     def _shape(self, name: str, shape: Sequence[int]) -> tuple[int, int, int]:
         if len(shape) != 3 or shape[1] % len(self.matrices):

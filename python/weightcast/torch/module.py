@@ -17,7 +17,7 @@ from .. import _core
 from .. import layout as layouts
 from ..adapters.catalog import Entry, catalog_of
 from ..memory import TORCH
-from ..names import NameMap, Piece, Stack, check, map_of
+from ..names import NameMap, PublishedSlice, Stack, check, map_of
 from ..replica import Replica
 from .marks import refuse
 from .tensors import Held, held, settle
@@ -157,19 +157,20 @@ def _add(
         along = next(d for d in range(tensor.ndim) if slices[0][0][d] != slices[1][0][d])
     if isinstance(what, str):
         shape = tuple(tensor.shape)
-        pieces = [Piece(what, shape, tuple(at), tuple(length)) for at, length in slices]
+        published = [PublishedSlice(what, shape, tuple(at), tuple(length)) for at, length in slices]
     else:
         if along != 0:
             raise _core.LayoutMismatch(f"{name}: a stack is cut once along its rows or columns")
-        pieces = [piece for box in slices for piece in what.pieces(name, tensor.shape, box)]
-        if not pieces:
+        published = [one for box in slices for one in what.slices(name, tensor.shape, box)]
+        if not published:
             return
-    listed.add(local, [_part(piece) for piece in pieces], along=along)
+    listed.add(local, [_part(one) for one in published], along=along)
 
 
-def _part(piece: Piece) -> layouts.Part:
-    core = _core.Part(piece.name, list(piece.shape))
-    for dim, (first, count) in enumerate(zip(piece.start, piece.length, strict=True)):
+def _part(published: PublishedSlice) -> layouts.Part:
+    core = _core.Part(published.name, list(published.shape))
+    box = zip(published.start, published.length, strict=True)
+    for dim, (first, count) in enumerate(box):
         core = core.range(dim, first, count)
     return layouts.Part(core)
 

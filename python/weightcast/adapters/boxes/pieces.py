@@ -7,7 +7,7 @@ from .strides import Box
 
 
 @dataclass(frozen=True)
-class Piece:
+class ParameterPiece:
     """A box of a published tensor, and the box of the parameter that it fills.
 
     `source.len` and `target.len` hold the same elements in the same order; they differ at most in
@@ -18,7 +18,7 @@ class Piece:
     shape: tuple[int, ...]
     source: Box
     target: Box
-    also: tuple["Piece", ...] = ()
+    also: tuple["ParameterPiece", ...] = ()
 
     def as_record(self) -> list[str | int | None]:
         """As the layout data set writes it: `[tensor, source dim, start, length, target dim, start,
@@ -54,7 +54,7 @@ class Buffer:
     #: Its shape as the pieces see it.
     shape: tuple[int, ...]
     along: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ParameterPiece, ...]
     #: Whether the pieces end before it does; the rest is zeros that the engine put there.
     padded: bool
 
@@ -63,13 +63,13 @@ class Unlike(ValueError):
     """The pieces do not lie one behind the other."""
 
 
-def buffers(shape: tuple[int, ...], pieces: Sequence[Piece]) -> list[Buffer]:
+def buffers(shape: tuple[int, ...], pieces: Sequence[ParameterPiece]) -> list[Buffer]:
     """Cuts a parameter into contiguous buffers, each a concatenation of pieces. Raises `Unlike`."""
     whole = Box((0,) * len(shape), shape)
     return _buffers(whole, sorted(pieces, key=lambda p: p.target.start))
 
 
-def _buffers(box: Box, pieces: Sequence[Piece]) -> list[Buffer]:
+def _buffers(box: Box, pieces: Sequence[ParameterPiece]) -> list[Buffer]:
     if not pieces:
         return []
     found = _concatenation(box, pieces)
@@ -92,7 +92,7 @@ def _buffers(box: Box, pieces: Sequence[Piece]) -> list[Buffer]:
     return listed
 
 
-def _intervals(axis: int, pieces: Sequence[Piece]) -> list[tuple[int, int]]:
+def _intervals(axis: int, pieces: Sequence[ParameterPiece]) -> list[tuple[int, int]]:
     spans = sorted((p.target.start[axis], p.target.start[axis] + p.target.len[axis]) for p in pieces)
     merged: list[tuple[int, int]] = []
     for start, end in spans:
@@ -103,7 +103,7 @@ def _intervals(axis: int, pieces: Sequence[Piece]) -> list[tuple[int, int]]:
     return merged
 
 
-def _concatenation(box: Box, pieces: Sequence[Piece]) -> Buffer | None:
+def _concatenation(box: Box, pieces: Sequence[ParameterPiece]) -> Buffer | None:
     ranks = {len(p.shape) for p in pieces}
     if len(ranks) != 1:
         return None
@@ -121,7 +121,7 @@ def _concatenation(box: Box, pieces: Sequence[Piece]) -> Buffer | None:
     return None
 
 
-def _one_behind_the_other(box: Box, pieces: Sequence[Piece], axis: int) -> bool | None:
+def _one_behind_the_other(box: Box, pieces: Sequence[ParameterPiece], axis: int) -> bool | None:
     """Whether there is room left at the end; None if they do not lie so along this axis."""
     at = box.start[axis]
     for piece in sorted(pieces, key=lambda p: p.target.start[axis]):

@@ -8,7 +8,7 @@ from torch import nn
 
 from ... import _core
 from ... import layout as layouts
-from ..boxes.pieces import Buffer, Piece, buffers
+from ..boxes.pieces import Buffer, ParameterPiece, buffers
 from .reading import Reading
 
 
@@ -121,7 +121,7 @@ def add_buffer(listed: layouts.Layout, parameter: torch.Tensor, buffer: Buffer) 
         listed.also([part_of(piece) for piece in again], along=buffer.along)
 
 
-def part_of(piece: Piece) -> layouts.Part:
+def part_of(piece: ParameterPiece) -> layouts.Part:
     """The box of a published tensor that a piece is."""
     core = _core.Part(piece.tensor, list(piece.shape))
     for dim, (start, length) in enumerate(zip(piece.source.start, piece.source.len, strict=True)):

@@ -7,7 +7,7 @@ import torch
 
 from ... import _core
 from ..boxes.cover import covered, volume
-from ..boxes.pieces import Piece, Unlike, buffers
+from ..boxes.pieces import ParameterPiece, Unlike, buffers
 from ..boxes.strides import Box, BoxCopy, NotBoxes, boxes
 from ..recording.recorder import DTYPES, Fill, Recording, Write, view
 from .reading import Conversion, Reading, Record
@@ -20,7 +20,7 @@ def read_parameter(
     reading: Reading, name: str, target: torch.Tensor, writes: list[Write], recording: Recording
 ) -> int:
     """Adds a parameter's record to `reading`; returns how many of its elements the loader writes."""
-    entries: list[tuple[Piece, BoxCopy, Write]] = []
+    entries: list[tuple[ParameterPiece, BoxCopy, Write]] = []
     again: list[Write] = []
     for write in writes:
         try:
@@ -62,7 +62,7 @@ def _check_form(name: str, target: torch.Tensor, made: Record) -> None:
         raise _core.Misuse(f"{name}: {unlike}") from None
 
 
-def _pieces(name: str, target: torch.Tensor, write: Write) -> list[tuple[Piece, BoxCopy, Write]]:
+def _pieces(name: str, target: torch.Tensor, write: Write) -> list[tuple[ParameterPiece, BoxCopy, Write]]:
     """Raises `NotBoxes` if the loader repeats elements, or takes them in no order of boxes."""
     mark, source = write.mark, write.source
     if 0 in write.target.shape:
@@ -81,16 +81,16 @@ def _pieces(name: str, target: torch.Tensor, write: Write) -> list[tuple[Piece, 
         raise NotBoxes(mark.rearranged)
     copies = boxes(source, mark.base, write.target, view(target))
     return [
-        (Piece(mark.tensor, mark.base.shape, copy.source, copy.target), copy, write)
+        (ParameterPiece(mark.tensor, mark.base.shape, copy.source, copy.target), copy, write)
         for copy in copies
     ]
 
 
 def _last(
-    name: str, entries: list[tuple[Piece, BoxCopy, Write]]
-) -> list[tuple[Piece, BoxCopy, Write]]:
+    name: str, entries: list[tuple[ParameterPiece, BoxCopy, Write]]
+) -> list[tuple[ParameterPiece, BoxCopy, Write]]:
     """Without what is written again. Two tensors in one box are tied: both are kept."""
-    kept: dict[tuple[Any, ...], tuple[Piece, BoxCopy, Write]] = {}
+    kept: dict[tuple[Any, ...], tuple[ParameterPiece, BoxCopy, Write]] = {}
     for piece, copy, write in entries:
         at = (piece.target.start, piece.target.len)
         before = kept.get(at)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..boxes.pieces import Piece
+from ..boxes.pieces import ParameterPiece
 from ..boxes.strides import Box
 from ..recording.recorder import Mark
 from .staging import Staged
@@ -37,7 +37,7 @@ class Record:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[ParameterPiece] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """As the layout data set writes it."""
@@ -62,7 +62,7 @@ class Reading:
     #: By parameter: tensors in which published bytes arrive that are converted into it.
     staged: dict[str, list[Staged]] = field(default_factory=dict)
     #: Published tensors that the loader gets whole, and their types.
-    whole: dict[str, Piece] = field(default_factory=dict)
+    whole: dict[str, ParameterPiece] = field(default_factory=dict)
     dtypes: dict[str, torch.dtype] = field(default_factory=dict)
     #: Places that the loader fills with a constant: padding.
     fills: list[tuple[torch.Tensor, Any]] = field(default_factory=list)
@@ -78,6 +78,6 @@ class Reading:
         """Notes that the loader does with a published tensor what no copies of boxes do: the loader
         gets the tensor as it is, whenever it has arrived."""
         whole = Box((0,) * len(mark.base.shape), mark.base.shape)
-        self.whole[mark.tensor] = Piece(mark.tensor, mark.base.shape, whole, whole)
+        self.whole[mark.tensor] = ParameterPiece(mark.tensor, mark.base.shape, whole, whole)
         self.dtypes[mark.tensor] = mark.dtypes[0]
         self.conversions.append(Conversion(parameter, mark.tensor, f"a copy, which {how},"))

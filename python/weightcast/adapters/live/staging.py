@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import torch
 
-from ..boxes.pieces import Piece
+from ..boxes.pieces import ParameterPiece
 
 
 @dataclass
 class Staged:
     """A piece in its published form, and how the engine's loader converts it."""
 
-    piece: Piece
+    piece: ParameterPiece
     parameter: torch.Tensor
     #: The types it is cast to on the way, from the published one to the parameter's.
     dtypes: tuple[torch.dtype, ...]

@@ -6,7 +6,7 @@ import torch
 
 from ... import _core
 from ... import layout as layouts
-from ..boxes.pieces import Piece
+from ..boxes.pieces import ParameterPiece
 from ..catalog import Entry
 from ..recording.recorder import DTYPES
 from .layout import LiveLayout, part_of
@@ -27,7 +27,7 @@ class ThroughLoader(LiveLayout):
         """`load` of the reading is the loader that updates go through."""
         super().__init__(reading, derived=derived)
         self._catalog = catalog
-        self._memory: dict[str, list[tuple[Piece, torch.Tensor]]] = {}
+        self._memory: dict[str, list[tuple[ParameterPiece, torch.Tensor]]] = {}
 
     def layout(self, *, stage: bool = False) -> layouts.Layout:
         """The layout of the staged tensors, for `Handle.register`."""

@@ -77,10 +77,10 @@ class AllocationWatch(TorchDispatchMode):
     def settle(self, engine: TPEngine) -> None:
         """Checks every registered parameter, and that all suspects so far are parameters."""
         shards = {}
-        for tensor, pieces in engine.pieces():
+        for tensor, parts in engine.parts():
             shards[_memory(tensor)] = tensor
-            if tensor.dim() > 1 and any(piece.of == 1 for piece in pieces):
-                raise FullTensor(f"{pieces[0].name} is whole on rank {engine.ranks.rank}")
+            if tensor.dim() > 1 and any(part.of == 1 for part in parts):
+                raise FullTensor(f"{parts[0].name} is whole on rank {engine.ranks.rank}")
         for name, parameter in engine.named_parameters():
             if _memory(parameter) not in shards:
                 raise FullTensor(f"parameter {name} is registered, but no shard of the layout")

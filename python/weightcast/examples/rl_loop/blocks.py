@@ -4,7 +4,7 @@ The layout is the one inference engines use (Megatron's scheme): `q`, `k`, `v` f
 heads, `gate` and `up` fused and split by rows, `o` and `down` split by columns, the vocabulary
 split by rows. Where there are more ranks than KV heads, a KV head lies on several ranks.
 
-A block says with `pieces()` what its tensors hold; `engine.TPEngine.layout` turns that into a
+A block says with `parts()` what its tensors hold; `engine.TPEngine.layout` turns that into a
 weightcast layout. No weight is loaded here: the memory waits for the first version.
 """
 
@@ -21,7 +21,7 @@ from .config import ModelConfig
 
 
 @dataclass(frozen=True)
-class Piece:
+class BlockPart:
     """Part `index` of `of` along `dim` of the logical tensor `name`; all of it if `of` is 1."""
 
     name: str
@@ -31,7 +31,7 @@ class Piece:
     of: int = 1
 
 
-Pieces = Iterator[tuple[Tensor, list[Piece]]]
+BlockParts = Iterator[tuple[Tensor, list[BlockPart]]]
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class RMSNorm(nn.Module):
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
         return self.weight * wide.to(x.dtype)
 
-    def pieces(self) -> Pieces:
-        """This rank's tensors, and which pieces of logical tensors lie in them."""
-        yield self.weight, [Piece(f"{self.name}.weight", tuple(self.weight.shape))]
+    def parts(self) -> BlockParts:
+        """This rank's tensors, and which parts of logical tensors lie in them."""
+        yield self.weight, [BlockPart(f"{self.name}.weight", tuple(self.weight.shape))]
 
 
 class Attention(nn.Module):
@@ -115,20 +115,20 @@ class Attention(nn.Module):
         out = out.transpose(1, 2).reshape(batch, length, -1)
         return self.ranks.sum(F.linear(out, self.o_proj))
 
-    def pieces(self) -> Pieces:
-        """This rank's tensors, and which pieces of logical tensors lie in them."""
+    def parts(self) -> BlockParts:
+        """This rank's tensors, and which parts of logical tensors lie in them."""
         c, tp = self.config, self.ranks
         copies = max(1, tp.size // c.num_key_value_heads)
         q = (c.num_attention_heads * c.head_dim, tp.rank, tp.size)
         kv = (c.num_key_value_heads * c.head_dim, tp.rank // copies, tp.size // copies)
         for tensor, kind in (self.qkv_proj, "weight"), (self.qkv_bias, "bias"):
-            pieces = [
-                Piece(f"{self.name}.{x}_proj.{kind}", (rows, *tensor.shape[1:]), 0, index, of)
+            parts = [
+                BlockPart(f"{self.name}.{x}_proj.{kind}", (rows, *tensor.shape[1:]), 0, index, of)
                 for x, (rows, index, of) in zip("qkv", (q, kv, kv), strict=True)
             ]
-            yield tensor, pieces
+            yield tensor, parts
         whole = (c.hidden_size, q[0])
-        yield self.o_proj, [Piece(f"{self.name}.o_proj.weight", whole, 1, tp.rank, tp.size)]
+        yield self.o_proj, [BlockPart(f"{self.name}.o_proj.weight", whole, 1, tp.rank, tp.size)]
 
 
 class MLP(nn.Module):
@@ -146,13 +146,13 @@ class MLP(nn.Module):
         gate, up = F.linear(x, self.gate_up_proj).chunk(2, dim=-1)
         return self.ranks.sum(F.linear(F.silu(gate) * up, self.down_proj))
 
-    def pieces(self) -> Pieces:
-        """This rank's tensors, and which pieces of logical tensors lie in them."""
+    def parts(self) -> BlockParts:
+        """This rank's tensors, and which parts of logical tensors lie in them."""
         wide, hidden = self.config.intermediate_size, self.config.hidden_size
-        part = (self.ranks.rank, self.ranks.size)
+        share = (self.ranks.rank, self.ranks.size)
         names = f"{self.name}.gate_proj.weight", f"{self.name}.up_proj.weight"
-        yield self.gate_up_proj, [Piece(name, (wide, hidden), 0, *part) for name in names]
-        yield self.down_proj, [Piece(f"{self.name}.down_proj.weight", (hidden, wide), 1, *part)]
+        yield self.gate_up_proj, [BlockPart(name, (wide, hidden), 0, *share) for name in names]
+        yield self.down_proj, [BlockPart(f"{self.name}.down_proj.weight", (hidden, wide), 1, *share)]
 
 
 class Vocabulary(nn.Module):
@@ -175,10 +175,10 @@ class Vocabulary(nn.Module):
         """The logits over the whole vocabulary, the same bytes on every rank."""
         return self.ranks.concat_last(F.linear(x, self.weight))
 
-    def pieces(self) -> Pieces:
-        """This rank's tensors, and which pieces of logical tensors lie in them."""
+    def parts(self) -> BlockParts:
+        """This rank's tensors, and which parts of logical tensors lie in them."""
         shape = (self.config.vocab_size, self.config.hidden_size)
-        yield self.weight, [Piece(self.name, shape, 0, self.ranks.rank, self.ranks.size)]
+        yield self.weight, [BlockPart(self.name, shape, 0, self.ranks.rank, self.ranks.size)]
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

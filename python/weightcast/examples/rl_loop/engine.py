@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import weightcast as wc
 
-from .blocks import MLP, Attention, Pieces, Ranks, RMSNorm, Vocabulary
+from .blocks import MLP, Attention, BlockParts, Ranks, RMSNorm, Vocabulary
 from .config import ModelConfig
 from .sampling import Sampled, sample
 
@@ -49,10 +49,10 @@ class Layer(nn.Module):
         x = x + self.attention(self.input_norm(x), rotary, mask, past)
         return x + self.mlp(self.output_norm(x))
 
-    def pieces(self) -> Pieces:
-        """This rank's tensors of the layer, and which pieces of logical tensors lie in them."""
+    def parts(self) -> BlockParts:
+        """This rank's tensors of the layer, and which parts of logical tensors lie in them."""
         for block in self.children():
-            yield from block.pieces()
+            yield from block.parts()
 
 
 class TPEngine(nn.Module):
@@ -84,12 +84,12 @@ class TPEngine(nn.Module):
         tied = config.tie_word_embeddings
         self.head = self.embedding if tied else Vocabulary("lm_head.weight", config, ranks, dtype)
 
-    def pieces(self) -> Pieces:
-        """Every tensor this rank holds, once, and which pieces of logical tensors lie in it."""
+    def parts(self) -> BlockParts:
+        """Every tensor this rank holds, once, and which parts of logical tensors lie in it."""
         for block in (self.embedding, *self.layers, self.norm):
-            yield from block.pieces()
+            yield from block.parts()
         if self.head is not self.embedding:
-            yield from self.head.pieces()
+            yield from self.head.parts()
 
     def layout(self) -> wc.Layout:
         """What this rank's memory holds, for `handle.register`.
@@ -97,10 +97,10 @@ class TPEngine(nn.Module):
         A tied head is the embedding, under that name alone, as in published checkpoints.
         """
         layout = wc.Layout()
-        for tensor, pieces in self.pieces():
+        for tensor, parts in self.parts():
             layout.add(
                 tensor,
-                [wc.part(p.name, dim=p.dim, index=p.index, of=p.of, shape=p.shape) for p in pieces],
+                [wc.part(p.name, dim=p.dim, index=p.index, of=p.of, shape=p.shape) for p in parts],
             )
         return layout
 
