@@ -23,7 +23,12 @@ use clap::{Parser, Subcommand};
 
 /// Measures transfers beside the limits of this machine
 #[derive(Parser)]
-#[command(name = "weightcast-bench", bin_name = "weightcast bench", version, max_term_width = 100)]
+#[command(
+    name = "weightcast-bench",
+    bin_name = "weightcast bench",
+    version = weightcast_cli::BUILD,
+    max_term_width = 100
+)]
 struct BenchArguments {
     #[command(subcommand)]
     bench: Bench,

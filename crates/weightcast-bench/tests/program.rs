@@ -26,6 +26,13 @@ fn the_command_line_becomes_the_benches_with_all_arguments() {
     assert!(help.contains("Usage: weightcast bench transfer"), "{help}");
 }
 
+/// Built of the same sources, it says the build that the command line asks for.
+#[test]
+fn the_benches_say_which_build_they_are() {
+    let said = String::from_utf8(run(&["--version"]).stdout).expect("text");
+    assert_eq!(said, format!("weightcast-bench {}\n", weightcast_cli::BUILD));
+}
+
 /// `python/tests/test_build.py` looks for the same words in what users install.
 #[test]
 fn a_program_with_benches_has_their_words() {

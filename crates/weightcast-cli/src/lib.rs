@@ -18,6 +18,11 @@ use job::{serve, status, verify};
 use plan::layout;
 use sim::replay;
 
+/// Which build this is: the release, and a hash of the sources. `weightcast bench` runs benches of the same
+/// build only.
+pub const BUILD: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (sources ", env!("WEIGHTCAST_SOURCES"), ")");
+
 pub use job::open_files::allow_all as allow_open_files;
 pub use job::status::status_json;
 pub use job::verify::verdict_json;

@@ -3,6 +3,9 @@
 
 use std::process::{Command, Output};
 
+#[path = "support/help.rs"]
+mod help;
+
 fn weightcast(arguments: &[&str], variable: Option<(&str, &str)>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weightcast"));
     for name in ["ADDRESS", "SERVER", "TOKEN_FILE", "TICKET_SECRET_FILE", "JOB"] {
@@ -11,19 +14,10 @@ fn weightcast(arguments: &[&str], variable: Option<(&str, &str)>) -> Output {
     command.args(arguments).envs(variable).output().expect("it runs")
 }
 
-/// What the help says of one option, in one line.
+/// What the help of a command says of one option, in one line.
 fn help(command: &[&str], option: &str) -> String {
-    let text = weightcast(&[command, &["--help"]].concat(), None).stdout;
-    let text = String::from_utf8(text).expect("text");
-    let is_option = |line: &&str| line.trim_start().starts_with('-');
-    let mut lines = text.lines().skip_while(|line| {
-        let mut words = line.split_ascii_whitespace();
-        !words.any(|word| word == option) || !is_option(line)
-    });
-    let first = lines.next().unwrap_or_else(|| panic!("{option} is not in {text}"));
-    let rest = lines.take_while(|line| !is_option(line));
-    let words = std::iter::once(first).chain(rest).flat_map(str::split_ascii_whitespace);
-    words.collect::<Vec<_>>().join(" ")
+    let output = weightcast(&[command, &["--help"]].concat(), None);
+    help::of_option(&String::from_utf8(output.stdout).expect("text"), option)
 }
 
 #[test]

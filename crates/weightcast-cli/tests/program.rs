@@ -60,11 +60,16 @@ fn copied(folder: &Folder) -> PathBuf {
     program
 }
 
-/// A program that says who it is and how it was called, and ends with status 7.
-fn bench_program(folder: &std::path::Path, name: &str) {
+/// A program that says which build it is if asked, else its name and how it was called, and ends with
+/// status 7.
+fn bench_program(folder: &std::path::Path, name: &str, build: &str) {
     std::fs::create_dir_all(folder).expect("a folder");
     let program = folder.join("weightcast-bench");
-    std::fs::write(&program, format!("#!/bin/sh\necho {name} \"$@\"\nexit 7\n")).expect("a script");
+    let script = format!(
+        "#!/bin/sh\n[ \"$*\" = --version ] && echo 'weightcast-bench {build}' && exit\n\
+         echo {name} \"$@\"\nexit 7\n"
+    );
+    std::fs::write(&program, script).expect("a script");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).expect("a program");
 }
 
@@ -83,11 +88,21 @@ fn benches_are_a_program_beside_this_one_or_on_path() {
     let said = String::from_utf8_lossy(&nothing.stderr);
     assert!(said.contains("cargo build --release -p weightcast-bench"), "{said}");
     for (place, name) in [(&path, "on-path"), (&folder.0, "beside")] {
-        bench_program(place, name);
+        bench_program(place, name, weightcast_cli::BUILD);
         let output = bench();
         assert_eq!(output.status.code(), Some(7), "{output:?}");
         let called = String::from_utf8_lossy(&output.stdout);
         assert_eq!(called, format!("{name} transfer --json --help\n"));
+    }
+    let release = env!("CARGO_PKG_VERSION");
+    for other in [release, "9.9.9", &format!("{release} (sources 0123456789abcdef)"), ""] {
+        bench_program(&folder.0, "stale", other);
+        let output = bench();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        for part in ["of another build", weightcast_cli::BUILD, other, "cargo build"] {
+            assert!(said.contains(part), "{part} is not in: {said}");
+        }
     }
 }
 
