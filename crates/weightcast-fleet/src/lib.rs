@@ -7,7 +7,7 @@
 //! 2. [`Spec`]: a parallelism in one word; [`Cluster`]: a model on its ranks.
 //! 3. [`trainer`] and [`engine`]: the rules.
 //! 4. [`RankLayout`]: what comes out, in the form of the layout data set.
-//! 5. [`fleet`]: what moving a version between two clusters takes.
+//! 5. [`movement`]: what moving a version between two clusters takes.
 
 #![forbid(unsafe_code)]
 
@@ -15,8 +15,8 @@ mod cluster;
 mod cut;
 pub mod engine;
 mod error;
-pub mod fleet;
 pub mod model;
+pub mod movement;
 mod record;
 mod spec;
 pub mod trainer;

@@ -1,8 +1,8 @@
 //! The ends of what is given: ranks, blocks, heads of a checkpoint.
 
 use serde_json::{Value, json};
-use weightcast_fleet::fleet::{self, RankRoute};
 use weightcast_fleet::model::{Config, ModelSpec, fill};
+use weightcast_fleet::movement::{self, RankRoute};
 use weightcast_fleet::{Cluster, RuleError};
 
 fn config(changes: Value) -> Value {
@@ -96,7 +96,7 @@ fn every_element_of_a_rank_has_a_route() {
         let config = config(json!({}));
         let (source, target) = (cluster(&config, trainer), cluster(&config, engine));
         for rank in 0..target.ranks() {
-            let routes = fleet::routes(&source, &target, Some(rank), None).expect("routes");
+            let routes = movement::routes(&source, &target, Some(rank), None).expect("routes");
             for record in target.layout(rank).expect("a layout").records {
                 let layers = record.layers.map_or(vec![None], |(a, b)| (a..=b).map(Some).collect());
                 for layer in layers {

@@ -4,7 +4,7 @@ mod common;
 #[path = "../../weightcast-bench/src/plans/specs.rs"]
 mod specs;
 
-use weightcast_fleet::{Cluster, fleet};
+use weightcast_fleet::{Cluster, movement};
 
 #[test]
 fn every_case_moves_the_ideal_bytes() {
@@ -21,7 +21,7 @@ fn every_case_moves_the_ideal_bytes() {
         let source = cluster(specs::trainer(case).expect("ranks")).expect("a trainer");
         let target = cluster(specs::engine(case)).expect("an engine");
         let replicas = case["inference"]["engines"].as_u64().expect("engines");
-        let plan = fleet::plan(&source, &target, replicas, 8).expect("a plan");
+        let plan = movement::plan(&source, &target, replicas, 8).expect("a plan");
         assert_eq!(plan.defects, Vec::<String>::new(), "{name}");
         let ideal = case["P_bytes"]["max"].as_u64().expect("bytes");
         assert!(plan.per_target.iter().all(|&bytes| bytes == ideal), "{name}: {ideal}");

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use weightcast_fleet::model::{Config, ModelSpec};
-use weightcast_fleet::{Cluster, ParameterPiece, RankLayout, Record, RuleError, fleet};
+use weightcast_fleet::{Cluster, ParameterPiece, RankLayout, Record, RuleError, movement};
 
 /// Two layers with experts and a draft layer.
 fn config(model_type: &str, experts: u64, drafts: u64) -> Value {
@@ -180,7 +180,7 @@ fn a_draft_with_the_vocabulary_of_its_model_is_moved_whole() {
     for trainer in ["ddp:dp=2,mtp=1", "fsdp2:dp=2,mtp=1", "megatron:tp=2,mtp=1"] {
         let [source, target] =
             [trainer, "sglang:tp=2,ep=2,mtp=1"].map(|spec| cluster(&config, spec).expect("one"));
-        let plan = fleet::plan(&source, &target, 1, 8).expect("a plan");
+        let plan = movement::plan(&source, &target, 1, 8).expect("a plan");
         assert_eq!(plan.defects, Vec::<String>::new(), "{trainer}");
         let layout = target.layout(0).expect("a layout");
         let vocabulary: Vec<&str> = layout
@@ -197,6 +197,6 @@ fn a_draft_with_the_vocabulary_of_its_model_is_moved_whole() {
     // The rest of a draft is not left.
     let plain = cluster(&config, "sglang:tp=2").expect("one");
     let source = cluster(&config, "ddp:dp=1,mtp=1").expect("one");
-    let lost = fleet::plan(&source, &plain, 1, 8).expect("a plan").defects;
+    let lost = movement::plan(&source, &plain, 1, 8).expect("a plan").defects;
     assert!(lost.iter().any(|defect| defect.contains("taken by no target rank")), "{lost:?}");
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use weightcast_fleet::fleet::{self, Cost, FleetPlan, Hardware, RankRoute};
 use weightcast_fleet::model::{Config, ModelSpec, ModuleTensor, fill};
+use weightcast_fleet::movement::{self, Cost, FleetPlan, Hardware, RankRoute};
 use weightcast_fleet::{Cluster, Record};
 use weightcast_plan::{DType, Slice};
 
@@ -123,7 +123,7 @@ fn what_a_transfer_takes_is_what_counting_every_element_says() {
     for (config, trainer, engine, replicas, gpus) in scenes() {
         let at = format!("{trainer} to {engine}");
         let (source, target) = (cluster(&config, trainer), cluster(&config, engine));
-        let plan = fleet::plan(&source, &target, replicas, gpus).expect("a plan");
+        let plan = movement::plan(&source, &target, replicas, gpus).expect("a plan");
         assert_eq!(plan.defects, Vec::<String>::new(), "{at}");
         let shapes = shapes(target.model());
         // Everything that a host needs, once; everything that a rank holds.
@@ -198,7 +198,7 @@ fn what_a_transfer_takes_is_what_counting_every_element_says() {
 fn routes_fill_every_parameter_from_the_least_loaded_holder() {
     for (config, trainer, engine, ..) in scenes() {
         let (source, target) = (cluster(&config, trainer), cluster(&config, engine));
-        let routes = fleet::routes(&source, &target, None, None).expect("routes");
+        let routes = movement::routes(&source, &target, None, None).expect("routes");
         let mut sent: BTreeMap<u32, u64> = BTreeMap::new();
         let block = target.model().quantisation.as_ref().map(|q| q.block);
         let mut holds: BTreeMap<(u32, String), Vec<Slice>> = BTreeMap::new();
@@ -247,7 +247,7 @@ fn routes_fill_every_parameter_from_the_least_loaded_holder() {
         let told = |route: &RankRoute| (route.tensor.clone(), route.slice.clone(), route.target);
         let (name, rank) = (&routes[routes.len() / 2].tensor, routes[routes.len() / 2].target);
         let of = |rank, name| -> Vec<_> {
-            let routes = fleet::routes(&source, &target, rank, name).expect("routes");
+            let routes = movement::routes(&source, &target, rank, name).expect("routes");
             routes.iter().map(told).collect()
         };
         let mine = |keep: &dyn Fn(&RankRoute) -> bool| -> Vec<_> {
@@ -269,7 +269,7 @@ fn no_rank_of_a_host_receives_more_than_its_share_and_one_box() {
         for (dp, replicas, gpus) in [(4, 1, 4), (1, 8, 8), (4, 2, 2), (2, 3, 6)] {
             let source = cluster(&config, "fsdp2:dp=3");
             let target = cluster(&config, &format!("vllm:tp=1,dp={dp}"));
-            let plan = fleet::plan(&source, &target, replicas, gpus).expect("a plan");
+            let plan = movement::plan(&source, &target, replicas, gpus).expect("a plan");
             // With experts over dp each rank holds its own; the rest is the same for all.
             let same = dp == 1 || config["model_type"] == "qwen3";
             for (host, received) in plan.network_in.chunks(gpus as usize).enumerate() {
@@ -285,7 +285,7 @@ fn no_rank_of_a_host_receives_more_than_its_share_and_one_box() {
 #[test]
 fn what_cannot_be_moved_is_a_defect() {
     let defects = |config: &Value, trainer, engine| {
-        let plan = fleet::plan(&cluster(config, trainer), &cluster(config, engine), 1, 8);
+        let plan = movement::plan(&cluster(config, trainer), &cluster(config, engine), 1, 8);
         plan.expect("a plan").defects
     };
     let draft = sparse(json!({"num_nextn_predict_layers": 1}));
@@ -308,7 +308,7 @@ fn what_cannot_be_moved_is_a_defect() {
         })[..1]
             .to_vec()
     );
-    let warned = fleet::plan(&cluster(&heads, "ddp:dp=1"), &cluster(&heads, "vllm:tp=4"), 1, 8);
+    let warned = movement::plan(&cluster(&heads, "ddp:dp=1"), &cluster(&heads, "vllm:tp=4"), 1, 8);
     assert_eq!(warned.expect("a plan").warnings.len(), 1);
     // Scales of a checkpoint are not missed by who holds it unquantised.
     let scaled = dense(json!({"quantization_config": {
@@ -397,7 +397,7 @@ fn the_slowest_stage_makes_the_time() {
 #[test]
 fn names_that_were_meant_are_found() {
     let target = cluster(&sparse(json!({})), "vllm:tp=1");
-    let near = fleet::nearest_names(&target, "layers.1.mlp.experts.7.up_proj.weight");
+    let near = movement::nearest_names(&target, "layers.1.mlp.experts.7.up_proj.weight");
     assert_eq!(near[0], "model.layers.1.mlp.experts.7.up_proj.weight");
     let model = target.model();
     let scaled = |f: &weightcast_fleet::model::Family| f.member == ModuleTensor::Scale;
@@ -414,7 +414,7 @@ fn pieces_grow_with_what_each_source_has_to_send() {
     }));
     let (dp, replicas) = (2, 1);
     let (source, target) = (cluster(&config, "ddp:dp=2"), cluster(&config, "vllm:tp=1"));
-    let plan = fleet::plan(&source, &target, replicas, 1).expect("a plan");
+    let plan = movement::plan(&source, &target, replicas, 1).expect("a plan");
     let tensors: Vec<u64> =
         boxes(&target, 0).iter().map(|(_, s, d)| s.volume() * d.bits() / 8).collect();
     let piece = sum(&tensors) / dp / 64;
@@ -431,7 +431,7 @@ fn copies_of_a_source_share_what_is_sent() {
     for (dp, replicas, gpus) in [(1, 1, 1), (2, 1, 1), (4, 1, 1), (3, 4, 2), (4, 3, 8)] {
         let (source, target) =
             (cluster(&config, &format!("ddp:dp={dp}")), cluster(&config, "vllm:tp=1"));
-        let plan = fleet::plan(&source, &target, replicas, gpus).expect("a plan");
+        let plan = movement::plan(&source, &target, replicas, gpus).expect("a plan");
         for (sent, bound) in
             [(&plan.per_source, plan.bound_out), (&plan.network_out, plan.bound_network_out)]
         {
@@ -447,6 +447,7 @@ fn copies_of_a_source_share_what_is_sent() {
     // Equal loads: each target begins at another source.
     let small = dense(json!({}));
     let (source, target) = (cluster(&small, "ddp:dp=4"), cluster(&small, "vllm:tp=4"));
-    let first = |rank| fleet::routes(&source, &target, Some(rank), None).expect("routes")[0].source;
+    let first =
+        |rank| movement::routes(&source, &target, Some(rank), None).expect("routes")[0].source;
     assert_eq!([first(0), first(1), first(2), first(3)], [0, 1, 2, 3]);
 }

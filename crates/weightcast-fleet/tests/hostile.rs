@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use weightcast_fleet::model::{Config, ModelSpec};
-use weightcast_fleet::{Cluster, Spec, fleet};
+use weightcast_fleet::{Cluster, Spec, movement};
 
 const KEYS: [&str; 22] = [
     "vocab_size",
@@ -85,7 +85,7 @@ proptest! {
                 for rank in [0, cluster.ranks() - 1, cluster.ranks()] {
                     let _ = cluster.layout(rank);
                 }
-                let _ = fleet::plan(&cluster, &cluster, 1, 2);
+                let _ = movement::plan(&cluster, &cluster, 1, 2);
             }
         }
     }

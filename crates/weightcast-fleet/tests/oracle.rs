@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use weightcast_fleet::fleet::{self, RankRoute};
 use weightcast_fleet::model::{Config, ModelSpec, fill};
+use weightcast_fleet::movement::{self, RankRoute};
 use weightcast_fleet::{Cluster, Record};
 use weightcast_plan::Slice;
 
@@ -133,11 +133,11 @@ proptest! {
             .flat_map(|f| f.names().map(|name| (name, f.shape.clone())))
             .collect();
         let held = holders(&source, &shapes);
-        let plan = fleet::plan(&source, &target, 2, 4).expect("a plan");
+        let plan = movement::plan(&source, &target, 2, 4).expect("a plan");
         prop_assert_eq!(plan.defects, Vec::<String>::new());
         for rank in 0..target.ranks() {
             let layout = target.layout(rank).expect("a layout");
-            let routes = fleet::routes(&source, &target, Some(rank), None).expect("routes");
+            let routes = movement::routes(&source, &target, Some(rank), None).expect("routes");
             let mut filled: BTreeMap<(String, u64), u64> = BTreeMap::new();
             for RankRoute { tensor, slice, source, .. } in &routes {
                 for element in elements(slice, &shapes[tensor]) {

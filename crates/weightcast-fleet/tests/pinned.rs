@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use common::folder;
 use weightcast_fleet::Cluster;
-use weightcast_fleet::fleet::{self, Cost, Hardware};
 use weightcast_fleet::model::{Config, ModelSpec};
+use weightcast_fleet::movement::{self, Cost, Hardware};
 
 const WRITTEN: &str = include_str!("pinned.txt");
 const LAYOUTS: usize = 1_000;
@@ -132,7 +132,7 @@ fn transfer(
     hosts: u64,
 ) -> Result<String, String> {
     let (source, target) = (cluster(model, from)?, cluster(model, to)?);
-    let plan = fleet::plan(&source, &target, replicas, hosts).map_err(said)?;
+    let plan = movement::plan(&source, &target, replicas, hosts).map_err(said)?;
     let hardware = Hardware { nic: 50e9, gpus_per_host: hosts, budget: 1 << 20 };
     let text = format!("{plan:?} {:?}", Cost::of(&plan, &hardware));
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

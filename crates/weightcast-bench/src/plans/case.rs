@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::Value;
 use weightcast_fleet::Cluster;
-use weightcast_fleet::fleet::{self, Cost, Hardware};
+use weightcast_fleet::movement::{self, Cost, Hardware};
 
 use super::{model, specs};
 
@@ -51,7 +51,7 @@ fn row(data: &Path, case: &Value) -> anyhow::Result<CaseRow> {
     let source = Cluster::new(&model, &from.parse()?)?;
     let target = Cluster::new(&model, &to.parse()?)?;
     let replicas = case["inference"]["engines"].as_u64().unwrap_or(1);
-    let plan = fleet::plan(&source, &target, replicas, GPUS_PER_HOST)?;
+    let plan = movement::plan(&source, &target, replicas, GPUS_PER_HOST)?;
     let plan_s = started.elapsed().as_secs_f64();
     let hardware = Hardware { gpus_per_host: GPUS_PER_HOST, nic: NIC, budget: 1 << 30 };
     let cost = Cost::of(&plan, &hardware);

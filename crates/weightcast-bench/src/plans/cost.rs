@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::Serialize;
-use weightcast_fleet::fleet::{self, routes};
 use weightcast_fleet::model::ModelSpec;
+use weightcast_fleet::movement::{self, routes};
 use weightcast_fleet::{Cluster, Spec};
 
 use super::model;
@@ -74,7 +74,7 @@ fn row(
     anyhow::ensure!(from.ranks() == to.ranks() * engines, "{source} and {target} differ in ranks");
     let cluster_s = median(runs, || {
         let (from, to) = clusters()?;
-        fleet::plan(&from, &to, engines, 8)?;
+        movement::plan(&from, &to, engines, 8)?;
         Ok(())
     })?;
     let rank_s = median(runs, || {

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
-use weightcast_fleet::fleet::{self, RankRoute};
+use weightcast_fleet::movement::{self, RankRoute};
 
 use super::PlannedTransfer;
 use crate::output;
@@ -25,7 +25,7 @@ pub(crate) struct Explain {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct RouteLine<'a> {
     tensor: &'a str,
     slice: String,
     bytes: u64,
@@ -43,20 +43,20 @@ pub(super) fn run(explain: &Explain) -> anyhow::Result<()> {
     if explain.tensor.is_none() && explain.rank.is_none() {
         bail!("name a tensor (--tensor) or a target rank (--rank)");
     }
-    let routes = fleet::routes(&source, &target, explain.rank, explain.tensor.as_deref())?;
+    let routes = movement::routes(&source, &target, explain.rank, explain.tensor.as_deref())?;
     if routes.is_empty() {
         let name = explain.tensor.as_deref().unwrap_or("anything");
-        let near = fleet::nearest_names(&target, name);
+        let near = movement::nearest_names(&target, name);
         bail!("no such rank holds {name}; nearest names: {}", near.join(", "));
     }
-    let lines: Vec<Line<'_>> = routes.iter().map(line).collect();
+    let lines: Vec<RouteLine<'_>> = routes.iter().map(line).collect();
     output::print(&match explain.json {
         true => serde_json::to_string(&lines)? + "\n",
         false => lines.iter().map(told).collect(),
     })
 }
 
-fn told(line: &Line<'_>) -> String {
+fn told(line: &RouteLine<'_>) -> String {
     let slot = line.expert.map_or(String::new(), |slot| format!("[{slot}]"));
     format!(
         "{}{} -> rank {} {}{slot}[{}:], {} bytes from source rank {} of {:?}\n",
@@ -71,8 +71,8 @@ fn told(line: &Line<'_>) -> String {
     )
 }
 
-fn line(route: &RankRoute) -> Line<'_> {
-    Line {
+fn line(route: &RankRoute) -> RouteLine<'_> {
+    RouteLine {
         tensor: &route.tensor,
         slice: route.slice.to_string(),
         bytes: route.bytes,

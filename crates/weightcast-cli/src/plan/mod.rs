@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use weightcast_fleet::fleet::{self, Cost, Hardware};
+use weightcast_fleet::movement::{self, Cost, Hardware};
 use weightcast_fleet::{Cluster, Spec};
 
 use crate::output;
@@ -99,7 +99,7 @@ fn make(plan: &PlanArguments) -> anyhow::Result<()> {
     let transfer = plan.transfer.as_ref().context("give --config, --source and --target")?;
     let started = Instant::now();
     let (source, target) = transfer.clusters()?;
-    let made = fleet::plan(&source, &target, transfer.replicas, plan.gpus_per_host)?;
+    let made = movement::plan(&source, &target, transfer.replicas, plan.gpus_per_host)?;
     let plan_s = started.elapsed().as_secs_f64();
     let hardware = Hardware {
         gpus_per_host: plan.gpus_per_host,

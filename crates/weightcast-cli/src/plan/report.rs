@@ -1,7 +1,7 @@
 //! What a plan is reported as.
 
 use serde::Serialize;
-use weightcast_fleet::fleet::{Cost, FleetPlan};
+use weightcast_fleet::movement::{Cost, FleetPlan};
 
 use super::PlannedTransfer;
 

@@ -1,4 +1,4 @@
-//! Fleets: what moving a version from all ranks of a trainer to all ranks of all engines takes.
+//! Movement: what moving a version from all ranks of a trainer to all ranks of all engines takes.
 //!
 //! Tensor by tensor, so that a model of a trillion parameters on hundreds of ranks needs seconds
 //! and little memory: the holders on both sides, the cells in which they meet, a source for each by

@@ -129,9 +129,9 @@ fn root(parent: &[usize], rank: u32) -> usize {
 mod tests {
     use super::*;
 
-    struct Rng(u64);
+    struct Congruential(u64);
 
-    impl Rng {
+    impl Congruential {
         fn below(&mut self, n: u64) -> u64 {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (self.0 >> 33) % n
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn bytes_go_to_whom_they_are_for_from_those_who_have_them() {
-        let mut rng = Rng(1);
+        let mut rng = Congruential(1);
         for _ in 0..2_000 {
             let (sources, targets, piece) = (1 + rng.below(5), 1 + rng.below(4), 1 + rng.below(20));
             let mut balance = Balance::new(sources, targets, piece);
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn who_sends_what_is_settled_by_size_set_and_target() {
-        let mut rng = Rng(7);
+        let mut rng = Congruential(7);
         for _ in 0..2_000 {
             let (sources, targets) = (2 + rng.below(4), 1 + rng.below(4));
             let mut balance = Balance::new(sources, targets, 1_000);
