@@ -78,18 +78,18 @@ mod tests {
     use weightcast_protocol::server::Counters;
 
     #[derive(Clone, Debug, Default)]
-    struct Machine {
+    struct CountedState {
         counters: Counters,
         count: u32,
     }
 
     #[test]
     fn what_was_counted_does_not_tell_states_apart() {
-        let mut machine = Machine::default();
-        let before = hash(&machine);
-        machine.counters.commits = 7;
-        assert_eq!(hash(&machine), before);
-        machine.count = 1;
-        assert_ne!(hash(&machine), before);
+        let mut state = CountedState::default();
+        let before = hash(&state);
+        state.counters.commits = 7;
+        assert_eq!(hash(&state), before);
+        state.count = 1;
+        assert_ne!(hash(&state), before);
     }
 }

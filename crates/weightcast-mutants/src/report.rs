@@ -70,14 +70,14 @@ pub(crate) fn mutants_table() -> String {
 /// The mutants, for programs.
 pub(crate) fn mutants_json() -> String {
     #[derive(Serialize)]
-    struct Entry {
+    struct MutantRow {
         name: &'static str,
         what: &'static str,
         found_by: &'static [&'static str],
     }
-    let entry = |m: &Mutant| Entry { name: m.name, what: m.what, found_by: m.found_by };
-    let entries: Vec<Entry> = MUTANTS.iter().map(entry).collect();
-    serde_json::to_string_pretty(&entries).expect("plain fields always serialise") + "\n"
+    let row = |m: &Mutant| MutantRow { name: m.name, what: m.what, found_by: m.found_by };
+    let rows: Vec<MutantRow> = MUTANTS.iter().map(row).collect();
+    serde_json::to_string_pretty(&rows).expect("plain fields always serialise") + "\n"
 }
 
 #[cfg(test)]

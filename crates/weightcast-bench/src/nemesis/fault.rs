@@ -32,7 +32,7 @@ pub(crate) struct RigSize {
 /// One thing that happens to one shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
-    kind: FaultKind,
+    kind: ProcessFault,
     /// 0 is the trainer.
     group: usize,
     shard: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Fault {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum FaultKind {
+enum ProcessFault {
     Nothing,
     /// SIGKILL.
     Kill,
@@ -61,19 +61,19 @@ const SLOW: &str = "4mbit";
 impl Fault {
     /// Draws one. The trainer is spared death: nobody else would have the version.
     pub(crate) fn draw(random: &mut FaultDraw, size: &RigSize) -> Self {
-        let kinds: &[FaultKind] = match size.emulated {
+        let kinds: &[ProcessFault] = match size.emulated {
             true => &[
-                FaultKind::Nothing,
-                FaultKind::Kill,
-                FaultKind::Stop,
-                FaultKind::Cut,
-                FaultKind::Slow,
+                ProcessFault::Nothing,
+                ProcessFault::Kill,
+                ProcessFault::Stop,
+                ProcessFault::Cut,
+                ProcessFault::Slow,
             ],
-            false => &[FaultKind::Nothing, FaultKind::Kill, FaultKind::Stop],
+            false => &[ProcessFault::Nothing, ProcessFault::Kill, ProcessFault::Stop],
         };
         let kind = kinds[random.below(kinds.len() as u64) as usize];
         let group = random.below(size.rollouts as u64 + 1) as usize;
-        let group = if matches!(kind, FaultKind::Kill) { group.max(1) } else { group };
+        let group = if matches!(kind, ProcessFault::Kill) { group.max(1) } else { group };
         let shard = random.below(size.shards as u64) as usize;
         // Without slow links a transfer takes milliseconds.
         let after = Duration::from_millis(random.below(if size.emulated { 200 } else { 10 }));
@@ -84,11 +84,11 @@ impl Fault {
 
     pub(crate) fn name(self) -> &'static str {
         match self.kind {
-            FaultKind::Nothing => "nothing",
-            FaultKind::Kill => "kill",
-            FaultKind::Stop => "stop",
-            FaultKind::Cut => "cut",
-            FaultKind::Slow => "slow",
+            ProcessFault::Nothing => "nothing",
+            ProcessFault::Kill => "kill",
+            ProcessFault::Stop => "stop",
+            ProcessFault::Cut => "cut",
+            ProcessFault::Slow => "slow",
         }
     }
 
@@ -99,19 +99,19 @@ impl Fault {
         let worker = &group.workers[self.shard];
         let host = self.group * group.workers.len() + self.shard;
         match self.kind {
-            FaultKind::Nothing => {}
-            FaultKind::Kill => worker.signal(Signal::KILL),
-            FaultKind::Stop => {
+            ProcessFault::Nothing => {}
+            ProcessFault::Kill => worker.signal(Signal::KILL),
+            ProcessFault::Stop => {
                 worker.signal(Signal::STOP);
                 thread::sleep(self.lasting);
                 worker.signal(Signal::CONT);
             }
-            FaultKind::Cut => {
+            ProcessFault::Cut => {
                 cluster.network()?.set_link(host, false)?;
                 thread::sleep(self.lasting);
                 cluster.network()?.set_link(host, true)?;
             }
-            FaultKind::Slow => {
+            ProcessFault::Slow => {
                 cluster.network()?.set_rate(host, SLOW)?;
                 thread::sleep(self.lasting);
                 cluster.network()?.set_rate(host, NORMAL)?;

@@ -112,14 +112,14 @@ mod tests {
     #[test]
     fn options_reach_the_server() {
         #[derive(clap::Parser)]
-        struct Line {
+        struct ServeLine {
             #[command(flatten)]
             serve: Serve,
         }
         let given = |words: &str| {
             let words = ["serve", "--address", "a:1"].into_iter().chain(words.split(' '));
             let line =
-                <Line as clap::Parser>::try_parse_from(words.filter(|word| !word.is_empty()));
+                <ServeLine as clap::Parser>::try_parse_from(words.filter(|word| !word.is_empty()));
             format!("{:?}", configured(line.expect("options of serve").serve))
         };
         let seconds = Duration::from_secs_f64;

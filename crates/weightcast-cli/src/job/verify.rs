@@ -261,14 +261,14 @@ mod tests {
     #[test]
     fn options_reach_the_comparison() {
         #[derive(clap::Parser)]
-        struct Line {
+        struct VerifyLine {
             #[command(flatten)]
             verify: Verify,
         }
         let given = |words: &str| {
             let words = ["verify", "a", "--model", "m"].into_iter().chain(words.split(' '));
             let line =
-                <Line as clap::Parser>::try_parse_from(words.filter(|word| !word.is_empty()));
+                <VerifyLine as clap::Parser>::try_parse_from(words.filter(|word| !word.is_empty()));
             asked(line.expect("options of verify").verify)
         };
         for (words, other, version, seconds) in [

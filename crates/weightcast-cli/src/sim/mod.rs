@@ -130,13 +130,13 @@ mod tests {
     #[test]
     fn a_thousand_worlds_have_to_reach_all_that_there_is() {
         #[derive(clap::Parser)]
-        struct Line {
+        struct SimLine {
             #[command(flatten)]
             sim: Sim,
         }
         let sim = |options: &[&str]| {
             let line = [&["weightcast"], options].concat();
-            <Line as clap::Parser>::try_parse_from(line).expect("options of sim").sim
+            <SimLine as clap::Parser>::try_parse_from(line).expect("options of sim").sim
         };
         let usual = sim(&[]);
         let seeds = usual.seeds();

@@ -232,8 +232,9 @@ mod tests {
     use super::*;
     use crate::base::error::RequestRefusal;
     use crate::base::limits::MAX_EXTENTS;
+    use crate::memory::computed::LeftAsItIs;
     use crate::piece::extent::Extent;
-    use crate::{Compute, Filling, MemoryKind, Region};
+    use crate::{Filling, MemoryKind, Region};
     use std::time::Duration;
 
     fn server() -> DataServer {
@@ -253,12 +254,6 @@ mod tests {
         .unwrap()
     }
 
-    struct Nothing;
-
-    impl Compute for Nothing {
-        fn fill(&self, _offset: usize, _bytes: &mut [u8]) {}
-    }
-
     #[test]
     fn a_description_is_asked_for_once_and_tells_what_the_way_may_know() {
         let server = server();
@@ -270,7 +265,7 @@ mod tests {
         exports.expose_filling(export, 5, regions[1..].to_vec(), filling);
         let word = exports.get(whole).unwrap().word_address();
         let own = Some(std::process::id() as i32);
-        let made = exports.expose(1, vec![Region::computed(3, Arc::new(Nothing))]);
+        let made = exports.expose(1, vec![Region::computed(3, Arc::new(LeftAsItIs))]);
         for (way, pid, computed) in
             [(Way::Tcp, None, true), (Way::Direct, own, false), (Way::Reference, None, true)]
         {
@@ -321,7 +316,7 @@ mod tests {
     fn the_way_to_an_export_is_the_first_that_carries_it() {
         let server = server();
         let held = Region::allocate(3).unwrap();
-        let made = Region::computed(3, Arc::new(Nothing));
+        let made = Region::computed(3, Arc::new(LeftAsItIs));
         let [plain, mixed] = [vec![held.clone()], vec![held, made]];
         let (plain, mixed) = (server.exports().expose(1, plain), server.exports().expose(1, mixed));
         let [tcp, direct, within] =

@@ -278,9 +278,9 @@ mod tests {
 
     /// How often a task was woken.
     #[derive(Default)]
-    struct Woken(std::sync::atomic::AtomicUsize);
+    struct WakeCount(std::sync::atomic::AtomicUsize);
 
-    impl std::task::Wake for Woken {
+    impl std::task::Wake for WakeCount {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
@@ -315,7 +315,7 @@ mod tests {
         ];
         for (act, next) in acts {
             let (meter, (outbox, mut frames)) = (ByteMeter::default(), outbox());
-            let woken = Arc::new(Woken::default());
+            let woken = Arc::new(WakeCount::default());
             let waker = Waker::from(Arc::clone(&woken));
             let mut poll = || {
                 let polled = Pin::new(&mut frames).poll_next(&mut Context::from_waker(&waker));
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn the_last_that_waits_is_woken() {
         let (meter, (outbox, mut frames)) = (ByteMeter::default(), outbox());
-        let woken = [(); 2].map(|()| Arc::new(Woken::default()));
+        let woken = [(); 2].map(|()| Arc::new(WakeCount::default()));
         for woken in &woken {
             let waker = Waker::from(Arc::clone(woken));
             assert!(Pin::new(&mut frames).poll_next(&mut Context::from_waker(&waker)).is_pending());

@@ -201,13 +201,13 @@ mod tests {
 
     /// A shelf of manifests, as the rules say it: in the order in which they were last stored or let go.
     #[derive(Default)]
-    struct Shelf {
-        kept: Vec<Kept>,
+    struct ShelfByRule {
+        kept: Vec<KeptByRule>,
         references: BTreeMap<u64, usize>,
     }
 
     #[derive(Clone, Copy)]
-    struct Kept {
+    struct KeptByRule {
         name: u64,
         bytes: usize,
         until: Time,
@@ -215,7 +215,7 @@ mod tests {
         is_due: bool,
     }
 
-    impl Shelf {
+    impl ShelfByRule {
         fn is_idle(&self, name: u64) -> bool {
             !self.references.contains_key(&name)
         }
@@ -226,7 +226,7 @@ mod tests {
                 return false;
             };
             let kept = self.kept.remove(at);
-            self.kept.push(Kept { until: now + GRACE, is_due: true, ..kept });
+            self.kept.push(KeptByRule { until: now + GRACE, is_due: true, ..kept });
             true
         }
 
@@ -237,7 +237,7 @@ mod tests {
             if bytes > limits.manifest_bytes {
                 return false;
             }
-            let fits = |kept: &[Kept]| {
+            let fits = |kept: &[KeptByRule]| {
                 let total: usize = kept.iter().map(|kept| kept.bytes).sum();
                 kept.len() < limits.manifests && total + bytes <= limits.manifests_bytes
             };
@@ -247,7 +247,7 @@ mod tests {
                 };
                 self.kept.remove(longest);
             }
-            self.kept.push(Kept { name, bytes, until: now + GRACE, is_due: true });
+            self.kept.push(KeptByRule { name, bytes, until: now + GRACE, is_due: true });
             true
         }
 
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    fn assert_same(server: &Server, shelf: &Shelf) {
+    fn assert_same(server: &Server, shelf: &ShelfByRule) {
         let total = shelf.kept.iter().map(|kept| kept.bytes).sum();
         assert_eq!(server.blobs.usage(), (shelf.kept.len(), total));
         for number in 0..9 {
@@ -292,7 +292,7 @@ mod tests {
         config.limits.manifest_bytes = 6;
         config.limits.manifests_bytes = 13;
         let limits = config.limits.clone();
-        let (mut server, mut shelf) = (Server::new(config), Shelf::default());
+        let (mut server, mut shelf) = (Server::new(config), ShelfByRule::default());
         let mut state = 3u64;
         let mut draw = |bound: u64| {
             state = state

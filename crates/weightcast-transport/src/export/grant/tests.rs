@@ -1,11 +1,12 @@
 use super::*;
+use crate::ExportId;
 use crate::base::limits::MAX_GRANTS;
 use crate::export::table::ExportTable;
+use crate::memory::computed::LeftAsItIs;
 use crate::piece::extent::Extent;
 use crate::piece::filling::Filling;
 use crate::wire::HEADER_BYTES;
 use crate::wire::write_frame::WriteClaim;
-use crate::{Compute, ExportId};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
@@ -145,12 +146,6 @@ fn spans_that_share_a_byte_overlap() {
     assert!(!Spans::of(&[]).overlap(&whole));
 }
 
-struct Nothing;
-
-impl Compute for Nothing {
-    fn fill(&self, _offset: usize, _bytes: &mut [u8]) {}
-}
-
 #[test]
 fn a_grant_is_opened_over_memory_that_is_writable_and_not_served() {
     let table = ExportTable::new();
@@ -166,7 +161,7 @@ fn a_grant_is_opened_over_memory_that_is_writable_and_not_served() {
     assert_eq!(open(&[served.part(0, 4).unwrap(), served.part(6, 4).unwrap()]), Ok(vec![4, 4]));
     let read_only = Err(GrantError::ReadOnly { region: 1 });
     assert_eq!(open(&[free.clone(), free.clone().read_only()]), read_only);
-    assert_eq!(open(&[free.clone(), Region::computed(3, Arc::new(Nothing))]), read_only);
+    assert_eq!(open(&[free.clone(), Region::computed(3, Arc::new(LeftAsItIs))]), read_only);
     let is_served = |region| Err(GrantError::Served { region });
     assert_eq!(open(&[free.clone(), fenced, served.part(5, 5).unwrap()]), is_served(2));
     assert_eq!(open(&[served, free.clone()]), is_served(0));

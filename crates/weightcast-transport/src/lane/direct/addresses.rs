@@ -59,7 +59,7 @@ impl<'a> Addresses<'a> {
 mod tests {
     use super::*;
     use crate::base::id::ExportId;
-    use crate::memory::computed::Compute;
+    use crate::memory::computed::LeftAsItIs;
     use crate::memory::region::Region;
     use crate::wire::description::{LaneDescriptor, RegionDescription};
     use std::sync::Arc;
@@ -101,17 +101,11 @@ mod tests {
         assert!(Addresses::of(&odd).is_none());
     }
 
-    struct Nothing;
-
-    impl Compute for Nothing {
-        fn fill(&self, _offset: usize, _bytes: &mut [u8]) {}
-    }
-
     /// One region that is made when it is read is enough: no lane reads an export in two ways.
     #[test]
     fn what_is_made_when_it_is_read_has_no_addresses() {
         let held = Region::allocate(3).unwrap();
-        let made = Region::computed(3, Arc::new(Nothing));
+        let made = Region::computed(3, Arc::new(LeftAsItIs));
         let put = |regions| {
             let export = Export::new(ExportId(5), 1, regions);
             (Addresses::put(&export), export.word_address())

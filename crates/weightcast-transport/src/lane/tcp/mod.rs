@@ -255,7 +255,7 @@ mod tests {
     use std::time::Duration;
 
     /// A source of some bytes, and what it takes to read pieces of them.
-    struct Reading {
+    struct TcpRig {
         server: DataServer,
         peer: Peer,
         export: ExportId,
@@ -265,7 +265,7 @@ mod tests {
         lanes: AtomicUsize,
     }
 
-    impl Reading {
+    impl TcpRig {
         /// Every other byte of a region, so many to a piece.
         fn new(places: usize, pieces: usize, bytes: usize) -> Self {
             let loopback = ([127, 0, 0, 1], 0).into();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     /// Asks for as many pieces as there is room for.
-    fn fill_up<'a>(lane: &mut TcpLane<'a>, reading: &'a Reading) -> usize {
+    fn fill_up<'a>(lane: &mut TcpLane<'a>, reading: &'a TcpRig) -> usize {
         let mut count = 0;
         while lane.has_room() {
             lane.submit(reading.pieces.draw().expect("more"));
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_window_is_filled_up_again_once_half_of_it_has_come() {
-        let (reading, holds) = (Reading::new(9, 200, 1), Holds::default());
+        let (reading, holds) = (TcpRig::new(9, 200, 1), Holds::default());
         let mut lane = reading.lane(&holds);
         assert_eq!(fill_up(&mut lane, &reading), MIN_WINDOW);
         lane.window = wide();
@@ -367,7 +367,7 @@ mod tests {
         let request = |extents: usize| HEADER_BYTES + 16 + 40 * extents;
         assert_eq!(4 * request(204), PIPELINE_BYTES);
         for (extents, expected) in [(203, 5), (204, 4), (205, 4)] {
-            let (reading, holds) = (Reading::new(9, 8, extents), Holds::default());
+            let (reading, holds) = (TcpRig::new(9, 8, extents), Holds::default());
             let mut lane = reading.lane(&holds);
             lane.window = wide();
             assert_eq!(fill_up(&mut lane, &reading), expected, "{extents}");
@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn a_stream_is_kept_if_nothing_is_under_way_on_it() {
         for left in [0, 1, 2] {
-            let (reading, holds) = (Reading::new(9, 2, 1), Holds::default());
+            let (reading, holds) = (TcpRig::new(9, 2, 1), Holds::default());
             let mut lane = reading.lane(&holds);
             assert_eq!(fill_up(&mut lane, &reading), 2);
             (left..2).for_each(|_| assert!(lane.poll().unwrap().is_some()));
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn a_full_port_is_waited_for_by_who_is_alone() {
         for (lanes, drawn, waits) in [(0, false, true), (1, false, false), (0, true, false)] {
-            let (reading, holds) = (Reading::new(1, 1, 1), Holds::default());
+            let (reading, holds) = (TcpRig::new(1, 1, 1), Holds::default());
             // The only place is another's, who waits for what never comes.
             let (addr, forever) = (reading.server.addr(), Patience::default());
             drop(reading.peer.port().take(&forever, || true).unwrap());
@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn a_lane_tells_its_window_of_each_answer() {
-        let (reading, holds) = (Reading::new(9, 9, 1), Holds::default());
+        let (reading, holds) = (TcpRig::new(9, 9, 1), Holds::default());
         let mut lane = reading.lane(&holds);
         let trip = Duration::from_secs(60);
         lane.window = RequestWindow::new(trip, Instant::now() - trip);
