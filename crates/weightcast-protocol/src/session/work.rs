@@ -45,16 +45,8 @@ impl ShardWork<'_> {
         if matches!(pending.call, Call::Register { .. } | Call::Unregister) {
             self.memory.forget_left(self.outputs);
         }
-        match (&result, &pending.call) {
-            (Ok(Answer::Registered { .. }), Call::Register { layout, export, bytes }) => {
-                let (layout, export, bytes) = (*layout, *export, *bytes);
-                self.calls.registration = Some(Registration { layout, export, bytes });
-            }
-            (Ok(Answer::Unregistered), _) => self.calls.registration = None,
-            (Ok(Answer::Published { .. }), Call::Publish { catalog, .. }) => {
-                self.memory.catalog = *catalog;
-            }
-            _ => {}
+        if let Ok(answer) = &result {
+            self.take_over(&pending.call, answer);
         }
         match &result {
             Ok(Answer::Published { version }) => {
@@ -76,6 +68,20 @@ impl ShardWork<'_> {
             Ok(_) => {}
         }
         self.outputs.push_back(Output::Done { seq, result });
+    }
+
+    /// What the call declared holds from now on: the registration of the memory, the tensors of the version.
+    fn take_over(&mut self, call: &Call, answer: &Answer) {
+        match (answer, call) {
+            (Answer::Registered { .. }, &Call::Register { layout, export, bytes }) => {
+                self.calls.registration = Some(Registration { layout, export, bytes });
+            }
+            (Answer::Unregistered, _) => self.calls.registration = None,
+            (Answer::Published { .. }, Call::Publish { catalog, .. }) => {
+                self.memory.catalog = *catalog;
+            }
+            _ => {}
+        }
     }
 
     /// The pending call ends without the server's answer. Returns its number, for the caller to be told.
