@@ -46,7 +46,7 @@ struct ElasticReport {
     rate_mbit: u32,
     ideal_s: f64,
     joins: Vec<Join>,
-    /// Median stall by the number of those who joined at once.
+    /// Median stall by the number of groups that joined at once.
     by_number: BTreeMap<usize, f64>,
     /// All stalls, the shortest first.
     cdf_s: Vec<f64>,
@@ -54,12 +54,12 @@ struct ElasticReport {
     seconds: f64,
 }
 
-/// One group's way in.
+/// How one group joined.
 #[derive(Debug, Serialize)]
 struct Join {
     name: String,
     at_once: usize,
-    /// From its call until its commit.
+    /// Seconds from the group's call until its commit.
     stall_s: f64,
     source: String,
 }
@@ -142,7 +142,7 @@ impl Play {
         }
     }
 
-    /// The next version; whoever is there goes over to it.
+    /// Publishes the next version; all groups that are there update to it.
     fn publish(&mut self) -> Result<()> {
         self.version += 1;
         let version = self.version;
@@ -156,7 +156,7 @@ impl Play {
         Ok(())
     }
 
-    /// Starts these groups; all call at once when the last one is ready.
+    /// Starts these groups. All call at once, when the last one is ready.
     fn join(&mut self, names: &[&str]) -> Result<()> {
         let mut joining = Vec::new();
         for name in names {

@@ -41,7 +41,7 @@ struct OffloadReport {
     machine: Machine,
     bytes: u64,
     runs: usize,
-    /// From the call until the owner may change its memory.
+    /// Seconds from the call until the owner may change its memory.
     unpublish: Times,
     limits: Vec<OffloadLimit>,
     /// Whether a rollout found every byte in the offloaded copy.
@@ -56,7 +56,7 @@ struct Times {
     all_s: Vec<f64>,
 }
 
-/// What this machine does with as many bytes.
+/// A limit of this machine, for as many bytes, in the same run.
 #[derive(Debug, Serialize)]
 struct OffloadLimit {
     limit: String,
@@ -65,7 +65,7 @@ struct OffloadLimit {
     ratio: f64,
 }
 
-/// Something that is measured, and its seconds.
+/// A measurement: its name and its seconds.
 type Series = (String, Vec<f64>);
 
 pub(crate) fn run(arguments: &OffloadOf) -> Result<()> {
@@ -135,7 +135,7 @@ fn open(server: &Server, role: Role, name: &str, memory: &KnownMemory) -> Result
     Ok(handle)
 }
 
-/// Publishes a version and waits until the last offload is gone, which nobody needs any more.
+/// Publishes a version and waits until the last offload, which is not needed any more, is gone.
 fn publish(
     server: &Server,
     trainer: &ShardHandle,
@@ -175,7 +175,7 @@ fn bare(source: &Region, touched: &Region) -> Result<Vec<(String, f64)>> {
     Ok(series)
 }
 
-/// Whether a rollout gets every byte of this version, which only its offload still holds.
+/// Whether a rollout gets every byte of a version that only an offload still holds.
 fn is_kept(server: &Server, memory: &KnownMemory, version: u64) -> Result<bool> {
     let own = KnownMemory::allocate(memory.layout.clone())?;
     let rollout = open(server, Role::Rollout, "rollout", &own)?;

@@ -43,7 +43,7 @@ struct QuantiseRow {
 /// Columns of the matrix, and elements along each side of a block.
 const COLUMNS: u64 = 7168;
 const BLOCK: u64 = 128;
-/// What a data port makes at a time.
+/// Bytes that a data port makes at a time.
 const PIECE: usize = 1 << 20;
 
 pub(crate) fn run(asked: &QuantiseOf) -> anyhow::Result<()> {
@@ -82,8 +82,8 @@ pub(crate) fn run(asked: &QuantiseOf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Seconds of the look at the weights that `publish` takes, and of reading all codes from the region
-/// that a reader is served from, piece by piece.
+/// Seconds that `publish` takes to look at the weights, and seconds that all codes take when they are read, piece by
+/// piece, from the region that serves readers.
 fn on_the_way(asked: &QuantiseOf, rows: u64, data: &[u8]) -> anyhow::Result<(f64, f64)> {
     let shape = [rows, COLUMNS];
     let mut builder = LayoutBuilder::new();
@@ -117,7 +117,7 @@ fn row(what: &str, seconds: f64, memcpy: f64, bytes: usize) -> QuantiseRow {
     QuantiseRow { what: what.to_owned(), seconds, gb_per_s, of_memcpy: memcpy / seconds }
 }
 
-/// Weights as they are: small, of both signs.
+/// Weights like those of models: small, of both signs.
 fn random(elements: u64) -> Vec<u8> {
     let mut state = 7u64;
     let mut next = || {

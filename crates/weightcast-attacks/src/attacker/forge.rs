@@ -31,8 +31,10 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The bytes of an honest version, or of a secret: see `examples/honest.rs`.
 pub(crate) fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
-    let word = |i: u64| mix((seed << 32 | i).wrapping_add(STEP)).to_le_bytes();
-    (0..bytes.div_ceil(8) as u64).flat_map(word).take(bytes).collect()
+    (0..bytes.div_ceil(8) as u64)
+        .flat_map(|word| mix((seed << 32 | word).wrapping_add(STEP)).to_le_bytes())
+        .take(bytes)
+        .collect()
 }
 
 /// The id of the exposure at a generation of memory registered by this name.

@@ -172,8 +172,9 @@ pub(super) fn churning(scene: &mut Scene) -> Result<()> {
             while !stop.load(Ordering::Relaxed) {
                 readers.retain_mut(|reader| ask_and_begin(reader).is_ok());
                 let missing = SIPPING - readers.len();
-                let come = |_| Data::connect(&shard.data_address, Some(&token)).ok();
-                let mut come: Vec<_> = (0..missing).map_while(come).collect();
+                let mut come: Vec<_> = (0..missing)
+                    .map_while(|_| Data::connect(&shard.data_address, Some(&token)).ok())
+                    .collect();
                 let all = come.len() == missing;
                 turned_away.fetch_or(!all || missing == 0, Ordering::Relaxed);
                 come.retain_mut(|reader| reader.say_first().is_ok());
@@ -218,8 +219,8 @@ pub(super) fn idle(scene: &mut Scene) -> Result<()> {
     scene.note(format!("{} idle readers were admitted, {refused} turned away", readers.len()));
     // Strangers that connect and say nothing take a descriptor each, too.
     let address = shard.data_address.parse()?;
-    let knock = |_| std::net::TcpStream::connect_timeout(&address, KNOCK).ok();
-    let knocks: Vec<_> = (0..IDLE).map_while(knock).collect();
+    let knocks: Vec<_> =
+        (0..IDLE).map_while(|_| TcpStream::connect_timeout(&address, KNOCK).ok()).collect();
     scene.note(format!("{} more only knock", knocks.len()));
     meanwhile(scene, &mut trainer)?;
     drop((readers, knocks));

@@ -128,11 +128,12 @@ impl Meter {
             let _ = thread.join();
         }
         let watched = std::mem::take(&mut *self.watched.lock().expect("no panic while held"));
-        let last = |(pid, mut course): (u32, Course)| {
+        let mut courses = Vec::with_capacity(watched.len());
+        for (pid, mut course) in watched {
             course.look(pid);
             course.peak.rss_mb = course.peak.rss_mb.max(status(pid, "VmHWM:") / 1024.0);
-            course
-        };
-        watched.into_iter().map(last).collect()
+            courses.push(course);
+        }
+        courses
     }
 }

@@ -1,4 +1,4 @@
-//! What every report says first: the machine.
+//! The machine that a bench ran on: every report begins with it.
 
 use std::fs;
 use std::thread;

@@ -34,7 +34,7 @@ impl MemoryPeak {
         Some(Self { before: status_bytes("self", "VmRSS:")? })
     }
 
-    /// Bytes above the start.
+    /// Bytes by which resident memory has grown at most since the start.
     pub(crate) fn growth(&self) -> Option<u64> {
         Some(status_bytes("self", "VmHWM:")?.saturating_sub(self.before))
     }
@@ -63,7 +63,7 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     (value, start.elapsed().as_secs_f64())
 }
 
-/// The middle one; of an even number the mean of the two in the middle. Of none, zero.
+/// The middle value; of an even number of values the mean of the two in the middle; of no values zero.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

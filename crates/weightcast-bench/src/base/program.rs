@@ -1,4 +1,4 @@
-//! This program again, as a process of its own: servers, workers.
+//! Servers and workers as processes of their own: this program, started again.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -20,12 +20,12 @@ pub(crate) fn command(namespace: Option<&str>, arguments: &[&str]) -> Result<Com
         None => Command::new(this),
     };
     command.args(arguments);
-    // Peers must find it where it says, whatever the job around this run configures.
+    // Settings of a job around this run must not change where peers find the process.
     for name in ["SERVER", "TOKEN_FILE", "DATA_BIND", "DATA_ADVERTISE", "ADDRESS"] {
         command.env_remove(format!("WEIGHTCAST_{name}"));
     }
     if namespace.is_some() && std::env::var_os("WEIGHTCAST_LOG").is_none() {
-        // It would warn of every port without a token; nobody reaches an emulated network.
+        // No warnings of ports without a token: an emulated network can't be reached from outside.
         command.env("WEIGHTCAST_LOG", "error");
     }
     Ok(command)

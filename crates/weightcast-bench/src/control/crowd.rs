@@ -10,7 +10,7 @@ use weightcast::wire::{self, call, selector};
 use super::record::{LatencyRecord, Operation};
 use super::session::{LightSession, LoadReply, Retries, SessionIdentity, ShardIdentity};
 
-/// Connections that are being made at a time: the server lets in 256 strangers.
+/// Connections that are made at a time. The server lets in 256 strangers.
 const CONNECTING: usize = 128;
 const PAUSE: Duration = Duration::from_millis(50);
 const RETRIES: Retries = Retries { tries: 21, pause: PAUSE, longest_pause: PAUSE };
@@ -43,7 +43,7 @@ pub(crate) struct CrowdSize {
 }
 
 impl CrowdSize {
-    /// Groups of `shards` that make up `sessions`, a few of them trainers.
+    /// So many groups of `shards` that all have `sessions` together; a few groups are trainers.
     pub(crate) fn of(sessions: usize, shards: u32) -> Self {
         let groups = (sessions / shards as usize).max(2);
         let trainers = (groups / 4).clamp(1, 4);
@@ -56,7 +56,7 @@ impl CrowdSize {
 }
 
 impl Crowd {
-    /// Connects and opens all sessions, of trainers that `retain` versions; returns the seconds it took.
+    /// Connects and opens all sessions; trainers `retain` that many versions. Returns the seconds that this took.
     pub(crate) async fn connect(server: &str, size: CrowdSize, retain: u32) -> Result<(Self, f64)> {
         let record = Arc::new(LatencyRecord::new());
         let start = Instant::now();
@@ -83,8 +83,8 @@ impl Crowd {
         Ok((Self { trainers: groups, rollouts, record }, seconds))
     }
 
-    /// Registers everybody; the first trainer publishes `version` and every rollout replicates it.
-    /// Returns the seconds that the replication took.
+    /// All groups register, the first trainer publishes `version`, and every rollout replicates it. Returns the seconds
+    /// that the replication took.
     pub(crate) async fn settle(&self, version: u64) -> Result<f64> {
         let all = self.trainers.iter().chain(&self.rollouts);
         each(all, |group| async move { group.all(Operation::Register, register()).await }).await?;
@@ -100,7 +100,7 @@ impl Crowd {
 }
 
 impl Crowd {
-    /// All trainers but the first take back what they published.
+    /// All trainers but the first unpublish.
     pub(crate) async fn retire(&self) -> Result<()> {
         each(&self.trainers[1..], |group| async move {
             group.all(Operation::Unpublish, call::Call::Unpublish(wire::Unpublish {})).await
@@ -161,7 +161,7 @@ async fn connect(
 }
 
 impl CrowdGroup {
-    /// One call of all shards at the same moment; every answer's latency is recorded.
+    /// All shards make a call at the same moment; the latency of every answer is recorded.
     pub(crate) async fn call(&self, kind: Operation, call: call::Call) -> Vec<Answered> {
         let sent = Instant::now();
         let waiting: Vec<_> = self.sessions.iter().map(|s| s.call(call.clone())).collect();
@@ -188,7 +188,7 @@ impl CrowdGroup {
         result
     }
 
-    /// The same; an error if any shard got one.
+    /// As [`CrowdGroup::call`]; an error if any shard got one.
     pub(crate) async fn all(&self, kind: Operation, call: call::Call) -> Result<()> {
         match self.call(kind, call).await.into_iter().find_map(Result::err) {
             Some(error) => bail!("{kind:?} failed: {error}"),
@@ -215,7 +215,7 @@ fn register() -> call::Call {
     call::Call::Register(registration())
 }
 
-/// Everybody's memory.
+/// The registration of every shard.
 pub(crate) fn registration() -> wire::Register {
     wire::Register { layout: vec![1; 16], export: 1, bytes: 1 << 30 }
 }

@@ -1,4 +1,4 @@
-//! The server of thousands of sessions is killed: how soon its backup knows what they hold.
+//! The server of thousands of sessions is killed: how soon does its backup know what the sessions hold?
 //!
 //! Sessions behave as real ones: each stays with its server until its lease has run out, then it
 //! turns to the backup and announces what it holds.
@@ -15,13 +15,13 @@ use super::crowd::{Crowd, CrowdGroup, MODEL};
 use super::session::{LightSession, Retries, SessionIdentity};
 use crate::base::program::ServerProcess;
 
-/// Of its lease, what a session does not act on (T1).
+/// Share at the end of a lease in which a session does not act any more (T1).
 const MARGIN: f64 = 0.1;
 /// Pauses between tries of a session, as real ones make them.
 const RETRIES: Retries =
     Retries { tries: 31, pause: Duration::from_millis(50), longest_pause: Duration::from_secs(1) };
 
-/// What a failover came to. Seconds are from the moment at which the server was killed.
+/// How a failover went. Seconds count from the moment at which the server was killed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Failover {
     pub(crate) sessions: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Failover {
     pub(crate) cpu_s: f64,
 }
 
-/// Kills `server`; everybody who held `version` there brings it to `backup`.
+/// Kills `server`; all sessions that held `version` there bring the version to `backup`.
 pub(crate) async fn measure(
     crowd: &Crowd,
     server: ServerProcess,
@@ -101,7 +101,7 @@ async fn come_over(
     Ok(Came { turned, whole: Instant::now(), session })
 }
 
-/// What a session of the crowd brings: nothing happened since it held the version.
+/// The announcement of a session of the crowd, for which nothing has happened since it held the version.
 fn announcement(session: &LightSession, held: Option<u64>) -> wire::Announce {
     let epoch = session.place().ticket.map_or(0, |ticket| ticket.epoch);
     wire::Announce {

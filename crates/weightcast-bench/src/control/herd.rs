@@ -1,5 +1,5 @@
-//! A thousand groups ask for `latest` at once while versions appear: nobody waits long, and no
-//! group is split between versions.
+//! A thousand groups ask for `latest` at once while versions appear: no group waits long, and no group is split between
+//! versions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use weightcast::wire::{self, answer::Answer, call};
 use super::crowd::{Crowd, CrowdGroup, latest};
 use super::record::{LatencyFigures, Operation};
 
-/// Within this time all shards ask, each by itself.
+/// All shards ask within this time, each at a moment of its own.
 const WITHIN: Duration = Duration::from_millis(100);
 
-/// What a herd came to.
+/// How a herd was answered.
 #[derive(Debug, Serialize)]
 pub(crate) struct Herd {
     /// `describe`, or `update` with all of its replications.
@@ -28,16 +28,16 @@ pub(crate) struct Herd {
     pub(crate) latency: LatencyFigures,
     /// Groups whose shards got different answers.
     pub(crate) split: usize,
-    /// Different versions that groups got: more than one, or the test had no teeth.
+    /// Different versions that groups got. With one version alone nothing was tested.
     pub(crate) versions: usize,
     pub(crate) failed: u64,
 }
 
-/// All rollouts ask; the trainers publish one after the other, versions above `above`, the first one
-/// before anybody asks.
+/// All rollouts ask, while the trainers publish one after the other versions above `above`. The first version is
+/// published before the first rollout asks.
 pub(crate) async fn measure(crowd: &Crowd, kind: Operation, above: u64) -> Result<Herd> {
     let (first, others) = crowd.trainers[1..].split_first().context("a herd has two trainers")?;
-    // Before anybody asks, so that whoever updates has something to read.
+    // Published before the first rollout asks, so that every update has something to read.
     first.publish(above + 1, above + 1).await?;
     crowd.record.take();
     let start = Instant::now();
@@ -91,7 +91,7 @@ async fn ask(
     let mut shards = JoinSet::new();
     for shard in 0..group.sessions.len() {
         let group = Arc::clone(&group);
-        // A group's shards come close together, as workers of one job do.
+        // Shards of one group ask nearly at the same time, as workers of one job do.
         let share = 0.9 * spread(index) + 0.1 * spread(!(index * 4_096 + shard as u64));
         let at = start + WITHIN.mul_f64(share);
         shards.spawn(async move {

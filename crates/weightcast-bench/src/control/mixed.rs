@@ -1,7 +1,7 @@
 //! A mixed load at a set rate, and how long its answers take.
 //!
 //! Half are heartbeats, three tenths polls that find nothing newer, a tenth `describe`, a twelfth
-//! `list`, the rest publications of versions that nobody asks for by trainers that come and go.
+//! `list`, the rest publications by trainers that come and go, of versions that no rollout asks for.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,11 +19,11 @@ use crate::base::program::ServerProcess;
 
 /// How finely the load is spread over time.
 const TICK: Duration = Duration::from_millis(1);
-/// How long the calls may take that run when the load ends.
+/// How long the calls may still take that are running when the load ends.
 const LAST_CALLS: Duration = Duration::from_secs(30);
 /// Of a hundred operations, how many are heartbeats.
 const HEARTBEATS: f64 = 50.0;
-/// The turns that group calls take: of a hundred, this many of each kind.
+/// How many of a hundred group calls are of each kind.
 const TURNS: [(Operation, usize); 4] = [
     (Operation::Update, 60),
     (Operation::Describe, 20),
@@ -31,7 +31,7 @@ const TURNS: [(Operation, usize); 4] = [
     (Operation::Publish, 3),
 ];
 
-/// What a load came to.
+/// How the server bore the load.
 #[derive(Debug, Serialize)]
 pub(crate) struct Mixed {
     pub(crate) asked_per_s: f64,
@@ -98,7 +98,7 @@ pub(crate) async fn measure(
     ensure!(taken.failed == 0, "operations failed: {:?}", taken.failures);
     let all: Vec<u64> = taken.latencies.values().flatten().copied().collect();
     let operations = all.len() as f64;
-    // Let the last calls end: a group makes one at a time.
+    // Waits for the last calls, because a group makes one call at a time.
     load.drain().await?;
     Ok(Mixed {
         asked_per_s: rate,
@@ -133,7 +133,7 @@ impl Load {
         let len = turns.len();
         // 37 and 100 have no common factor: rare turns come spread out, the others between them.
         rare.enumerate().for_each(|(i, kind)| turns[i * 37 % len] = kind);
-        // The first trainer keeps what the rollouts hold.
+        // The first trainer keeps its publication, which the rollouts hold.
         let trainers: VecDeque<_> = crowd.trainers[1..].iter().cloned().collect();
         let rollouts: VecDeque<_> = crowd.rollouts.iter().cloned().collect();
         let groups = trainers.len() + rollouts.len();
@@ -141,7 +141,7 @@ impl Load {
         Self { rollouts: idle(rollouts), trainers: idle(trainers), groups, turns, published: 0 }
     }
 
-    /// Starts call number `number`, unless everybody is busy: then the load falls behind.
+    /// Starts call number `number`, unless all groups are busy: then the load falls behind.
     fn call(&mut self, number: usize) {
         let kind = self.turns[number % self.turns.len()];
         let idle = if kind == Operation::Publish { &self.trainers } else { &self.rollouts };
@@ -185,7 +185,7 @@ fn call_of(kind: Operation) -> call::Call {
     }
 }
 
-/// A version older than what everybody holds is seen for a moment.
+/// Publishes for a moment a version that is older than the one that all rollouts hold.
 async fn come_and_go(group: &CrowdGroup, generation: u64) {
     if group.publish(HELD, generation).await.is_ok() {
         group.call(Operation::Unpublish, call::Call::Unpublish(wire::Unpublish {})).await;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-/// What a client asked for.
+/// Kinds of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Operation {
@@ -26,12 +26,12 @@ pub(crate) struct LatencyRecord {
     taken: Mutex<Taken>,
 }
 
-/// What was recorded in a while.
+/// Everything that was recorded since the last time.
 #[derive(Default)]
 pub(crate) struct Taken {
     /// Nanoseconds from sending to the answer.
     pub(crate) latencies: BTreeMap<Operation, Vec<u64>>,
-    /// What went wrong, at most a few.
+    /// The first few failures, in words.
     pub(crate) failures: Vec<String>,
     pub(crate) failed: u64,
 }
@@ -49,13 +49,13 @@ impl LatencyRecord {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// What was sent at `sent_at` is answered now.
+    /// Records that an operation sent at `sent_at` is answered now.
     pub(crate) fn answered(&self, kind: Operation, sent_at: u64) {
         let latency = self.now().saturating_sub(sent_at);
         self.add(kind, latency);
     }
 
-    /// The same, of a moment that the caller has measured.
+    /// Records a latency that the caller has measured.
     pub(crate) fn add(&self, kind: Operation, nanos: u64) {
         self.with(|taken| taken.latencies.entry(kind).or_default().push(nanos));
     }
@@ -69,7 +69,7 @@ impl LatencyRecord {
         });
     }
 
-    /// Everything since the last time.
+    /// Takes everything that was recorded since the last time.
     pub(crate) fn take(&self) -> Taken {
         self.with(std::mem::take)
     }

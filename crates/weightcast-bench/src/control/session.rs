@@ -1,6 +1,6 @@
 //! A light client session: the wire's frames over a connection of its own; no data port, no memory.
 //!
-//! It stands for a worker that reads at no cost: whatever it is assigned it has prepared at once.
+//! A light session stands for a worker that reads at no cost: each assignment is prepared at once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,12 +19,12 @@ use super::record::{LatencyRecord, Operation};
 
 /// How long to wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Asks a silent server for a sign of life this often, and waits so long for it: a machine that is
-/// busy with thousands of sessions is not gone.
+/// How often a silent server is asked for a sign of life, and how long the answer may take: a machine that is busy with
+/// thousands of sessions is slow, and not gone.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 /// Frames waiting to be sent.
 const QUEUE: usize = 16;
-/// Deadline of every call: no good answer takes as long.
+/// Deadline of every call, longer than any call should take.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Heartbeats sent per lease, as real clients do.
 pub(crate) const HEARTBEATS_PER_LEASE: u32 = 3;
@@ -40,14 +40,14 @@ pub(crate) struct ShardIdentity {
     pub(crate) retain: u32,
 }
 
-/// What a session opens with, and what it was given.
+/// What a session opens with, and what its server has given it.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionIdentity {
     pub(crate) member: ShardIdentity,
     pub(crate) session: u128,
-    /// What the last server has given it for the next one.
+    /// The last server's ticket, for the next server.
     pub(crate) ticket: Option<wire::Ticket>,
-    /// What it brings from the server that it was open at.
+    /// The announcement for the next server: what the session held at the last one.
     pub(crate) announce: Option<wire::Announce>,
 }
 
@@ -57,7 +57,7 @@ impl SessionIdentity {
     }
 }
 
-/// What a call came to, and when.
+/// How a call ended, and when.
 pub(crate) struct LoadReply {
     pub(crate) at: Instant,
     pub(crate) result: Result<wire::answer::Answer, String>,
@@ -71,18 +71,18 @@ pub(crate) struct LightSession {
     shared: Arc<SessionShared>,
 }
 
-/// What the reading task has in common with the callers.
+/// State that the reading task shares with the callers.
 struct SessionShared {
     record: Arc<LatencyRecord>,
     waiting: Mutex<Option<oneshot::Sender<LoadReply>>>,
     over: AtomicBool,
-    /// When the heartbeat was sent that was answered last.
+    /// When the heartbeat was sent that was last answered.
     renewed_at: AtomicU64,
-    /// What the server has given it for the next one.
+    /// The server's ticket, for the next server.
     ticket: Mutex<Option<wire::Ticket>>,
 }
 
-/// How often a session is opened again that was not let in: a busy server drops some.
+/// How a session that was not let in tries again: a busy server drops some connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {
     pub(crate) tries: u32,
@@ -111,8 +111,8 @@ impl LightSession {
         Self::open(server, model, place, Arc::clone(record)).await
     }
 
-    /// Connects, opens, and keeps the session alive until it is dropped. One that brings something
-    /// is open when its group is whole.
+    /// Connects, opens, and keeps the session alive until it is dropped. A session with an announcement is open once
+    /// its group is whole.
     pub(crate) async fn open(
         server: &str,
         model: &str,
@@ -145,7 +145,7 @@ impl LightSession {
         Ok(session)
     }
 
-    /// Tells what it brings, and waits until its group goes on.
+    /// Sends the announcement, if there is one, and waits until the group goes on.
     async fn announce(&self, stream: &mut Streaming<ServerFrame>) -> Result<()> {
         let Some(announce) = self.place.announce.clone() else { return Ok(()) };
         self.frames.send(frame(client_frame::Body::Announce(announce))).await?;
@@ -158,7 +158,7 @@ impl LightSession {
         }
     }
 
-    /// What it opens with at the next server.
+    /// What the session opens with at the next server.
     pub(crate) fn place(&self) -> SessionIdentity {
         SessionIdentity { ticket: lock(&self.shared.ticket).clone(), ..self.place.clone() }
     }
@@ -168,7 +168,7 @@ impl LightSession {
         self.seq.load(Ordering::Relaxed)
     }
 
-    /// How long ago the heartbeat was sent that was answered last.
+    /// The time since the heartbeat was sent that was last answered.
     pub(crate) fn since_renewed(&self) -> Duration {
         let renewed_at = self.shared.renewed_at.load(Ordering::Relaxed);
         Duration::from_nanos(self.shared.record.now().saturating_sub(renewed_at))
@@ -187,7 +187,7 @@ impl LightSession {
         reply
     }
 
-    /// Says that what was published at a generation is digested.
+    /// Reports the digests of the memory that was published at a generation.
     pub(crate) async fn seal(&self, generation: u64) {
         let sealed = wire::Sealed { generation, sums: sums() };
         let _ended = self.frames.send(frame(client_frame::Body::Sealed(sealed))).await;
@@ -230,7 +230,7 @@ fn frame(body: client_frame::Body) -> ClientFrame {
     ClientFrame { body: Some(body) }
 }
 
-/// All content is the same here: nothing.
+/// The sums of every version: no memory, so zero.
 pub(crate) fn sums() -> Option<wire::ShardSums> {
     let sum = Some(wire::Sum::default());
     Some(wire::ShardSums { counted: sum, held: sum, expected: sum })

@@ -1,7 +1,7 @@
-//! A source is killed part-way: all others finish, and how much later they do.
+//! A source is killed part-way. All others must finish; how much later do they?
 //!
-//! The trainer lives: without it nobody would have all the bytes. A relay that others read from is
-//! killed where there is one; else a rollout that holds the whole version.
+//! The trainer is never killed, because only the trainer is sure to have all bytes. The victim is a relay that others
+//! read from, if there is one, else a rollout that holds the whole version.
 
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::base::measure::median;
 use crate::emulated::cluster::{EmulatedCluster, GroupSpec, WorkerGroup};
 use crate::emulated::orders::Order;
 
-/// What the deaths at one percentage cost.
+/// The cost of deaths at one percentage.
 #[derive(Debug, Serialize)]
 pub(crate) struct Killed {
     pub(crate) readers: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Killed {
     pub(crate) max_s: f64,
     pub(crate) extra_s: f64,
     pub(crate) ideal_s: f64,
-    /// Who died in each turn, and whether it was still receiving.
+    /// The source that was killed in each turn, and whether it was still receiving.
     pub(crate) victims: Vec<Victim>,
     pub(crate) content_ok: bool,
 }
@@ -72,7 +72,7 @@ pub(crate) fn measure(setting: &FanoutSetting, percents: &[u8]) -> Result<Vec<Ki
 struct KillingRun<'a> {
     setting: &'a FanoutSetting,
     trainer: WorkerGroup,
-    /// The seed first: it holds the version before the others ask.
+    /// The first one is the seed, which holds the version before the others ask.
     rollouts: Vec<WorkerGroup>,
     version: u64,
     started: usize,
@@ -96,7 +96,7 @@ impl<'a> KillingRun<'a> {
         Ok(scene)
     }
 
-    /// A rollout of a new name: the old one's lease may still run.
+    /// Starts a rollout under a new name, because the lease of the old name may still run.
     fn rollout(&mut self, index: usize) -> Result<WorkerGroup> {
         self.started += 1;
         let host = (1 + index) * self.setting.shards;
@@ -106,8 +106,8 @@ impl<'a> KillingRun<'a> {
         )
     }
 
-    /// Publishes, fills the seed, then everybody else; kills a source at a percentage of the ideal
-    /// time. Returns the last survivor's stall, the victim, and whether all content was right.
+    /// Publishes, fills the seed, then all others, and kills a source at a percentage of the ideal time. Returns the
+    /// last survivor's stall, the victim, and whether all content was right.
     fn turn(&mut self, percent: Option<u8>) -> Result<(f64, Option<Victim>, bool)> {
         self.version += 1;
         let version = self.version;

@@ -1,5 +1,5 @@
 //! Two datacentres with offload seeding: readers far from the trainer poll while a version crosses.
-//! How long does each poll take, and the one that reads what has crossed?
+//! How long does each poll take, and how long the poll that reads the version once the version has crossed?
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,14 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) struct Seeded {
     pub(crate) readers: usize,
     pub(crate) shards: usize,
-    /// A shard over a host's link, and a replica over the slow one.
+    /// A shard over a host's link, and a replica over the slow link.
     pub(crate) ideal_s: f64,
     pub(crate) ideal_crossing_s: f64,
     /// Copies of the version that crossed.
     pub(crate) crossed: f64,
     /// From the publish until the first far reader was given the version to read.
     pub(crate) crossing_s: f64,
-    /// Updates that far readers made in vain, and the longest of all turns.
+    /// Updates of far readers that came back unchanged, and the longest of them over all turns.
     pub(crate) polls: usize,
     pub(crate) longest_poll_s: f64,
     /// A far reader's update that read the version: the median, and the longest of all turns.
@@ -78,7 +78,7 @@ pub(crate) fn measure(setting: &FanoutSetting) -> Result<Seeded> {
         .filter(|reader| setting.datacentre(*reader) > 0)
         .map(reader)
         .collect::<Result<Vec<_>>>()?;
-    // Who holds nothing waits, so that the first version is everywhere before it is measured.
+    // A group that holds nothing waits for its first version. So all hold a version before the measurement begins.
     trainer.publish(1)?;
     for group in near.iter_mut().chain(&mut far) {
         group.order(&Order::Update { version: 1 })?;

@@ -1,4 +1,4 @@
-//! One version from a trainer to N rollout groups: everybody's stall, again and again.
+//! One version after another from a trainer to N rollout groups: the stall of every group.
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use crate::emulated::cluster::{EmulatedCluster, GroupSpec, WorkerGroup};
 use crate::emulated::network::{GOODPUT, Shape};
 use crate::emulated::orders::Order;
 
-/// What is measured.
+/// The network and the groups of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FanoutSetting {
     pub(crate) readers: usize,
@@ -24,12 +24,12 @@ pub(crate) struct FanoutSetting {
 }
 
 impl FanoutSetting {
-    /// Datacentre of each reader: the last half is in the second one, if there is one.
+    /// Datacentre of a reader: the last half of the readers is in the second datacentre, if there are two.
     pub(crate) fn datacentre(&self, reader: usize) -> usize {
         usize::from(self.datacentres == 2 && reader >= self.readers.div_ceil(2))
     }
 
-    /// A network with `spare` groups more than a trainer and its readers.
+    /// The network for a trainer, its readers and `spare` more groups.
     pub(crate) fn shape(&self, spare: usize) -> Shape {
         let near = vec![0; (1 + spare) * self.shards];
         let readers = (0..self.readers * self.shards).map(|i| self.datacentre(i / self.shards));
@@ -50,7 +50,7 @@ impl FanoutSetting {
         self.ideal_s().max(seconds(self.bytes, self.slow))
     }
 
-    /// The same of a reader, wherever it is: all shards share the slow link.
+    /// Seconds that a reader takes at best, in its datacentre: all shards share the slow link.
     fn ideal_of(&self, reader: usize) -> f64 {
         match self.datacentre(reader) {
             0 => self.ideal_s(),
@@ -92,7 +92,7 @@ pub(crate) struct SpreadTimes {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SpreadTurn {
     pub(crate) stalls_s: Vec<f64>,
-    /// Whom each reader read from, last.
+    /// The last source of each reader.
     pub(crate) sources: Vec<String>,
     pub(crate) cpu_s: f64,
     pub(crate) crossed: f64,
@@ -115,7 +115,7 @@ impl SpreadTimes {
             cluster.group(&format!("rollout{reader:02}"), place)
         });
         let mut readers = readers.collect::<Result<Vec<_>>>()?;
-        // The first one connects and plans; it is not counted.
+        // The first turn, which connects and plans, is not counted.
         turn(&cluster, setting, &mut trainer, &mut readers, 1)?;
         let turns = (2..2 + setting.repeat as u64)
             .map(|version| turn(&cluster, setting, &mut trainer, &mut readers, version));
@@ -144,7 +144,7 @@ fn turn(
     readers: &mut [WorkerGroup],
     version: u64,
 ) -> Result<SpreadTurn> {
-    // Groups that hold something would go on with it while a first copy crosses.
+    // Groups that hold a version would go on with that version while a first copy of the next one crosses.
     if setting.datacentres > 1 {
         for reader in readers.iter_mut() {
             reader.order(&Order::Clear)?;

@@ -41,8 +41,10 @@ pub(super) fn by_ranks(data: &Path, runs: usize) -> anyhow::Result<Vec<CostRow>>
 }
 
 fn stages(layers: u64, stages: u64) -> String {
-    let each = |stage: u64| layers * (stage + 1) / stages - layers * stage / stages;
-    let counts: Vec<String> = (0..stages).map(|stage| each(stage).to_string()).collect();
+    let counts: Vec<String> = (0..stages)
+        .map(|stage| layers * (stage + 1) / stages - layers * stage / stages)
+        .map(|layers| layers.to_string())
+        .collect();
     format!("pp_layers={}", counts.join("+"))
 }
 

@@ -1,4 +1,4 @@
-//! What is moved, from which layouts into which.
+//! The transfers of the benches: which tensors are moved, from which layouts into which.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -60,17 +60,17 @@ enum LayoutPair {
     Sliced,
 }
 
-/// One transfer. Every process that is told it computes the same layouts.
+/// One transfer. Every process computes the same layouts from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TransferCase {
     pub(crate) name: String,
     model: CaseModel,
     layouts: LayoutPair,
-    /// What it is held to.
+    /// The promises that the transfer has to keep.
     pub(crate) floors: Floors,
 }
 
-/// What the full stack should reach, where something is promised.
+/// What the full stack should reach, as far as anything is promised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Floors {
     /// Same host, of bare `process_vm_readv` with two threads.
@@ -81,11 +81,11 @@ pub(crate) struct Floors {
     pub(crate) seconds: Option<f64>,
 }
 
-/// What is promised between equal layouts.
+/// The promises between equal layouts.
 const EQUAL: Floors = Floors { direct: Some(0.8), tcp: Some(0.9), seconds: None };
-/// What is promised across layouts.
+/// The promises across layouts.
 const ACROSS: Floors = Floors { direct: Some(0.6), tcp: Some(0.9), seconds: None };
-/// What is promised for thousands of tiny tensors.
+/// The promises for thousands of tiny tensors.
 const TINY: Floors = Floors { direct: None, tcp: None, seconds: Some(0.015) };
 
 impl TransferCase {
@@ -122,7 +122,7 @@ impl TransferCase {
         }
     }
 
-    /// Equal tensors of `bytes` in all, held to nothing.
+    /// Equal tensors of `bytes` in all, without a promise.
     pub(crate) fn even(tensors: u64, bytes: u64) -> TransferCase {
         let name = format!("{}MiB", bytes / MIB);
         let model = CaseModel::Even { tensors, bytes: bytes / tensors };
@@ -145,8 +145,8 @@ impl TransferCase {
         self.tensors().len()
     }
 
-    /// What a reader of one shard takes in column slices: most of it the down projections, beside
-    /// which the rows of the attention's output are few.
+    /// The columns that a reader of one shard takes. Most of these bytes are of the down projections; the rows of the
+    /// attention's output are few beside them.
     pub(crate) fn slices(&self) -> Option<Slices> {
         let (CaseModel::Qwen(qwen), LayoutPair::Sliced) = (self.model, self.layouts) else {
             return None;

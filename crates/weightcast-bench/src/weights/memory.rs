@@ -1,4 +1,4 @@
-//! A shard's memory, filled with content that is known by tensor, place and version.
+//! A shard's memory, filled with content that follows from tensor, place and version.
 
 use std::iter;
 use std::thread;
@@ -9,7 +9,7 @@ use weightcast::transport::Region;
 
 /// Content comes in words; all slices here begin and end at one.
 const WORD: u64 = 8;
-/// Bytes that are made or compared at once.
+/// Bytes of content that are made or compared at a time.
 const BLOCK: u64 = 256 << 10;
 /// Makes neighbouring words differ in all their bytes.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -28,8 +28,11 @@ impl KnownMemory {
         let regions = layout.buffers().iter().map(|bytes| warm(*bytes));
         let regions = regions.collect::<Result<Vec<_>>>()?;
         let cells = cells(&[&layout], 0);
-        let name = |run: &Run| hash(layout.tensor_of(cells[run.cell as usize].entry).name());
-        let rows = runs(&layout, &cells).iter().map(|run| (*run, name(run))).collect();
+        let rows = runs(&layout, &cells).into_iter().map(|run| {
+            let tensor = layout.tensor_of(cells[run.cell as usize].entry);
+            (run, hash(tensor.name()))
+        });
+        let rows = rows.collect();
         Ok(Self { layout, regions, rows })
     }
 
@@ -114,7 +117,7 @@ fn hash(name: &str) -> u64 {
     })
 }
 
-/// A region whose pages are there.
+/// A region whose pages are in memory already.
 pub(crate) fn warm(bytes: u64) -> Result<Region> {
     let region = Region::allocate(usize::try_from(bytes)?)?;
     region.prefault();

@@ -32,8 +32,9 @@ impl Qwen {
             ("model.norm.weight".to_owned(), vec![HIDDEN]),
         ];
         for layer in 0..self.layers {
-            let named = |(name, shape)| (format!("{}{name}", prefix(layer)), shape);
-            tensors.extend(layer_tensors().map(named));
+            tensors.extend(
+                layer_tensors().map(|(name, shape)| (format!("{}{name}", prefix(layer)), shape)),
+            );
         }
         tensors
     }
