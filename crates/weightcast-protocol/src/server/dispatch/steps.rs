@@ -27,7 +27,7 @@ impl Server {
                 self.calls().start_waiting(incarnation);
                 Ok(())
             }
-            Call::List => self.versions().start_list(incarnation),
+            Call::List => return self.versions().finish_listed(incarnation),
             Call::Decline { .. } => {
                 let shard = group.pending().first_shard;
                 return self.declined(incarnation, shard);

@@ -219,31 +219,8 @@ impl MembershipHandler<'_> {
             Role::Rollout => {}
         }
         model.replicas.insert(open.replica.clone(), incarnation);
-        let group = Group {
-            incarnation,
-            model: open.model.clone(),
-            replica: open.replica.clone(),
-            role: open.role,
-            epoch: open.past().map_or(model.epoch, |ticket| ticket.epoch),
-            num_shards: open.num_shards,
-            offload_seeding: open.offload_seeding,
-            seed_failed: false,
-            members: Default::default(),
-            registered: false,
-            held: None,
-            replicated: None,
-            transactions: Default::default(),
-            active: None,
-            place: None,
-            slow: Default::default(),
-            kept: None,
-            drain_until: None,
-            hold_until: None,
-            released: false,
-            over: None,
-            recovering: false,
-        };
-        self.groups.insert(incarnation, group);
+        let epoch = open.past().map_or(model.epoch, |ticket| ticket.epoch);
+        self.groups.insert(incarnation, Group::founded(incarnation, open, epoch));
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::message::{Announcement, Location, Registration, Role};
+use crate::message::{Announcement, Location, Open, Registration, Role};
 use crate::server::stores::sessions::MemberId;
 use crate::server::stores::store::Store;
 use crate::server::stores::transaction::{GroupTransfer, Kept, Phase, Transaction, name_shards};
@@ -144,6 +144,34 @@ impl Held {
 }
 
 impl Group {
+    /// A group that its first member founds, which is still to join.
+    pub(in crate::server) fn founded(incarnation: Incarnation, open: &Open, epoch: Epoch) -> Self {
+        Self {
+            incarnation,
+            model: open.model.clone(),
+            replica: open.replica.clone(),
+            role: open.role,
+            epoch,
+            num_shards: open.num_shards,
+            offload_seeding: open.offload_seeding,
+            seed_failed: false,
+            members: BTreeMap::new(),
+            registered: false,
+            held: None,
+            replicated: None,
+            transactions: BTreeMap::new(),
+            active: None,
+            place: None,
+            slow: BTreeMap::new(),
+            kept: None,
+            drain_until: None,
+            hold_until: None,
+            released: false,
+            over: None,
+            recovering: false,
+        }
+    }
+
     /// What its calls end with if it breaks for this reason.
     pub(in crate::server) fn broken(&self, reason: impl Into<String>) -> CallError {
         CallError::GroupBroken { replica: self.replica.clone(), reason: reason.into() }

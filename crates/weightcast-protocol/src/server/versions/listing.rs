@@ -7,16 +7,8 @@ use crate::server::stores::model::Resolution;
 use crate::{CallError, Incarnation, Selector};
 
 impl VersionHandler<'_> {
-    pub(in crate::server) fn start_list(
-        &mut self,
-        incarnation: Incarnation,
-    ) -> Result<(), CallError> {
-        self.finish_listed(incarnation);
-        Ok(())
-    }
-
     /// Answers with what there is now.
-    pub(super) fn finish_listed(&mut self, incarnation: Incarnation) {
+    pub(in crate::server) fn finish_listed(&mut self, incarnation: Incarnation) {
         let model = &self.groups.of(&incarnation).model;
         let listing = self.models.of_mut(model).listing();
         self.calls().finish(incarnation, Ok(Answer::Listed(listing)));
