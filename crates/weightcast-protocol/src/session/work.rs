@@ -20,8 +20,10 @@ pub(super) struct ShardWork<'a> {
 impl ShardWork<'_> {
     /// The user makes a call.
     pub(super) fn begin(&mut self, call: Call, deadline: Time) -> OpSeq {
-        self.memory.withdrawn |= matches!(call, Call::Unpublish);
-        let fresh = matches!(call, Call::Publish { .. }) && self.memory.version().is_none();
+        let holds = self.memory.version().is_some();
+        // Where nothing is held, nothing is withdrawn: the next publication stands.
+        self.memory.withdrawn |= holds && matches!(call, Call::Unpublish);
+        let fresh = !holds && matches!(call, Call::Publish { .. });
         let seq = self.calls.begin(call, deadline, fresh);
         self.offer();
         seq

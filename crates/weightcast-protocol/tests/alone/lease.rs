@@ -205,5 +205,15 @@ fn a_shard_brings_what_its_memory_holds_to_the_next_server() {
         alone.publishes(3);
     };
     let undigested = Holding { catalog: CATALOG, sums: None, ..held(3) };
-    assert_eq!(brings(published), (OpSeq(3), Some(undigested)));
+    assert_eq!(brings(published), (OpSeq(3), Some(undigested.clone())));
+    // Nothing was held when that was withdrawn, so what is published next is not.
+    let withdrew_nothing = |alone: &mut Alone| {
+        let seq = alone.call(Call::Unpublish);
+        alone.answer(seq, Answer::Unpublished);
+        let seq = alone.call(Call::Unpublish);
+        let result = Err(CallError::Misuse { detail: "nothing is published".into() });
+        alone.say(ServerMessage::Answered { seq, result });
+        alone.publishes(3);
+    };
+    assert_eq!(brings(withdrew_nothing), (OpSeq(4), Some(undigested)));
 }
