@@ -22,8 +22,9 @@ pub(in crate::client) fn copy_aside(
     cancel: &AtomicBool,
 ) -> Result<Option<Vec<Region>>, Error> {
     let copies = regions.iter().map(allocate).collect::<Result<Vec<Region>, _>>()?;
-    let pairs = || regions.iter().zip(&copies);
-    let steps: Vec<_> = pairs()
+    let steps: Vec<_> = regions
+        .iter()
+        .zip(&copies)
         .flat_map(|(region, copy)| {
             (0..region.len()).step_by(STEP).map(move |offset| (region, copy, offset))
         })

@@ -45,10 +45,10 @@ impl Room {
     ) -> Result<Share, Error> {
         let bytes = registration.regions.iter().map(|region| region.len() as u64).sum();
         let used = self.used.lock().expect("no panic while held");
-        let full = |used: &mut u64| self.limit.is_some_and(|limit| *used + bytes > limit);
-        let waited = self.freed.wait_timeout_while(used, patience, full);
+        let waited =
+            self.freed.wait_timeout_while(used, patience, |used| self.is_beyond(*used + bytes));
         let (mut used, _) = waited.expect("no panic while held");
-        if full(&mut used) {
+        if self.is_beyond(*used + bytes) {
             let limit = self.limit.unwrap_or_default();
             return Err(Error::misuse(format!(
                 "no room for {bytes} bytes: offload_bytes is {limit}, {used} are in use"
@@ -57,6 +57,11 @@ impl Room {
         *used += bytes;
         drop(used);
         Ok(Share { room: Arc::clone(self), bytes })
+    }
+
+    /// Whether so many bytes are more than there may be.
+    fn is_beyond(&self, bytes: u64) -> bool {
+        self.limit.is_some_and(|limit| bytes > limit)
     }
 }
 

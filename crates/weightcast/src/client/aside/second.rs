@@ -51,12 +51,12 @@ impl Owner {
             open: Arc::clone(&self.open),
         };
         let told = failed.clone();
-        let run = move || {
+        let spawned = thread::Builder::new().name(thread.to_owned()).spawn(move || {
             if let Err(error) = keep(second) {
                 told(error.to_string());
             }
-        };
-        if let Err(error) = thread::Builder::new().name(thread.to_owned()).spawn(run) {
+        });
+        if let Err(error) = spawned {
             failed(error.to_string());
         }
     }

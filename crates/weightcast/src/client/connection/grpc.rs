@@ -45,7 +45,6 @@ pub(super) struct GrpcPort(ReferenceServerClient<InterceptedService<Channel, Sho
 
 impl GrpcPort {
     pub(in crate::client) fn new(address: &str, token: Option<&Secret>) -> Result<Self, Error> {
-        let malformed = |problem: String| Error::Config { what: "server".to_owned(), problem };
         if let Some(path) = address.strip_prefix("unix:")
             && path.trim_start_matches("//").len() > SOCKET_PATH_BYTES
         {
@@ -77,6 +76,10 @@ impl GrpcPort {
             client.max_decoding_message_size(FRAME_BYTES).max_encoding_message_size(FRAME_BYTES),
         ))
     }
+}
+
+fn malformed(problem: String) -> Error {
+    Error::Config { what: "server".to_owned(), problem }
 }
 
 impl ControlPort for GrpcPort {

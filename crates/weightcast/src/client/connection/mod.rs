@@ -55,13 +55,12 @@ impl ServerConnection {
     /// Of one address, or several with commas between them. Connects at the first request, and
     /// again after a failure.
     pub(crate) fn new(addresses: &str, token: Option<&Secret>) -> Result<Self, Error> {
-        let server = |address: &str| {
+        let servers = addresses.split(',').map(|address| {
             let address = address.trim();
             let port: Box<dyn ControlPort> = Box::new(GrpcPort::new(address, token)?);
             Ok((address.to_owned(), port))
-        };
-        let servers: Result<Vec<_>, Error> = addresses.split(',').map(server).collect();
-        Ok(Self::to(servers?))
+        });
+        Ok(Self::to(servers.collect::<Result<_, Error>>()?))
     }
 
     /// To these servers, each with its address.
@@ -96,8 +95,8 @@ impl ServerConnection {
     pub(crate) async fn session(&self, server: usize) -> Result<ServerStream, Status> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let opened = tokio::time::timeout(CONNECT, self.at(server).1.session(receiver)).await;
-        let late = |_| Status::deadline_exceeded(format!("no answer within {CONNECT:?}"));
-        let frames = opened.map_err(late)??;
+        let frames = opened
+            .map_err(|_| Status::deadline_exceeded(format!("no answer within {CONNECT:?}")))??;
         Ok(ServerStream { sender, frames })
     }
 
@@ -127,8 +126,10 @@ impl ServerConnection {
 
     /// Fetches a manifest and checks that it is the one that was asked for.
     pub(crate) async fn manifest(&self, digest: ContentDigest) -> Result<Vec<u8>, Error> {
-        let request = || GetManifestRequest { digest: digest.0.to_vec() };
-        let pages = patiently(|| self.current().1.get_manifest(request())).await;
+        let pages = patiently(|| {
+            self.current().1.get_manifest(GetManifestRequest { digest: digest.0.to_vec() })
+        });
+        let pages = pages.await;
         let pages = pages.map_err(|status| self.unreachable(&status))?;
         let pages = pages.map(|page| page.map(|page| (page.size, page.data)));
         let bytes = self.whole(pages, MANIFEST_BYTES).await?;

@@ -136,10 +136,14 @@ impl ShardHandle {
         let CallError::ContentMismatch { version, replica, detail } = error else {
             return Ok(error);
         };
-        let interrupted = || self.interrupted.as_ref().is_some_and(|interrupted| interrupted());
-        let found = refusal.wait(INTERRUPT, &interrupted)?;
+        let found = refusal.wait(INTERRUPT, &|| self.is_interrupted())?;
         let detail = found.map_or(detail.clone(), |found| format!("{found}: {detail}"));
         Ok(CallError::ContentMismatch { version, replica, detail })
+    }
+
+    /// Whether the owner of the handle wants its call to end: a signal has come.
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.as_ref().is_some_and(|interrupted| interrupted())
     }
 
     /// Says in a digest mismatch where it is, if that can be found out in time.
@@ -153,14 +157,13 @@ impl ShardHandle {
             return Ok(error);
         };
         let own = self.own()?;
-        let interrupted = || self.interrupted.as_ref().is_some_and(|interrupted| interrupted());
         let stopped = Cell::new(false);
         let search = MismatchSearch {
             evidence,
             routes: &own.shared.routes,
             deadline: Instant::now() + (left / 2).min(SEARCH),
             interrupted: &|| {
-                stopped.set(stopped.get() || interrupted());
+                stopped.set(stopped.get() || self.is_interrupted());
                 stopped.get()
             },
         };
@@ -190,7 +193,7 @@ impl ShardHandle {
                 Err(reply::RecvTimeoutError::Disconnected) => return Ok(None),
                 Err(reply::RecvTimeoutError::Timeout) => {}
             }
-            if self.interrupted.as_ref().is_some_and(|interrupted| interrupted()) {
+            if self.is_interrupted() {
                 return Err(Error::Interrupted);
             }
             if left.is_some_and(|left| left.is_zero()) {

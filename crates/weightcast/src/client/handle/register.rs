@@ -204,12 +204,11 @@ impl ShardHandle {
         until: Instant,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let late = || {
-            let reason = "it did not answer before the deadline".to_owned();
-            Error::Call(CallError::ServerUnreachable { server: self.server.clone(), reason })
-        };
         let request = async { tokio::time::timeout(left(until), request).await };
-        self.own()?.runtime.block_on(request).unwrap_or_else(|_| Err(late()))
+        self.own()?.runtime.block_on(request).unwrap_or_else(|_| {
+            let reason = "it did not answer before the deadline".to_owned();
+            Err(Error::Call(CallError::ServerUnreachable { server: self.server.clone(), reason }))
+        })
     }
 
     /// Tells the other shards that this one does not make the call that they make, and why; returns

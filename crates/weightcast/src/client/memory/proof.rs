@@ -54,9 +54,13 @@ fn rows(run: &Run, range: &Range<u64>) -> Range<u64> {
     if run.rows <= 1 || run.position_pitch == 0 {
         return 0..run.rows;
     }
-    let past = |position: u64| position.saturating_sub(run.position) / run.position_pitch;
-    let first = past(range.start.saturating_sub(run.row_bytes));
-    first.min(run.rows)..(past(range.end) + 1).min(run.rows)
+    let first = row_at(run, range.start.saturating_sub(run.row_bytes));
+    first.min(run.rows)..(row_at(run, range.end) + 1).min(run.rows)
+}
+
+/// The row of an endless run that begins last before a position of the tensor, or there.
+fn row_at(run: &Run, position: u64) -> u64 {
+    position.saturating_sub(run.position) / run.position_pitch
 }
 
 impl RegisteredShard {

@@ -63,14 +63,14 @@ pub(in crate::client) struct ReservedMemory {
 impl ReservedMemory {
     /// The slices of a layout in these regions.
     pub(in crate::client) fn new(layout: &Layout, regions: &[Region]) -> Self {
-        let start = |region: &Region| (!region.is_computed()).then(|| region.address());
-        let starts: Vec<Option<u64>> = regions.iter().map(start).collect();
-        let lying = || {
-            let placed = starts.iter().zip(layout.buffers()).filter(|(_, bytes)| **bytes > 0);
-            placed.filter_map(|(start, bytes)| start.map(|start| (start, start + bytes)))
-        };
-        let first = lying().map(|(start, _)| start).min().unwrap_or_default();
-        let end = lying().map(|(_, end)| end).max().unwrap_or_default();
+        let starts: Vec<Option<u64>> = regions
+            .iter()
+            .map(|region| (!region.is_computed()).then(|| region.address()))
+            .collect();
+        let placed = starts.iter().zip(layout.buffers()).filter(|(_, bytes)| **bytes > 0);
+        let placed = placed.filter_map(|(start, bytes)| Some(((*start)?, (*start)? + bytes)));
+        let first = placed.clone().map(|(start, _)| start).min().unwrap_or_default();
+        let end = placed.map(|(_, end)| end).max().unwrap_or_default();
         Self { span: (first, end), layout: Arc::new(layout.clone()), starts }
     }
 

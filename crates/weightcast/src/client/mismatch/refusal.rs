@@ -112,21 +112,20 @@ async fn search(
         let layouts = fetch_layouts(&connection, &shared, &names).await;
         known.push((of, layouts.map_err(|e| e.to_string())?, fenced));
     }
-    let work = move || {
-        let side = |(of, layouts, fenced)| {
+    let compared = tokio::task::spawn_blocking(move || {
+        let mut notes = known.into_iter().map(|(of, layouts, fenced)| {
             ReplicaNotes::ask(&shared.routes, &own, of, layouts, fenced, deadline)
-        };
-        let mut known = known.into_iter();
-        let copy = side(known.next().expect("the first is the copy"))?;
+        });
+        let copy = notes.next().expect("the first is the copy")?;
         if let Some(found) = copies_differ(&copy)? {
             return Ok(Some(found));
         }
-        match known.next() {
-            Some(holder) => differs(&copy, &side(holder)?),
+        match notes.next() {
+            Some(holder) => differs(&copy, &holder?),
             None => Ok(None),
         }
-    };
-    tokio::task::spawn_blocking(work).await.map_err(|e| e.to_string())?
+    });
+    compared.await.map_err(|e| e.to_string())?
 }
 
 impl ReplicaNotes {

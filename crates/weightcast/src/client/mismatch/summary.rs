@@ -67,13 +67,9 @@ impl Summary {
         let mut all = ShardSums::default();
         for (name, sums) in &self.0 {
             let key = tensors[name].key();
-            let fold = |digest: Digest| Sum(digest.mul(key).0);
-            all = all
-                + ShardSums {
-                    counted: fold(sums.counted),
-                    held: fold(sums.held),
-                    expected: fold(sums.expected),
-                };
+            let [counted, held, expected] =
+                [sums.counted, sums.held, sums.expected].map(|digest| Sum(digest.mul(key).0));
+            all = all + ShardSums { counted, held, expected };
         }
         all
     }
@@ -85,18 +81,18 @@ impl Summary {
 
 /// The tensors that are not the same everywhere: between replicas, or between the copies of one.
 pub(crate) fn suspects(tensors: &BTreeMap<String, Tensor>, of: &[Summary]) -> Vec<Tensor> {
-    let differs = |sums: &[TensorSums]| {
-        let other = |other: &TensorSums| !other.copies_agree() || other.counted != sums[0].counted;
-        sums.iter().any(other)
-    };
-    chosen(tensors, of, |_, sums| differs(sums))
+    chosen(tensors, of, |_, sums| {
+        sums.iter().any(|other| !other.copies_agree() || other.counted != sums[0].counted)
+    })
 }
 
 /// The tensors of which a replica holds not all. What nobody holds counts as zeros, so the sums say
 /// nothing of it.
 pub(crate) fn partial(tensors: &BTreeMap<String, Tensor>, of: &[Summary]) -> Vec<Tensor> {
-    let whole = |tensor: &Tensor| tensor.shape().iter().product::<u64>();
-    chosen(tensors, of, |tensor, sums| sums.iter().any(|sums| sums.elements != whole(tensor)))
+    chosen(tensors, of, |tensor, sums| {
+        let whole: u64 = tensor.shape().iter().product();
+        sums.iter().any(|sums| sums.elements != whole)
+    })
 }
 
 fn chosen(
@@ -104,8 +100,9 @@ fn chosen(
     of: &[Summary],
     choose: impl Fn(&Tensor, &[TensorSums]) -> bool,
 ) -> Vec<Tensor> {
-    let sums = |tensor: &Tensor| -> Vec<TensorSums> {
-        of.iter().map(|summary| summary.get(tensor.name())).collect()
-    };
-    tensors.values().filter(|tensor| choose(tensor, &sums(tensor))).cloned().collect()
+    let chosen = tensors.values().filter(|tensor| {
+        let sums: Vec<TensorSums> = of.iter().map(|all| all.get(tensor.name())).collect();
+        choose(tensor, &sums)
+    });
+    chosen.cloned().collect()
 }

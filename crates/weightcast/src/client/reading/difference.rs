@@ -13,14 +13,14 @@ pub(in crate::client) fn difference(ours: &Catalog, theirs: &Catalog) -> String 
         .values()
         .filter_map(|our| Some((our, theirs.get(our.name()).filter(|their| *their != our)?)))
         .collect();
-    let said = other.iter().map(|(our, their)| format!("{our} here and {their} there")).collect();
+    let said: Vec<String> =
+        other.iter().map(|(our, their)| format!("{our} here and {their} there")).collect();
     let dtypes = other.iter().find(|(our, their)| our.dtype() != their.dtype());
     let dtypes = dtypes.map(|(our, their)| hint::of_dtypes(their.dtype(), our.dtype()));
-    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let parts = [
-        list("the version has tensors that no shard here registers", owned(&absent)),
-        list("registered here but not in the version", owned(&unknown)),
-        list("different", said),
+        list("the version has tensors that no shard here registers", &absent),
+        list("registered here but not in the version", &unknown),
+        list("different", &said),
         hint::of_names(ours, theirs, &unknown, &absent),
         dtypes,
     ];
@@ -31,9 +31,10 @@ fn without<'a>(names: &'a Catalog, others: &Catalog) -> Vec<&'a str> {
     names.keys().filter(|name| !others.contains_key(*name)).map(String::as_str).collect()
 }
 
-fn list(title: &str, names: Vec<String>) -> Option<String> {
+/// The first names of a kind, and how many more there are. `None` if there is none.
+fn list(title: &str, names: &[impl AsRef<str>]) -> Option<String> {
     let more = names.len().saturating_sub(SHOWN);
-    let mut shown = names.into_iter().take(SHOWN).collect::<Vec<_>>().join(", ");
+    let mut shown = names.iter().take(SHOWN).map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
     if more > 0 {
         shown.push_str(&format!(" and {more} more"));
     }
@@ -81,11 +82,11 @@ mod tests {
         for (names, more) in [(1, None), (SHOWN, None), (SHOWN + 1, Some(1)), (SHOWN + 7, Some(7))]
         {
             let names: Vec<String> = (0..names).map(|number| format!("n{number:02}")).collect();
-            let told = list("title", names.clone()).expect("there are names");
+            let told = list("title", &names).expect("there are names");
             let shown = names[..names.len().min(SHOWN)].join(", ");
             let more = more.map_or_else(String::new, |more| format!(" and {more} more"));
             assert_eq!(told, format!("title: {shown}{more}"));
         }
-        assert_eq!(list("title", Vec::new()), None);
+        assert_eq!(list("title", &Vec::<String>::new()), None);
     }
 }

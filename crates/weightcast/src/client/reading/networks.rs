@@ -34,23 +34,25 @@ impl Networks {
     /// # Errors
     /// Why nothing is asked there, and what to do about it.
     pub(crate) fn check(&self, port: SocketAddr) -> Result<(), String> {
-        let refused = |why: &str| {
-            Err(format!(
-                "the source names the data port {port}, {why}: have it bind or advertise an \
-                 address of the job, or list its network in WEIGHTCAST_DATA_NETWORKS"
-            ))
-        };
-        let ip = port.ip().to_canonical();
+        let Some(why) = self.refusal(port.ip().to_canonical()) else { return Ok(()) };
+        Err(format!(
+            "the source names the data port {port}, {why}: have it bind or advertise an address of \
+             the job, or list its network in WEIGHTCAST_DATA_NETWORKS"
+        ))
+    }
+
+    /// Why nothing is asked at this address; `None` if it may be asked.
+    fn refusal(&self, ip: IpAddr) -> Option<&'static str> {
         let nowhere = ip.is_unspecified() || ip.is_multicast() || is_broadcast(ip);
         let listed = self.listed.as_ref().map(|listed| listed.iter().any(|net| net.holds(ip)));
         match listed {
-            _ if nowhere => refused("which is no host's"),
-            Some(true) => Ok(()),
-            _ if ip.is_loopback() && self.loopback => Ok(()),
-            _ if ip.is_loopback() => refused("which is this very host, while the job is elsewhere"),
-            Some(false) => refused("which is in none of the networks that are listed"),
-            None if is_link_local(ip) => refused("which is link-local"),
-            None => Ok(()),
+            _ if nowhere => Some("which is no host's"),
+            Some(true) => None,
+            _ if ip.is_loopback() && self.loopback => None,
+            _ if ip.is_loopback() => Some("which is this very host, while the job is elsewhere"),
+            Some(false) => Some("which is in none of the networks that are listed"),
+            None if is_link_local(ip) => Some("which is link-local"),
+            None => None,
         }
     }
 }
@@ -84,13 +86,19 @@ struct NetworkPrefix {
 }
 
 impl NetworkPrefix {
+    /// The first bits of an address of so many bits.
+    fn prefix(self, address: u128, bits: u32) -> u128 {
+        address.checked_shr(bits - self.bits).unwrap_or(0)
+    }
+
     fn holds(self, ip: IpAddr) -> bool {
-        let cut = |bits: u128, of: u32| bits.checked_shr(of - self.bits).unwrap_or(0);
         match (self.address, ip) {
             (IpAddr::V4(net), IpAddr::V4(ip)) => {
-                cut(net.to_bits().into(), 32) == cut(ip.to_bits().into(), 32)
+                self.prefix(net.to_bits().into(), 32) == self.prefix(ip.to_bits().into(), 32)
             }
-            (IpAddr::V6(net), IpAddr::V6(ip)) => cut(net.to_bits(), 128) == cut(ip.to_bits(), 128),
+            (IpAddr::V6(net), IpAddr::V6(ip)) => {
+                self.prefix(net.to_bits(), 128) == self.prefix(ip.to_bits(), 128)
+            }
             _ => false,
         }
     }

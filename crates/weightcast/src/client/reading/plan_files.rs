@@ -82,8 +82,9 @@ impl PlanFiles {
         let half = format!("{name}-{:016x}.{HALF}", u64::from_le_bytes(random));
         let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mut file = File::from(openat(&self.directory, &half, new, Mode::RUSR | Mode::WUSR)?);
-        let renamed = || renameat(&self.directory, &half, &self.directory, file_name(name));
-        let written = file.write_all(bytes).and_then(|()| Ok(renamed()?));
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| Ok(renameat(&self.directory, &half, &self.directory, file_name(name))?));
         if written.is_err() {
             let _ = unlinkat(&self.directory, &half, AtFlags::empty());
         }

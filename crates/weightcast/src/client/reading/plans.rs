@@ -88,16 +88,14 @@ impl Plans {
         sources: &[&Layout],
     ) -> Result<(Plan, PlanFrom), ReadFailure> {
         let (target, cells) = (&registration.layout, &registration.cells);
-        let make = || {
-            weightcast_plan::plan(target, cells, sources)
-                .map_err(|e| ReadFailure::Layout { detail: e.to_string() })
+        let Some(files) = &self.files else {
+            return Ok((planned(registration, sources)?, PlanFrom::Planner));
         };
-        let Some(files) = &self.files else { return Ok((make()?, PlanFrom::Planner)) };
         let name = PlanName::new(target, cells, names.iter().map(|name| name.0));
         if let Some(plan) = files.load(&name, target, cells, sources) {
             return Ok((plan, PlanFrom::File));
         }
-        let plan = make()?;
+        let plan = planned(registration, sources)?;
         files.save(&name, &plan);
         Ok((plan, PlanFrom::Planner))
     }
@@ -106,4 +104,10 @@ impl Plans {
     pub(in crate::client) fn forget(&self) {
         self.known.lock().expect("no panic while planning").clear();
     }
+}
+
+/// A new plan, from these sources to what is registered.
+fn planned(registration: &RegisteredShard, sources: &[&Layout]) -> Result<Plan, ReadFailure> {
+    weightcast_plan::plan(&registration.layout, &registration.cells, sources)
+        .map_err(|error| ReadFailure::Layout { detail: error.to_string() })
 }

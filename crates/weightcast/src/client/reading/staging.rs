@@ -39,9 +39,10 @@ pub(in crate::client) fn allocate(
     limit: Option<u64>,
 ) -> Result<Target, Error> {
     check_room(registration, limit)?;
-    let fresh = |region: &Region| Region::allocate(region.len());
-    let regions = registration.regions.iter().map(fresh).collect::<Result<Vec<_>, _>>();
-    let regions = regions.map_err(|error| Error::io("allocate memory for staging", error))?;
+    let regions = registration.regions.iter().map(|region| Region::allocate(region.len()));
+    let regions = regions
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| Error::io("allocate memory for staging", error))?;
     let filling = Some(Arc::new(Filling::new(&regions)));
     Ok(Target { registration: Arc::new(registration.within(regions)), filling })
 }
