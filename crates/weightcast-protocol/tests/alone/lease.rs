@@ -205,7 +205,7 @@ fn a_shard_brings_what_its_memory_holds_to_the_next_server() {
         alone.publishes(3);
     };
     let undigested = Holding { catalog: CATALOG, sums: None, ..held(3) };
-    assert_eq!(brings(published), (OpSeq(3), Some(undigested.clone())));
+    assert_eq!(brings(published), (OpSeq(3), Some(undigested)));
     // Nothing was held when that was withdrawn, so what is published next is not.
     let withdrew_nothing = |alone: &mut Alone| {
         let seq = alone.call(Call::Unpublish);
