@@ -183,14 +183,17 @@ class Code:
         if not self.may_call(caller, callee):
             return set()
         body = within(caller)
-        found = re.finditer(self.called(caller, callee), body)
+        found = re.finditer(self.called(caller, callee, body), body)
         return {caller.first + body.count("\n", 0, match.start()) for match in found}
 
-    def called(self, caller: Function, callee: Function) -> str:
-        """How a call looks. What a type's method calls on `self` is of that type, if that has such a method."""
+    def called(self, caller: Function, callee: Function, body: str) -> str:
+        """How a call looks. What a type's method calls on `self` is of that type, if that has such a method. A
+        function may be handed to another by its name, unless the body has a variable of that name."""
         owner, _, name = callee.name.replace(".", "::").rpartition("::")
         if not owner:
-            return rf"(?<![.\w:]){name}\s*\(|\b[a-z_]\w*::{name}\b|(?<![.\w]){name}(?=[,)])"
+            call = rf"(?<![.\w:]){name}\s*\(|\b[a-z_]\w*::{name}\b"
+            variable = re.search(rf"(?:\blet |\b(?:Some|Ok)\(|\|)\(?(?:mut )?{name}\b", body)
+            return call if variable else rf"{call}|(?<![.\w]){name}(?=[,)])"
         own = caller.name.replace(".", "::").rpartition("::")[0]
         if own == owner:
             return rf"\.{name}\s*(::<[^;]*?>)?\(|\b(?:{owner}|Self)::{name}\b"
