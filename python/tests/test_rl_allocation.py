@@ -27,7 +27,7 @@ def watched(rank=0, size=2):
 def test_an_engine_of_shards_passes(size):
     watch, engine = watched(size=size)
     with watch:
-        for tensor, _ in engine.pieces():
+        for tensor, _ in engine.parts():
             tensor.t() if tensor.dim() == 2 else tensor + 1
     assert watch.tensors_seen > 0
     assert watch.largest_shard == (2 * CONFIG.intermediate_size // size, CONFIG.hidden_size)
