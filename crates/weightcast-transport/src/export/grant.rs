@@ -139,6 +139,18 @@ impl Grant {
     }
 }
 
+#[cfg(test)]
+impl Grant {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.keep_open().is_none()
+    }
+
+    /// As a write does that is being copied.
+    pub(crate) fn keep_open(&self) -> RwLockReadGuard<'_, Option<Vec<Region>>> {
+        self.regions.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The regions of a grant that cannot be closed meanwhile.
 pub(crate) struct OpenRegions<'a>(RwLockReadGuard<'a, Option<Vec<Region>>>);
 

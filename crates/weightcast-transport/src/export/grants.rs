@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Grants by name. None is open by default.
+/// Grants by name. None is open by default. A grant that is taken off is closed under the same lock: an export
+/// that finds no grant over its bytes must not be overtaken by the last write of one.
 #[derive(Default)]
 pub(crate) struct GrantTable(Mutex<HashMap<GrantId, Arc<Grant>>>);
 
@@ -21,7 +22,7 @@ impl GrantTable {
             return Err(GrantError::ReadOnly { region });
         }
         let mut grants = lock(&self.0);
-        grants.retain(|_, grant| !grant.is_expired(now));
+        end(&mut grants, |grant| grant.is_expired(now));
         if grants.len() >= MAX_GRANTS {
             return Err(GrantError::TooMany { limit: MAX_GRANTS });
         }
@@ -32,11 +33,12 @@ impl GrantTable {
 
     /// Ends a grant, after the writes that are being copied. False if it was not open.
     pub(crate) fn close(&self, id: GrantId) -> bool {
-        let grant = lock(&self.0).remove(&id);
-        grant.is_some_and(|grant| {
+        let mut grants = lock(&self.0);
+        let grant = grants.remove(&id);
+        if let Some(grant) = &grant {
             grant.close();
-            true
-        })
+        }
+        grant.is_some()
     }
 
     /// Ends the grants over any byte of these regions.
@@ -46,13 +48,7 @@ impl GrantTable {
             return;
         }
         let spans = Spans::of(regions);
-        grants.retain(|_, grant| {
-            let ends = grant.overlaps(&spans);
-            if ends {
-                grant.close();
-            }
-            !ends
-        });
+        end(&mut grants, |grant| grant.overlaps(&spans));
     }
 
     /// Ends all of them.
@@ -69,5 +65,63 @@ impl GrantTable {
     /// [`RequestRefusal::NotGranted`] as for a grant that does not allow the write.
     pub(crate) fn get(&self, id: GrantId) -> Result<Arc<Grant>, RequestRefusal> {
         lock(&self.0).get(&id).cloned().ok_or(RequestRefusal::NotGranted)
+    }
+}
+
+/// Takes off and closes those grants of which this holds.
+fn end(grants: &mut HashMap<GrantId, Arc<Grant>>, ends: impl Fn(&Grant) -> bool) {
+    grants.retain(|_, grant| {
+        let ended = ends(grant);
+        if ended {
+            grant.close();
+        }
+        !ended
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn terms() -> GrantTerms {
+        let regions = vec![Region::allocate(1).unwrap()];
+        GrantTerms { generation: 1, regions, writer: None, valid_for: DAY }
+    }
+
+    /// A write may have been let in just before the end, and an export no longer finds the grant.
+    #[test]
+    fn an_expired_grant_that_makes_room_is_closed() {
+        let (table, now) = (GrantTable::default(), Instant::now());
+        let id = table.open(terms(), now).unwrap().id;
+        let held = table.get(id).unwrap();
+        table.open(terms(), now).unwrap();
+        assert!(!held.is_closed());
+        table.open(terms(), now + DAY).unwrap();
+        assert!(held.is_closed() && table.get(id).is_err());
+    }
+
+    /// Whoever finds the grant gone finds its last write gone as well.
+    #[test]
+    fn a_grant_is_taken_off_no_sooner_than_its_last_write_has_ended() {
+        let table = GrantTable::default();
+        let id = table.open(terms(), Instant::now()).unwrap().id;
+        let held = table.get(id).unwrap();
+        let writing = held.keep_open();
+        std::thread::scope(|scope| {
+            let closing = scope.spawn(|| table.close(id));
+            let until = Instant::now() + Duration::from_secs(20);
+            while let Ok(grants) = table.0.try_lock() {
+                assert!(grants.contains_key(&id), "gone while it is written to");
+                assert!(Instant::now() < until, "nobody closes it");
+                drop(grants);
+                std::thread::yield_now();
+            }
+            drop(writing);
+            assert!(closing.join().unwrap());
+        });
+        assert!(held.is_closed());
     }
 }
