@@ -1,11 +1,11 @@
-//! What a `wait` waits for. The server looks at it, at one revision for all shards of a group, so
-//! that shards which see different listings never decide differently (G1, G3).
+//! What a `wait` waits for. The server checks the condition at one revision for all shards of a
+//! group, so that shards which see different listings never decide differently (G1, G3).
 
 use std::fmt;
 
 use crate::{Revision, Selector, Version};
 
-/// Ends a `wait` as soon as it holds; the answer is the listing at which it did.
+/// Ends a `wait` as soon as it holds. The answer is the listing at which it held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// The listing has moved past a revision: a watch that loses no change.
@@ -13,7 +13,7 @@ pub enum Condition {
         /// The last revision seen.
         after: Revision,
     },
-    /// A version is available. Fails at once if it never will be, as `replicate` does.
+    /// A version is available. Fails at once if it can never be, as `replicate` does.
     Available(Selector),
     /// Rollouts hold versions that are new enough: none lags, none is over-stale.
     Held(Freshness),
@@ -21,9 +21,9 @@ pub enum Condition {
 
 /// Rollouts that hold a version which is new enough.
 ///
-/// Rollouts count from `register` to `unregister` or their end; one that is being filled holds
-/// nothing. Versions are those of the run of the newest available version: without one, nothing
-/// is held.
+/// Rollouts count from `register` to `unregister` or their end. A rollout that is being filled in
+/// place holds nothing. Versions are those of the run of the newest available version; without an
+/// available version, nothing is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Freshness {
     /// The oldest version that will do.
@@ -37,21 +37,21 @@ pub struct Freshness {
 pub enum Oldest {
     /// This number.
     Number(u64),
-    /// So many numbers before the newest available one.
+    /// At most this many numbers before the newest available version.
     Behind(u64),
 }
 
-/// How many rollouts.
+/// How many rollouts have to hold such a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quorum {
-    /// Every one, and there is one.
+    /// Every rollout, and at least one.
     All,
-    /// At least so many.
+    /// At least this many.
     AtLeast(u32),
 }
 
 impl Freshness {
-    /// The oldest version that will do, when this one is the newest available.
+    /// The oldest version that is new enough, if `latest` is the newest available one.
     pub fn oldest(&self, latest: Version) -> Version {
         let number = match self.oldest {
             Oldest::Number(number) => number,
@@ -60,7 +60,7 @@ impl Freshness {
         Version { epoch: latest.epoch, number }
     }
 
-    /// Whether it is so, given what each rollout holds.
+    /// Whether the condition holds, given the version that each rollout holds.
     pub fn is_met(
         &self,
         latest: Option<Version>,

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::{OpSeq, Selector, Version};
 
-/// Why a call of a shard failed. Every shard of a group gets the same one for the same call (G1).
+/// Why a call of a shard failed. Every shard of a group gets the same error for the same call (G1).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
 pub enum CallError {
     /// The version was never published, is gone, or did not come before the deadline.
@@ -21,8 +21,8 @@ pub enum CallError {
         /// The newest available version, if there is one.
         latest: Option<Version>,
     },
-    /// Every source of the version failed while it was read. The target holds nothing now, or, if
-    /// the update was staged, what it held.
+    /// Every source of the version failed during the read. The target holds nothing now or, if the
+    /// update was staged, its old version.
     #[error("lost source {source_replica} of version {version}: {reason}; no other source has it")]
     SourceLost {
         /// The version being read.
@@ -32,8 +32,8 @@ pub enum CallError {
         /// What the reader saw.
         reason: String,
     },
-    /// The bytes that arrived are not those of the publisher. The target holds nothing now, or, if
-    /// the update was staged, what it held.
+    /// The bytes that arrived are not the publisher's. The target holds nothing now or, if the
+    /// update was staged, its old version.
     #[error(
         "version {version} read from {source_replica} does not match its publisher's digest{}; \
          a buffer was changed while it was published, or memory or network corrupted it",
@@ -42,14 +42,15 @@ pub enum CallError {
     DigestMismatch {
         /// The version being read.
         version: Version,
-        /// The replica it was read from, or all of them.
+        /// The source replica, or all of them.
         source_replica: String,
-        /// Which tensor and rows, where that was found out.
+        /// Which tensor and rows, where known.
         detail: String,
     },
     /// A version was published twice with different content, or the shards of one replica hold
-    /// different copies of the same slice (S7): nobody can read what this replica published. All
-    /// calls fail with this until `unpublish`, which says so once more and frees the memory.
+    /// different copies of the same slice (S7). The publication is refused, and has no readers. All
+    /// calls fail with this until `unpublish`, which repeats the error and frees the memory. A
+    /// `publish` whose catalog differs fails at once instead, and changes nothing.
     #[error(
         "version {version} published by {replica} was refused, and nobody can read it: {detail}"
     )]
@@ -107,7 +108,7 @@ pub enum CallError {
     /// The reference server did not answer before the lease or the deadline ran out.
     #[error("reference server {server} unreachable: {reason}")]
     ServerUnreachable {
-        /// Its address.
+        /// Its address, or the addresses of all servers.
         server: String,
         /// What was seen.
         reason: String,

@@ -1,4 +1,4 @@
-//! The small numbers that name things, each its own type so that none is taken for another.
+//! Numbers that name things. Each has its own type, so that none is taken for another.
 
 use std::fmt;
 
@@ -15,7 +15,8 @@ macro_rules! number {
         }
 
         impl $name {
-            /// The number after this one; the last one stays, so that no claim can make it wrap.
+            /// The number after this one. The last number stays, so that no claim can make the
+            /// count wrap.
             pub fn next(self) -> Self {
                 Self(self.0.saturating_add(1))
             }
@@ -28,9 +29,10 @@ number!(
     ConnectionId
 );
 number!(
-    /// One reign of one life of one reference server. Messages of an older term have no effect (T2,
-    /// T3). The upper bits count how often servers have taken over from one another. Where two have
-    /// done so as often, the first of the list comes later; the rest tells its lives apart.
+    /// One server's time of acting. Messages of an older term have no effect (T2, T3). The upper
+    /// bits count how often servers have taken over from one another. At an equal count the term of
+    /// the server that is earlier in the list is the later term. The lowest bits tell one server's
+    /// lives apart.
     Term
 );
 
@@ -39,20 +41,21 @@ impl Term {
     pub const SERVERS: u64 = 1 << 10;
     /// How many lives of one server are told apart.
     const LIVES: u64 = 1 << 16;
-    /// The most steps that there are. At a thousand a second they last for eight years.
+    /// The highest step. At a thousand steps a second the steps last for eight years.
     const STEPS: u64 = u64::MAX / (Self::LIVES * Self::SERVERS);
 
-    /// How often servers have taken over from one another, the first one counted.
+    /// How often servers have taken over from one another; the first server to act counts as one.
     pub fn step(self) -> u64 {
         self.0 / (Self::LIVES * Self::SERVERS)
     }
 
-    /// Which of the servers of a list it is of.
+    /// The place, in the list of servers, of the server that took this term.
     pub fn server(self) -> u64 {
         Self::SERVERS - 1 - self.0 / Self::LIVES % Self::SERVERS
     }
 
-    /// The term one step after this one, of this life of server number `index`. None after the last.
+    /// The term one step after this one, taken by this life of server number `index`. `None` after
+    /// the last step.
     pub fn after(self, index: u32, life: u64) -> Option<Term> {
         let step = Some(self.step() + 1).filter(|step| *step <= Self::STEPS)?;
         let rank = Self::SERVERS - 1 - u64::from(index) % Self::SERVERS;
@@ -60,11 +63,13 @@ impl Term {
     }
 }
 number!(
-    /// One life of a training run: raised when a trainer restarts, so that versions never repeat.
+    /// One training run of a model. A trainer that starts a new run gets the next one, so that
+    /// versions never repeat.
     Epoch
 );
 number!(
-    /// Moves each time a shard's buffers become mutable or are handed a new version (S3).
+    /// Count of a shard's changes of memory: grows each time its buffers become mutable or get a
+    /// new version (S3).
     Generation
 );
 number!(
@@ -72,11 +77,12 @@ number!(
     OpSeq
 );
 number!(
-    /// How often the server has assigned a source within one transaction.
+    /// Number of an assignment within one transfer. A transfer that continues the bytes of an
+    /// earlier call counts on from there.
     Attempt
 );
 number!(
-    /// Names one challenge to show bytes, and keys what has to be shown: nobody knows it before.
+    /// Number of one challenge, unpredictable. The sums that a shard has to show are keyed with it.
     Nonce
 );
 number!(
@@ -85,18 +91,18 @@ number!(
 );
 
 /// One life of a group: the shards that opened the same replica together. Kept when the group goes
-/// on in another term. The server that founds it gives it, so no two are the same: terms differ, and
-/// one server counts.
+/// on in another term. Unique: the server that founds the group counts within its own term, and
+/// terms differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation {
     /// The term in which it was founded.
     pub term: Term,
-    /// Its number there.
+    /// The group's number in that term.
     pub number: u64,
 }
 
 impl Incarnation {
-    /// The next one of the same term.
+    /// The next incarnation of the same term.
     pub fn next(self) -> Self {
         Self { number: self.number.saturating_add(1), ..self }
     }
@@ -108,19 +114,19 @@ impl fmt::Display for Incarnation {
     }
 }
 
-/// Position in a model's history of visible changes (S10). It has room for a whole term, so that two
-/// servers that knew nothing of each other never count the same ones, and whoever goes from the one
-/// to the other is shown a later one.
+/// Position in a model's history of visible changes (S10). Contains the whole term, so that two
+/// servers that know nothing of each other never count the same revision. A client that moves to a
+/// later term is shown later revisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision {
     /// The term of the server that counts.
     pub term: Term,
-    /// Changes that it has counted.
+    /// Changes that the server has counted.
     pub number: u64,
 }
 
 impl Revision {
-    /// The next one of the same term.
+    /// The next revision of the same term.
     pub fn next(self) -> Self {
         Self { number: self.number.saturating_add(1), ..self }
     }
@@ -138,7 +144,7 @@ pub struct SessionId(pub u128);
 
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // It proves who resumes a session: logs get the first 32 bits only.
+        // The id proves who resumes a session, so logs get the first 32 bits only.
         write!(f, "SessionId({:08x}..)", (self.0 >> 96) as u32)
     }
 }
@@ -162,9 +168,9 @@ impl fmt::Debug for ContentDigest {
 /// One training step's weights. Ordered by epoch first, so a restarted run is always newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// The training run's incarnation.
+    /// The training run.
     pub epoch: Epoch,
-    /// The number that the trainer gave it.
+    /// The number that the trainer gave this version.
     pub number: u64,
 }
 

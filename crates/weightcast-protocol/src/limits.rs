@@ -5,30 +5,31 @@ use crate::{CallError, Span};
 /// Bytes of a model, replica, host or datacentre name.
 pub const NAME_BYTES: usize = 512;
 
-/// Characters of a reason that one shard gives to the others of its group: a page.
+/// Characters of a reason that one shard gives to the others of its group: about a page.
 pub const DETAIL_CHARS: usize = 4_096;
 
-/// How long a read is looked at before it is said how fast it is: a stall of a moment does not show.
+/// Length of the window in which a read's pace is measured. A short stall does not show in it.
 pub const PACE_WINDOW: Span = Span::from_secs(2);
 
-/// Bytes a second below which a read is slow: no link between hosts of a cluster gives less.
+/// Pace below which a read is slow, in bytes a second. Every link between hosts of a cluster gives
+/// more.
 pub const SLOW_PACE: u64 = 16 << 20;
 
-/// A slow read that would end within this goes on where it is: to change costs about as much.
+/// A slow read that would end within this time stays at its source: a change costs about as much.
 pub const SLOW_PATIENCE: Span = Span::from_secs(5);
 
-/// How often one transfer leaves a slow source for another, so that readers do not wander for ever.
+/// How often one transfer leaves a slow source, so that readers do not wander without end.
 pub const MOVES: u32 = 8;
 
-/// How many rollouts that have left are named to whoever waits for them: more fill no message.
+/// How many rollouts that have left a `wait` names when it times out, so that the message stays
+/// short.
 pub const DEPARTED: usize = 4;
 
-/// Rounds in which all that one event has made possible must have happened: the first, of a server that
-/// has no group.
+/// Bound on the steps of one event, for a server without groups (T5).
 pub const SETTLING_ROUNDS: usize = 1_000;
 
-/// And how many more for each group: each is looked at a few times, once more for each that goes before
-/// it.
+/// Further steps for each group: each is looked at a few times, and once more for each group that
+/// goes before it.
 pub const SETTLING_ROUNDS_PER_GROUP: usize = 1_000;
 
 /// Bounds that a server enforces. Each can be configured; the defaults serve 16,384 workers.
@@ -36,24 +37,25 @@ pub const SETTLING_ROUNDS_PER_GROUP: usize = 1_000;
 pub struct Limits {
     /// Sessions open at once: one per worker of all jobs that use this server.
     pub sessions: usize,
-    /// Models that somebody is in: each costs a history of versions.
+    /// Models with groups: each costs a history of versions.
     pub models: usize,
-    /// Shards of one group: the largest model-parallel group that there is, with room.
+    /// Shards of one group: the largest model-parallel group, with room.
     pub shards_per_group: u32,
-    /// Calls by which one shard may run ahead of the slowest of its group: each keeps an answer.
+    /// Calls by which one shard may run ahead of the slowest of its group: each call keeps an
+    /// answer.
     pub calls_ahead: usize,
-    /// Versions of a model whose content is remembered, so that none can be published twice with
-    /// different content (S7). Older ones can't be published any more.
+    /// Versions of a model whose content is remembered, so that no version can be published twice
+    /// with different content (S7). Older versions can't be published any more.
     pub versions: usize,
-    /// Shards of all sources that one reader draws from at once: each of its own shards is told of
-    /// all, so this bounds the largest message. One source always fits.
+    /// Shards of all sources of one reader together. Each shard of the reader is told of all of
+    /// them, so this bounds the largest message. One source always fits.
     pub source_shards: u32,
-    /// Sources of one reader at once: their names are in each assignment.
+    /// Sources of one reader at once: each assignment has their names.
     pub sources: u32,
     /// Bytes of one manifest: 200,000 tensors of about 300 bytes.
     pub manifest_bytes: usize,
-    /// Manifests kept: one per different shard layout. Two for each session: of what it is
-    /// registered with, and of what it will be. Those that nobody refers to give way.
+    /// Manifests kept, one for each different shard layout. Two for each session: the registered
+    /// layout, and the next one. Manifests without references make room.
     pub manifests: usize,
     /// Bytes of all manifests together.
     pub manifests_bytes: usize,
@@ -88,7 +90,7 @@ impl Limits {
 
 /// Checks a name: 1 to [`NAME_BYTES`] of `[A-Za-z0-9._/:-]`, no leading `/`, no `..`.
 ///
-/// Errors: `Limit` if it is too long, else `Misuse` saying what is wrong with it.
+/// Errors: `Limit` if the name is too long, otherwise `Misuse`, which says what is wrong.
 pub fn check_name(what: &str, name: &str) -> Result<(), CallError> {
     Limits::check(&format!("length of the {what} name"), name.len() as u64, NAME_BYTES as u64)?;
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._/:-".contains(c);
@@ -106,7 +108,8 @@ pub fn check_name(what: &str, name: &str) -> Result<(), CallError> {
     Err(CallError::Misuse { detail: format!("the {what} name {name:?} {wrong}; choose another") })
 }
 
-/// Checks a label (host, datacentre, address): as a name, but it may be empty or hold brackets.
+/// Checks a label (host, datacentre, address): at most [`NAME_BYTES`] visible ASCII characters, or
+/// none.
 pub fn check_label(what: &str, label: &str) -> Result<(), CallError> {
     Limits::check(&format!("length of the {what}"), label.len() as u64, NAME_BYTES as u64)?;
     if label.chars().all(|c| c.is_ascii_graphic()) {
@@ -184,7 +187,7 @@ mod tests {
         }
     }
 
-    /// They are told to users: who changes one changes what is written of it as well.
+    /// Users are told these numbers, so the documents have to change with them.
     #[test]
     fn the_bounds_serve_as_many_workers_as_is_said() {
         let limits = Limits::default();

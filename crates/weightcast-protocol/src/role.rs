@@ -10,9 +10,11 @@ pub enum Role {
     /// Replicates versions, and publishes again only what it replicated.
     Rollout,
     /// Holds a copy of this version in CPU memory, on behalf of a replica that had to give up the
-    /// last one; opened only when the server asks for it ([`Offload`](crate::message::ServerMessage::Offload)).
+    /// last copy. Opened only when the server asks for it
+    /// ([`Offload`](crate::message::ServerMessage::Offload)).
     Offload(Version),
     /// Brings this version to its datacentre, into CPU memory, on behalf of a replica that did not
-    /// wait for it; opened only when the server asks for it ([`Seed`](crate::message::ServerMessage::Seed)).
+    /// wait for the version. Opened only when the server asks for it
+    /// ([`Seed`](crate::message::ServerMessage::Seed)).
     Seed(Version),
 }

@@ -1,31 +1,32 @@
 //! Safeguards that a test rig may switch off, to show that it notices. In a job all of them are on.
 //!
-//! The build of a job has no switch: without the feature `mutants` a [`Safeguards`] takes no space, and every question
-//! to it is answered by the compiler. With the feature each server and session has a set of its own.
+//! The build of a job has no switch: without the feature `mutants` a [`Safeguards`] takes no space,
+//! and the compiler answers every question to it. With the feature each server and session has a
+//! set of its own.
 
-/// Something that keeps a promise of the protocol, and can be switched off alone.
+/// A step that keeps an invariant, and can be switched off alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Safeguard {
-    /// `unpublish` is answered only once nobody reads the replica (S9).
+    /// `unpublish` is answered only once the replica has no readers (S9).
     Drain,
-    /// The shards of a group are answered as one (G1, G3).
+    /// The shards of a group get one common answer (G1, G3).
     GroupTransaction,
     /// A replica commits only content that equals the publisher's (S6).
     DigestCheck,
-    /// `unpublish` says that what was published had been refused (S7).
+    /// `unpublish` reports that the publication had been refused (S7).
     TellRefusal,
     /// A replica commits only if its source still holds what was read (S5).
     CommitFence,
     /// A session stops serving a generation before its memory may change (S3).
     SourceFence,
-    /// Readers take a source's progress only for the generation that they read (S4). The simulator
-    /// alone looks at this one: its chunk loop stands for the transports.
+    /// Readers take a source's progress only for the generation that they read (S4). Only the
+    /// simulator uses this safeguard: its chunk loop stands for the transports.
     TaggedProgress,
-    /// A replica commits only after the one that it read from (S5).
+    /// A replica commits only after its source has committed (S5).
     DagOrder,
-    /// Nobody reads, over others, from itself (D2).
+    /// The read graph is acyclic (D2).
     AcyclicChoice,
-    /// A session throws away what it read from a source that was proved bad (D5).
+    /// A session discards what it read from a source that was proved bad (D5).
     DropSuspect,
     /// A server stops acting when a client knows a later term, and sessions ignore earlier terms
     /// (T2, T3).
@@ -38,89 +39,89 @@ pub enum Safeguard {
     OffloadWait,
     /// A copy counts only once its shards have shown that they hold the bytes (A2).
     ProvedCopies,
-    /// An offload replica is released only when somebody else holds its version (A3).
+    /// An offload replica is released only when another copy of its version counts (A3).
     OffloadNeeded,
-    /// A group with offload seeding never waits for another datacentre (O1).
+    /// An update of a group with offload seeding leaves a crossing to a seed (O1).
     SeedFirst,
-    /// One group at a time is asked to seed (O2).
+    /// A datacentre is asked for one seed at a time (O2).
     OneSeed,
-    /// A seed replica is released once nobody in its datacentre lacks its version (O3).
+    /// A seed replica is released once no rollout of its datacentre lacks its version (O3).
     SeedRelease,
     /// A staged version is copied into place only once the old one is given up (S2, S3).
     StagedInstall,
-    /// All of the sources that one reader draws from have to stand (S5).
+    /// Every source that one reader draws from has to hold the version at the commit (S5).
     EveryStripe,
-    /// A reader that lets go of its further sources gives up their places (T5).
+    /// A reader that releases its further sources frees their places (T5).
     StripeRelease,
-    /// Nobody is accused of what a reader drew from several sources (T4).
+    /// No source is accused of what a reader drew from several sources (T4).
     OneSourceAccused,
-    /// A wait for all rollouts counts those that hold nothing (W1).
+    /// A wait for all rollouts counts rollouts that hold nothing (W1).
     EmptyReplicasWaitedFor,
-    /// A version's content is what was sealed first (S7).
+    /// A version's content is the content that was sealed first (S7).
     OneContent,
     /// A replica is listed once all its shards have published (S8).
     WholePublish,
     /// A replica is unlisted as soon as one shard calls `unpublish` (S8).
     EarlyRetraction,
-    /// A server that takes over counts revisions on from its predecessor's (S10).
+    /// Revisions of a new term come after those of earlier terms (S10).
     RevisionsGoOn,
     /// A copy leaves the listing under a new revision (S10).
     RetractionRevision,
     /// A transfer commits once all shards have read (G4).
     WholeCommit,
-    /// What a shard says of an earlier assignment is ignored (G4).
+    /// A report on an earlier assignment is ignored (G4).
     CurrentReports,
     /// An `unpublish` takes effect with the last shard's call (L8).
     WholeUnpublish,
-    /// A call has all of its time (L1).
+    /// A call has its whole deadline (L1).
     FullDeadline,
     /// A call that is made again gets its recorded answer (G5).
     RepeatsAnswered,
     /// A source has a bounded number of readers (D1).
     Fanout,
-    /// A source in one's own datacentre comes first (D3).
+    /// Sources in the reader's own datacentre come first (D3).
     NearFirst,
     /// A version crosses to a datacentre once at a time (D4).
     OneCrossing,
     /// Chains of replicas that are being filled are bounded (D6).
     DepthBound,
-    /// Two readers must accuse a source, and never the last one (T4).
+    /// A source is fenced only if two replicas accuse it, and never the last holder (T4).
     TwoAccusers,
-    /// A source that is free again is offered to those who wait (L2).
+    /// Readers that wait are told when a source is free again (L2).
     Wakeup,
     /// Readers of a copy that is being given up have a deadline (L3).
     DrainDeadline,
-    /// Who finds every source busy waits (A1).
+    /// A reader that finds every source busy waits (A1).
     BusyIsWaitedFor,
-    /// An offload replica is a copy to everybody else (A4).
+    /// Offload replicas count as copies (A4).
     OffloadsCount,
-    /// A shard that may have missed what became of its copy is told again (G1).
+    /// A shard that may have missed the verdict on its copy is told again (G1).
     VerdictRepeated,
-    /// A call that is made again at the group's end gets its recorded answer (G5).
+    /// A call that is made again after the group's end gets its recorded answer (G5).
     RecordOverEnd,
     /// A source is not accused of what a reader drew before it was assigned (T4).
     ResumedNotAccused,
-    /// Calls that all shards have gone past are forgotten (T5).
+    /// Calls that all shards have passed are forgotten (T5).
     CallsForgotten,
-    /// Models that nobody is in are forgotten (L6).
+    /// Models without groups are forgotten (L6).
     ModelsForgotten,
     /// Offload replicas are released (L6).
     OffloadRelease,
-    /// A session that an acting server has refused for now makes no other server act (L5).
+    /// A session that an acting server refused for now makes no other server act (L5).
     RefusalIsAnswer,
-    /// What was read when a call ran out of time is kept for the next one (L4).
+    /// Bytes that were read when a call ran out of time are kept for the next call (L4).
     ReadsKept,
     /// A reader whose source is slow moves on (L2).
     SlowSourceLeft,
     /// Digests that could not be sent when they came are sent later (L7).
     SealRepeated,
-    /// A lease counts from when its renewal was asked for (T1).
+    /// A lease counts from when its renewal was sent (T1).
     LeaseFromAsking,
-    /// A server that was told of another one that acts gives way for a while (L5).
+    /// A server that was told of another acting server gives way for a while (L5).
     Deference,
     /// A server believes only tickets and terms that a server of the job has given (T6).
     TicketCheck,
-    /// A shard announces no more than its ticket says that it held (T6).
+    /// A shard can't announce more than its ticket says (T6).
     ClaimCheck,
 }
 
@@ -154,7 +155,8 @@ impl Safeguards {
     }
 }
 
-/// In every program in which safeguards can be switched off, so that a test can look for these words in a file.
+/// Part of every program in which safeguards can be switched off, so that a test can search a file
+/// for these words.
 #[cfg(feature = "mutants")]
 pub const SWITCHABLE: &str = "weightcast: safeguards can be switched off";
 

@@ -13,7 +13,8 @@ pub enum Selector {
     Exact(u64),
     /// The newest available version.
     Latest,
-    /// The paper's `latest-k`: exactly `latest.number - k`. Unavailable at once if it is gone.
+    /// The paper's `latest-k`: exactly `latest.number - k`. Fails at once if that version is not
+    /// available and another one is.
     LatestMinus(u64),
     /// The k-th newest available version; 0 is the newest.
     NthLatest(u64),
@@ -22,7 +23,7 @@ pub enum Selector {
 }
 
 impl Selector {
-    /// The selected one of the available versions, given in ascending order.
+    /// The selected version among the available ones, given in ascending order.
     pub fn pick(&self, available: &[Version]) -> Option<Version> {
         let latest = available.last().copied()?;
         match *self {

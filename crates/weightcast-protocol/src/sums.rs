@@ -1,9 +1,9 @@
-//! Folded digests: how the server checks content without ever seeing a tensor.
+//! Folded digests: the server compares content without seeing a tensor.
 //!
-//! Every shard sends three numbers for what it holds. Over a group, `counted` adds up to the
-//! version's number in every layout, because each element is counted by exactly one shard; and the
-//! sum of `held` equals the sum of `expected` exactly when every further copy of a replicated slice
-//! equals the counted one.
+//! Every shard sends three numbers for what it holds. Summed over a group, `counted` is the
+//! version's number in every layout, because each element is counted by exactly one shard. The sum
+//! of `held` equals the sum of `expected` exactly when every further copy of a replicated slice
+//! equals the counted copy.
 
 use std::ops::Add;
 
@@ -18,7 +18,7 @@ impl Add for Sum {
     }
 }
 
-/// What one shard says of its content.
+/// The three numbers of one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ShardSums {
     /// Sum over the elements that this shard counts for its group.

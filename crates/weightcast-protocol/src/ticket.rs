@@ -1,19 +1,19 @@
-//! What a server gives in writing, so that the next one can believe it.
+//! Tickets and term proofs: statements of one server that the next server believes.
 //!
-//! A server that takes over knows nothing but what clients bring. Whatever they say of a past that it
-//! has not seen counts only as far as it bears the mark of a server of the same job: a keyed hash that
-//! nobody without the servers' key can make. A [`TermProof`] says that there was a term; a [`Ticket`]
-//! says who was which shard of which group in it, and what it held.
+//! A server that takes over knows only what clients bring. A client's statement about the past
+//! counts only with a keyed hash of a server of the same job, which needs the servers' key. A
+//! [`TermProof`] says that there was a term. A [`Ticket`] says which session was which shard of
+//! which group in that term, and what the group held.
 
 use std::fmt;
 
 use crate::role::Role;
 use crate::{ContentDigest, Epoch, Incarnation, SessionId, Sum, Term, Version};
 
-/// Tells this key from others that are made of the same secret.
+/// Separates this key from other keys that are derived from the same secret.
 const CONTEXT: &str = "weightcast 2026 tickets of reference servers";
 
-/// What the servers of a job sign with.
+/// The key with which the servers of a job prove their statements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TicketKey([u8; 32]);
 
@@ -34,31 +34,30 @@ impl fmt::Debug for Mac {
     }
 }
 
-/// A server's word that it acted in a term. Not bound to who shows it: that there was the term is
-/// true whoever says so.
+/// A server's statement that it acted in a term. Not bound to a session: any client may show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TermProof {
     /// The term.
     pub term: Term,
-    /// The first term of those that took over from one another up to this one. Where it is another,
-    /// the servers knew nothing of each other, and epochs count from the start in both.
+    /// The first term of the line: of the terms that took over from one another up to this one.
+    /// Servers of different lines know nothing of each other, and both count epochs from the start.
     pub origin: Term,
-    /// Over both.
+    /// Keyed hash over both.
     pub mac: Mac,
 }
 
-/// A server's word to one session, who brings it to the next server.
+/// A server's statement to one session, which brings it to the next server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    /// When it was given.
+    /// The term in which the ticket was given.
     pub proof: TermProof,
     /// The group that the session is a member of.
     pub incarnation: Incarnation,
     /// The run that the group publishes into.
     pub epoch: Epoch,
-    /// What the group held last.
+    /// The version that the group held last.
     pub held: Option<Proved>,
-    /// Over all this, and over whose it is.
+    /// Keyed hash over all this and the ticket's owner.
     pub mac: Mac,
 }
 
@@ -69,11 +68,11 @@ pub struct Proved {
     pub version: Version,
     /// Name of its logical tensors.
     pub catalog: ContentDigest,
-    /// Its content, if it was sealed by then.
+    /// Sum of the version, if it was sealed by then.
     pub sum: Option<Sum>,
 }
 
-/// Whose a ticket is.
+/// The owner of a ticket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TicketOwner<'a> {
     pub(crate) session: SessionId,
@@ -85,7 +84,7 @@ pub(crate) struct TicketOwner<'a> {
 }
 
 impl TicketKey {
-    /// The key that a secret of the job stands for.
+    /// The key that is derived from a secret of the job.
     pub fn of_secret(secret: &[u8]) -> Self {
         Self(blake3::derive_key(CONTEXT, secret))
     }
@@ -95,7 +94,8 @@ impl TicketKey {
     }
 
     pub(crate) fn has_proved(&self, proof: &TermProof) -> bool {
-        // After the last term of all nobody could act: whoever has the key must not end the job by it.
+        // No server could act after the last term, so a proof of it must not end the job, even with
+        // the right key.
         let has_successor = proof.term.after(0, 0).is_some();
         has_successor && self.term_hash(proof.term, proof.origin).is(proof.mac)
     }
@@ -136,8 +136,8 @@ impl TicketKey {
     }
 }
 
-/// A keyed hash that is being computed. Nothing runs into its neighbour: numbers have one length, and
-/// bytes come after theirs.
+/// A keyed hash that is being computed. Fields can't run into each other: numbers have one length,
+/// and bytes follow their length.
 struct Hash(blake3::Hasher);
 
 impl Hash {
@@ -173,7 +173,7 @@ impl Hash {
         Mac(*self.0.finalize().as_bytes())
     }
 
-    /// In the same time whatever differs.
+    /// Compares in constant time.
     fn is(self, mac: Mac) -> bool {
         self.0.finalize() == mac.0
     }

@@ -1,32 +1,32 @@
-//! What a shard brings to a server of a newer term.
+//! What a shard announces to a server of a newer term.
 
 use crate::{ContentDigest, ExportId, Generation, OpSeq, ShardSums, Version};
 
-/// What a shard tells a server of a newer term, so that its group goes on there.
+/// A shard's statement to a server of a newer term, so that its group goes on there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Announcement {
-    /// The last call that was answered to it.
+    /// The last call that the shard got an answer to.
     pub answered: OpSeq,
-    /// Moved when the shard lost its server: what it serves now, it serves at this one.
+    /// The generation at which the shard serves now. It moved when the shard lost its server.
     pub generation: Generation,
-    /// Its memory, if it is registered.
+    /// The shard's memory, if it is registered.
     pub registration: Option<Registration>,
-    /// What the memory holds, unchanged since.
+    /// The content of the memory, unchanged since the server was lost.
     pub held: Option<Holding>,
 }
 
 /// A shard's memory, as `register` declared it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Registration {
-    /// Name of its layout.
+    /// Name of the layout.
     pub layout: ContentDigest,
-    /// Name under which its data port serves it.
+    /// Name under which the data port serves the memory.
     pub export: ExportId,
     /// Bytes held.
     pub bytes: u64,
 }
 
-/// A version in a shard's memory. No other than the one that the shard's ticket says.
+/// A version in a shard's memory: always the version on the shard's ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Holding {
     /// The version.
@@ -35,8 +35,8 @@ pub struct Holding {
     pub catalog: ContentDigest,
     /// The shard's digests, once they are computed.
     pub sums: Option<ShardSums>,
-    /// A server has refused the content: it is not to be shown again.
+    /// A server has refused the content: it must not be listed again.
     pub refused: bool,
-    /// `unpublish` was called: it is not to be shown again either.
+    /// `unpublish` was called: the copy must not be listed again either.
     pub withdrawn: bool,
 }

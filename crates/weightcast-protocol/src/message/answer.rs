@@ -1,23 +1,23 @@
-//! How calls end well.
+//! Good answers to calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::{ContentDigest, Revision, Version};
 
-/// A call's good end.
+/// A good answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// All shards are registered.
     Registered {
-        /// Their layouts, in order of shard. All shards are told the same list.
+        /// The shards' layouts, in order of shard. All shards are told the same list.
         layouts: Arc<[ContentDigest]>,
     },
     /// Nothing is registered any more.
     Unregistered,
-    /// The version is visible.
+    /// The version is listed.
     Published {
-        /// With its epoch.
+        /// The version, with its epoch.
         version: Version,
     },
     /// The memory may be changed, once the session has fenced it.
@@ -29,9 +29,10 @@ pub enum Answer {
         /// The replica it was read from.
         source: String,
     },
-    /// `update` found nothing newer, or nothing at all.
+    /// `update` kept what the group holds: no version replaces it, or none can be read, or a seed
+    /// brings the version first.
     Unchanged {
-        /// What the group holds, if anything.
+        /// The version that the group holds.
         held: Option<Version>,
     },
     /// A version and the layouts of one replica that holds it.
@@ -41,14 +42,14 @@ pub enum Answer {
         /// Layouts of its shards.
         layouts: Arc<[ContentDigest]>,
     },
-    /// What there is. One listing of a revision is shared by all answers.
+    /// The available versions. All answers of one revision share one listing.
     Listed(Arc<Listing>),
 }
 
 /// All visible versions of a model at one revision (S10).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Listing {
-    /// When.
+    /// The revision of this listing.
     pub revision: Revision,
     /// Which replicas hold which version.
     pub versions: BTreeMap<Version, BTreeSet<String>>,

@@ -1,10 +1,10 @@
-//! Where a reader's bytes come from, and how that can fail.
+//! Where a reader's bytes come from, and how a read can fail.
 
 use std::sync::Arc;
 
 use crate::{ContentDigest, ExportId, Generation, Version};
 
-/// A route's source: a replica, and how to reach its shards.
+/// The source of a reading group: a replica, and how to reach its shards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Assignment {
     /// The version.
@@ -16,14 +16,14 @@ pub struct Assignment {
     /// The source is being filled itself, and has the reader's layout: read each shard's progress,
     /// and no chunk beyond it.
     pub in_flight: bool,
-    /// The reader keeps what it holds until it is told to
-    /// [`Install`](super::ServerMessage::Install) this: read into other memory.
+    /// The reader keeps its old version until it is told to
+    /// [`Install`](super::ServerMessage::Install) this one: read into other memory.
     pub staged: bool,
-    /// Further sources of the same layout, all of which hold the version: the reader draws different
+    /// Further sources of the same layout, which all hold the version. The reader draws different
     /// ranges from each.
     pub helpers: Vec<String>,
-    /// Their shards, in order: all of `replica`, then all of each helper. All shards of the reader
-    /// are told the same list.
+    /// The sources' shards, in order: all of `replica`, then all of each helper. All shards of the
+    /// reader are told the same list.
     pub shards: Arc<[SourceShard]>,
 }
 
@@ -33,19 +33,19 @@ impl Assignment {
         1 + self.helpers.len()
     }
 
-    /// How many shards each of them has.
+    /// How many shards each source has.
     pub fn shards_each(&self) -> usize {
         self.shards.len() / self.stripes()
     }
 
-    /// Which of the sources a place in `shards` belongs to, and which of its shards it is. Whatever
-    /// the place, it is one of them.
+    /// The source that a place in `shards` belongs to, and the number of the shard in that source.
+    /// A place beyond the list falls into the last source.
     pub fn at(&self, place: u32) -> (usize, u32) {
         let each = self.shards_each().max(1) as u32;
         ((place / each).min(self.helpers.len() as u32) as usize, place % each)
     }
 
-    /// Their names, in order.
+    /// The names of the sources, in order.
     pub fn sources(&self) -> Vec<&str> {
         std::iter::once(&self.replica).chain(&self.helpers).map(String::as_str).collect()
     }
@@ -54,21 +54,21 @@ impl Assignment {
 /// One shard of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceShard {
-    /// `host:port` of its data port.
+    /// `host:port` of the shard's data port.
     pub data_address: String,
-    /// Name under which it serves.
+    /// Name under which the data port serves the memory.
     pub export: ExportId,
-    /// Generation at which it serves.
+    /// Generation at which the memory is served.
     pub generation: Generation,
-    /// Its layout.
+    /// The shard's layout.
     pub layout: ContentDigest,
 }
 
-/// Whose notes tell in which tensor a copy that was refused differs. The server, which sees only
-/// sums, can't.
+/// Replicas whose notes tell in which tensor a refused copy differs. The server can't tell: it sees
+/// only sums.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Witnesses {
-    /// The copy itself, as readers were told of it.
+    /// The refused copy, as readers were told of it.
     pub copy: Option<Assignment>,
     /// Another replica whose copy of the version is good.
     pub holder: Option<Assignment>,
@@ -77,14 +77,14 @@ pub struct Witnesses {
 /// What a shard saw while it read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReadFailure {
-    /// A source shard did not answer, or moved on; another source may do.
+    /// A source shard did not answer, or moved on. Another source may work.
     Source {
         /// The source's shard, by its place in the assignment.
         shard: u32,
         /// What was seen.
         reason: String,
     },
-    /// The source's layout does not cover this shard's; no other source will do.
+    /// The source's layout does not cover this shard's. No other source will work.
     Layout {
         /// Names the tensor and the missing box.
         detail: String,

@@ -1,22 +1,22 @@
-//! The calls of a group, by which everything begins.
+//! The calls of a group.
 
 use std::fmt;
 
 use crate::{Condition, ContentDigest, ExportId, Generation, Selector};
 
-/// A call of Table 2 of the paper. All shards of a group make the same ones in the same order.
+/// A call of Table 2 of the paper. All shards of a group make the same calls in the same order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Declares the shard's memory. The arguments may differ between shards.
     Register {
-        /// Name of its layout; the manifest was stored before.
+        /// Name of the shard's layout; the manifest was stored before.
         layout: ContentDigest,
-        /// Name under which its data port serves it.
+        /// Name under which the shard's data port serves the memory.
         export: ExportId,
         /// Bytes held.
         bytes: u64,
     },
-    /// Takes that back.
+    /// Takes the registration back.
     Unregister,
     /// Makes the registered memory visible as a version, with a promise not to change it.
     Publish {
@@ -27,37 +27,39 @@ pub enum Call {
         /// Generation at which the shard serves. The only argument that may differ.
         generation: Generation,
     },
-    /// Revokes it; answered when nobody reads any more, or the drain deadline has passed.
+    /// Revokes the publication. Answered when the copy has no readers, or the drain deadline has
+    /// passed, and retention lets the copy go.
     Unpublish,
-    /// Fills the registered memory with a version; waits for it until the deadline.
+    /// Fills the registered memory with a version; waits for the version until the deadline.
     Replicate {
         /// The version.
         selector: Selector,
     },
-    /// Goes over to a version if it is available and newer than the one held.
+    /// Replaces the held version if a newer version is available.
     Update {
         /// The version.
         selector: Selector,
-        /// Whether an older version than the one held will do too.
+        /// Whether an older version may replace the held version, too.
         allow_rollback: bool,
-        /// Reads beside the memory, which goes on being held and served until the new version is
-        /// there and verified on all shards. Means nothing to a group that holds nothing.
+        /// Reads beside the memory. The old version is held and served until the new version is
+        /// complete and verified on all shards. No effect if the group holds nothing.
         staged: bool,
     },
-    /// Waits for a version and names the layouts that hold it.
+    /// Waits for a version, and returns the layouts of a replica that holds it.
     Describe {
         /// The version.
         selector: Selector,
     },
-    /// Which replicas hold which versions.
+    /// Lists which replicas hold which versions.
     List,
-    /// Waits until a condition holds; answered with the listing at which it did.
+    /// Waits until a condition holds. Answered with the listing at which it held.
     Wait {
         /// The condition.
         until: Condition,
     },
     /// This shard can't make the call that its group makes now, for a reason of its own. Takes the
-    /// place of any call and ends it for all shards, with `LayoutMismatch`; nothing is changed.
+    /// place of any call, and ends the call for all shards with `LayoutMismatch`; nothing is
+    /// changed.
     Decline {
         /// What is wrong with this shard, for people; cut to [`crate::limits::DETAIL_CHARS`].
         detail: String,

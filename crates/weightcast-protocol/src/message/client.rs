@@ -1,4 +1,4 @@
-//! What sessions say to the server.
+//! Messages from sessions to the server.
 
 use super::{Announcement, Call, Open, ReadFailure};
 use crate::{Attempt, Generation, Nonce, OpSeq, ShardSums, Span, Version};
@@ -6,17 +6,18 @@ use crate::{Attempt, Generation, Nonce, OpSeq, ShardSums, Span, Version};
 /// From a session to the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ClientMessage {
-    /// Opens or resumes.
+    /// Opens or resumes a session.
     Open(Open),
-    /// Brings the shard's part of its group to a server of a newer term, once it is open there.
+    /// Announces the shard's part of its group to a server of a newer term, once the session is
+    /// open there.
     Announce(Announcement),
     /// A call. Sent again with the same `seq` after a stream broke (G5).
     Call {
-        /// Its place in the group's sequence of calls, from 1.
+        /// The call's place in the group's sequence of calls, from 1.
         seq: OpSeq,
-        /// Time left for it when it was sent.
+        /// Time left for the call when it was sent.
         deadline: Span,
-        /// What is called.
+        /// The call.
         call: Call,
     },
     /// The shard has digested what it published at `generation`: announced becomes sealed.
@@ -26,14 +27,14 @@ pub enum ClientMessage {
         /// The shard's digests.
         sums: ShardSums,
     },
-    /// The shard has begun to read anew, and serves what it has so far: with all its shards, the
-    /// group can be read while it is being filled.
+    /// The shard has begun to read anew, and serves what it has so far. Once all shards of a group
+    /// do so, other groups can read from it while it is being filled.
     Filling {
         /// The `replicate` or `update`.
         seq: OpSeq,
-        /// The assignment with which it began anew.
+        /// The assignment at which the shard began anew.
         since: Attempt,
-        /// Generation at which it serves, now and once committed.
+        /// Generation at which the shard serves, now and once committed.
         generation: Generation,
     },
     /// The shard has read and digested all its slices, and exposes them at `generation`.
@@ -42,19 +43,19 @@ pub enum ClientMessage {
         seq: OpSeq,
         /// The assignment that was read.
         attempt: Attempt,
-        /// Generation at which it will serve once committed.
+        /// Generation at which the shard will serve once committed.
         generation: Generation,
         /// The shard's digests.
         sums: ShardSums,
     },
-    /// The shard has copied what it read beside its memory into it, as
+    /// The shard has copied the staged version into its memory, as
     /// [`Install`](super::ServerMessage::Install) said, and exposes it.
     Installed {
         /// The `update`.
         seq: OpSeq,
         /// The assignment that was read.
         attempt: Attempt,
-        /// Generation at which it will serve once committed.
+        /// Generation at which the shard will serve once committed.
         generation: Generation,
     },
     /// Reading from the assigned source failed.
@@ -66,37 +67,37 @@ pub enum ClientMessage {
         /// What was seen.
         failure: ReadFailure,
     },
-    /// The shard reads, but so slowly that it had better read elsewhere. No accusation: if there is
-    /// nothing better, it goes on.
+    /// The shard's read is so slow that another source would be better. Not an accusation: without
+    /// a better source the read goes on.
     Slow {
         /// The `replicate` or `update`.
         seq: OpSeq,
         /// The assignment that is read.
         attempt: Attempt,
-        /// The source's shard that has most left to give, by its place in the assignment.
+        /// The source's shard with most bytes still to give, by its place in the assignment.
         shard: u32,
-        /// What has come lately.
+        /// The recent pace.
         bytes_per_s: u64,
     },
-    /// The shard can't offload its copy of this version as it was asked to.
+    /// The shard can't offload its copy of this version, as the server asked.
     OffloadFailed {
         /// The version.
         version: Version,
-        /// The generation at which it was held when it was asked for.
+        /// The generation at which the copy was held when the server asked.
         generation: Generation,
         /// Why, for people; cut to [`crate::limits::DETAIL_CHARS`].
         reason: String,
     },
-    /// The shard can't bring a version to its datacentre as it was asked to.
+    /// The shard can't bring a version to its datacentre, as the server asked.
     SeedFailed {
-        /// What it was asked.
+        /// Number of the request.
         ask: u64,
     },
-    /// What was asked for by [`Challenge`](super::ServerMessage::Challenge).
+    /// The answer to a [`Challenge`](super::ServerMessage::Challenge).
     Proof {
         /// Generation at which the shard held the bytes, before and after it summed them.
         generation: Generation,
-        /// Of the challenge.
+        /// Number of the challenge.
         nonce: Nonce,
         /// The sum, over the elements that this shard counts for its group.
         sum: u64,

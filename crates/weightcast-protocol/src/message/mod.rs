@@ -1,7 +1,7 @@
-//! What client sessions and the reference server say to each other.
+//! Messages between client sessions and the reference server.
 //!
-//! Weight bytes never pass here, and neither do tensors: layouts are named by their digest, and
-//! their manifests travel as opaque blobs beside this stream.
+//! Neither weight bytes nor tensors pass here. Messages name layouts by their digest; manifests
+//! travel as opaque blobs beside this stream.
 
 mod announcement;
 mod answer;

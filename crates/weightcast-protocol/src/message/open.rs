@@ -7,20 +7,20 @@ use crate::{SessionId, Ticket};
 /// Whether opening starts a new training run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EpochPolicy {
-    /// Join the run that there is.
+    /// Join the model's present run.
     Current,
-    /// Start a new run: every version published from now on is newer than all before (F16).
+    /// Start a new run: its versions are newer than all versions published before (F16).
     New,
 }
 
-/// Where a shard runs. Labels for the choice of a source; the server reads nothing else into them.
+/// Where a shard runs: labels for the choice of a source. The server reads nothing else into them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Location {
     /// Datacentre, empty if there is only one.
     pub datacentre: String,
     /// Host.
     pub host: String,
-    /// May be taken away at any time; never counts for retention.
+    /// The worker may be taken away at any time; its copy never counts for retention.
     pub spot: bool,
 }
 
@@ -35,9 +35,9 @@ pub struct Open {
     pub model: String,
     /// The replica that this shard is a part of.
     pub replica: String,
-    /// Which part, from 0.
+    /// Number of this shard, from 0.
     pub shard: u32,
-    /// Of how many.
+    /// Number of shards of the replica.
     pub num_shards: u32,
     /// What the session may do.
     pub role: Role,
@@ -48,20 +48,21 @@ pub struct Open {
     /// Whether an `update` is answered at once rather than read from another datacentre, while the
     /// version crosses in the background. The same on all shards of a group.
     pub offload_seeding: bool,
-    /// Where it runs.
+    /// Where the shard runs.
     pub location: Location,
     /// `host:port` of this shard's data port.
     pub data_address: String,
-    /// What the last server that it was open at has given it, none at first.
+    /// The last ticket that a server gave the session; `None` at first.
     pub ticket: Option<Ticket>,
-    /// Whether it is still a member of the group that the ticket names; else only its term counts.
+    /// Whether the session is still a member of the group on its ticket. Otherwise only the
+    /// ticket's term counts.
     pub rejoins: bool,
-    /// No other server of the client's list is active: one that is not may take over.
+    /// No other server of the client's list is active, so a passive server may take over.
     pub activate: bool,
 }
 
 impl Open {
-    /// The ticket of a session that brings its group with it.
+    /// The ticket of a session that brings its group over.
     pub(crate) fn past(&self) -> Option<&Ticket> {
         self.ticket.as_ref().filter(|_| self.rejoins)
     }

@@ -1,4 +1,4 @@
-//! What the server says to sessions.
+//! Messages from the server to sessions.
 
 use super::{Answer, Assignment, Witnesses};
 use crate::{Attempt, CallError, Generation, Nonce, OpSeq, Span, Ticket, Version};
@@ -8,26 +8,29 @@ use crate::{Attempt, CallError, Generation, Nonce, OpSeq, Span, Ticket, Version}
 pub enum ServerMessage {
     /// The session is open.
     Opened {
-        /// This server's term, the group that was joined and its run, for the next server to believe.
+        /// This server's term, the group that was joined and its run, in a form that the next
+        /// server believes.
         ticket: Ticket,
         /// Length of the lease: `ttl` of T1.
         lease: Span,
     },
-    /// What the group holds has changed: replaces the ticket. Comes before the answer that says so.
+    /// The group's content has changed: replaces the ticket. Comes before the answer that reports
+    /// the change.
     Vouched {
         /// The new ticket.
         ticket: Ticket,
     },
-    /// The session could not be opened; nothing was changed. `retry`: it may work later.
+    /// The session could not be opened; nothing was changed.
     Refused {
         /// Why.
         error: CallError,
-        /// Whether to try again until the deadline (the shard's last process still has a lease).
+        /// Whether to try again until the deadline: for example, the shard's last process still has
+        /// a lease.
         retry: bool,
     },
-    /// This server is not active, or not any more: another one of the list is, or none yet.
+    /// This server is not active, or not any more. Another server of the list is, or none yet.
     Superseded,
-    /// All shards of the group have announced the same: it goes on in this server's term.
+    /// All shards of the group have announced alike: the group goes on in this server's term.
     Recovered,
     /// Read from this source. A higher attempt replaces a lower one.
     Assigned {
@@ -35,72 +38,72 @@ pub enum ServerMessage {
         seq: OpSeq,
         /// Number of this assignment.
         attempt: Attempt,
-        /// What was read from this attempt on is good, and kept; all before it is void. So a shard
-        /// that missed an assignment never keeps what another one made void.
+        /// Bytes read since this attempt are good and kept; older bytes are void. So a shard that
+        /// missed an assignment never keeps bytes that the missed assignment made void.
         since: Attempt,
-        /// What to read and where.
+        /// What to read, and from where.
         assignment: Assignment,
     },
-    /// All shards have read the assigned version beside their memory, it is verified, and nobody
-    /// reads the old one any more: fence, copy it into the memory, and expose that.
+    /// All shards have read the assigned version beside their memory, the version is verified, and
+    /// the old copy has no readers. Fence, copy the version into the memory, and expose it.
     Install {
         /// The `update`.
         seq: OpSeq,
         /// The assignment that was read.
         attempt: Attempt,
-        /// Time for it; the call's own deadline may be nearer, and does not count any more.
+        /// Time for the installation. It replaces the call's own deadline, which may be nearer.
         deadline: Span,
     },
     /// A call has ended.
     Answered {
-        /// Which.
+        /// Number of the call.
         seq: OpSeq,
-        /// How.
+        /// The result.
         result: Result<Answer, CallError>,
     },
-    /// All shards of the group have sealed what this one published, and it is accepted.
+    /// All shards of the group have sealed what this shard published, and the content is accepted.
     Sealed {
         /// The generation that was published.
         generation: Generation,
     },
-    /// What this shard published is no longer served; its memory is still not to be changed
-    /// before `unpublish`. Calls fail with the error, `unpublish` too, which frees the memory.
+    /// What this shard published is refused and no longer served. Its memory must not change before
+    /// `unpublish`. Every call fails with the error; `unpublish` does, too, but frees the memory.
     Fenced {
         /// The generation that was published.
         generation: Generation,
-        /// Why.
+        /// Why it is refused.
         error: CallError,
         /// Where to look for the difference.
         witnesses: Box<Witnesses>,
     },
-    /// The group holds the last copy of a retained version, and wants to give it up: copy the
-    /// memory aside, and open an offload replica with it ([`crate::server::offload_name`]).
+    /// The group holds the last copy of a retained version, and wants to give the copy up. Copy the
+    /// memory aside, and open an offload replica with the copy ([`crate::server::offload_name`]).
     Offload {
         /// The version.
         version: Version,
         /// Generation at which the shard holds it.
         generation: Generation,
     },
-    /// An `update` was answered as unchanged, and what it would have read is to cross in the
-    /// background: open a seed replica with CPU memory of this shard's layout
-    /// ([`crate::server::seed_name`]), and let it replicate the version.
+    /// An `update` was answered as unchanged, and its version has to cross in the background. Open
+    /// a seed replica with CPU memory of this shard's layout ([`crate::server::seed_name`]), and
+    /// let it replicate the version.
     Seed {
         /// The version.
         version: Version,
-        /// Tells this from any other time that this group was asked.
+        /// Number of this request, different for each request.
         ask: u64,
-        /// How long it may take.
+        /// How long the seed may take.
         deadline: Span,
     },
-    /// Show that the memory holds the bytes that it is said to: sum a sample of them under keys, both
-    /// drawn from this number.
+    /// Show that the memory holds the version's bytes: sum a sample of them under keys. Sample and
+    /// keys are drawn from this number.
     Challenge {
-        /// Generation at which the shard holds them.
+        /// Generation at which the shard holds the bytes.
         generation: Generation,
         /// What the sample and its keys are drawn from.
         nonce: Nonce,
     },
-    /// To an offload or seed replica: it is not needed any more. Close, and free the memory.
+    /// The offload or seed replica is not needed any more. Close, and free the memory.
     Release {
         /// Time for readers to finish.
         deadline: Span,
@@ -112,9 +115,9 @@ pub enum ServerMessage {
     },
     /// The lease was renewed.
     HeartbeatAck {
-        /// As it was sent.
+        /// The time that the heartbeat carried.
         sent_at: u64,
     },
-    /// The session has left; nobody reads from it any more.
+    /// The session has left, and has no readers any more.
     Closed,
 }

@@ -1,43 +1,45 @@
-//! How a server behaves.
+//! Configuration of a server.
 
 use crate::limits::Limits;
 use crate::{Span, TicketKey};
 
-/// How a server behaves.
+/// Configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Tells this life of the server from its others: a random number.
+    /// Random number that tells this life of the server from its other lives.
     pub life: u64,
-    /// With which the servers of a job prove to each other what was; the same for all of them.
+    /// Key of the hashes with which the servers of a job prove terms and tickets to each other; the
+    /// same on all of them.
     pub ticket_key: TicketKey,
-    /// Which of the servers of its clients' lists this is: no two have the same term.
+    /// Place of this server in its clients' lists, so that no two servers take the same term.
     pub index: u32,
     /// Length of a session's lease: `ttl` of T1.
     pub lease: Span,
-    /// By how many percent clocks may differ in rate: the server waits that much longer, the
+    /// By how many percent the rates of clocks may differ: the server waits that much longer, the
     /// client stops that much earlier (T1).
     pub margin_percent: u32,
-    /// How long `unpublish`, `update` and `close` wait for readers before they are cut off.
+    /// How long `unpublish`, `update` and `close` wait for readers before cutting them off.
     pub drain_deadline: Span,
-    /// How long the last copy of a retained version is held back until it is offloaded; then it is
-    /// lost.
+    /// How long the last copy of a retained version is held back for an offload. After that the
+    /// version is lost.
     pub offload_deadline: Span,
-    /// How long a seed replica may take, from when it is asked for until it holds the version; then
+    /// How long a seed replica may take from the request until it holds the version. After that
     /// another group may be asked.
     pub seed_deadline: Span,
-    /// How long the shards of a staged update may take to copy what they have read into place; the
-    /// call's own deadline does not end that.
+    /// How long the shards of a staged update may take to install what they have read. The call's
+    /// own deadline is postponed for that.
     pub install_deadline: Span,
     /// Readers that one source may have at once (D1).
     pub fanout: u32,
-    /// Sources that one reader may draw from at once where they have nothing else to do; 1: never
-    /// more than one.
+    /// Sources that one reader may draw from at once, if they have no other readers; 1 switches
+    /// striping off.
     pub stripes: u32,
-    /// How long a chain of replicas may be that read from each other while being filled (D6).
+    /// How many sources may be above a reader, in a chain of replicas that are being filled (D6).
     pub depth_limit: u32,
-    /// Bounds.
+    /// Bounds on sizes and counts.
     pub limits: Limits,
-    /// What the numbers of challenges are drawn with: random, and known to nobody else.
+    /// Secret from which the numbers of challenges are drawn: random, and known to no other
+    /// process.
     pub secret: [u64; 2],
     /// Check the invariants after every event, and panic if one is broken. For tests.
     pub paranoid: bool,

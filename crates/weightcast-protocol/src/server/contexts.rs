@@ -1,7 +1,8 @@
-//! Contexts: what an id stands for, found once. Rules that only look are written over a context; whatever a context
-//! names is there, so its parts can't be missing.
+//! Contexts: what an id stands for, found once. Read-only rules are written over a context. A
+//! context holds references to everything that it names, so no part can be missing.
 //!
-//! A context shows the books at one moment: make it anew after a change. The compiler sees to that.
+//! A context shows the books at one moment: make a new one after a change. The borrow checker
+//! enforces that.
 
 use std::ops::Deref;
 
@@ -35,7 +36,7 @@ impl<'a> Books<'a> {
         GroupCtx { books: self, group, model: self.models.of(&group.model) }
     }
 
-    /// The context of a group's transfer; for those whom its phase has brought here.
+    /// The context of a group's transfer. Panics unless the group's pending call is a transfer.
     #[track_caller]
     pub(in crate::server) fn transfer(self, id: Incarnation) -> TransferCtx<'a> {
         let reader = self.group(id);

@@ -6,26 +6,29 @@
 //! - then [`Server::poll_output`] until it is empty, doing what each output says;
 //! - and [`Server::next_timeout`] for when to call `handle_timeout`.
 //!
-//! This file holds the state and takes inputs to the rooms, no logic. `rooms` says which room may change what, from
-//! the lowest room to the highest; rules that only look are written over `contexts`:
+//! This file holds the state and passes inputs to the rooms; it has no logic. `rooms` says which
+//! room may change which stores. Read-only rules are written over `contexts`. The rooms, from the
+//! lowest to the highest:
 //! - `stores`: what the rooms change: groups, models, sessions, streams, edges, blobs, timers, the agenda;
-//! - `copies`: copies that groups hold, listed or out of sight;
-//! - `calls`: a group's call has its place in the line and gets one answer (G1 to G5), with a ticket to prove it by;
-//!   `register`;
-//! - `durability`: copies that must not be given up yet (`retention`), those that can be relied on (`claims`,
-//!   `unshown`), copies aside (`offload`), copies in other datacentres (`seeding`, `seed_replicas`);
+//! - `copies`: copies that groups hold, listed or not;
+//! - `calls`: a group's call has its place in the queue and gets one answer (G1 to G5), with a
+//!   ticket to prove the answer; `register`;
+//! - `durability`: copies that must not be given up yet (`retention`), copies that can be relied on
+//!   (`claims`, `unshown`), copies aside (`offload`), copies in other datacentres (`seeding`,
+//!   `seed_replicas`);
 //! - `transfers`: `replicate` and `update`: `choose` finds a source, `striping` several at once, `filling` and `kept` let
 //!   partial copies be read, `pace` and `accusation` and `source_loss` take readers off a source, `staging` and `commit`
 //!   end a transfer, `drain` waits for readers;
 //! - `versions`: `publish`, `seal` (what content a version has) and `verdict` (whether bytes are that content),
 //!   `listing`, `waiting`, `unpublish`;
-//! - `membership`: which session belongs to which group (`open`, `lease`, `close`), which `tickets` are believed, what
-//!   follows from terms (`term`), groups brought over from an earlier term (`recovery`), models that nobody is in
-//!   (`freed`);
+//! - `membership`: which session belongs to which group (`open`, `lease`, `close`), which `tickets`
+//!   are believed, when this server acts (`term`), groups brought over from an earlier term
+//!   (`recovery`), models without groups (`freed`);
 //! - `dispatch`: what each input and each thing on the agenda leads to;
-//! - `views`: snapshots and invariants, for whoever only looks.
+//! - `views`: read-only snapshots and invariants.
 //!
-//! `pub(in crate::server)` marks the face that a room shows to the others; all else is the room's.
+//! `pub(in crate::server)` marks the interface of a room to the others; everything else is private
+//! to the room.
 
 mod calls;
 mod config;
@@ -85,12 +88,12 @@ pub struct Server {
     blobs: Blobs,
     timers: Timers,
     counters: Counters,
-    /// The last retained versions lost.
+    /// The last retained versions that were lost.
     losses: VecDeque<RetentionLoss>,
     challenges: Challenges,
     numbers: Numbers,
     agenda: Agenda,
-    /// Not all that the last event has made possible has happened.
+    /// The last event reached its bound of steps, and left work to the next one (T5).
     unsettled: bool,
 }
 

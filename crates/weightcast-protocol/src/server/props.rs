@@ -12,7 +12,7 @@ use crate::{
     SessionId, Time, Version,
 };
 
-/// The call that has no result yet, of whoever has one.
+/// Number of the call that has no result yet, in every group that has one.
 pub(super) const SEQ: OpSeq = OpSeq(3);
 
 pub(super) const CATALOG: ContentDigest = ContentDigest([7; 16]);
@@ -21,8 +21,8 @@ pub(super) fn server() -> Server {
     Server::new(ServerConfig::default())
 }
 
-/// A group of three shards whose call 3 waits: shard 0 has made it, shards 1 and 2 have not. It is
-/// known of shard 2 only that it has called so far.
+/// A group of three shards whose call 3 waits. Shard 0 has made the call, shards 1 and 2 have not;
+/// shard 2 claims to have made it.
 pub(super) fn waiting() -> (Server, Incarnation) {
     let mut server = server();
     let group = server.prop("g", 3);
@@ -61,7 +61,7 @@ pub(super) fn called(call: Call) -> Transaction {
 }
 
 impl Server {
-    /// The dispatcher has no need of these: the rooms above do.
+    /// Only rooms above `copies` have this handler; tests need it on the server.
     pub(super) fn copies(&mut self) -> CopyHandler<'_> {
         CopyHandler {
             config: &self.config,
@@ -113,14 +113,15 @@ impl Server {
         self.sessions.member(self.session(group, shard))
     }
 
-    /// It holds this from now on, sealed; its shards serve it at generations 10, 11 and so on.
+    /// The group holds this version from now on, sealed; its shards serve it at generations 10, 11
+    /// and so on.
     pub(super) fn holds(&mut self, group: Incarnation, version: Version) {
         let shards = u64::from(self.groups[&group].num_shards);
         self.copies().add(group, version, CATALOG, (10..10 + shards).map(Generation).collect());
         self.at(group).held.as_mut().expect("just set").sealed = true;
     }
 
-    /// It makes a call that has no result yet.
+    /// The group makes a call that has no result yet.
     pub(super) fn has_called(&mut self, group: Incarnation, call: Call) -> &mut Transaction {
         let group = self.at(group);
         group.active = Some(SEQ);
@@ -128,7 +129,7 @@ impl Server {
         group.transactions.get_mut(&SEQ).expect("just put there")
     }
 
-    /// It reads this version with its first assignment, and serves none of it yet.
+    /// The group reads this version with its first assignment, and serves none of it yet.
     pub(super) fn reads(&mut self, group: Incarnation, version: Version, from: &[Incarnation]) {
         let assignment = self.books().assignment(from, version);
         let call = Call::Replicate { selector: Selector::Exact(version.number) };
@@ -143,7 +144,7 @@ impl Server {
         self.transfers().read_from(group, version, from.to_vec());
     }
 
-    /// All its shards serve what they have read so far, at generations 20, 21 and so on.
+    /// All shards of the group serve what they have read so far, at generations 20, 21 and so on.
     pub(super) fn relays(&mut self, group: Incarnation) {
         let shards = self.groups[&group].num_shards;
         let transfer = self.groups.transfer(group).expect("it reads");

@@ -1,11 +1,12 @@
 //! The rooms, and which stores each may change.
 //!
-//! A room works through a handler: a struct that borrows the stores that the room may change, and looks at others.
-//! A handler is made for one call, by the dispatcher or by a room above; so the rooms are in layers, from the
-//! lowest to the highest: `copies` and `calls`, `durability`, `transfers`, `versions`, `membership`, and the
-//! dispatcher. A room can't reach a room above. What a room above is to do next is returned, or is on the agenda.
+//! A room works through a handler: a struct that borrows the stores that the room may change, and
+//! reads others. A handler is made for one call, by the dispatcher or by a room above. So the rooms
+//! form layers, from the lowest to the highest: `copies` and `calls`, `durability`, `transfers`,
+//! `versions`, `membership`, and the dispatcher. A room can't reach a room above. Work for a room
+//! above is returned, or put on the agenda.
 //!
-//! [`Books`] are for all rooms to look at, and change nothing.
+//! [`Books`] give every room read-only access.
 
 use std::collections::VecDeque;
 
@@ -25,8 +26,8 @@ use crate::server::stores::sessions::Sessions;
 use crate::server::stores::terms::Terms;
 use crate::server::stores::timers::Timers;
 
-/// What groups, models and the edges between groups are now. Rules that only look are written over the books, in the
-/// room that they belong to.
+/// Groups, models and the edges between groups, as they are now. Read-only rules are written over
+/// the books, in the room that they belong to.
 #[derive(Clone, Copy)]
 pub(in crate::server) struct Books<'a> {
     pub(in crate::server) config: &'a ServerConfig,
@@ -43,7 +44,8 @@ impl Books<'_> {
     }
 }
 
-/// Defines a handler, and who makes one: each field is borrowed from the maker's field of the same name.
+/// Defines a handler, and the types that can make it. Each field is borrowed from the maker's field
+/// of the same name.
 macro_rules! handler {
     (
         $(#[$doc:meta])*
@@ -73,7 +75,7 @@ macro_rules! handler {
     };
 }
 
-/// Lets a handler, or the server, look at the books.
+/// Lets handlers and the server read the books.
 macro_rules! books {
     ($($Maker:ty),+) => {
         $(impl $Maker {
@@ -107,7 +109,7 @@ handler! {
 }
 
 handler! {
-    /// A group's call: its place in the line, its one answer; what its shards have registered.
+    /// A group's call: its place in the queue, its one answer; what its shards have registered.
     CallHandler is calls() of
         Server, MembershipHandler<'_>, VersionHandler<'_>, TransferHandler<'_>;
     reads { config: ServerConfig, terms: Terms }
@@ -118,7 +120,8 @@ handler! {
 }
 
 handler! {
-    /// Copies that must not be given up yet, or can't be relied on, and copies that are made elsewhere.
+    /// Copies that must not be given up yet, copies that can't be relied on, and copies that are
+    /// made elsewhere.
     DurabilityHandler is durability() of
         Server, MembershipHandler<'_>, VersionHandler<'_>, TransferHandler<'_>;
     reads { config: ServerConfig, terms: Terms, edges: Edges }
@@ -141,7 +144,7 @@ handler! {
 }
 
 handler! {
-    /// What each version is, and whether a copy is that.
+    /// The content of each version, and whether a copy has that content.
     VersionHandler is versions() of Server, MembershipHandler<'_>;
     reads { config: ServerConfig, terms: Terms }
     changes {
@@ -152,7 +155,7 @@ handler! {
 }
 
 handler! {
-    /// Who belongs to which group, under which term.
+    /// Which session belongs to which group, in which term.
     MembershipHandler is membership() of Server;
     reads { config: ServerConfig }
     changes {

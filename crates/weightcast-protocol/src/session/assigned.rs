@@ -1,4 +1,4 @@
-//! What was assigned to be read, and whether that goes on after an earlier read.
+//! A read as it was assigned, and whether it continues an earlier read.
 
 use crate::{Attempt, Version};
 
@@ -8,9 +8,9 @@ use crate::{Attempt, Version};
 pub(super) enum Staging {
     /// Into the memory, which holds nothing else.
     InPlace,
-    /// Beside the memory, which holds what it held.
+    /// Beside the memory, which keeps its old version.
     Beside,
-    /// From beside the memory into it; the memory holds nothing else any more.
+    /// From beside the memory into it; the old version is gone.
     Installing,
 }
 
@@ -18,15 +18,15 @@ pub(super) enum Staging {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AssignedRead {
     pub(super) attempt: Attempt,
-    /// The assignment with which the memory began anew.
+    /// The assignment at which the memory began anew.
     pub(super) since: Attempt,
     pub(super) version: Version,
     pub(super) staging: Staging,
 }
 
 impl AssignedRead {
-    /// Whether this assignment, the first of its call, goes on after what an earlier call left. An assignment that begins
-    /// anew names itself in `since`.
+    /// Whether this assignment, the first of its call, continues the bytes that an earlier call
+    /// left. An assignment that begins anew names itself in `since`.
     pub(super) fn goes_on_after(&self, left: &Self) -> bool {
         let later = self.attempt > left.attempt && self.attempt > self.since;
         let same = self.since == left.since && self.version == left.version;

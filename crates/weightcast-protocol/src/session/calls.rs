@@ -13,13 +13,13 @@ pub(super) struct Pending {
     pub(super) deadline: Time,
     /// Set once a source was assigned. Unless the transfer is staged, the memory holds nothing from then on.
     pub(super) transfer: Option<ShardTransfer>,
-    /// A publish that exposed the memory, not a publish of what is published already.
+    /// Whether the call is a publish that exposed the memory, and not a repeated publish.
     pub(super) fresh: bool,
-    /// The shard was prepared when it lost its server: what the call fails with if it fails.
+    /// The error of the call if it fails, set when the server was lost while a commit was possible.
     pub(super) doubt: Option<CallError>,
 }
 
-/// The call that is pending, and what came of those before.
+/// The pending call, and the outcome of earlier calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     pub(super) pending: Option<Pending>,
@@ -66,14 +66,14 @@ impl Calls {
         self.pending.as_ref()?.transfer.as_ref()
     }
 
-    /// The transfer of this assignment, while the runtime reads or copies into place. Else what the runtime says of it is
-    /// void: it was replaced, or its end was reported already.
+    /// The transfer of this assignment, while the runtime reads or installs. Otherwise a report of
+    /// the runtime is void: the assignment was replaced, or its end was reported before.
     pub(super) fn running(&mut self, seq: OpSeq, attempt: Attempt) -> Option<&mut ShardTransfer> {
         let transfer = self.pending_as(seq)?.transfer.as_mut()?;
         Some(transfer).filter(|transfer| transfer.read.attempt == attempt && transfer.runs())
     }
 
-    /// The pending call, as the server is told of it.
+    /// The message that makes the pending call.
     pub(super) fn call_message(&self, now: Time) -> Option<ClientMessage> {
         let Pending { seq, call, deadline, .. } = self.pending.as_ref()?;
         Some(ClientMessage::Call { seq: *seq, deadline: *deadline - now, call: call.clone() })
@@ -82,13 +82,13 @@ impl Calls {
     /// Tells at which generation the memory is served while it is being filled.
     pub(super) fn filling_message(&self, generation: Generation) -> Option<ClientMessage> {
         let (pending, transfer) = (self.pending.as_ref()?, self.transfer()?);
-        // Nobody reads what is beside the memory, or what the user may have written to.
+        // Bytes beside the memory are not served, nor bytes that the user may have written to.
         let served = transfer.read.staging == Staging::InPlace && !transfer.carried;
         let (seq, since) = (pending.seq, transfer.read.since);
         served.then_some(ClientMessage::Filling { seq, since, generation })
     }
 
-    /// What the server was told when the read ended.
+    /// The report that the server got when the read ended.
     pub(super) fn report_message(&self) -> Option<ClientMessage> {
         self.transfer()?.report.clone()
     }

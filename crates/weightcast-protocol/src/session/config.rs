@@ -1,9 +1,9 @@
-//! How a session behaves.
+//! Configuration of a session.
 
 use crate::Span;
 use crate::message::Open;
 
-/// How a session behaves. [`SessionConfig::new`] has the defaults.
+/// Configuration of a session. [`SessionConfig::new`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
     /// What the session opens. The session fills in `ticket`, `rejoins` and `activate`.
@@ -15,7 +15,8 @@ pub struct SessionConfig {
     /// How long the session looks for a server that takes its group over, and keeps what it holds.
     /// Zero: the session ends when it loses its server.
     pub reconnect: Span,
-    /// How long the runtime may take to open a stream: longer than to find that a stream can't be opened.
+    /// How long the runtime may take to open a stream. Longer than the runtime takes to find that a
+    /// stream can't be opened.
     pub connect_patience: Span,
     /// How long a server may take to answer `Open`.
     pub patience: Span,
@@ -23,20 +24,20 @@ pub struct SessionConfig {
     pub margin_percent: u32,
     /// Heartbeats sent per lease.
     pub heartbeats_per_lease: u32,
-    /// How long a call waits for the server's answer beyond its deadline: the server, which knows the
-    /// whole group, decides first.
+    /// How long a call waits for the server's answer beyond its deadline. The server knows the
+    /// whole group, so it decides first.
     pub grace: Span,
-    /// Pause before the first try to connect again; doubles with each further one.
+    /// Pause before the first try to connect again; doubles with each round of the list.
     pub backoff: Span,
-    /// The longest such pause.
+    /// The longest pause between tries.
     pub backoff_max: Span,
     /// Length of the windows in which a read's pace is measured.
     pub pace_window: Span,
-    /// A read of less than this, in bytes a second, is slow, even if the shard never had more.
+    /// A pace below this, in bytes a second, is slow, even if the shard never had more.
     pub slow_pace: u64,
-    /// A slow read goes on at its source if the read would end within this.
+    /// A slow read stays at its source if the read would end within this time.
     pub slow_patience: Span,
-    /// Whether the runtime can serve memory that is still being filled, and go on with a read at
+    /// Whether the runtime can serve memory that is still being filled, and continue a read at
     /// another source ([`super::Output::ExposeFilling`]). If not, every read begins anew.
     pub relays: bool,
     /// Safeguards switched off, so that a test rig can show that it notices.

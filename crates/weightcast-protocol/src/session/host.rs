@@ -1,8 +1,8 @@
-//! What a session owes its shard, and who does it: an [`Output`] for each duty, and a [`SessionHost`]
-//! with a method for each.
+//! The duties of a session's host: an [`Output`] for each duty, and a [`SessionHost`] with a method
+//! for each.
 //!
-//! A runtime implements [`SessionHost`] and calls [`drive`] after each input of its session. The
-//! duties are values as well, so that a rig can write down, hash or forbid what a session asks for.
+//! A runtime implements [`SessionHost`] and calls [`drive`] after each input of its session. Duties
+//! are values, so that a test rig can record, hash or forbid what a session asks for.
 
 use std::collections::VecDeque;
 
@@ -16,14 +16,14 @@ use crate::{Attempt, CallError, Generation, Nonce, OpSeq, Span, TermProof, Time,
 pub enum Output {
     /// [`SessionHost::connect`].
     Connect {
-        /// Its place in the list.
+        /// The server's place in the list.
         server: usize,
     },
     /// [`SessionHost::probe`].
     Probe {
-        /// Its place in the list.
+        /// The server's place in the list.
         server: usize,
-        /// Of the session's term, or of a later one that it has heard of.
+        /// Proof of the session's term, or of a later term that the session has heard of.
         proof: TermProof,
     },
     /// [`SessionHost::send`].
@@ -56,7 +56,7 @@ pub enum Output {
         attempt: Attempt,
         /// The source.
         assignment: Assignment,
-        /// Whether the read goes on after what was read before.
+        /// Whether the read continues after the bytes that were read before.
         keep: bool,
         /// When to give up.
         deadline: Time,
@@ -92,7 +92,7 @@ pub enum Output {
     Seed {
         /// The version.
         version: Version,
-        /// Names what was asked, for `handle_seed_failed`.
+        /// Number of the request, for `handle_seed_failed`.
         ask: u64,
         /// How long it may take.
         deadline: Span,
@@ -106,7 +106,7 @@ pub enum Output {
     },
     /// [`SessionHost::end`].
     Closed {
-        /// Set if it was not closed by the user.
+        /// Set if the session was not closed by the user.
         error: Option<CallError>,
     },
 }
@@ -123,9 +123,10 @@ pub struct ReadOrder {
     pub attempt: Attempt,
     /// The source.
     pub assignment: Assignment,
-    /// Go on after the chunks that the progress word counts; else read all. The memory is served
-    /// meanwhile, so the chunks that the word counts must not be written again. If the memory is not
-    /// served, the read goes on after what an earlier call had read when the memory was fenced.
+    /// Continue after the chunks that the progress word counts; otherwise read everything. The
+    /// memory is served meanwhile, so the chunks that the word counts must not be written again. If
+    /// the memory is not served, the read goes on after what an earlier call had read when the
+    /// memory was fenced.
     pub keep: bool,
     /// When to give up.
     pub deadline: Time,
@@ -138,8 +139,8 @@ pub struct ReadOrder {
 /// outputs follow those that wait already.
 pub trait SessionHost {
     /// The next output of the host's session ([`Session::poll_output`](super::Session::poll_output)).
-    /// `None` also if the session is gone, or its process died of an earlier output: then nobody does
-    /// the outputs that are left.
+    /// `None` also if the session is gone, or its process died of an earlier output: the outputs
+    /// that are left are not done.
     fn next_output(&mut self) -> Option<Output>;
 
     /// Open a stream to this server of the list, and forget an older stream, also one that is still
@@ -173,14 +174,15 @@ pub trait SessionHost {
     /// call `handle_proved`. The sample is the same for all layouts; a few megabytes of a group.
     fn prove(&mut self, generation: Generation, nonce: Nonce);
 
-    /// What was published is refused, and fenced. Until the memory is given up, keep the digests of its
-    /// cells where the witnesses' other shards can ask for them; ask the witnesses, in the background,
-    /// to tell the user in which tensor the difference is.
+    /// What was published is refused, and fenced. Until the memory is given up, keep the digests of
+    /// its cells where the witnesses' other shards can ask for them. In the background, ask the
+    /// witnesses in which tensor the difference is, and tell the user.
     fn compare(&mut self, witnesses: Box<Witnesses>);
 
-    /// Read into the registered memory, then call `handle_read`. Replaces a read of a lower attempt,
-    /// which must have let go of the memory before this one starts. A staged assignment is read into
-    /// memory of the same layout beside the registered memory, which nobody else sees.
+    /// Read into the registered memory, then call `handle_read`. Replaces a read of a lower
+    /// attempt, which must have let go of the memory before this one starts. A staged assignment is
+    /// read into memory of the same layout beside the registered memory, which is served to no
+    /// reader.
     fn read(&mut self, order: ReadOrder);
 
     /// If this read runs and bytes have begun to move, call `handle_progress` now.

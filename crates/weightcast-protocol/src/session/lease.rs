@@ -4,18 +4,18 @@ use super::config::SessionConfig;
 use crate::message::ClientMessage;
 use crate::{Epoch, Incarnation, Safeguard, Span, Term, Ticket, Time};
 
-/// What the server granted.
+/// A lease as the server granted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The life of the server.
+    /// The server's term.
     pub term: Term,
-    /// The life of the group.
+    /// The group's incarnation.
     pub incarnation: Incarnation,
     /// The training run that the group publishes into.
     pub epoch: Epoch,
     /// Length of the lease.
     pub ttl: Span,
-    /// When the message was sent for which the server renewed the lease last.
+    /// When the client sent the message for which the server last renewed the lease.
     renewed_at: Time,
     heartbeat_at: Time,
     /// The lease ran out, or the server ended it. Term and group stay known.
@@ -40,17 +40,18 @@ impl Lease {
         !self.lost
     }
 
-    /// The session stops acting on the lease. Returns whether it did until now.
+    /// The session stops acting on the lease. Returns whether it acted on the lease until now.
     pub(super) fn lose(&mut self) -> bool {
         !std::mem::replace(&mut self.lost, true)
     }
 
-    /// When the session must stop acting on the lease: earlier than the server evicts.
+    /// When the session must stop acting on the lease: before the server evicts it.
     pub(super) fn until(&self, margin_percent: u32) -> Time {
         self.renewed_at + self.ttl.scaled(100u64.saturating_sub(margin_percent.into()), 100)
     }
 
-    /// The lease once a server has granted `granted`, asked at `sent_at`. In the same term the old lease goes on.
+    /// The lease after a server granted `granted` for a message of `sent_at`. In the same term the
+    /// old lease goes on.
     pub(super) fn after(old: Option<Self>, granted: Self, sent_at: Time) -> Self {
         let mut lease = match old {
             Some(old) if old.term == granted.term => Self { lost: false, ..old },

@@ -1,5 +1,5 @@
-//! The stream to a server, and the choice of the server. While the lease lives, a lost stream is opened again to the same
-//! server; without a lease, to each server of the list in turn.
+//! The stream to a server, and the choice of the server. A session with a lease opens a lost stream
+//! again to the same server. A session without a lease tries each server of the list in turn.
 
 use super::config::SessionConfig;
 use super::host::Output;
@@ -11,12 +11,12 @@ pub(super) struct Link {
     state: LinkState,
     /// Tries since the session was last open.
     tries: usize,
-    /// The server that is tried or open, by its place in the list.
+    /// The server that is tried or open: its place in the list.
     server: usize,
     /// How many servers of the list were found passive, or not at all, since the session was last open.
     asked: usize,
-    /// A server was asked to act since the session was last open. That server may act in a term of its own by now, even if
-    /// another one opens the session.
+    /// Whether a server was asked to act since the session was last open. That server may act in a
+    /// term of its own by now, even if another server opens the session.
     wanted: bool,
 }
 
@@ -54,7 +54,7 @@ impl Link {
         matches!(self.state, LinkState::Connecting { .. })
     }
 
-    /// Whether the server may have opened the session. The session hears of it later.
+    /// Whether the server may have opened the session, even if the session has not heard of it yet.
     pub(super) fn may_be_open(&self) -> bool {
         matches!(self.state, LinkState::Open | LinkState::Opening { .. })
     }
@@ -82,7 +82,8 @@ impl Link {
         Output::Connect { server: self.server }
     }
 
-    /// `Open` is sent. Returns whether it asks the server to act: no other server of the list does.
+    /// Sends `Open`. Returns whether it asks the server to act, because no other server of the list
+    /// does.
     pub(super) fn open(&mut self, now: Time, config: &SessionConfig) -> bool {
         let activate = config.servers == 1 || self.asked >= config.servers;
         self.wanted |= activate;
@@ -100,14 +101,15 @@ impl Link {
     /// The server said to send `Open` again later.
     pub(super) fn refused(&mut self, now: Time, config: &SessionConfig) {
         if config.safeguards.on(Safeguard::RefusalIsAnswer) {
-            // A server that refuses acts. It may step down without a word to those that are not its sessions; so the whole
-            // list is asked again before another server is made to act.
+            // A server that refuses acts. It may step down without telling clients that are not its
+            // sessions, so the whole list is asked again before another server is made to act.
             self.asked = 0;
         }
         self.state = LinkState::Refused { retry_at: now + self.pause(config) };
     }
 
-    /// The stream is lost. A session with a lease stays with its server; else the next server has its turn.
+    /// The stream is lost. A session with a lease stays with its server; otherwise the next server
+    /// is tried.
     pub(super) fn lost(&mut self, now: Time, config: &SessionConfig, stays: bool) {
         if stays {
             self.state = LinkState::Down { retry_at: now + self.pause(config) };
@@ -116,14 +118,14 @@ impl Link {
         }
     }
 
-    /// This server does not act, or not in the latest term; `next` may.
+    /// This server does not act, or not in the latest term; tries `next`.
     pub(super) fn leave(&mut self, now: Time, config: &SessionConfig, next: usize) {
         self.asked += 1;
         self.server = next;
         self.state = LinkState::Down { retry_at: now + self.pause(config) };
     }
 
-    /// The lease ran out: nothing that this server does concerns the session any more.
+    /// The lease ran out: the session ignores this server from now on.
     pub(super) fn give_up_server(&mut self, now: Time, config: &SessionConfig) {
         self.tries = 0;
         // Count this server and one backup as already asked, so that the next reachable server takes over.
@@ -134,14 +136,14 @@ impl Link {
         }
     }
 
-    /// The session was open until now: the search for a server begins.
+    /// The session was open until now: begins the search for a server.
     pub(super) fn search_anew(&mut self) {
         self.tries = 0;
         self.asked = 0;
     }
 
-    /// The pause before the next try. It doubles with each round of the list, not with each try: a long list must not make
-    /// the pauses long before all its servers were tried.
+    /// The pause before the next try. It doubles with each round of the list, not with each try: a
+    /// long list must not make the pauses long before all its servers were tried.
     fn pause(&mut self, config: &SessionConfig) -> Span {
         let factor = 1u64 << (self.tries / config.servers).min(16);
         self.tries += 1;

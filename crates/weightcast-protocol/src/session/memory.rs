@@ -1,7 +1,7 @@
 //! The shard's memory: what it holds, when it is served, and when it may change (S2, S3).
 //!
-//! [`ShardMemory::make_mutable`] is the only way to memory that may change: it fences first and moves the generation, so
-//! that no reader can take new bytes for old.
+//! [`ShardMemory::make_mutable`] is the only way to memory that may change. It fences first and
+//! moves the generation, so that no reader can take new bytes for old.
 
 use super::assigned::{AssignedRead, Staging};
 use super::host::{Output, Outputs};
@@ -11,7 +11,7 @@ use crate::{
     CallError, ContentDigest, Generation, Nonce, Safeguard, Safeguards, ShardSums, Version,
 };
 
-/// What the memory holds and how it is served.
+/// The content of the memory, and how it is served.
 #[derive(Clone, Debug)]
 pub(super) struct ShardMemory {
     safeguards: Safeguards,
@@ -23,9 +23,9 @@ pub(super) struct ShardMemory {
     /// `unpublish` was called.
     pub(super) withdrawn: bool,
     seal: Seal,
-    /// The server has accepted the content, or refused it.
+    /// Set once a server has accepted or refused the content.
     verdict: Option<Result<(), CallError>>,
-    /// What a call that ran out of time has read.
+    /// The read of a call that ran out of time; the next call may continue it.
     left: Option<AssignedRead>,
     pub(super) offload: Offload,
 }
@@ -35,19 +35,20 @@ pub(super) struct ShardMemory {
 enum Exposure {
     #[default]
     Nothing,
-    /// What has been read so far.
+    /// The part that has been read so far.
     Filling,
     All,
 }
 
-/// The digests of what was published.
+/// The digests of the content that was published or committed.
 #[derive(Clone, Debug)]
 enum Seal {
-    /// Nothing was published.
+    /// There are no digests.
     None,
     /// The digests are being computed.
     Running(Generation),
-    /// The digests were sent. They are sent again after each reconnect, since nothing acknowledges them.
+    /// The digests were sent. They are sent again after each reconnect, since the server does not
+    /// acknowledge each shard's digests.
     Sent(ShardSums),
 }
 
@@ -85,7 +86,8 @@ impl ShardMemory {
         matches!(self.verdict, Some(Err(_)))
     }
 
-    /// Whether what is held is accepted, once that is decided. Nothing to decide is as good as accepted.
+    /// Whether the content is accepted, once that is decided. Memory that holds nothing counts as
+    /// accepted.
     pub(super) fn verdict(&self) -> Option<Result<(), CallError>> {
         match self.held {
             Some(_) => self.verdict.clone(),
@@ -93,7 +95,7 @@ impl ShardMemory {
         }
     }
 
-    /// What a server of a newer term is told of the content.
+    /// What the session announces of its content to a server of a newer term.
     pub(super) fn holding(&self) -> Option<Holding> {
         let sums = match self.seal {
             Seal::Sent(sums) => Some(sums),
@@ -114,13 +116,14 @@ impl ShardMemory {
         }
     }
 
-    /// What is read from now on is served at the present generation, as far as it has come.
+    /// Serves what is read from now on, at the present generation.
     pub(super) fn expose_filling(&mut self, outputs: &mut Outputs) {
         self.exposed = Exposure::Filling;
         outputs.push_back(Output::ExposeFilling(self.generation));
     }
 
-    /// The memory may change from now on: it holds nothing and nobody can read it (S3).
+    /// The memory may change from now on: it holds nothing, and no reader can accept its bytes
+    /// (S3).
     pub(super) fn make_mutable(&mut self, outputs: &mut Outputs) {
         self.forget_left(outputs);
         self.stop_serving(outputs);
@@ -130,7 +133,7 @@ impl ShardMemory {
         self.withdrawn = false;
     }
 
-    /// Nobody can read the memory any more; its content stays (S3).
+    /// No reader can accept bytes of the memory any more; its content stays (S3).
     pub(super) fn stop_serving(&mut self, outputs: &mut Outputs) {
         self.offload.stop(outputs);
         if !self.safeguards.on(Safeguard::SourceFence) {
@@ -142,19 +145,19 @@ impl ShardMemory {
         self.generation = self.generation.next();
     }
 
-    /// A call ran out of time. What it had read stays as it is, for all that is known.
+    /// A call ran out of time. Keeps the read, so that the next call can continue it.
     pub(super) fn leave(&mut self, read: AssignedRead) {
         self.left = Some(read);
     }
 
-    /// Whether this read goes on after what was left; what was left is forgotten if not.
+    /// Whether this read continues the read that was left. If not, the left read is forgotten.
     pub(super) fn take_up_left(&mut self, read: &AssignedRead, outputs: &mut Outputs) -> bool {
         let goes_on = self.left.take_if(|left| read.goes_on_after(left)).is_some();
         self.forget_left(outputs);
         goes_on
     }
 
-    /// No read goes on after what was left.
+    /// Forgets the read that was left.
     pub(super) fn forget_left(&mut self, outputs: &mut Outputs) {
         if self.left.take().is_some_and(|left| left.staging == Staging::Beside) {
             outputs.push_back(Output::Unstage);
@@ -164,7 +167,7 @@ impl ShardMemory {
 
 /// What the memory holds.
 impl ShardMemory {
-    /// A publish was answered. Its content is digested if it is new.
+    /// A publish was answered. New content has to be digested.
     pub(super) fn published(&mut self, version: Version, fresh: bool, outputs: &mut Outputs) {
         self.held = Some(version);
         if fresh {
@@ -180,31 +183,31 @@ impl ShardMemory {
         self.verdict = Some(Ok(()));
     }
 
-    /// Whether what was published at this generation is being digested.
+    /// Whether the content published at this generation is being digested.
     pub(super) fn is_being_sealed(&self, generation: Generation) -> bool {
         matches!(self.seal, Seal::Running(running) if running == generation)
     }
 
-    /// What was published is digested.
+    /// The published content is digested.
     pub(super) fn sealed(&mut self, sums: ShardSums) {
         self.seal = Seal::Sent(sums);
     }
 
-    /// The digests of what was published, as the server is told of them.
+    /// The message that tells the server the digests.
     pub(super) fn seal_message(&self) -> Option<ClientMessage> {
         let Seal::Sent(sums) = self.seal else { return None };
         Some(ClientMessage::Sealed { generation: self.generation, sums })
     }
 
-    /// The server has accepted what is held. It may say so again.
+    /// The server has accepted the content. It may say so again.
     pub(super) fn accepted(&mut self, generation: Generation) {
         if self.holds_at(generation) {
             self.verdict.get_or_insert(Ok(()));
         }
     }
 
-    /// The server refused the content. The memory stays immutable until `unpublish` says so. The error comes back from the
-    /// server with the next call, so that all shards see it at the same call.
+    /// The server refused the content. The memory stays immutable until `unpublish` is answered.
+    /// The server repeats the error with the next call, so that all shards see it at the same call.
     pub(super) fn content_refused(
         &mut self,
         generation: Generation,
@@ -219,14 +222,14 @@ impl ShardMemory {
         }
     }
 
-    /// The server asks for a proof that the memory holds the bytes that it is said to hold. The runtime sums a sample.
+    /// The server asks the shard to show its bytes. The runtime sums a sample.
     pub(super) fn challenged(&self, generation: Generation, nonce: Nonce, outputs: &mut Outputs) {
         if self.holds_at(generation) {
             outputs.push_back(Output::Prove { generation, nonce });
         }
     }
 
-    /// The server wants the memory to be copied aside. Returns what the server is told if that has failed.
+    /// The server asks to copy the memory aside. Returns the report, if the copying has failed.
     pub(super) fn asked_to_offload(
         &mut self,
         version: Version,

@@ -4,7 +4,7 @@
 //! - inputs of the user: [`Session::call`], [`Session::close`];
 //! - inputs from the servers: [`Session::handle_connected`], [`Session::handle_disconnected`],
 //!   [`Session::handle_message`], [`Session::handle_probed`], [`Session::handle_refused`];
-//! - what came of duties: [`Session::handle_read`], [`Session::handle_progress`],
+//! - reports on duties: [`Session::handle_read`], [`Session::handle_progress`],
 //!   [`Session::handle_installed`], [`Session::handle_sealed`], [`Session::handle_seal_failed`],
 //!   [`Session::handle_proved`], [`Session::handle_offload_failed`], [`Session::handle_offload_over`],
 //!   [`Session::handle_seed_failed`];
@@ -16,15 +16,16 @@
 //! Getters: [`Session::state`], [`Session::version`], [`Session::generation`], [`Session::verdict`],
 //! [`Session::error`].
 //!
-//! This file holds the state and takes inputs to the dispatcher. A store has the state of one duty, changes nothing else,
-//! and returns what the server is to be told. From below to above:
-//! - `host` names the duties of the runtime, `config` says how a session behaves;
+//! This file holds the state and passes inputs to the dispatcher. A store has the state of one
+//! duty, changes nothing else, and returns messages for the server. From below to above:
+//! - `host` names the duties of the runtime, `config` is the configuration;
 //! - stores of the way to the servers: `link`, the stream and the search for a server; `lease`, how long the session may
 //!   act (T1); `rivals`, servers that may act in another term;
-//! - stores of the memory: `memory`, when the memory is served and when it may change (S3); `offload`, the memory copied
-//!   aside; `seed`, a version brought near in the background;
-//! - stores of the call: `assigned`, what is to be read; `pace`, how fast the read is; `transfer`, what came of the read;
-//!   `calls`, one at a time;
+//! - stores of the memory: `memory`, when the memory is served and when it may change (S3);
+//!   `offload`, the memory copied aside; `seed`, a version brought to the datacentre in the
+//!   background;
+//! - stores of the call: `assigned`, what is to be read; `pace`, how fast the read is; `transfer`,
+//!   the progress and report of the read; `calls`, one at a time;
 //! - `work`, with `reading`: what a call does to the memory. It borrows the calls and the memory alone;
 //! - `dispatch`: what each input leads to. Only the dispatcher joins the way to the servers with the work.
 
@@ -90,7 +91,7 @@ pub struct Session {
     lease: Option<Lease>,
     /// The newest term that the session was open in (T3).
     term: Term,
-    /// What the server has given the session for the next server.
+    /// The last ticket from a server, to be shown to the next server.
     ticket: Option<Ticket>,
     /// Why the server has not opened the session yet.
     refused: Option<CallError>,
@@ -99,9 +100,9 @@ pub struct Session {
     calls: Calls,
     best_pace: BestPace,
     seed: Seed,
-    /// Set while the session has lost its server: when it gives up.
+    /// When the session gives up; set while it is suspended.
     suspended: Option<Time>,
-    /// Set once the session is told to close: when its readers are to be gone.
+    /// Deadline of the session's readers; set once the session is told to close.
     closing: Option<Time>,
     /// Set once the session is over: with an error, unless the user closed it.
     ended: Option<Result<(), CallError>>,
@@ -142,7 +143,7 @@ impl Session {
             ServerMessage::Opened { ticket, lease } => self.opened(now, ticket, lease),
             ServerMessage::Refused { error, retry } => self.refused(now, error, retry),
             ServerMessage::Superseded => self.superseded(now),
-            // Nothing else counts before the server has said in which of its lives it speaks (T2).
+            // Nothing else counts before the server has said in which term it speaks (T2).
             _ if !self.link.is_open() => {}
             ServerMessage::HeartbeatAck { sent_at } => self.heartbeat_acked(now, Time(sent_at)),
             ServerMessage::Recovered => self.recovered(now),
@@ -203,8 +204,8 @@ impl Session {
         self.tick(now);
     }
 
-    /// Does what is due. Every input starts here, so that nothing is done on a lease that ran out
-    /// while the process was suspended (F6, F7).
+    /// Does everything that is due. Every input starts here, so that the session never acts on a
+    /// lease that ran out while the process was suspended (F6, F7).
     fn tick(&mut self, now: Time) {
         self.check_lease(now);
         self.check_suspension(now);
@@ -216,7 +217,7 @@ impl Session {
         self.measure_if_due(now);
     }
 
-    /// Borrows what a call works on.
+    /// Borrows the parts that a call works on.
     fn work(&mut self) -> ShardWork<'_> {
         ShardWork {
             config: &self.config,
@@ -226,8 +227,8 @@ impl Session {
         }
     }
 
-    /// Sends on the stream, if the session is open and not suspended. Else the message is dropped: what must not be lost is
-    /// sent again later ([`Session::send_again`]).
+    /// Sends on the stream, if the session is open and not suspended. Otherwise the message is
+    /// dropped; messages that must not be lost are sent again later ([`Session::send_again`]).
     fn send(&mut self, message: impl Into<Option<ClientMessage>>) {
         if self.link.is_open() && self.suspended.is_none() {
             self.outputs.extend(message.into().map(Output::Send));
@@ -255,23 +256,24 @@ impl Session {
         }
     }
 
-    /// What the memory holds, as far as this session knows. Readable; not to be changed.
+    /// The version in the memory, as far as this session knows. The memory may be read, and must
+    /// not be changed.
     pub fn version(&self) -> Option<Version> {
         self.memory.version()
     }
 
-    /// The present generation of the memory: what is served is served at this one.
+    /// The present generation of the memory, at which it is served.
     pub fn generation(&self) -> Generation {
         self.memory.generation()
     }
 
-    /// Whether what is held is accepted, once that is decided: all shards have digested the content, and the content is
-    /// what the version stands for. Nothing to decide is as good as accepted.
+    /// Whether the content of the memory is accepted, once that is decided: all shards have
+    /// digested the content, and it is the version's. Memory that holds nothing counts as accepted.
     pub fn verdict(&self) -> Option<Result<(), CallError>> {
         self.memory.verdict()
     }
 
-    /// What the server has given the session for the next server.
+    /// The last ticket from a server, to be shown to the next server.
     pub fn ticket(&self) -> Option<&Ticket> {
         self.ticket.as_ref()
     }

@@ -1,6 +1,7 @@
-//! Offloading: the shard holds a part of the last copy of a retained version, and wants to give it up. The runtime copies
-//! the memory aside and opens an offload replica with the copy, which has a session of its own. This session only starts
-//! the copying, stops it before the memory may change, and reports a failure.
+//! Offloading: the shard holds a part of the last copy of a retained version that its group wants
+//! to give up. The runtime copies the memory aside and opens an offload replica with the copy,
+//! which has a session of its own. This session only starts the copying, stops it before the memory
+//! may change, and reports a failure.
 
 use super::host::{Output, Outputs};
 use crate::message::ClientMessage;
@@ -18,7 +19,7 @@ struct OffloadCopy {
     generation: Generation,
     /// Why the copy failed, once it has.
     failed: Option<String>,
-    /// The server has asked again since, perhaps because this copy was let go of meanwhile.
+    /// The server has asked again since, perhaps because this copy was released meanwhile.
     again: bool,
 }
 
@@ -33,9 +34,10 @@ impl OffloadCopy {
 }
 
 impl Offload {
-    /// The server wants the memory to be copied aside; `holds`: the memory is what the server takes it for. A server asks
-    /// again after a reconnect, while the copying goes on. It also asks again when an earlier copy came to nothing: that
-    /// copy may have come too late, for a call that had ended, so its failure says nothing of the next copy.
+    /// The server asks to copy the memory aside; `holds`: the memory holds the version that the
+    /// server means. A server asks again after a reconnect, while the copying goes on. It also asks
+    /// again when an earlier copy came to nothing. That copy may have come too late, for a call
+    /// that had ended, so its failure says nothing about the next copy.
     pub(super) fn asked(
         &mut self,
         version: Version,
@@ -55,7 +57,7 @@ impl Offload {
         self.failure()
     }
 
-    /// The memory could not be copied, or no session be opened for the copy.
+    /// The memory could not be copied, or the copy's session could not be opened.
     pub(super) fn failed(
         &mut self,
         version: Version,
@@ -67,13 +69,14 @@ impl Offload {
         self.failure()
     }
 
-    /// The copy was made, and let go of since. Returns whether the server has asked for another one meanwhile.
+    /// The copy was made, and released since. Returns whether the server has asked for another copy
+    /// meanwhile.
     pub(super) fn over(&mut self, version: Version, generation: Generation) -> bool {
         let over = self.copy.take_if(|copy| copy.runs(version, generation));
         over.is_some_and(|copy| copy.again)
     }
 
-    /// What the server is told, if the copy failed.
+    /// The report for the server, if the copy failed.
     pub(super) fn failure(&self) -> Option<ClientMessage> {
         let OffloadCopy { version, generation, failed, .. } = self.copy.as_ref()?;
         let (version, generation, reason) = (*version, *generation, failed.clone()?);
@@ -82,7 +85,8 @@ impl Offload {
 
     /// The memory may change, or was refused: the copying stops.
     pub(super) fn stop(&mut self, outputs: &mut Outputs) {
-        // Also where this copy failed: an older copy of the version may have, while a new one is made.
+        // Stop even if this copy failed: a new copy may be running after an older one of the
+        // version failed.
         if self.copy.take().is_some() {
             outputs.push_back(Output::StopOffload);
         }

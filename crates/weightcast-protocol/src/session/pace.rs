@@ -1,20 +1,21 @@
-//! How fast a read is. A shard that gets far less than it could tells the server, which has the shard go on at another
-//! source if one is free (L2). The pace is measured in windows; the time for planning and connecting does not count.
+//! How fast a read is. A shard that gets far less than it could tells the server, which moves the
+//! shard to another source if one is free (L2). The pace is measured in windows; the time for
+//! planning and connecting does not count.
 
 use super::config::SessionConfig;
 use crate::Time;
 
-/// A read is slow if it gets this much less than the shard has had in any window.
+/// A read is slow below the shard's best pace in any window, divided by this.
 const FAR_LESS: u64 = 8;
 
-/// What a read has come to, as [`Output::Measure`](super::Output::Measure) asks for it.
+/// Progress of a read, as [`Output::Measure`](super::Output::Measure) asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadProgress {
     /// Bytes that have arrived in this read.
     pub arrived: u64,
     /// Bytes that are still to come.
     pub left: u64,
-    /// The source's shard that has most of these, by its place in the assignment.
+    /// The source's shard with most of the bytes still to come, by its place in the assignment.
     pub shard: u32,
 }
 
@@ -41,12 +42,13 @@ impl Pace {
     }
 }
 
-/// The most bytes a second that any read of the shard has had, over a window.
+/// The shard's best pace over a window of any read, in bytes a second.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BestPace(u64);
 
 impl BestPace {
-    /// Whether a read of this pace had better go on elsewhere: it is slow, and would be slow for long.
+    /// Whether a read of this pace should move to another source: it is slow, and would stay slow
+    /// for long.
     pub(super) fn is_slow(
         &mut self,
         bytes_per_s: u64,

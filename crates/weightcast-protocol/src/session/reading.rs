@@ -1,4 +1,4 @@
-//! A transfer's steps: assigned, read, copied into place if it is staged.
+//! A transfer's steps: assigned, read, installed if it is staged.
 
 use super::assigned::{AssignedRead, Staging};
 use super::host::Output;
@@ -47,7 +47,8 @@ impl ShardWork<'_> {
         Some(Output::Read { seq, attempt, assignment, keep, deadline })
     }
 
-    /// Nothing that was read so far counts any more. What is read from now on into the memory may be served.
+    /// Discards everything that was read so far. Bytes that are read into the memory from now on
+    /// may be served.
     fn begin_anew(&mut self, reads: bool, staging: Staging) {
         if reads {
             // The old read must not move the progress of the next generation.
@@ -61,7 +62,7 @@ impl ShardWork<'_> {
         }
     }
 
-    /// The runtime has read what was assigned, or could not. Returns what the server is told.
+    /// The runtime has read what was assigned, or could not. Returns the report for the server.
     pub(super) fn read_ended(
         &mut self,
         seq: OpSeq,
@@ -73,7 +74,7 @@ impl ShardWork<'_> {
             Ok(sums) => {
                 transfer.sums = Some(sums);
                 if transfer.read.staging == Staging::InPlace {
-                    // The memory is served before the server can commit and send readers here.
+                    // Serve before the report: the server may then commit, and send readers here.
                     self.memory.expose(self.outputs);
                 } else if !self.config.safeguards.on(Safeguard::StagedInstall) {
                     self.outputs.push_back(Output::Install { seq, attempt });
@@ -95,13 +96,13 @@ impl ShardWork<'_> {
             return; // a repetition
         }
         self.memory.catalog = transfer.catalog;
-        // The copying is not to be broken off for the call's own deadline.
+        // The call's own deadline must not interrupt the copying.
         pending.deadline = pending.deadline.max(now + deadline);
         self.memory.make_mutable(self.outputs);
         self.outputs.push_back(Output::Install { seq, attempt });
     }
 
-    /// The runtime has copied the staged version into place. Returns what the server is told.
+    /// The runtime has installed the staged version. Returns the report for the server.
     pub(super) fn installed(&mut self, seq: OpSeq, attempt: Attempt) -> Option<ClientMessage> {
         let transfer = self.calls.running(seq, attempt)?;
         if transfer.read.staging != Staging::Installing {

@@ -1,5 +1,6 @@
-//! Other servers of the list, which may act in an earlier term than this session's server, or in a later one. Both servers
-//! have to know of the later term, and may have nobody but this session to learn of it from.
+//! Other servers of the list, which may act in an earlier or a later term than this session's
+//! server. Both servers have to learn of the later term, and this session may be the only client
+//! that can tell them.
 
 use super::host::{Output, Outputs};
 use crate::{TermProof, Time};
@@ -9,12 +10,12 @@ use crate::{TermProof, Time};
 pub(super) struct Rivals {
     /// Servers that are still to be told, by their place in the list.
     unaware: Vec<usize>,
-    /// When to tell them (again).
+    /// When to tell these servers next.
     tell_at: Time,
 }
 
 impl Rivals {
-    /// All servers of the list but the session's own.
+    /// Every server of the list except the session's own.
     pub(super) fn of(own: usize, servers: usize, now: Time) -> Self {
         Self { unaware: (0..servers).filter(|server| *server != own).collect(), tell_at: now }
     }
@@ -24,13 +25,13 @@ impl Rivals {
         (!self.unaware.is_empty()).then_some(self.tell_at)
     }
 
-    /// Tells them now; those that can't be reached, again then.
+    /// Tells the servers now. Servers that can't be reached are told again at `again_at`.
     pub(super) fn tell(&mut self, proof: TermProof, again_at: Time, outputs: &mut Outputs) {
         self.tell_at = again_at;
         outputs.extend(self.unaware.iter().map(|&server| Output::Probe { server, proof }));
     }
 
-    /// This server knows.
+    /// This server was told.
     pub(super) fn told(&mut self, server: usize) {
         self.unaware.retain(|unaware| *unaware != server);
     }

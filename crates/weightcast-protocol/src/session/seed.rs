@@ -1,5 +1,6 @@
-//! Seeding: the server asks the group to bring a version to its datacentre in the background. The runtime opens a seed
-//! replica for it, with memory and a session of its own. This session only passes the wish on, and reports a failure.
+//! Seeding: the server asks the group to bring a version to its datacentre in the background. The
+//! runtime opens a seed replica with memory and a session of its own. This session only passes the
+//! request on, and reports a failure.
 
 use super::host::{Output, Outputs};
 use crate::message::ClientMessage;
@@ -13,7 +14,8 @@ pub(super) struct Seed {
 }
 
 impl Seed {
-    /// The server wants a version to cross. A server asks again after a reconnect; a failure is told again then.
+    /// The server asks for a seed. It asks again after a reconnect; a failure is then reported
+    /// again.
     pub(super) fn asked(
         &mut self,
         version: Version,
@@ -29,7 +31,7 @@ impl Seed {
         None
     }
 
-    /// The seed could not be opened. Void if another one was asked for since.
+    /// The seed has failed. Void if the server has asked for another seed since.
     pub(super) fn failed(&mut self, ask: u64) -> Option<ClientMessage> {
         if self.ask != Some(ask) {
             return None;
@@ -38,7 +40,7 @@ impl Seed {
         self.failure()
     }
 
-    /// What the server is told, if the seed failed.
+    /// The report for the server, if the seed failed.
     pub(super) fn failure(&self) -> Option<ClientMessage> {
         let ask = self.ask.filter(|_| self.failed)?;
         Some(ClientMessage::SeedFailed { ask })

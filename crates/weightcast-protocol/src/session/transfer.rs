@@ -1,4 +1,4 @@
-//! The transfer of the call that is pending: the read, and what the server was told of it.
+//! The transfer of the pending call: the read, and the report on it.
 
 use super::assigned::{AssignedRead, Staging};
 use super::pace::Pace;
@@ -9,32 +9,33 @@ use crate::{Attempt, CallError, ContentDigest, Safeguard, Safeguards, ShardSums}
 #[derive(Clone, Debug)]
 pub(super) struct ShardTransfer {
     pub(super) read: AssignedRead,
-    /// Part of it was read in an earlier call, and the memory was the user's since: nobody is served before all of it is
-    /// digested.
+    /// Part of the bytes was read in an earlier call, and the user may have written to the memory
+    /// since. So nothing is served before everything is digested.
     pub(super) carried: bool,
     /// How fast the read is.
     pub(super) pace: Pace,
     /// Logical tensors of the version.
     pub(super) catalog: ContentDigest,
-    /// Digests of what was read, once all of it is.
+    /// Digests of the whole read, once it has ended well.
     pub(super) sums: Option<ShardSums>,
-    /// What the server was told when the read, or the copying into place, ended.
+    /// The report that the server got when the read, or the copying into place, ended.
     pub(super) report: Option<ClientMessage>,
 }
 
 impl ShardTransfer {
-    /// Whether the runtime is reading, or copying into place.
+    /// Whether the runtime is reading or installing.
     pub(super) fn runs(&self) -> bool {
         self.report.is_none()
     }
 
-    /// Whether a further assignment of the same call keeps what was read so far.
+    /// Whether a further assignment of the same call keeps the bytes read so far.
     pub(super) fn is_kept_by(&self, next: &AssignedRead, safeguards: Safeguards) -> bool {
         let same = self.read.since == next.since || !safeguards.on(Safeguard::DropSuspect);
         same && self.read.staging == next.staging
     }
 
-    /// Whether the version is to be copied into place now: this assignment is read, and the copying has not begun yet.
+    /// Whether the version has to be installed now: this assignment is read, and installing has not
+    /// begun. If so, notes that it begins.
     pub(super) fn begins_install(&mut self, attempt: Attempt) -> bool {
         let ready = self.read.attempt == attempt && self.sums.is_some();
         if !ready || self.read.staging != Staging::Beside {
@@ -49,7 +50,7 @@ impl ShardTransfer {
     pub(super) fn in_doubt(&self) -> Option<CallError> {
         let prepared = match self.read.staging {
             Staging::InPlace => matches!(self.report, Some(ClientMessage::Prepared { .. })),
-            // The group commits only once this shard has said that the version is in place.
+            // The group commits only after this shard has reported that it installed the version.
             Staging::Beside | Staging::Installing => {
                 matches!(self.report, Some(ClientMessage::Installed { .. }))
             }

@@ -1,4 +1,4 @@
-//! What a call does to the shard's memory, from its beginning to its end.
+//! The effect of a call on the shard's memory, from the call's beginning to its end.
 
 use super::assigned::Staging;
 use super::calls::Calls;
@@ -21,7 +21,8 @@ impl ShardWork<'_> {
     /// The user makes a call.
     pub(super) fn begin(&mut self, call: Call, deadline: Time) -> OpSeq {
         let holds = self.memory.version().is_some();
-        // Where nothing is held, nothing is withdrawn: the next publication stands.
+        // Without a held version the call withdraws nothing, and must not withdraw the next
+        // publication.
         self.memory.withdrawn |= holds && matches!(call, Call::Unpublish);
         let fresh = !holds && matches!(call, Call::Publish { .. });
         let seq = self.calls.begin(call, deadline, fresh);
@@ -29,8 +30,8 @@ impl ShardWork<'_> {
         seq
     }
 
-    /// A publish that is pending offers the memory at its present generation. Readers may come as soon as the other shards
-    /// have called.
+    /// A pending publish offers the memory at its present generation. Readers may come as soon as
+    /// the other shards have called.
     pub(super) fn offer(&mut self) {
         let Some(pending) = &mut self.calls.pending else { return };
         if let Call::Publish { generation, .. } = &mut pending.call {
@@ -55,7 +56,7 @@ impl ShardWork<'_> {
                 self.memory.published(*version, pending.fresh, self.outputs);
             }
             Ok(Answer::Unpublished) => self.memory.make_mutable(self.outputs),
-            // The error is about what was refused before. The memory is given up all the same.
+            // The error is about a refusal before. The memory is given up nevertheless.
             Err(CallError::ContentMismatch { .. }) if pending.call == Call::Unpublish => {
                 self.memory.make_mutable(self.outputs);
             }
@@ -65,14 +66,15 @@ impl ShardWork<'_> {
             }
             Err(_) if pending.fresh => self.memory.make_mutable(self.outputs),
             Err(CallError::Timeout { .. }) => self.leave(pending.transfer),
-            // A staged update may have lost its source: then the group is left with what it had.
+            // A staged update may have lost its source: the group then keeps what it had.
             Ok(Answer::Unchanged { .. }) | Err(_) => self.abandon(pending.transfer),
             Ok(_) => {}
         }
         self.outputs.push_back(Output::Done { seq, result });
     }
 
-    /// What the call declared holds from now on: the registration of the memory, the tensors of the version.
+    /// Takes over what the call declared: the registration of the memory, or the tensors of the
+    /// version.
     fn take_over(&mut self, call: &Call, answer: &Answer) {
         match (answer, call) {
             (Answer::Registered { .. }, &Call::Register { layout, export, bytes }) => {
@@ -93,8 +95,8 @@ impl ShardWork<'_> {
         Some(pending.seq)
     }
 
-    /// The server's word counts no more: what was offered to it is withdrawn, what it assigned is dropped. The content of
-    /// the memory stays, unless a read has begun to replace it.
+    /// Stops acting on the server's messages: withdraws what the session offered, and drops what
+    /// the server assigned. The content of the memory stays, unless a read has begun to replace it.
     pub(super) fn withdraw(&mut self) {
         let doubt = self.calls.in_doubt();
         self.memory.forget_left(self.outputs);
@@ -110,7 +112,8 @@ impl ShardWork<'_> {
         }
     }
 
-    /// A transfer runs out of time. Nobody reads the memory any more, but what was read stays for the next call.
+    /// A transfer runs out of time. The memory is not served any more, but the bytes that were read
+    /// stay for the next call.
     fn leave(&mut self, transfer: Option<ShardTransfer>) {
         let Some(transfer) = transfer else { return };
         if transfer.read.staging == Staging::Installing || !self.config.relays {
@@ -125,8 +128,8 @@ impl ShardWork<'_> {
         self.memory.leave(transfer.read);
     }
 
-    /// A transfer ends without success. What was read beside the memory goes, and the memory holds what it held; else the
-    /// memory holds nothing and nobody reads it.
+    /// A transfer ends without success. Bytes beside the memory are dropped, and the memory keeps
+    /// its version. A transfer into the memory leaves nothing in it, and the memory is fenced.
     fn abandon(&mut self, transfer: Option<ShardTransfer>) {
         let Some(transfer) = transfer else { return };
         if transfer.runs() {

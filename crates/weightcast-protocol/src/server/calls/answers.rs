@@ -7,8 +7,8 @@ use crate::server::stores::timers::Timer;
 use crate::{CallError, Incarnation, OpSeq, Safeguard};
 
 impl CallHandler<'_> {
-    /// Ends the group's pending call: one result, told to all that have asked and kept for the rest.
-    /// A good one waits until all have.
+    /// Ends the group's pending call with one result: sent to the shards that have called, and kept
+    /// for the others. A good result waits until all shards have called.
     pub(in crate::server) fn finish(
         &mut self,
         incarnation: Incarnation,
@@ -26,8 +26,9 @@ impl CallHandler<'_> {
             return;
         }
         let seq = transaction.seq;
-        // What was kept back for the last shard does not count any more if the call has failed.
+        // An answer that was kept back for the last shard is void once the call has a result.
         transaction.decided = None;
+        // Before the result is set: only a call without a result pins layouts.
         let pinned: Vec<_> = transaction.pinned().collect();
         transaction.result = Some(result.clone());
         transaction.transfer = transaction.transfer.take().filter(|t| t.assignment.is_some());
@@ -57,7 +58,8 @@ impl CallHandler<'_> {
         self.connections.send(to.session, ServerMessage::Answered { seq, result });
     }
 
-    /// A shard asks again after its stream broke: it is told all it may have missed.
+    /// A shard makes its call again after its stream broke: repeats everything that the shard may
+    /// have missed.
     pub(in crate::server) fn repeat(&mut self, to: MemberId, seq: OpSeq) {
         let group = self.groups.of(&to.group);
         let transaction = group.recorded(seq);
@@ -65,7 +67,8 @@ impl CallHandler<'_> {
         let over = over.filter(|_| !self.config.safeguards.on(Safeguard::RecordOverEnd));
         let ended = over.map(|over| Err(over.error.clone()));
         let result = ended.or_else(|| transaction.result.clone());
-        // Even before an error: from the assignment a session knows that it gave its copy up.
+        // Repeat the assignment even before an error: it tells the session that the group's copy
+        // was given up.
         let assigned = transaction.transfer.as_ref().and_then(|transfer| {
             let assignment = transfer.assignment.clone()?;
             let (attempt, since) = (transfer.attempt, transfer.since);
@@ -86,7 +89,8 @@ impl CallHandler<'_> {
         }
     }
 
-    /// The recorded answer. Without the safeguard, answers that depend on the moment are found anew.
+    /// The recorded answer. Without the safeguard, answers that depend on the moment are computed
+    /// anew.
     pub(in crate::server) fn as_recorded(
         &mut self,
         incarnation: Incarnation,

@@ -1,10 +1,11 @@
-//! The line of those that wait for a model to change: for a version, a free source or a revision.
+//! The queue of calls that wait for a model to change: for a version, a free source or a revision.
 
 use crate::Incarnation;
 use crate::server::rooms::CallHandler;
 
 impl CallHandler<'_> {
-    /// Gives the group's call its place among those that wait for the model to change.
+    /// Gives the group's call its place in the queue. A transfer takes the place that the group's
+    /// last transfer left when it ran out of time (L4).
     pub(in crate::server) fn start_waiting(&mut self, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
         let is_transfer = group.transfer().is_some();

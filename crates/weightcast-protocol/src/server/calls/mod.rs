@@ -1,4 +1,4 @@
-//! A group call: its place in the line, its one answer, and `register` (G1 to G5).
+//! A group call: its place in the queue, its one answer, and `register` (G1 to G5).
 
 pub(super) mod answers;
 pub(super) mod line;

@@ -17,8 +17,8 @@ impl CallHandler<'_> {
         Ok(())
     }
 
-    /// A shard looks shapes up where others have registered already: all are told what it is told, and
-    /// those register again with it.
+    /// One shard looks shapes up while other shards have called `register` already. The look-up
+    /// becomes the call of the group: every shard gets its answer, and then all shards register.
     pub(in crate::server) fn look_up_first(
         &mut self,
         incarnation: Incarnation,
@@ -75,7 +75,7 @@ impl CallHandler<'_> {
             }
         }
         group.registered = false;
-        // One rollout less to wait for.
+        // A `wait` for all rollouts has one rollout less to wait for.
         self.agenda.note_change(&group.model);
         self.finish(incarnation, Ok(Answer::Unregistered));
     }

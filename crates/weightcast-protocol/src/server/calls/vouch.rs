@@ -1,4 +1,4 @@
-//! Tickets: what sessions are given to show the next server (T6).
+//! Issues tickets, which sessions show to the next server (T6).
 
 use crate::message::{Answer, ServerMessage};
 use crate::server::rooms::CallHandler;
@@ -8,7 +8,7 @@ use crate::ticket::TicketOwner;
 use crate::{Mac, Proved, Ticket};
 
 impl CallHandler<'_> {
-    /// What a member can show of its group.
+    /// The ticket with which a member proves its place in the group, and what the group holds.
     pub(in crate::server) fn ticket(&self, member: MemberId) -> Ticket {
         let group = self.groups.of(&member.group);
         let ticket = Ticket {
@@ -29,7 +29,8 @@ impl CallHandler<'_> {
         self.config.ticket_key.grant(ticket, owner)
     }
 
-    /// What its group has held last: the session may not know yet that this was given up.
+    /// The version that the member's group held last, even if it was given up: the session may not
+    /// know that yet.
     fn proved(&self, group: &Group, member: &Member) -> Option<Proved> {
         let held = member.proved?;
         let known = self.models.of(&group.model).known.get(&held.version);
@@ -37,7 +38,7 @@ impl CallHandler<'_> {
         Some(Proved { sum: content.and_then(|content| content.sum).or(held.sum), ..held })
     }
 
-    /// Gives a member what it needs to prove an answer that it gets next.
+    /// Sends the member a new ticket before an answer that changes what the group holds.
     pub(super) fn vouch(&mut self, to: MemberId, answer: &Answer) {
         if matches!(answer, Answer::Published { .. } | Answer::Committed { .. }) {
             let ticket = self.ticket(to);

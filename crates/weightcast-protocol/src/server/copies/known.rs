@@ -1,6 +1,6 @@
-//! What is known of versions: their content, so that none is ever given another (S7), as far as there
-//! is room. The newest is never forgotten, and none that is older may be published anew, so what is
-//! forgotten stays past.
+//! What is known of versions: their content, so that no version is ever given other content (S7).
+//! Bounded. The newest version is never forgotten, and no version that is older than it may be
+//! published for the first time, so a forgotten version stays past.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,9 @@ use crate::server::stores::group::Group;
 use crate::server::stores::model::Content;
 
 impl CopyHandler<'_> {
-    /// Notes what a version is. Beyond the bound the oldest are forgotten that no group holds or reads: a
-    /// copy that is out of sight may be shown again, and what was read has yet to be judged and shown.
+    /// Notes the content of a version. Beyond the bound forgets the oldest versions, except those
+    /// that a group holds or reads: an unlisted copy may be listed again, and a version that was
+    /// read has yet to be judged and listed.
     pub(in crate::server) fn remember(&mut self, name: &str, version: Version, content: Content) {
         let bound = self.config.limits.versions;
         let model = self.models.of_mut(name);

@@ -1,6 +1,6 @@
-//! Copies that groups hold: taken on, listed, taken out of sight again (S8).
+//! Copies that groups hold: added, listed, taken off the list again (S8).
 //!
-//! Who may read a copy, and when it may be given up, is for the rooms above to decide.
+//! The rooms above decide who may read a copy, and when it may be given up.
 
 pub(super) mod known;
 
@@ -10,7 +10,7 @@ use crate::server::stores::trust::Trust;
 use crate::{ContentDigest, Generation, Incarnation, Proved, Safeguard, Version};
 
 impl CopyHandler<'_> {
-    /// The group holds a copy from now on, for all to see.
+    /// The group holds a copy from now on, which is listed at once.
     pub(in crate::server) fn add(
         &mut self,
         incarnation: Incarnation,

@@ -7,25 +7,26 @@ use crate::{CallError, OpSeq};
 
 /// How a call relates to what the shard and its group have called before.
 pub(super) enum Arrival {
-    /// The first shard to make it.
+    /// This shard makes the call first in its group.
     Starts,
-    /// Other shards have made it before.
+    /// Other shards have made the call before.
     Joins,
-    /// This shard has made it before (G5).
+    /// This shard has made the call before (G5).
     Repeats,
-    /// It has been answered, and the shard has gone on since: it can't want to know any more.
+    /// The shard has made a later call since, and can't want the answer any more.
     Stale,
-    /// It does not follow the shard's last call, or differs from the group's.
+    /// The call does not follow the shard's last call, or differs from the group's call.
     Wrong(CallError),
 }
 
 impl Group {
-    /// How a shard's call relates to those before.
+    /// How a shard's call relates to earlier calls.
     pub(super) fn arrival(&self, shard: u32, seq: OpSeq, call: &Call) -> Arrival {
         let last = self.member(shard).last_seq;
         let transaction = self.transactions.get(&seq);
-        // What a shard has called last, by its own word too, is a call only if it came here: else
-        // a shard would go past the call that it joins (T5).
+        // `last` may come from an announcement. A call of that number repeats one only if the
+        // shard's call came in here; otherwise the shard would be counted as past the call that it
+        // joins (T5).
         let came = transaction.is_some_and(|call| call.arrived.contains_key(&shard));
         if seq < last || (seq == last && !came) {
             return Arrival::Stale;

@@ -14,7 +14,7 @@ impl Server {
     ) {
         let pending = self.groups.is_pending(incarnation, seq);
         if pending && self.groups.of(&incarnation).unpublishes() {
-            // Rather than leave the memory immutable for want of an offload.
+            // Give up on the offload, rather than keep the memory immutable past the deadline.
             if self.durability().give_up_hold(incarnation) {
                 self.advance(now, incarnation);
             }
@@ -30,7 +30,7 @@ impl Server {
         self.calls().finish(incarnation, Err(error));
     }
 
-    /// What a call was waiting for when its deadline passed.
+    /// The error for a call whose deadline has passed: names what the call was waiting for.
     fn timeout_error(&self, incarnation: Incarnation) -> CallError {
         let caller = self.books().group(incarnation);
         let group = caller.group;

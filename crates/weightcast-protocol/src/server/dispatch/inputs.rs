@@ -1,4 +1,5 @@
-//! Inputs beside messages, streams and timers: manifests, other servers' terms, and late timers.
+//! Inputs other than messages, streams and timers: manifests, other servers' terms, and late
+//! timers.
 
 use std::sync::Arc;
 
@@ -6,9 +7,9 @@ use crate::server::Server;
 use crate::{CallError, ContentDigest, Term, TermProof, Time};
 
 impl Server {
-    /// Stores a manifest; the runtime has checked that the digest is that of the content.
+    /// Stores a manifest; the runtime has checked that the digest is the content's.
     ///
-    /// Errors: `Limit` for one that is too large, or too many.
+    /// Errors: `Limit` if the manifest is too large, or the store is full.
     pub fn put_manifest(
         &mut self,
         now: Time,
@@ -20,7 +21,7 @@ impl Server {
         result
     }
 
-    /// Whether a manifest is stored. One that is need not be sent: it is as good as stored now.
+    /// Whether a manifest is stored. If so, it need not be sent: its grace time begins anew.
     pub fn has_manifest(&mut self, now: Time, digest: ContentDigest) -> bool {
         let stored = self.blobs.touch(digest);
         self.blobs.schedule_grace(now, &mut self.timers);
@@ -37,8 +38,8 @@ impl Server {
         self.terms.acting().map_or(Term(0), |own| own.term)
     }
 
-    /// A client of another server was opened in this term there. Ends this server's term if that is
-    /// earlier; the answer is this server's term then, for the client to go by.
+    /// A client says that another server acts in this term. Ends this server's own term if that is
+    /// earlier. Returns the term in which this server still acts, for the client to go by.
     pub fn handle_probe(&mut self, now: Time, told: TermProof) -> Option<TermProof> {
         if self.membership().hear_of_other(now, told) {
             self.settle(now);
@@ -46,9 +47,8 @@ impl Server {
         self.terms.acting()
     }
 
-    /// To be called before [`Server::handle_timeout`] where that may come late. A process that stood
-    /// still, or has not kept up, has not heard its clients either: then nobody's silence counts
-    /// before they had a lease's time to be heard.
+    /// Call before [`Server::handle_timeout`] where the timeout may come late. A process that stood
+    /// still has not heard its clients either, so each session gets a whole lease to be heard in.
     pub fn excuse_delay(&mut self, now: Time) {
         self.membership().excuse_delay(now);
     }

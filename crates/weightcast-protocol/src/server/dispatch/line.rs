@@ -1,4 +1,4 @@
-//! Something has changed in a model: those that wait look again, first come first served.
+//! The queue of waiting calls: when a model changes they are tried again, first come, first served.
 
 use crate::server::Server;
 use crate::server::rooms::Books;
@@ -6,13 +6,13 @@ use crate::server::stores::group::Group;
 use crate::{Condition, Incarnation, Time, Version};
 
 impl Server {
-    /// Something has changed in a model: those that wait look again, first come first served.
+    /// Something has changed in a model: tries the waiting calls again, first come, first served.
     pub(super) fn serve_waiting(&mut self, now: Time, model: &str) {
         let Some(model) = self.models.get(model) else { return };
         let waiting: Vec<Incarnation> = model.waiting.values().copied().collect();
-        // Once one has found no free source, those behind it that are like it need not look.
+        // Once a group has found no free source, later groups with the same sources need not look.
         let mut exhausted: Vec<(Version, Incarnation)> = Vec::new();
-        // And a condition that does not hold for one holds for none.
+        // A condition that does not hold for one group holds for none.
         let mut unmet: Vec<Condition> = Vec::new();
         for group in waiting {
             let until = self.groups.get(&group).and_then(Group::waits_until);
@@ -32,20 +32,21 @@ impl Server {
 }
 
 impl Books<'_> {
-    /// Whether two groups can read a version from the same sources only: none serves the one but not
-    /// the other.
+    /// Whether two groups can read a version from the same sources: no source serves only one of
+    /// them.
     fn have_same_sources(&self, a: Incarnation, b: Incarnation) -> bool {
-        // One that was looked at before may have gone since.
+        // A group that was looked at before may have gone since.
         let (Some(a), Some(b)) = (self.groups.get(&a), self.groups.get(&b)) else { return false };
         a.datacentre() == b.datacentre() && a.same_layouts(b)
     }
 
-    /// The version that a group could read from any source, if it waits for nothing but a source.
+    /// The version that a group could read from any source, if the group lacks nothing but a
+    /// source.
     fn waits_for_source(&self, incarnation: Incarnation) -> Option<Version> {
         let group = self.groups.get(&incarnation)?;
         let transaction = group.active_call()?;
         let transfer = transaction.transfer.as_ref()?;
-        // One that is staged can't read from its own readers, which others may.
+        // A staged update can't read from the group's own readers; other groups can.
         let waits = transfer.failures.is_empty() && !transfer.staged;
         transaction.wants(group.num_shards).filter(|_| waits)
     }

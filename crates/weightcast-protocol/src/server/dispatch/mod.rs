@@ -1,7 +1,8 @@
-//! The dispatcher: it takes each input to the rooms, and alone looks again at what they woke.
+//! The dispatcher passes each input to the rooms. It alone works the agenda off.
 //!
-//! Here a group's call comes in (`transact`, `arrival`), starts and goes on (`steps`, `settling`, `line`) and runs
-//! out of time (`deadline`); what the rooms return for a room above them is done in `onward`.
+//! A group's call comes in (`transact`, `arrival`), starts and goes on (`steps`, `settling`,
+//! `line`) and runs out of time (`deadline`). `onward` does what rooms return for the rooms above
+//! them.
 
 mod arrival;
 mod deadline;

@@ -1,4 +1,4 @@
-//! What rooms have returned for a room above them.
+//! Does what rooms return for a room above them.
 
 use crate::Incarnation;
 use crate::message::Answer;
@@ -6,7 +6,7 @@ use crate::server::Server;
 use crate::server::transfers::Onward;
 
 impl Server {
-    /// Does what a step of a group's transfer has left to the rooms above.
+    /// Does what a step of a group's transfer returned for the rooms above.
     pub(in crate::server) fn go_on(&mut self, incarnation: Incarnation, onward: Onward) {
         match onward {
             Onward::Done => {}
@@ -22,7 +22,7 @@ impl Server {
         }
     }
 
-    /// Something has changed in a model: seeds that nobody needs go.
+    /// Something has changed in a model: lets seeds go that are not needed any more.
     pub(in crate::server) fn review_seeds(&mut self, name: &str) {
         for seed in self.durability().review_asks(name) {
             if !self.books().group(seed).is_seed_needed() {

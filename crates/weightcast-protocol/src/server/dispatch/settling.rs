@@ -1,5 +1,6 @@
-//! After each event everything that it has made possible happens, in a deterministic order. That is
-//! bounded: a bug that would have it go on for ever leaves the rest to the next event, and shows (T5).
+//! After each event, does everything that the event has made possible, in a deterministic order.
+//! The number of steps is bounded: a bug that never ends leaves its rest to the next event, and
+//! shows (T5).
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,7 @@ impl Server {
         }
     }
 
-    /// The next thing that can happen. False if there is none.
+    /// Does the next thing on the agenda. False if there is none.
     fn settle_one(&mut self, now: Time, settled: &mut BTreeSet<String>) -> bool {
         if let Some(group) = self.agenda.groups.pop_first() {
             self.advance(now, group);
@@ -33,7 +34,8 @@ impl Server {
             self.serve_waiting(now, &model);
             settled.insert(model);
         } else if let Some(model) = settled.pop_first() {
-            // Last: whoever has just shown a copy again may give it up for another source (A3).
+            // Offloads come last: a group that has just listed a copy again may give it up for
+            // another source (A3).
             self.durability().review_offloads(&model);
         } else {
             return false;

@@ -6,7 +6,7 @@ use crate::server::Server;
 use crate::{CallError, Incarnation, Time};
 
 impl Server {
-    /// What the first shard's arrival decides, for all.
+    /// Decides what the first shard's call decides for the whole group.
     pub(super) fn start(&mut self, now: Time, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
         let call = group.pending().call.clone();
@@ -38,7 +38,7 @@ impl Server {
         }
     }
 
-    /// Moves a group's pending call on as far as it goes.
+    /// Advances a group's pending call as far as possible.
     pub(in crate::server) fn advance(&mut self, now: Time, incarnation: Incarnation) {
         let Some(group) = self.groups.get_mut(&incarnation) else { return };
         if group.over.is_some() {
@@ -63,7 +63,7 @@ impl Server {
         }
     }
 
-    /// A shard can't make the group's call: it ends for all, and they learn why.
+    /// A shard can't make the group's call. The call fails for all shards, and names the reason.
     pub(super) fn declined(&mut self, incarnation: Incarnation, shard: u32) {
         self.transfers().abandon_transfer(incarnation);
         let group = self.groups.of_mut(&incarnation);

@@ -1,5 +1,5 @@
 //! Group transactions: the first shard's call starts one, the others join it, and every shard gets
-//! the one result, whenever it asks (§4.4 of the paper; G1 to G5).
+//! the same result, whenever it asks (§4.4 of the paper; G1 to G5).
 
 use crate::message::Call;
 use crate::server::Server;
@@ -43,7 +43,7 @@ impl Server {
         self.agenda.wake(from.group);
     }
 
-    /// Without the safeguard, what is known of a call that has ended is forgotten.
+    /// The mutant forgets a call that has ended, and so runs a repeated call again.
     fn runs_again(&mut self, incarnation: Incarnation, seq: OpSeq) -> bool {
         let group = self.groups.of_mut(&incarnation);
         let ended =
@@ -51,10 +51,10 @@ impl Server {
         ended && group.transactions.remove(&seq).is_some()
     }
 
-    /// Whether a call may start or join: not at the end of a group, and not too far ahead.
+    /// Whether a call may start or join: not at the end of a group, and not too many calls ahead.
     fn admit(&mut self, incarnation: Incarnation, seq: OpSeq) -> Result<(), CallError> {
         let group = self.groups.of(&incarnation);
-        // At the end of a group every call that it has made has its result.
+        // When a group has ended, every call that it made has its result.
         let recorded = group.transactions.contains_key(&seq);
         if let Some(over) = &group.over
             && !recorded
@@ -75,7 +75,7 @@ impl Server {
         Ok(())
     }
 
-    /// The shard has gone past its last call; forgets calls that every shard has gone past.
+    /// The shard has passed its last call; forgets calls that every shard has passed.
     fn pass_earlier(&mut self, from: MemberId, seq: OpSeq) {
         let group = self.groups.of_mut(&from.group);
         let member = group.member_mut(from.shard);
@@ -90,7 +90,8 @@ impl Server {
         }
     }
 
-    /// A shard's call comes in: the first starts the group's, the last may have an answer waiting for it.
+    /// A shard's call comes in. The first call starts the group's call; the last one may release an
+    /// answer that was kept back.
     pub(super) fn arrive(
         &mut self,
         now: Time,
@@ -109,7 +110,8 @@ impl Server {
         if let Call::Register { layout, .. } = &call
             && transaction.result.is_none()
         {
-            // It stays while the call waits for the other shards, whose models may take long to load.
+            // Keep the manifest while the call waits: other shards may take long to load their
+            // models.
             self.blobs.retain(*layout);
         }
         transaction.arrived.insert(shard, call);

@@ -1,17 +1,18 @@
-//! Claims: a group that commits or announces a copy says that it holds the bytes. The sums that it shows prove
-//! nothing: they can be had from other shards' notes, or from another claimant. Retention relies on no copy that
-//! has shown no more (A1, A2).
+//! Claims: a group that commits or announces a copy says that it holds the bytes. The sums that it
+//! reports prove nothing: a liar can get them from other shards' notes, or from another claimant.
+//! Retention relies on no copy that has shown no more than its sums (A1, A2).
 //!
-//! What a trainer publishes first *is* the version, so that copy is proved. Any other copy is a claim until it was
-//! compared with a proved one: the shards of both groups are asked at the same time to sum the same sample of the
-//! tensors under the same keys, all drawn from a number that nobody knew before. Equal bytes have equal sums in any
-//! layouts.
+//! What a trainer publishes first *is* the version, so that copy is proved. Any other copy is a
+//! claim until it was compared with a proved one: the shards of both groups are asked at the same
+//! time to sum the same sample of the tensors under the same keys, all drawn from an unpredictable
+//! number. Equal bytes have equal sums in any layouts.
 //!
-//! A comparison starts as soon as a retained version has fewer than two proved holders, so that a group that gives
-//! its copy up seldom has to wait for one. If the group has to, it waits for one answer, and its copy is offloaded
-//! if the answer does not prove another copy. A group that did not answer is asked again later. Where no copy is
-//! proved, as after a failover, two claimants are compared, and both are believed if they are equal: to make up the
-//! same answer they would have to conspire.
+//! A comparison starts as soon as a retained version has fewer than two proved holders, so that a
+//! group that gives its copy up seldom has to wait for one. If the group has to wait, it waits for
+//! one answer; its copy is offloaded if the answer does not prove another copy. A group that did
+//! not answer is asked again later. Where no copy is proved, as after a failover, two claimants are
+//! compared, and both are believed if they are equal: two liars would have to conspire to give the
+//! same answer.
 
 use crate::message::ServerMessage;
 use crate::server::rooms::{Books, DurabilityHandler};
@@ -29,7 +30,8 @@ use crate::{Generation, Incarnation, Nonce, Span, Time, Version};
 const ANSWER: Span = Span::from_secs(5);
 
 impl Group {
-    /// How far the group's copy of a version is trusted, while all its shards can be asked.
+    /// How far the group's copy of a version is trusted; `None` unless the copy is sealed and not
+    /// refused, and all shards can be asked.
     fn trust(&self, version: Version) -> Option<Trust> {
         let held = self.held.as_ref().filter(|held| held.version == version && held.sealed)?;
         let broken = self.over.as_ref().is_some_and(|over| !over.closing);
@@ -49,7 +51,7 @@ impl Group {
 }
 
 impl DurabilityHandler<'_> {
-    /// Something has changed in a model: asks for proofs that may be needed.
+    /// Something has changed in a model: starts the comparisons that may be needed.
     pub(in crate::server) fn review_claims(&mut self, now: Time, name: &str) {
         let Some(model) = self.models.get_mut(name).filter(|m| m.retention.versions > 0) else {
             return;
@@ -66,9 +68,9 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// A copy is refuted by a proved one. Where no proved copy is left nobody knows any more whose memory had
-    /// changed: it may have been the publisher's. So refuted copies are claims again, which can be compared with
-    /// each other.
+    /// Refuted copies become claims again once no proved copy is left. A copy is refuted by a
+    /// proved one, and when that has gone, nobody can tell whose memory had changed: it may have
+    /// been the publisher's. Claims can be compared with each other.
     fn forgive(&mut self, name: &str, version: Version) {
         let model = self.models.of(name);
         let leaving = model.retention.held_back.iter().map(|group| self.groups.of(group));
@@ -86,8 +88,8 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// Whether a comparison runs that may prove another copy of a version whose holder wants to go. The holder
-    /// waits for one answer only.
+    /// Whether a comparison runs that may prove another copy of a version that its holder wants to
+    /// give up. The holder waits for one answer only.
     pub(super) fn awaits_proof(&mut self, now: Time, owner: Incarnation, version: Version) -> bool {
         let name = self.groups.of(&owner).model.clone();
         self.challenge(now, &name, version);
@@ -100,13 +102,13 @@ impl DurabilityHandler<'_> {
         !in_vain && self.is_compared(owner, version)
     }
 
-    /// Whether copies of a version, which a group holds as well, are compared now.
+    /// Whether copies of a version that a group holds are being compared now.
     pub(super) fn is_compared(&self, owner: Incarnation, version: Version) -> bool {
         let name = &self.groups.of(&owner).model;
         self.challenges.values().any(|c| c.model == *name && c.version == version)
     }
 
-    /// Starts a comparison if one is due, and none runs.
+    /// Starts a comparison of the version if one is due and none runs.
     fn challenge(&mut self, now: Time, name: &str, version: Version) {
         self.challenges.retain(|nonce, challenge| {
             let stands = [&challenge.claimant, &challenge.reference].into_iter().all(|side| {
@@ -136,7 +138,7 @@ impl DurabilityHandler<'_> {
         asked.into_iter().flatten().for_each(|member| self.remind_challenges(member));
     }
 
-    /// Asks a member for the proofs that it has not sent.
+    /// Sends a member the challenges that it has not answered.
     pub(in crate::server) fn remind_challenges(&mut self, to: MemberId) {
         let mut messages = Vec::new();
         for (nonce, challenge) in self.challenges.iter() {
@@ -152,7 +154,7 @@ impl DurabilityHandler<'_> {
         messages.into_iter().for_each(|message| self.connections.send(to.session, message));
     }
 
-    /// A shard has shown its part.
+    /// A shard has answered a challenge.
     pub(in crate::server) fn proof(
         &mut self,
         now: Time,
@@ -173,14 +175,15 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// Copies that could not be compared may be now.
+    /// Copies whose comparison came to nothing may be compared again.
     pub(in crate::server) fn retry_timer(&mut self, claimant: Incarnation) {
         if let Some(group) = self.groups.get(&claimant) {
             self.agenda.note_change(&group.model);
         }
     }
 
-    /// The group has given its copy up: the group that was compared with it is to be compared with another one.
+    /// The group has given its copy up: the other group of its comparison has to be compared with
+    /// another one.
     pub(in crate::server) fn note_gone(&mut self, incarnation: Incarnation) {
         let mut asked =
             self.challenges.values().flat_map(|c| [c.claimant.group, c.reference.group]);
@@ -189,7 +192,7 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// Both groups have shown what they hold, or have had their time.
+    /// Both groups have answered, or the time to answer is over.
     pub(in crate::server) fn decide(&mut self, now: Time, nonce: Nonce) {
         let Some(challenge) = self.challenges.remove(&nonce) else { return };
         let Challenge { model: name, version, claimant, reference } = challenge;
@@ -241,7 +244,7 @@ impl<'a> Books<'a> {
         model.holders(version).map(move |group| self.groups.of(&group))
     }
 
-    /// Whom to compare with whom, if that is of use.
+    /// Which two groups to compare, if a comparison is of use: the claimant and the reference.
     fn to_compare(
         self,
         now: Time,

@@ -29,7 +29,7 @@ pub(in crate::server) fn owner_name(open: &Open) -> &str {
     }
 }
 
-/// The same of such a replica's name.
+/// The owner's name in the name of an offload or seed replica.
 pub(super) fn owner_of(replica: &str) -> &str {
     replica.split('~').next().unwrap_or_default()
 }
@@ -42,7 +42,7 @@ impl Group {
 }
 
 impl DurabilityHandler<'_> {
-    /// Asks a group's shards to copy what they hold.
+    /// Asks a group's shards to copy aside what they hold.
     pub(super) fn ask_offload(&mut self, incarnation: Incarnation, version: Version) {
         let group = self.groups.of(&incarnation);
         let model = self.models.of_mut(&group.model);
@@ -50,8 +50,8 @@ impl DurabilityHandler<'_> {
         group.member_ids().into_iter().for_each(|member| self.remind_offload(member));
     }
 
-    /// Tells a member what it may have missed: to offload what it holds, or to give up what it
-    /// offloaded or brought.
+    /// Tells a member again what it may have missed: to offload its copy, or to close a replica
+    /// that was released.
     pub(in crate::server) fn remind_offload(&mut self, to: MemberId) {
         let group = self.groups.of(&to.group);
         if group.released {
@@ -86,7 +86,7 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// The offload that this group was asked for will not come.
+    /// The offload that this group was asked for has failed.
     fn fail_offload(&mut self, owner: Incarnation, version: Version, reason: String) {
         let group = self.groups.of_mut(&owner);
         let model = self.models.of_mut(&group.model);
@@ -98,7 +98,7 @@ impl DurabilityHandler<'_> {
         self.agenda.note_change(&group.model);
     }
 
-    /// A copy was sealed: an offload that was asked for is there.
+    /// A copy was sealed. If it is an offload, the request is fulfilled.
     pub(in crate::server) fn note_seal(&mut self, incarnation: Incarnation) {
         let group = self.groups.of(&incarnation);
         let model = self.models.of_mut(&group.model);
@@ -112,8 +112,9 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// A group is at its end, or its content was refused: offloads and seeds that it was asked for, or that it is,
-    /// fail.
+    /// A group is at its end, or its content was refused. If the group is an offload or seed, its
+    /// request fails. An offload that the group was asked for is withdrawn, unless the group is
+    /// closing.
     pub(in crate::server) fn note_end(&mut self, incarnation: Incarnation) {
         let group = self.groups.of(&incarnation);
         if group.released {
@@ -157,7 +158,7 @@ impl DurabilityHandler<'_> {
         model.seeding.replicas.remove(&incarnation);
     }
 
-    /// The replica may go: nobody new reads from it, and its shards are told to close.
+    /// Releases the replica: takes its copy off the list, and tells its shards to close.
     pub(in crate::server) fn release(&mut self, replica: Incarnation) {
         let group = self.groups.of_mut(&replica);
         group.released = true;
@@ -186,7 +187,7 @@ impl Books<'_> {
 }
 
 impl GroupCtx<'_> {
-    /// Whether an offload replica is still of use, or can't be judged yet.
+    /// Whether an offload replica is still of use. Also true while the server can't tell yet.
     fn is_offload_needed(&self) -> bool {
         let GroupCtx { group, model, .. } = *self;
         let Some(version) = group.offloads().filter(|_| group.over.is_none()) else { return true };
@@ -205,8 +206,8 @@ impl GroupCtx<'_> {
 }
 
 impl Books<'_> {
-    /// A4: a version has one offload replica, once one has shown the bytes; T5: nothing is asked of
-    /// groups that are gone.
+    /// A4: a version has one offload replica, once one has shown the bytes. T5: every request for
+    /// an offload has an owner that waits, and lists name no group that is gone.
     pub(in crate::server) fn validate_offloads(
         &self,
         name: &str,
@@ -231,7 +232,7 @@ impl Books<'_> {
             held.filter(|held| held.visible && held.sealed).map(|held| (*replica, held))
         });
         let copies: Vec<_> = copies.collect();
-        // While none has shown the bytes, none goes for another one's sake.
+        // While no offload has shown the bytes, none is released in favour of another.
         let proved = copies.iter().filter(|(_, held)| held.trust == Trust::Proved);
         for (replica, held) in proved {
             let others = copies.iter().filter(|(_, other)| other.version == held.version).count();

@@ -57,7 +57,8 @@ fn an_offload_fails_by_the_word_of_whoever_was_asked_of_the_copy_that_it_holds()
     }
 }
 
-/// Only the one that was made for who was asked, and only if it was not told to go.
+/// Only an offload that was made for the group that was asked, and was not told to go, fails the
+/// request.
 #[test]
 fn an_offload_that_ends_before_it_is_there_has_failed() {
     for (name, released, fails) in [

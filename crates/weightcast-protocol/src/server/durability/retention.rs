@@ -16,11 +16,12 @@ use crate::server::stores::timers::Timer;
 use crate::server::stores::trust::Trust;
 use crate::{Incarnation, Safeguard, Time, Version};
 
-/// Losses that a server remembers for people, after their models are gone too; the counter goes on.
+/// Losses that a server remembers for people, even of models that are forgotten. The counter has no
+/// bound.
 const LOSSES_SHOWN: usize = 256;
 
 impl Group {
-    /// Whether the group's copy satisfies retention, if it is proved.
+    /// Whether retention may count the group's copy, once the copy is proved.
     pub(super) fn counts(&self) -> bool {
         let copy = self
             .held
@@ -44,7 +45,7 @@ impl Group {
 }
 
 impl Books<'_> {
-    /// Whether another group than this one has a countable copy of a version.
+    /// Whether another group has a countable copy of a version.
     pub(super) fn is_countable(
         &self,
         model: &Model,
@@ -64,8 +65,8 @@ impl Books<'_> {
         group.counts() && believed && !(blind && group.offloads().is_some())
     }
 
-    /// Whether a version is one of the newest that are to survive. Newer versions without a countable copy are not
-    /// counted, so that a version goes only when its successors are safe.
+    /// Whether a version is one of the newest that are to survive. Newer versions without a
+    /// countable copy take no place, so that a version goes only when its successors are safe.
     pub(super) fn is_retained(&self, model: &Model, version: Version) -> bool {
         let wanted = model.retention.versions as usize;
         let newer = model.visible.keys().rev().take_while(|newer| **newer > version);
@@ -74,8 +75,9 @@ impl Books<'_> {
 }
 
 impl GroupCtx<'_> {
-    /// Whether a version would be lost with the group's copy: it is retained, this copy is good enough
-    /// to count, and no other one does. A server that does not know all copies must assume so (A5).
+    /// Whether a version would be lost with the group's copy: the version is retained, this copy is
+    /// good enough to count, and no other copy counts. While copies may be unknown, the server must
+    /// assume so (A5).
     fn is_last_countable(&self) -> bool {
         let GroupCtx { group, model, .. } = *self;
         let Some(held) = group.held.as_ref().filter(|held| held.sealed && held.fenced.is_none())
@@ -98,7 +100,8 @@ impl GroupCtx<'_> {
 }
 
 impl DurabilityHandler<'_> {
-    /// A group that gives its copy up keeps it that long if it has to be offloaded first.
+    /// A group that gives its copy up keeps it until then at most, if the copy has to be offloaded
+    /// first.
     pub(in crate::server) fn hold_until(
         &mut self,
         now: Time,
@@ -115,8 +118,9 @@ impl DurabilityHandler<'_> {
     }
 
     /// Whether a group that wants to give its copy up may do so, as far as retention goes. `ready`:
-    /// nothing else keeps it. If not, it has been asked for an offload, or another holder has; it is
-    /// looked at again when something changes.
+    /// nothing else keeps the copy. If not, a comparison or an offload is under way, of this copy
+    /// or another, or the copy is lost and not `ready`. The group is looked at again when something
+    /// changes.
     pub(in crate::server) fn may_give_up(
         &mut self,
         now: Time,
@@ -155,7 +159,8 @@ impl DurabilityHandler<'_> {
         !self.config.safeguards.on(Safeguard::OffloadWait)
     }
 
-    /// The holder of the last proved copy wants to give it up: another copy is to be proved first, or made.
+    /// The holder of the last proved copy wants to give it up: proves another copy first, or has
+    /// one made.
     fn secure(&mut self, now: Time, incarnation: Incarnation, version: Version) {
         let awaits_proof = self.awaits_proof(now, incarnation, version);
         let model = self.models.of(&self.groups.of(&incarnation).model);
@@ -193,8 +198,8 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// The group has had its time to be offloaded: its call may end now if nothing else keeps it. False if it was not
-    /// kept for that.
+    /// The group's time to be offloaded is over: its call may end now if nothing else keeps it.
+    /// Returns whether the copy was held back.
     pub(in crate::server) fn give_up_hold(&mut self, incarnation: Incarnation) -> bool {
         let Some(group) = self.groups.get_mut(&incarnation) else { return false };
         group.hold_until = None;
@@ -208,7 +213,8 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// The last countable copy of a retained version goes, and nothing more can be done about it.
+    /// Records the loss of a retained version: its last countable copy goes, and nothing more can
+    /// be done.
     fn lose_version(&mut self, incarnation: Incarnation) {
         self.counters.retention_lost += 1;
         self.end_hold(incarnation);

@@ -105,7 +105,7 @@ fn a_copy_is_the_last_while_no_other_counts_and_is_believed() {
     }
 }
 
-/// As many of the newest as are wanted, of which there is a copy to rely on; and those above.
+/// A version is retained unless as many newer versions as are wanted have a copy to rely on.
 #[test]
 fn a_version_goes_only_when_so_many_newer_ones_are_safe() {
     for safe in 0..32_u32 {
@@ -228,7 +228,7 @@ fn who_holds_no_last_copy_waits_for_nothing_and_its_offload_is_not_wanted() {
     }
 }
 
-/// One offload of a version is asked for, whoever else wants to give it up.
+/// One offload of a version is asked for, however many groups want to give the version up.
 #[test]
 fn a_version_is_offloaded_by_one_at_a_time() {
     let (mut server, group) = holder();

@@ -12,7 +12,8 @@ use crate::server::stores::violation::{Violation, ensure};
 use crate::{CallError, Incarnation, Safeguard, Time, Version};
 
 impl GroupCtx<'_> {
-    /// The seed replicas of the group's datacentre, until they have been told to end, or have left.
+    /// The seed replicas of the group's datacentre that have not ended; a seed that is closing
+    /// counts.
     pub(super) fn seeds_near(self) -> impl Iterator<Item = Incarnation> {
         self.model.seeding.replicas.iter().copied().filter(move |seed| {
             let seed = self.groups.of(seed);
@@ -25,7 +26,7 @@ impl GroupCtx<'_> {
         self.asked_here().is_some_and(|asked| asked.replica() == self.group.replica)
     }
 
-    /// Whether a seed is still of use, or can't be judged yet.
+    /// Whether a seed is still of use. Also true while the server can't tell yet.
     pub(in crate::server) fn is_seed_needed(self) -> bool {
         let GroupCtx { group, model, .. } = self;
         if group.over.is_some() || group.released || group.recovering || model.recovers {
@@ -47,7 +48,7 @@ impl GroupCtx<'_> {
         near.any(|group| group.held.as_ref().is_none_or(|held| held.version < version))
     }
 
-    /// Whether the seed's datacentre has something newer, or another seed of the same.
+    /// Whether the seed's datacentre has a newer version, or an older seed of the same version.
     fn is_outdone(&self) -> bool {
         let version = self.group.held.as_ref().map(|held| held.version);
         let mut newer = self.model.visible.keys().filter(|newer| Some(**newer) > version);
@@ -61,7 +62,7 @@ impl GroupCtx<'_> {
 }
 
 impl DurabilityHandler<'_> {
-    /// A group has committed: if it is a seed, what was asked for has come.
+    /// A group has committed: if it is a seed, its request is fulfilled.
     pub(in crate::server) fn note_seeded(&mut self, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
         group.seed_failed = false;
@@ -86,7 +87,8 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// A seed of an earlier term goes on: no other group is asked for one.
+    /// A seed of an earlier term goes on. Its request is entered again, so that no other group is
+    /// asked for one.
     pub(in crate::server) fn seed_came_over(&mut self, now: Time, incarnation: Incarnation) {
         let Some(group) = self.groups.get(&incarnation) else { return };
         let Some(version) = group.seeds().filter(|_| group.over.is_none()) else { return };
@@ -101,8 +103,9 @@ impl DurabilityHandler<'_> {
         self.agenda.note_change(&self.groups.of(&incarnation).model);
     }
 
-    /// Something has changed in a model: seeds that nobody needs are not asked for any more. Returns the model's
-    /// seeds; the caller judges them one at a time, since a seed that has gone does not count for the next.
+    /// Something has changed in a model: withdraws requests for seeds that are not needed any more.
+    /// Returns the model's seeds. The caller judges them one at a time, since a seed that has gone
+    /// does not count for the next.
     pub(in crate::server) fn review_asks(&mut self, name: &str) -> BTreeSet<Incarnation> {
         let Some(model) = self.models.get(name) else { return BTreeSet::new() };
         let needless = model.seeding.asked.iter().filter(|(here, asked)| {
@@ -116,8 +119,8 @@ impl DurabilityHandler<'_> {
         model.seeding.replicas.clone()
     }
 
-    /// A seed that holds a version is drained and told to go. A seed that holds nothing just ends, with the error
-    /// that is returned.
+    /// Lets a seed go. A seed that holds a version is drained and told to close. A seed that holds
+    /// nothing just ends, with the returned error.
     pub(in crate::server) fn let_seed_go(&mut self, seed: Incarnation) -> Option<CallError> {
         let group = self.groups.of(&seed);
         if group.over.is_some() || group.released {
@@ -134,7 +137,7 @@ impl DurabilityHandler<'_> {
 }
 
 impl Books<'_> {
-    /// O2: a datacentre has one seed at a time; T5: those that are gone are forgotten.
+    /// O2: a datacentre has one seed at a time. T5: lists name no seed that is gone.
     pub(in crate::server) fn validate_seeds(
         &self,
         name: &str,

@@ -31,13 +31,14 @@ impl Group {
 }
 
 impl<'a> GroupCtx<'a> {
-    /// The seed that was asked for in the group's datacentre, and has not come yet.
+    /// The request for a seed in the group's datacentre, while the seed has not come.
     pub(in crate::server) fn asked_here(&self) -> Option<&'a Asked> {
         self.model.seeding.asked.get(self.group.datacentre())
     }
 
-    /// The version that an update goes over to instead of `version`: a group with offload seeding prefers a version
-    /// that is in its datacentre already.
+    /// The version that an update takes instead of `version`: a group with offload seeding prefers
+    /// a version that a group of its datacentre holds already, if that version is newer than its
+    /// own.
     pub(in crate::server) fn nearby_instead(
         &self,
         selector: Selector,
@@ -54,14 +55,14 @@ impl<'a> GroupCtx<'a> {
         selector.pick(&near).filter(|near| *near > held.version).unwrap_or(version)
     }
 
-    /// Whether somebody in the group's datacentre holds a version to be read.
+    /// Whether a group in this group's datacentre has a listed copy of a version.
     pub(super) fn is_held_here(&self, version: Version) -> bool {
         self.is_held_in(self.model, self.group.datacentre(), version)
     }
 }
 
 impl TransferCtx<'_> {
-    /// Whether the reader can get a version from another datacentre only.
+    /// Whether the reader can get a version only from another datacentre.
     fn must_cross(&self, version: Version) -> bool {
         let known = self.holders(version).next().is_some()
             || self.coming(version, |_| true).next().is_some();
@@ -70,7 +71,7 @@ impl TransferCtx<'_> {
 }
 
 impl Books<'_> {
-    /// Whether somebody in a datacentre holds a version to be read.
+    /// Whether a group in a datacentre has a listed copy of a version.
     pub(super) fn is_held_in(&self, model: &Model, here: &str, version: Version) -> bool {
         model.holders(version).any(|holder| self.groups.of(&holder).datacentre() == here)
     }
@@ -90,8 +91,8 @@ impl Books<'_> {
 }
 
 impl DurabilityHandler<'_> {
-    /// Whether the group keeps its copy and leaves the version to a seed, which is on its way to the datacentre, or
-    /// is asked for now. If so, returns the seeds that have to go before.
+    /// Whether the group keeps its copy and leaves the version to a seed, which is on its way to
+    /// the datacentre or is asked for now. If so, returns the seeds that have to go first.
     pub(in crate::server) fn leave_to_seed(
         &mut self,
         now: Time,
@@ -111,8 +112,8 @@ impl DurabilityHandler<'_> {
         {
             return None;
         }
-        // No seed is asked for if the selector means another version: this one was near when it was chosen, or only
-        // other groups are getting it.
+        // Ask for a seed only if the selector still means this version. It may mean another one,
+        // because this version was near when it was chosen, or only other groups are getting it.
         let newest = reader.model.resolve(selector);
         match newest == Resolution::Available(version) {
             true => Some(self.begin_seed(now, incarnation, version)),
@@ -120,7 +121,8 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// Asks the group for a seed, unless its datacentre has seeds: those that are returned go first.
+    /// Asks the group for a seed, unless its datacentre has other seeds. These are returned, and go
+    /// first.
     fn begin_seed(
         &mut self,
         now: Time,
@@ -150,7 +152,7 @@ impl DurabilityHandler<'_> {
         Vec::new()
     }
 
-    /// Tells a member what it may have missed: to seed.
+    /// Repeats a request for a seed that a member may have missed.
     pub(in crate::server) fn remind_seed(&mut self, to: MemberId) {
         let asker = self.books().group(to.group);
         let asked = asker.asked_here().filter(|asked| asked.ask > 0);
@@ -170,7 +172,8 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// A seed that takes too long must not keep its datacentre from the version (F29, L4).
+    /// Fails a seed that takes too long, so that it does not keep the version from its datacentre
+    /// (F29, L4).
     pub(super) fn give_up_overdue_seed(&mut self, now: Time, incarnation: Incarnation) {
         let asked = self.books().group(incarnation).asked_here();
         if asked.is_some_and(|asked| asked.until <= now) {
@@ -178,7 +181,7 @@ impl DurabilityHandler<'_> {
         }
     }
 
-    /// The seed that was asked for in this group's datacentre will not come: the group that was asked crosses by
+    /// The seed of this group's datacentre has failed. The group that was asked for it crosses by
     /// itself with its next update.
     pub(super) fn fail_seed(&mut self, incarnation: Incarnation) {
         let group = self.groups.of(&incarnation);

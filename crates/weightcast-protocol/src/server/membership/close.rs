@@ -1,4 +1,4 @@
-//! `close`: one shard leaves, and with it the group; readers finish first, within a bound (F30).
+//! `close`: one shard leaves, which ends its group. Readers finish first, within a bound (F30).
 
 use crate::message::ServerMessage;
 use crate::server::rooms::MembershipHandler;
@@ -18,11 +18,11 @@ impl MembershipHandler<'_> {
         self.agenda.wake(incarnation);
     }
 
-    /// Lets those go that have asked to, once nobody reads from the group and its copy is not the
-    /// last one.
+    /// Lets closing members leave, once the group has no readers and its copy is not the last one.
     pub(in crate::server) fn advance_closing(&mut self, now: Time, incarnation: Incarnation) {
         let drained = self.edges.load(incarnation) == 0;
         let closing = self.groups.of(&incarnation).members.values().any(|m| m.closing);
+        // Ask before the group is drained as well: the copy can be offloaded meanwhile.
         if closing && (!self.durability().may_give_up(now, incarnation, drained) || !drained) {
             return;
         }

@@ -1,11 +1,12 @@
-//! Models that nobody is in any more are forgotten, so that names can come and go for ever.
+//! Forgets models without groups, so that names can come and go for ever.
 //!
-//! What a forgotten name had given out is never given out again: its runs and revisions are below
-//! the *high water* of this term, and a model that is new here begins above it, whatever its name.
-//! So a trainer that comes back publishes into another run, and whoever still has a version in mind
-//! can't take one of the same number for it (S7), though its content is not known any more. Two
-//! numbers for all names are enough: remembering each name would only move the bound. While clients
-//! of an earlier term may come over, nothing is forgotten: what looks unused may not be.
+//! Numbers of a forgotten model are never given out again. Its runs and revisions lie below the
+//! *high water* of this term, and every model that is new here begins above the high water,
+//! whatever its name. So a trainer that comes back publishes into another run. A client that
+//! remembers an old version can't mistake a new version of the same number for it (S7), although
+//! the old content is no longer known. Two numbers serve all names; remembering each name would
+//! only move the bound. Nothing is forgotten while clients of an earlier term may come over,
+//! because a model that looks unused may not be.
 
 use crate::server::rooms::{Books, MembershipHandler};
 use crate::server::stores::model::Model;
@@ -14,14 +15,14 @@ use crate::server::stores::violation::{Violation, ensure};
 use crate::{Epoch, Revision, Safeguard, Term};
 
 impl MembershipHandler<'_> {
-    /// Revisions of this term come after those of earlier ones, so that whoever watches from one
-    /// of those is woken.
+    /// Revisions of this term come after those of earlier terms, so that a `wait` that names a
+    /// revision of an earlier term is woken.
     fn first_revision(&self) -> Revision {
         let goes_on = self.config.safeguards.on(Safeguard::RevisionsGoOn);
         Revision { term: if goes_on { self.terms.own.term } else { Term::default() }, number: 0 }
     }
 
-    /// A model of a name that is not known.
+    /// A model for a name that is not in the books. Its run and revision lie above the high water.
     pub(super) fn new_model(&self) -> Model {
         let first = self.first_revision();
         let (epoch, revision) = match self.models.high_water {
@@ -31,7 +32,7 @@ impl MembershipHandler<'_> {
         Model { recovers: self.books().recovers(), epoch, revision, ..Model::default() }
     }
 
-    /// Forgets the models that the last group has left since this was last called.
+    /// Forgets vacant models, unless a group has joined them meanwhile.
     pub(in crate::server) fn free_models(&mut self) {
         if self.models.vacant.is_empty()
             || self.books().recovers()
@@ -53,7 +54,7 @@ impl MembershipHandler<'_> {
 }
 
 impl Books<'_> {
-    /// T5: the count of groups is right, and who has none is forgotten, or will be.
+    /// T5: the count of groups is right, and a model without groups is due to be forgotten.
     pub(in crate::server) fn validate_vacancy(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Leases: how a silent session is found out, and what becomes of its group (T1).
+//! Leases: how the server notices a silent session, and ends its group (T1).
 
 use crate::message::{Role, ServerMessage};
 use crate::server::rooms::MembershipHandler;
@@ -6,11 +6,12 @@ use crate::server::stores::group::Over;
 use crate::server::stores::timers::Timer;
 use crate::{CallError, Incarnation, SessionId, Span, Time};
 
-/// A server whose timers are late by this part of a lease has not listened.
+/// A timer this late, in percent of a lease, shows that the server itself was held up.
 const LATE_PERCENT: u64 = 25;
 
 impl MembershipHandler<'_> {
-    /// How long the server waits for a renewal: longer than the client acts on it.
+    /// How long the server waits for a renewal: the lease and a margin, so longer than the client
+    /// acts on it.
     pub(super) fn lease_with_margin(&self) -> Span {
         self.config.lease.scaled(100 + u64::from(self.config.margin_percent), 100)
     }
@@ -27,10 +28,11 @@ impl MembershipHandler<'_> {
         self.connections.send(session, ServerMessage::HeartbeatAck { sent_at });
     }
 
-    /// Timers may be late: a server that is late by much has not heard its clients.
+    /// A server that was held up could not hear its clients: all leases begin anew, and the times
+    /// to come over are postponed.
     pub(in crate::server) fn excuse_delay(&mut self, now: Time) {
-        // What comes takes a few rounds of the runtime, each as late: with less than this the margin
-        // is enough.
+        // Renewals that queued up take a few rounds of the runtime to arrive, each as late. The
+        // margin covers shorter delays.
         let much = self.config.lease.scaled(LATE_PERCENT, 100);
         if self.timers.next().is_none_or(|due| now < due + much) {
             return;
@@ -42,7 +44,7 @@ impl MembershipHandler<'_> {
         self.timers.postpone(until, |timer| matches!(timer, Timer::Recovery(_) | Timer::Window));
     }
 
-    /// A lease may have run out; renewals do not move its timer, so look first.
+    /// A lease may have run out. Renewals do not move the timer, so compare the time first.
     pub(in crate::server) fn lease_timer(&mut self, now: Time, session: SessionId) {
         let Some(entry) = self.sessions.get(&session) else { return };
         if entry.lease_until > now {
@@ -54,12 +56,14 @@ impl MembershipHandler<'_> {
         let error = self.groups.of(&incarnation).broken(format!(
             "shard {shard} has not renewed its lease; its process or network died"
         ));
+        // Break the group first: the evicted session is told as well, if it has a stream.
         self.break_group(incarnation, error);
         self.remove_member(session);
     }
 
-    /// Ends a group: nothing of it is seen or read any more, its members are told. It stays in the
-    /// books until they have left or their leases have run out, so that late calls get the error.
+    /// Ends a group: takes its copy off the list, cuts off its readers, and tells its members. The
+    /// group stays in the books until its members have left or their leases have run out, so that
+    /// late calls get the error.
     pub(in crate::server) fn break_group(&mut self, incarnation: Incarnation, error: CallError) {
         if !self.end_group(incarnation, error.clone(), false) {
             return;
@@ -71,7 +75,8 @@ impl MembershipHandler<'_> {
         }
     }
 
-    /// Takes a group out of sight and ends its call. False if it had already been broken.
+    /// Takes a group's copy off the list and ends the group's call. False if the group was broken
+    /// before, or was closing and closes again: a closing group can still break.
     pub(super) fn end_group(
         &mut self,
         incarnation: Incarnation,
@@ -94,7 +99,8 @@ impl MembershipHandler<'_> {
             model.depart(&replica, held.version);
         }
         self.copies().hide(incarnation);
-        // One rollout less to wait for, even if it held nothing.
+        // A `wait` for all rollouts has one rollout less to wait for, even if the group held
+        // nothing.
         self.agenda.note_change(&name);
         if active {
             self.transfers().abandon_transfer(incarnation);
@@ -105,7 +111,7 @@ impl MembershipHandler<'_> {
         true
     }
 
-    /// A member has left or was evicted; the last one takes the group with it.
+    /// A member has left or was evicted. The group is forgotten with its last member.
     pub(super) fn remove_member(&mut self, session: SessionId) {
         let Some(entry) = self.sessions.remove(&session) else { return };
         self.timers.cancel(Timer::Lease(session));

@@ -1,4 +1,4 @@
-//! Who belongs to which group, under which term: sessions, leases, tickets, takeovers.
+//! Which session belongs to which group, in which term: sessions, leases, tickets, takeovers.
 
 pub(super) mod close;
 pub(super) mod freed;

@@ -1,4 +1,4 @@
-//! `open`: who becomes a member of which group, and who resumes.
+//! `open`: makes a session a member of a group, or resumes a known session.
 
 use crate::limits::{Limits, check_label, check_name};
 use crate::message::{EpochPolicy, Open, Role, ServerMessage};
@@ -12,7 +12,7 @@ use crate::{CallError, ConnectionId, Incarnation, OpSeq, PROTOCOL, Time};
 /// Why a session could not be opened.
 struct OpenFailure {
     error: CallError,
-    /// Whether it may work later.
+    /// Whether the same `open` may succeed later.
     retry: bool,
 }
 
@@ -29,7 +29,8 @@ fn misuse(detail: String) -> CallError {
 impl MembershipHandler<'_> {
     pub(in crate::server) fn open(&mut self, now: Time, from: ConnectionId, open: Open) {
         let session = open.session;
-        // A server does not begin to act for somebody whom none would take in.
+        // Check the form before `takes`: an `open` that every server would refuse must not activate
+        // this one.
         let form = self.check_form(&open);
         if form.is_ok() && !self.takes(now, &open) {
             let message = ServerMessage::Superseded;
@@ -61,13 +62,14 @@ impl MembershipHandler<'_> {
         let member = self.sessions.member(session);
         let message =
             ServerMessage::Opened { ticket: self.calls().ticket(member), lease: self.config.lease };
+        // Send `Opened` first: a session ignores all other messages before it.
         self.connections.send(session, message);
         self.durability().remind_offload(member);
         self.durability().remind_seed(member);
         self.durability().remind_challenges(member);
     }
 
-    /// A known session on a new stream: its state is kept.
+    /// A known session on a new stream. Its state is kept.
     fn resume(&mut self, open: &Open) -> Result<(), OpenFailure> {
         let entry = self.sessions.of(&open.session);
         let group = self.groups.of(&entry.group);
@@ -113,7 +115,7 @@ impl MembershipHandler<'_> {
         Ok(())
     }
 
-    /// The session takes its place in a group.
+    /// Makes the session a member of a group.
     fn enter(&mut self, now: Time, open: &Open, incarnation: Incarnation) {
         let member = Member {
             session: open.session,
@@ -123,7 +125,8 @@ impl MembershipHandler<'_> {
             last_seq: OpSeq(0),
             closing: false,
             announced: None,
-            // Versions of another line have the names of ours (S7).
+            // Versions of another line may have the same numbers as versions here, so that ticket
+            // proves nothing (S7).
             proved: open.past().filter(|past| self.is_ours(past)).and_then(|past| past.held),
         };
         let group = self.groups.of_mut(&incarnation);
@@ -133,8 +136,8 @@ impl MembershipHandler<'_> {
         self.sessions.insert(open.session, entry);
     }
 
-    /// What exists is not known yet: a trainer could start a run that has begun, and nobody can
-    /// take the place of a shard that may come over.
+    /// Refuses for now while the books are incomplete. A trainer could start a run that has begun
+    /// already, and a group that comes over keeps the places of its shards.
     fn check_settled(&self, open: &Open) -> Result<(), OpenFailure> {
         let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
         let recovering = live.is_some_and(|group| self.groups.of(group).recovering);
@@ -149,7 +152,7 @@ impl MembershipHandler<'_> {
         Ok(())
     }
 
-    /// What is wrong with an `Open` whatever there is.
+    /// What is wrong with an `Open`, regardless of the books.
     fn check_form(&self, open: &Open) -> Result<(), CallError> {
         check_peer(open)?;
         self.check_ticket(open)?;
@@ -171,7 +174,7 @@ impl MembershipHandler<'_> {
 
     fn check_open(&self, open: &Open) -> Result<(), CallError> {
         if open.past().is_some_and(|ticket| ticket.proof.term == self.terms.own.term) {
-            // It was open here, so it was evicted.
+            // The session was open here in this term, so it was evicted or closed.
             let reason = format!("the lease of shard {} ran out, or it was closed", open.shard);
             return Err(CallError::GroupBroken { replica: open.replica.clone(), reason });
         }
@@ -225,7 +228,7 @@ impl MembershipHandler<'_> {
     }
 }
 
-/// Whether client and server speak the same language.
+/// Whether client and server speak the same version of the protocol (F35).
 fn check_peer(open: &Open) -> Result<(), CallError> {
     if open.protocol != PROTOCOL {
         return Err(misuse(format!(
@@ -237,7 +240,7 @@ fn check_peer(open: &Open) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Whether a new session can take its place in a group that others have founded.
+/// Whether a new session fits into a group that others have founded.
 fn check_fits(group: &Group, open: &Open) -> Result<(), OpenFailure> {
     if group.num_shards != open.num_shards {
         return Err(OpenFailure::from(misuse(format!(

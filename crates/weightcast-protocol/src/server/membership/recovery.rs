@@ -1,8 +1,9 @@
 //! Groups that come over from an earlier term: whole and all alike, or not at all (G1, G4, T3).
 //!
-//! A shard says which call was answered to it last and what it holds. If all shards say the same, no
-//! call has an answer that one of them does not know, and the group goes on: its copy is shown, the
-//! call that was pending is made again. If they differ, nobody can tell what the others were told.
+//! Each shard announces which call was answered to it last, and what it holds. If all shards agree,
+//! every answer that a shard got is known to all of them, and the group goes on: its copy is
+//! listed, and the pending call is made again. If the shards differ, no server can tell what the
+//! other shards were told, and the group breaks.
 
 use crate::message::{Announcement, Holding, Open, Role, ServerMessage};
 use crate::server::rooms::MembershipHandler;
@@ -12,7 +13,7 @@ use crate::server::stores::timers::Timer;
 use crate::{CallError, Generation, Incarnation, Safeguard, Ticket, Time};
 
 impl MembershipHandler<'_> {
-    /// A session of an earlier term: finds its group, or founds it anew.
+    /// A session of an earlier term: finds its group, or founds it under the old incarnation.
     pub(super) fn rejoin(
         &mut self,
         now: Time,
@@ -25,7 +26,8 @@ impl MembershipHandler<'_> {
             Err(CallError::GroupBroken { replica, reason })
         };
         if open.role == Role::Trainer && !self.is_ours(ticket) {
-            // A server that knew of nothing counted its runs: they have the numbers of ours (S7).
+            // The ticket's line counted its runs by itself, so its runs may have the numbers of
+            // other runs here (S7).
             return refuse("it opened before the run that it is to follow was known here");
         }
         let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
@@ -62,7 +64,8 @@ impl MembershipHandler<'_> {
         let group = self.groups.of(&from.group);
         let member = group.member(from.shard);
         if let Some(over) = &group.over {
-            // What it missed is gone; waiting for more, it would keep its memory until it gives up.
+            // The end of the group is told once, and this shard may have missed it. Tell the shard
+            // now; otherwise it keeps its memory until its own deadline.
             let error = over.error.clone();
             return self.connections.send(from.session, ServerMessage::Broken { error });
         }
@@ -79,7 +82,7 @@ impl MembershipHandler<'_> {
         self.break_group(from.group, error);
     }
 
-    /// The group goes on once all its shards have said what they bring.
+    /// Takes one shard's announcement. The group goes on once all its shards have announced.
     fn take_claims(&mut self, now: Time, from: MemberId, announcement: Announcement) {
         let group = self.groups.of_mut(&from.group);
         group.member_mut(from.shard).announced = Some(announcement);
@@ -90,7 +93,7 @@ impl MembershipHandler<'_> {
         }
     }
 
-    /// All shards are here.
+    /// All shards have announced: the group goes on, or breaks if they differ.
     fn recover(&mut self, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
         let announced: Vec<Announcement> =
@@ -126,16 +129,17 @@ impl MembershipHandler<'_> {
         if held.len() == announced.len() {
             self.restore(incarnation, &held);
         }
-        // What was perhaps the last copy of its version may not be any more.
+        // The recovered copy may free other groups that each seemed to hold the last copy of a
+        // version.
         self.agenda.wake_all(self.groups.ids().copied());
     }
 
-    /// The group's copy is shown again, if it may be.
+    /// Lists the group's copy again, unless the copy is refused or was withdrawn.
     fn restore(&mut self, incarnation: Incarnation, held: &[(Generation, Holding)]) {
         let Holding { version, catalog, .. } = held[0].1;
-        // What an earlier server has sealed is not for its holders to define again. All that the shards
-        // have in writing is of this version: each was held against what it says (`check_claims`), and
-        // they say the same (`difference`).
+        // A version that an earlier server sealed keeps its sum; holders do not define it anew.
+        // Every `proved` of the group is about this version: `check_claims` compared each shard's
+        // claim with its ticket, and `difference` compared the claims with each other.
         let mut members = self.groups.of(&incarnation).members.values();
         let sum = members.find_map(|member| member.proved?.sum);
         let generations = held.iter().map(|(generation, _)| *generation).collect();
@@ -152,7 +156,7 @@ impl MembershipHandler<'_> {
         model.epoch = model.epoch.max(version.epoch);
         if !model.known.contains_key(&version) {
             self.copies().remember(&name, version, Content { catalog, sum });
-            // Whoever has read it already can commit now.
+            // Readers that have read the whole version can commit, now that its sum is known.
             self.agenda.wake_all(self.edges.filling(&name, version).filter(|_| sum.is_some()));
         }
         let known = &self.models.of(&name).known;
@@ -173,7 +177,7 @@ impl MembershipHandler<'_> {
         }
     }
 
-    /// A group has had its time to come over.
+    /// The group's time to come over has passed.
     pub(in crate::server) fn recovery_timer(&mut self, incarnation: Incarnation) {
         let Some(group) = self.groups.get(&incarnation).filter(|group| group.recovering) else {
             return;
@@ -183,7 +187,7 @@ impl MembershipHandler<'_> {
     }
 }
 
-/// In what the shards of a group differ, if they do.
+/// How the announcements of a group's shards differ, if they do.
 fn difference(shards: &[Announcement]) -> Option<String> {
     let first = shards.first()?;
     let version = |shard: &Announcement| shard.held.map(|held| (held.version, held.catalog));

@@ -10,7 +10,7 @@ use crate::{
 };
 
 const NOW: Time = Time(1_000);
-/// In which the servers of the line act.
+/// The first term of the servers' line.
 const ORIGIN: Term = Term(7);
 
 /// A server of a later term than the one that its groups come from.
@@ -292,7 +292,8 @@ fn a_group_that_holds_nothing_comes_over_with_its_memory_or_without() {
     }
 }
 
-/// The newest run is the newest that anybody has come over with: of the group, or of what it holds.
+/// A model's newest run is the newest that came over: a group's own run, or the run of a held
+/// version.
 #[test]
 fn runs_only_become_newer() {
     for known in 0..4 {
@@ -339,7 +340,7 @@ fn a_copy_is_sealed_again_once_all_its_digests_are_there() {
     }
 }
 
-/// Whichever of the shards says so.
+/// It does not matter which shard announces that the copy was refused or withdrawn.
 #[test]
 fn what_one_shard_had_refused_or_withdrawn_is_shown_to_nobody() {
     for shard in 0..3 {
@@ -357,7 +358,7 @@ fn what_one_shard_had_refused_or_withdrawn_is_shown_to_nobody() {
     }
 }
 
-/// What a server has sealed before is in the tickets: of the shards that had one since.
+/// A sealed sum comes over in the tickets of those shards that got a ticket after the seal.
 #[test]
 fn what_was_sealed_is_not_defined_again() {
     for (of, knows) in [(0, false), (1, false), (2, false), (0, true)] {
@@ -445,7 +446,7 @@ fn a_group_that_is_at_its_end_does_not_come_over() {
     }
 }
 
-/// A call that was not answered is made again: it is the next one.
+/// A call that was not answered is made again, under the next number.
 #[test]
 fn calls_go_on_after_the_last_that_was_answered() {
     let mut server = later();

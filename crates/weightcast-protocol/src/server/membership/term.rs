@@ -1,9 +1,9 @@
-//! Terms: when this server acts, and when another one does (T2, T3).
+//! Terms: when this server acts, and when it leaves acting to another server (T2, T3).
 //!
-//! A server is passive until a client says that no other server of its list is active. It then takes a
-//! term one step after the latest that was proved to it. The proof of a later term, by whomever it is
-//! shown, ends that. A word without proof changes nothing. [`Terms`] decides; this file does what
-//! follows.
+//! A server is passive until a client says that no other server of its list is active. The server
+//! then takes a term one step after the latest term that was proved to it. Proof of a later term
+//! ends the server's own term, whichever client shows the proof. A claim without proof changes
+//! nothing. [`Terms`] decides; this file carries the decision out.
 
 use crate::message::{Open, Role};
 use crate::server::contexts::GroupCtx;
@@ -13,12 +13,12 @@ use crate::server::stores::timers::Timer;
 use crate::{Incarnation, Safeguard, Span, TermProof, Time};
 
 impl MembershipHandler<'_> {
-    /// Whether the server is active, or has become so, for a client that opens.
+    /// Whether the server acts for a client that opens. May activate the server.
     pub(super) fn takes(&mut self, now: Time, open: &Open) -> bool {
         let shown = open.ticket.map(|ticket| ticket.proof).unwrap_or_default();
         self.hear_of(now, shown);
-        // A new offload or seed belongs to the server that asked for it: no other one acts on its
-        // word.
+        // A new offload or seed belongs to the server that asked for it, and activates no other
+        // server.
         let asked = matches!(open.role, Role::Offload(_) | Role::Seed(_));
         let may_act = open.activate && !self.defers(now);
         if !self.terms.active && may_act && (open.rejoins || !asked) {
@@ -27,13 +27,13 @@ impl MembershipHandler<'_> {
         self.terms.active
     }
 
-    /// How long a group, and all clients, have to come over from an earlier term: until then their
-    /// leases there have run out, and they have found this server.
+    /// How long groups and clients have to come over from an earlier term: two leases. By then
+    /// their old leases have run out, and they have found this server.
     pub(super) fn recovery_time(&self) -> Span {
         self.config.lease.scaled(2, 1)
     }
 
-    /// A client of another server was opened in this term there. Whether that is proved.
+    /// A client says that another server acts in this term. Returns whether the term is proved.
     pub(in crate::server) fn hear_of_other(&mut self, now: Time, told: TermProof) -> bool {
         let proved = self.is_proved(&told);
         if proved {
@@ -43,14 +43,14 @@ impl MembershipHandler<'_> {
         proved
     }
 
-    /// This term was proved.
+    /// A client showed a proved term. Steps down if that term ends the server's own.
     fn hear_of(&mut self, now: Time, proof: TermProof) {
         if self.config.safeguards.on(Safeguard::TermOrder) && self.terms.hear_of(now, proof) {
             self.step_down();
         }
     }
 
-    /// Whether another server acts as far as is known.
+    /// Whether this server leaves acting to another server for now (L5).
     fn defers(&self, now: Time) -> bool {
         let acts = self.terms.defers(now, self.config.lease);
         acts && self.config.safeguards.on(Safeguard::Deference)
@@ -69,12 +69,13 @@ impl MembershipHandler<'_> {
         }
     }
 
-    /// Groups that are founded in this term come after it.
+    /// The number before the first group that is founded in this term.
     fn first_incarnation(&self) -> Incarnation {
         Incarnation { term: self.terms.own.term, number: 0 }
     }
 
-    /// Another server is active: this one forgets everything and sends its clients there.
+    /// Another server is active: forgets everything except manifests, and sends the sessions to the
+    /// next server of their list.
     fn step_down(&mut self) {
         self.connections.supersede();
         self.terms.step_down();
@@ -92,7 +93,7 @@ impl MembershipHandler<'_> {
         self.agenda.clear();
     }
 
-    /// Whoever has not come over by now will not: what is not known does not exist.
+    /// The recovery window ends: from now on a group that is not in the books does not exist.
     pub(in crate::server) fn window_timer(&mut self) {
         self.terms.window_until = None;
         let groups = self.groups.ids().map(|group| self.books().group(*group));

@@ -42,7 +42,7 @@ fn busy() -> Server {
     server
 }
 
-/// Each of its fields is named here: whoever adds one says whether it outlives a term.
+/// Names every field of `Server`. A new field has to state here whether it outlives a term.
 #[test]
 fn a_server_that_steps_down_has_forgotten_its_clients_and_all_that_they_brought() {
     let mut server = busy();
@@ -97,7 +97,8 @@ fn the_end_of_the_window_has_all_look_again() {
     assert!(server.agenda.models.iter().eq(server.models.ids()));
 }
 
-/// Later than what it has heard of, and than what it was in itself, whichever is later.
+/// One step after the later of two terms: the latest that was proved, and the server's own last
+/// one.
 #[test]
 fn a_server_acts_one_step_after_all_that_it_knows() {
     let of = |step: u64| step << 26;
@@ -129,7 +130,8 @@ fn a_server_acts_one_step_after_all_that_it_knows() {
     }
 }
 
-/// A server that took its term too early goes by the other line, and acts after both.
+/// A fresh server that is shown another line goes over to that line, and acts above all terms of
+/// both.
 #[test]
 fn of_two_lines_the_one_that_was_shown_goes_on_above_all_terms_of_both() {
     for (own, shown) in [(3, 1), (3, 2), (3, 4), (3, 9)] {

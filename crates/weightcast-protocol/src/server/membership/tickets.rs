@@ -1,5 +1,5 @@
-//! What is believed of what sessions bring from the last server (T6): nothing but what a server of this job has
-//! vouched for.
+//! Checks what sessions bring from the last server (T6). Only statements that a server of this job
+//! has vouched for are believed.
 
 use crate::message::{Announcement, Open};
 use crate::server::rooms::MembershipHandler;
@@ -13,7 +13,8 @@ impl MembershipHandler<'_> {
             || !self.config.safeguards.on(Safeguard::TicketCheck)
     }
 
-    /// Whether the ticket that a session shows was given to it, by a server of this job.
+    /// Refuses a ticket that no server of this job gave to this session, and a session that rejoins
+    /// without a ticket.
     pub(super) fn check_ticket(&self, open: &Open) -> Result<(), CallError> {
         let forged = open.ticket.as_ref().is_some_and(|ticket| {
             !self.config.ticket_key.has_granted(ticket, open.into())
@@ -28,12 +29,13 @@ impl MembershipHandler<'_> {
         Ok(())
     }
 
-    /// Whether a ticket is of the line of terms that this server's belongs to.
+    /// Whether a ticket is from this server's own line of terms.
     pub(super) fn is_ours(&self, ticket: &Ticket) -> bool {
         ticket.proof.origin == self.terms.own.origin
     }
 
-    /// What is wrong with what a shard says of itself. What its group held it has in writing.
+    /// What is wrong with a shard's announcement. The announced version must be the version on its
+    /// ticket.
     pub(super) fn check_claims(
         &self,
         member: &Member,

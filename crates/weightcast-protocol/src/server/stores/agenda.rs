@@ -1,4 +1,4 @@
-//! The agenda: what an event has made possible, and is still to be looked at.
+//! The agenda: groups and models that an event may have unblocked, still to be looked at.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Manifests: opaque, named by their content, bounded, dropped when no group refers to them.
+//! Manifests: opaque, named by their content, bounded, and dropped some time after the last
+//! reference.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,19 +9,20 @@ use crate::server::stores::timers::{Timer, Timers};
 use crate::server::stores::violation::{Violation, ensure};
 use crate::{CallError, ContentDigest, Span, Time};
 
-/// How long a manifest that nobody refers to is kept: for readers that were told of it before it was
-/// let go, and for groups that come back with the layouts that they had.
+/// How long a manifest without references is kept. A reader may have been told of it before, and a
+/// group may come back with the layouts that it had.
 const GRACE: Span = Span::from_secs(600);
 
 /// The stored manifests.
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Blobs {
     blobs: BTreeMap<ContentDigest, Blob>,
-    /// How many registered shards, and pending calls of `register`, name each, stored or not.
+    /// References by digest, from registered shards and pending `register` calls; also to manifests
+    /// that are not stored.
     references: BTreeMap<ContentDigest, usize>,
-    /// Became unreferenced in this event.
+    /// Digests whose grace time begins with this event: stored now, or unreferenced since now.
     orphans: BTreeSet<ContentDigest>,
-    /// Stored, and nobody refers to them: in the order in which they became so.
+    /// Stored manifests without references, the longest idle first.
     idle: BTreeMap<u64, ContentDigest>,
     last_idle: u64,
     bytes: usize,
@@ -29,16 +31,16 @@ pub(in crate::server) struct Blobs {
 #[derive(Clone, Debug)]
 struct Blob {
     content: Arc<[u8]>,
-    /// When it may go, if still nobody refers to it.
+    /// When the manifest is dropped, if it has no reference by then.
     keep_until: Time,
     /// Its place in `idle`.
     idle: Option<u64>,
 }
 
 impl Blobs {
-    /// Stores a manifest. Those that nobody refers to make room, the longest idle first: whoever
-    /// fills the store with them keeps nobody out. Between being stored and being referred to, a
-    /// manifest has to wait for one message of its client only.
+    /// Stores a manifest. Idle manifests make room, the longest idle first, so a client that fills
+    /// the store with unreferenced manifests keeps nobody out. A new manifest is idle only until
+    /// its client's next message refers to it.
     pub(in crate::server) fn put(
         &mut self,
         limits: &Limits,
@@ -59,7 +61,7 @@ impl Blobs {
         Ok(())
     }
 
-    /// Its time begins anew, as if it were stored now. Whether it is.
+    /// Restarts a manifest's grace time, as if it were stored now. Returns whether it is stored.
     pub(in crate::server) fn touch(&mut self, digest: ContentDigest) -> bool {
         self.orphans.insert(digest);
         self.forget_idle(digest);
@@ -99,7 +101,8 @@ impl Blobs {
         }
     }
 
-    /// Gives a stored manifest that nobody refers to, and which has none, its place among the idle ones.
+    /// Puts a stored manifest at the end of the idle list, unless it has references. It must not be
+    /// on the list.
     fn settle_idle(&mut self, digest: ContentDigest) {
         if self.references.contains_key(&digest) {
             return;
@@ -116,13 +119,13 @@ impl Blobs {
         }
     }
 
-    /// A shard that is registered, or about to be, names it from now on.
+    /// Adds a reference, of a shard that is registered or about to be.
     pub(in crate::server) fn retain(&mut self, digest: ContentDigest) {
         *self.references.entry(digest).or_default() += 1;
         self.forget_idle(digest);
     }
 
-    /// One that did does not name it any more.
+    /// Drops a reference. With the last one the manifest becomes idle.
     pub(in crate::server) fn release(&mut self, digest: ContentDigest) {
         let Some(count) = self.references.get_mut(&digest) else { return };
         *count -= 1;
@@ -133,7 +136,7 @@ impl Blobs {
         }
     }
 
-    /// Starts the time of grace of what became unreferenced in this event.
+    /// Starts the grace time of the manifests that this event stored, or left without references.
     pub(in crate::server) fn schedule_grace(&mut self, now: Time, timers: &mut Timers) {
         while let Some(digest) = self.orphans.pop_first() {
             if let Some(blob) = self.blobs.get_mut(&digest) {
@@ -143,7 +146,7 @@ impl Blobs {
         }
     }
 
-    /// The time of grace is over; drops the manifest unless somebody refers to it again.
+    /// The grace time is over: drops the manifest, unless it has references again.
     pub(in crate::server) fn grace_over(&mut self, now: Time, digest: ContentDigest) {
         let expired = self.blobs.get(&digest).is_some_and(|blob| blob.keep_until <= now);
         if expired && !self.references.contains_key(&digest) {
@@ -151,8 +154,8 @@ impl Blobs {
         }
     }
 
-    /// T5: every reference is that of a registered shard or of a pending call, and what has none is
-    /// idle.
+    /// T5: the references are those of registered shards and pending calls, and the idle list has
+    /// exactly the manifests without references.
     pub(in crate::server) fn validate(
         &self,
         named: impl Iterator<Item = ContentDigest>,

@@ -1,4 +1,4 @@
-//! Challenges: comparisons of two copies that run, each under a number that nobody knew before.
+//! Challenges: running comparisons of two copies, each under an unpredictable number.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -8,11 +8,11 @@ use crate::server::stores::group::Group;
 use crate::server::stores::store::Store;
 use crate::{Generation, Incarnation, Nonce, Term, Version};
 
-/// The comparisons that run, by number.
+/// The running comparisons, by number.
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Challenges {
     running: Store<Nonce, Challenge>,
-    /// How many numbers were drawn.
+    /// How many numbers have been drawn.
     drawn: u64,
 }
 
@@ -25,11 +25,12 @@ pub(in crate::server) struct Challenge {
     pub(in crate::server) reference: ChallengeSide,
 }
 
-/// One of the two.
+/// One of the two groups of a comparison.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct ChallengeSide {
     pub(in crate::server) group: Incarnation,
-    /// At which it holds the version; else it has moved on.
+    /// Generations at which the group's shards held the version when asked. Later generations mean
+    /// that it has moved on.
     pub(in crate::server) generations: Vec<Generation>,
     pub(in crate::server) answers: BTreeMap<u32, u64>,
 }
@@ -40,7 +41,7 @@ impl ChallengeSide {
         Some(Self { group: group.incarnation, generations, answers: BTreeMap::new() })
     }
 
-    /// What all shards together have shown, once they have.
+    /// The sum over all shards' answers, once all shards have answered.
     pub(in crate::server) fn shown(&self) -> Option<u64> {
         let whole = self.answers.len() == self.generations.len();
         whole.then(|| self.answers.values().fold(0, |sum: u64, part| sum.wrapping_add(*part)))
@@ -48,7 +49,7 @@ impl ChallengeSide {
 }
 
 impl Challenges {
-    /// A number that nobody can know before.
+    /// Draws a number that no client can predict.
     pub(in crate::server) fn next_nonce(&mut self, secret: [u64; 2], term: Term) -> Nonce {
         self.drawn += 1;
         let [one, other] = secret;

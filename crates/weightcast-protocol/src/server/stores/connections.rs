@@ -1,7 +1,8 @@
-//! Connections: which session is on which stream, and what the runtime is to do with the streams.
+//! Connections: which session is on which stream, and what the runtime has to do with the streams.
 //!
-//! A session has one stream at most, and a stream one session. A session outlives its stream: what is sent to a
-//! session without one is dropped, and told again when the session opens on a new stream.
+//! A session has one stream at most, and a stream one session. A session outlives its stream.
+//! Messages to a session without a stream are dropped. The session is told again when it opens on a
+//! new stream and makes its call again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -54,7 +55,7 @@ impl Connections {
         }
     }
 
-    /// All sessions are told that another server acts, and forgotten.
+    /// Tells all sessions that another server acts, and forgets them.
     pub(in crate::server) fn supersede(&mut self) {
         self.by_session.clear();
         for connection in std::mem::take(&mut self.sessions).into_keys() {
@@ -74,7 +75,7 @@ impl Connections {
         self.outputs.push_back(ServerOutput::Send { to, message });
     }
 
-    /// Has a stream closed.
+    /// Asks the runtime to close a stream.
     pub(in crate::server) fn disconnect(&mut self, connection: ConnectionId) {
         self.outputs.push_back(ServerOutput::Disconnect { connection });
     }
@@ -101,12 +102,12 @@ impl Connections {
 
 #[cfg(test)]
 impl Connections {
-    /// What was said since this was last asked.
+    /// The outputs since the last call.
     pub(in crate::server) fn take(&mut self) -> VecDeque<ServerOutput> {
         std::mem::take(&mut self.outputs)
     }
 
-    /// Whether nobody is connected.
+    /// Whether no session has a stream.
     pub(in crate::server) fn is_empty(&self) -> bool {
         self.sessions.is_empty() && self.by_session.is_empty()
     }

@@ -9,29 +9,29 @@ pub struct Counters {
     pub seals: u64,
     /// Published replicas whose digests were wrong.
     pub fenced: u64,
-    /// Sources assigned.
+    /// Assignments of sources to groups.
     pub assignments: u64,
     /// Replicas committed.
     pub commits: u64,
     /// Staged updates whose bytes were verified before the old copy was given up.
     pub staged: u64,
-    /// Reads that failed at the source.
+    /// Reads that failed because of the source.
     pub read_failures: u64,
     /// Assignments of a source that is being filled itself.
     pub relays: u64,
     /// Assignments of several sources at once.
     pub striped: u64,
-    /// Readers that went on with one of several sources, since somebody waited for another.
+    /// Readers that went on with one of several sources, because another reader needed a source.
     pub unstriped: u64,
-    /// Readers that went on elsewhere, since a source was slow.
+    /// Readers that went on elsewhere, because a source was slow.
     pub moved_on: u64,
-    /// Assignments with which a transfer went on where it was.
+    /// Assignments with which a transfer continued, keeping the bytes that it had.
     pub resumes: u64,
     /// Assignments of a source in another datacentre.
     pub crossings: u64,
     /// Updates answered as unchanged while a first copy was on its way to their datacentre.
     pub skips: u64,
-    /// Readers' words that a source's content is wrong.
+    /// Reports of readers that a source's content is wrong.
     pub accusations: u64,
     /// Sources fenced because two replicas accused them.
     pub accused_fenced: u64,
@@ -47,17 +47,17 @@ pub struct Counters {
     pub offloads_released: u64,
     /// Retained versions whose last copy was given up, since it could not be offloaded.
     pub retention_lost: u64,
-    /// Pairs of copies whose shards were asked to show that they hold the bytes.
+    /// Pairs of copies whose shards were asked to show the bytes.
     pub challenges: u64,
-    /// Of those, pairs that have.
+    /// Pairs of these that showed equal bytes.
     pub proofs: u64,
-    /// Copies that turned out to be of other bytes.
+    /// Copies that a proved copy showed to have other bytes.
     pub refuted: u64,
     /// Seed replicas that groups were asked for.
     pub seeds_asked: u64,
     /// Seed replicas that came to hold a version.
     pub seeds: u64,
-    /// Seed replicas that came to nothing.
+    /// Seed replicas that were asked for and failed.
     pub seeds_failed: u64,
     /// Seed replicas that held a version and were told to go.
     pub seeds_released: u64,

@@ -1,21 +1,22 @@
-//! The book of who reads from whom.
+//! The read edges: which group reads from which sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Incarnation, Version};
 
-/// Edges from readers to sources. A reader has one source, or several that hold what it reads.
+/// Edges from readers to sources. A reader has one source, or several that all hold the version.
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Edges {
     sources: BTreeMap<Incarnation, Reads>,
     readers: BTreeMap<Incarnation, BTreeSet<Incarnation>>,
-    /// Groups that are being filled with a version of a model: it will have another source soon.
+    /// Groups that are being filled, by model and version: future sources of the version.
     coming: BTreeMap<String, BTreeMap<Version, BTreeSet<Incarnation>>>,
-    /// Readers whose source is in another datacentre: few, and asked for at every choice.
+    /// Readers whose source is in another datacentre. Kept apart because they are few, and each
+    /// choice looks at them.
     crossing: BTreeSet<Incarnation>,
 }
 
-/// What a group reads, and from whom: one source at least.
+/// What a group reads, and its sources: at least one.
 #[derive(Clone, Debug)]
 struct Reads {
     version: Version,
@@ -23,7 +24,8 @@ struct Reads {
 }
 
 impl Edges {
-    /// The reader reads `version` of `model` from these sources from now on, near or across.
+    /// The reader reads `version` of `model` from these sources from now on. `crosses`: from
+    /// another datacentre.
     pub(in crate::server) fn add(
         &mut self,
         model: &str,
@@ -62,7 +64,7 @@ impl Edges {
         from
     }
 
-    /// The reader goes on with its first source alone; returns those that are free now.
+    /// The reader goes on with its first source alone; returns the sources that it left.
     pub(in crate::server) fn keep_first(&mut self, reader: Incarnation) -> Vec<Incarnation> {
         let Some(reads) = self.sources.get_mut(&reader) else { return Vec::new() };
         let others = reads.from.split_off(1);
@@ -72,17 +74,17 @@ impl Edges {
         others
     }
 
-    /// Whom a group reads from, first of all.
+    /// The first source of a group.
     pub(in crate::server) fn source_of(&self, reader: Incarnation) -> Option<Incarnation> {
         self.sources_of(reader).first().copied()
     }
 
-    /// Everybody whom a group reads from.
+    /// All sources of a group.
     pub(in crate::server) fn sources_of(&self, reader: Incarnation) -> &[Incarnation] {
         self.sources.get(&reader).map_or(&[], |reads| &reads.from)
     }
 
-    /// Who reads from a group, in order.
+    /// The readers of a group, in order.
     pub(in crate::server) fn readers_of(
         &self,
         source: Incarnation,
@@ -90,7 +92,7 @@ impl Edges {
         self.readers.get(&source).into_iter().flatten().copied()
     }
 
-    /// How many read from a group.
+    /// How many readers a group has.
     pub(in crate::server) fn load(&self, source: Incarnation) -> usize {
         self.readers.get(&source).map_or(0, BTreeSet::len)
     }
@@ -129,8 +131,8 @@ impl Edges {
     /// Whether a group reads from another, directly or through others (D2).
     pub(in crate::server) fn leads_to(&self, from: Incarnation, to: Incarnation) -> bool {
         let mut at = from;
-        // Nearly everybody has one source. No longer than there are edges: it ends even where a
-        // mutant made a cycle.
+        // Most readers have one source. The bound on steps ends the walk even where a mutant made a
+        // cycle.
         for _ in 0..=self.sources.len() {
             match self.sources_of(at) {
                 _ if at == to => return true,
@@ -142,21 +144,21 @@ impl Edges {
         false
     }
 
-    /// The same from a group that has several sources.
+    /// The same, from a group with several sources.
     fn branch_leads_to(&self, from: Incarnation, to: Incarnation) -> bool {
         let (mut next, mut seen) = (vec![from], BTreeSet::from([from]));
         while let Some(group) = next.pop() {
             if group == to {
                 return true;
             }
-            // Each once: it ends even where a mutant made a cycle.
+            // Visit each group once: the walk ends even where a mutant made a cycle.
             next.extend(self.sources_of(group).iter().filter(|source| seen.insert(**source)));
         }
         false
     }
 
-    /// The sources that the version comes through that a group reads, nearest first. Where there are
-    /// several, all hold it: the first stands for them.
+    /// The chain of sources through which a group gets its version, nearest first. Several sources
+    /// of one reader all hold the version, so the first stands for them.
     pub(in crate::server) fn chain(
         &self,
         group: Incarnation,
@@ -169,25 +171,25 @@ impl Edges {
         std::iter::successors(above(&group), above).take(self.sources.len())
     }
 
-    /// How many sources the version comes through (D6).
+    /// How many sources are above a group: the length of its chain (D6).
     pub(in crate::server) fn depth(&self, group: Incarnation) -> usize {
         self.chain(group).count()
     }
 
-    /// The longest chain of readers of a version that hangs on a group.
+    /// Length of the longest chain of readers of a version below a group.
     pub(in crate::server) fn height(&self, group: Incarnation, version: Version) -> usize {
         self.height_within(group, version, self.sources.len())
     }
 
     fn height_within(&self, group: Incarnation, version: Version, left: usize) -> usize {
         let Some(left) = left.checked_sub(1) else { return 0 };
-        // A reader that keeps an old copy meanwhile may have readers of that.
+        // A reader that still holds an old copy may have readers of that copy, which do not count.
         let readers = self.readers_of(group).filter(|of| self.version_read(*of) == Some(version));
         let below = readers.map(|reader| 1 + self.height_within(reader, version, left));
         below.max().unwrap_or(0)
     }
 
-    /// What a group reads.
+    /// The version that a group reads.
     fn version_read(&self, reader: Incarnation) -> Option<Version> {
         self.sources.get(&reader).map(|reads| reads.version)
     }
@@ -381,7 +383,7 @@ mod tests {
 
     #[test]
     fn what_goes_in_a_circle_is_walked_to_an_end() {
-        // No safeguard lets it come to this; who looks must not hang all the same.
+        // Safeguards keep edges from forming a cycle. A walk must end even so.
         let mut edges = Edges::default();
         edges.add("a", version(1), group(0), vec![group(1)], false);
         edges.add("a", version(1), group(1), vec![group(0)], false);

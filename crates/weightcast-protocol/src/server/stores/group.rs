@@ -25,49 +25,52 @@ pub(in crate::server) struct Group {
     pub(in crate::server) num_shards: u32,
     /// Whether its updates leave crossings to a seed replica.
     pub(in crate::server) offload_seeding: bool,
-    /// The seed that it was asked for last did not come: its next update crosses by itself.
+    /// The seed that the group was asked for last has failed: its next update crosses by itself.
     pub(in crate::server) seed_failed: bool,
     pub(in crate::server) members: BTreeMap<u32, Member>,
     /// Whether all shards have registered their memory.
     pub(in crate::server) registered: bool,
     /// The copy that it holds.
     pub(in crate::server) held: Option<Held>,
-    /// What it replicated last: what a rollout means when it publishes this number again.
+    /// The version that the group replicated last. A rollout that publishes this number again means
+    /// this version.
     pub(in crate::server) replicated: Option<Version>,
     /// Calls that not every shard has gone past, by number.
     pub(in crate::server) transactions: BTreeMap<OpSeq, Transaction>,
-    /// The one that has no result yet; a shard goes on only after its answer, so there is one.
+    /// The call that has no result yet. There is at most one, since a shard goes on only after its
+    /// answer.
     pub(in crate::server) active: Option<OpSeq>,
-    /// Its place among those that wait, left by a transfer that ran out of time: the next one takes
-    /// it. Else short deadlines pass a turn on for ever: each has it when it is too late (L4).
+    /// Place in the queue, left by a transfer that ran out of time. The next transfer takes it;
+    /// otherwise groups with short deadlines starve (L4).
     pub(in crate::server) place: Option<u64>,
-    /// Sources that it has left because they were slow, and the bytes a second that it got there.
+    /// Slow sources that the group has left, and the bytes a second that each gave.
     pub(in crate::server) slow: BTreeMap<Incarnation, u64>,
-    /// What its last transfer had read when it ran out of time.
+    /// What the last transfer had read when it ran out of time.
     pub(in crate::server) kept: Option<Kept>,
-    /// When its readers are cut off, if it is being drained.
+    /// When its readers are cut off, while the group is draining.
     pub(in crate::server) drain_until: Option<Time>,
-    /// How long its copy may be held back for an offload, if it is being given up.
+    /// How long its copy may be held back for an offload, while the group gives the copy up.
     pub(in crate::server) hold_until: Option<Time>,
-    /// An offload replica that was told to go.
+    /// The group is an offload or seed replica that was told to go.
     pub(in crate::server) released: bool,
     /// Set once the group is at its end: nothing is served, no call starts any more.
     pub(in crate::server) over: Option<Over>,
-    /// It comes over from an earlier term, and does nothing until all its shards are here.
+    /// The group comes over from an earlier term, and does nothing until all its shards have
+    /// announced.
     pub(in crate::server) recovering: bool,
 }
 
-/// The groups, by the number of their life.
+/// The groups, by incarnation.
 pub(in crate::server) type Groups = Store<Incarnation, Group>;
 
 impl Groups {
-    /// The transfer of a group's pending call; for those whom its phase has brought here.
+    /// The transfer of a group's pending call. Panics unless the pending call is a transfer.
     #[track_caller]
     pub(in crate::server) fn pending_transfer(&mut self, group: Incarnation) -> &mut GroupTransfer {
         self.of_mut(&group).pending_mut().as_transfer_mut()
     }
 
-    /// Whether a group's call has no result yet.
+    /// Whether this call of a group has no result yet.
     pub(in crate::server) fn is_pending(&self, group: Incarnation, seq: OpSeq) -> bool {
         self.get(&group).is_some_and(|group| group.active == Some(seq))
     }
@@ -83,8 +86,8 @@ impl Groups {
 pub(in crate::server) struct Over {
     /// What calls fail with from now on.
     pub(in crate::server) error: CallError,
-    /// Left by `close`: members are not told and readers are drained. Else broken: members are
-    /// told and readers are moved at once.
+    /// `true` after `close`: members are not told, and readers are drained. `false` after a break:
+    /// members are told, and readers are cut off at once.
     pub(in crate::server) closing: bool,
 }
 
@@ -97,11 +100,11 @@ pub(in crate::server) struct Member {
     pub(in crate::server) registration: Option<Registration>,
     /// Its newest call.
     pub(in crate::server) last_seq: OpSeq,
-    /// It has asked to leave, and waits for readers to be drained.
+    /// The member has asked to leave, and waits for readers to be drained.
     pub(in crate::server) closing: bool,
-    /// What it brought from an earlier term.
+    /// What the member announced from an earlier term.
     pub(in crate::server) announced: Option<Announcement>,
-    /// What its group held last, as a server has seen it.
+    /// The version that a server last saw the member's group hold.
     pub(in crate::server) proved: Option<Proved>,
 }
 
@@ -110,41 +113,43 @@ pub(in crate::server) struct Member {
 pub(in crate::server) struct Held {
     pub(in crate::server) version: Version,
     pub(in crate::server) catalog: ContentDigest,
-    /// At which each shard serves, in order.
+    /// Generation at which each shard serves the copy, in order of the shards.
     pub(in crate::server) generations: Vec<Generation>,
     /// Digests of the shards that have sealed.
     pub(in crate::server) sums: BTreeMap<u32, ShardSums>,
-    /// All shards have sealed, and the content is that of the version.
+    /// All shards have sealed, and the content is the version's.
     pub(in crate::server) sealed: bool,
-    /// A trainer published it here, of its own: it is what defines the version, if it is the first.
+    /// A trainer published the copy in this term. If no copy was sealed before, this copy defines
+    /// the version.
     pub(in crate::server) authored: bool,
     /// Whether its shards have shown that they hold the bytes.
     pub(in crate::server) trust: Trust,
-    /// Replicas that have read other bytes from it than the publisher's (T4).
+    /// Names of replicas that have read other bytes than the publisher's from this copy (T4).
     pub(in crate::server) accusers: BTreeSet<String>,
-    /// Its content is not that of the version, or its shards disagree.
+    /// Set when the copy is refused: its content is not the version's, or its shards disagree.
     pub(in crate::server) fenced: Option<CallError>,
-    /// Why it can't be offloaded, once that has been tried.
+    /// Why the copy can't be offloaded, once that has been tried.
     pub(in crate::server) offload_failed: Option<String>,
-    /// Listed, and read by others.
+    /// The copy is listed, and readers may be sent to it.
     pub(in crate::server) visible: bool,
 }
 
 impl Held {
-    /// At which generation a shard serves it.
+    /// At which generation a shard serves the copy.
     #[track_caller]
     pub(in crate::server) fn generation(&self, shard: u32) -> Generation {
         *self.generations.get(shard as usize).expect("each shard has a generation")
     }
 
-    /// Whether the shards have finished digesting: only then may the memory change.
+    /// Whether the copy was judged: sealed or refused. Until then its shards may be digesting it,
+    /// so the memory must not change.
     pub(in crate::server) fn settled(&self) -> bool {
         self.sealed || self.fenced.is_some()
     }
 }
 
 impl Group {
-    /// A group that its first member founds, which is still to join.
+    /// A new group, without members yet.
     pub(in crate::server) fn founded(incarnation: Incarnation, open: &Open, epoch: Epoch) -> Self {
         Self {
             incarnation,
@@ -172,7 +177,7 @@ impl Group {
         }
     }
 
-    /// What its calls end with if it breaks for this reason.
+    /// The error of the group's calls if it breaks for this reason.
     pub(in crate::server) fn broken(&self, reason: impl Into<String>) -> CallError {
         CallError::GroupBroken { replica: self.replica.clone(), reason: reason.into() }
     }
@@ -182,7 +187,7 @@ impl Group {
         self.members.len() == self.num_shards as usize
     }
 
-    /// The shards that have not joined, for whoever waits for them.
+    /// Names the shards that have not joined, for errors.
     pub(in crate::server) fn waits_to_open(&self) -> String {
         let absent: Vec<u32> =
             (0..self.num_shards).filter(|shard| !self.members.contains_key(shard)).collect();
@@ -191,12 +196,12 @@ impl Group {
         format!("{absent} of replica {replica} to open: the others say that num_shards is {of}")
     }
 
-    /// Where it runs: where its first shard does.
+    /// The location of the group: that of its first shard.
     pub(in crate::server) fn location(&self) -> Option<&Location> {
         self.members.values().next().map(|member| &member.location)
     }
 
-    /// All layouts that its shards are registered with, or are about to be.
+    /// All layouts that its shards have registered, or name in a pending `register`.
     pub(in crate::server) fn named_layouts(&self) -> impl Iterator<Item = ContentDigest> {
         let registered = self.members.values().filter_map(|m| m.registration.map(|r| r.layout));
         let active = self.active.and_then(|seq| self.transactions.get(&seq));
@@ -208,7 +213,7 @@ impl Group {
         self.members.values().filter_map(|m| m.registration.map(|r| r.layout)).collect()
     }
 
-    /// Whether its shards' layouts are those of another group's, one by one.
+    /// Whether its shards have the same layouts as another group's, one by one.
     pub(in crate::server) fn same_layouts(&self, other: &Group) -> bool {
         fn layouts(group: &Group) -> impl Iterator<Item = Option<ContentDigest>> {
             group.members.values().map(|member| member.registration.map(|r| r.layout))
@@ -216,12 +221,12 @@ impl Group {
         self.num_shards == other.num_shards && layouts(self).eq(layouts(other))
     }
 
-    /// The version that it holds to be read.
+    /// Whether the group holds the version, and the copy was not refused.
     pub(in crate::server) fn holds(&self, version: Version) -> bool {
         self.held.as_ref().is_some_and(|held| held.version == version && held.fenced.is_none())
     }
 
-    /// Where it runs, empty if there is only one datacentre.
+    /// Its datacentre; empty if there is only one.
     pub(in crate::server) fn datacentre(&self) -> &str {
         self.location().map_or("", |location| &location.datacentre)
     }
@@ -236,19 +241,19 @@ impl Group {
         self.active_transaction().filter(|active| active.seq == call)?.transfer.as_mut()
     }
 
-    /// What it holds, and what it reads or puts in place.
+    /// The version that the group holds, and the version that it reads or installs.
     pub(in crate::server) fn versions(&self) -> impl Iterator<Item = Version> {
         let held = self.held.as_ref().map(|held| held.version);
         let read = self.transfer().and_then(|transfer| transfer.version);
         held.into_iter().chain(read)
     }
 
-    /// Whether its shards put a staged version in place.
+    /// Whether its shards are installing a staged version.
     pub(in crate::server) fn installs(&self) -> bool {
         self.transfer().is_some_and(|transfer| transfer.phase == Phase::Installing)
     }
 
-    /// The copy that the group holds; for those whom its call or the listing has brought here.
+    /// The copy that the group holds. Panics if the group holds none.
     #[track_caller]
     pub(in crate::server) fn copy(&self) -> &Held {
         self.held.as_ref().expect("the group holds a copy")
@@ -282,7 +287,7 @@ impl Group {
         ids.collect()
     }
 
-    /// A call that came in and that some shard may ask for again.
+    /// A call that came in and that some shard may ask for again. Panics if there is none.
     #[track_caller]
     pub(in crate::server) fn recorded(&self, seq: OpSeq) -> &Transaction {
         self.transactions.get(&seq).expect("the call came in")
@@ -293,7 +298,7 @@ impl Group {
         self.transactions.get(&self.active?)
     }
 
-    /// The call that has no result yet; for those whom its start or its arrival has brought here.
+    /// The call that has no result yet. Panics if there is none.
     #[track_caller]
     pub(in crate::server) fn pending(&self) -> &Transaction {
         self.active_call().expect("a call is pending")

@@ -1,22 +1,23 @@
-//! What a transfer that ran out of time has read: the group's next one to the same version goes on
-//! after it. Else who has to wait for most of a short deadline is cut off while it reads, and begins at
-//! zero for ever (L4).
+//! Bytes that a transfer had read when its call ran out of time. The group's next transfer of the
+//! same version continues after them. Otherwise a group that has to wait for most of a short
+//! deadline is cut off while it reads, and begins at zero for ever (L4).
 //!
-//! Between the two calls the memory is the user's, who may write to it. So what is kept is not served to
-//! others, the whole is digested at the end as after any loss of a source, and if that is not what was
-//! published nobody is accused: all is read again.
+//! Between the two calls the user may write to the memory. So kept bytes are not served to others,
+//! and the whole is digested at the end, as after any loss of a source. If the digest is wrong, no
+//! source is accused, and everything is read again.
 
 use crate::Attempt;
 use crate::server::stores::group::Group;
 use crate::server::stores::transaction::{GroupTransfer, Kept, Phase};
 
 impl Group {
-    /// A call runs out of time. If it is a transfer, the next one takes its place in the line and,
-    /// where that is kept, goes on where this one was; any other leaves what was left before.
+    /// A call runs out of time. A transfer leaves its place in the queue to the group's next
+    /// transfer and, if `keeps`, the bytes that it has read. Any other call leaves both as they
+    /// are.
     pub(in crate::server) fn leave_to_next(&mut self, keeps: bool) {
         let Some(call) = self.active_transaction() else { return };
         let place = call.place.filter(|_| call.transfer.is_some());
-        // One that was given no source leaves what was kept before.
+        // A transfer that was given no source has read nothing, and leaves what was kept before.
         let given = call.transfer.as_ref().filter(|transfer| transfer.attempt > Attempt(0));
         let kept = given.map(|transfer| transfer.kept().filter(|_| keeps));
         self.place = place.or(self.place);
@@ -32,7 +33,7 @@ impl GroupTransfer {
         self.version.filter(|_| begun).map(|version| Kept { version, staged, attempt, since })
     }
 
-    /// Goes on after what was kept of the same version, before its first assignment.
+    /// Continues after the bytes that were kept of the same version, before the first assignment.
     pub(in crate::server) fn go_on_after(&mut self, kept: Option<Kept>) {
         if let Some(kept) = kept
             && (Some(kept.version), kept.staged) == (self.version, self.staged)

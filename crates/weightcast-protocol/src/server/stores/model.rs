@@ -1,4 +1,4 @@
-//! A model: its versions, who holds them, and who waits for them.
+//! A model: its versions, their holders, and the calls that wait for them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::{ContentDigest, Epoch, Incarnation, Revision, Selector, Sum, Version}
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Model {
     pub(in crate::server) revision: Revision,
-    /// How many groups it has, also at their end.
+    /// How many groups it has, including groups at their end.
     pub(in crate::server) groups: usize,
     /// The newest run.
     pub(in crate::server) epoch: Epoch,
@@ -22,27 +22,28 @@ pub(in crate::server) struct Model {
     pub(in crate::server) replicas: BTreeMap<String, Incarnation>,
     /// Content of every version seen in this term, bounded (S7).
     pub(in crate::server) known: BTreeMap<Version, Content>,
-    /// Who holds which version for all to see (S8): replica names and groups.
+    /// Listed copies of each version (S8): replica names and groups.
     pub(in crate::server) visible: BTreeMap<Version, BTreeMap<String, Incarnation>>,
-    /// Groups whose call waits for a version, a free source or a revision, first come first served.
+    /// Groups whose call waits for a version, a free source or a revision; first come, first
+    /// served.
     pub(in crate::server) waiting: BTreeMap<u64, Incarnation>,
-    /// Groups that have read a version beside their memory and put it in place next.
+    /// Groups that have read a version beside their memory, and install it next.
     pub(in crate::server) landing: BTreeSet<Incarnation>,
     /// Clients may still come over from an earlier term, with versions that are not known here.
     pub(in crate::server) recovers: bool,
-    /// Rollouts that have left, the last few, with what they held.
+    /// The last few rollouts that have left, and the version that each held.
     pub(in crate::server) departed: VecDeque<(String, Version)>,
-    /// What is to survive.
+    /// Versions that are to survive.
     pub(in crate::server) retention: Retention,
-    /// Copies that could not be compared: who was to show the bytes, and beside whom.
+    /// Pairs of copies whose comparison came to nothing.
     pub(in crate::server) unshown: Unshown,
-    /// What crosses to which datacentre in the background.
+    /// Versions that cross to a datacentre in the background.
     pub(in crate::server) seeding: Seeding,
-    /// What there was when a listing was last asked for.
+    /// The last listing that was made; valid while its revision is the model's.
     pub(in crate::server) listed: Option<Arc<Listing>>,
 }
 
-/// What a version is, whatever the layout.
+/// The content of a version, in any layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) struct Content {
     /// Its logical tensors.
@@ -56,14 +57,14 @@ pub(in crate::server) struct Content {
 pub(in crate::server) enum Resolution {
     /// This version, which is available.
     Available(Version),
-    /// Nothing yet; it may come.
+    /// No version now; one may come.
     NotYet,
-    /// Nothing, and waiting does not help.
+    /// No version, and waiting does not help.
     Gone,
 }
 
 impl Model {
-    /// Whether the version's digest is known here: then a copy of it can be told from another.
+    /// Whether the version's sum is known, so that copies can be compared with it.
     pub(in crate::server) fn is_sealed(&self, version: Version) -> bool {
         self.known.get(&version).is_some_and(|known| known.sum.is_some())
     }
@@ -76,7 +77,7 @@ impl Model {
         }
         let gone = match selector {
             Selector::Exact(number) => self.newest_known().is_some_and(|newest| {
-                // A version of an older run may yet be published by the new one.
+                // Until the newest run has published, it may still publish this number.
                 newest.epoch == self.epoch
                     && number <= newest.number
                     && !self.is_offloading(self.current(number))
@@ -87,7 +88,7 @@ impl Model {
         if gone && !self.recovers { Resolution::Gone } else { Resolution::NotYet }
     }
 
-    /// What one version means to a seed, which is for that one only.
+    /// Resolves the version of a seed, which is for that version only.
     pub(in crate::server) fn resolve_exactly(&self, version: Version) -> Resolution {
         match self.visible.contains_key(&version) {
             true => Resolution::Available(version),
@@ -96,8 +97,8 @@ impl Model {
         }
     }
 
-    /// Whether the last copy of a version, which is given up, is being copied aside: it will be held
-    /// again soon, or that fails.
+    /// Whether a version is being offloaded: its last copy is given up, and a copy aside is on its
+    /// way, or fails.
     pub(in crate::server) fn is_offloading(&self, version: Version) -> bool {
         self.retention.asked.contains_key(&version)
     }
@@ -111,13 +112,14 @@ impl Model {
         self.known.last_key_value().map(|(version, _)| *version)
     }
 
-    /// Whether something was published in the newest run. Until then trainers that start a run
-    /// start the same one: the replicas of a data-parallel trainer open one after the other.
+    /// Whether something was published in the newest run; epoch 0 always counts. Until then
+    /// trainers that start a run start the same one, because the replicas of a data-parallel
+    /// trainer open one after the other.
     pub(in crate::server) fn run_has_begun(&self) -> bool {
         self.epoch == Epoch(0) || self.newest_known().is_some_and(|v| v.epoch == self.epoch)
     }
 
-    /// Who holds a version for all to see, in order of their names.
+    /// Groups that hold a listed copy of a version, in order of their names.
     pub(in crate::server) fn holders(
         &self,
         version: Version,
@@ -125,7 +127,7 @@ impl Model {
         self.visible.get(&version).into_iter().flat_map(|holders| holders.values().copied())
     }
 
-    /// The first who holds an available version.
+    /// The first holder of an available version.
     #[track_caller]
     pub(in crate::server) fn first_holder(&self, version: Version) -> Incarnation {
         self.holders(version).next().expect("what is available has a holder")
@@ -136,12 +138,12 @@ impl Model {
         self.visible.last_key_value().map(|(version, _)| *version)
     }
 
-    /// The newest run's version of this number.
+    /// The known version with this number, of the newest run that has one.
     pub(in crate::server) fn newest_of(&self, number: u64) -> Option<Version> {
         self.known.keys().rev().find(|version| version.number == number).copied()
     }
 
-    /// A rollout has left that held this.
+    /// Remembers a rollout that has left, and the version that it held.
     pub(in crate::server) fn depart(&mut self, replica: &str, version: Version) {
         self.departed.push_back((replica.to_owned(), version));
         if self.departed.len() > DEPARTED {
@@ -149,13 +151,13 @@ impl Model {
         }
     }
 
-    /// Makes a replica visible.
+    /// Lists a replica's copy.
     pub(in crate::server) fn show(&mut self, version: Version, replica: &str, group: Incarnation) {
         self.visible.entry(version).or_default().insert(replica.to_owned(), group);
         self.revision = self.revision.next();
     }
 
-    /// Takes a replica out of sight.
+    /// Takes a replica's copy off the list.
     pub(in crate::server) fn hide(&mut self, version: Version, replica: &str) {
         if let Some(holders) = self.visible.get_mut(&version) {
             holders.remove(replica);
@@ -166,7 +168,7 @@ impl Model {
         self.revision = self.revision.next();
     }
 
-    /// What there is, at this revision (S10). Made once per revision: it names every holder.
+    /// The listing at this revision (S10). Made once per revision, because it names every holder.
     pub(in crate::server) fn listing(&mut self) -> Arc<Listing> {
         let current = self.listed.as_ref().filter(|listed| listed.revision == self.revision);
         let listing = current.map_or_else(|| Arc::new(self.new_listing()), Arc::clone);

@@ -46,9 +46,9 @@ fn any_model(draw: &mut impl FnMut(u64) -> u64) -> Model {
     model
 }
 
-/// What nobody shows is gone if it can't come any more: a run's numbers only rise, so it is past if its
-/// run has gone beyond it, and none of an older run comes. But what is copied aside comes again, and
-/// after a failover anything may.
+/// A version that nobody lists is gone if it can't come any more. The numbers of a run only rise,
+/// so a number that the newest run has passed is gone. No version of an older run comes. A version
+/// that is being offloaded comes again, and after a failover any version may come.
 #[test]
 fn what_is_not_there_may_come_or_is_gone() {
     let mut draw = draws(3);

@@ -1,4 +1,4 @@
-//! The models by name, and what remains of those that are forgotten.
+//! The models by name, and the high water of forgotten models.
 
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
@@ -7,17 +7,17 @@ use crate::server::stores::model::Model;
 use crate::server::stores::store::Store;
 use crate::{Epoch, Revision};
 
-/// All models that somebody is in, or was a moment ago.
+/// All models with groups, and models that became vacant and are still to be forgotten.
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Models {
     models: Store<String, Model>,
     /// Models whose last group has left.
     pub(in crate::server) vacant: BTreeSet<String>,
-    /// What models that were forgotten in this term had given out.
+    /// The highest numbers of models that were forgotten in this term.
     pub(in crate::server) high_water: Option<HighWater>,
 }
 
-/// The newest that models which are forgotten had given out in this term.
+/// The newest run and revision of all models that were forgotten in this term.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::server) struct HighWater {
     pub(in crate::server) epoch: Epoch,
@@ -25,7 +25,7 @@ pub(in crate::server) struct HighWater {
 }
 
 impl Models {
-    /// A group has left a model. The last one leaves it vacant.
+    /// A group has left a model. The last group leaves the model vacant.
     pub(in crate::server) fn leave(&mut self, name: String) {
         let model = self.models.of_mut(&name);
         model.groups -= 1;

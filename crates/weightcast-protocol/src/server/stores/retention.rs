@@ -1,15 +1,15 @@
-//! What is retained, and what was lost all the same.
+//! What is retained, and what was lost nevertheless.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Incarnation, Version};
 
-/// What a model's trainer wants to survive, and what is done for it.
+/// How much a model's trainer wants to survive, and the offloads that ensure it.
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Retention {
     /// How many of the newest versions are retained.
     pub(in crate::server) versions: u32,
-    /// Offloads under way: who was asked to make them.
+    /// Offloads under way: the group that was asked for each.
     pub(in crate::server) asked: BTreeMap<Version, Incarnation>,
     /// Groups that have to keep their copy for now.
     pub(in crate::server) held_back: BTreeSet<Incarnation>,
@@ -20,11 +20,11 @@ pub(in crate::server) struct Retention {
 /// A retained version whose last countable copy was given up, since it could not be offloaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetentionLoss {
-    /// Of which model.
+    /// Name of the model.
     pub model: String,
     /// The version.
     pub version: Version,
-    /// Who held it last.
+    /// The replica that held it last.
     pub replica: String,
     /// Why it was not offloaded.
     pub reason: String,

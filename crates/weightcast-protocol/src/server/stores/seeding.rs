@@ -1,4 +1,4 @@
-//! Seeds that were asked for, and those that came.
+//! Seeds that were asked for, and seeds that came.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::{Incarnation, Time, Version};
 /// What a model's groups leave to seed replicas.
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Seeding {
-    /// By datacentre: what was asked for and has not come yet.
+    /// By datacentre: the seed that was asked for and has not come yet.
     pub(in crate::server) asked: BTreeMap<String, Asked>,
     /// Seed replicas, finished or not.
     pub(in crate::server) replicas: BTreeSet<Incarnation>,
@@ -16,12 +16,12 @@ pub(in crate::server) struct Seeding {
 /// A seed on its way.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Asked {
-    /// Tells it from any other; zero if it came over from an earlier term.
+    /// Number of the request; zero if the seed came over from an earlier term.
     pub(in crate::server) ask: u64,
     pub(in crate::server) version: Version,
     /// The replica that was asked.
     pub(in crate::server) owner: String,
-    /// Then it has failed.
+    /// When the request has failed.
     pub(in crate::server) until: Time,
 }
 

@@ -1,11 +1,11 @@
-//! What a group serves: a whole copy, or what it has of one that it is being filled with.
+//! What a group serves: a whole copy, or the part that it has of a copy while it is being filled.
 
 use crate::message::SourceShard;
 use crate::server::stores::group::Group;
 use crate::{ContentDigest, Generation, Version};
 
 impl Group {
-    /// Where its shards serve a version.
+    /// How to reach its shards for a version. Panics unless the group serves the version.
     #[track_caller]
     pub(in crate::server) fn source_shards(&self, version: Version) -> Vec<SourceShard> {
         let generations = self.generations(version).expect("sources hold a copy or are filled");
@@ -21,7 +21,8 @@ impl Group {
         shards.collect()
     }
 
-    /// Whether all shards serve what they have of a version that they are being filled with.
+    /// Whether the group is being filled with a version, and all its shards serve what they have of
+    /// it.
     pub(in crate::server) fn serves_filling(&self, version: Version) -> bool {
         self.held.is_none()
             && self.transfer().is_some_and(|transfer| {
@@ -30,7 +31,7 @@ impl Group {
             })
     }
 
-    /// The tensors of a version that it holds or reads.
+    /// The catalog of a version that the group holds or reads.
     pub(in crate::server) fn catalog(&self, version: Version) -> Option<ContentDigest> {
         match self.held.as_ref().filter(|held| held.version == version) {
             Some(held) => Some(held.catalog),
@@ -38,13 +39,13 @@ impl Group {
         }
     }
 
-    /// The same of a version that it serves.
+    /// The catalog of a version that the group serves. Panics if it serves none.
     #[track_caller]
     pub(in crate::server) fn served_catalog(&self, version: Version) -> ContentDigest {
         self.catalog(version).expect("what is served has one")
     }
 
-    /// At which each shard serves a version, whole or in part.
+    /// Generation at which each shard serves a version, whole or in part.
     pub(in crate::server) fn generations(&self, version: Version) -> Option<Vec<Generation>> {
         if self.serves_filling(version) {
             return self.transfer().map(|t| t.filling.values().copied().collect());

@@ -1,4 +1,4 @@
-//! Sessions: which shard of which group each one is, and how long its lease runs.
+//! Sessions: which shard of which group each session is, and how long its lease runs.
 
 use crate::server::stores::store::Store;
 use crate::{Incarnation, SessionId, Time};
@@ -6,7 +6,7 @@ use crate::{Incarnation, SessionId, Time};
 /// The sessions that are open, with or without a stream.
 pub(in crate::server) type Sessions = Store<SessionId, SessionEntry>;
 
-/// A member of a group: which shard a session is. Found once, where a message comes in.
+/// A shard in its group. Found once for each message, where it comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) struct MemberId {
     pub(in crate::server) session: SessionId,
@@ -15,7 +15,7 @@ pub(in crate::server) struct MemberId {
 }
 
 impl Sessions {
-    /// The member that an open session is.
+    /// The member that belongs to an open session.
     #[track_caller]
     pub(in crate::server) fn member(&self, session: SessionId) -> MemberId {
         let &SessionEntry { group, shard, .. } = self.of(&session);
@@ -28,7 +28,7 @@ impl Sessions {
 pub(in crate::server) struct SessionEntry {
     pub(in crate::server) group: Incarnation,
     pub(in crate::server) shard: u32,
-    /// The session is evicted then, unless it renews.
+    /// When the session is evicted, unless it renews.
     pub(in crate::server) lease_until: Time,
 }
 

@@ -1,8 +1,9 @@
 //! A store: entries by id.
 //!
-//! The server hands ids out, puts them into timers, edges and lists, and takes them out of these before it forgets
-//! the entry. An id that comes from there has its entry: [`Store::of`] says so in one place. Ids that come from
-//! outside, or that may have been forgotten, are asked for with [`Store::get`]. Nobody indexes a store, but tests.
+//! The server hands ids out, puts them into timers, edges and lists, and takes them out of these
+//! before it forgets the entry. So an id from a timer, edge or list has its entry: [`Store::of`]
+//! relies on that, and panics otherwise. Ids that come from outside, or that may have been
+//! forgotten, are looked up with [`Store::get`]. Only tests index a store.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;

@@ -12,15 +12,15 @@ pub(in crate::server) enum Timer {
     Lease(SessionId),
     /// The readers of a group have had their time.
     Drain(Incarnation),
-    /// Those who were asked for proofs have had their time.
+    /// The two groups of a challenge have had their time to answer.
     Proof(Nonce),
-    /// A group that did not show its copy, or not beside the right one, may do so now.
+    /// A claimant whose comparison came to nothing may be compared again.
     Retry(Incarnation),
     /// A group's last copy has had its time to be offloaded.
     Hold(Incarnation),
     /// A call's deadline.
     Call(Incarnation, OpSeq),
-    /// A manifest that nobody refers to may go.
+    /// The grace time of a manifest without references is over.
     Blob(ContentDigest),
     /// A group has had its time to come over from an earlier term.
     Recovery(Incarnation),
@@ -28,8 +28,8 @@ pub(in crate::server) enum Timer {
     Window,
 }
 
-/// Times in order, one for each timer: whoever one is for looks whether it still applies, so it may be
-/// set anew, but it never waits twice.
+/// Times in order, one for each timer. The handler of a timer checks whether it still applies, so a
+/// timer may be late or moot. Setting a timer again moves it.
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Timers {
     queue: BTreeSet<(Time, Timer)>,
@@ -44,7 +44,7 @@ impl Timers {
         self.queue.insert((at, timer));
     }
 
-    /// Moves those that are due before, of a kind.
+    /// Postpones the timers of a kind that are due earlier.
     pub(in crate::server) fn postpone(&mut self, until: Time, kind: impl Fn(&Timer) -> bool) {
         let early = self.queue.iter().take_while(|(at, _)| *at < until);
         let early: Vec<Timer> = early.map(|(_, timer)| *timer).filter(kind).collect();
@@ -57,14 +57,14 @@ impl Timers {
         }
     }
 
-    /// A group is gone, and with it what it would wait for.
+    /// Forgets the timers of a group that is gone.
     pub(in crate::server) fn forget_group(&mut self, group: Incarnation) {
         [Timer::Drain, Timer::Retry, Timer::Hold, Timer::Recovery]
             .into_iter()
             .for_each(|timer| self.cancel(timer(group)));
     }
 
-    /// Forgets all but the manifests.
+    /// Forgets all timers except those of manifests.
     pub(in crate::server) fn keep_blobs(&mut self) {
         let kept = |timer: &Timer| matches!(timer, Timer::Blob(_));
         self.queue.retain(|(_, timer)| kept(timer));

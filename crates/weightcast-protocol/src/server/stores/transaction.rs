@@ -8,7 +8,7 @@ use crate::{
     ShardSums, Time, Version,
 };
 
-/// One call of a group: what arrived, and what came of it.
+/// One call of a group: the shards' calls, and the result.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Transaction {
     pub(in crate::server) seq: OpSeq,
@@ -23,14 +23,14 @@ pub(in crate::server) struct Transaction {
     pub(in crate::server) arrived: BTreeMap<u32, Call>,
     /// Shards that have made a later call, and so will not ask for this answer again.
     pub(in crate::server) passed: u32,
-    /// The answer that the first shards' arrival decided, kept back until all have called: a shard
-    /// that calls something else then fails them all (G2).
+    /// An answer that was decided before all shards had called, kept back until they have. A shard
+    /// that calls something else makes the call fail on all shards (G2).
     pub(in crate::server) decided: Option<Answer>,
     /// The answer, the same for every shard whenever it asks (G1).
     pub(in crate::server) result: Option<Result<Answer, CallError>>,
-    /// Its place among those that wait.
+    /// Its place in the queue, while it waits.
     pub(in crate::server) place: Option<u64>,
-    /// Of `replicate` and `update`.
+    /// Set for `replicate` and `update`.
     pub(in crate::server) transfer: Option<GroupTransfer>,
 }
 
@@ -41,23 +41,23 @@ pub(in crate::server) struct GroupTransfer {
     pub(in crate::server) version: Option<Version>,
     pub(in crate::server) phase: Phase,
     pub(in crate::server) attempt: Attempt,
-    /// The attempt with which the shards began anew: what they have read since is kept.
+    /// The attempt at which the shards began from nothing. Bytes read since then are kept.
     pub(in crate::server) since: Attempt,
-    /// What they have read was proved bad: they begin anew with the next attempt.
+    /// The bytes read so far were proved bad: the shards begin anew with the next attempt.
     pub(in crate::server) void: bool,
-    /// Shards that serve what they have read since then, and at which generation.
+    /// Shards that serve what they have read since `since`, and at which generation.
     pub(in crate::server) filling: BTreeMap<u32, Generation>,
     /// What was assigned last; set as long as shards may be reading.
     pub(in crate::server) assignment: Option<Assignment>,
     /// Shards that have read the current attempt.
     pub(in crate::server) prepared: BTreeMap<u32, (Generation, ShardSums)>,
-    /// The group keeps what it holds until all shards have read this, verified.
+    /// A staged update: the group keeps its copy until all shards have read the version, verified.
     pub(in crate::server) staged: bool,
-    /// The old copy was given up for what the shards had read beside it.
+    /// The old copy was given up for the version that the shards have read beside it.
     pub(in crate::server) gave_up: bool,
-    /// Shards that have put it in place, and at which generation they serve it.
+    /// Shards that have installed the version, and at which generation they serve it.
     pub(in crate::server) installed: BTreeMap<u32, Generation>,
-    /// How often it has left a slow source.
+    /// How often the transfer has left a slow source.
     pub(in crate::server) moves: u32,
     /// How often each source has failed this transfer.
     pub(in crate::server) failures: BTreeMap<Incarnation, u32>,
@@ -75,29 +75,29 @@ pub(in crate::server) struct Kept {
     pub(in crate::server) since: Attempt,
 }
 
-/// How far a transfer is. Who its source is stands in the book of edges.
+/// How far a transfer is. Its sources stand in the read edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::server) enum Phase {
-    /// For the version, the other shards, or a free source.
+    /// Waits for the version, the other shards, or a free source.
     #[default]
     Waiting,
-    /// The readers of the group's own old copy finish. A source is granted, or, of a staged update,
-    /// all is read already and verified.
+    /// The readers of the group's old copy finish. A source is granted already; in a staged update
+    /// the whole version is read and verified already.
     Draining,
     /// The shards read; the group holds nothing, or its old copy if the update is staged.
     Reading,
-    /// The shards put in place what they have read; the group holds nothing.
+    /// The shards install what they have read; the group holds nothing.
     Installing,
 }
 
 impl GroupTransfer {
-    /// What was assigned last; for those whom a shard's report has brought here.
+    /// The last assignment. Panics if the transfer has none.
     #[track_caller]
     pub(in crate::server) fn assigned(&self) -> &Assignment {
         self.assignment.as_ref().expect("set while reading")
     }
 
-    /// What the selector meant; for those who have a source.
+    /// The version that the selector meant. Panics if none is chosen yet.
     #[track_caller]
     pub(in crate::server) fn resolved(&self) -> Version {
         self.version.expect("a source is chosen for a version")
@@ -133,7 +133,7 @@ impl Transaction {
         }
     }
 
-    /// The transfer that this call is; for those whom its phase has brought here.
+    /// The transfer of this call. Panics unless the call is a transfer.
     #[track_caller]
     pub(in crate::server) fn as_transfer(&self) -> &GroupTransfer {
         self.transfer.as_ref().expect("the call is a transfer")
@@ -212,9 +212,10 @@ pub(in crate::server) fn same_call(a: &Call, b: &Call) -> bool {
     match (a, b) {
         (Call::Register { .. }, Call::Register { .. }) => true,
         (Call::Decline { .. }, _) | (_, Call::Decline { .. }) => true,
-        // One knows its shapes, the other looks them up first: they register together afterwards.
+        // One shard knows its shapes, another looks them up first. Afterwards all register
+        // together.
         (Call::Register { .. }, other) | (other, Call::Register { .. }) => looks_up(other),
-        // Different catalogs get an error of their own, which says more.
+        // Different catalogs are refused later, with an error that says more.
         (Call::Publish { version: a, .. }, Call::Publish { version: b, .. }) => a == b,
         _ => a == b,
     }

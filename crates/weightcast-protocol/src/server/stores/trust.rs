@@ -3,11 +3,11 @@
 /// Whether a group has shown that it holds what it says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// It says so.
+    /// The group says so, and nothing was compared.
     #[default]
     Claimed,
-    /// It has.
+    /// The group has shown the bytes, or defined the version.
     Proved,
-    /// It holds something else.
+    /// The group was shown to hold other bytes.
     Refuted,
 }

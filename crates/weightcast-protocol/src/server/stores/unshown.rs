@@ -1,18 +1,19 @@
-//! Copies that could not be compared, since somebody did not answer in time, or both may be wrong.
-//! Who could not answer then may be able to later, so every pair has its turn again: else a real copy
-//! would never be relied on, and what was made in its place would be kept for ever.
+//! Pairs of copies whose comparison came to nothing: a group did not answer in time, or either copy
+//! may be wrong. A group may be able to answer later, so every pair gets another turn. Otherwise a
+//! real copy would never be relied on, and the copy made in its place would be kept for ever.
 
 use std::collections::BTreeMap;
 
 use crate::{Incarnation, Span, Time, Version};
 
-/// How long a pair is left alone: as long as it had to answer. A few megabytes are read at a time.
+/// How long a pair is left alone: as long as it had to answer. Each comparison reads a few
+/// megabytes.
 pub(in crate::server) const RETRY: Span = Span::from_secs(5);
 
-/// A version, who was to show that it holds it, and beside whom.
+/// A version, the claimant, and the group that it was compared with.
 pub(in crate::server) type UnshownPair = (Version, Incarnation, Incarnation);
 
-/// Pairs that were asked in vain, and when they may be asked again.
+/// Pairs that were compared in vain, and when they may be compared again.
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Unshown(BTreeMap<UnshownPair, Time>);
 
@@ -29,7 +30,7 @@ impl Unshown {
         self.0.retain(|pair, _| stands(pair));
     }
 
-    /// Whether two groups were asked in vain, in whichever order.
+    /// Whether two groups were compared in vain, in either order.
     pub(in crate::server) fn contains(
         &self,
         version: Version,
@@ -39,12 +40,12 @@ impl Unshown {
         self.0.contains_key(&(version, one, other)) || self.0.contains_key(&(version, other, one))
     }
 
-    /// Whether somebody was to show beside this group that it holds the version, and did not.
+    /// Whether another group's comparison with this group came to nothing.
     pub(in crate::server) fn beside(&self, version: Version, group: Incarnation) -> bool {
         self.0.keys().any(|(of, _, beside)| (*of, *beside) == (version, group))
     }
 
-    /// The pair that has waited longest for another turn, of those that are `wanted`.
+    /// Of the `wanted` pairs, the due pair that has waited longest for another turn.
     pub(in crate::server) fn due(
         &self,
         now: Time,

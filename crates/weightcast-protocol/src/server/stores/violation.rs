@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{invariant}: {detail}")]
 pub struct Violation {
-    /// Its name, as in `docs/invariants.md`.
+    /// The invariant's name, as in `docs/invariants.md`.
     pub invariant: &'static str,
     /// What is wrong.
     pub detail: String,

@@ -1,5 +1,5 @@
-//! Accusations: a reader whose bytes are not the publisher's leaves its source. Only the word of two replicas fences
-//! the source's copy (T4).
+//! Accusations: a reader whose bytes are not the publisher's leaves its source. Only two replicas
+//! together fence the source's copy (T4).
 
 use crate::message::Assignment;
 use crate::server::rooms::TransferHandler;
@@ -41,7 +41,8 @@ impl TransferHandler<'_> {
         }
     }
 
-    /// Counts an accusation. Two replicas' word fences a copy, unless the copy is the last of its version.
+    /// Counts an accusation. Accusations by two replicas fence a copy, unless it is the last copy
+    /// of its version.
     fn accuse(&mut self, source: Incarnation, by: Incarnation) -> Onward {
         let accuser = self.groups.of(&by).replica.clone();
         let Some(group) = self.groups.get_mut(&source) else { return Onward::Done };
@@ -132,7 +133,7 @@ mod tests {
             assert_eq!(server.counters.accusations, 3);
             assert_eq!(server.counters.accused_fenced, u64::from(holders > 1));
         }
-        // What is out of sight is nobody's source any more.
+        // An unlisted copy is no source any more.
         let (mut server, groups, reader) = read(2, 1);
         server.copies().hide(groups[0]);
         let onward = server.transfers().accuse(groups[0], reader);

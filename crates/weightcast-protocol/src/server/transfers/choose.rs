@@ -17,13 +17,13 @@ pub(super) const ATTEMPTS_PER_SOURCE: u32 = 3;
 pub(super) enum Choice {
     /// Read from this group.
     Granted(Incarnation),
-    /// Every source is busy, or the next one is still being filled or copied: wait.
+    /// Every source is busy, or a copy is on its way: wait.
     Busy,
-    /// Nobody holds the version, or everybody has failed this transfer.
+    /// No group holds the version, or every source has failed this transfer.
     Nobody,
 }
 
-/// What speaks against a source that has not failed, the weightiest first.
+/// Reasons against a source that has not failed, the weightiest first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank<'a> {
     accusers: usize,
@@ -36,9 +36,10 @@ pub(super) struct Rank<'a> {
 }
 
 impl<'a> TransferCtx<'a> {
-    /// Chooses a source of `version`. Preferred, in this order: a source that has not failed the transfer, that
-    /// nobody accuses, that was not slow; the shortest chain, the fewest readers, the same host; ties go by name.
-    /// Near and far sources are never compared: a reader that may cross has no source near.
+    /// Chooses a source of `version`. Preferred, in this order: a source that has not failed the
+    /// transfer, that nobody accuses, that was not slow; then the shortest chain, the fewest
+    /// readers, the same host; ties go by name. Near and far sources are never compared: a reader
+    /// that may cross has no near source.
     pub(super) fn choose_source(self, version: Version) -> Choice {
         let may_cross = self.may_cross(version);
         let (mut busy, mut barred) = (false, false);
@@ -53,7 +54,8 @@ impl<'a> TransferCtx<'a> {
                 Some((self.failures(source), self.rank(source, version)))
             }
         };
-        // Replicas that are being filled mostly have their reader already, and are left out at once.
+        // Most replicas that are being filled have their reader already: sort them out before the
+        // costly checks.
         let free =
             self.in_flight(version, move |source| self.fits(source) && self.has_place(source));
         let holders = self.holders(version).filter(|source| self.fits(source));
@@ -85,14 +87,15 @@ impl<'a> TransferCtx<'a> {
         self.failures(source) < ATTEMPTS_PER_SOURCE
     }
 
-    /// Whether a replica that is being filled would be a source, but for the reader that it has already.
+    /// Whether a replica that is being filled would be a source, if it did not have its reader
+    /// already.
     fn is_filling_taken(self, version: Version) -> bool {
         let full = move |source: &Group| self.fits(source) && !self.has_place(source);
         self.in_flight(version, full).next().is_some()
     }
 
-    /// Whether the reader may read from another datacentre: no group in its own has the version or is getting it
-    /// (D3), and none brings it there (D4).
+    /// Whether the reader may read from another datacentre: no group of its own datacentre has the
+    /// version or is getting it (D3), and no reader brings it there (D4).
     pub(in crate::server) fn may_cross(self, version: Version) -> bool {
         let usable = move |group: &Group| self.is_near(group) && self.fits(group);
         let safeguards = self.config.safeguards;
@@ -107,7 +110,7 @@ impl<'a> TransferCtx<'a> {
 
 /// Rules of the choice that need no transfer. The context's group is the reader.
 impl<'a> GroupCtx<'a> {
-    /// What speaks against a source.
+    /// The reasons against a source.
     pub(super) fn rank(self, source: &'a Group, version: Version) -> Rank<'a> {
         let host = |group: &'a Group| group.location().map(|location| location.host.as_str());
         Rank {
@@ -121,8 +124,8 @@ impl<'a> GroupCtx<'a> {
         }
     }
 
-    /// Groups of the reader's layout that are being filled with the version, and serve it. None of them reads from
-    /// the reader (D2).
+    /// Groups of the reader's layout that are being filled with the version and serve it, and that
+    /// do not read from the reader (D2).
     fn in_flight(
         self,
         version: Version,
@@ -154,7 +157,7 @@ impl<'a> GroupCtx<'a> {
             .filter(move |group| wanted(group) && (naive || self.comes_apart(group, version)))
     }
 
-    /// Whether a group reads from a holder of the version, and not from the reader.
+    /// Whether a group gets the version from a holder, by a chain that does not include the reader.
     fn comes_apart(&self, group: &Group, version: Version) -> bool {
         let root = self.edges.chain(group.incarnation).last();
         root.is_some_and(|root| self.groups.of(&root).holds(version))
@@ -163,7 +166,7 @@ impl<'a> GroupCtx<'a> {
 
     /// Whether a source has room for the reader, and for the chain of readers below the reader (D1, D6).
     pub(super) fn has_room(&self, source: &Group, version: Version) -> bool {
-        // A group that holds an old copy has readers of that copy, which will have left.
+        // Readers of the group's old copy will have left by then.
         let below = match self.group.held {
             Some(_) => 0,
             None => self.edges.height(self.group.incarnation, version),
@@ -180,7 +183,7 @@ impl<'a> GroupCtx<'a> {
             && self.edges.leads_to(source.incarnation, self.group.incarnation)
     }
 
-    /// Whether a source has fewer readers than it may have (D1). Local readers and crossing ones are counted apart,
+    /// Whether a source has a free place (D1). Local and crossing readers are counted apart,
     /// because a crossing may take long.
     fn has_place(&self, source: &Group) -> bool {
         let fanout = self.config.fanout.max(1) as usize;
@@ -209,12 +212,13 @@ impl<'a> GroupCtx<'a> {
 }
 
 impl Books<'_> {
-    /// Through how many groups a version comes to a source: none if the source holds the version.
+    /// How many groups a version passes on its way to a source: none if the source holds the
+    /// version.
     fn depth(&self, source: &Group, version: Version) -> usize {
         if source.holds(version) { 0 } else { self.edges.depth(source.incarnation) }
     }
 
-    /// How many read from a source in its own datacentre, or from another one.
+    /// How many readers a source has: in its own datacentre or, with `cross`, in others.
     pub(in crate::server) fn load(&self, source: Incarnation, cross: bool) -> usize {
         self.edges.readers_of(source).filter(|reader| self.edges.crosses(*reader) == cross).count()
     }

@@ -1,5 +1,6 @@
-//! What the shards of a transfer report, and the commit: all shards or none (G4), from a source that
-//! still stands and has committed itself (S5), with the publisher's content (S6).
+//! What the shards of a transfer report, and the commit: all shards or none (G4), from a source
+//! that still holds what was assigned and has committed itself (S5), with the publisher's content
+//! (S6).
 
 use crate::message::{Answer, Assignment, ReadFailure};
 use crate::server::contexts::{GroupCtx, TransferCtx};
@@ -10,14 +11,14 @@ use crate::server::transfers::Onward;
 use crate::server::transfers::source_loss::Loss;
 use crate::{Attempt, CallError, Generation, Incarnation, OpSeq, Safeguard, ShardSums, Sum, Time};
 
-/// What has become of the source of a transfer whose shards have all read.
+/// State of the sources of a transfer whose shards have all read.
 #[derive(Debug, PartialEq, Eq)]
 enum Standing {
-    /// It holds what was assigned.
+    /// Every source holds what was assigned.
     Stands,
-    /// It has not committed yet.
+    /// A source has not committed yet.
     BeingFilled,
-    /// It holds something else, or nothing.
+    /// A source holds something else, or nothing.
     Gone,
 }
 
@@ -73,7 +74,7 @@ impl TransferHandler<'_> {
         }
     }
 
-    /// Whether a report is about what the member's group reads now; older reports are void.
+    /// Whether a report is about the group's current assignment. Older reports are void.
     fn is_current(&self, from: MemberId, seq: OpSeq, attempt: Attempt) -> bool {
         let safeguards = self.config.safeguards;
         self.books().group(from.group).transfer_of(seq).is_some_and(|reader| {
@@ -84,7 +85,8 @@ impl TransferHandler<'_> {
         })
     }
 
-    /// All shards have read: commit, if the source still stands and the content is the publisher's.
+    /// Commits once all shards have read, if the sources still hold what was assigned and the
+    /// content is the publisher's.
     pub(super) fn try_commit(&mut self, now: Time, incarnation: Incarnation) -> Onward {
         let safeguards = self.config.safeguards;
         let reader = self.books().transfer(incarnation);
@@ -118,7 +120,7 @@ impl TransferHandler<'_> {
         Onward::Done
     }
 
-    /// What the shards have read is the version: they hold it, or are to put it in place first.
+    /// The shards have read the version: the group holds it now, or installs it first.
     fn commit_read(&mut self, now: Time, incarnation: Incarnation, assignment: Assignment) {
         let transfer = self.groups.pending_transfer(incarnation);
         if transfer.staged {
@@ -126,7 +128,7 @@ impl TransferHandler<'_> {
         }
         let generations = transfer.prepared.values().map(|(generation, _)| *generation).collect();
         let sources = self.release_edge(incarnation);
-        // These sources gave everything: they were not too slow.
+        // These sources gave everything, so they were not too slow.
         let group = self.groups.of_mut(&incarnation);
         group.slow.retain(|source, _| !sources.contains(source));
         self.commit(incarnation, assignment, generations);
@@ -157,7 +159,8 @@ impl TransferHandler<'_> {
 }
 
 impl GroupCtx<'_> {
-    /// What has become of the reader's sources: they must hold what was assigned, at the same generations (S5).
+    /// The state of the reader's sources: they must hold what was assigned, at the same generations
+    /// (S5).
     fn standing(&self, assignment: &Assignment) -> Standing {
         let version = assignment.version;
         let safeguards = self.config.safeguards;

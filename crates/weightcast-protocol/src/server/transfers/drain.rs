@@ -1,4 +1,5 @@
-//! Drain: before a copy changes its readers finish, within a bound; then they are cut off (S8, S9, L3).
+//! Drain: readers of a copy finish before the copy changes, within a bound; then they are cut off
+//! (S8, S9, L3).
 
 use crate::server::contexts::GroupCtx;
 use crate::server::rooms::TransferHandler;
@@ -7,7 +8,7 @@ use crate::server::transfers::source_loss::Loss;
 use crate::{Incarnation, Safeguard, Time};
 
 impl TransferHandler<'_> {
-    /// Readers of the group have until then to finish.
+    /// Gives the readers of the group until then to finish. An earlier bound stays.
     pub(in crate::server) fn drain_until(&mut self, incarnation: Incarnation, until: Time) {
         let group = self.groups.of_mut(&incarnation);
         let until = group.drain_until.map_or(until, |earlier| earlier.min(until));
@@ -15,7 +16,7 @@ impl TransferHandler<'_> {
         self.timers.set(until, Timer::Drain(incarnation));
     }
 
-    /// The drain is over, one way or the other.
+    /// Ends the drain, whatever its outcome.
     pub(in crate::server) fn end_drain(&mut self, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
         if group.drain_until.take().is_some() {
@@ -23,8 +24,8 @@ impl TransferHandler<'_> {
         }
     }
 
-    /// The readers have had their time, and are cut off. A read that goes on all the same does no harm: a source
-    /// fences before its memory changes (S3).
+    /// The readers' time is over: cuts them off. A read that goes on nevertheless does no harm: a
+    /// source fences before its memory changes (S3).
     pub(in crate::server) fn drain_timer(&mut self, now: Time, incarnation: Incarnation) {
         let Some(group) = self.groups.get_mut(&incarnation) else { return };
         if group.drain_until.is_none_or(|until| until > now)
@@ -72,7 +73,7 @@ impl TransferHandler<'_> {
 }
 
 impl GroupCtx<'_> {
-    /// Whether nobody reads from the group.
+    /// Whether the group has no readers.
     pub(in crate::server) fn is_drained(&self) -> bool {
         let unread = self.config.safeguards.on(Safeguard::Drain);
         let mut readers = self.edges.readers_of(self.group.incarnation);

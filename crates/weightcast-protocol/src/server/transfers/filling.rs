@@ -6,7 +6,8 @@ use crate::server::stores::sessions::MemberId;
 use crate::{Attempt, Generation, Incarnation, OpSeq, Version};
 
 impl TransferHandler<'_> {
-    /// A shard serves what it has read so far. The word is void if the shard has to begin anew meanwhile.
+    /// A shard serves what it has read so far. The report is void if the shard has to begin anew
+    /// meanwhile.
     pub(in crate::server) fn filling(
         &mut self,
         from: MemberId,
@@ -28,7 +29,7 @@ impl TransferHandler<'_> {
 }
 
 impl Books<'_> {
-    /// How to read from these sources: copies, or what a group is being filled with.
+    /// How to read from these sources: whole copies, or what a group is being filled with.
     pub(in crate::server) fn assignment(
         &self,
         sources: &[Incarnation],

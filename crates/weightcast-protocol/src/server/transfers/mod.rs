@@ -1,4 +1,4 @@
-//! Who reads from whom: sources chosen, read edges, pace, losses, commit.
+//! Transfers: sources chosen, read edges, pace, losses, commit.
 
 pub(super) mod accusation;
 pub(super) mod choose;
@@ -18,8 +18,9 @@ use crate::{Incarnation, Version};
 pub(in crate::server) enum Onward {
     /// Nothing.
     Done,
-    /// The update is answered as unchanged: a seed brings its version. These seeds go before.
+    /// The update is answered as unchanged, because a seed brings its version. These seeds have to
+    /// go first.
     LeftToSeed(Vec<Incarnation>),
-    /// Two replicas have read other bytes from this group's copy of a version: it is fenced.
+    /// Two replicas accused this group's copy of the version: the copy has to be fenced.
     Accused(Incarnation, Version),
 }

@@ -1,5 +1,6 @@
-//! Pace: a reader leaves a source that it finds slow, and goes on at another one that is free; a reader of several
-//! sources goes on with the others. The reader keeps what it has read; nobody is accused or evicted (T4).
+//! Pace: a reader leaves a source that it finds slow, and goes on at a free source; a reader of
+//! several sources goes on with the others. The reader keeps what it has read; nobody is accused or
+//! evicted (T4).
 //!
 //! Moves can't become a storm. A reader moves only to a free place that no other group waits for, never back to a
 //! source that was as slow, and a few times per transfer at most.
@@ -11,11 +12,12 @@ use crate::server::stores::sessions::MemberId;
 use crate::server::stores::transaction::Phase;
 use crate::{Attempt, Incarnation, OpSeq, Safeguard, Version};
 
-/// A reader goes back to a source that it left if the source gave so many times more than the present one gives.
+/// A reader goes back to a source that it left only if that source gave at least this many times
+/// what the present one gives.
 const MUCH_FASTER: u64 = 4;
 
 impl TransferHandler<'_> {
-    /// A shard says that a source is slow.
+    /// A shard reports that a source is slow.
     pub(in crate::server) fn slow(
         &mut self,
         from: MemberId,
@@ -48,7 +50,7 @@ impl TransferHandler<'_> {
         self.move_on(from.group, to, version);
     }
 
-    /// The reader prefers other sources from now on.
+    /// Remembers that a source was slow for the reader, which prefers other sources from now on.
     pub(in crate::server) fn note_slow(
         &mut self,
         reader: Incarnation,
@@ -71,7 +73,7 @@ impl TransferHandler<'_> {
 }
 
 impl TransferCtx<'_> {
-    /// A whole copy that is free for the reader, and not known to be as slow.
+    /// A whole copy with a free place for the reader, not known to be as slow.
     fn faster_source(
         self,
         slow: Incarnation,

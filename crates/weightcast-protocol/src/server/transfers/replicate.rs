@@ -129,7 +129,7 @@ impl TransferHandler<'_> {
         Onward::Done
     }
 
-    /// No source is left: the transfer ends with the group's copy, or with an error.
+    /// No source is left: the transfer ends with the group's old copy, or with an error.
     fn end_in_vain(&mut self, incarnation: Incarnation, selector: Selector) {
         let reader = self.books().transfer(incarnation);
         let held = reader.group.held.as_ref().map(|held| held.version);
@@ -160,7 +160,7 @@ impl TransferHandler<'_> {
         Onward::Done
     }
 
-    /// The group may read from this source; its own readers finish first.
+    /// Grants the sources. In an update in place the readers of the group's own copy finish first.
     fn grant(
         &mut self,
         now: Time,
@@ -175,7 +175,7 @@ impl TransferHandler<'_> {
         self.drain_old_copy(now, incarnation);
     }
 
-    /// The old copy's readers finish, then it is given up.
+    /// Waits for the old copy's readers, then gives the copy up.
     pub(in crate::server) fn drain_old_copy(&mut self, now: Time, incarnation: Incarnation) {
         self.groups.pending_transfer(incarnation).phase = Phase::Draining;
         if self.groups.of(&incarnation).held.is_some() {
@@ -189,6 +189,7 @@ impl TransferHandler<'_> {
     fn give_up_copy(&mut self, now: Time, incarnation: Incarnation) {
         let owner = self.books().group(incarnation);
         let drained = owner.is_drained() && !owner.may_be_last();
+        // Ask retention before the copy is drained as well: it can be offloaded meanwhile.
         if let Some(held) = &owner.group.held
             && (!held.settled()
                 || !self.durability().may_give_up(now, incarnation, drained)
@@ -237,13 +238,13 @@ impl TransferHandler<'_> {
     }
 }
 
-/// Whether an update goes over to a version from what the group holds.
+/// Whether an update replaces what the group holds by a version.
 fn replaces(version: Version, held: Option<Version>, allow_rollback: bool) -> bool {
     held.is_none_or(|held| version > held || (allow_rollback && version != held))
 }
 
 impl GroupCtx<'_> {
-    /// What a selector means for the group now. A seed is for one version only.
+    /// The version that a selector means for the group now. A seed is for one version only.
     fn resolve(&self, selector: Selector) -> Resolution {
         match self.group.seeds() {
             Some(version) => self.model.resolve_exactly(version),
@@ -260,14 +261,14 @@ impl GroupCtx<'_> {
 }
 
 impl TransferCtx<'_> {
-    /// Whether the group could still go on with the copy that it has: nothing was read over it.
+    /// Whether the group could still keep its copy: nothing was read over it.
     fn could_keep_copy(&self) -> bool {
         self.call.is_update() && (self.transfer.attempt == Attempt(0) || self.transfer.staged)
     }
 
-    /// Whether the version that a selector meant has gone before any shard was told of it, and the selector means
-    /// another version now. A group that holds nothing then waits for that one: it must not fail because the
-    /// trainer was quicker than the group's turn.
+    /// Whether the chosen version has gone before any shard was told of it, and the selector means
+    /// another version now. A group that holds nothing then takes the other version: it must not
+    /// fail because the trainer was quicker than the group's turn.
     fn is_void(&self, selector: Selector, version: Version) -> bool {
         self.transfer.attempt == Attempt(0)
             && self.group.held.is_none()

@@ -1,4 +1,4 @@
-//! How a transfer loses its source, and what becomes of it.
+//! How a transfer loses its source, and how it goes on.
 
 use crate::server::contexts::TransferCtx;
 use crate::server::rooms::TransferHandler;
@@ -8,18 +8,18 @@ use crate::{CallError, Incarnation, Safeguard};
 /// Why a transfer loses its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Loss {
-    /// How much it speaks against trying this source again.
+    /// How many failures this loss counts against the source.
     pub(in crate::server) failures: u32,
-    /// What was read from it is not to be kept: its content was proved bad.
+    /// The bytes that were read are void: the source's content was proved bad.
     pub(in crate::server) suspect: bool,
-    /// Which of several sources it was.
+    /// Which of several sources was lost.
     pub(in crate::server) stripe: usize,
 }
 
 impl TransferHandler<'_> {
-    /// A transfer loses its source, and looks for another one or fails. A transfer with several sources lets go of
-    /// all of them. What was read is kept, unless it is suspect: then everybody who reads from this group loses it
-    /// too.
+    /// A transfer loses its source, and looks for another one or fails. A transfer with several
+    /// sources releases all of them. The bytes read are kept, unless they are suspect: then the
+    /// readers of this group lose it too.
     pub(super) fn lose_source(&mut self, reader: Incarnation, reason: &str, loss: Loss) {
         let sources = self.release_edge(reader);
         let lost = sources.get(loss.stripe).or(sources.first()).copied();
@@ -49,8 +49,9 @@ impl TransferHandler<'_> {
         self.agenda.wake(reader);
     }
 
-    /// The group's transfer ends without success: its sources are free, and its old copy is kept if nothing has
-    /// been read over it.
+    /// The group's transfer ends without success: its sources are free, and its old copy is kept if
+    /// nothing has been read over it. Call this before the call is finished: it looks at the
+    /// pending transfer.
     pub(in crate::server) fn abandon_transfer(&mut self, incarnation: Incarnation) {
         self.release_edge(incarnation);
         let Some(transfer) = self.groups.transfer(incarnation) else { return };
@@ -58,7 +59,7 @@ impl TransferHandler<'_> {
         let phase = std::mem::take(&mut transfer.phase);
         self.end_landing(incarnation);
         if served {
-            // Its readers keep what they have read: nothing speaks against those bytes.
+            // The readers keep what they have read: nothing speaks against those bytes.
             self.cut_readers(incarnation, "it has given up the version");
         }
         if phase == Phase::Draining && self.groups.of(&incarnation).over.is_none() {
@@ -66,7 +67,7 @@ impl TransferHandler<'_> {
         }
     }
 
-    /// The old copy was not given up after all.
+    /// The old copy is not given up after all: ends the drain, and lists the copy again.
     fn keep_copy(&mut self, incarnation: Incarnation) {
         self.end_drain(incarnation);
         self.durability().end_hold(incarnation);
@@ -76,7 +77,8 @@ impl TransferHandler<'_> {
         }
     }
 
-    /// Lets go of the reader's sources, which may be drained now, or are free for the next reader.
+    /// Releases the reader's sources, which may be drained now, or have a free place for the next
+    /// reader.
     pub(in crate::server) fn release_edge(&mut self, reader: Incarnation) -> Vec<Incarnation> {
         let model = self.groups.of(&reader).model.clone();
         let sources = self.edges.remove(&model, reader);

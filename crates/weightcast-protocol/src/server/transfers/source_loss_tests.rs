@@ -4,7 +4,7 @@ use crate::server::props::{server, version};
 use crate::server::stores::group::Over;
 use crate::{Generation, Incarnation, ShardSums, Time};
 
-/// A reader of version 2 that holds version 1 out of sight, who reads from it, and its sources.
+/// A reader of version 2 that holds version 1 unlisted, its own reader, and its sources.
 fn reading(phase: Phase, staged: bool) -> (Server, [Incarnation; 4]) {
     let mut server = server();
     let groups = ["reader", "behind", "a", "b"].map(|name| server.prop(name, 1));
@@ -27,7 +27,7 @@ fn reading(phase: Phase, staged: bool) -> (Server, [Incarnation; 4]) {
 }
 
 impl Server {
-    /// It reads what a relay is being filled with.
+    /// The reader reads what a relay is being filled with.
     fn reads_as(&mut self, reader: Incarnation, relay: Incarnation) {
         let source = self.edges.source_of(relay).expect("it reads");
         self.reads(reader, version(2), &[source]);

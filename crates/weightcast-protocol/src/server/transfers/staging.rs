@@ -1,9 +1,10 @@
-//! Staged updates: the group holds and serves its old copy while the shards read the new version beside it. The old
-//! copy is given up only when all shards have the new version, verified (G4). Then there is no way back: the shards
-//! put the version in place, and the group holds it once all have.
+//! Staged updates: the group holds and serves its old copy while the shards read the new version
+//! beside it. The old copy is given up only when all shards have the new version, verified (G4).
+//! After that there is no way back: the shards install the version, and the group holds it once all
+//! have.
 //!
-//! The group is no source of the new version before the version is in place. Other groups that want it wait, as for a
-//! group that is being filled.
+//! The group is no source of the new version before it is installed. Other groups that want the
+//! version wait, as for a group that is being filled.
 
 use crate::message::ServerMessage;
 use crate::server::contexts::GroupCtx;
@@ -15,8 +16,8 @@ use crate::server::stores::transaction::Phase;
 use crate::{Attempt, Generation, Incarnation, OpSeq, Time, Version};
 
 impl TransferHandler<'_> {
-    /// All shards have read the version beside their memory, and it is the publisher's. The group needs no source any
-    /// more; the readers of its old copy finish, as before any change of memory.
+    /// All shards have read the version beside their memory, and it is the publisher's. The group
+    /// releases its sources. The readers of its old copy finish, as before any change of memory.
     pub(super) fn verified_beside(&mut self, now: Time, incarnation: Incarnation) {
         self.counters.staged += 1;
         self.release_edge(incarnation);
@@ -25,8 +26,8 @@ impl TransferHandler<'_> {
         self.drain_old_copy(now, incarnation);
     }
 
-    /// The old copy is given up, and the shards put the new one in place. The call's deadline is postponed: a call
-    /// that ended now would leave the shards with neither copy.
+    /// The old copy is given up, and the shards install the new version. The call's deadline is
+    /// postponed: a call that ended now would leave the shards with neither copy.
     pub(super) fn install(&mut self, now: Time, incarnation: Incarnation) {
         let span = self.config.install_deadline;
         let group = self.groups.of_mut(&incarnation);
@@ -44,7 +45,7 @@ impl TransferHandler<'_> {
         }
     }
 
-    /// A shard has put the version in place.
+    /// A shard has installed the version.
     pub(in crate::server) fn installed(
         &mut self,
         from: MemberId,
@@ -60,7 +61,7 @@ impl TransferHandler<'_> {
         }
     }
 
-    /// All shards have it in place: the group holds it.
+    /// The group holds the version once all shards have installed it.
     pub(super) fn try_commit_installed(&mut self, incarnation: Incarnation) {
         let num_shards = self.groups.of(&incarnation).num_shards as usize;
         let transfer = self.groups.pending_transfer(incarnation);
@@ -73,7 +74,7 @@ impl TransferHandler<'_> {
         self.commit(incarnation, assignment, generations);
     }
 
-    /// The group does not put anything in place any more.
+    /// The group does not install anything any more.
     pub(super) fn end_landing(&mut self, incarnation: Incarnation) {
         let Some(group) = self.groups.get(&incarnation) else { return };
         let model = self.models.of_mut(&group.model);

@@ -1,5 +1,5 @@
-//! Striping (beyond the paper): where several replicas of one layout hold a version and nobody reads
-//! from them, one reader draws different ranges from each.
+//! Striping (beyond the paper): one reader draws different ranges from several replicas of one
+//! layout that hold the version and have no readers.
 //!
 //! Each helper is an edge like any other: the reader takes a place there (D1), the helper's copy must stand at the
 //! commit (S5), and a helper that drains waits for the reader (S9). The server stripes only while no other group
@@ -65,7 +65,8 @@ impl GroupCtx<'_> {
 }
 
 impl TransferHandler<'_> {
-    /// A reader has found every source busy: another reader's helpers are taken back for it, if there are any.
+    /// A reader has found every source busy: takes another reader's helpers back for it, if there
+    /// are any.
     pub(super) fn unstripe_for(&mut self, reader: Incarnation, version: Version) {
         if self.config.stripes < 2 {
             return; // saves the search: many groups may wait

@@ -1,4 +1,4 @@
-//! `list` and `describe`: what there is, the same for all shards (S10, G1).
+//! `list` and `describe`: the available versions, the same for all shards (S10, G1).
 
 use crate::message::Answer;
 use crate::server::contexts::GroupCtx;
@@ -7,7 +7,7 @@ use crate::server::stores::model::Resolution;
 use crate::{CallError, Incarnation, Selector};
 
 impl VersionHandler<'_> {
-    /// Answers with what there is now.
+    /// Answers with the current listing.
     pub(in crate::server) fn finish_listed(&mut self, incarnation: Incarnation) {
         let model = &self.groups.of(&incarnation).model;
         let listing = self.models.of_mut(model).listing();
@@ -35,13 +35,13 @@ impl VersionHandler<'_> {
 }
 
 impl GroupCtx<'_> {
-    /// The error for a version that is not there.
+    /// The error for a version that is not available.
     pub(in crate::server) fn unavailable(&self, selector: Selector) -> CallError {
         let (model, latest) = (self.group.model.clone(), self.model.latest());
         CallError::VersionUnavailable { model, selector, latest }
     }
 
-    /// That error, if the group's call waits for a version that has not come.
+    /// The same error, if the group's call waits for a version that has not come.
     pub(in crate::server) fn version_missing(&self) -> Option<CallError> {
         let transaction = self.group.active_call()?;
         let resolved = transaction.transfer.as_ref().is_some_and(|t| t.version.is_some());

@@ -1,4 +1,4 @@
-//! What a version is: publish, seal, list, wait, unpublish.
+//! The content and visibility of versions: publish, seal, list, wait, unpublish.
 
 pub(super) mod listing;
 pub(super) mod publish;

@@ -70,7 +70,7 @@ impl VersionHandler<'_> {
             });
         }
         if let Some(held) = &group.held {
-            // Published before, and all shards say so again.
+            // The group has published it before, and all shards repeat the call.
             return Ok(held.version);
         }
         let version = publisher.version_to_publish(number)?;
@@ -81,7 +81,7 @@ impl VersionHandler<'_> {
             self.copies().remember(&name, version, content);
         }
         let mut generations: Vec<Generation> = calls.iter().map(|call| call.2).collect();
-        // Without a safeguard shards may be missing.
+        // The mutant publishes while shards are missing.
         generations.resize(self.groups.of(&incarnation).num_shards as usize, Generation(0));
         self.copies().add(incarnation, version, catalog, generations);
         let group = self.groups.of_mut(&incarnation);
@@ -93,7 +93,7 @@ impl VersionHandler<'_> {
 }
 
 impl GroupCtx<'_> {
-    /// The version that the group means by a number, if it may publish it.
+    /// The version that the group means by a number, if the group may publish it.
     fn version_to_publish(&self, number: u64) -> Result<Version, CallError> {
         let GroupCtx { group, model, .. } = *self;
         if let Role::Offload(version) = group.role {
@@ -110,9 +110,11 @@ impl GroupCtx<'_> {
             return Ok(version);
         }
         if matches!(group.role, Role::Rollout | Role::Seed(_)) {
-            // A rollout can't define content: it publishes only what it has replicated, which is sealed.
+            // A rollout can't define content. It publishes only a sealed version that it has
+            // replicated.
             let replicated = group.replicated.filter(|version| version.number == number);
-            // What it replicated in an earlier term is not known here.
+            // A group that came over has replicated its version in an earlier term, which is not
+            // known here.
             let came_over = group.members.values().any(|member| member.announced.is_some());
             let version = replicated.or_else(|| model.newest_of(number).filter(|_| !came_over));
             return version.filter(|version| model.is_sealed(*version)).ok_or_else(|| {
@@ -128,17 +130,17 @@ impl GroupCtx<'_> {
         Ok(version)
     }
 
-    /// Whether the group is an offload replica of a version whose digest is not known here, while clients that know
-    /// it may still come over. An offload can't define content: the memory that was copied may have been anything
-    /// (S1).
+    /// Whether the group is an offload replica of a version whose sum is not known here, while
+    /// clients that know the sum may still come over. An offload can't define content: the copied
+    /// memory may have been anything (S1).
     pub(in crate::server) fn waits_for_digest(&self) -> bool {
         let version = self.group.offloads();
         self.recovers() && version.is_some_and(|version| !self.model.is_sealed(version))
     }
 }
 
-/// Whether rollouts will take a trainer's version for the newest. Otherwise they would go on with what they have, and
-/// nobody would notice.
+/// Refuses a trainer's version that rollouts would not take for the newest. Otherwise they would
+/// keep what they have without a word to the trainer.
 fn check_newest(model: &Model, group: &Group, version: Version) -> Result<(), CallError> {
     if model.known.contains_key(&version) {
         return Ok(());

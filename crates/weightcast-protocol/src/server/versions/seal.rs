@@ -1,4 +1,5 @@
-//! Seals: a published copy's digests are in, and say whether it is what it claims (S6, S7).
+//! Seals: the digests of a published copy have come in, and decide whether it is the version (S6,
+//! S7).
 
 use crate::message::Call;
 use crate::server::rooms::VersionHandler;
@@ -6,10 +7,10 @@ use crate::server::stores::sessions::MemberId;
 use crate::server::stores::trust::Trust;
 use crate::{CallError, Generation, Incarnation, Safeguard, ShardSums, Version};
 
-/// What is wrong with a copy whose shards disagree, and what to do.
+/// Why a copy whose shards disagree is refused, and what to do.
 const COPIES_DIFFER: &str = "its shards hold different copies of the same slice; unpublish it, \
     make them equal (broadcast from one of them), then publish it again";
-/// What is wrong with a copy that is not what its number stands for.
+/// Why a copy with other content than its version is refused, and what to do.
 const OTHER_BYTES: &str = "its bytes differ from those that the version was sealed with; \
     unpublish it, then publish them under a higher number, or in a new run (epoch=\"new\")";
 
@@ -50,7 +51,7 @@ impl VersionHandler<'_> {
         let fenced = self.config.safeguards.on(Safeguard::OneContent);
         let known = match model.known.get_mut(&version) {
             _ if !total.copies_agree() => return self.fence(incarnation, version, COPIES_DIFFER),
-            // A version is forgotten only when it is old and nobody shows it.
+            // A version is forgotten only while no group holds or reads it (`remember`).
             None => return self.fence(incarnation, version, OTHER_BYTES),
             Some(known) if fenced && known.sum.is_some_and(|sum| sum != total.counted) => {
                 return self.fence(incarnation, version, OTHER_BYTES);

@@ -1,5 +1,5 @@
-//! `unpublish`: from the first shard's call on the copy takes no new readers. The call is answered when nobody
-//! reads the copy any more (S9), and the copy is not the last one of a retained version (A2).
+//! `unpublish`: from the first shard's call on the copy takes no new readers. The call is answered
+//! when the copy has no readers (S9), and is not the last one of a retained version (A2).
 
 use crate::message::{Answer, Call};
 use crate::server::contexts::GroupCtx;
@@ -45,12 +45,14 @@ impl VersionHandler<'_> {
         let group = self.groups.of(&incarnation);
         let settled = group.held.as_ref().is_some_and(|held| held.settled());
         let ready = arrived && settled && drained;
+        // Ask retention before the copy is drained as well: it can be offloaded meanwhile.
         if settled && self.durability().may_give_up(now, incarnation, ready) && ready {
             let group = self.groups.of_mut(&incarnation);
             let refused = group.held.take().and_then(|held| held.fenced);
             self.transfers().end_drain(incarnation);
             self.durability().note_gone(incarnation);
-            // A group that has not heard of the refusal hears of it now. The copy is given up all the same.
+            // A group that has not heard of the refusal hears of it now. The copy is given up
+            // nevertheless.
             let told = refused.filter(|_| self.config.safeguards.on(Safeguard::TellRefusal));
             self.calls().finish(incarnation, told.map_or(Ok(Answer::Unpublished), Err));
         }
@@ -142,7 +144,7 @@ mod tests {
         }
     }
 
-    /// That of its call does not count: the group goes on with what it holds if that passes.
+    /// The deadline of an `update` bounds neither: when it passes, the group keeps its copy.
     #[test]
     fn an_update_gives_readers_and_an_offload_their_whole_time() {
         for (drain, offload) in [(10, 30), (30, 10)] {
@@ -177,7 +179,7 @@ mod tests {
         }
     }
 
-    /// Whoever would have given its copy up by now, but for those who may come over.
+    /// The recovery window alone holds a copy back if its group has nothing else to wait for.
     #[test]
     fn a_copy_is_held_back_by_the_window_alone_or_not() {
         for call in [None, Some(Call::List), Some(Call::Unpublish)] {

@@ -7,14 +7,15 @@ use crate::server::rooms::VersionHandler;
 use crate::server::stores::group::Group;
 use crate::{Incarnation, Version};
 
-/// In a larger group only some shards look where the difference is: each that looks has to be told of all shards, and
-/// asks all of them.
+/// Groups of more shards than this have the difference located by some of them only: each shard
+/// that looks is sent the addresses of all shards, and asks all of them.
 const WITNESSED_SHARDS: usize = 256;
-/// So many shards look, the first ones.
+/// How many shards of a large group look for the difference: the first ones.
 const SPOKESMEN: u32 = 8;
 
 impl VersionHandler<'_> {
-    /// Tells a shard the verdict again, which it may have missed; without the witnesses, which make a long message.
+    /// Tells a shard the verdict again, which it may have missed. Leaves out the witnesses, which
+    /// make a long message.
     pub(super) fn tell_verdict(&mut self, incarnation: Incarnation, shard: u32) {
         self.tell(incarnation, shard, &Witnesses::default());
     }
@@ -56,7 +57,7 @@ impl VersionHandler<'_> {
 }
 
 impl GroupCtx<'_> {
-    /// The group's copy, which was refused, and a sealed copy of the version that it claims to be.
+    /// The group's copy, which was refused, and a sealed copy of the version that it claimed to be.
     fn witnesses(self, version: Version) -> Witnesses {
         let sealed = self
             .holders(version)
@@ -66,7 +67,7 @@ impl GroupCtx<'_> {
 }
 
 impl Group {
-    /// How to reach what the group holds, fenced or not; nothing unless it is whole.
+    /// How to reach the group's copy, fenced or not; `None` unless the group is whole.
     fn copy_at(&self) -> Option<Assignment> {
         let held = self.held.as_ref().filter(|_| self.complete())?;
         let shards = self.members.values().zip(&held.generations).map(|(member, generation)| {

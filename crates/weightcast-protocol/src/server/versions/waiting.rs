@@ -1,4 +1,4 @@
-//! `wait`: looks at its condition whenever something has changed, once for all shards (G3).
+//! `wait`: checks its condition whenever something has changed, once for all shards (G3).
 
 use crate::message::{Call, Role};
 use crate::server::contexts::GroupCtx;
@@ -34,7 +34,7 @@ impl VersionHandler<'_> {
 }
 
 impl Group {
-    /// The condition of a group that waits for one.
+    /// The condition that a group waits for, if its call is a `wait` that is not decided.
     pub(in crate::server) fn waits_until(&self) -> Option<Condition> {
         match *self.active_call()? {
             Transaction { call: Call::Wait { until }, decided: None, .. } => Some(until),
@@ -63,14 +63,14 @@ impl<'a> GroupCtx<'a> {
     }
 
     fn is_held(&self, held: Freshness) -> bool {
-        // Rollouts that lag behind may still come over from an earlier server.
+        // Rollouts that lag behind may still come over from an earlier term.
         let unknown = self.model.recovers && held.by == Quorum::All;
         let blind = !self.config.safeguards.on(Safeguard::EmptyReplicasWaitedFor);
         let rollouts = self.rollouts().map(listed).filter(|held| held.is_some() || !blind);
         !unknown && held.is_met(self.model.latest(), rollouts)
     }
 
-    /// The rollouts that count: those with registered memory.
+    /// The rollouts that count: rollouts with registered memory.
     fn rollouts(self) -> impl Iterator<Item = &'a Group> {
         let replicas = self.model.replicas.values();
         let groups = replicas.map(move |incarnation| self.groups.of(incarnation));
@@ -78,7 +78,7 @@ impl<'a> GroupCtx<'a> {
     }
 }
 
-/// Names rollouts that held what is waited for, and have left: they don't count any more.
+/// Names rollouts that held what the call waits for, and have left: they don't count any more.
 fn left(model: &Model, oldest: Option<Version>) -> String {
     let late = model.departed.iter().filter(|(_, held)| Some(*held) >= oldest);
     late.map(|(replica, held)| format!(", {replica} held {held} and has left")).collect()

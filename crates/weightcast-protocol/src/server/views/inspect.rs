@@ -1,4 +1,4 @@
-//! What whoever only looks is told of a replica: how to ask its shards themselves.
+//! Inspection of one replica by a tool: its state, and how to reach its shards.
 
 use crate::Sum;
 use crate::message::Assignment;
@@ -8,20 +8,21 @@ use crate::server::views::snapshot::ReplicaState;
 /// A replica at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspection {
-    /// What it is doing; nothing if there is none of that name.
+    /// What the replica is doing; `None` if no live replica has the name.
     pub state: Option<ReplicaState>,
-    /// How to reach the copy that it holds, as a reader is told; nothing unless it is whole and
-    /// readers may be sent to it.
+    /// How to reach the replica's copy, as a reader is told; `None` unless the copy is whole and
+    /// listed.
     pub copy: Option<Assignment>,
-    /// Whether what the asker found there is what the version was sealed with; nothing until it is
-    /// sealed. Never the digest itself: with it, anybody could say that it holds the version.
+    /// Whether the sum that the asker found is the sum that the version was sealed with; `None`
+    /// until the version is sealed, `false` if the asker brought no sum. The sealed sum itself is
+    /// never told: any client that knows it could claim to hold the version.
     pub as_published: Option<bool>,
 }
 
 impl Server {
-    /// The live group of this name. Changes nothing, and assigns nobody to the group: whether its memory
-    /// changes meanwhile is for the asker to see, by the generations. `found`: the sum that the asker has
-    /// computed there, which is compared with the version's.
+    /// Inspects the live group of this name. Changes nothing, and adds no reader to the group: the
+    /// asker sees from the generations whether the memory changed meanwhile. `found` is the sum
+    /// that the asker has computed there, to be compared with the version's.
     pub fn inspect(&self, model: &str, replica: &str, found: Option<Sum>) -> Inspection {
         let Some(model) = self.models.get(model) else { return Inspection::default() };
         let Some(incarnation) = model.replicas.get(replica) else { return Inspection::default() };

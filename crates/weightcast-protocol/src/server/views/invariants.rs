@@ -27,7 +27,7 @@ impl Server {
         self.validate_timers()
     }
 
-    /// S8, S7: what is listed is whole, live, and known.
+    /// S8, S7: a listed copy is whole and live, and the content of its version is known.
     fn validate_model(&self, name: &str, model: &Model) -> Result<(), Violation> {
         for (version, holders) in &model.visible {
             ensure(model.known.contains_key(version), "S7", || {
@@ -92,7 +92,8 @@ impl Server {
         })
     }
 
-    /// T5: what is waited for is there, and waited for once: clients cannot make the queue grow.
+    /// T5: every timer has a subject that exists, and is set once, so clients can't make the queue
+    /// grow.
     fn validate_timers(&self) -> Result<(), Violation> {
         let mut seen = std::collections::BTreeSet::new();
         for timer in self.timers.iter() {

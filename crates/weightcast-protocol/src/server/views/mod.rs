@@ -1,4 +1,4 @@
-//! For whoever only looks: snapshots and invariants.
+//! Read-only views of the server: snapshots, inspections and invariants.
 
 pub(super) mod edge_invariants;
 pub(super) mod inspect;

@@ -1,4 +1,4 @@
-//! What a person sees of a server: `weightcast status`.
+//! What `weightcast status` shows of a server.
 
 use std::collections::BTreeMap;
 
@@ -24,28 +24,28 @@ pub struct Snapshot {
     pub manifests: usize,
     /// Bytes of manifests stored.
     pub manifests_bytes: usize,
-    /// By name.
+    /// The models, by name.
     pub models: BTreeMap<String, ModelSnapshot>,
     /// The last retained versions lost, the newest last.
     pub losses: Vec<RetentionLoss>,
-    /// Since the start.
+    /// Counts since the start.
     pub counters: Counters,
 }
 
 /// One model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelSnapshot {
-    /// Of its listing.
+    /// Revision of its listing.
     pub revision: Revision,
-    /// Of its newest run.
+    /// Its newest run.
     pub epoch: Epoch,
     /// How many of the newest versions are retained.
     pub retain: u32,
-    /// Available versions and who holds them.
+    /// Available versions, and the replicas that hold each.
     pub versions: BTreeMap<Version, Vec<String>>,
     /// Its groups, in order of name and age; old lives of a name are shown until they have left.
     pub replicas: Vec<ReplicaSnapshot>,
-    /// Who reads from whom.
+    /// Which replica reads from which.
     pub edges: Vec<ReadEdge>,
 }
 
@@ -54,9 +54,9 @@ pub struct ModelSnapshot {
 pub struct ReplicaSnapshot {
     /// Its name.
     pub name: String,
-    /// Which life.
+    /// Which life of that name.
     pub incarnation: Incarnation,
-    /// Of how many shards it consists; fewer may have opened.
+    /// How many shards it consists of; fewer may have opened.
     pub num_shards: u32,
     /// Trainer, rollout, offload or seed.
     pub role: Role,
@@ -64,9 +64,10 @@ pub struct ReplicaSnapshot {
     pub offload_seeding: bool,
     /// What it is doing.
     pub state: ReplicaState,
-    /// What it holds.
+    /// The version that it holds.
     pub version: Option<Version>,
-    /// Whether it has shown that it does, or defined the version: retention relies on its copy.
+    /// Whether it has shown the bytes, or defined the version; retention relies on such copies
+    /// only.
     pub proved: bool,
     /// Shards that are open.
     pub shards: Vec<ShardSnapshot>,
@@ -87,13 +88,13 @@ pub enum ReplicaState {
     Reading,
     /// Readable; its digests are being computed.
     Published,
-    /// Readable; its digests are those of the version.
+    /// Readable; its digests are the version's.
     Sealed,
     /// Waits for its readers before its memory changes.
     Draining,
     /// Copies a version into place that it has read beside its memory.
     Installing,
-    /// Its content was not that of the version.
+    /// Refused: its content was not the version's.
     Fenced,
     /// A shard was closed; the others are still to leave.
     Closing,
@@ -104,7 +105,7 @@ pub enum ReplicaState {
 /// One shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardSnapshot {
-    /// Which.
+    /// Its number in the group.
     pub shard: u32,
     /// Where it runs.
     pub location: Location,
@@ -112,11 +113,11 @@ pub struct ShardSnapshot {
     pub data_address: String,
     /// Whether it has a stream.
     pub connected: bool,
-    /// Until the server evicts it, unless it renews.
+    /// Time until the server evicts it, unless it renews.
     pub lease_left: Span,
     /// Bytes registered.
     pub bytes: Option<u64>,
-    /// At which it serves.
+    /// The generation at which it serves.
     pub generation: Option<Generation>,
 }
 
@@ -125,30 +126,30 @@ pub struct ShardSnapshot {
 pub struct PendingCall {
     /// Its number.
     pub seq: OpSeq,
-    /// As a person would write it.
+    /// The call as a user would write it.
     pub call: String,
     /// How many shards have made it.
     pub arrived: usize,
-    /// Since the first.
+    /// Time since the first shard called.
     pub age: Span,
-    /// Until it ends.
+    /// Time until the call ends.
     pub left: Span,
-    /// The version that it would read, if all shards are there and it only lacks a source.
+    /// The version that it would read, if all shards have called and it only lacks a source.
     pub wants: Option<Version>,
-    /// Sources that have failed it, and how often.
+    /// Sources that have failed the call, and how often.
     pub failed: BTreeMap<Incarnation, u32>,
 }
 
 /// A replica that is being filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadEdge {
-    /// It.
+    /// Name of the reading replica.
     pub reader: String,
-    /// Which life of it.
+    /// Which life of the reader.
     pub reader_life: Incarnation,
-    /// The replica it reads.
+    /// Name of the replica that it reads from.
     pub source: String,
-    /// Which life of it.
+    /// Which life of the source.
     pub source_life: Incarnation,
     /// The version.
     pub version: Version,

@@ -5,8 +5,8 @@ use crate::session::Session;
 use crate::{Attempt, CallError, OpSeq, Safeguard, Span, Term, Time};
 
 impl Session {
-    /// Makes a call; it ends with `Output::Done` of the returned number, by the deadline or
-    /// shortly after. Waits for the session to open. A publish's generation is filled in here.
+    /// Makes a call, which waits for the session to open. The call ends with `Output::Done` of the
+    /// returned number, by the deadline or shortly after. A publish's generation is filled in here.
     ///
     /// Errors: `Misuse` if another call is pending or the session is closed; the error that ended
     /// the session if it has failed.
@@ -31,7 +31,7 @@ impl Session {
         Err(CallError::Misuse { detail: detail.to_owned() })
     }
 
-    /// A stream is open again: says all that the server may have missed.
+    /// A stream is open again: sends everything that the server may have missed.
     pub(super) fn send_again(&mut self, now: Time) {
         if self.config.safeguards.on(Safeguard::SealRepeated) {
             self.send(self.memory.seal_message());
@@ -45,7 +45,7 @@ impl Session {
         self.send(self.close_message(now));
     }
 
-    /// Tells at which generation the memory is served while it is being filled.
+    /// The message that tells at which generation the memory is served while it is being filled.
     fn filling_message(&self) -> Option<ClientMessage> {
         self.calls.filling_message(self.memory.generation()).filter(|_| self.config.relays)
     }
@@ -77,10 +77,11 @@ impl Session {
         }
     }
 
-    /// When the pending call ends here if the server does not answer.
+    /// When the session gives the pending call up if the server does not answer.
     pub(in crate::session) fn call_ends_at(&self) -> Option<Time> {
         let deadline = self.calls.pending.as_ref()?.deadline;
-        // Before the session was open, the server knows nothing of the call: no need to wait for its answer.
+        // A server that never opened the session knows nothing of the call, so there is no answer
+        // to wait for.
         Some(if self.lease.is_some() { deadline + self.config.grace } else { deadline })
     }
 
@@ -88,9 +89,10 @@ impl Session {
         if self.ended.is_some() || self.call_ends_at().is_none_or(|at| at > now) {
             return;
         }
-        // The group may have another answer than this shard, which therefore leaves the group (G1).
+        // The other shards may get an answer that this shard missed, so the shard leaves its group
+        // (G1).
         match self.refused.take() {
-            // Another shard may have an answer of an earlier term.
+            // Another shard may have got an answer in an earlier term.
             Some(error) if self.term > Term(0) => self.lose_server(error.to_string()),
             Some(error) => self.fail(error),
             None if self.lease.is_some() => {

@@ -1,4 +1,5 @@
-//! Every way out: closed by the user, refused by the server, or failed. Each way fences first (S3).
+//! Every end of a session: closed by the user, refused by the server, or failed. Each end fences
+//! first (S3).
 
 use crate::message::ClientMessage;
 use crate::session::Session;
@@ -20,7 +21,8 @@ impl Session {
             self.outputs.push_back(Output::Done { seq, result });
         }
         if self.suspended.is_some() {
-            // Nobody reads here, and there is no group to leave: its server lets it go, or finds out.
+            // A suspended session serves nothing and has no group to leave. Its server drops it
+            // now, or evicts it later.
             if self.link.is_open() {
                 self.outputs.push_back(Output::Send(ClientMessage::Close { deadline }));
             }
@@ -33,12 +35,12 @@ impl Session {
         self.send(self.close_message(now));
     }
 
-    /// The server will never take this session (a wrong token): trying again is no use.
+    /// The server will never accept this session (a wrong token), so trying again is useless.
     pub fn handle_refused(&mut self, error: CallError) {
         self.fail(error);
     }
 
-    /// Tells the server that the session is closing.
+    /// The message that tells the server that the session is closing.
     pub(super) fn close_message(&self, now: Time) -> Option<ClientMessage> {
         self.closing.map(|deadline| ClientMessage::Close { deadline: deadline - now })
     }
@@ -54,14 +56,15 @@ impl Session {
         }
     }
 
-    /// The session is over as the user wished.
+    /// The session is over, as the user wished.
     pub(in crate::session) fn left(&mut self) {
         if self.closing.is_some() {
             self.end(Ok(()));
         }
     }
 
-    /// The session is over: its group broke, or it can't reach the server.
+    /// The session is over: its group broke, or it can't reach the server. Not an error for a
+    /// closing session.
     pub(in crate::session) fn fail(&mut self, error: CallError) {
         let wished = self.closing.is_some();
         self.end(if wished { Ok(()) } else { Err(error) });

@@ -1,4 +1,4 @@
-//! The time on a server's word: heartbeats renew the lease; without a lease the session stops acting (T1).
+//! Time limits of the lease: heartbeats renew it, and a session without a lease stops acting (T1).
 
 use crate::session::Session;
 use crate::session::host::Output;

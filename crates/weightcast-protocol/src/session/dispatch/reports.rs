@@ -1,4 +1,4 @@
-//! What the runtime reports: what came of the duties that it was given. A report of what has been replaced meanwhile is void.
+//! The runtime's reports on its duties. A report on a duty that was replaced meanwhile is void.
 
 use crate::message::{ClientMessage, ReadFailure};
 use crate::session::Session;
@@ -21,7 +21,7 @@ impl Session {
         self.send(report);
     }
 
-    /// What was read beside the memory is in the memory, as asked for by `Output::Install`.
+    /// The staged version is in the memory, as asked for by `Output::Install`.
     pub fn handle_installed(&mut self, now: Time, seq: OpSeq, attempt: Attempt) {
         self.tick(now);
         let report = self.work().installed(seq, attempt);
@@ -46,7 +46,7 @@ impl Session {
         self.outputs.push_back(Output::Measure { seq, attempt });
     }
 
-    /// How far the read is, as asked for by [`Output::Measure`]. Not called before bytes move.
+    /// Progress of the read, as asked for by [`Output::Measure`]. Not called before bytes move.
     pub fn handle_progress(
         &mut self,
         now: Time,
@@ -72,8 +72,9 @@ impl Session {
         }
     }
 
-    /// The published memory can't be digested, which is a bug of the runtime. Nobody could ever read the memory, and the
-    /// group could not give it up: the shard leaves its group.
+    /// The published memory can't be digested, which is a bug of the runtime. No reader could ever
+    /// commit the version, and the group could not give the memory up, so the shard leaves its
+    /// group.
     pub fn handle_seal_failed(&mut self, now: Time, generation: Generation, reason: &str) {
         self.tick(now);
         if self.memory.is_being_sealed(generation) {
@@ -85,7 +86,7 @@ impl Session {
         }
     }
 
-    /// A sample of the memory has been summed. Void if the memory has changed hands meanwhile.
+    /// A sample of the memory has been summed. Void if the memory has changed meanwhile.
     pub fn handle_proved(&mut self, now: Time, generation: Generation, nonce: Nonce, sum: u64) {
         self.tick(now);
         if self.memory.holds_at(generation) {
@@ -93,12 +94,12 @@ impl Session {
         }
     }
 
-    /// The memory could not be copied, or no session be opened for the copy. Void if the server
-    /// has not asked for the copy, or the memory has been given up since.
+    /// The memory could not be copied, or the copy's session could not be opened. Void if the
+    /// server has not asked for the copy, or the memory has been given up since.
     ///
-    /// Each copy that was begun has one end, which is told once: here or by
-    /// [`handle_offload_over`](Self::handle_offload_over). If it were told twice, the session would take the next copy for
-    /// one that has ended, and not stop it (S3).
+    /// Report each copy's end exactly once: here, or by
+    /// [`handle_offload_over`](Self::handle_offload_over). After a second report the session would
+    /// take the next copy for one that has ended, and not stop it (S3).
     pub fn handle_offload_failed(
         &mut self,
         now: Time,
@@ -111,8 +112,9 @@ impl Session {
         self.send(failure);
     }
 
-    /// The copy was made, and let go of since. Another copy is made when the server asks for it, or now if it has asked
-    /// while the old copy was there. The server may not have meant another copy: then it refuses the new one.
+    /// The copy was made, and released since. Another copy is made when the server asks for it, or
+    /// now if the server asked while the old copy was there. If the server did not mean another
+    /// copy, it refuses the new one.
     pub fn handle_offload_over(&mut self, now: Time, version: Version, generation: Generation) {
         self.tick(now);
         if self.memory.offload.over(version, generation) {
@@ -120,20 +122,21 @@ impl Session {
         }
     }
 
-    /// The server wants the memory to be copied aside.
+    /// The server asks to copy the memory aside.
     pub(in crate::session) fn asked_to_offload(&mut self, version: Version, at: Generation) {
         let failure = self.memory.asked_to_offload(version, at, &mut self.outputs);
         self.send(failure);
     }
 
-    /// There is no memory for the seed, or the seed has failed. Void if another one was asked for since.
+    /// There is no memory for the seed, or the seed has failed. Void if the server has asked for
+    /// another seed since.
     pub fn handle_seed_failed(&mut self, now: Time, ask: u64) {
         self.tick(now);
         let failure = self.seed.failed(ask);
         self.send(failure);
     }
 
-    /// The server wants a version to cross to this datacentre.
+    /// The server asks for a seed of a version.
     pub(in crate::session) fn asked_to_seed(&mut self, version: Version, ask: u64, time: Span) {
         let failure = self.seed.asked(version, ask, time, &mut self.outputs);
         self.send(failure);

@@ -1,4 +1,5 @@
-//! The way to the servers: streams that open and break, servers that open the session, refuse it, or do not act.
+//! The way to the servers: streams that open and break, and servers that open the session, refuse
+//! it, or do not act.
 
 use crate::message::ClientMessage;
 use crate::session::Session;
@@ -11,7 +12,8 @@ use crate::{CallError, Safeguard, Span, Term, TermProof, Ticket, Time};
 impl Session {
     /// The stream asked for by the last `Connect` is there. Void if it was given up meanwhile.
     pub fn handle_connected(&mut self, now: Time) {
-        // The tick may ask for another stream, which this is not.
+        // Look before the tick, which may ask for another stream: this input is about the stream
+        // before.
         let connects = self.link.connects();
         self.tick(now);
         if self.ended.is_none() && connects && self.link.connects() {
@@ -88,8 +90,8 @@ impl Session {
         }
     }
 
-    /// Leaves the term of the lease if another term is granted. Errors end the session: it can't go over, or the server
-    /// takes it for another.
+    /// Leaves the term of the lease if another term is granted. An error ends the session: it can't
+    /// go over to that term, or the server takes it for another shard.
     fn go_over(&mut self, now: Time, granted: &Lease) -> Result<(), CallError> {
         if let Some(lease) = self.lease.as_ref().filter(|lease| lease.term != granted.term) {
             if self.config.reconnect == Span(0) {
@@ -110,7 +112,7 @@ impl Session {
         }
     }
 
-    /// A server did not open the session; with `retry`, it may later.
+    /// A server did not open the session. With `retry` it may do so later.
     pub(in crate::session) fn refused(&mut self, now: Time, error: CallError, retry: bool) {
         if !matches!(self.link.state(), LinkState::Opening { .. }) {
             return;
@@ -119,7 +121,7 @@ impl Session {
             return self.left();
         }
         if !retry {
-            // What came of a commit went with the server's memory of this session.
+            // The server has forgotten this session, so the outcome of a commit stays unknown.
             return self.fail(self.calls.in_doubt().unwrap_or(error));
         }
         self.refused = Some(error);
@@ -137,7 +139,7 @@ impl Session {
         self.leave_server(now, self.link.next_server(&self.config));
     }
 
-    /// This server does not act, or not in the latest term; `next` may.
+    /// This server does not act, or not in the latest term; goes on to `next`.
     fn leave_server(&mut self, now: Time, next: usize) {
         if self.lease.as_mut().is_some_and(Lease::lose) {
             self.link.search_anew();
@@ -149,7 +151,7 @@ impl Session {
         self.link.leave(now, &self.config, next);
     }
 
-    /// When the other servers are told of this session's term next.
+    /// When the other servers are next told of this session's term.
     pub(in crate::session) fn tells_at(&self) -> Option<Time> {
         self.rivals.tell_at().filter(|_| self.link.is_open())
     }
@@ -162,8 +164,9 @@ impl Session {
         self.rivals.tell(proof, now + lease.ttl, &mut self.outputs);
     }
 
-    /// A server was told of the term `told` by `Output::Probe`, and says in which term it acts itself,
-    /// if it is not passive. Not called if the server could not be reached: it is told again later.
+    /// A server was told of the term `told` by `Output::Probe`. `acts`: the term in which that
+    /// server acts itself, unless it is passive. Not called if the server could not be reached; it
+    /// is then told again later.
     pub fn handle_probed(&mut self, now: Time, server: usize, told: Term, acts: Option<TermProof>) {
         self.tick(now);
         if self.ended.is_some() || told != self.term {
@@ -171,7 +174,8 @@ impl Session {
         }
         self.rivals.told(server);
         if let Some(proof) = acts.filter(|proof| proof.term > self.term) {
-            // The session's own server may have nobody else to learn of the later term from, and act for ever.
+            // Tell the session's own server of the later term. Without another client to tell it,
+            // that server would act for ever.
             self.outputs.push_back(Output::Probe { server: self.link.server(), proof });
             self.leave_server(now, server);
         }

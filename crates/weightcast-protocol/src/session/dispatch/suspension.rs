@@ -1,8 +1,9 @@
-//! Between two servers: the session has lost one, and keeps what it holds until it finds another.
+//! Between two servers: the session has lost its server, and keeps its content until it finds
+//! another.
 //!
-//! A suspended session acts on nothing that the old server told it, and serves nothing that it offered there. Its content
-//! stays as it is. A server of a newer term that knows all shards of the group ends the suspension; the call that was
-//! pending is then made again under its number.
+//! A suspended session does not act on the old server's messages, and serves nothing that it
+//! offered there. Its content stays. A server of a newer term that knows all shards of the group
+//! ends the suspension. The pending call is then made again under its number.
 
 use crate::Time;
 use crate::message::{Announcement, ClientMessage};
@@ -10,11 +11,11 @@ use crate::session::Session;
 use crate::session::host::Output;
 
 impl Session {
-    /// The server's word counts no more: what was offered to it is withdrawn, what it assigned is dropped.
+    /// Suspends the session: withdraws what it offered, and drops what the server assigned.
     pub(super) fn suspend(&mut self, now: Time) {
         self.work().withdraw();
         if !self.calls.any_answered() {
-            // The group has done nothing yet: nothing is lost with it.
+            // The group has done nothing yet, so it need not be brought over.
             self.lease = None;
         } else if self.suspended.is_none() {
             self.suspended = Some(now + self.config.reconnect);
@@ -28,9 +29,11 @@ impl Session {
         }
     }
 
-    /// Tells a server of a newer term what this shard brings.
+    /// Announces to a server of a newer term what this shard holds.
     pub(super) fn announce(&mut self) {
         let held = self.memory.holding();
+        // Serve before the announcement: the server may send readers here as soon as the group is
+        // whole.
         if held.is_some_and(|held| !held.refused) {
             self.memory.expose(&mut self.outputs);
         }
@@ -43,7 +46,8 @@ impl Session {
         self.outputs.push_back(Output::Send(ClientMessage::Announce(announcement)));
     }
 
-    /// The group is whole again. No shard knows of an answer to the pending call.
+    /// The group is whole again. No shard knows an answer to the pending call, so the call is made
+    /// again.
     pub(in crate::session) fn recovered(&mut self, now: Time) {
         if self.suspended.take().is_none() {
             return; // a repetition

@@ -63,7 +63,7 @@ impl DrawnScene {
         self.groups[one].datacentre == self.groups[other].datacentre
     }
 
-    /// From whom the version comes to a group, nearest first.
+    /// The chain from which the version comes to a group, nearest first.
     fn chain(&self, place: usize) -> Vec<usize> {
         std::iter::successors(self.groups[place].reads, |at| self.groups[*at].reads).collect()
     }
@@ -76,7 +76,7 @@ impl DrawnScene {
         self.readers(place).into_iter().map(|reader| 1 + self.height(reader)).max().unwrap_or(0)
     }
 
-    /// It gets the version from a holder, and not through the reader.
+    /// The group gets the version from a holder, and not through the reader.
     fn is_coming(&self, place: usize) -> bool {
         let chain = self.chain(place);
         chain.last().is_some_and(|root| self.groups[*root].holds) && !chain.contains(&OTHERS)
