@@ -1,4 +1,5 @@
-//! The token that clients show: from a file or the environment, never from the command line.
+//! The token that clients show: from a file, never from the command line or the environment, which
+//! only name the file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -13,7 +14,8 @@ use crate::private::{self, Keep};
 
 /// Shortest token that is accepted: 128 bits in hexadecimal.
 const SHORTEST: usize = 32;
-/// Where a user's own token lies. No job has that name: theirs don't start with a dot.
+/// The file of a user's own token, beside the directories of jobs. No job has that name: names of
+/// jobs do not start with a dot.
 const OWN: &str = ".token";
 
 /// Reads a token file: one line, at least 32 characters, that no other user can change or read.
@@ -38,8 +40,8 @@ pub fn read_token(path: &Path) -> Result<Secret, Error> {
     Ok(Secret::new(token.to_vec()))
 }
 
-/// The file with the token of this user: what servers of this host ask for, and their clients show,
-/// that were given none. Made when it is first asked for.
+/// The file with this user's own token, for servers of this host and their clients that were given
+/// no token. Made when it is first asked for.
 pub(crate) fn own_token_file() -> Result<PathBuf, Error> {
     let directory = private::own_directory().map_err(|error| Error::Config {
         what: "token".to_owned(),
@@ -55,7 +57,8 @@ pub(crate) fn own_token_file() -> Result<PathBuf, Error> {
     }
 }
 
-/// Whole or not at all, and the same for all that make it at once: the first link stays.
+/// Makes the token file whole or not at all. Processes that make it at once end up with the same
+/// token: the first link stays.
 fn make_token_file(directory: &Path, path: &Path) -> Result<(), Error> {
     let draft = directory.join(format!("{OWN}-{:016x}", random::<8>().map(u64::from_le_bytes)?));
     write_token(&draft, &new_token()?)?;
@@ -98,7 +101,7 @@ pub(crate) fn bearer(token: &Secret) -> String {
     format!("Bearer {}", String::from_utf8_lossy(token.expose()))
 }
 
-/// What the server compares.
+/// The digest of the header's value, which the server compares.
 pub(crate) fn bearer_digest(token: &Secret) -> blake3::Hash {
     blake3::hash(bearer(token).as_bytes())
 }

@@ -47,14 +47,14 @@ impl Replica {
 pub struct Options {
     /// What the handle may do.
     pub role: Role,
-    /// Whether it starts a new training run.
+    /// Whether the handle starts a new epoch.
     pub epoch: EpochPolicy,
-    /// Of a trainer: how many of the newest versions are retained. The last copy of one of them is
-    /// given up only when it was copied to CPU memory.
+    /// For a trainer: how many of the newest versions are retained. The last copy of a retained
+    /// version is given up only when it was copied to CPU memory.
     pub retain: u32,
-    /// Whether `update` leaves what is in another datacentre to a seed replica: it is answered as
-    /// unchanged, the version crosses into CPU memory in the background, and a later `update` reads
-    /// it from there. The same on all shards of a replica.
+    /// Whether `update` leaves a version of another datacentre to a seed replica: `update` is
+    /// answered as unchanged, the version crosses into CPU memory in the background, and a later
+    /// `update` reads it from there. The same on all shards of a replica.
     pub offload_seeding: bool,
     /// The most bytes that copies and seed replicas of this handle may take; any number by default.
     /// Without room for a seed, the next `update` crosses by itself.
@@ -69,16 +69,16 @@ pub struct Options {
     /// `http://HOST:PORT` or `unix:/PATH`; several with commas between them are the reference
     /// server and its backups, in the same order for all. `WEIGHTCAST_SERVER` if none is given.
     pub server: Option<String>,
-    /// File with the token; `WEIGHTCAST_TOKEN_FILE` if none is given. For servers of this host that
-    /// of this user, which they make, if that is not set either.
+    /// File with the token; `WEIGHTCAST_TOKEN_FILE` if none is given. If that is not set either,
+    /// servers of this host use the token file of this user, which they make.
     pub token_file: Option<PathBuf>,
     /// Address that the data port binds; `WEIGHTCAST_DATA_BIND`, or loopback.
     pub data_bind: Option<String>,
-    /// Address that peers use for it, if it is another; `WEIGHTCAST_DATA_ADVERTISE`.
+    /// Address that peers use for the data port, if it is another; `WEIGHTCAST_DATA_ADVERTISE`.
     pub data_advertise: Option<String>,
     /// Networks whose data ports this handle connects to, `ADDRESS/BITS` with commas between them;
-    /// `WEIGHTCAST_DATA_NETWORKS`. By default any host's but link-local ones, and those of loopback
-    /// if the server or this handle's own data port is there.
+    /// `WEIGHTCAST_DATA_NETWORKS`. By default all but link-local ones; loopback only if the server
+    /// or this handle's own data port is there.
     pub data_networks: Option<String>,
     /// Goes without a token where none is configured: anyone who reaches the data port is served.
     pub insecure: bool,
@@ -89,8 +89,9 @@ pub struct Options {
     pub job: Option<String>,
     /// How long to try to reach the server, or to wait for a shard that is still taken.
     pub deadline: Duration,
-    /// How long a handle that has lost its server keeps what it holds and looks for one that takes
-    /// its group over: the same one, restarted, or a backup. Zero: it ends with its server.
+    /// How long a handle that has lost its server keeps what it holds and looks for a server that
+    /// takes its group over: the same one, restarted, or a backup. Zero: the handle ends with its
+    /// server.
     pub reconnect: Duration,
     /// Which way to read: chosen by itself, or forced for tests and benchmarks.
     pub way: weightcast_transport::Way,
@@ -126,8 +127,8 @@ impl Options {
         self.server.clone().or_else(|| environment("WEIGHTCAST_SERVER"))
     }
 
-    /// What to show these servers, and to ask of peers: the configured token; of servers of this
-    /// host alone that of this user; none where insecurity was asked for by name.
+    /// The token to show these servers and to ask of peers: the configured one; else, if all
+    /// servers are of this host, this user's own. None for other servers, or if `insecure`.
     pub(crate) fn token(&self, servers: &str) -> Result<Option<Secret>, Error> {
         let given = self.token_file.clone();
         let file = match given.or_else(|| environment("WEIGHTCAST_TOKEN_FILE").map(PathBuf::from)) {
@@ -157,7 +158,7 @@ impl Options {
         given.map_or_else(lazy::of_this_process, Ok)
     }
 
-    /// The server that there is, and its token: the configured one, or the one that the job's
+    /// The running server and its token: the configured server, or the server that the job's
     /// processes on this host have started.
     pub(crate) fn running_server(&self) -> Result<(String, Option<Secret>), Error> {
         if let Some(server) = self.configured_server() {
@@ -182,7 +183,7 @@ impl Options {
     }
 }
 
-/// Whether nobody beyond this host can answer at an address, as far as its text says.
+/// Whether an address leads to this host alone, as far as its text says.
 pub(crate) fn is_of_this_host(server: &str) -> bool {
     let server = server.trim();
     let rest = server.strip_prefix("http://").unwrap_or(server);
@@ -244,7 +245,7 @@ mod tests {
         assert_eq!(options.job().unwrap(), "mine");
     }
 
-    /// Whoever asks a configured server shows the token that is configured with it.
+    /// A configured server comes with the token that is configured.
     #[test]
     fn the_server_that_runs_is_the_configured_one_with_its_token() {
         let token = auth::new_token().unwrap();

@@ -21,7 +21,8 @@ pub struct MatrixPart<'a> {
     pub size: (u64, u64),
 }
 
-/// The largest magnitude of each block of the matrix, over the part; 0 where it has nothing of one.
+/// The largest magnitude of each block of the matrix, over the part; 0 for a block of which the
+/// part has nothing.
 pub fn amaxes(
     blocks: Blocks,
     formula: Formula,

@@ -9,11 +9,11 @@ use weightcast_protocol::server::Inspection;
 use crate::error::Error;
 use crate::{convert, manifest, wire};
 
-/// A frame of a session, as the server takes it from a stranger. What is a message is the same
-/// message after another trip over the wire.
+/// Decodes a frame of a session, as the server takes it from a stranger. A message must be the same
+/// after another trip over the wire.
 ///
 /// # Panics
-/// If it is not.
+/// If the message is not the same.
 pub fn client_message(bytes: &[u8]) -> Option<ClientMessage> {
     let message = convert::client_message(wire::ClientFrame::decode(bytes).ok()?).ok()?;
     let again = wire::ClientFrame::decode(&*client_frame(message.clone())).ok()?;
@@ -21,7 +21,7 @@ pub fn client_message(bytes: &[u8]) -> Option<ClientMessage> {
     Some(message)
 }
 
-/// A frame of the server, as a session takes it.
+/// Decodes a frame of the server, as a session takes it.
 ///
 /// # Panics
 /// If a message is another after another trip over the wire.
@@ -37,10 +37,10 @@ pub fn server_message(bytes: &[u8]) -> Option<ServerMessage> {
     Some(message)
 }
 
-/// What a server tells of a replica, as whoever only looks takes it. False if it makes no sense.
+/// Decodes a reply about a replica. False if it makes no sense.
 ///
 /// # Panics
-/// If it is another after another trip over the wire.
+/// If the reply is not the same after another trip over the wire.
 pub fn inspect_reply(bytes: &[u8]) -> bool {
     let Ok(reply) = wire::InspectReply::decode(bytes) else { return false };
     let Ok(seen) = convert::inspection(reply) else { return false };
@@ -50,7 +50,7 @@ pub fn inspect_reply(bytes: &[u8]) -> bool {
     true
 }
 
-/// The reply to one that asks for this.
+/// The encoded reply that tells of this inspection.
 pub fn inspection(term: Term, of: Inspection) -> Vec<u8> {
     convert::inspect_reply(convert::inspected(term, of)).encode_to_vec()
 }
@@ -67,7 +67,7 @@ pub fn manifest(bytes: &[u8]) -> Option<Layout> {
     Some(layout)
 }
 
-/// The same without a second trip, and why it is refused.
+/// Decodes a manifest without a second trip, or says why it is refused.
 ///
 /// # Errors
 /// The bytes are no layout's manifest.

@@ -52,7 +52,7 @@ pub(crate) fn served_jobs() -> Result<Vec<String>, Error> {
     Ok(JobFiles::jobs()?.into_iter().filter(is_served).collect())
 }
 
-/// Waits for the lock: whoever holds it is starting the server.
+/// Waits for the lock, whose holder is starting the server.
 fn lock(place: &JobFiles, give_up: Instant) -> Result<File, Error> {
     let failed = |e| Error::io(format!("lock {}", place.lock.display()), e);
     let file = OpenOptions::new()

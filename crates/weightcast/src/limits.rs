@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// One frame of the control plane: a page and what is around it. Each stream may have one under way in
-/// each direction, so it is what an idle peer costs.
+/// One frame of the control plane: a page and what is around it. An idle peer costs as much, in
+/// each direction of its stream.
 pub(crate) const FRAME_BYTES: usize = PAGE_BYTES + (16 << 10);
-/// One page of what can grow: manifests, replies, the large field of a message.
+/// One page of whatever can grow: manifests, replies, the large field of a message.
 pub(crate) const PAGE_BYTES: usize = 64 << 10;
 /// One frame of a session: five names of 512 bytes, or a reason of 4,096 characters.
 pub(crate) const CLIENT_FRAME_BYTES: usize = 24 << 10;
@@ -15,26 +15,27 @@ pub(crate) const CLIENT_FRAME_BYTES: usize = 24 << 10;
 pub(crate) const MESSAGE_BYTES: usize = 16 << 20;
 /// One status: of 16,384 sessions, each with the longest names, 64 MB.
 pub(crate) const STATUS_BYTES: usize = 128 << 20;
-/// What waits for one session to take it: one message of any size, or many of the usual 100 bytes. One
-/// that has not taken that much is cut off, and comes back on a new connection.
+/// Bytes that wait for one session: one message of any size, or many of the usual 100 bytes. A
+/// session for which more would wait is cut off, and comes back on a new connection.
 pub(crate) const OUTBOX_BYTES: usize = MESSAGE_BYTES;
-/// What waits for all sessions together, fields that they share counted once: 16,384 sessions with 4 KB
-/// each (four groups of 4,096 shards that were just assigned a source have 10 MB), and a dozen of the
-/// largest messages. Beyond, whoever has taken least is cut off.
+/// Bytes that wait for all sessions together, fields that they share counted once: 16,384 sessions
+/// with 4 KB each (four groups of 4,096 shards that were just assigned a source have 10 MB), and a
+/// dozen of the largest messages. Beyond that, the session for which most waits is cut off.
 pub(crate) const OUTBOXES_BYTES: usize = 256 << 20;
-/// A manifest that does not wait for larger ones: 4,096 shards of a large model have 300 KB each.
+/// The largest manifest that does not wait for larger ones: 4,096 shards of a large model have 300
+/// KB each.
 pub(crate) const SMALL_MANIFEST_BYTES: usize = 1 << 20;
 /// Small manifests on their way in, all together, each with what its stream may hold unread
-/// ([`STREAM_WINDOW`]): counted before they are read. Others wait for their turn: of those 4,096 that
-/// register at once 115 are under way.
+/// ([`STREAM_WINDOW`]); counted before they are read. If 4,096 shards register at once, 115
+/// manifests are under way and the others wait for their turn.
 pub(crate) const SMALL_UPLOADS_BYTES: usize = 64 << 20;
-/// The same for larger ones: two of the largest.
+/// Larger manifests on their way in, counted in the same way: two of the largest.
 pub(crate) const LARGE_UPLOADS_BYTES: usize = 192 << 20;
-/// Manifests of each kind that wait for their turn, each with the unread bytes of its stream: 128 MiB.
-/// Where more would, whoever has most of them is told to come again.
+/// Manifests of each kind that wait for their turn, each with the unread bytes of its stream: 128
+/// MiB. Beyond that, the newest of the origin with the most is told to come again.
 pub(crate) const WAITING_UPLOADS: usize = 512;
-/// What is on its way to one reader: a page that waits, one that is made, and the 400 KiB that HTTP/2
-/// takes before the socket does.
+/// Bytes on their way to one reader: a page that waits, a page that is made, and the 400 KiB that
+/// HTTP/2 takes before the socket does.
 pub(crate) const SENDING_BYTES: usize = 512 << 10;
 /// Stored manifests on their way out, to 256 readers at a time; others wait.
 pub(crate) const READERS_BYTES: usize = 256 * SENDING_BYTES;
@@ -43,16 +44,17 @@ pub(crate) const READERS_BYTES: usize = 256 * SENDING_BYTES;
 pub(crate) const INSPECTIONS_BYTES: usize = 4 * (MESSAGE_BYTES + SENDING_BYTES);
 /// Statuses, counted in the same way: one is made while as much is sent.
 pub(crate) const STATUSES_BYTES: usize = 2 * (STATUS_BYTES + SENDING_BYTES);
-/// Requests of each kind that wait for such room: one of each session. They hold nothing.
+/// Requests of each kind that wait for room for a reply: one of each session. They hold nothing.
 pub(crate) const WAITING_REPLIES: usize = 16_384;
 /// Manifests and replies on their way on one connection, each way. A client sends and fetches one
 /// after another.
 pub(crate) const TRANSFERS: usize = 2;
-/// How long a manifest or a reply may take: at any time this, and what has come so far at
-/// [`TRANSFER_RATE`], so that one that stands still is gone after this. Waiting for a turn does not
+/// How long a manifest or a reply may take: this, and the time that the bytes so far take at
+/// [`TRANSFER_RATE`]. A transfer that never moves is gone after this. Waiting for a turn does not
 /// count.
 pub(crate) const TRANSFER_PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes a second below which nobody waits for a peer: far below any network that moves weights.
+/// The slowest transfer that is waited for, in bytes a second: far below any network that moves
+/// weights.
 pub(crate) const TRANSFER_RATE: u64 = 1 << 20;
 /// HTTP/2 windows: what a peer may send before it is read, on one request and on a connection. At
 /// 50 ms a round trip 5 MB/s; two requests that wait for their turn leave room for the session.
@@ -62,23 +64,23 @@ pub(crate) const CONNECTION_WINDOW: u32 = 1 << 20;
 pub(crate) const MANIFEST_BYTES: usize = 64 << 20;
 /// Plans kept by one handle: a trainer's layout, a few of its peers'.
 pub(crate) const CACHED_PLANS: usize = 8;
-/// Plans that stay in a directory, the newest: those of all ranks of a host and of a few jobs. At a
-/// few bytes a copy, some 2 MB each for the largest models.
+/// Most plans in a directory, of which the newest stay: enough for all ranks of a host and a few
+/// jobs. At a few bytes a copy, some 2 MB each for the largest models.
 pub(crate) const STORED_PLANS: usize = 128;
 /// One stored plan: as many copies as a plan may have, at the bytes that one takes.
 pub(crate) const STORED_PLAN_BYTES: u64 = 128 << 20;
 /// Data ports that one handle stays connected to: as many as a large source has shards. Rollouts
 /// that came and went must not add up.
 pub(crate) const CACHED_PEERS: usize = 1_024;
-/// Layouts of other shards kept by one handle: those of two large sources.
+/// Layouts of other shards kept by one handle: enough for two large sources.
 pub(crate) const CACHED_LAYOUTS: usize = 8_192;
-/// What they may take together. Of the largest models (139,583 tensors) one takes 21 MB, so 48 shards'
-/// stay; what does not fit is fetched again for the next read. A stranger's manifest of 64 MiB takes
-/// at most twice that.
+/// Bytes that these layouts may take together. One layout of the largest models (139,583 tensors)
+/// takes 21 MB, so those of 48 shards stay; others are fetched again for the next read. A
+/// stranger's manifest of 64 MiB takes at most twice that.
 pub(crate) const CACHED_LAYOUT_BYTES: usize = 1 << 30;
 /// Connections to the control port that have not shown the token yet. Each costs a file descriptor
-/// and some 50 KB, in a process that may be a trainer's; one that means well needs its place for
-/// a round trip. Whoever has most of them loses the oldest.
+/// and some 50 KB, in a process that may be a trainer's; an honest client needs its place for one
+/// round trip. Beyond that, the origin with the most of them loses its oldest.
 pub(crate) const STRANGERS: usize = 256;
 /// How long such a connection may take: a client sends its first request with the first packet.
 pub(crate) const STRANGER_DEADLINE: Duration = Duration::from_secs(5);
@@ -94,8 +96,8 @@ pub(crate) const SOCKET_PATH_BYTES: usize = 107;
 /// A token: 256 bits in hexadecimal have 64; it is one of the headers.
 pub(crate) const TOKEN_BYTES: u64 = 1 << 10;
 
-/// How many windows of its tensors a group is asked to show. Who lacks a tenth of the bytes passes
-/// with a chance of 1 in 800.
+/// How many windows of its tensors a group is asked to show. A group that lacks a tenth of the
+/// bytes passes with a chance of 1 in 800.
 pub(crate) const PROOF_WINDOWS: u64 = 64;
-/// Bytes of one: 4 MiB together, which a worker sums in some milliseconds beside its work.
+/// Bytes of one window: 4 MiB together, which a worker sums in some milliseconds beside its work.
 pub(crate) const PROOF_WINDOW: u64 = 64 << 10;

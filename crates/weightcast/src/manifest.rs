@@ -1,5 +1,5 @@
-//! Layouts as bytes: what the server stores without looking inside. And the digests of a layout's
-//! entries: what an export carries as its note.
+//! Layouts as bytes, which the server stores without looking inside. And the digests of a layout's
+//! entries, which an export carries as its note.
 
 use std::iter;
 
@@ -17,7 +17,7 @@ mod wire {
     tonic::include_proto!("weightcast.manifest.v1");
 }
 
-/// Name of a manifest: of its bytes, so that anyone can check it.
+/// The digest under which a manifest is stored: of its bytes, so that anyone can check it.
 pub(crate) fn blob_digest(bytes: &[u8]) -> ContentDigest {
     let mut digest = [0; 16];
     digest.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
@@ -49,9 +49,10 @@ pub(crate) fn encode(layout: &Layout) -> Vec<u8> {
 
 /// The layout in a manifest, checked as if a stranger had written it.
 ///
-/// Everything is counted and looked at before anything is made of it, and entries go one by one into
-/// the form in which they stay, which is about as large: what a stranger sends takes a few times its
-/// size while it is looked at, and no more than twice afterwards (`weightcast-fuzz/tests/memory`).
+/// Everything is counted and checked before anything is made of it. Entries go one by one into the
+/// form in which they stay, which is about as large as the manifest. So a stranger's manifest takes
+/// a few times its size while it is looked at, and no more than twice afterwards
+/// (`weightcast-fuzz/tests/memory`).
 pub(crate) fn decode(bytes: &[u8]) -> Result<Layout, Error> {
     let parts = sketch(bytes).map_err(malformed)?;
     let (mut buffers, mut tensors) =
@@ -100,13 +101,13 @@ const TENSOR: u64 = 2;
 const ENTRY: u64 = 3;
 const LISTS: [u64; 3] = [4, 5, 6];
 
-/// How many there are of what.
+/// Counts of a manifest's parts.
 struct Parts {
     buffers: usize,
     tensors: usize,
     entries: usize,
-    /// What entries take without the names of their fields, at the most: numbers that are zero and
-    /// left out are four.
+    /// Most bytes that the entries take without the names of their fields; four more for each
+    /// entry, for zeros that are left out on the wire.
     entry_bytes: usize,
 }
 
@@ -129,7 +130,8 @@ fn sketch(bytes: &[u8]) -> Result<Parts, String> {
             (number, _) => return Err(format!("a layout has no field {number} of that kind")),
         }
     }
-    // Each element is held once, and a scalar has one.
+    // A layout holds each element once, and a scalar is one element: at most one such entry a
+    // tensor.
     for (what, got, most) in [
         ("buffers", buffers, MAX_BUFFERS),
         ("tensors", tensors, MAX_TENSORS),
@@ -188,22 +190,24 @@ fn numbers(mut list: &[u8]) -> Result<usize, String> {
     Ok(count)
 }
 
-/// The digests of a layout's entries, in order, and of its cells in its group.
+/// A note: the digests of a layout's entries, in order, and of its cells in its group. Digests of
+/// cells that equal those of the entries are left out.
 pub(crate) fn encode_parts(parts: &[Digest], cells: &[Digest]) -> Vec<u8> {
     let lanes = |digests: &[Digest]| digests.iter().flat_map(|digest| digest.0).collect();
     let cells = if parts == cells { Vec::new() } else { lanes(cells) };
     wire::Parts { lanes: lanes(parts), cells }.encode_to_vec()
 }
 
-/// The same from a stranger; `None` unless there is one for each of so many entries.
+/// The entries' digests in a stranger's note; `None` unless there are exactly `entries` of them.
 pub(crate) fn decode_parts(bytes: &[u8], entries: usize) -> Option<Vec<Digest>> {
     digests(&wire::Parts::decode(bytes).ok()?.lanes, entries)
 }
 
-/// Those of the cells; `None` unless there are so many.
+/// The cells' digests in a stranger's note; `None` unless there are exactly `cells` of them.
 pub(crate) fn decode_cells(bytes: &[u8], cells: usize) -> Option<Vec<Digest>> {
     let parts = wire::Parts::decode(bytes).ok()?;
-    // Who holds entries without elements has none of the other.
+    // Left out, they equal those of the entries. But a shard that holds only empty entries has no
+    // cells.
     digests(if parts.cells.is_empty() && cells > 0 { &parts.lanes } else { &parts.cells }, cells)
 }
 
@@ -280,7 +284,8 @@ mod tests {
         assert_eq!(decode(&encode(&layout)).unwrap(), layout);
     }
 
-    /// As it stays as it came, a stranger cannot have it sorted, or its strides made.
+    /// Decoding neither sorts a manifest nor makes its strides, so a manifest must come as a layout
+    /// gives it.
     #[test]
     fn what_is_not_as_a_layout_gives_it_is_refused() {
         let bytes = encode(&layout());
@@ -325,7 +330,7 @@ mod tests {
         assert!(sketch(&[&tensor[..], &entry(&[])].concat()).is_ok());
     }
 
-    /// Those of the cells are left out where they are those of the entries, digest by digest.
+    /// Digests of cells are left out only if they equal the digests of the entries, one by one.
     #[test]
     fn cells_that_are_not_the_entries_are_noted() {
         let [one, other] = [Digest([1, 2]), Digest([3, 4])];

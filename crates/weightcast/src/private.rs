@@ -1,7 +1,7 @@
 //! Files that nobody else may write, and secrets that nobody else may read.
 //!
-//! What is believed is looked at once it is open (`fstat`), so nothing can change between the look
-//! and the use, and links need no rule of their own: what they lead to has to be right.
+//! A file is looked at once it is open (`fstat`), so nothing can change between the look and the
+//! use. Links need no rule of their own: the file that a link leads to has to be right.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 
 use crate::error::Error;
 
-/// What others must not be able to do.
+/// What other users must not be able to do with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// Change it.
@@ -28,14 +28,14 @@ pub(crate) fn own_directory() -> Result<PathBuf, Error> {
     Ok(own)
 }
 
-/// The same, as a name: it may not be there, and nobody has looked at it.
+/// The path of [`own_directory`], which may not be there and was not looked at.
 pub(crate) fn named_directory() -> Result<PathBuf, Error> {
     let own = named_within(std::env::var_os("XDG_RUNTIME_DIR"), &std::env::temp_dir());
     std::path::absolute(own).map_err(|e| Error::io("find this directory", e))
 }
 
-/// In this user's directory for such things, where the environment names one; else in the one that
-/// all share.
+/// The directory within `runtime`, if the environment names one; else this user's directory within
+/// `shared`.
 fn named_within(runtime: Option<OsString>, shared: &Path) -> PathBuf {
     match runtime.filter(|dir| !dir.is_empty()) {
         Some(runtime) => PathBuf::from(runtime).join("weightcast"),
@@ -48,7 +48,7 @@ pub(crate) fn of_this_user(directory: &Path) -> PathBuf {
     directory.join(format!("weightcast-{}", rustix::process::getuid().as_raw()))
 }
 
-/// Makes a directory that only this user can enter, or finds that it is one.
+/// Makes a directory that only this user can enter; a directory that is there must be such a one.
 pub(crate) fn make_private(path: &Path) -> Result<(), Error> {
     let made = DirBuilder::new().mode(0o700).create(path);
     let found = fs::symlink_metadata(path)
@@ -76,7 +76,7 @@ pub(crate) fn open_file(what: &str, path: &Path, keep: Keep) -> Result<File, Err
 /// Opens a directory, to be used by its descriptor.
 ///
 /// # Errors
-/// It is none, cannot be opened, or others can change what is in it.
+/// The path is no directory, cannot be opened, or others can change what is in it.
 pub(crate) fn open_directory(what: &str, path: &Path) -> Result<File, Error> {
     let directory = i32::try_from(OFlags::DIRECTORY.bits()).expect("a flag of open(2)");
     let file = OpenOptions::new().read(true).custom_flags(directory).open(path);
@@ -102,7 +102,7 @@ fn looked_at(file: File, what: &str, path: &Path, keep: Keep) -> Result<File, Er
     }
 }
 
-/// Whose something is, and who may do what with it.
+/// Owner and mode of a file or directory.
 #[derive(Clone, Copy)]
 struct Seen {
     owner: u32,
@@ -123,8 +123,8 @@ struct Problem {
     note: &'static str,
 }
 
-/// What is root's is trusted like one's own. And a secret of root's may be for a group: that is how
-/// a Kubernetes `fsGroup` hands one to a pod that runs as another user.
+/// Root's files are trusted like the user's own. A secret of root's may also be readable for a
+/// group: that is how a Kubernetes `fsGroup` hands one to a pod that runs as another user.
 fn problem(seen: Seen, user: u32, keep: Keep) -> Option<Problem> {
     const ROOT: u32 = 0;
     let Seen { owner, mode } = seen;

@@ -1,4 +1,4 @@
-//! What a test's work warns of in the log.
+//! Collects the warnings that a test's work logs.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Does the work; the warnings of this thread, with their fields.
+/// Does the work. Returns the warnings of this thread, with their fields.
 pub(crate) fn warnings(work: impl FnOnce()) -> Vec<String> {
     let said = Arc::<Mutex<Vec<String>>>::default();
     tracing::subscriber::with_default(WarningsHeard(Arc::clone(&said)), work);

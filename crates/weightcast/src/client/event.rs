@@ -16,15 +16,15 @@ use crate::client::reading::route::ArrivedRead;
 use crate::client::reading::staging::Installed;
 use crate::client::updated::Transfer;
 
-/// What a call came to, with what it moved.
+/// The answer to a call and what the call moved, or how the call failed.
 pub(crate) type CallReply = Result<(Answer, Transfer), FailedCall>;
 
-/// How a call failed, with what may tell why.
+/// A failed call, with what may explain the failure.
 pub(crate) struct FailedCall {
     pub(crate) error: CallError,
-    /// Of the read that the error is about, if it is about one.
+    /// Evidence of the read, if its digests differed.
     pub(crate) evidence: Option<Box<Evidence>>,
-    /// Of what was published, if that was refused.
+    /// The search for the difference, if the publication was refused.
     pub(crate) refusal: Option<Arc<FoundRefusal>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct AwaitedCall {
 }
 
 impl AwaitedCall {
-    /// It has ended: nothing fills the memory any more, and whoever waits is told.
+    /// Ends the call. The fill guard goes first: a caller that has its answer may reuse the memory.
     pub(crate) fn end(self, result: CallReply) {
         drop(self.filling);
         let _ = self.reply.send(result);
@@ -92,7 +92,7 @@ pub(crate) enum Event {
         nonce: Nonce,
         sum: u64,
     },
-    /// It was not digested: the code that does so has failed.
+    /// Published memory could not be digested: the digesting task failed, which is a bug.
     SealFailed {
         generation: Generation,
         reason: String,
@@ -100,21 +100,21 @@ pub(crate) enum Event {
     Probed {
         server: usize,
         told: Term,
-        /// The term in which it acts, if it is not passive.
+        /// The term in which the server acts; `None` if the server is passive.
         acts: Option<TermProof>,
     },
-    /// An offload came to nothing.
+    /// An offload ended with an error.
     OffloadFailed {
         version: Version,
         generation: Generation,
         reason: String,
     },
-    /// An offload was made, and let go of since.
+    /// An offload was published, and the server has let go of it since.
     OffloadOver {
         version: Version,
         generation: Generation,
     },
-    /// A seed came to nothing.
+    /// A seed ended with an error.
     SeedFailed {
         ask: u64,
         reason: String,
@@ -128,7 +128,7 @@ pub(crate) enum Event {
         attempt: Attempt,
         result: Result<Box<ArrivedRead>, ReadFailure>,
     },
-    /// What was read beside the registered memory is in it.
+    /// The bytes that were read beside the registered memory have been copied into it.
     Installed {
         seq: OpSeq,
         attempt: Attempt,

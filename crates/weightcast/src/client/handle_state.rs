@@ -14,17 +14,19 @@ use super::reading::route::Routes;
 pub(crate) struct HandleState {
     pub(crate) exports: DataServer,
     pub(crate) routes: Routes,
-    /// Set by `register`, together with the name under which it is served.
+    /// Set by `register`, with the export id from which the id of each generation follows.
     pub(crate) registration: Mutex<Option<(Arc<RegisteredShard>, ExportId)>>,
-    /// Layouts of other shards, by the name of their manifest.
+    /// Layouts of other shards, by the digest of their manifest.
     pub(crate) layouts: Mutex<KnownLayouts>,
-    /// Held by whoever writes or digests the registered memory.
+    /// Held by a read or an install as long as it may write memory; stopping either waits for the
+    /// lock.
     pub(crate) memory: Mutex<()>,
-    /// Threads that digest what is published: one, so that the program keeps the others.
+    /// Threads that digest a publication: one, so that the worker's program keeps the others; more
+    /// in an offload replica.
     pub(crate) sealing_threads: usize,
-    /// What the session knows, for getters that must not wait.
+    /// A copy of the session's state, for getters that must not wait for the control thread.
     pub(crate) view: Mutex<SessionView>,
-    /// Why the session is not open: the best explanation if it never is.
+    /// The last reason why the session is not open; explains a call that found no server.
     pub(crate) trouble: Mutex<Option<CallError>>,
     /// The most bytes that a staged update may take.
     pub(crate) staging_bytes: Option<u64>,
@@ -48,15 +50,15 @@ impl HandleState {
         self.trouble.lock().expect("no panic while held").clone()
     }
 
-    /// The group has agreed on this memory: it is what is served and filled from now on. Plans were made
-    /// for what was registered before.
+    /// Makes memory on which the group has agreed the registered memory. Forgets the plans: they
+    /// were made for the memory registered before.
     pub(crate) fn register(&self, registration: RegisteredShard, export: ExportId) {
         self.routes.forget_plans();
         *self.registration.lock().expect("no panic while held") =
             Some((Arc::new(registration), export));
     }
 
-    /// Lets go of the memory.
+    /// Forgets the registration. The memory lives on as long as an export or a read uses it.
     pub(crate) fn release(&self) {
         self.registration.lock().expect("no panic while held").take();
     }
@@ -68,7 +70,7 @@ impl HandleState {
 
 #[cfg(test)]
 impl HandleState {
-    /// Of a client without servers. A staged update may take so many bytes.
+    /// The state of a client without servers; a staged update may take `staging_bytes`.
     pub(super) fn alone(
         registration: Option<(Arc<RegisteredShard>, ExportId)>,
         staging_bytes: Option<u64>,

@@ -41,7 +41,8 @@ impl ShardHandle {
         Self::open_interruptible(model, replica, options, None)
     }
 
-    /// The same, with a way to give up waiting: for languages whose Ctrl-C is a flag.
+    /// [`ShardHandle::open`] that `interrupted` can end: for languages whose Ctrl-C only sets a
+    /// flag.
     pub fn open_interruptible(
         model: &str,
         replica: Replica,
@@ -95,7 +96,8 @@ impl ShardHandle {
             registration: Mutex::new(None),
             layouts: Mutex::default(),
             memory: Mutex::new(()),
-            // The owner of what was offloaded waits for it.
+            // The group that was copied from waits for its offload: digest the copy on more
+            // threads.
             sealing_threads: if matches!(options.role, Role::Offload(_)) { THREADS } else { 1 },
             view: Mutex::new(SessionView::default()),
             staging_bytes: options.staging_bytes,
@@ -198,7 +200,7 @@ impl ShardHandle {
     }
 }
 
-/// What the session says of this shard, and goes by.
+/// The session's settings, with the `Open` message that describes this shard.
 fn session_config(
     model: &str,
     replica: &Replica,

@@ -1,4 +1,4 @@
-//! What a call that brings a version tells its caller.
+//! The result of a call that brings a version.
 
 use weightcast_protocol::Version;
 
@@ -11,9 +11,9 @@ pub struct Transfer {
     pub bytes: u64,
     /// Of those, bytes covered by a digest that was compared with the publisher's.
     pub verified: u64,
-    /// From the assignment of a source until all bytes had arrived and were digested.
+    /// Seconds from the known layouts of the source until all bytes had arrived and were digested.
     pub seconds: f64,
-    /// Of those, spent on the plan; nearly nothing from the second version on.
+    /// Of those, seconds spent on the plan; nearly none from the second version on.
     pub plan_seconds: f64,
     /// Where the plan came from.
     pub plan_from: PlanFrom,
@@ -21,20 +21,20 @@ pub struct Transfer {
     pub way: String,
     /// Why that way.
     pub way_reason: String,
-    /// Replicas that it was drawn from beside the source, each for other ranges.
+    /// Further replicas that gave ranges of this read, beside the source.
     pub helpers: Vec<String>,
     /// Bytes that a staged update copied into place once all had arrived; else zero.
     pub staged: u64,
-    /// How long that took.
+    /// Seconds that the copying into place took.
     pub install_seconds: f64,
 }
 
-/// What `replicate` or `update` came to.
+/// The result of `replicate` or `update`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Updated {
     /// Whether the memory holds another version now than before.
     pub changed: bool,
-    /// What it holds.
+    /// The version that the memory holds now.
     pub version: Option<Version>,
     /// The replica it was read from.
     pub source: Option<String>,

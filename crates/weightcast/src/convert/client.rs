@@ -284,7 +284,7 @@ fn call_frame(call: Call) -> wire::call::Call {
     }
 }
 
-/// What a frame has room for of a reason.
+/// Cuts a reason to what a frame has room for.
 fn said(reason: String) -> String {
     match reason.char_indices().nth(DETAIL_CHARS) {
         Some((end, _)) => reason[..end].to_owned(),

@@ -1,4 +1,4 @@
-//! How many there are of something, before it is decoded: what takes two bytes on the wire may take a
+//! Counts the parts of a message before it is decoded: what takes two bytes on the wire may take a
 //! hundred in memory. Nothing here allocates.
 
 /// One field of a protobuf message.
@@ -76,7 +76,7 @@ pub(crate) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// How often a message has a field; `None` if it makes no sense.
+/// How often a message has a field; `None` if the message makes no sense.
 pub(crate) fn fields(message: &[u8], number: u64) -> Option<usize> {
     let mut count = 0;
     for field in ProtoFields::of(message) {

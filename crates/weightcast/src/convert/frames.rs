@@ -13,8 +13,8 @@ use crate::wire;
 use crate::wire::server_frame::Body;
 
 impl Encoder {
-    /// The frames of a message, in order. Their own bytes, without what they share, are counted by
-    /// whoever keeps them.
+    /// The frames of a message, in order. The caller counts their own bytes; this encoder counts
+    /// the bytes that they share.
     pub(crate) fn frames(&mut self, message: ServerMessage) -> Vec<wire::ServerFrame> {
         let (mut body, field) = message_frame(message, self);
         let mut frames = Vec::new();
@@ -32,14 +32,14 @@ impl Encoder {
     }
 }
 
-/// Puts messages together again.
+/// Makes messages of frames.
 #[derive(Default)]
 pub(crate) struct Assembly {
     pages: Vec<u8>,
 }
 
 impl Assembly {
-    /// Takes a frame; the message that it completes.
+    /// Takes a frame. Returns the message, if the frame completes it.
     pub(crate) fn take(
         &mut self,
         frame: wire::ServerFrame,

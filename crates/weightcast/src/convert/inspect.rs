@@ -1,4 +1,4 @@
-//! What whoever only looks is told of a replica.
+//! What `inspect` tells of a replica.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::wire;
 /// A replica, as a server tells of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inspected {
-    /// Of the server; zero if it is passive.
+    /// The server's term; zero if the server is passive.
     pub(crate) term: Term,
-    /// What the replica is doing, empty if there is none; for people.
+    /// What the replica is doing, for people; empty if there is no such replica.
     pub(crate) state: String,
     pub(crate) copy: Option<Assignment>,
     pub(crate) as_published: Option<bool>,

@@ -23,7 +23,7 @@ impl ByteMeter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Counts so many bytes until it is dropped.
+    /// Counts `bytes` until the result is dropped.
     pub(crate) fn hold(&self, bytes: usize) -> Hold {
         self.0.fetch_add(bytes, Ordering::Relaxed);
         Hold { bytes, meter: self.clone() }
@@ -55,8 +55,8 @@ impl AsRef<[u8]> for Counted {
     }
 }
 
-/// Makes frames of messages. What it made last of each kind of field serves all that are told the
-/// same: the shards of a group, and groups that ask before anything has changed.
+/// Makes frames of messages. The last bytes of each kind of field are used again for all that are
+/// told the same: the shards of a group, and groups that ask before anything has changed.
 #[derive(Default)]
 pub(crate) struct Encoder {
     meter: ByteMeter,
@@ -66,7 +66,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Its fields count here, each once.
+    /// An encoder whose fields are counted by `meter`, each once.
     pub(crate) fn new(meter: ByteMeter) -> Self {
         Self { meter, ..Self::default() }
     }
@@ -109,7 +109,7 @@ fn made_once<T: ?Sized>(
     bytes
 }
 
-/// What came in pages.
+/// A large field that came in pages; empty if none did.
 #[derive(Default)]
 pub(super) struct Field(pub(super) Vec<u8>);
 

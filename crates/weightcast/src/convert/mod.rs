@@ -24,7 +24,7 @@ pub(crate) use values::{content_digest, state_name, sum, sum_frame};
 #[error("malformed frame: {0}")]
 pub(crate) struct MalformedMessage(pub(crate) &'static str);
 
-/// Takes a field that proto3 makes optional and we do not.
+/// Takes a field that is optional in proto3, and required here.
 fn need<T>(field: Option<T>, name: &'static str) -> Result<T, MalformedMessage> {
     field.ok_or(MalformedMessage(name))
 }

@@ -81,7 +81,7 @@ pub(super) fn message(body: Body, field: &mut Field) -> Result<ServerMessage, Ma
 /// Puts a large field in its place.
 pub(super) type Set = fn(&mut Body, Bytes);
 
-/// Message to frame, without its large field, and that field with how to put it in.
+/// Message to frame without its large field; and the field, with the function that puts it in.
 pub(super) fn message_frame(
     message: ServerMessage,
     encoder: &mut Encoder,
@@ -186,6 +186,7 @@ pub(super) fn assignment(
         })
     };
     let bytes = field.or(m.shards)?;
+    // Count before decoding: shards of two bytes each would take many times as much in memory.
     let few = count::fields(&bytes, 1).is_some_and(|count| count <= bytes.len() / SHARD_BYTES);
     if !few {
         return Err(MalformedMessage("more source shards than there is room for"));
@@ -206,7 +207,7 @@ pub(super) fn assignment(
     })
 }
 
-/// Whole: a group whose shards do not fit into one frame has few that are told of all.
+/// A witness, with its shards in the same frame. Few shards of a large group are told of witnesses.
 fn witness(m: wire::Assignment) -> Result<Assignment, MalformedMessage> {
     assignment(m, &mut Field::default())
 }
@@ -216,7 +217,7 @@ fn witness_frame(m: Assignment) -> wire::Assignment {
     wire::Assignment { shards, ..assignment_frame(m) }
 }
 
-/// Without its shards.
+/// An assignment without its shards.
 pub(super) fn assignment_frame(m: Assignment) -> wire::Assignment {
     wire::Assignment {
         version: Some(version_frame(m.version)),
@@ -256,7 +257,7 @@ fn answer(answer: wire::answer::Answer, field: &mut Field) -> Result<Answer, Mal
     })
 }
 
-/// Without its large field, and that.
+/// An answer without its large field; and the field.
 fn answer_frame(answer: Answer, encoder: &mut Encoder) -> (wire::answer::Answer, Option<Bytes>) {
     use wire::answer::Answer as W;
     let frame = match answer {

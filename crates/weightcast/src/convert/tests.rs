@@ -176,7 +176,7 @@ fn what_a_client_leaves_out_or_cuts_short_is_refused() {
     }
 }
 
-/// A source of so many shards, each as small as it gets.
+/// A source with so many shards, each as small as a shard can be.
 fn of_shards(shards: usize, helpers: usize) -> wire::Assignment {
     let shard = SourceShard {
         data_address: String::new(),
@@ -255,7 +255,7 @@ fn half_a_digest_is_refused() {
     }
 }
 
-/// What was made last is used again for those who are told the same, and for nobody else.
+/// The last field that was made is used again for messages with the same field, and for no others.
 #[test]
 fn a_field_is_made_once_for_those_who_are_told_the_same() {
     let meter = ByteMeter::default();

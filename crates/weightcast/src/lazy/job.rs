@@ -1,7 +1,7 @@
-//! Which job a process belongs to, where nobody says so.
+//! Which job a process belongs to, if nothing names the job.
 //!
-//! Its programs must find each other though they are started apart, and those of two experiments must
-//! not. What a launcher gives to the processes it starts is not enough for the first: a trainer under
+//! Programs of one job must find each other although they are started apart; programs of two
+//! experiments must not. What a launcher gives to its own processes is not enough: a trainer under
 //! `torchrun` has a name of the run, rollouts started beside it do not.
 
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,7 @@ use crate::error::Error;
 const SHOWN: usize = 24;
 const HASHED: usize = 12;
 
-/// The job of the batch system, else that of this directory.
+/// The job of the batch system; without one, the job of this directory.
 pub(crate) fn of_this_process() -> Result<String, Error> {
     let directory = std::env::current_dir().map_err(|error| Error::Config {
         what: "job name".to_owned(),
@@ -32,7 +32,7 @@ fn name(slurm: Option<&str>, directory: &Path) -> String {
     format!("in-{shown}-{}", &hash[..HASHED])
 }
 
-/// What of a text may stand in a job's name.
+/// The characters of a text that a job's name may have, at most [`SHOWN`] of them.
 fn plain(text: &str) -> String {
     text.chars().filter(|c| c.is_ascii_alphanumeric() || "._-".contains(*c)).take(SHOWN).collect()
 }

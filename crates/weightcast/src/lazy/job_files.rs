@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::limits::SOCKET_PATH_BYTES;
 use crate::private::{make_private, named_directory, of_this_user, own_directory};
 
-/// Where sockets go whose path would be too long. Short everywhere, whatever `TMPDIR` is.
+/// Where a socket goes if its path would be too long. Short everywhere, whatever `TMPDIR` is.
 const SHORT: &str = "/tmp";
 
 /// The files of one job's server.
@@ -22,7 +22,7 @@ pub(super) struct JobFiles {
 }
 
 impl JobFiles {
-    /// Makes the directories. They are what guards the socket.
+    /// The files of a job. Makes their directories, whose modes guard the socket.
     pub(super) fn of(job: &str) -> Result<Self, Error> {
         let named = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if job.is_empty() || job.len() > 64 || !job.chars().all(named) || job.starts_with('.') {
@@ -34,7 +34,7 @@ impl JobFiles {
         Self::within(&own_directory()?.join(job), Path::new(SHORT))
     }
 
-    /// Its files, if there ever was such a job. Makes nothing.
+    /// The files of a job, if there ever was such a job. Makes nothing for any other.
     pub(super) fn existing(job: &str) -> Result<Option<Self>, Error> {
         match fs::symlink_metadata(named_directory()?.join(job)) {
             Ok(_) => Self::of(job).map(Some),
@@ -71,7 +71,8 @@ impl JobFiles {
     }
 }
 
-/// Beside the other files, or under a short name that is as much the directory's own.
+/// The socket's path: beside the other files; if that is too long, in `short`, under a name that no
+/// other directory has.
 fn socket(directory: &Path, short: &Path) -> Result<PathBuf, Error> {
     let beside = directory.join("server.sock");
     let length = beside.as_os_str().len();

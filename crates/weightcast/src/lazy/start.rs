@@ -34,7 +34,7 @@ pub(super) fn start(command: &[String], place: &JobFiles, give_up: Instant) -> R
     let failed = |e| Error::io(format!("start the server with {program}"), e);
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&place.log);
     let log = log.map_err(failed)?;
-    // What lies before this was written by others.
+    // What the log has already was written by earlier servers.
     let logged = log.metadata().map_err(failed)?.len();
     let mut server = Command::new(program);
     server
@@ -48,8 +48,8 @@ pub(super) fn start(command: &[String], place: &JobFiles, give_up: Instant) -> R
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
-    // Ctrl-C in the job's terminal does not reach it, and it holds no pipe by which the job's
-    // processes wait for each other's end.
+    // Detached: Ctrl-C in the job's terminal does not reach the server, and the server holds no
+    // pipe by which the job's processes wait for each other's end.
     let mut child = weightcast_transport::detach(&mut server).spawn().map_err(failed)?;
     if let Err(problem) = await_socket(&mut child, &place.socket, give_up) {
         let said = match last_line(&place.log, logged) {
@@ -58,7 +58,7 @@ pub(super) fn start(command: &[String], place: &JobFiles, give_up: Instant) -> R
         };
         return Err(unreachable(place, format!("{program} {problem} {said}")));
     }
-    // It outlives this process; until then somebody must take its exit status.
+    // The server outlives this process. If it ends earlier, this thread takes its exit status.
     std::thread::spawn(move || child.wait());
     Ok(())
 }
@@ -70,7 +70,7 @@ fn await_socket(child: &mut Child, socket: &Path, give_up: Instant) -> Result<()
             return Err(format!("ended with {status}"));
         }
         if Instant::now() > give_up {
-            // It would come up with a token that the next process to try replaces.
+            // End the server: it would come up with a token that the next process to try replaces.
             let _ = child.kill();
             let _ = child.wait();
             return Err("did not listen in time".to_owned());
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// It would come up later, with a token that has been replaced.
+    /// A server that comes up later would ask for a token that has been replaced.
     #[test]
     fn a_server_that_comes_too_late_is_ended() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();

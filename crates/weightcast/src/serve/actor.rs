@@ -21,16 +21,17 @@ use crate::limits::OUTBOXES_BYTES;
 /// Events waiting for the machine, over all streams: with the largest messages 100 MB.
 pub(super) const QUEUE: usize = 4_096;
 
-/// What happens to the server.
+/// What happens to the server, as an input of its task.
 pub(super) enum ActorInput {
     Connected(ConnectionId, StreamEnd),
     Message(ConnectionId, Box<ClientMessage>),
     Disconnected(ConnectionId),
     PutManifest(ContentDigest, Vec<u8>, oneshot::Sender<Result<(), CallError>>),
-    /// Whether it is stored; it is kept as if it had just been.
+    /// Whether the manifest is stored; a stored one is kept as if it had just been stored.
     HasManifest(ContentDigest, oneshot::Sender<bool>),
     GetManifest(ContentDigest, oneshot::Sender<Option<Arc<[u8]>>>),
-    /// The term that a session of another server proves; which one this server acts in.
+    /// The term that another server's session proves; the reply is the term in which this server
+    /// acts.
     Probe(TermProof, oneshot::Sender<Option<TermProof>>),
     Snapshot(oneshot::Sender<Snapshot>),
     /// Model and replica.
@@ -42,18 +43,18 @@ pub(super) struct StreamEnd {
     pub(super) outbox: Outbox,
     /// The connection that the stream is on.
     pub(super) pass: Pass,
-    /// Never sent on: its drop tells the other half.
+    /// Never sent on: its drop ends the task that forwards the client's frames.
     pub(super) _alive: oneshot::Sender<()>,
 }
 
 /// The streams that are open, and what waits in them.
 struct Streams {
     open: BTreeMap<ConnectionId, StreamEnd>,
-    /// Over for the machine; what waits in them is still to be taken.
+    /// Streams that the machine has ended, but whose clients have not taken everything yet.
     ending: BTreeMap<ConnectionId, (Outbox, Pass)>,
     encoder: Encoder,
     waiting: ByteMeter,
-    /// Of all streams together.
+    /// Most bytes that may wait in all streams together.
     most: usize,
 }
 
@@ -64,7 +65,7 @@ impl Streams {
         Self { open: BTreeMap::new(), ending: BTreeMap::new(), encoder, waiting, most }
     }
 
-    /// Lets a message wait for its client; the clients that are cut off for it.
+    /// Lets a message wait for its client. Returns the clients that were cut off for it.
     fn send(&mut self, to: ConnectionId, message: ServerMessage) -> Vec<ConnectionId> {
         let mut cut = Vec::new();
         let Some(line) = self.open.get(&to) else { return cut };
@@ -82,7 +83,8 @@ impl Streams {
         cut
     }
 
-    /// Closes a client's connection, with all that waits in it. The session can come back.
+    /// Closes a client's connection, with all that waits in it; the session can come back. Returns
+    /// the client if the machine still knows the stream.
     fn cut(&mut self, client: ConnectionId, why: &str) -> Option<ConnectionId> {
         let open = self.open.remove(&client).map(|line| (line.outbox, line.pass));
         let known = open.is_some();
@@ -94,7 +96,7 @@ impl Streams {
         known.then_some(client)
     }
 
-    /// Nothing more is sent on a stream.
+    /// Ends a stream after what waits in it.
     fn end(&mut self, connection: ConnectionId) {
         let Some(StreamEnd { outbox, pass, .. }) = self.open.remove(&connection) else { return };
         outbox.end();
@@ -126,7 +128,8 @@ pub(super) async fn run(
                 None => return,
             },
             () = sleep_until(wake) => {
-                // As late as this process was.
+                // This process may have been held up, and its clients' messages wait: excuse the
+                // delay first.
                 let now = clock.now();
                 machine.excuse_delay(now);
                 machine.handle_timeout(now);
@@ -134,14 +137,15 @@ pub(super) async fn run(
             () = sleep_until(leave) => return,
         }
         dispatch(&mut machine, &mut streams, &clock);
-        // Also when the last one has just left, however long it had been silent.
+        // `nobody` was read before the event: a client that has just left counts as connected till
+        // now.
         if !(nobody && streams.open.is_empty()) {
             idle_since = Instant::now();
         }
     }
 }
 
-/// Never, if there is no time.
+/// Sleeps until then; for ever, if there is no time.
 pub(super) async fn sleep_until(when: Option<Instant>) {
     match when {
         Some(when) => tokio::time::sleep_until(when).await,

@@ -25,7 +25,9 @@ impl BindAddress {
         })
     }
 
-    /// Promise 1: off means off. Loopback is no boundary between the users of a host either.
+    /// What clients must show here. Without a token, an address that other hosts can reach is
+    /// refused, and loopback and sockets ask for this user's own token: loopback is no boundary
+    /// between the users of a host. Only `insecure` lets a server ask for nothing.
     pub(super) fn guard(&self, token: bool, insecure: bool) -> Result<Guard, Error> {
         match self {
             _ if token => Ok(Guard::Given),

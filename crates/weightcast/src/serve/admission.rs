@@ -1,7 +1,8 @@
-//! Who is connected: strangers, until they have shown the token, and clients.
+//! The book of connections: strangers, until they have shown the token, and clients.
 //!
-//! A stranger has little time, and its place only until newer ones need it, those of its own origin
-//! first: garbage, slow drips and floods cost a few sockets and keep nobody out.
+//! A stranger has little time, and keeps its place only until newer strangers need it: the origin
+//! with the most strangers gives up its oldest. So garbage, slow drips and floods cost a few
+//! sockets and keep nobody out.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -39,17 +40,17 @@ struct Book {
 struct Stranger {
     origin: ClientOrigin,
     until: Instant,
-    /// Sent on: the connection is closed.
+    /// Tells the connection to close.
     cut: oneshot::Sender<()>,
 }
 
-/// What tells its connection to close.
+/// Tells a client's connection to close.
 type Client = oneshot::Sender<()>;
 
 /// One connection's line in the book; struck out when it is dropped.
 pub(super) struct AdmittedPlace(Pass);
 
-/// Goes with each request of a connection.
+/// A connection's entry in the book, which goes with each of its requests.
 #[derive(Clone)]
 pub(super) struct Pass {
     id: u64,
@@ -96,8 +97,8 @@ impl Admission {
         (AdmittedPlace(Pass { id, admission: self.clone(), turns: Turns::new(origin) }), cut_off)
     }
 
-    /// No connection could be accepted: a stranger gives way if that helps. Whether the door has to
-    /// rest.
+    /// No connection could be accepted: a stranger gives way if that helps. True if the door has to
+    /// rest before it tries again.
     pub(super) fn not_accepted(&self, error: &io::Error, now: Instant) -> bool {
         let whose = AcceptError::of(error);
         if whose == AcceptError::Passing {
@@ -113,7 +114,7 @@ impl Admission {
         true
     }
 
-    /// When the next stranger's time is over.
+    /// When the next stranger's time is over: the oldest one's, because all have the same time.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.book().strangers.values().next().map(|stranger| stranger.until)
     }
@@ -152,7 +153,7 @@ impl Book {
     }
 }
 
-/// Whether something may be said again, which is then taken as said.
+/// Whether the log may say something again; if so, notes that it was said now.
 fn is_news(said: &mut Option<Instant>, now: Instant) -> bool {
     let news = said.is_none_or(|said| now - said >= SAY);
     if news {

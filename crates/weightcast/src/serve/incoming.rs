@@ -32,7 +32,8 @@ impl Door {
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // The kernel does not know those of another pid namespace: they are one.
+                // Processes of another pid namespace have no number here: all of them are one
+                // origin.
                 let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
                 Ok((Box::new(stream), ClientOrigin::Process(process.unwrap_or_default())))
             }
@@ -65,8 +66,8 @@ pub(super) fn incoming(door: Door) -> ReceiverStream<std::io::Result<Visitor>> {
                     admission.close_late(Instant::now());
                 }
             }
-            // In a flood, those who are inside get their turn after each that comes: one with a
-            // token has shown it long before the flood could push it out.
+            // Connections inside get a turn after each newcomer: a client shows its token long
+            // before a flood could push it out.
             tokio::task::yield_now().await;
         }
     });

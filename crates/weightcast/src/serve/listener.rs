@@ -15,8 +15,8 @@ use crate::limits::{CONNECTION_WINDOW, HEADER_BYTES, REQUESTS, SOCKET_PATH_BYTES
 
 /// A silent peer is asked for a sign of life this often.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// And dropped when none comes for so long. A lease says when a client is gone; this only frees
-/// sockets without a peer, and must not cut off thousands because their machine is busy.
+/// A peer that gives no sign for so long is dropped. Leases say when a client is gone; this only
+/// frees sockets without a peer, and must not cut off thousands because their machine is busy.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// A bound socket, not yet served.
@@ -93,7 +93,7 @@ impl ControlListener {
     }
 }
 
-/// The system only says that a path is too long.
+/// Names the limit: the system only says that a path is too long.
 fn check_length(path: &Path) -> Result<(), Error> {
     let length = path.as_os_str().len();
     if length <= SOCKET_PATH_BYTES {
@@ -108,7 +108,7 @@ fn check_length(path: &Path) -> Result<(), Error> {
     })
 }
 
-/// A socket file whose server is gone would make the bind fail.
+/// Removes a socket file whose server is gone: the file would make the bind fail.
 fn remove_stale(path: &Path) {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {

@@ -36,15 +36,17 @@ pub use crate::wire::StatusReply as Status;
 pub struct ServeConfig {
     /// Where to listen: `127.0.0.1:0`, `[::1]:7700`, `unix:/run/weightcast.sock`.
     pub address: String,
-    /// What every client must show. Without one, a server of this host asks for the token of this
-    /// user ([`Server::token_file`]); one that others can reach does not start.
+    /// The token that every client must show. Without a token, a server of this host asks for the
+    /// token of this user ([`Server::token_file`]); a server that other hosts can reach does not
+    /// start.
     pub token: Option<Secret>,
-    /// With which servers of one job prove to each other what was: the same at all of them, after a
-    /// restart too, and kept from clients. Without it the token serves, which clients have as well.
+    /// The secret that keys tickets, by which the servers of one job prove to each other what was.
+    /// The same on all servers, after a restart too, and kept from clients. Without the secret the
+    /// token serves, which clients have as well.
     pub ticket_secret: Option<Secret>,
-    /// Asks nobody for a token. Said loudly in the log.
+    /// Starts without `token` too, and then asks nobody for one; the log says so loudly.
     pub insecure: bool,
-    /// Which server of its clients' list this is, from 0; at most 1,023. All differ.
+    /// This server's place in its clients' list, from 0; at most 1,023. All servers differ.
     pub index: u32,
     /// How long a silent client keeps its place.
     pub lease: Duration,
@@ -55,15 +57,14 @@ pub struct ServeConfig {
     pub offload_deadline: Duration,
     /// How many readers one replica serves at a time.
     pub fanout: u32,
-    /// From how many replicas one reader draws at most, where several have nothing else to do; 1:
-    /// from one.
+    /// Most replicas from which one reader draws at once, where several have nothing else to do; 1:
+    /// never more than one.
     pub stripes: u32,
     /// Stop when nobody has been connected for this long.
     pub idle_exit: Option<Duration>,
     /// Check every invariant after every event.
     pub paranoid: bool,
-    /// For tests: the server gives up, as on a bug of its own, at the first thing that happens to it
-    /// once this file exists.
+    /// For tests: once this file exists, the server panics at the next thing that happens to it.
     #[doc(hidden)]
     pub gives_up_at: Option<PathBuf>,
 }
@@ -103,8 +104,8 @@ impl Server {
         &self.address
     }
 
-    /// Where its clients find the token, if it is that of this user. Those of the same user on this
-    /// host look there by themselves.
+    /// The file with the token, if the server asks for the token of this user. Clients of the same
+    /// user on this host find the file by themselves.
     pub fn token_file(&self) -> Option<&Path> {
         self.token_file.as_deref()
     }
@@ -118,7 +119,7 @@ impl Server {
     /// Waits until it stops by itself (`idle_exit`), or for ever.
     ///
     /// # Errors
-    /// It could not go on. Its clients find it gone, and turn to another one of their list.
+    /// The server could not go on. Its clients turn to another server of their list.
     pub fn wait(mut self) -> Result<(), Error> {
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(result)) => result,
@@ -170,7 +171,7 @@ pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
     Ok(Server { address, token_file, stop: Some(stop), thread: Some(thread) })
 }
 
-/// Servers that share no secret of their own believe whoever has the token, or anybody.
+/// Logs who can make tickets, unless the servers have a secret of their own.
 fn say_what_keys_tickets(config: &ServeConfig) {
     let key = match (&config.ticket_secret, &config.token) {
         (Some(_), _) => return,
@@ -205,7 +206,7 @@ async fn run(
     listener.serve(service, until).await?;
     actor.abort();
     match died {
-        // Whoever answers for it without a machine behind would keep its clients for ever.
+        // A server that went on answering without its machine would keep its clients for ever.
         Some(bug) => Err(Error::Bug(format!("the reference server gave up: {}", reason(bug)))),
         None => Ok(()),
     }
@@ -222,7 +223,7 @@ fn random_life() -> Result<u64, Error> {
     random("draw a server's number").map(u64::from_le_bytes)
 }
 
-/// With it, nobody can foresee what a server will ask for.
+/// A secret from which challenges are drawn, so that nobody can foresee them.
 fn random_secret() -> Result<[u64; 2], Error> {
     let number = u128::from_le_bytes(random("draw a server's secret")?);
     Ok([number as u64, (number >> 64) as u64])

@@ -1,4 +1,4 @@
-//! What waits for one session to take it: bounded in bytes, shared fields and all.
+//! Frames that wait for one session to take them: bounded in bytes, shared fields included.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ pub(super) struct Frames(Arc<Mutex<Queue>>);
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Waiting>,
-    /// Of all that waits, with what it shares.
+    /// Bytes of all frames that wait, shared fields included.
     bytes: usize,
     over: bool,
     waker: Option<Waker>,
@@ -31,7 +31,7 @@ struct Queue {
 struct Waiting {
     frame: ServerFrame,
     bytes: usize,
-    /// Of its own: what it shares is counted where it was made.
+    /// Counts the frame's own bytes; shared bytes are counted where they were made.
     _hold: Hold,
 }
 
@@ -42,7 +42,8 @@ pub(super) fn outbox() -> (Outbox, Frames) {
 }
 
 impl Outbox {
-    /// Lets frames wait. False if too much would: then none of them does.
+    /// Lets frames wait. False if too much would wait: then none of them does. A single message may
+    /// have any size if nothing else waits.
     pub(super) fn push(&self, frames: Vec<ServerFrame>, meter: &ByteMeter) -> bool {
         let sizes: Vec<usize> = frames.iter().map(size).collect();
         let mut queue = lock(&self.0);
@@ -59,7 +60,7 @@ impl Outbox {
         true
     }
 
-    /// Bytes that wait, with what they share.
+    /// Bytes of all frames that wait, shared fields included.
     pub(super) fn waiting(&self) -> usize {
         lock(&self.0).bytes
     }
@@ -71,18 +72,18 @@ impl Outbox {
         queue.wake();
     }
 
-    /// Ends the stream without what waits.
+    /// Drops what waits, and ends the stream.
     pub(super) fn cut(self) {
         lock(&self.0).clear();
     }
 }
 
-/// Of a frame, in memory as on the wire.
+/// Bytes of a frame as it waits: on the wire, and its place in the queue.
 fn size(frame: &ServerFrame) -> usize {
     frame.encoded_len() + size_of::<Waiting>()
 }
 
-/// Bytes of a frame that others share.
+/// Bytes of a frame that frames of other sessions share.
 fn shared(frame: &ServerFrame) -> usize {
     use crate::wire::answer::Answer;
     use crate::wire::answered::Result;

@@ -1,5 +1,5 @@
-//! Room in bytes for what is large, given out by turns: to one origin after the other, so that whoever
-//! asks a thousand times waits for itself.
+//! Room in bytes for large transfers, given to one origin after another: an origin that asks a
+//! thousand times delays only itself.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tonic::{Code, Status};
 
-/// Where a connection comes from: a host, or a process of this one.
+/// Where a connection comes from: a host, or a process of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ClientOrigin {
     Host(IpAddr),
     Process(i32),
 }
 
-/// What the server answers if it is to be asked again: more wait than it has places for.
+/// The answer that asks a client to try again: more requests wait than there are places for.
 pub(crate) const BUSY: Code = Code::Aborted;
 
 pub(super) fn busy() -> Status {
@@ -33,7 +33,7 @@ pub(super) struct QueueShare {
 }
 
 impl FairQueue {
-    /// Room for so many bytes, and places for so many that wait.
+    /// A queue with `bytes` of room, and `places` for transfers that wait.
     pub(super) fn new(bytes: usize, places: usize) -> Self {
         Self(Arc::new(Mutex::new(QueueBook::new(bytes, places))))
     }
@@ -42,10 +42,10 @@ impl FairQueue {
         self.0.lock().expect("no panic while held")
     }
 
-    /// Room for so many bytes, once it is this origin's turn.
+    /// Waits for this origin's turn, and takes `bytes` of room.
     ///
     /// # Errors
-    /// Too many wait, and nobody more than this origin.
+    /// Too many transfers wait, and no origin has more of them than this one.
     pub(super) async fn take(
         &self,
         origin: ClientOrigin,
@@ -53,6 +53,7 @@ impl FairQueue {
     ) -> Result<QueueShare, Status> {
         let (given, share) = oneshot::channel();
         let (place, crowded_out) = self.book().ask(origin, bytes, given);
+        // The drop tells the transfer that lost its place.
         drop(crowded_out);
         let _waits = Waits { queue: self, origin, place };
         self.give();
@@ -64,17 +65,17 @@ impl FairQueue {
         self.book().free
     }
 
-    /// Gives out what there is room for.
+    /// Gives room to transfers in turn, as long as there is enough.
     fn give(&self) {
         loop {
             let Some((bytes, to)) = self.book().next() else { return };
-            // Whoever has gone meanwhile gives it back.
+            // If the transfer has gone meanwhile, the dropped share gives its room back.
             drop(to.send(QueueShare { queue: self.clone(), bytes }));
         }
     }
 }
 
-/// Somebody who may go before it is its turn.
+/// A transfer that waits; if it is dropped before its turn, it leaves the queue.
 struct Waits<'a> {
     queue: &'a FairQueue,
     origin: ClientOrigin,
@@ -84,6 +85,7 @@ struct Waits<'a> {
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
         let left = self.queue.book().leave(self.origin, self.place);
+        // The transfer may have been the next one, and too large for the room: others may fit now.
         if left {
             self.queue.give();
         }
@@ -91,7 +93,7 @@ impl Drop for Waits<'_> {
 }
 
 impl QueueShare {
-    /// Gives back what turned out not to be needed.
+    /// Keeps `bytes` of the room, and gives back the rest.
     pub(super) fn keep(&mut self, bytes: usize) {
         let unused = self.bytes.saturating_sub(bytes);
         self.bytes -= unused;
@@ -106,16 +108,16 @@ impl Drop for QueueShare {
     }
 }
 
-/// Who waits for room, and how much of it there is.
+/// The waiting transfers, and the room that is free.
 struct QueueBook<T> {
     room: usize,
     free: usize,
     places: usize,
     waiting: usize,
     last_place: u64,
-    /// Those that wait, of each origin in the order in which they came.
+    /// The waiting transfers of each origin, in the order in which they came.
     queues: BTreeMap<ClientOrigin, BTreeMap<u64, (usize, T)>>,
-    /// Whose turn it is: all origins of which somebody waits.
+    /// The origins with waiting transfers, the next one first.
     turns: VecDeque<ClientOrigin>,
 }
 
@@ -132,7 +134,8 @@ impl<T> QueueBook<T> {
         }
     }
 
-    /// Lets somebody wait. Also who has no place any more: the newest of the origin of which most wait.
+    /// Adds a waiting transfer. Returns its place, and the transfer that loses its place if there
+    /// are too few: the newest of the origin with the most.
     fn ask(&mut self, origin: ClientOrigin, bytes: usize, who: T) -> (u64, Option<T>) {
         self.last_place += 1;
         self.waiting += 1;
@@ -140,9 +143,9 @@ impl<T> QueueBook<T> {
         if queue.is_empty() {
             self.turns.push_back(origin);
         }
-        // Nothing is larger than all the room: it would wait for ever.
+        // A request for more than all the room would wait for ever.
         queue.insert(self.last_place, (bytes.min(self.room), who));
-        // One that need not wait takes no place.
+        // If the next transfer fits, it is about to leave its place.
         let crowded = self.waiting > self.places && !self.fits();
         (self.last_place, if crowded { self.crowd_out(origin) } else { None })
     }
@@ -166,7 +169,7 @@ impl<T> QueueBook<T> {
         self.first().is_some_and(|(_, _, bytes)| bytes <= self.free)
     }
 
-    /// Whose turn it is, if there is room: the next turn is another origin's.
+    /// Takes the transfer whose turn it is, if there is room. The next turn is another origin's.
     fn next(&mut self) -> Option<(usize, T)> {
         let (origin, place, bytes) = self.first().filter(|(_, _, bytes)| *bytes <= self.free)?;
         self.turns.rotate_left(1);
@@ -175,7 +178,7 @@ impl<T> QueueBook<T> {
         Some((bytes, who))
     }
 
-    /// Whether it waited still.
+    /// Removes a transfer. False if it did not wait any more.
     fn leave(&mut self, origin: ClientOrigin, place: u64) -> bool {
         self.remove(origin, place).is_some()
     }

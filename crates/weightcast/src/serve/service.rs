@@ -54,7 +54,7 @@ struct Service {
     transfers: Transfers,
 }
 
-/// Of the connection that a request came on.
+/// The pass of the connection that a request came on.
 fn pass<T>(request: &Request<T>) -> &Pass {
     request.extensions().get::<Pass>().expect("every connection has one")
 }
@@ -78,7 +78,7 @@ impl Service {
         answer.await.map_err(|_| stopping(()))
     }
 
-    /// Stores a manifest, unless that has been done.
+    /// Stores a manifest, unless it is stored already.
     async fn store(
         &self,
         turns: &Turns,
@@ -93,7 +93,7 @@ impl Service {
             return Ok(());
         }
         let _room = self.transfers.to_receive(turns, &first).await?;
-        // All shards of one layout bring it at once: by now another may have.
+        // Shards with one layout upload it at the same time: another may have stored it by now.
         if self.ask(|reply| ActorInput::HasManifest(digest, reply)).await? {
             return Ok(());
         }
@@ -105,7 +105,7 @@ impl Service {
         stored.map_err(|e| Status::resource_exhausted(e.to_string()))
     }
 
-    /// Sends a reply that may be large: first there must be room for one.
+    /// Sends a reply that may be large. Waits for room before the reply is made.
     async fn reply<M: Message>(
         &self,
         pass: &Pass,
@@ -172,7 +172,7 @@ impl ReferenceServer for Service {
         request: Request<wire::ProbeRequest>,
     ) -> Result<Response<wire::ProbeReply>, Status> {
         let told = request.into_inner().proof.map(term_proof).transpose().map_err(invalid)?;
-        // Nothing is proved by nothing.
+        // A missing proof counts as one that proves nothing.
         let told = told.unwrap_or_default();
         let acts = self.ask(|reply| ActorInput::Probe(told, reply)).await?;
         Ok(Response::new(wire::ProbeReply { proof: acts.map(term_proof_frame) }))
@@ -211,7 +211,7 @@ fn invalid(malformed: crate::convert::MalformedMessage) -> Status {
     Status::invalid_argument(malformed.to_string())
 }
 
-/// Hands a stream's messages to the actor, and its end.
+/// Hands a stream's messages to the actor, and then the stream's end.
 async fn forward(
     connection: ConnectionId,
     mut frames: Streaming<wire::ClientFrame>,

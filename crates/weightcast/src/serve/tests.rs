@@ -1,8 +1,9 @@
-//! What a server is configured with, and whom it serves.
+//! How a server's settings reach its machine, and which clients it serves.
 
 use super::*;
 
-/// Clients have the token, and may not make tickets where the servers have a secret of their own.
+/// Clients have the token, and must not be able to make tickets if the servers have a secret of
+/// their own.
 #[test]
 fn tickets_are_keyed_with_the_secret_of_the_servers_if_there_is_one() {
     let key = |secret: &str| TicketKey::of_secret(secret.as_bytes());
@@ -42,7 +43,7 @@ fn off_means_off() {
     assert!(BindAddress::parse("localhost").is_err());
 }
 
-/// What is configured is what the machine goes by, each under its own name.
+/// Each setting reaches the machine's setting of the same name.
 #[test]
 fn each_setting_reaches_the_machine() {
     let second = Duration::from_secs(1);

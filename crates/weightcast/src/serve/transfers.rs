@@ -1,6 +1,6 @@
-//! Manifests on their way in, and manifests and replies on their way out: what they take is counted
-//! before it is taken, nobody takes it for longer than its size needs, and what is small does not wait
-//! for what is large.
+//! Manifests on their way in, and manifests and replies on their way out. Memory is counted before
+//! it is taken, no transfer holds it for longer than its size needs, and small transfers do not
+//! wait for large ones.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -45,13 +45,13 @@ impl Turns {
         Self { origin, incoming: turns(), outgoing: turns() }
     }
 
-    /// The connection may send something, unless it does so already: what waits to be read is in
-    /// memory, and nobody has counted it.
+    /// Lets the connection send a manifest, unless [`TRANSFERS`] are on their way: bytes that wait
+    /// to be read are in memory, and nobody has counted them.
     pub(super) fn to_send(&self) -> Result<OwnedSemaphorePermit, Status> {
         Arc::clone(&self.incoming).try_acquire_owned().map_err(|_| busy())
     }
 
-    /// The connection's turn to be sent something, before anything is held for it.
+    /// Waits for the connection's turn to be sent something. Nothing is held for it meanwhile.
     pub(super) async fn to_be_sent(&self) -> Result<OwnedSemaphorePermit, Status> {
         let turn = Arc::clone(&self.outgoing).acquire_owned().await;
         turn.map_err(|_| Status::unavailable("the server is stopping"))
@@ -69,7 +69,7 @@ impl Transfers {
         }
     }
 
-    /// Room for a manifest of which the first page has come, once it is its turn.
+    /// Waits for room for a manifest, of which the first page has come.
     pub(super) async fn to_receive(
         &self,
         turns: &Turns,
@@ -88,23 +88,24 @@ impl Transfers {
         queue.take(turns.origin, size + STREAM_WINDOW as usize).await
     }
 
-    /// Room to send a manifest: it is stored, so that only what is on its way is held for a reader.
+    /// Waits for room to send a manifest: only the pages on their way count, because the manifest
+    /// is stored.
     pub(super) async fn to_lend(&self, turns: &Turns) -> Result<QueueShare, Status> {
         self.readers.take(turns.origin, SENDING_BYTES).await
     }
 
-    /// Room for a replica as the server tells of it, before its size is known.
+    /// Waits for room for the largest reply about one replica: the size is not known yet.
     pub(super) async fn to_inspect(&self, turns: &Turns) -> Result<QueueShare, Status> {
         self.inspections.take(turns.origin, MESSAGE_BYTES + SENDING_BYTES).await
     }
 
-    /// Room for a status, before its size is known.
+    /// Waits for room for the largest status: the size is not known yet.
     pub(super) async fn to_tell(&self, turns: &Turns) -> Result<QueueShare, Status> {
         self.statuses.take(turns.origin, STATUS_BYTES + SENDING_BYTES).await
     }
 }
 
-/// The rest of a manifest for which there is room.
+/// Receives the rest of a manifest for which there is room.
 pub(super) async fn receive<S>(first: ManifestPage, pages: &mut S) -> Result<Vec<u8>, Status>
 where
     S: Stream<Item = Result<ManifestPage, Status>> + Unpin,
@@ -134,7 +135,7 @@ where
 pub(super) enum Sent {
     /// Made for one reply.
     Reply(Vec<u8>),
-    /// Stored for all: what is let go meanwhile is not kept for one who reads.
+    /// A stored manifest, which a slow reader must not keep after the server has let go of it.
     Stored(Weak<[u8]>),
 }
 
@@ -157,7 +158,7 @@ impl Sent {
     }
 }
 
-/// Sends bytes in pages. Who takes them too slowly is let go.
+/// Sends bytes in pages. Gives up on a reader that takes them too slowly.
 pub(super) fn send<P: Send + 'static>(
     turn: (OwnedSemaphorePermit, QueueShare),
     sent: Sent,
@@ -174,8 +175,8 @@ pub(super) fn send<P: Send + 'static>(
                 let _ = tokio::time::timeout_at(until, sender.send(Err(gone))).await;
                 return;
             };
-            // One page of what has no bytes as well. Whoever has the size from the first page knows
-            // whether the last that came was the last.
+            // No bytes make one page too. Only the first page names the size, from which the reader
+            // knows whether it has all.
             let told = if taken == 0 { size as u64 } else { 0 };
             taken += data.len();
             match tokio::time::timeout_at(until, sender.send(Ok(page(told, data)))).await {
@@ -191,7 +192,7 @@ fn slow() -> Status {
     Status::deadline_exceeded(format!("a manifest comes at {TRANSFER_RATE} bytes a second or more"))
 }
 
-/// How long so many bytes may take.
+/// How long a transfer of `bytes` may take.
 fn patience(bytes: usize) -> Duration {
     TRANSFER_PATIENCE + Duration::from_secs(bytes as u64 / TRANSFER_RATE)
 }

@@ -34,7 +34,8 @@ impl Visitor {
 
     /// The socket, unless it is to be closed. Wakes the task when that changes.
     fn socket(&mut self, cx: &mut Context<'_>) -> Result<Pin<&mut dyn VisitorSocket>> {
-        // Its other end lives as long as the place in the book.
+        // The book holds the sender as long as this place, so ready means closed. `cut` keeps the
+        // answer: a receiver must not be polled again once it is ready.
         self.cut = self.cut || Pin::new(&mut self.cut_off).poll(cx).is_ready();
         match self.cut {
             true => Err(Error::new(ErrorKind::ConnectionAborted, "closed by the server")),

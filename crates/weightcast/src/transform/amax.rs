@@ -1,4 +1,4 @@
-//! The largest magnitude of each block of what a shard holds: one look at all weights.
+//! The largest magnitude of each block that a shard holds: one look at all weights.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -12,10 +12,11 @@ use crate::fp8::largest;
 /// A piece, and rows of it that have their elements in the same blocks.
 type Band<'a> = (&'a TransformPiece, Range<u64>);
 
-/// One entry for each block of the grids, on so many threads.
+/// The largest magnitude of each block of the grids, found on `threads` threads.
 pub(super) fn table(maker: &Maker, threads: usize) -> Vec<f32> {
     let len = maker.grids.last().map_or(0, |g| g.first + g.within.volume() as usize);
-    // Bits of magnitudes have their order, and NaN, if it counts, is above all.
+    // As integers, the bits of magnitudes have the order of the floats; NaN, if it counts, is the
+    // largest.
     let table: Vec<AtomicU32> = (0..len).map(|_| AtomicU32::new(0)).collect();
     let quantised = |piece: &&TransformPiece| matches!(piece.how, How::Codes { .. });
     let bands: Vec<Band<'_>> = maker
@@ -58,7 +59,7 @@ fn look(maker: &Maker, piece: &TransformPiece, rows: Range<u64>, table: &[Atomic
         });
     }
     for (entry, amax) in table[place.unwrap_or(0)..].iter().zip(seen) {
-        // One NaN for all: the exchange compares bits.
+        // All NaNs become the same: the exchange compares bits.
         let amax = if amax.is_nan() { f32::NAN } else { amax };
         entry.fetch_max(amax.to_bits(), Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The bytes of a representation, made for whoever asks.
+//! Makes the bytes of a representation when they are read.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -11,7 +11,7 @@ use weightcast_transport::{Compute, Region};
 
 use crate::fp8::write_codes;
 
-/// Makes codes and casts from where the weights lie.
+/// Makes codes and casts from the weights, which stay where they are.
 pub(super) struct Maker {
     pub(super) pieces: Vec<TransformPiece>,
     pub(super) grids: Vec<Grid>,
@@ -28,8 +28,8 @@ impl Maker {
         *self.scales.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(scales);
     }
 
-    /// Hands out elements `first` up to `first + count` of a row in chunks: how many came before, and
-    /// their bytes as F32, or as they are if kernels take them so.
+    /// Calls `each` with elements `first` up to `first + count` of a row, in chunks: how many came
+    /// before, and the chunk's bytes, as F32 unless kernels take them as they are.
     pub(super) fn elements(
         &self,
         piece: &TransformPiece,
@@ -59,7 +59,7 @@ impl Maker {
         taken.expect("a layout lies within its regions");
     }
 
-    /// Part of one row, from a byte of it on.
+    /// Makes part of one row, from its byte number `byte` on.
     fn fill_row(
         &self,
         piece: &TransformPiece,
@@ -92,7 +92,8 @@ impl Maker {
         }
     }
 
-    /// The same of a cast, whose elements may begin before the range and end behind it.
+    /// Makes part of one row of a cast, whose elements may begin before the range and end behind
+    /// it.
     fn fill_cast(&self, piece: &TransformPiece, place: Row, byte: u64, to: DType, made: &mut [u8]) {
         let size = to.step_bytes();
         let (first, end) = (byte / size, (byte + made.len() as u64).div_ceil(size));

@@ -19,8 +19,8 @@ use crate::error::Error;
 use maker::Maker;
 
 /// Takes the largest of each number over all shards of the group, in place: an all-reduce with
-/// `max`. All shards call it with as many numbers, in the same order. They are the bits of magnitudes:
-/// whole numbers that have the order of the floats.
+/// `max`. All shards call it with as many numbers, in the same order. The numbers are the bits of
+/// magnitudes: as integers they have the order of the floats.
 pub type Exchange<'a> = dyn FnMut(&mut [i32]) -> Result<(), Error> + Send + 'a;
 
 /// One shard's memory as another representation of it.
@@ -62,25 +62,26 @@ impl Transformed {
         Ok(Self { layout, regions, source, rules, maker, scales, shared: OnceLock::new() })
     }
 
-    /// What is published.
+    /// The layout that is published.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The memory of each of its buffers.
+    /// The memory of each buffer of the published layout.
     pub fn regions(&self) -> &[Region] {
         &self.regions
     }
 
-    /// What it is made of: the weights, and the memory in which they lie.
+    /// The layout of the weights that the representation is made of, and their memory.
     pub fn source(&self) -> (&Layout, &[Region]) {
         (&self.source.0, &self.source.1)
     }
 
-    /// Learns which blocks other shards of the group hold parts of. Without this, none.
+    /// Learns which blocks other shards of the group hold parts of. Until then, no block counts as
+    /// shared.
     ///
     /// # Errors
-    /// No shard has a tensor that a rule names. All shards find that.
+    /// A rule names a tensor that no shard has. All shards find the same.
     pub fn join(&self, group: &[Arc<Layout>]) -> Result<(), Error> {
         let layouts: Vec<&Layout> = group.iter().map(Arc::as_ref).collect();
         let names = layouts.iter().flat_map(|layout| layout.tensors()).map(|tensor| tensor.name());
@@ -104,7 +105,8 @@ impl Transformed {
     /// Makes the scales of the weights as they are now. Nobody may be reading.
     ///
     /// # Errors
-    /// The exchange's own; blocks are shared and there is none. The scales are then of no use.
+    /// The exchange fails; or blocks are shared and there is no exchange. The scales are then of no
+    /// use.
     pub fn refresh(
         &self,
         threads: usize,
@@ -131,7 +133,7 @@ impl Transformed {
         self.set(table, &[], &[])
     }
 
-    /// Takes over what the group has seen, and makes the scales.
+    /// Takes the group's magnitudes of shared blocks into the table, and makes the scales.
     fn set(
         &self,
         mut table: Vec<f32>,

@@ -21,8 +21,8 @@ use crate::client::reading::route::Routes;
 use crate::error::Error;
 use crate::manifest;
 
-/// Shards that are asked at once. Each is busy with one thread, and its worker has other things to
-/// do.
+/// Shards that are asked at once. A question keeps one thread of a worker busy that has other
+/// things to do.
 const AT_ONCE: usize = 8;
 /// How long a shard may take for one question: many times what a busy one needs.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -120,8 +120,8 @@ impl<'a> Asker<'a> {
         Ok(digests)
     }
 
-    /// What a shard noted of each of its entries when they were sealed, or verified after they were
-    /// read; nothing if it has not yet.
+    /// A shard's note of each of its entries, as sealed, or as verified after a read; nothing if
+    /// there is no note yet.
     pub(super) fn note(&self, holder: usize) -> Result<Option<Vec<Digest>>, Error> {
         let shard = &self.shards[holder];
         let (peer, export) = self.reach(shard)?;
@@ -132,7 +132,7 @@ impl<'a> Asker<'a> {
         Ok(note.and_then(|note| manifest::decode_parts(&note, shard.layout.entries().len())))
     }
 
-    /// How long one answer may take: whoever is silent is not to hold up the caller's interrupt.
+    /// When to give up on one answer: a silent shard must not hold up the caller's interrupt.
     fn patience(&self) -> Instant {
         self.deadline.min(Instant::now() + ANSWER)
     }
@@ -149,8 +149,8 @@ impl<'a> Asker<'a> {
         Ok((peer, ExportId(shard.at.export.0).at(shard.at.generation.0)))
     }
 
-    /// Works through a list on a few threads; this one asks meanwhile whether to go on. The results
-    /// in order, or one of the errors.
+    /// Works through a list on a few threads; meanwhile the calling thread asks whether to go on.
+    /// Returns the results in order, or the first error.
     pub(super) fn each<T: Sync, R: Send>(
         &self,
         list: &[T],
@@ -173,7 +173,8 @@ impl<'a> Asker<'a> {
                             Err(error) => {
                                 let mut failed = failed.lock().expect("no panic while held");
                                 failed.get_or_insert(error);
-                                // After that: those that it stops only say that they were.
+                                // Only now: threads that are stopped fail too, and say no more than
+                                // that.
                                 self.stop.store(true, Ordering::Release);
                                 return;
                             }

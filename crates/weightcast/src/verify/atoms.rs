@@ -13,15 +13,15 @@ pub(super) struct HeldEntry {
     pub(super) entry: u32,
 }
 
-/// A box of a tensor, and all who hold the whole of it.
+/// A box of a tensor, and all shards that hold the whole of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Atom {
     pub(super) slice: Slice,
     pub(super) held: Vec<HeldEntry>,
 }
 
-/// Cuts what is held into disjoint boxes; within one the same holders hold it throughout. No holder
-/// holds an element twice.
+/// Cuts what is held into disjoint boxes, each with the same holders throughout. No holder may hold
+/// an element twice.
 pub(super) fn atoms<S: Borrow<Slice>>(
     boxes: impl IntoIterator<Item = (HeldEntry, S)>,
 ) -> Vec<Atom> {

@@ -1,4 +1,4 @@
-//! Who no longer holds what was sealed, by what each shard noted of its entries then.
+//! Tells which shards no longer hold what was sealed, by the notes that they made then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use super::search::{Found, Question};
 use super::verdict::{Difference, DifferentRange, HeldBy};
 use crate::error::Error;
 
-/// For entries whose shards have noted them: whether they are as they were.
+/// For entries of which there is a note: whether they are as they were.
 type AsSealed = BTreeMap<HeldEntry, bool>;
 
-/// What was found in the suspects, with who is to blame, as far as it is to be told.
+/// The places found in the suspects, at most [`MAX_RANGES`] of each, and which shards are to blame.
 pub(super) fn differences(
     asker: &Asker<'_>,
     suspects: &[Tensor],
@@ -73,7 +73,7 @@ pub(super) fn unsealed(
     Ok(of.into_iter().map(difference).collect())
 }
 
-/// As many as are named, and how many there are besides.
+/// The ranges that are named, and how many there are besides.
 fn first_of<T>(mut ranges: Vec<T>) -> (Vec<T>, u64) {
     let more = ranges.len().saturating_sub(MAX_RANGES) as u64;
     ranges.truncate(MAX_RANGES);

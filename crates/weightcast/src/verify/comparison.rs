@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use weightcast_protocol::Selector;
 
-/// Tensors whose places are looked for, of those that differ.
+/// Most differing tensors whose places are looked for.
 pub const MAX_TENSORS: usize = 16;
-/// Places of one tensor that are told apart.
+/// Most places of one tensor that are told apart.
 pub const MAX_RANGES: usize = 16;
 
 /// Called several times a second, by the thread that compares, with the bytes digested so far; false
@@ -20,9 +20,9 @@ pub struct Comparison {
     pub model: String,
     /// A replica.
     pub replica: String,
-    /// With what.
+    /// What the replica is compared with.
     pub other: Other,
-    /// The version that they have to hold; whatever the replica holds, if none is given.
+    /// The version that the replicas have to hold; if none is given, whatever `replica` holds.
     pub version: Option<Selector>,
     /// How long it may take.
     pub deadline: Duration,
@@ -31,11 +31,11 @@ pub struct Comparison {
 /// What a replica is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Other {
-    /// This one.
+    /// The replica of this name.
     Replica(String),
-    /// Another one that holds the version, a trainer if there is one; if there is no other at all,
+    /// Another replica that holds the version, a trainer if there is one; if no other replica does,
     /// as [`Other::Sealed`].
     Any,
-    /// What it was sealed as alone. Finds the slices that changed, not the rows.
+    /// Only what the replica was sealed as. Finds the slices that changed, not the rows.
     Sealed,
 }

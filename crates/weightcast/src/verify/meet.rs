@@ -1,4 +1,4 @@
-//! Who is compared with whom: asked of the server.
+//! Asks the server which replicas to compare, and what their shards hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct ComparedReplica {
 }
 
 /// The replicas to compare, the named one first; one alone is compared with what it was sealed as.
-/// And how many bytes it took to learn about them.
+/// And the bytes of the manifests that were fetched for it.
 pub(super) async fn replicas(
     connection: &ServerConnection,
     status: &StatusReply,
@@ -97,8 +97,8 @@ fn wanted(model: &ModelStatus, what: &Comparison, held: Version) -> Result<(), E
     Err(Error::Unverified { replica: what.replica.clone(), reason })
 }
 
-/// Whether what a replica holds, as it was found, is what its version was sealed with; nothing if
-/// that is not sealed.
+/// Asks the server whether a replica's content, as it was found, is what its version was sealed
+/// with; nothing if the version is not sealed.
 pub(super) async fn as_published(
     connection: &ServerConnection,
     model: &str,
@@ -109,7 +109,7 @@ pub(super) async fn as_published(
     judged(source, &seen)
 }
 
-/// What the server says of what was found counts while the replica holds what was looked at.
+/// The server's judgement, which counts only while the replica holds what was looked at.
 fn judged(source: &Assignment, seen: &Inspected) -> Result<Option<bool>, Error> {
     if seen.copy.as_ref() == Some(source) {
         return Ok(seen.as_published);
@@ -138,8 +138,8 @@ async fn inspect(
     Err(Error::Unverified { replica: replica.to_owned(), reason })
 }
 
-/// Another replica that holds the version: a trainer rather than a rollout, and those rather than a
-/// copy that was made on their behalf.
+/// Another replica that holds the version: a trainer rather than a rollout, and a rollout rather
+/// than an offload or a seed.
 fn any_other(model: &ModelStatus, version: Version, than: &str) -> Option<String> {
     let same =
         |v: &&crate::wire::VersionStatus| (v.epoch, v.version) == (version.epoch.0, version.number);
@@ -172,7 +172,8 @@ impl FetchedLayouts<'_> {
     }
 }
 
-/// Copies of one version have the same tensors: the server has seen to it.
+/// Checks that both replicas have the same tensors. The server has seen to it for copies of one
+/// version.
 fn same_tensors(replicas: &[ComparedReplica]) -> Result<(), Error> {
     let [one, other] = replicas else { return Ok(()) };
     if one.tensors == other.tensors {

@@ -43,7 +43,7 @@ use crate::error::Error;
 pub use comparison::{Comparison, MAX_RANGES, MAX_TENSORS, Other, Watch};
 pub use verdict::{Difference, DifferentRange, HeldBy, Verdict, Verified};
 
-/// Compares.
+/// Compares two replicas of a version, or one with what it was sealed as.
 ///
 /// # Errors
 /// [`Error::Unverified`] where nothing can be said: a replica holds nothing that may be read, or
@@ -128,7 +128,8 @@ fn compare(
         return Err(Error::Unverified { replica: only.name.clone(), reason: reason.to_owned() });
     }
     let tensors = &replicas[0].tensors;
-    // What only one side holds is an error, and what neither holds is nobody's.
+    // An element that only one side holds is an error; an element that neither side holds is not
+    // compared.
     partial(tensors, &summaries).iter().try_for_each(|t| atoms_of(replicas, asker, t).map(drop))?;
     let suspects = suspects(tensors, &summaries);
     let looked_at = &suspects[..suspects.len().min(MAX_TENSORS)];

@@ -1,5 +1,5 @@
-//! Where tensors differ: boxes of them are asked of all who hold them, and cut where the digests
-//! are not the same. Pure: whoever drives it fetches the digests.
+//! Finds where tensors differ: asks all holders of a box for its digest, and cuts the boxes whose
+//! digests differ. Pure: the caller fetches the digests.
 //!
 //! A box that differs is cut along its first dimension until single rows are left, and each of
 //! these along the others as long as all of the difference is in one part. Holders whose digests of
@@ -14,10 +14,10 @@ use super::atoms::{Atom, HeldEntry};
 
 /// Parts that a box is cut into.
 const PARTS: u64 = 16;
-/// Ranges of rows of one tensor that are looked into at once. The rest stays as coarse as it is:
-/// where so much differs, rows say little.
+/// Most ranges of rows of one tensor that are searched at once. The others stay as coarse as they
+/// are: where so much differs, rows say little.
 const OPEN_ROWS: usize = 32;
-/// The same in boxes: shards may hold many of a row.
+/// Most boxes of one tensor that are searched at once: several shards may hold parts of one row.
 const OPEN: usize = 4_096;
 
 /// A box to digest in one shard's memory.
@@ -33,11 +33,12 @@ pub(super) struct Found {
     /// Number of the tensor among the suspects.
     pub(super) tensor: usize,
     pub(super) slice: Slice,
-    /// Every row of it differs. Else some do: there were too many to look at, or it is written to.
+    /// Every row of the box differs. If false, some rows do: there were too many to search, or the
+    /// memory is being written.
     pub(super) exact: bool,
-    /// It differed when it was asked for first, and did not any more.
+    /// The box differed when it was asked for first, and later did not.
     pub(super) moving: bool,
-    /// Who holds it, those together that hold the same.
+    /// The holders of the box, grouped by what they hold.
     pub(super) readings: Vec<Vec<HeldEntry>>,
 }
 
@@ -46,12 +47,12 @@ pub(super) struct Found {
 struct Candidate {
     tensor: usize,
     slice: Slice,
-    /// The dimension that it is cut along next; those before are done with.
+    /// The dimension along which the box is cut next; those before are done.
     dim: usize,
     readings: Vec<Vec<HeldEntry>>,
 }
 
-/// What may still be looked into of one tensor in one round.
+/// What one round searches of one tensor, bounded by [`OPEN_ROWS`] and [`OPEN`].
 #[derive(Default)]
 struct Budget {
     tensor: usize,
@@ -60,7 +61,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Whether this one fits in. Candidates come tensor by tensor.
+    /// Whether a candidate fits in; counts it if so. Candidates come tensor by tensor.
     fn allows(&mut self, candidate: &Candidate) -> bool {
         if self.tensor != candidate.tensor {
             *self = Self { tensor: candidate.tensor, ..Self::default() };
@@ -81,14 +82,14 @@ pub(super) struct Search {
     tensors: Vec<Tensor>,
     /// Boxes that differ and have been cut.
     parents: Vec<Candidate>,
-    /// Their parts, or whole atoms at first.
+    /// Boxes to ask for: whole atoms at first, then the parts of the numbered parents.
     asked: Vec<(Option<usize>, Candidate)>,
     found: Vec<Found>,
 }
 
 impl Search {
-    /// Of tensors that are not the same everywhere, with their atoms. Those that only one shard
-    /// holds are left out: there is nothing to compare.
+    /// A search of tensors that are not the same everywhere, with their atoms. Atoms that only one
+    /// shard holds are left out: there is nothing to compare.
     pub(super) fn new(suspects: Vec<(Tensor, Vec<Atom>)>) -> Self {
         let (mut tensors, mut asked) = (Vec::new(), Vec::new());
         for (number, (tensor, atoms)) in suspects.into_iter().enumerate() {
@@ -111,7 +112,7 @@ impl Search {
         self.asked.iter().flat_map(|(_, candidate)| one(candidate)).collect()
     }
 
-    /// The digests that were asked for, in the same order.
+    /// Takes the digests that [`Search::questions`] asked for, in the same order.
     pub(super) fn answer(&mut self, digests: &[Digest]) {
         let mut digests = digests.iter();
         let mut parts: Vec<Vec<Candidate>> = vec![Vec::new(); self.parents.len()];
@@ -133,7 +134,7 @@ impl Search {
         self.cut(open);
     }
 
-    /// What to look into of a box that was cut, by its parts that differ.
+    /// Opens what is to be searched of a box that was cut, given its parts that differ.
     fn narrow(&mut self, parent: Candidate, parts: Vec<Candidate>, open: &mut Vec<Candidate>) {
         let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
             return self.settle(parent, true);
@@ -141,7 +142,7 @@ impl Search {
         if parent.dim == 0 || parts.len() == 1 {
             return open.extend(parts);
         }
-        // All of the difference lies between these, for all holders.
+        // For all holders, all of the difference lies between the first and the last part.
         let mut hull = parent.slice.clone();
         hull.start[parent.dim] = first.slice.start[parent.dim];
         hull.len[parent.dim] = last.slice.end(parent.dim) - hull.start[parent.dim];
@@ -182,8 +183,8 @@ impl Search {
         self.found.push(Found { tensor, slice, exact, moving, readings });
     }
 
-    /// Once there is no question left: all places, those one below the other as one, by tensor and
-    /// slice. A tensor in which nothing was found any more has changed since it was a suspect.
+    /// All places, by tensor and slice, once there is no question left. Places one below the other
+    /// are joined. A tensor without a place has changed since it was a suspect.
     pub(super) fn end(self) -> Vec<Found> {
         let mut found = self.found;
         for (tensor, of) in self.tensors.iter().enumerate() {
@@ -199,14 +200,15 @@ impl Search {
     }
 }
 
-/// Everything but the rows first.
+/// Sorts by everything but the rows first, so that places one below the other are neighbours.
 fn aside(found: &Found) -> impl Ord + '_ {
     let columns = (found.slice.start.get(1..), found.slice.len.get(1..));
     (found.tensor, &found.readings, found.exact, found.moving, columns, found.slice.start.first())
 }
 
 impl Found {
-    /// Takes the rows below in, if they differ in the same columns between the same holders.
+    /// Joins the rows below, if they differ in the same columns between the same holders. True if
+    /// joined.
     fn take(&mut self, next: &Self) -> bool {
         let alike = (self.tensor, self.exact, self.moving)
             == (next.tensor, next.exact, next.moving)
@@ -221,7 +223,7 @@ impl Found {
     }
 }
 
-/// Groups of holders, those together whose first ones have the same digest.
+/// Joins the groups of holders whose first members have the same digest.
 fn together(readings: Vec<Vec<HeldEntry>>, digests: &[Digest]) -> Vec<Vec<HeldEntry>> {
     let mut groups: Vec<(Digest, Vec<HeldEntry>)> = Vec::new();
     for (held, digest) in readings.into_iter().zip(digests) {
@@ -233,7 +235,7 @@ fn together(readings: Vec<Vec<HeldEntry>>, digests: &[Digest]) -> Vec<Vec<HeldEn
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// A box in at most [`PARTS`] along one dimension, in whole steps of `unit`.
+/// Cuts a box into at most [`PARTS`] along one dimension, in whole steps of `unit`.
 fn parts(slice: &Slice, dim: usize, unit: u64) -> Vec<Slice> {
     let step = slice.len[dim].div_ceil(unit).div_ceil(PARTS) * unit;
     let part = |start: u64| {

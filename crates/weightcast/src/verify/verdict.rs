@@ -1,4 +1,4 @@
-//! What a comparison came to.
+//! The result of a comparison.
 
 use serde::Serialize;
 use weightcast_protocol::Version;
@@ -11,19 +11,19 @@ pub struct Verdict {
     pub equal: bool,
     /// The model.
     pub model: String,
-    /// Run of the version.
+    /// Epoch of the version.
     pub epoch: u64,
     /// Number of the version.
     pub version: u64,
-    /// Those that were compared: two, or one with what it was sealed as.
+    /// The compared replicas: two, or one that was compared with what it was sealed as.
     pub replicas: Vec<Verified>,
     /// How many tensors were compared.
     pub tensors: u64,
-    /// The names of all that differ.
+    /// The names of all tensors that differ.
     pub different: Vec<String>,
-    /// Where they differ, for the first [`MAX_TENSORS`](super::MAX_TENSORS) of them.
+    /// Where tensors differ, for the first [`MAX_TENSORS`](super::MAX_TENSORS) of them.
     pub differences: Vec<Difference>,
-    /// Bytes of memory that shards have digested for it; each at least once.
+    /// Bytes of memory that shards have digested for the comparison; each at least once.
     pub digested: u64,
     /// Bytes that went over the network: layouts, questions, digests.
     pub moved: u64,
@@ -49,7 +49,8 @@ pub struct Verified {
     pub bytes: u64,
     /// All copies of what several of its shards hold are the same.
     pub copies_agree: bool,
-    /// Its content has the digest that the version was sealed with; nothing while it is not sealed.
+    /// The replica's content, all copies included, is what the version was sealed with; nothing
+    /// while the version is not sealed.
     pub as_published: Option<bool>,
 }
 
@@ -73,15 +74,16 @@ pub struct Difference {
 pub struct DifferentRange {
     /// Start and end in each dimension.
     pub slice: Vec<(u64, u64)>,
-    /// Every row of it differs, and all of the difference in these rows is in it. Else some rows do.
+    /// Every row of the place differs, and all of the difference in these rows is in it. If false,
+    /// some rows differ.
     pub exact: bool,
-    /// It differed at first and then did not any more: somebody writes to it.
+    /// The place differed at first and then did not any more: somebody writes to it.
     pub moving: bool,
-    /// Who holds it, those together that hold the same.
+    /// The shards that hold the place, grouped by what they hold.
     pub readings: Vec<Vec<HeldBy>>,
 }
 
-/// One shard that holds it.
+/// One shard that holds a place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeldBy {
     /// The replica.
@@ -90,7 +92,7 @@ pub struct HeldBy {
     pub shard: u32,
     /// The shard's data port.
     pub address: String,
-    /// Whether the slice of the shard that it is in is what was sealed, or verified when it was
-    /// read; nothing where that is not known.
+    /// Whether the shard's slice around the place is what was sealed, or verified when it was read;
+    /// nothing where that is not known.
     pub as_published: Option<bool>,
 }

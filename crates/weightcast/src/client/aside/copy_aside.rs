@@ -8,14 +8,14 @@ use weightcast_transport::Region;
 use super::room::allocate;
 use crate::error::Error;
 
-/// Bytes copied before it is asked again whether to go on: less than a millisecond's worth. A huge
-/// page, which the kernel clears when it is first written to: no two threads wait for the same one.
+/// Bytes copied between two looks at `cancel`: less than a millisecond's worth. One huge page: the
+/// kernel clears a page on its first write, so no two threads wait for the same page.
 const STEP: usize = 2 << 20;
 
-/// A copy of each region; none if it was cancelled.
+/// Copies each region into fresh memory; `None` if cancelled.
 ///
 /// # Errors
-/// If there is no memory for it.
+/// There is no memory for the copies.
 pub(in crate::client) fn copy_aside(
     regions: &[Region],
     threads: usize,

@@ -17,17 +17,17 @@ use crate::client::reading::route::THREADS;
 use crate::config::Role;
 use crate::error::Error;
 
-/// Who copies, and for whom.
+/// Makes the offloads of one handle.
 pub(in crate::client) struct Offloader {
     owner: Owner,
     events: mpsc::UnboundedSender<Event>,
     running: Copying,
 }
 
-/// A copy of the registered memory, while it is made.
+/// Control over a copy of the registered memory that is being made.
 #[derive(Clone, Default)]
 struct Copying {
-    /// Raised to end it.
+    /// Raised to end the copying.
     cancel: Arc<AtomicBool>,
     /// Held while the registered memory is read.
     reads: Arc<Mutex<()>>,
@@ -38,9 +38,11 @@ impl Offloader {
         Self { owner, events, running: Copying::default() }
     }
 
-    /// Copies what is registered, on a thread that then keeps the copy as long as it is needed.
+    /// Copies the registered memory, on a thread that then keeps the copy until the server does not
+    /// need it any more.
     pub(in crate::client) fn start(&mut self, version: Version, generation: Generation) {
         self.stop();
+        // A new flag: an older copy that has not begun yet must still find its own flag raised.
         self.running.cancel = Arc::default();
         let (events, copying) = (self.events.clone(), self.running.clone());
         let over = self.events.clone();
@@ -57,20 +59,23 @@ impl Offloader {
         );
     }
 
-    /// Whether nothing reads the registered memory any more, or will, of what was begun.
+    /// Whether no copy that was begun reads the registered memory, now or later.
     #[cfg(test)]
     pub(in crate::client) fn is_stopped(&self) -> bool {
         self.running.cancel.load(Ordering::Acquire) && self.running.reads.try_lock().is_ok()
     }
 
-    /// After this, no copy touches the registered memory. One that is through lives on.
+    /// Stops the running copy. When this returns, no copy touches the registered memory. A finished
+    /// copy lives on.
     pub(in crate::client) fn stop(&mut self) {
         self.running.cancel.store(true, Ordering::Release);
+        // The copy holds the lock while it reads: wait for its end.
         drop(self.running.reads.lock());
     }
 }
 
-/// Ends when the copy is not needed any more. Whether there was one: copying may have been stopped.
+/// Makes the copy a replica, and returns when the server does not need it any more. False if the
+/// copying was stopped.
 fn keep(second: Second, version: Version, copying: &Copying) -> Result<bool, Error> {
     let room = second.take_room(Duration::ZERO)?;
     let Some(regions) = copying.copy(&second)? else { return Ok(false) };
@@ -81,7 +86,7 @@ fn keep(second: Second, version: Version, copying: &Copying) -> Result<bool, Err
 }
 
 impl Copying {
-    /// A copy of the registered memory; none if it was stopped.
+    /// Copies the registered memory; `None` if stopped.
     fn copy(&self, second: &Second) -> Result<Option<Vec<Region>>, Error> {
         let _reads = self.reads.lock().expect("no panic while held");
         copy_aside(&second.registration.regions, THREADS, &self.cancel)

@@ -8,7 +8,7 @@ use weightcast_transport::Region;
 use crate::client::memory::registration::RegisteredShard;
 use crate::error::Error;
 
-/// Memory beside what is registered.
+/// The budget for memory beside the registered memory.
 #[derive(Debug)]
 pub(in crate::client) struct Room {
     limit: Option<u64>,
@@ -16,7 +16,7 @@ pub(in crate::client) struct Room {
     freed: Condvar,
 }
 
-/// A part of it, taken until this is dropped.
+/// A part of a room, taken until this is dropped.
 pub(in crate::client) struct Share {
     room: Arc<Room>,
     bytes: u64,
@@ -34,7 +34,8 @@ impl Room {
         Arc::new(Self { limit, used: Mutex::default(), freed: Condvar::new() })
     }
 
-    /// Takes as much as is registered, or waits so long for somebody to let go of it.
+    /// Takes as many bytes as are registered; waits up to `patience` for others to let go of
+    /// theirs.
     ///
     /// # Errors
     /// There is no room.
@@ -59,16 +60,16 @@ impl Room {
         Ok(Share { room: Arc::clone(self), bytes })
     }
 
-    /// Whether so many bytes are more than there may be.
+    /// Whether so many bytes exceed the limit.
     fn is_beyond(&self, bytes: u64) -> bool {
         self.limit.is_some_and(|limit| bytes > limit)
     }
 }
 
-/// New memory for what a registered region holds.
+/// Fresh memory as long as a registered region.
 ///
 /// # Errors
-/// There is none.
+/// There is no memory.
 pub(in crate::client) fn allocate(like: &Region) -> Result<Region, Error> {
     Region::allocate(like.len()).map_err(|error| Error::io("allocate memory for a copy", error))
 }

@@ -15,11 +15,11 @@ use crate::client::memory::registration::RegisteredShard;
 use crate::config::{Options, Replica, Role};
 use crate::error::Error;
 
-/// Opens the handle of a second replica; tests have other ways.
+/// Opens the handle of a second replica; a value, so that tests can open handles in another way.
 pub(in crate::client) type OpenHandle =
     Arc<dyn Fn(&str, Replica, &Options) -> Result<ShardHandle, Error> + Send + Sync>;
 
-/// Whose second replicas they are.
+/// The handle for which second replicas are made.
 #[derive(Clone)]
 pub(in crate::client) struct Owner {
     pub(in crate::client) model: String,
@@ -31,7 +31,8 @@ pub(in crate::client) struct Owner {
 }
 
 impl Owner {
-    /// Begins one, on a thread of this name; `failed` is told why it came to nothing.
+    /// Has `keep` run a second replica, on a thread of this name; `failed` is told the error if it
+    /// fails.
     pub(in crate::client) fn begin(
         &self,
         thread: &str,
@@ -73,18 +74,19 @@ pub(in crate::client) struct Second {
 }
 
 impl Second {
-    /// Takes room for what is registered, or waits so long for some.
+    /// Takes room for the registered bytes; waits up to `patience` for it.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no room.
     pub(super) fn take_room(&self, patience: Duration) -> Result<Share, Error> {
         self.room.take(&self.registration, patience)
     }
 
-    /// Opens it with this memory, registered, for which the room was taken. From then on it does not
-    /// depend on its owner.
+    /// Opens the replica and registers this memory, for which the room was taken. From then on the
+    /// replica does not depend on its owner.
     pub(super) fn open(self, regions: Vec<Region>, room: Share) -> Result<OpenSecond, Error> {
         let layout = LayoutSource::Known((*self.registration.layout).clone());
+        // The replica must not keep its owner's memory alive.
         drop(self.registration);
         let handle = (self.open)(&self.model, self.replica, &self.options)?;
         handle.register(layout, regions, self.options.deadline)?;
@@ -92,7 +94,7 @@ impl Second {
     }
 }
 
-/// One that is open. Its room is given back once its memory is.
+/// An open second replica. Its fields are dropped in order: first the memory, then the room for it.
 pub(super) struct OpenSecond {
     pub(in crate::client) handle: ShardHandle,
     _room: Share,
@@ -106,8 +108,8 @@ mod tests {
 
     use super::*;
 
-    /// As of a version before, whose memory has just been let go of. Where nobody waits, it is too late
-    /// for the first that comes.
+    /// A seed of the next version needs the room of the last version's seed, which is just being
+    /// dropped. Without the wait, the first attempt would come too early.
     #[test]
     fn a_copy_waits_for_the_room_of_the_one_before() {
         let mut layout = LayoutBuilder::new();

@@ -13,10 +13,10 @@ use crate::client::event::Event;
 use crate::config::Role;
 use crate::error::Error;
 
-/// How long a seed waits for the memory of the one before, which has just been let go of.
+/// How long a seed waits for the room of the seed before, which is just being dropped.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who seeds, and for whom.
+/// Makes the seeds of one handle.
 pub(in crate::client) struct Seeder {
     owner: Owner,
     events: mpsc::UnboundedSender<Event>,
@@ -27,7 +27,8 @@ impl Seeder {
         Self { owner, events }
     }
 
-    /// Brings a version near, on a thread that then keeps it as long as it is needed.
+    /// Brings a version near, on a thread that then keeps the copy until the server does not need
+    /// it any more.
     pub(in crate::client) fn start(&self, version: Version, ask: u64, deadline: Span) {
         let events = self.events.clone();
         let deadline = Duration::from_nanos(deadline.0);

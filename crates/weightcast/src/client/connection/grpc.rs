@@ -119,7 +119,7 @@ fn incoming<T: Send + 'static>(response: Response<Streaming<T>>) -> Incoming<T> 
     Box::pin(response.into_inner())
 }
 
-/// A manifest in pages: one for it if it has no bytes as well.
+/// A manifest in pages; an empty manifest has one page too.
 fn pages(name: ContentDigest, bytes: Bytes) -> impl Iterator<Item = ManifestPage> {
     let mut first = Some((name.0.to_vec(), bytes.len() as u64));
     (0..bytes.len().max(1)).step_by(PAGE_BYTES).map(move |at| {

@@ -1,6 +1,8 @@
-//! A handle's way to its reference servers: for the session's stream, for manifests and questions.
+//! A handle's connection to its reference servers: for the session's stream, manifests and
+//! questions.
 //!
-//! Each server is a `port`; `grpc` is the one of real servers. `status` asks a server what it knows.
+//! Each server is reached through a `port`; `grpc` is the port of real servers. `status` asks a
+//! server what it knows.
 
 mod grpc;
 pub(super) mod port;
@@ -33,10 +35,10 @@ use crate::wire::{
 /// The pause before a busy server is asked again: doubles with each time, up to the longest.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Messages waiting to be sent.
+/// Most messages that wait to be sent on one stream.
 const QUEUE: usize = 256;
 
-/// A way to the reference servers, of which one is used; clones share it. Must be used inside a
+/// The reference servers, one of which is in use; clones share the choice. Must be used inside a
 /// runtime.
 #[derive(Clone)]
 pub(crate) struct ServerConnection {
@@ -52,8 +54,8 @@ pub(crate) struct ServerStream {
 }
 
 impl ServerConnection {
-    /// Of one address, or several with commas between them. Connects at the first request, and
-    /// again after a failure.
+    /// A connection to one address, or to several with commas between them. Connects at the first
+    /// request, and again after a failure.
     pub(crate) fn new(addresses: &str, token: Option<&Secret>) -> Result<Self, Error> {
         let servers = addresses.split(',').map(|address| {
             let address = address.trim();
@@ -63,7 +65,7 @@ impl ServerConnection {
         Ok(Self::to(servers.collect::<Result<_, Error>>()?))
     }
 
-    /// To these servers, each with its address.
+    /// A connection to these servers, each with its address.
     pub(crate) fn to(servers: Vec<(String, Box<dyn ControlPort>)>) -> Self {
         Self { servers: servers.into(), current: Arc::default() }
     }
@@ -77,8 +79,8 @@ impl ServerConnection {
         self.at(self.current.load(Ordering::Relaxed))
     }
 
-    /// Proves a term to a server; the one that it acts in, if it is not passive. None if it does not
-    /// answer.
+    /// Proves a term to a server, and asks for the term in which the server acts. `Some(None)`: the
+    /// server is passive. `None`: no answer.
     pub(crate) async fn probe(&self, server: usize, told: TermProof) -> Option<Option<TermProof>> {
         let port = &self.servers.get(server)?.1;
         let reply = port.probe(ProbeRequest { proof: Some(term_proof_frame(told)) });
@@ -86,12 +88,12 @@ impl ServerConnection {
         reply.proof.map(term_proof).transpose().ok()
     }
 
-    /// The server of this place in the list.
+    /// The server at this place of the list; places beyond the end wrap.
     fn at(&self, server: usize) -> &(String, Box<dyn ControlPort>) {
         &self.servers[server % self.servers.len()]
     }
 
-    /// A stream to this server, whichever the session has turned to meanwhile.
+    /// Opens a stream to this server, even if the session has turned to another meanwhile.
     pub(crate) async fn session(&self, server: usize) -> Result<ServerStream, Status> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let opened = tokio::time::timeout(CONNECT, self.at(server).1.session(receiver)).await;
@@ -105,7 +107,7 @@ impl ServerConnection {
         self.put_manifest_at(self.current.load(Ordering::Relaxed), bytes).await
     }
 
-    /// The same at this server, whichever the session has turned to meanwhile.
+    /// Stores a manifest at this server, even if the session has turned to another meanwhile.
     pub(crate) async fn put_manifest_at(
         &self,
         server: usize,
@@ -155,7 +157,7 @@ impl ServerConnection {
         M::decode(&*bytes).map_err(|problem| Error::Bug(problem.to_string()))
     }
 
-    /// All pages, of which the first says how many bytes they have.
+    /// Joins all pages; the first page says how many bytes they have.
     async fn whole(
         &self,
         pages: impl Stream<Item = Result<(u64, Bytes), Status>>,
@@ -169,7 +171,8 @@ impl ServerConnection {
             if size > most as u64 || bytes.len() + data.len() > most {
                 return Err(Error::Bug(format!("the server sent more than {most} bytes")));
             }
-            // All at once: what grows as it comes takes up to three times as much.
+            // Reserve all at once: a buffer that grows page by page takes up to three times as
+            // much.
             bytes.reserve_exact((size as usize).saturating_sub(bytes.len()));
             bytes.extend_from_slice(&data);
         }
@@ -182,7 +185,8 @@ impl ServerConnection {
         }
     }
 
-    /// A replica as the server tells of it, to one who has `found` something there.
+    /// What the server knows of a replica. With `found`, a sum of the replica's content, the reply
+    /// says whether that is what was sealed.
     pub(crate) async fn inspect(
         &self,
         model: &str,
@@ -208,8 +212,7 @@ impl ServerConnection {
     }
 }
 
-/// Asks again as long as the server has no place for one more that waits. It is the caller who knows
-/// for how long.
+/// Asks again as long as the server answers [`BUSY`]. Sets no deadline: the caller does.
 async fn patiently<T, F>(ask: impl Fn() -> F) -> Result<T, Status>
 where
     F: Future<Output = Result<T, Status>>,

@@ -13,23 +13,23 @@ use crate::wire::{
     ServerFrame,
 };
 
-/// What comes one by one.
+/// Replies that come one by one.
 pub(crate) type Incoming<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
-/// What comes once, or not.
+/// One reply, or a failure.
 pub(crate) type Requested<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
 
-/// Each request is made anew, and may fail for itself.
+/// The requests to one server. Each request is independent, and may fail on its own.
 pub(crate) trait ControlPort: Send + Sync {
     /// Opens a session's stream; what is sent on it comes from the queue.
     fn session(&self, sent: mpsc::Receiver<ClientFrame>) -> Requested<Incoming<ServerFrame>>;
-    /// Proves a term, and asks for the one that the server acts in.
+    /// Proves a term, and asks for the term in which the server acts.
     fn probe(&self, request: ProbeRequest) -> Requested<ProbeReply>;
     /// Stores a manifest.
     fn put_manifest(&self, name: ContentDigest, bytes: Bytes) -> Requested<()>;
-    /// A manifest that somebody has stored.
+    /// Fetches a stored manifest.
     fn get_manifest(&self, request: GetManifestRequest) -> Requested<Incoming<ManifestPage>>;
     /// What the server knows.
     fn status(&self) -> Requested<Incoming<Page>>;
-    /// What it knows of one replica.
+    /// What the server knows of one replica.
     fn inspect(&self, request: InspectRequest) -> Requested<Incoming<Page>>;
 }

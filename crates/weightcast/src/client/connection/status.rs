@@ -9,15 +9,16 @@ use crate::config::Options;
 use crate::error::Error;
 use crate::serve::Status;
 
-/// How long a server may take to say how it is.
+/// How long one server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the acting server knows: models, versions, replicas, shards, who reads from whom. Of several
-/// servers each is asked in turn; the last answer is returned if none acts.
+/// What the acting server knows: models, versions, replicas, shards, and which replica reads from
+/// which. Several servers are asked in turn until one acts; if none acts, the last answer is
+/// returned.
 ///
 /// # Errors
-/// None is configured and none runs for the job, or none answers within 10 s; then the last one's
-/// error.
+/// No server is configured and none runs for the job; or none answers, each within 10 s: then the
+/// last server's error.
 pub fn status(options: &Options) -> Result<Status, Error> {
     let (server, token) = options.running_server()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -30,8 +31,8 @@ pub fn status(options: &Options) -> Result<Status, Error> {
     })
 }
 
-/// The status of the server that acts, which the connection then leads to; that of the last one if
-/// none acts.
+/// The status of the acting server, to which the connection then leads; if none acts, the last
+/// status that came.
 pub(crate) async fn of_list(connection: &ServerConnection, servers: &str) -> Result<Status, Error> {
     let mut passive = None;
     let mut failure = None;
@@ -72,7 +73,7 @@ mod tests {
         FakePort::saying([Said::Refused(Refusal::unavailable(why))])
     }
 
-    /// The sessions of which these servers tell, by which one, and how often each was asked.
+    /// Asks these servers: how many sessions the returned status has, and how often each was asked.
     async fn told<const N: usize>(servers: [FakePort; N]) -> (Result<u64, Error>, [usize; N]) {
         let asked = servers.each_ref().map(|port| Arc::clone(&port.asked));
         let list = vec!["server"; N].join(", ");

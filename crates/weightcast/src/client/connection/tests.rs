@@ -1,4 +1,4 @@
-//! What becomes of what servers answer, whatever that is.
+//! What a client makes of a server's answers, whatever they are.
 
 use std::collections::VecDeque;
 use std::future::{pending, ready};
@@ -10,7 +10,7 @@ use super::*;
 use crate::client::connection::port::Requested;
 use crate::wire::{ManifestPage, ProbeReply, StatusReply};
 
-/// What a reply in pages is, each with the size that it says.
+/// The pages of a reply, each with the size that it names.
 type SaidPages = Vec<Result<(u64, Vec<u8>), Status>>;
 
 /// What a server says to one request.
@@ -86,14 +86,14 @@ impl ControlPort for FakePort {
     }
 }
 
-/// To these servers, which are called `one`, `two` and so on.
+/// A connection to these servers, which are called `one`, `two` and so on.
 pub(in crate::client) fn to(ports: impl IntoIterator<Item = FakePort>) -> ServerConnection {
     let named = ["one", "two", "three"].iter().zip(ports);
     let boxed = |(name, port): (&&str, FakePort)| ((*name).to_owned(), Box::new(port) as _);
     ServerConnection::to(named.map(boxed).collect())
 }
 
-/// All of it in one page.
+/// A reply in one page.
 pub(in crate::client) fn whole(bytes: &[u8]) -> Said {
     Said::Pages(vec![Ok((bytes.len() as u64, bytes.to_vec()))])
 }
@@ -236,7 +236,7 @@ async fn as_many_bytes_as_may_be_are_taken_and_no_more() {
     assert!(connection.status().await.is_ok());
 }
 
-/// A pause doubles until it is the longest.
+/// The pause before the next request doubles, up to the longest one.
 #[tokio::test(start_paused = true)]
 async fn a_busy_server_is_asked_after_so_long() {
     let start = tokio::time::Instant::now();

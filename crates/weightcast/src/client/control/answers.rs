@@ -1,4 +1,4 @@
-//! The ends of calls: what their callers are told.
+//! Ends calls and tells their callers the result.
 
 use weightcast_protocol::message::Answer;
 use weightcast_protocol::{CallError, OpSeq};
@@ -22,7 +22,7 @@ impl Control {
         pending.end(result);
     }
 
-    /// Tells whoever waits for it what became of what is published, once that is decided.
+    /// Answers the waits for the seal, once the publication is accepted or refused.
     pub(super) fn tell_verdict(&mut self) {
         let Some(verdict) = self.session.verdict() else { return };
         for reply in std::mem::take(&mut self.awaiting_seal) {
@@ -30,7 +30,7 @@ impl Control {
         }
     }
 
-    /// With what tells in which tensor.
+    /// The failed call, with the search that finds the differing tensor.
     fn refused(&self, error: CallError) -> FailedCall {
         FailedCall { error, evidence: None, refusal: self.memory.refusal() }
     }
@@ -53,7 +53,7 @@ impl Control {
         self.over = true;
     }
 
-    /// Why nothing more will come of an ended session.
+    /// The error of calls on an ended session.
     pub(super) fn gone(&self) -> CallError {
         match self.session.error() {
             Some(error) => self.explain(error.clone()),
@@ -61,7 +61,8 @@ impl Control {
         }
     }
 
-    /// The machine only knows that it had no answer; the last failed stream knows why.
+    /// Replaces `ServerUnreachable` by what made the last stream fail: the session machine only
+    /// knows that no answer came.
     pub(super) fn explain(&self, error: CallError) -> CallError {
         match error {
             CallError::ServerUnreachable { .. } => self.shared.trouble().unwrap_or(error),

@@ -8,14 +8,14 @@ use weightcast_protocol::{
 
 use super::Control;
 
-/// The control thread at one moment.
+/// The control thread, at the time for which it carries out outputs.
 struct ControlHost<'a> {
     control: &'a mut Control,
     now: Time,
 }
 
 impl Control {
-    /// Does what the session asks for, in order.
+    /// Carries out the session's outputs, in order.
     pub(super) fn obey_session(&mut self, now: Time) {
         drive(&mut ControlHost { control: self, now });
     }

@@ -19,31 +19,32 @@ use crate::client::reading::route::ArrivedRead;
 use crate::client::reading::staging::{self, Installed};
 use crate::client::reading::{RunningRead, Target, read_assigned};
 
-/// What is done with one shard's memory. Ends of reads and digests come back as events.
+/// One shard's registered memory and the work on it. Reads and digests that end come back as
+/// events.
 pub(in crate::client) struct RegisteredMemory {
     shared: Arc<HandleState>,
     connection: ServerConnection,
     events: mpsc::UnboundedSender<Event>,
-    /// What the data port serves.
+    /// Exports that the data port serves.
     pub(super) exposed: Vec<ExportId>,
-    /// Progress of the memory that is being filled.
+    /// Progress of the exposure that is served while it is filled.
     pub(in crate::client) filling: Option<Arc<Filling>>,
-    /// Progress of what was being filled when it was fenced, for a call that goes on after it: of this
-    /// memory, which it does not keep from being let go of.
+    /// Progress of a fill that a fence cut short, for a call that continues it; and the memory that
+    /// was filled. The weak reference must not keep that memory alive.
     left: Option<(Weak<RegisteredShard>, Arc<Filling>)>,
-    /// What a staged update fills.
+    /// Memory beside the registered memory, which a staged update fills.
     pub(in crate::client) staged: Option<Target>,
-    /// Raised to end the running read, or the copying of what was read into place.
+    /// The running read, or the running copy into place.
     pub(in crate::client) read: Option<RunningRead>,
-    /// What the pending call has read.
+    /// The finished read of the pending call.
     arrived: Option<Box<ArrivedRead>>,
-    /// The parts' digests of what is held, for readers that find something else there.
+    /// The note of the held version: readers whose digests differ ask for it.
     pub(in crate::client) note: Option<Vec<u8>>,
-    /// What is being digested.
+    /// The generation that is being digested.
     sealing: Option<Generation>,
-    /// Where the note of what was refused can be had; no memory.
+    /// The export that serves the note of a refused publication, and no memory.
     pub(in crate::client) record: Option<ExportId>,
-    /// Why it was refused, as far as that is found out.
+    /// The search for the reason of the refusal.
     refusal: Option<Arc<FoundRefusal>>,
 }
 
@@ -70,25 +71,26 @@ impl RegisteredMemory {
         }
     }
 
-    /// Serves all of it from now on.
+    /// Serves the whole memory at this generation from now on.
     pub(in crate::client) fn expose(&mut self, generation: Generation) {
         let Some((registration, export)) = self.shared.current() else { return };
         self.drop_record();
         let id = export.at(generation.0);
-        // A relay's readers go on reading what they were told to read.
+        // A relay serves this export already: its readers read on from the same export.
         if !self.exposed.contains(&id) {
             let regions = registration.regions.clone();
             self.shared.exports.exports().expose_as(id, generation.0, regions);
             self.exposed.push(id);
         }
-        // What was published is noted once it is digested; what was read, or is served anew, has been.
+        // A read, and a version that is served again, have a note. A publication gets one in
+        // `sealed`.
         let arrived = self.arrived.as_ref().filter(|arrived| arrived.in_place);
         if let Some(note) = arrived.map(|arrived| &arrived.note).or(self.note.as_ref()) {
             self.annotate(id, note);
         }
     }
 
-    /// Serves what is read from now on as it comes.
+    /// Serves the memory while it is filled: readers get each unit once it is final.
     pub(super) fn expose_filling(&mut self, generation: Generation) {
         let Some((registration, export)) = self.shared.current() else { return };
         self.drop_record();
@@ -100,7 +102,7 @@ impl RegisteredMemory {
         self.exposed.push(id);
     }
 
-    /// Nothing may be served any more that is served now: generations only grow.
+    /// Stops serving all exports. All are of the fenced generation or older: generations only grow.
     pub(super) fn fence(&mut self) {
         if let (Some(filling), Some((registration, _))) =
             (self.filling.take(), self.shared.current())
@@ -109,12 +111,12 @@ impl RegisteredMemory {
         }
         self.drop_record();
         for id in self.exposed.drain(..) {
-            // Readers that are still there were told to read elsewhere: cut them off.
+            // No wait: the readers that are still there were told to read elsewhere.
             self.shared.exports.exports().withdraw(id, Duration::ZERO);
         }
     }
 
-    /// Digests it in the background.
+    /// Digests the published memory in the background.
     pub(super) fn seal(&mut self, generation: Generation) {
         let Some((registration, _)) = self.shared.current() else { return };
         self.sealing = Some(generation);
@@ -126,14 +128,15 @@ impl RegisteredMemory {
         tokio::spawn(async move {
             let event = match work.await {
                 Ok((sums, note)) => Event::Sealed { generation, sums, note },
-                // Nobody could ever read it, nor give it up.
+                // Without this event, nobody could ever read the version, and the group could not
+                // give it up.
                 Err(error) => Event::SealFailed { generation, reason: error.to_string() },
             };
             let _ = events.send(event);
         });
     }
 
-    /// Sums a sample of it in the background.
+    /// Sums the challenge's sample of the memory in the background.
     pub(in crate::client) fn prove(&self, generation: Generation, nonce: Nonce) {
         let Some((registration, _)) = self.shared.current() else { return };
         let events = self.events.clone();
@@ -143,7 +146,7 @@ impl RegisteredMemory {
         });
     }
 
-    /// It has been digested.
+    /// The memory has been digested: attaches the note, and keeps it unless a later seal has begun.
     pub(in crate::client) fn sealed(&mut self, generation: Generation, note: Vec<u8>) {
         if let Some((_, export)) = self.shared.current() {
             self.annotate(export.at(generation.0), &note);
@@ -154,8 +157,8 @@ impl RegisteredMemory {
         }
     }
 
-    /// What was published is refused: nothing of it is served any more, but its note is, for the
-    /// witnesses. Whom it differs from is looked for in the background.
+    /// The publication was refused, and is fenced. Serves its note without memory, for the other
+    /// shards that look for the difference; looks for it in the background too.
     pub(in crate::client) fn refused(&mut self, witnesses: Witnesses, generation: Generation) {
         let Some((_, export)) = self.shared.current() else { return };
         let Some(note) = self.note.clone() else { return };
@@ -170,7 +173,7 @@ impl RegisteredMemory {
         tokio::spawn(look(connection, shared, own, witnesses, refusal));
     }
 
-    /// What is known of why what was published is refused.
+    /// The search for the reason, if the publication was refused.
     pub(in crate::client) fn refusal(&self) -> Option<Arc<FoundRefusal>> {
         self.refusal.clone()
     }
@@ -181,15 +184,15 @@ impl RegisteredMemory {
         }
     }
 
-    /// Keeps what the memory holds beside it, for readers that find something else there.
+    /// Attaches a note to an export.
     fn annotate(&self, id: ExportId, note: &[u8]) {
         if let Err(error) = self.shared.exports.exports().annotate(id, note) {
             tracing::debug!(%error, "an export goes without a note");
         }
     }
 
-    /// Fills it from a source, in place of the read that runs. What is final stays as it is: the
-    /// progress knows what to go on after.
+    /// Reads the assigned source, in place of the running read. Final units are not read again: the
+    /// filling says where to go on.
     pub(super) fn start_read(
         &mut self,
         seq: OpSeq,
@@ -215,14 +218,15 @@ impl RegisteredMemory {
             let cancelled = Arc::clone(&running.cancel);
             let read = read_assigned(connection, shared, assignment, target, deadline, running);
             let result = read.await.map(Box::new);
+            // `stop_read` promises that a stopped read reports nothing.
             if !cancelled.load(Ordering::Acquire) {
                 let _ = events.send(Event::ReadDone { seq, attempt, result });
             }
         });
     }
 
-    /// What a read fills. Memory beside the registered one is there until it is not wanted any
-    /// more, so that another source can go on where one was lost.
+    /// What a read fills: the registered memory, or memory beside it. With `keep`, the read goes on
+    /// in the memory and after the progress that a lost source has left.
     fn target(&mut self, staged: bool, keep: bool) -> Result<Target, String> {
         let (registration, _) = self.shared.current().ok_or("nothing is registered")?;
         if !staged {
@@ -239,7 +243,7 @@ impl RegisteredMemory {
         Ok(self.staged.clone().expect("just set"))
     }
 
-    /// Copies what was read beside the registered memory into it, in the background.
+    /// Copies the staged bytes into the registered memory, in the background.
     pub(in crate::client) fn install(&mut self, seq: OpSeq, attempt: Attempt) {
         let (Some(staged), Some((registration, _))) = (self.staged.take(), self.shared.current())
         else {
@@ -252,7 +256,7 @@ impl RegisteredMemory {
         tokio::task::spawn_blocking(move || {
             let (from, to) = (&staged.registration, &registration);
             let installed = staging::install(from, to, &shared.memory, &cancel);
-            // Before anybody hears of it: then the memory is free when the call returns.
+            // Before the event: the staged memory is free when the call returns.
             drop(staged);
             if let Some(installed) = installed {
                 let _ = events.send(Event::Installed { seq, attempt, installed });
@@ -260,7 +264,7 @@ impl RegisteredMemory {
         });
     }
 
-    /// It is in place.
+    /// The staged bytes are in the registered memory.
     pub(in crate::client) fn installed(&mut self, installed: Installed) {
         if let Some(arrived) = &mut self.arrived {
             arrived.transfer.staged = installed.bytes;
@@ -269,26 +273,28 @@ impl RegisteredMemory {
         }
     }
 
-    /// What lies beside the registered memory is not wanted any more.
+    /// Frees the memory beside the registered memory.
     pub(super) fn unstage(&mut self) {
         self.staged = None;
     }
 
-    /// How far the running read is, once bytes move.
+    /// How far the running read is; `None` until bytes move.
     pub(in crate::client) fn progress(&self) -> Option<ReadProgress> {
         self.read.as_ref()?.pace.look()
     }
 
-    /// After this, no read touches it.
+    /// Stops the running read or copy. When this returns, neither touches the memory.
     pub(super) fn stop_read(&mut self) {
         self.arrived = None;
         if let Some(running) = self.read.take() {
             running.cancel.store(true, Ordering::Release);
+            // A read holds the lock while it writes: wait for its end.
             drop(self.shared.memory.lock());
         }
     }
 
-    /// Keeps what a read brought; returns its sums. None if it was stopped when this was on its way.
+    /// Keeps a finished read and returns its sums. `None` if the read was stopped while its event
+    /// was on the way.
     pub(in crate::client) fn arrived(
         &mut self,
         result: Result<Box<ArrivedRead>, ReadFailure>,
@@ -301,7 +307,8 @@ impl RegisteredMemory {
         }
     }
 
-    /// What the call that has ended brought; it is held if the call went well and it is in place.
+    /// Takes the read of an ended call. Its note becomes the memory's if the call succeeded and the
+    /// bytes are in place.
     pub(super) fn take_arrived(&mut self, well: bool) -> Option<Box<ArrivedRead>> {
         let arrived = self.arrived.take()?;
         if well && arrived.in_place {
@@ -310,7 +317,7 @@ impl RegisteredMemory {
         Some(arrived)
     }
 
-    /// It holds nothing any more.
+    /// The memory holds no version any more: forgets its note and the refusal.
     pub(in crate::client) fn forget(&mut self) {
         self.note = None;
         self.refusal = None;

@@ -81,7 +81,7 @@ impl Control {
         self.leave();
     }
 
-    /// Waits for one event, and does what comes of it. False if it was the last.
+    /// Waits for one event or timeout and handles it. False if it was the last.
     async fn step(&mut self, queue: &mut mpsc::UnboundedReceiver<Event>) -> bool {
         let wake = self.session.next_timeout().map(|time| self.clock.instant(time));
         tokio::select! {
@@ -103,13 +103,13 @@ impl Control {
         }
     }
 
-    /// It is `now`, and this happens.
+    /// Handles an event, then carries out the session's outputs.
     fn take(&mut self, now: Time, event: Event) {
         self.handle(now, event);
         self.carry_out(now);
     }
 
-    /// It is `now`, and something is due.
+    /// Handles a timeout, then carries out the session's outputs.
     fn wake(&mut self, now: Time) {
         self.session.handle_timeout(now);
         self.carry_out(now);
@@ -188,9 +188,10 @@ impl Control {
         }
     }
 
-    /// Does what the machine asks for, in order.
+    /// Carries out the machine's outputs, then answers the calls that wait for a state.
     fn carry_out(&mut self, now: Time) {
-        // Before the memory changes, and before a caller has its answer.
+        // First: getters must not name a version whose memory is about to change, nor lag behind an
+        // answer.
         self.update_view();
         self.obey_session(now);
         if self.session.version().is_none() {

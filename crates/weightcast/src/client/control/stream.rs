@@ -1,4 +1,4 @@
-//! The session's stream to its server, and the servers that are asked beside it.
+//! The session's stream to its server, and probes of the other servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::convert::{Assembly, client_frame};
 use crate::error::Error;
 use crate::manifest;
 
-/// How long a shard that comes over waits for its layout to be stored before it says so.
+/// How long a new stream waits for the layout to be stored before the session uses the stream.
 const STORE_FIRST: Duration = Duration::from_secs(2);
-/// How long it tries.
+/// How long the layout's upload may take.
 const STORE: Duration = Duration::from_secs(60);
 
 impl Control {
@@ -28,7 +28,7 @@ impl Control {
         self.streams += 1;
         self.stream = None;
         self.connection.turn_to(server);
-        // A server that this shard comes over to does not know its layout.
+        // A server that has taken over does not know this shard's layout.
         let layout =
             self.shared.current().map(|(registration, _)| Arc::clone(&registration.layout));
         let (stream, events) = (self.streams, self.events.clone());
@@ -36,8 +36,8 @@ impl Control {
         tokio::spawn(async move {
             let result = connection.session(server).await;
             if let Some(layout) = layout.filter(|_| result.is_ok()) {
-                // It is asked for soon, but a server waits only so long for those of an earlier term:
-                // the shard says that it is there, and the layout follows.
+                // Readers need the layout soon, so it goes first. But the recovery window is short:
+                // after `STORE_FIRST` the shard announces itself, and the layout follows.
                 let stored = tokio::spawn(store_again(connection, server, layout));
                 let _ = tokio::time::timeout(STORE_FIRST, stored).await;
             }

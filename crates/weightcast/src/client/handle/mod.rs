@@ -34,7 +34,7 @@ use crate::error::Error;
 const INTERRUPT: Duration = Duration::from_millis(100);
 /// The longest that a search for a difference takes.
 const SEARCH: Duration = Duration::from_secs(10);
-/// How long a dropped handle takes to leave in good order.
+/// How long a dropped handle may take to leave in good order.
 pub(super) const LEAVE: Duration = Duration::from_secs(5);
 
 /// One worker's part in a model. Calls block; each returns within its deadline.
@@ -51,28 +51,28 @@ pub struct ShardHandle {
     pub(super) own: Owned<Own>,
     pub(super) interrupted: Option<Interrupted>,
     pub(super) warning: Option<String>,
-    /// Whose server was found by itself.
+    /// The job, if its server was found without an address.
     pub(super) job: Option<String>,
 }
 
-/// What a fork does not take along.
+/// What belongs to the process that opened the handle: a fork does not inherit it.
 pub(super) struct Own {
     pub(super) events: mpsc::UnboundedSender<Event>,
     pub(super) runtime: tokio::runtime::Handle,
     pub(super) connection: ServerConnection,
     pub(super) shared: Arc<HandleState>,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// Who this is, to the other handles of the process.
+    /// This handle, as the other handles of the process know it.
     pub(super) holder: Registrant,
-    /// Whether it may fill its memory at any time: a rollout's.
+    /// Whether versions may be written to the memory at any time: for every role but the trainer's.
     pub(super) fills: bool,
-    /// What other handles of the process know of the registered memory.
+    /// Keeps the registered memory from the other handles of the process.
     pub(super) reservation: Mutex<Option<Arc<Reservation>>>,
     /// Where the last call's read differed.
     pub(super) mismatch: Mutex<Option<Place>>,
 }
 
-/// Asked now and then while a call waits; true ends the wait with [`Error::Interrupted`].
+/// Asked several times a second while a call waits; true ends the wait with [`Error::Interrupted`].
 pub type Interrupted = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl ShardHandle {
@@ -81,8 +81,10 @@ impl ShardHandle {
         self.own.get()
     }
 
+    /// Checks that this process opened the handle.
+    ///
     /// # Errors
-    /// `Misuse` if another process opened the handle.
+    /// `Misuse` if another process did.
     pub fn check_process(&self) -> Result<(), Error> {
         self.own().map(drop)
     }
@@ -95,8 +97,8 @@ impl ShardHandle {
         self.call_that_fills(None, call, deadline)
     }
 
-    /// The same for a call that fills the memory: it stays reserved until that has ended, however
-    /// soon this returns.
+    /// Makes a call that may fill the memory. The memory stays reserved until the call has ended,
+    /// even if this returns sooner.
     fn call_that_fills(
         &self,
         filling: Option<FillGuard>,
@@ -107,7 +109,7 @@ impl ShardHandle {
         self.own()?.mismatch.lock().expect("no panic while held").take();
         let (reply, answer) = reply::channel::<CallReply>();
         self.send(Event::Call { call, deadline: span(deadline), filling, reply })?;
-        // The session ends every call by its deadline.
+        // No limit here: the session ends every call by its deadline.
         let result = self.receive(&answer, None)?;
         match result.ok_or_else(|| Error::misuse("the handle is closed"))? {
             Ok(answer) => Ok(answer),
@@ -118,7 +120,7 @@ impl ShardHandle {
         }
     }
 
-    /// Where nothing was ever published, the trainer may be one of another job.
+    /// Names the job if nothing was ever published: the trainer may be of another job.
     fn in_its_job(&self, error: CallError) -> Error {
         match (&error, &self.job) {
             (CallError::VersionUnavailable { latest: None, .. }, Some(job)) => {
@@ -128,7 +130,7 @@ impl ShardHandle {
         }
     }
 
-    /// Says why a publication was refused, if that is found out soon.
+    /// Adds to the error why a publication was refused, if the search finds out soon.
     fn explained(&self, failed: FailedCall) -> Result<CallError, Error> {
         let FailedCall { error, refusal: Some(refusal), .. } = failed else {
             return Ok(failed.error);
@@ -146,7 +148,8 @@ impl ShardHandle {
         self.interrupted.as_ref().is_some_and(|interrupted| interrupted())
     }
 
-    /// Says in a digest mismatch where it is, if that can be found out in time.
+    /// Adds to a digest mismatch where it is, if the search finds out in half of the time that is
+    /// left.
     fn located(
         &self,
         error: CallError,
@@ -202,7 +205,8 @@ impl ShardHandle {
         }
     }
 
-    /// Waits until what this replica published is digested by all its shards, and accepted.
+    /// Waits until all shards have digested what this replica published, and the server has
+    /// accepted it.
     ///
     /// # Errors
     /// [`CallError::ContentMismatch`] if it was refused, so that nobody can ever read it.
@@ -219,7 +223,7 @@ impl ShardHandle {
         }
     }
 
-    /// Waits until the session is over: closed by the server's wish, or failed.
+    /// Waits until the session is over: closed at the server's request, or failed.
     pub(super) fn wait_ended(&self) -> Result<(), Error> {
         let (reply, ended) = reply::channel();
         self.send(Event::AwaitEnd { reply })?;
@@ -243,8 +247,9 @@ impl ShardHandle {
         self.updated(Call::Replicate { selector }, deadline)
     }
 
-    /// Goes over to a version if it is available and newer than the one held; else returns at once.
-    /// With nothing held it waits for one, as [`ShardHandle::replicate`] does.
+    /// Fills the memory with a version if it is available and newer than the held version, or older
+    /// with `allow_rollback`; otherwise returns at once. A handle that holds nothing waits for a
+    /// version, as [`ShardHandle::replicate`] does.
     pub fn update(
         &self,
         selector: Selector,
@@ -254,15 +259,16 @@ impl ShardHandle {
         self.updated(Call::Update { selector, allow_rollback, staged: false }, deadline)
     }
 
-    /// The same, but the old version stays, readable and served to others, until the new one has
-    /// arrived on all shards and is verified: that is read into CPU memory beside the registered
-    /// one, and copied into place at the end. If it comes to nothing before that, all shards still
-    /// hold the old version. The copying is begun in time, and not broken off for the deadline; if it
-    /// takes longer than a minute (the server's `install_deadline`), the group holds nothing.
+    /// [`ShardHandle::update`] that keeps the old version, readable and served to others, until the
+    /// new version has arrived on all shards and is verified. The new version is read into CPU
+    /// memory beside the registered memory, and copied into place at the end. If the update fails
+    /// before that, all shards still hold the old version. The copying is begun in time, and not
+    /// broken off for the deadline; if it takes longer than a minute (the server's
+    /// `install_deadline`), the group holds nothing.
     ///
     /// # Errors
-    /// [`Error::NoRoom`] if that takes more than [`crate::Options::staging_bytes`]; on the other
-    /// shards [`CallError::LayoutMismatch`], which names this one and the reason.
+    /// [`Error::NoRoom`] if the memory beside takes more than [`crate::Options::staging_bytes`]; on
+    /// the other shards [`CallError::LayoutMismatch`], which names this shard and the reason.
     pub fn update_staged(
         &self,
         selector: Selector,
@@ -303,7 +309,7 @@ impl ShardHandle {
         }
     }
 
-    /// Memory that may be published is not always memory that may be filled.
+    /// Fails on read-only memory, which may be published but not filled.
     fn check_writable(&self) -> Result<(), Error> {
         let Some((registration, _)) = self.own()?.shared.current() else { return Ok(()) };
         let Some(name) = registration.read_only() else { return Ok(()) };
@@ -352,13 +358,12 @@ impl ShardHandle {
         &self.model
     }
 
-    /// What will go wrong with this handle, as far as can be seen when it is opened. It is logged as
-    /// well.
+    /// A problem of this handle that could be seen when it was opened; logged as well.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
 
-    /// Who this is.
+    /// The replica and shard that this handle is.
     pub fn replica(&self) -> &Replica {
         &self.replica
     }
@@ -371,22 +376,22 @@ impl ShardHandle {
     }
 
     /// Unpublishes, waits until nobody reads, unregisters, leaves. Returns by the deadline or soon
-    /// after, also when the session has failed; closing again does nothing, and neither does
-    /// closing in another process than the one that opened the handle.
+    /// after, even if the session has failed. Closing again does nothing, and neither does closing
+    /// in another process than the one that opened the handle.
     pub fn close(&self, deadline: Duration) {
         let Ok(own) = self.own() else { return };
         let Some(thread) = own.thread.lock().expect("no panic while held").take() else { return };
         let (reply, closed) = reply::channel();
         let sent = self.send(Event::Close { deadline: span(deadline), reply }).is_ok();
         match sent.then(|| closed.recv_timeout(deadline + LEAVE)) {
-            // It still waits for something, such as a copy that the kernel does not end. What it
-            // uses stays alive with it; the caller does not have to.
+            // The thread still waits, for example for a copy that the kernel does not end. What the
+            // thread uses stays alive with it; the caller need not wait.
             Some(Err(reply::RecvTimeoutError::Timeout)) => {
                 tracing::warn!(model = self.model, "a closed handle's thread has not ended");
-                // Nor is what it may still write to anybody else's.
+                // Keep the reservation for ever: the thread may still write to the memory.
                 std::mem::forget(own.reservation.lock().expect("no panic while held").take());
             }
-            // Its answer is the last thing it does, and nothing in it waits after that.
+            // The thread answers as the last thing it does, so the join does not wait long.
             _ => {
                 drop(thread.join());
                 own.reservation.lock().expect("no panic while held").take();

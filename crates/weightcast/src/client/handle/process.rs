@@ -14,7 +14,7 @@ pub struct Owned<T> {
 }
 
 impl<T> Owned<T> {
-    /// Of this process.
+    /// A value that belongs to this process.
     pub fn new(value: T) -> Self {
         Self { process: process::id(), value: Some(value) }
     }

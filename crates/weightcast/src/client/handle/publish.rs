@@ -17,9 +17,9 @@ use weightcast_plan::transform::Rules;
 
 impl ShardHandle {
     /// Declares this shard's memory, to be published in another representation: cast, or quantised
-    /// to FP8. `regions[i]` is buffer `i` of `layout`, which says what they hold before that.
+    /// to FP8. `regions[i]` is buffer `i` of `layout`, the layout before the transform.
     ///
-    /// Nothing is copied: what readers ask for is made as they read. The memory cannot be filled with
+    /// Nothing is copied: the bytes are made as readers read them. The memory cannot be filled with
     /// a version.
     ///
     /// # Errors
@@ -53,15 +53,15 @@ impl ShardHandle {
     /// [`unpublish`](Self::unpublish) returns. Takes the same time for any number of bytes: they
     /// are digested in the background.
     ///
-    /// With FP8, the weights are looked at once before that, which does not heed the deadline; if
-    /// blocks of them lie with several shards, it takes [`ShardHandle::publish_exchanging`].
+    /// FP8 weights are read once before that, for their scales, which does not heed the deadline.
+    /// If blocks of them lie with several shards, use [`ShardHandle::publish_exchanging`].
     pub fn publish(&self, version: u64, deadline: Duration) -> Result<Version, Error> {
         self.publish_with(version, None, deadline)
     }
 
-    /// [`ShardHandle::publish`] of memory of which FP8 blocks may lie with several shards. The
-    /// exchange is called on all shards, or on none. It does not heed the deadline either: that of
-    /// whatever it exchanges over, such as a process group's timeout, ends it.
+    /// [`ShardHandle::publish`] for FP8 memory whose blocks may lie with several shards. The
+    /// exchange is called on all shards, or on none. The exchange does not heed the deadline
+    /// either: only a limit of its own, such as a process group's timeout, ends it.
     pub fn publish_exchanging(
         &self,
         version: u64,

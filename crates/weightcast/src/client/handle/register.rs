@@ -1,9 +1,9 @@
 //! `register` and `unregister`: the group agrees on its memory, or on none.
 //!
-//! All that can fail here fails before anything is registered, and is told to the other shards,
-//! whose call ends with the reason. Two things show only once all shards have registered: that they
-//! disagree about a tensor, which all see and all take back; and that this shard cannot fetch the
-//! others' layouts, after which it leaves the group.
+//! What can fail on this shard alone fails before anything is registered, and is told to the other
+//! shards, whose call ends with the reason. Two failures show only once all shards have registered.
+//! The layouts may not fit together: all shards see that and take the registration back. Or this
+//! shard cannot fetch the others' layouts: then it leaves the group.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ impl ShardHandle {
         transformed: Option<Transformed>,
         until: Instant,
     ) -> Result<(), Error> {
-        // Its thread drives all that goes over the network.
+        // A closed handle has no control thread, which drives all that goes over the network.
         if self.own()?.thread.lock().expect("no panic while held").is_none() {
             return Err(Error::misuse("the handle is closed; open it again"));
         }
@@ -71,7 +71,7 @@ impl ShardHandle {
     }
 
     /// The logical tensors of the newest version, by name; waits until there is one. A call of the
-    /// group, for layouts that are read off an engine by what is published.
+    /// group, for callers that need the published names to derive a layout from an engine.
     pub fn catalog(&self, deadline: Duration) -> Result<Catalog, Error> {
         let until = Instant::now() + deadline;
         let names = self.describe(until)?;
@@ -96,8 +96,9 @@ impl ShardHandle {
         }
     }
 
-    /// Makes the call. Where other shards look shapes up first, all are told what there is, and it is
-    /// made again; the layout is stored again with it, since that may have taken long.
+    /// Makes the register call. If other shards look up shapes first, the call ends with the
+    /// described layouts on all shards, and all make it again. The layout is stored again each
+    /// time: the server may have let go of it during a long wait.
     fn agree(
         &self,
         layout: &Layout,
@@ -118,8 +119,9 @@ impl ShardHandle {
         }
     }
 
-    /// All that this shard does by itself: makes its layout, and checks it and the memory, of which it
-    /// may be a representation.
+    /// The work of this shard alone: makes its layout, checks the layout and the memory, and
+    /// reserves the memory. `source` is the memory that `regions` represent, if they are a
+    /// representation.
     fn resolve(
         &self,
         layout: LayoutSource,
@@ -139,7 +141,7 @@ impl ShardHandle {
         Ok((layout, reservation))
     }
 
-    /// Has the other handles of this process know of the memory.
+    /// Reserves the memory against the other handles of this process.
     fn reserve(&self, (layout, regions): (&Layout, &[Region])) -> Result<Reservation, Error> {
         let own = self.own()?;
         let memory = ReservedMemory::new(layout, regions);
@@ -160,7 +162,7 @@ impl ShardHandle {
         let layouts = match self.layouts(layouts, until) {
             Ok(layouts) => layouts,
             Err(error) => {
-                // The other shards may have them and go on: this one cannot.
+                // The other shards may have the layouts and go on; this shard cannot.
                 self.close(LEAVE);
                 return Err(error);
             }
@@ -173,7 +175,7 @@ impl ShardHandle {
             Some(what) => Err(self.incomplete(&what)),
         });
         made.map(|made| made.transformed(transformed)).inspect_err(|_| {
-            // Every shard has found the same, from the same layouts.
+            // Every shard finds the same, from the same layouts: all take the registration back.
             if self.call(Call::Unregister, left(until).max(LEAVE)).is_err() {
                 self.close(LEAVE);
             }

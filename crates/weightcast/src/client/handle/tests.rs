@@ -1,4 +1,5 @@
-//! What a handle asks of its control thread, and what it makes of the answers: the thread is a test's.
+//! What a handle asks of its control thread, and what it makes of the answers. The tests play the
+//! control thread.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::channel;
@@ -28,11 +29,11 @@ pub(in crate::client) enum HeardCall {
 /// Where an answer goes to.
 type Waiter = reply::Sender<Result<(), FailedCall>>;
 
-/// A handle of shard 0 of a group, whose control thread says what it is told to.
+/// A handle of shard 0 of a group, with a control thread that gives prescribed answers.
 pub(in crate::client) struct HandleScene {
     pub(in crate::client) handle: ShardHandle,
     heard: Arc<Mutex<Vec<HeardCall>>>,
-    /// Waits of those who have no answer yet.
+    /// Waits for the seal that have no answer yet.
     waits: Arc<Mutex<Vec<Waiter>>>,
     /// Requests to the server beside the session.
     pub(in crate::client) requests: Arc<std::sync::atomic::AtomicUsize>,
@@ -53,7 +54,7 @@ impl HandleScene {
         Self::with_room(None, shards, said, answers)
     }
 
-    /// One that may take so many bytes for a staged update.
+    /// A scene whose staged updates may take so many bytes.
     fn with_room(
         staging_bytes: Option<u64>,
         shards: u32,
@@ -63,7 +64,7 @@ impl HandleScene {
         Self::made(true, staging_bytes, shards, said, answers)
     }
 
-    /// One of a trainer does not fill its memory at any time.
+    /// A scene; `fills` is whether its memory may be filled at any time, unlike a trainer's.
     fn made(
         fills: bool,
         staging_bytes: Option<u64>,
@@ -133,7 +134,7 @@ impl HandleScene {
         std::mem::take(&mut self.heard.lock().unwrap())
     }
 
-    /// The calls among that.
+    /// The calls among what was asked.
     pub(in crate::client) fn calls(&self) -> Vec<Call> {
         let call = |heard| match heard {
             HeardCall::Call(call, _) => Some(call),
@@ -154,7 +155,7 @@ impl HandleScene {
     }
 }
 
-/// What each call says that it has moved.
+/// The transfer that each call reports.
 fn moved() -> Transfer {
     Transfer { bytes: BYTES, way: "direct".to_owned(), ..Transfer::default() }
 }

@@ -12,7 +12,7 @@ use weightcast_transport::Digest;
 use super::registration::RegisteredShard;
 use crate::manifest;
 
-/// Bytes that a thread takes at once, about.
+/// About how many bytes a thread digests at once.
 const PIECE: u64 = 4 << 20;
 
 impl RegisteredShard {
@@ -23,7 +23,7 @@ impl RegisteredShard {
         digests
     }
 
-    /// As [`RegisteredShard::digest_all`], on so many threads.
+    /// As [`RegisteredShard::digest_all`], on `threads` threads.
     pub(crate) fn digest_all_on(&self, threads: usize) -> Vec<Digest> {
         let pieces: Vec<Run> = self.runs.iter().flat_map(|run| pieces(*run, PIECE)).collect();
         let next = AtomicUsize::new(0);
@@ -72,8 +72,9 @@ impl RegisteredShard {
         sums
     }
 
-    /// Adds up the digests of each entry's cells, and keeps those of the cells. The note stays with the shard: it
-    /// tells which tensor is no longer what it was, or differs from what others hold.
+    /// The shard's note: the digest of each entry, added up from its cells, and the digests of the
+    /// cells. The note stays with the shard, and tells in which tensor its memory changed or
+    /// differs from another shard's.
     pub(crate) fn note(&self, digests: &[Digest]) -> Vec<u8> {
         let mut parts = vec![Digest::default(); self.layout.entries().len()];
         for (cell, digest) in self.cells.iter().zip(digests) {
@@ -83,7 +84,7 @@ impl RegisteredShard {
     }
 }
 
-/// A run in parts of a few rows, or of a part of one row, of at most `limit` bytes.
+/// Cuts a run into pieces of at most `limit` bytes: a few rows each, or a part of one row.
 fn pieces(run: Run, limit: u64) -> impl Iterator<Item = Run> {
     let width = run.row_bytes.min(limit);
     let height = (limit / run.row_bytes).max(1);

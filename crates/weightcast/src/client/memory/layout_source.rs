@@ -2,11 +2,11 @@
 
 use weightcast_plan::{Layout, LayoutBuilder};
 
-/// A layout, or one whose shapes are still to be looked up in a published version.
+/// A layout, or a builder whose missing shapes are looked up in a published version.
 #[derive(Clone, Debug)]
 pub enum LayoutSource {
     /// All shapes are known.
     Known(Layout),
-    /// Global shapes that it lacks come from the newest version.
+    /// Missing global shapes come from the newest version.
     Open(LayoutBuilder),
 }

@@ -1,4 +1,4 @@
-//! Layouts of other shards that are kept, so that a source is not asked for its manifests each time.
+//! A cache of other shards' layouts: saves fetching their manifests from the server for each read.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,11 +8,12 @@ use weightcast_protocol::ContentDigest;
 
 use crate::limits::{CACHED_LAYOUT_BYTES, CACHED_LAYOUTS};
 
-/// By the names of their manifests; the oldest go when there are too many, or they take too much.
+/// Layouts by the digests of their manifests. The oldest go when there are too many or they take
+/// too much.
 #[derive(Default)]
 pub(crate) struct KnownLayouts {
     known: BTreeMap<ContentDigest, Arc<Layout>>,
-    /// As they came.
+    /// The digests, in the order in which their layouts came.
     order: VecDeque<ContentDigest>,
     bytes: usize,
 }
@@ -23,6 +24,7 @@ impl KnownLayouts {
     }
 
     pub(crate) fn keep(&mut self, name: ContentDigest, layout: &Arc<Layout>) {
+        // Also the case of every hit: `fetch_layouts` keeps what it got from here.
         if self.known.insert(name, Arc::clone(layout)).is_some() {
             return; // two reads have fetched it
         }

@@ -1,8 +1,9 @@
 //! The registered memory.
 //!
-//! `layout_source` is the layout that a caller gives, `registration` is the memory in the light of its group's layouts,
-//! and `reservations` keep two handles of one process from filling the same memory. `digesting` digests what it holds and
-//! `proof` shows that it holds so; `layouts` are those of other shards.
+//! `layout_source` is the layout that a caller gives, `registration` is the memory in the light of
+//! its group's layouts, and `reservations` keep two handles of one process from filling the same
+//! memory. `digesting` digests the memory, `proof` answers challenges about it, and `layouts`
+//! caches the layouts of other shards.
 
 mod digesting;
 pub(crate) mod layout_source;

@@ -1,9 +1,11 @@
-//! Proofs: a sample of the registered memory, summed under keys that nobody knew before.
+//! Proofs: a sample of the registered memory, summed under keys that nobody knew before the
+//! challenge.
 //!
-//! The sample is windows of the group's logical tensors at places drawn from the challenge's number,
-//! so it is the same in every layout; a small group is summed whole. Each byte of it that this shard
-//! counts for its group is multiplied by a key of its tensor and position. Digests, of which others
-//! have notes, are of no help with that, and neither is anything that is shorter than the bytes.
+//! The sample is windows of the group's logical tensors at places drawn from the challenge's
+//! number, so it is the same in every layout; a small group is summed whole. Each sampled byte that
+//! this shard counts for its group is multiplied by a key of its tensor and position. Only the
+//! bytes give the sum: the digests in other shards' notes do not help, and nothing shorter than the
+//! bytes does.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,7 +19,7 @@ use crate::limits::{PROOF_WINDOW, PROOF_WINDOWS};
 /// Ranges of bytes of each tensor, by its name.
 type Sample = BTreeMap<String, Vec<Range<u64>>>;
 
-/// A number that looks random, of two others: the finaliser of splitmix64.
+/// Mixes two numbers into one that looks random: the finaliser of splitmix64.
 fn mix(seed: u64, number: u64) -> u64 {
     let mut x = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,7 +27,7 @@ fn mix(seed: u64, number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// What is summed of tensors with these names and bytes.
+/// The ranges that are summed, of tensors with these names and sizes.
 fn sample(tensors: &[(String, u64)], nonce: Nonce) -> Sample {
     let total: u64 = tensors.iter().map(|(_, bytes)| bytes).sum();
     let mut sample = Sample::new();
@@ -58,13 +60,14 @@ fn rows(run: &Run, range: &Range<u64>) -> Range<u64> {
     first.min(run.rows)..(row_at(run, range.end) + 1).min(run.rows)
 }
 
-/// The row of an endless run that begins last before a position of the tensor, or there.
+/// The last row that begins at or before a position of the tensor, as if the run had no end.
 fn row_at(run: &Run, position: u64) -> u64 {
     position.saturating_sub(run.position) / run.position_pitch
 }
 
 impl RegisteredShard {
-    /// This shard's part of what the challenge of this number asks for.
+    /// This shard's part of the sum for a challenge; the parts of all shards add up to the group's
+    /// sum.
     pub(crate) fn prove(&self, nonce: Nonce) -> u64 {
         let tensors: Vec<(String, u64)> =
             self.tensors.iter().map(|(name, tensor)| (name.clone(), tensor.nbytes())).collect();

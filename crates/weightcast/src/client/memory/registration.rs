@@ -10,27 +10,28 @@ use weightcast_transport::Region;
 use crate::error::Error;
 use crate::transform::Transformed;
 
-/// What one shard has registered, in the light of what its group has.
+/// One shard's registered memory, and what the layouts of its group say of it.
 #[derive(Clone)]
 pub(crate) struct RegisteredShard {
     pub(crate) layout: Arc<Layout>,
     pub(crate) regions: Vec<Region>,
     /// Set if the regions are a representation of other memory.
     pub(crate) transformed: Option<Arc<Transformed>>,
-    /// Name of the group's logical tensors.
+    /// Digest of the group's catalog.
     pub(crate) catalog: ContentDigest,
     /// Every logical tensor of the group, by name.
     pub(crate) tensors: BTreeMap<String, Tensor>,
-    /// This shard's slices, cut so that within one the same shards hold it.
+    /// This shard's slices, cut where the set of shards that hold them changes.
     pub(crate) cells: Vec<Cell>,
-    /// The cells as memory.
+    /// Where the cells lie in memory.
     pub(super) runs: Vec<Run>,
-    /// Per cell, what its digest is multiplied with before it is summed.
+    /// For each cell, the key of its tensor, with which the cell's digest is multiplied before
+    /// summing.
     pub(super) keys: Vec<[u64; 2]>,
 }
 
 impl RegisteredShard {
-    /// Of shard number `shard` of a group with these layouts.
+    /// The memory of shard number `shard` of a group with these layouts.
     pub(crate) fn new(
         layouts: &[Arc<Layout>],
         shard: usize,
@@ -48,7 +49,7 @@ impl RegisteredShard {
         Ok(Self { layout, regions, transformed, catalog, tensors, cells, runs, keys })
     }
 
-    /// The same, of regions that are a representation of other memory.
+    /// Notes that the regions are a representation of other memory, if they are.
     pub(crate) fn transformed(mut self, transformed: Option<Transformed>) -> Self {
         self.transformed = transformed.map(Arc::new);
         self
@@ -59,7 +60,7 @@ impl RegisteredShard {
         Self { regions, ..self.clone() }
     }
 
-    /// Where each of the slices lies: region, offset, length.
+    /// Where the bytes of the slices lie, row by row: region, offset, length.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         self.runs.iter().flat_map(|run| {
             let offset = |row: u64| (run.offset + row * run.pitch) as usize;
@@ -75,8 +76,8 @@ impl RegisteredShard {
         Some(tensor_of(&self.layout, &self.cells[run.cell as usize]).name())
     }
 
-    /// Elements that no shard of the group holds, of tensors that it holds in part, for people. `None`
-    /// if there are none.
+    /// Describes for people which elements no shard of the group holds, of tensors that the group
+    /// holds in part. `None` if there are none.
     pub(in crate::client) fn lacking(&self, layouts: &[Arc<Layout>]) -> Option<String> {
         let layouts: Vec<&Layout> = layouts.iter().map(Arc::as_ref).collect();
         let missing = missing(&layouts, &self.tensors);

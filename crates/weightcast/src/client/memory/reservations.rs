@@ -1,10 +1,11 @@
-//! Which memory of this process is registered, and by whom.
+//! The registered memory of this process, by handle.
 //!
-//! What one handle fills, no other may hold: the version that the other one reports would change
-//! under it, without a digest that tells. Any number may hold memory that none of them fills: two
-//! names of one model, published from the same weights.
+//! Memory that one handle fills may be registered by no other handle: the version that the other
+//! handle reports would change under it, and no digest would tell. Any number of handles may
+//! register memory that none of them fills: two names of one model, published from the same
+//! weights.
 //!
-//! Memory that two processes share is not seen here, nor is memory mapped twice.
+//! Memory that two processes share goes unnoticed, and so does memory that is mapped twice.
 
 use std::collections::BTreeMap;
 use std::process;
@@ -22,20 +23,20 @@ pub(in crate::client) struct Reservation {
     number: u64,
 }
 
-/// The memory of a reservation is being filled, until this is dropped: it goes with the call, since
-/// whoever waits for that may give up before it has ended.
+/// Marks the memory of a reservation as being filled, until this is dropped. The guard goes with
+/// the call: the caller may stop waiting before the call has ended.
 pub(in crate::client) struct FillGuard(Arc<Reservation>);
 
-/// Whose memory it is.
+/// The handle that registers memory.
 #[derive(Clone, Debug)]
 pub(in crate::client) struct Registrant {
-    /// The handle, as no other in this process.
+    /// Number of the handle; no other handle of this process has the same.
     pub(in crate::client) handle: u64,
     pub(super) model: String,
     pub(in crate::client) replica: Replica,
 }
 
-/// One registration, as others see it.
+/// One registration, as the other handles see it.
 struct ReservedRegistration {
     holder: Registrant,
     memory: ReservedMemory,
@@ -98,7 +99,8 @@ impl Registrant {
         Self { handle, model: model.to_owned(), replica: replica.clone() }
     }
 
-    /// Notes that this handle registers memory; `filled` says that versions will be written to it.
+    /// Reserves memory for this handle; `filled` says that versions may be written to it at any
+    /// time.
     ///
     /// # Errors
     /// Another handle has registered some of it, and one of the two fills it.
@@ -153,7 +155,7 @@ impl Reservation {
     pub(in crate::client) fn fill(self: Arc<Self>) -> Result<FillGuard, Error> {
         let mut reservations = reservations();
         let own = reservations.get(&self.number).expect("listed until it is dropped");
-        // If it may be filled at any time, nobody else has it.
+        // `reserve` has refused `filled` memory to all other handles: nothing is left to check.
         let others = reservations.values().filter(|_| !own.filled);
         for other in others.filter(|other| other.holder.handle != own.holder.handle) {
             if let Some(found) = own.memory.overlap(&other.memory) {
@@ -178,8 +180,8 @@ impl Drop for Reservation {
     }
 }
 
-/// All reservations of one process. A fork begins anew: its memory is a copy, and the lock that it
-/// inherits may have been held when it was copied.
+/// All reservations of one process. A forked child begins without any: its memory is a copy, and
+/// the lock that it inherits may have been held at the fork.
 struct ProcessReservations {
     id: u32,
     reservations: Mutex<BTreeMap<u64, ReservedRegistration>>,

@@ -1,9 +1,10 @@
-//! Where a read differs from what was published: asked only once the sums have refused it.
+//! Locates a difference in a read, after the sums have refused the read.
 //!
-//! First the reader compares what it holds with what the source holds now, range by range: a
-//! difference came up on the way, or at one of the two ends since. Then the source's slices are
-//! compared with what the source noted when they were sealed: a difference there is the source's.
-//! Last the reader compares its memory with what it digested when the bytes arrived.
+//! 1. The reader compares its memory with the source's, range by range, as both are now. A
+//!    difference arose on the way, or at one of the two ends since.
+//! 2. The reader compares the source's slices with the source's note. A difference is the source's.
+//! 3. The reader compares its memory with the digests of the bytes as they arrived. A difference is
+//!    the reader's own.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,9 +18,9 @@ use crate::client::reading::evidence::Evidence;
 use crate::client::reading::route::Routes;
 use crate::manifest;
 
-/// Ranges that are compared first.
+/// Bytes of a range that is compared at first.
 const COARSE_BYTES: u64 = 16 << 20;
-/// Ranges within one that differs.
+/// Bytes of the ranges within a coarse range that differs.
 const FINE_BYTES: u64 = 64 << 10;
 
 /// Who is to blame for a difference.
@@ -44,7 +45,7 @@ pub struct Place {
     pub source_shard: Option<u32>,
     /// Who changed it.
     pub cause: Cause,
-    /// For people.
+    /// The finding, for people.
     pub(crate) said: String,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct MismatchSearch<'a> {
 
 /// One source shard, reached.
 struct ReachedSource {
-    /// Its place in the assignment.
+    /// The shard's place in the assignment.
     place: usize,
     replica: String,
     shard: u32,
@@ -101,7 +102,8 @@ impl MismatchSearch<'_> {
         by_source
     }
 
-    /// Whether to go on.
+    /// Fails if the search must end: the memory is in use again, an interrupt came, or no time is
+    /// left.
     fn check(&self) -> Result<(), String> {
         if self.evidence.overwritten.load(Ordering::Acquire) {
             return Err("the place was not found: the memory is in use again".to_owned());
@@ -123,7 +125,7 @@ impl MismatchSearch<'_> {
         Ok(ReachedSource { place, replica, shard, peer, export, generation })
     }
 
-    /// The first range that source and reader hold differently, as small as it gets.
+    /// The first range in which source and reader differ, as small as it can be found.
     fn first_difference(
         &self,
         source: &ReachedSource,
@@ -159,7 +161,8 @@ impl MismatchSearch<'_> {
         peer.digests(*export, *generation, extents, self.deadline).map_err(unfound)
     }
 
-    /// A range differs: whether the source has changed it since it was sealed.
+    /// Blames the source for a range that differs if the source's memory no longer fits its note;
+    /// otherwise the transfer.
     fn judge(&self, source: &ReachedSource, copy: &Copy) -> Result<Place, String> {
         let tensor = self.tensor(copy.cell);
         let slice = slice_of(tensor, copy);

@@ -59,7 +59,7 @@ pub(crate) fn batches<T>(ranges: &[T], size: impl Fn(&T) -> (u64, u64)) -> Vec<R
     batches
 }
 
-/// What a copy reads.
+/// What a copy reads, as an extent of the source.
 pub(crate) fn at_the_source(copy: &Copy) -> PlacedExtent {
     let extent = Extent {
         region: copy.source_buffer,
@@ -71,12 +71,12 @@ pub(crate) fn at_the_source(copy: &Copy) -> PlacedExtent {
     PlacedExtent { extent, position: copy.position, position_pitch: copy.position_pitch }
 }
 
-/// Where a run lies.
+/// A run, as an extent of its own memory.
 pub(crate) fn placed(run: &Run) -> PlacedExtent {
     at_the_source(&as_copy(run))
 }
 
-/// What a copy wrote.
+/// What a copy writes, as a run of the target.
 pub(crate) fn at_the_target(copy: &Copy) -> Run {
     Run {
         buffer: copy.target_buffer,
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(slice(DType::F64, &[], 1, 8), Slice::full(&[]));
     }
 
-    /// A list of ranges that fit in one question, asked in as few as there can be: each goes on until
+    /// Checks that ranges are asked in as few questions as possible: each question goes on until
     /// the next range would be too much.
     #[track_caller]
     fn fewest(sizes: &[(u64, u64)]) {

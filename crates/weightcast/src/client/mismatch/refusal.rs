@@ -1,9 +1,8 @@
-//! Why a publication was refused: in which tensor it differs, and between whom.
+//! Why a publication was refused: in which tensor it differs, and between which shards or replicas.
 //!
-//! The server has compared sums, and can't say. Every shard keeps the digests of its cells as it has
-//! sealed them, where the others can ask for them though nothing else is served any more (its
-//! *record*). So each compares the notes of all shards of its group, tensor by tensor, and with those
-//! of a replica whose copy is good.
+//! The server compares sums, so it cannot name the tensor. Each shard of a refused group serves the
+//! note of its cells, and no memory (its *record*). So a shard can compare the notes of all shards
+//! of its group, tensor by tensor, and with the notes of a replica whose copy is good.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -22,17 +21,18 @@ use crate::client::reading::route::Routes;
 use crate::error::Error;
 use crate::manifest;
 
-/// How long is looked for, and waited, at most.
+/// The longest that a search takes, and that a caller waits for one.
 const SEARCH: Duration = Duration::from_secs(5);
-/// A witness may not have heard of the refusal yet: how often it is asked for its record.
+/// How often a witness is asked for its note: it may not have heard of the refusal yet.
 const AGAIN: Duration = Duration::from_millis(20);
-/// Tensors that are named.
+/// Most tensors that are named.
 const NAMED: usize = 3;
 
-/// What was found, once it was.
+/// The result of a search, once the search has ended.
 #[derive(Default)]
 pub(crate) struct FoundRefusal {
-    /// The outer is set when the search has ended, the inner if it has found something.
+    /// The outer option is set when the search has ended, the inner if the search has found
+    /// something.
     found: Mutex<Option<Option<String>>>,
     ended: Condvar,
 }
@@ -43,7 +43,7 @@ pub(in crate::client) struct OwnPublication {
     pub(in crate::client) note: Vec<u8>,
 }
 
-/// One replica, as its shards have noted it.
+/// The notes of one replica's shards.
 struct ReplicaNotes {
     name: String,
     layouts: Vec<Arc<Layout>>,
@@ -81,7 +81,7 @@ impl FoundRefusal {
     }
 }
 
-/// Looks for the difference, and says what it was.
+/// Looks for the difference, and stores the result in `refusal`.
 pub(in crate::client) async fn look(
     connection: ServerConnection,
     shared: Arc<HandleState>,
@@ -142,7 +142,8 @@ impl ReplicaNotes {
         let mut noted = Vec::with_capacity(group.len());
         for (shard, at) in of.shards.iter().enumerate() {
             let cells = cells(&group, shard);
-            // A fenced copy's record is found at the generation after it.
+            // The fence raised the generation: a fenced copy's note is served at the next
+            // generation.
             let generation = at.generation.0 + u64::from(fenced);
             let id = ExportId(at.export.0).at(generation);
             let note = match at.export.0 == own.export.0 {
@@ -165,7 +166,7 @@ impl ReplicaNotes {
         all
     }
 
-    /// What the shards hold of a tensor that others hold as well: shard, box, digest.
+    /// The cells of a tensor that several shards hold: shard, box, digest.
     fn shared<'a>(
         &'a self,
         tensor: &'a Tensor,
@@ -180,7 +181,7 @@ impl ReplicaNotes {
     }
 }
 
-/// The note of an export, as soon as it is there.
+/// The note of an export, once there is one.
 fn note(
     routes: &Routes,
     address: &str,
@@ -195,8 +196,8 @@ fn note(
     })
 }
 
-/// What is asked for again and again: whoever has not heard of the refusal yet has no note, or does
-/// not serve it. An error that is not to be waited out is the outer one.
+/// Asks until there is an answer: a shard that has not heard of the refusal yet has no note, or
+/// does not serve it. An outer error ends the wait at once; an inner error is waited out.
 fn as_soon_as_there<T>(
     deadline: Instant,
     mut ask: impl FnMut() -> Result<Result<T, String>, String>,
@@ -232,7 +233,7 @@ fn copies_differ(copy: &ReplicaNotes) -> Result<Option<String>, String> {
                 first.name()
             )
         }
-        // Their boxes overlap, and are not the same: more than two hold parts of them.
+        // The boxes overlap without being equal, so no pair stands out: name all shards.
         None => {
             let mut shards: Vec<usize> = held.iter().map(|held| held.0).collect();
             shards.dedup();

@@ -1,4 +1,5 @@
-//! Tensor by tensor, what a replica's shards hold together: a few numbers, whatever the layout.
+//! Sums of what a replica's shards hold together, tensor by tensor: a few numbers, whatever the
+//! layout.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +7,14 @@ use weightcast_plan::{Cell, Layout, Tensor};
 use weightcast_protocol::{ShardSums, Sum};
 use weightcast_transport::Digest;
 
-/// One tensor in some shards of one replica. As [`ShardSums`], before it is folded.
+/// Sums of one tensor over some shards of one replica: [`ShardSums`] before they are folded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TensorSums {
     /// Over the elements that these shards count: over a replica, all of them once.
     counted: Digest,
     /// Over all that they hold.
     held: Digest,
-    /// Over what they count, each times the number of its holders.
+    /// Over the counted elements, each times the number of shards that hold it.
     expected: Digest,
     /// How many elements they count.
     elements: u64,
@@ -31,8 +32,8 @@ impl TensorSums {
 pub(crate) struct Summary(BTreeMap<String, TensorSums>);
 
 impl Summary {
-    /// Of one shard; `cells` are its own, as [`weightcast_plan::cells`] made them, with their
-    /// digests.
+    /// The summary of one shard; `cells` are the shard's own, as [`weightcast_plan::cells`] made
+    /// them, with their digests.
     pub(crate) fn of(layout: &Layout, cells: &[Cell], digests: &[Digest]) -> Self {
         let mut tensors = BTreeMap::<String, TensorSums>::new();
         for (cell, digest) in cells.iter().zip(digests) {
@@ -51,7 +52,7 @@ impl Summary {
         Self(tensors)
     }
 
-    /// Takes another shard's in.
+    /// Adds the summary of another shard.
     pub(crate) fn add(&mut self, other: Self) {
         for (name, sums) in other.0 {
             let all = self.0.entry(name).or_default();
@@ -62,7 +63,7 @@ impl Summary {
         }
     }
 
-    /// What the server would be told of the whole replica.
+    /// The sums of the whole replica, as the server compares them.
     pub(crate) fn folded(&self, tensors: &BTreeMap<String, Tensor>) -> ShardSums {
         let mut all = ShardSums::default();
         for (name, sums) in &self.0 {
@@ -86,8 +87,8 @@ pub(crate) fn suspects(tensors: &BTreeMap<String, Tensor>, of: &[Summary]) -> Ve
     })
 }
 
-/// The tensors of which a replica holds not all. What nobody holds counts as zeros, so the sums say
-/// nothing of it.
+/// The tensors that some replica does not hold whole. An element that nobody holds counts as zero,
+/// so the sums say nothing of it.
 pub(crate) fn partial(tensors: &BTreeMap<String, Tensor>, of: &[Summary]) -> Vec<Tensor> {
     chosen(tensors, of, |tensor, sums| {
         let whole: u64 = tensor.shape().iter().product();

@@ -1,4 +1,4 @@
-//! What a handle is opened with reaches its session, its memory and its user.
+//! The options of a handle reach its session, its memory and its user.
 
 use weightcast_protocol::Version;
 use weightcast_protocol::message::EpochPolicy;
@@ -112,7 +112,7 @@ fn nobody_goes_without_a_token_unless_that_is_said() {
     assert!(error.to_string().contains("nonsense"), "{error}");
 }
 
-/// Whoever is refused has no handle, and whoever waits may give up.
+/// A refusal gives no handle, and an interrupt ends the wait for one.
 #[test]
 fn a_handle_is_open_or_an_error() {
     let (_server, options) = served();

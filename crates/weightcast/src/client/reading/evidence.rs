@@ -1,4 +1,4 @@
-//! What a read leaves for a search after it.
+//! What a read leaves behind for a search for differences.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ pub(crate) struct Evidence {
     pub(crate) assignment: Assignment,
     pub(crate) sources: Vec<Arc<Layout>>,
     pub(crate) plan: Arc<Plan>,
-    /// Of the registration's cells, as they arrived.
+    /// Digests of the registration's cells, as the bytes arrived.
     pub(crate) digests: Vec<Digest>,
     /// Raised when the memory is about to be written again.
     pub(crate) overwritten: Arc<AtomicBool>,

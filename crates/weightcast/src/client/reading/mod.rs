@@ -1,9 +1,11 @@
 //! One read, off the control thread: fetches the source's layouts, then moves the bytes.
 //!
-//! `plans` makes a plan once for two layouts, and `plan_files` keeps plans from one process to the next. `route` binds a
-//! plan to a source and reads, where `networks` and `reach` allow to connect; `striping` spreads a read over several
-//! sources, and `pace` measures how fast the bytes come. `staging` is memory that a staged update fills before its
-//! bytes are copied into place. A read that is refused leaves `evidence`; `difference` says how two layouts differ.
+//! `plans` makes a plan once for two layouts, and `plan_files` keeps plans from one process to the
+//! next. `route` binds a plan to a source and reads; `networks` says where a reader may connect to,
+//! and `reach` explains addresses that only one host can reach. `striping` spreads a read over
+//! several sources, and `pace` measures how fast the bytes come. `staging` is memory that a staged
+//! update fills before its bytes are copied into place. A read leaves `evidence` in case its sums
+//! are refused; `difference` says how two layouts differ.
 
 mod difference;
 pub(super) mod evidence;
@@ -33,18 +35,18 @@ use crate::client::memory::registration::RegisteredShard;
 use crate::error::Error;
 use crate::manifest;
 
-/// How much longer than the call a read may take: the call's end stops it first.
+/// How much later than the call the read times out: the end of the call must stop the read first.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// What a read fills: the registered memory, or what lies beside it.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) registration: Arc<RegisteredShard>,
-    /// How far it has come, if that may be kept or served.
+    /// Progress of the fill, if the read may go on after it or serve it.
     pub(super) filling: Option<Arc<Filling>>,
 }
 
-/// A read that runs, as others see it.
+/// Control over a running read.
 #[derive(Clone, Default)]
 pub(super) struct RunningRead {
     /// Raised to end it.
@@ -72,7 +74,7 @@ pub(super) async fn read_assigned(
     };
     let read = tokio::task::spawn_blocking(move || {
         let progress = Arc::clone(&shared.progress);
-        // A read that goes on begins with what is kept.
+        // A read that goes on keeps counting from the bytes that it has.
         if target.filling.as_ref().is_none_or(|filling| filling.progress().0 == 0) {
             progress.store(0, Ordering::Relaxed);
         }
@@ -94,7 +96,7 @@ pub(super) async fn read_assigned(
     }
 }
 
-/// Layouts by the names of their manifests.
+/// Layouts by the digests of their manifests: kept ones, or fetched from the server.
 pub(crate) async fn fetch_layouts(
     connection: &ServerConnection,
     shared: &HandleState,
@@ -113,7 +115,8 @@ pub(crate) async fn fetch_layouts(
     Ok(layouts)
 }
 
-/// A manifest that does not come may come the next time; one that makes no layout never will.
+/// A manifest that does not come may come the next time, so another source is tried; a manifest
+/// that makes no layout never will.
 fn unfetched(error: Error) -> ReadFailure {
     match error {
         Error::Call(error) => ReadFailure::Source { shard: 0, reason: error.to_string() },

@@ -1,5 +1,6 @@
-//! Which data ports a reader connects to. The address comes from the source, through the server:
-//! whoever holds the token may say any. A reader must not be sent to places that only it can reach.
+//! Which data ports a reader connects to. A source names its address through the server, and any
+//! holder of the token may name any address. A reader must not be sent to places that only the
+//! reader can reach.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,18 +10,18 @@ use crate::error::Error;
 /// The addresses that may be connected to.
 #[derive(Clone, Debug)]
 pub(crate) struct Networks {
-    /// Those that the job has listed, if it has.
+    /// The networks that the job lists, if it lists any.
     listed: Option<Vec<NetworkPrefix>>,
-    /// Whether this host is where the job is.
+    /// Whether loopback is allowed: the job is on this host.
     loopback: bool,
 }
 
 impl Networks {
-    /// As configured, for a client of these servers. `own` is where its own data port is bound: on
-    /// loopback, its peers are on this host as well.
+    /// The configured networks, for a client of these servers. `own` is the client's own data port:
+    /// where that is bound to loopback, its peers are on this host as well.
     ///
     /// # Errors
-    /// What is listed makes no sense.
+    /// A listed network is malformed.
     pub(crate) fn new(
         options: &Options,
         servers: &str,
@@ -31,8 +32,10 @@ impl Networks {
         Ok(Self { listed, loopback: own || servers.split(',').any(is_local) })
     }
 
+    /// Checks that a reader may connect to a data port.
+    ///
     /// # Errors
-    /// Why nothing is asked there, and what to do about it.
+    /// Why not, and what to do about it.
     pub(crate) fn check(&self, port: SocketAddr) -> Result<(), String> {
         let Some(why) = self.refusal(port.ip().to_canonical()) else { return Ok(()) };
         Err(format!(
@@ -41,7 +44,7 @@ impl Networks {
         ))
     }
 
-    /// Why nothing is asked at this address; `None` if it may be asked.
+    /// Why a reader must not connect to this address; `None` if it may.
     fn refusal(&self, ip: IpAddr) -> Option<&'static str> {
         let nowhere = ip.is_unspecified() || ip.is_multicast() || is_broadcast(ip);
         let listed = self.listed.as_ref().map(|listed| listed.iter().any(|net| net.holds(ip)));
@@ -61,7 +64,7 @@ fn is_broadcast(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V4(ip) if ip.is_broadcast())
 }
 
-/// Where clouds keep their metadata services, among others.
+/// Link-local addresses: among others, those of the metadata services of clouds.
 fn is_link_local(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
@@ -86,7 +89,7 @@ struct NetworkPrefix {
 }
 
 impl NetworkPrefix {
-    /// The first bits of an address of so many bits.
+    /// The bits of an address that name its network; `bits` is the length of the address.
     fn prefix(self, address: u128, bits: u32) -> u128 {
         address.checked_shr(bits - self.bits).unwrap_or(0)
     }

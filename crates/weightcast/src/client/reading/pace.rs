@@ -1,11 +1,11 @@
-//! How far the running read is, for the session, which looks whether its source is slow.
+//! Progress of the running read, from which the session tells whether its source is slow.
 
 use std::sync::{Arc, OnceLock};
 
 use weightcast_protocol::session::ReadProgress;
 use weightcast_transport::Gauge;
 
-/// Of one read.
+/// Progress of one read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadPace {
     pub(crate) gauge: Arc<Gauge>,
@@ -14,12 +14,12 @@ pub(crate) struct ReadPace {
 }
 
 impl ReadPace {
-    /// The jobs are known.
+    /// Notes which shard each job reads from, once the jobs are known.
     pub(crate) fn of(&self, shards: impl Iterator<Item = usize>) {
         let _ = self.shards.set(shards.collect());
     }
 
-    /// How far it is, once bytes move.
+    /// The progress; `None` until bytes move.
     pub(crate) fn look(&self) -> Option<ReadProgress> {
         let reading = self.gauge.look()?;
         let shard = *self.shards.get()?.get(reading.job)?;

@@ -1,6 +1,7 @@
-//! A directory of plans, for workers that start again. Nothing that is wrong with a plan matters: what
-//! cannot be read is planned, what cannot be written is planned again next time. A directory that
-//! others can write is refused; it is used by its descriptor, so it stays the one that was looked at.
+//! A directory of plans, for workers that restart. A bad file costs only time: a plan that cannot
+//! be read is made anew, a plan that cannot be written is made again next time. A directory that
+//! others can write is refused. The directory is used by its descriptor, so it stays the directory
+//! that was checked.
 
 use std::ffi::CStr;
 use std::fs::{DirBuilder, File};
@@ -16,7 +17,7 @@ use crate::error::Error;
 use crate::limits::{STORED_PLAN_BYTES, STORED_PLANS};
 use crate::private;
 
-/// Ends the names of plans, and of what is to become one.
+/// Endings of file names: of a plan, and of a plan that is being written.
 const WHOLE: &str = "plan";
 const HALF: &str = "plan-part";
 
@@ -27,10 +28,10 @@ pub(crate) struct PlanFiles {
 }
 
 impl PlanFiles {
-    /// In this directory. If there is none it is made, for this user alone.
+    /// The files in this directory, which is made, for this user alone, if it is not there.
     ///
     /// # Errors
-    /// There is none and none can be made, or others can write it.
+    /// The directory is not there and cannot be made, or others can write it.
     pub(in crate::client) fn within(path: &Path) -> Result<Self, Error> {
         if let Err(error) = DirBuilder::new().mode(0o700).create(path)
             && !path.is_dir()
@@ -63,7 +64,7 @@ impl PlanFiles {
         None
     }
 
-    /// Writes the plan of this name, or not.
+    /// Stores a plan under this name. A failure is only logged.
     pub(super) fn save(&self, name: &PlanName, plan: &Plan) {
         let bytes = stored::encode(plan, name);
         if bytes.len() as u64 > STORED_PLAN_BYTES {
@@ -74,8 +75,9 @@ impl PlanFiles {
         }
     }
 
-    /// All or nothing, whoever else writes it. A file that a crash has emptied is found by its
-    /// checksum, so nothing waits for the disk.
+    /// Writes a plan whole or not at all, even if several processes write it: into a file of its
+    /// own, which then takes the plan's name. Nothing waits for the disk, because a file that a
+    /// crash has emptied fails its checksum.
     fn write(&self, name: &PlanName, bytes: &[u8]) -> io::Result<()> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
@@ -91,9 +93,10 @@ impl PlanFiles {
         written
     }
 
-    /// A file's bytes, if it is one and not larger than any plan.
+    /// The bytes of a regular file that is not larger than any plan.
     fn read(&self, file: &str) -> io::Result<Vec<u8>> {
-        // Others cannot write here, so a link or a pipe is our user's own mistake; nothing waits.
+        // Others cannot write here, so a link or a pipe is our user's own mistake. Opening never
+        // waits.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(openat(&self.directory, file, flags, Mode::empty())?);
         let found = file.metadata()?;
@@ -105,7 +108,7 @@ impl PlanFiles {
         Ok(bytes)
     }
 
-    /// Removes the oldest files beyond [`STORED_PLANS`], also those that somebody left half-written.
+    /// Removes the oldest files beyond [`STORED_PLANS`], half-written ones included.
     fn thin_out(&self) -> io::Result<()> {
         let mut ours = Vec::new();
         for entry in Dir::read_from(&self.directory)? {
@@ -114,7 +117,7 @@ impl PlanFiles {
             if !is_ours(name) {
                 continue;
             }
-            // Others thin out as well: what is gone is gone.
+            // Other processes thin out too: the file may be gone already.
             if let Ok(found) = statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                 ours.push((found.st_mtime, found.st_mtime_nsec, name.to_owned()));
             }
@@ -306,7 +309,7 @@ mod tests {
         }
     }
 
-    /// Within one second as well.
+    /// Files of one second are told apart too.
     #[test]
     fn the_oldest_go_by_the_nanosecond() {
         let directory = fresh();

@@ -14,7 +14,7 @@ use super::striping;
 use crate::client::memory::registration::RegisteredShard;
 use crate::limits::CACHED_PLANS;
 
-/// What a plan was made for: the names of the sources' manifests.
+/// What a plan was made for: the digests of the sources' manifests.
 type SourceLayouts = Vec<ContentDigest>;
 
 /// The plans for what is registered, the newest last.
@@ -29,16 +29,17 @@ pub enum PlanFrom {
     /// No plan was needed: nothing was read.
     #[default]
     Nowhere,
-    /// It was planned.
+    /// The plan was made for this read.
     Planner,
     /// Planned before, by this handle.
     Memory,
-    /// Planned before, by whoever left it in [`Options::plan_cache`](crate::Options::plan_cache).
+    /// Planned before, by the handle that left it in
+    /// [`Options::plan_cache`](crate::Options::plan_cache).
     File,
 }
 
 impl PlanFrom {
-    /// In one word; of no plan, none.
+    /// The origin in one word; an empty text for [`PlanFrom::Nowhere`].
     pub fn name(self) -> &'static str {
         match self {
             PlanFrom::Nowhere => "",
@@ -67,7 +68,7 @@ impl Plans {
         if let Some((_, plan)) = known.iter().find(|(other, _)| *other == names) {
             return Ok((Arc::clone(plan), PlanFrom::Memory));
         }
-        // Those of further sources are the same.
+        // Helpers have the layouts of the source: plan for the source alone.
         let each = assignment.shards_each();
         let sources: Vec<&Layout> = sources.iter().take(each).map(Arc::as_ref).collect();
         let (plan, from) = self.find(registration, &names[..each.min(names.len())], &sources)?;
@@ -80,7 +81,7 @@ impl Plans {
         Ok((plan, from))
     }
 
-    /// A plan that is not in memory.
+    /// Loads a plan that is not in memory, or makes and stores it.
     fn find(
         &self,
         registration: &RegisteredShard,

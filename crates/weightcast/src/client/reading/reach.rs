@@ -1,4 +1,4 @@
-//! Who can reach an address, as far as its text says.
+//! Whether other hosts can reach an address, as far as its text says.
 
 use crate::config::is_of_this_host;
 
@@ -6,7 +6,8 @@ use crate::config::is_of_this_host;
 const REMEDY: &str = "set WEIGHTCAST_DATA_BIND (or data_bind of open) there to an address that the \
                       other hosts reach, such as 10.0.0.2:0";
 
-/// Said by `open`, where a worker will not be found.
+/// The warning of `open` about a data port that other hosts cannot reach, although they reach the
+/// server.
 pub(in crate::client) fn warning(servers: &str, data_address: &str) -> Option<String> {
     let shared = !servers.split(',').all(is_of_this_host);
     (shared && is_of_this_host(data_address)).then(|| {
@@ -17,7 +18,7 @@ pub(in crate::client) fn warning(servers: &str, data_address: &str) -> Option<St
     })
 }
 
-/// Added to the error of a reader that does not reach a source.
+/// The error of a reader that does not reach a source, explained if the source names loopback.
 pub(in crate::client) fn explained(address: &str, error: String) -> String {
     match is_of_this_host(address) {
         true => format!(

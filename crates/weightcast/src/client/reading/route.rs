@@ -33,7 +33,7 @@ pub const THREADS: usize = 2;
 /// How long one source's data port may take to answer: another source may be quicker.
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// Plans that were made and peers that were reached, kept from one version to the next.
+/// Plans and reached peers of one handle, kept from one version to the next.
 pub(crate) struct Routes {
     auth: Auth,
     way: Way,
@@ -56,10 +56,10 @@ pub(crate) struct Read<'a> {
     pub(crate) cancel: Arc<AtomicBool>,
     pub(crate) progress: Arc<AtomicU64>,
     pub(crate) pace: ReadPace,
-    /// What is final already, and is served while the rest comes.
+    /// Which units are final already; they may be served while the rest comes.
     pub(crate) filling: Option<Arc<Filling>>,
-    /// Held while the registered memory is written: whoever stops a read waits for it, so nothing
-    /// slow happens under it but the bytes.
+    /// Held while memory is written. Stopping a read waits for this lock, so nothing slow happens
+    /// under it but the transfer and its digests.
     pub(crate) memory: &'a Mutex<()>,
 }
 
@@ -104,7 +104,8 @@ impl Routes {
         let mut digests = weightcast_transport::read(&jobs, &read.registration.regions, &options)
             .map_err(|e| self.failed(&bound[e.source], &e.kind, read))?;
         if kept {
-            // The digests on the way are of what came now; the whole has come in parts.
+            // The transfer has digested only the bytes of this read; earlier reads have brought the
+            // rest.
             digests = read.registration.digest_all_on(THREADS);
         } else {
             // Tied weights lie in memory once: digest them again for each further name.
@@ -195,7 +196,7 @@ impl Routes {
         let peer = loop {
             let soon = deadline.min(Instant::now() + CONNECT);
             match Peer::connect_by(self.way, port, &self.auth, soon) {
-                // It lives, and will have a place.
+                // A full port is alive, and will have a place: try again.
                 Err(TransportError::Full { .. }) if Instant::now() < deadline.min(full) => {}
                 connected => break connected.map_err(|e| explained(e.to_string()))?,
             }
@@ -210,11 +211,11 @@ impl Routes {
     }
 
     fn failed(&self, bound: &BoundSource, kind: &TransportError, read: &Read<'_>) -> ReadFailure {
-        // Whatever it was, a new connection finds out whether the peer is still there.
+        // After any failure, a new connection has to show whether the peer is still there.
         let address = &read.assignment.shards[bound.shard].data_address;
         self.peers.lock().expect("no panic while held").remove(address);
         match kind {
-            // No other source would do better.
+            // The target is at fault: no other source would do better.
             TransportError::ReadOnlyTarget { .. } | TransportError::UnwritableTarget { .. } => {
                 ReadFailure::Layout { detail: kind.to_string() }
             }
@@ -223,19 +224,19 @@ impl Routes {
     }
 }
 
-/// What came of a read.
+/// A finished read.
 pub(crate) struct ArrivedRead {
     pub(crate) sums: ShardSums,
     pub(crate) transfer: Transfer,
-    /// For the export of what arrived.
+    /// The note for the export of the bytes that arrived.
     pub(crate) note: Vec<u8>,
-    /// It is in the registered memory, not beside it.
+    /// The bytes are in the registered memory, not beside it.
     pub(crate) in_place: bool,
-    /// Should the sums not be the publisher's.
+    /// Used if the sums are not the publisher's.
     pub(crate) evidence: Evidence,
 }
 
-/// One shard of the source, and what is read there.
+/// One shard of the source, reached, and the export to read.
 struct BoundSource {
     shard: usize,
     peer: Arc<Peer>,

@@ -11,7 +11,7 @@ use super::Target;
 use crate::client::memory::registration::RegisteredShard;
 use crate::error::Error;
 
-/// Bytes copied before it is asked again whether to go on. Stays in the cache between its two moves.
+/// Bytes copied between two looks at `cancel`. They stay in the cache between read and write.
 const STEP: usize = 1 << 18;
 
 /// What was copied into place.
@@ -21,7 +21,7 @@ pub(crate) struct Installed {
     pub(crate) seconds: f64,
 }
 
-/// Whether a staged update fits.
+/// Fails if a staged update needs more than `limit` bytes.
 pub(in crate::client) fn check_room(
     registration: &RegisteredShard,
     limit: Option<u64>,
@@ -33,7 +33,7 @@ pub(in crate::client) fn check_room(
     }
 }
 
-/// Fresh memory of the same shape.
+/// Fresh memory of the registered memory's shape.
 pub(in crate::client) fn allocate(
     registration: &RegisteredShard,
     limit: Option<u64>,
@@ -47,8 +47,8 @@ pub(in crate::client) fn allocate(
     Ok(Target { registration: Arc::new(registration.within(regions)), filling })
 }
 
-/// Copies the slices, and no other byte, of one memory into the other. `None` if it was cancelled:
-/// whoever does that waits for the lock.
+/// Copies the slices, and no other byte, from staged into registered memory. `None` if cancelled;
+/// `stop_read` waits for `memory` after it cancels.
 pub(in crate::client) fn install(
     staged: &RegisteredShard,
     registration: &RegisteredShard,

@@ -3,10 +3,10 @@
 use weightcast_plan::{Copy, Plan};
 use weightcast_transport::{RowRange, Rows, Units};
 
-/// The same copies, cut at the borders of the target's units of progress, which go round the sources.
-/// What arrives in a unit comes from one source, so that of a source that is lost the rest is kept,
-/// and readers of this reader wait for no second one. Each source has `each` shards, and the plan is
-/// made for those of the first.
+/// The same copies, cut at the borders of the target's units; the units go round the sources. All
+/// bytes of a unit come from one source: if a source is lost, the units of the others are kept, and
+/// readers of this reader never wait for two sources. Each source has `each` shards, and the plan
+/// is made for the shards of the first source.
 pub(super) fn spread(plan: Plan, sources: usize, each: usize, units: &Units) -> Plan {
     if sources < 2 {
         return plan;

@@ -1,4 +1,4 @@
-//! Who is cut off, who is heard, and when a server goes.
+//! Which clients are cut off, which are heard, and when a server stops.
 
 use tokio_stream::StreamExt;
 use weightcast_protocol::message::{EpochPolicy, Location, Open, Role};
@@ -11,7 +11,7 @@ use super::super::queue::ClientOrigin;
 use super::*;
 use crate::wire::server_frame::Body;
 
-/// A client's stream, as the server has it and as it is seen from outside.
+/// A client's stream: the server's end, and what is seen from outside.
 fn line(admission: &Admission) -> (StreamEnd, (AdmittedPlace, oneshot::Receiver<()>, Frames)) {
     let (place, cut_off) = admission.enter(ClientOrigin::Process(1), Instant::now());
     place.pass().show().unwrap();
@@ -131,7 +131,7 @@ fn what_waits_in_a_stream_that_is_over_counts_as_well() {
     assert!(other.1.try_recv().is_err());
 }
 
-/// A machine with one session, whose stream is open, and what it has to say to it.
+/// A machine with one session, whose stream is open, and the machine's messages to it.
 fn with_session() -> (Server, Streams, ConnectionId, (AdmittedPlace, oneshot::Receiver<()>, Frames))
 {
     let (admission, clock) = (Admission::new(), Clock::start());
@@ -150,7 +150,7 @@ fn connected(machine: &Server) -> Vec<bool> {
     replicas.flat_map(|replica| replica.shards).map(|shard| shard.connected).collect()
 }
 
-/// By what waits for all, or for itself alone.
+/// A client is cut off for what waits for all clients, or for what waits for itself alone.
 #[test]
 fn the_machine_hears_of_whoever_is_cut_off() {
     for alone in [false, true] {
@@ -170,7 +170,7 @@ fn the_machine_hears_of_whoever_is_cut_off() {
     }
 }
 
-/// Its messages may still be in the queue.
+/// Messages of a stream that is over may still be in the queue.
 #[test]
 fn nothing_is_heard_of_a_stream_that_is_over() {
     let (mut machine, mut streams) =

@@ -1,5 +1,5 @@
-//! The rule of who may stay, once more: every short course of comings, showings, leavings and closings
-//! against lists that are kept by hand.
+//! The rule of who may stay, written a second time: every short course in which connections come,
+//! show the token, leave and are closed, against lists that are kept by hand.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const STRANGERS_HERE: usize = 2;
 const VISITS: usize = 3;
-/// One comes; or one of those who came shows the token, leaves, or is closed.
+/// A connection comes; or an earlier one shows the token, leaves, or is closed.
 const ACTIONS: usize = 1 + 3 * VISITS;
 const STEPS: u32 = 6;
 
@@ -71,7 +71,7 @@ impl Ledger {
         true
     }
 
-    /// Who is a client stays one, however many there are; others become one if there is a place.
+    /// A client stays a client, however many there are; a stranger becomes one if there is a place.
     fn shows(&mut self, who: usize) {
         let expected = if self.clients.contains(&who) {
             Ok(())
@@ -87,7 +87,7 @@ impl Ledger {
         assert_eq!(shown, expected, "of {} clients", self.most_clients);
     }
 
-    /// Who is in neither list has been told, or has left.
+    /// A connection that is in neither list was told to close, or has left.
     fn check(&mut self) {
         let numbers = |ids: Vec<u64>| ids.into_iter().map(|id| id as usize).collect();
         let book = self.admission.book();

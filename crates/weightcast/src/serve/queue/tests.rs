@@ -1,4 +1,4 @@
-//! Whose turn it is, by hand and by a second writing of the rule.
+//! Whose turn it is, by hand and by a second implementation of the rule.
 
 use super::*;
 
@@ -121,7 +121,7 @@ async fn room_that_is_not_needed_is_the_next_ones() {
     }
 }
 
-/// The rule once more: all that wait in one list, and the turns of their origins.
+/// The rule a second time: all waiting transfers in one list, and the turns of their origins.
 #[derive(Default)]
 struct PlainQueue {
     free: usize,
@@ -149,7 +149,7 @@ impl PlainQueue {
         (first.2 <= self.free).then_some(first)
     }
 
-    /// The one that has no place.
+    /// Adds a transfer. Returns the transfer that loses its place, if there are too few.
     fn ask(&mut self, origin: ClientOrigin, bytes: usize) -> Option<u64> {
         self.asked += 1;
         self.waiting.push((origin, self.asked, bytes));

@@ -5,7 +5,7 @@ use weightcast_protocol::{CallError, ContentDigest};
 use super::super::queue::ClientOrigin;
 use super::*;
 
-/// Stores a manifest whose actor answers so.
+/// Stores a manifest, to which the actor gives this answer.
 async fn stored(answer: Result<(), CallError>) -> Result<(), Status> {
     let (inputs, mut asked) = mpsc::channel(4);
     let service = Service { inputs, connections: Arc::default(), transfers: Transfers::new() };

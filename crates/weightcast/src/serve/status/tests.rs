@@ -214,7 +214,7 @@ fn each_field_is_told_under_its_own_name() {
     assert_eq!(status_frame(snapshot), status);
 }
 
-/// The names of the counters are those of the machine's fields, and so are their numbers.
+/// Each counter has the name and the number of a field of the machine.
 #[test]
 fn each_counter_is_told_under_its_own_name() {
     let mut number = 0;

@@ -1,4 +1,4 @@
-//! How much of what is large is on its way at a time, and for how long.
+//! How many large transfers are on their way at a time, and for how long.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn page(size: usize, bytes: usize) -> ManifestPage {
     ManifestPage { size: size as u64, data, ..ManifestPage::default() }
 }
 
-/// What comes of a manifest of so many bytes whose further pages come one after so long.
+/// Receives a manifest of `size` bytes; each of `pages` comes so long after the page before.
 async fn received(size: usize, pages: &[(Duration, usize)]) -> Result<Vec<u8>, tonic::Code> {
     let pages = pages.to_vec();
     let later = tokio_stream::iter(pages).then(async |(after, bytes)| {
@@ -94,7 +94,7 @@ async fn a_manifest_has_the_time_that_its_bytes_so_far_need() {
     assert_eq!(received(size, &steady).await.map(|bytes| bytes.len()), Ok(size));
 }
 
-/// How many bytes come to who takes a page each time after so long.
+/// How many bytes a reader gets that takes a page, and waits for `each` before the next.
 async fn taken(bytes: usize, each: Duration) -> usize {
     let (readers, transfers) = room();
     let stored: Arc<[u8]> = vec![0; bytes].into();

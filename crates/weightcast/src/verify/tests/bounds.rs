@@ -1,4 +1,4 @@
-//! What is asked and said where much differs, or somebody writes meanwhile.
+//! What a search asks and finds if much differs, or if memory is written meanwhile.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Shard, compare, held};
 use crate::verify::atoms::{Atom, HeldEntry, atoms};
 use crate::verify::search::{Found, Search};
 
-/// Two shards by rows, one that holds all: `[rows, 8]` of four bytes.
+/// Two shards with half of the rows each, and a shard that holds all: `[rows, 8]` of four bytes.
 fn halves(rows: u64) -> Vec<Shard> {
     let tensor = Tensor::new("w", DType::F32, [rows, 8]).unwrap();
     let part = |side, start, len| {

@@ -1,5 +1,5 @@
-//! Random pairs of groups that hold the same model in other layouts, and what is done to one of
-//! them: compared with an oracle that looks at every byte of everybody.
+//! Random pairs of groups that hold the same model in different layouts, one of them changed:
+//! compared with an oracle that looks at every byte of every shard.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ struct Shard {
     memory: Vec<Vec<u8>>,
 }
 
-/// What the comparison says.
+/// The result of a comparison.
 struct Findings {
     suspects: Vec<Tensor>,
     found: Vec<Found>,
@@ -96,7 +96,7 @@ fn digest(shard: &Shard, cell: Cell) -> Digest {
     .sum()
 }
 
-/// The whole comparison but for the network.
+/// The whole comparison, without the network.
 fn compare(shards: &[Shard]) -> Findings {
     let layouts = |side: usize| -> Vec<Arc<Layout>> {
         shards.iter().filter(|s| s.side == side).map(|s| Arc::clone(&s.layout)).collect()
@@ -144,7 +144,7 @@ fn held(shards: &[Shard], tensor: &Tensor) -> Vec<(HeldEntry, Slice)> {
     boxes
 }
 
-/// By tensor and position, who holds which byte there.
+/// By tensor and position: which entries hold which byte there.
 type Bytes = BTreeMap<String, BTreeMap<u64, Vec<(HeldEntry, u8)>>>;
 
 fn all_bytes(shards: &[Shard]) -> Bytes {
@@ -175,7 +175,7 @@ fn rows_of(tensor: &Tensor, position: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// Compares what was said with every byte of everybody; returns how many rows differ.
+/// Checks the findings against every byte of every shard; returns how many rows differ.
 fn check(shards: &[Shard], said: &Findings, seed: u64) -> usize {
     let mut differ: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
     let mut outside: BTreeSet<(&str, u64)> = BTreeSet::new();
@@ -217,7 +217,7 @@ fn check(shards: &[Shard], said: &Findings, seed: u64) -> usize {
     differ.values().map(BTreeSet::len).sum()
 }
 
-/// Those who hold a box, together if every byte of it is the same.
+/// The holders of a box, grouped by equal bytes.
 fn readings(
     bytes: &BTreeMap<u64, Vec<(HeldEntry, u8)>>,
     tensor: &Tensor,

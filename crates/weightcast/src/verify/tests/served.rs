@@ -20,10 +20,10 @@ use crate::config::{Options, Role};
 use crate::error::Error;
 
 const SOON: Duration = Duration::from_secs(20);
-/// Of each tensor.
+/// Bytes of each tensor.
 const BYTES: u64 = 32;
 const GENERATION: u64 = 4;
-/// Of a question and its answer: two headers and a name; and for each box.
+/// Bytes of a question and its answer: two headers and a name; and bytes for each box.
 const QUESTION: u64 = 32;
 const BOX: u64 = 56 + 16;
 
@@ -48,7 +48,7 @@ fn name(tensor: usize) -> String {
 }
 
 impl Served {
-    /// Filled, served and noted.
+    /// A replica whose memory is filled, served and noted.
     fn new(called: &'static str, of: u64, tensors: usize) -> Self {
         let share = BYTES / of;
         let layout = |shard: u64| {
@@ -107,7 +107,7 @@ impl Served {
     }
 }
 
-/// Nobody gives up.
+/// A caller that never gives up.
 static GO_ON: fn(u64) -> bool = |_| true;
 
 fn asker(replicas: &[ComparedReplica], time: Duration) -> Asker<'static> {
@@ -116,7 +116,7 @@ fn asker(replicas: &[ComparedReplica], time: Duration) -> Asker<'static> {
     Asker::new(shards(replicas), routes, Instant::now() + time, 1_000, &GO_ON)
 }
 
-/// Compares; the server says this of each replica.
+/// Compares the replicas; `as_published` is what the server says of each.
 fn judged(
     replicas: &[ComparedReplica],
     as_published: &[Option<bool>],

@@ -1,4 +1,4 @@
-//! What shards fold, what a summary folds, and what both are by their definition.
+//! The sums that shards fold, the sums that a summary folds, and both by their definition.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn folded(group: &[RegisteredShard]) -> ShardSums {
     sums.fold(ShardSums::default(), |all, one| all + one)
 }
 
-/// The summary of a group, as whoever compares it makes it.
+/// The summary of a group, as a comparison makes it.
 fn summary(group: &[RegisteredShard]) -> Summary {
     let mut all = Summary::default();
     for shard in group {
@@ -50,7 +50,7 @@ fn summary(group: &[RegisteredShard]) -> Summary {
     all
 }
 
-/// Of all bytes of a model once.
+/// The sum of all bytes of a model, each counted once.
 fn once(model: &Model) -> Sum {
     let tensors = model.tensors.iter().enumerate();
     let each = tensors.map(|(number, tensor)| {

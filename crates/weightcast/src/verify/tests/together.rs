@@ -1,5 +1,5 @@
-//! What is found of a tensor does not depend on the others that are searched with it: each has all of
-//! what may be looked into.
+//! The places found in a tensor do not depend on the other tensors of the search: each tensor has a
+//! whole budget of its own.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use weightcast_transport::Digest;
 use crate::verify::atoms::{Atom, HeldEntry};
 use crate::verify::search::{Found, Search};
 
-/// A tensor that two hold in the same boxes, and where they differ.
+/// A tensor that two shards hold in the same boxes, and where the shards differ.
 struct Searched {
     tensor: Tensor,
     boxes: Vec<Slice>,
@@ -17,7 +17,7 @@ struct Searched {
 }
 
 const ROWS: u64 = 4_096;
-/// Further than what is left of a box when it is cut into rows.
+/// Distance of rows: more than the height of a box before it is cut into single rows.
 const APART: u64 = 120;
 const WIDTH: u64 = 16;
 
@@ -38,7 +38,7 @@ fn wide(boxes: u64) -> Searched {
     Searched { tensor, boxes, differs: Box::new(differs) }
 }
 
-/// All that is found of these.
+/// All places of a search of these tensors.
 fn found(all: &[&Searched]) -> Vec<Found> {
     let suspects = all.iter().zip(0..).map(|(of, entry)| {
         let held = [0, 1].map(|holder| HeldEntry { holder, entry }).to_vec();
@@ -57,7 +57,7 @@ fn found(all: &[&Searched]) -> Vec<Found> {
     search.end()
 }
 
-/// Where one of them differs, and whether in every row.
+/// The places of one tensor, and whether every row of each differs.
 fn places(found: &[Found], tensor: usize) -> Vec<(&Slice, bool)> {
     let of_it = found.iter().filter(|place| place.tensor == tensor);
     of_it.map(|place| (&place.slice, place.exact)).collect()
@@ -99,7 +99,7 @@ fn each_of_many_tensors_has_its_boxes_looked_into() {
     }
 }
 
-/// Whatever is found of the others.
+/// A suspect without a place is reported as moving, whatever is found in the others.
 #[test]
 fn a_tensor_that_does_not_differ_any_more_has_changed() {
     let (same, other) = (tall(0, 0), tall(2, 5));

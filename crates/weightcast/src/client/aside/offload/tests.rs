@@ -1,4 +1,4 @@
-//! Copies and seeds that come to nothing, at each stage: nothing of them is left.
+//! Offloads and seeds that fail, at each stage: nothing of them is left.
 
 use std::thread;
 
@@ -18,7 +18,7 @@ use crate::serve::{ServeConfig, serve};
 const BYTES: u64 = 4_000;
 const VERSION: Version = Version { epoch: Epoch(0), number: 1 };
 
-/// A handle's side of it, without the handle.
+/// What a handle has for offloads and seeds, without the handle.
 struct CopyScene {
     owner: Owner,
     offloader: Offloader,
@@ -127,7 +127,7 @@ fn nothing_is_left_where_the_server_wants_none() {
     scene.nothing_is_left("seed");
 }
 
-/// Whoever stops a copy waits until it has let go of the memory, and nobody is told of it.
+/// `stop` waits until the copy has let go of the memory. A stopped copy sends no event.
 #[test]
 fn a_copy_that_is_stopped_is_waited_for_and_leaves_nothing() {
     let CopyScene { owner, mut offloader, mut queue, seeder } = scene("127.0.0.1:1", BYTES);
@@ -181,7 +181,7 @@ fn a_copy_that_is_stopped_is_waited_for_and_leaves_nothing() {
     assert_eq!(Arc::strong_count(&registration), 2);
 }
 
-/// The next copy is asked for: the one before, if it has not ended, does so now, and this one does not.
+/// `start` ends an older copy that still runs, and leaves the new copy running.
 #[test]
 fn a_copy_ends_when_the_next_one_begins() {
     let mut scene = scene("127.0.0.1:1", BYTES);

@@ -1,4 +1,4 @@
-//! What is noted of the memory is of what it holds, not of what was read beside it.
+//! The memory's note describes what the memory holds, not what was read beside it.
 
 use weightcast_plan::{DType, LayoutBuilder, Part, Plan};
 use weightcast_protocol::{ContentDigest, Epoch, Version};
@@ -121,7 +121,7 @@ async fn what_is_published_anew_has_no_note_of_what_was_there_before() {
     assert_eq!(noted(&memory, 2), None, "it is not digested yet");
 }
 
-/// What a bad source gave is not gone on with: a read that begins anew has other memory and no progress.
+/// A read without `keep` has fresh memory and no progress: nothing of a bad source remains.
 #[tokio::test]
 async fn a_read_that_begins_anew_keeps_nothing() {
     let mut memory = holding();

@@ -66,7 +66,7 @@ fn name_of(layout: &Layout) -> ContentDigest {
     manifest::blob_digest(&manifest::encode(layout))
 }
 
-/// What is said to a manifest that is stored, and to those who ask for one.
+/// The server's reply to a stored manifest.
 fn stored() -> Said {
     whole(b"")
 }

@@ -1,4 +1,5 @@
-//! What a group's shards count, hold and note adds up to what the whole does, however it is cut.
+//! The sums and notes of a group's shards add up to those of the whole, however the tensors are
+//! cut.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ fn byte(row: u64, column: u64) -> u8 {
     (row * 37 + column * 11 + 5) as u8
 }
 
-/// Columns `shard` of `of` of a matrix, and of a vector everything.
+/// Share `shard` of `of` of a matrix's columns, and a whole vector.
 pub(in crate::client::memory) fn shard_of(shard: u64, of: u64) -> (Arc<Layout>, Vec<Region>) {
     let columns = shard * COLUMNS / of..(shard + 1) * COLUMNS / of;
     let mut builder = LayoutBuilder::new();

@@ -198,7 +198,7 @@ fn what_is_shown_is_each_byte_times_the_key_of_its_tensor_and_place() {
     }
 }
 
-/// Of a large group, what is shown is the windows alone, each byte times its key.
+/// The proof of a large group covers the windows alone, each byte times its key.
 #[test]
 fn of_a_large_group_the_windows_are_shown_and_nothing_else() {
     const ALL: u64 = 2 * PROOF_WINDOW * PROOF_WINDOWS;
@@ -219,7 +219,8 @@ fn of_a_large_group_the_windows_are_shown_and_nothing_else() {
     }
 }
 
-/// As stages of a pipeline hold them, or ranks their experts.
+/// Shards may hold different tensors, as stages of a pipeline do, or ranks with experts of their
+/// own.
 #[test]
 fn shards_that_hold_different_tensors_show_what_one_shard_of_all_shows() {
     let group = |shards: &[&[&str]]| -> Vec<RegisteredShard> {

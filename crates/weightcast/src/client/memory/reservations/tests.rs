@@ -105,7 +105,7 @@ fn filling_lasts_as_long_as_whoever_fills() {
     handle("two").reserve(memory("b", &region), false).unwrap();
 }
 
-/// What is held, as the rule says it: one that is filled has its memory for itself.
+/// One registration, by the rule: memory that is filled belongs to one handle alone.
 struct HeldMemory {
     handle: usize,
     regions: u64,

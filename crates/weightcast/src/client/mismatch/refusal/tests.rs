@@ -1,4 +1,5 @@
-//! What is said of a refused publication: of copies, of a holder, and of who says nothing.
+//! What is said of a refused publication: copies that differ, a holder that differs, shards that
+//! say nothing.
 
 use std::sync::mpsc;
 
@@ -75,7 +76,7 @@ fn noted(name: &str, shards: &[Vec<(&str, u8)>]) -> ReplicaNotes {
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// All six tensors; of the first so many the bytes are others.
+/// All six tensors; the first `others` of them have other bytes.
 fn shard(others: usize) -> Vec<(&'static str, u8)> {
     let byte = |at: usize| if at < others { 99 } else { at as u8 };
     NAMES.iter().enumerate().map(|(at, name)| (*name, byte(at))).collect()
@@ -160,7 +161,7 @@ fn a_note_is_asked_for_where_it_is_and_ones_own_is_known() {
     }
 }
 
-/// A note that makes no sense ends the search: nobody waits for its longest time.
+/// A note that makes no sense ends the search at once, not after its longest time.
 #[tokio::test]
 async fn a_search_that_fails_ends_too() {
     let shared = HandleState::alone(None, None);

@@ -17,7 +17,7 @@ fn auth() -> Auth {
     Auth { token: None, insecure: false }
 }
 
-/// One that begins to look for peers where the servers are.
+/// The routes of a client of these servers.
 fn routes(servers: &str) -> Routes {
     let networks = Networks::new(&Options::new(Role::Rollout), servers, None).unwrap();
     Routes::new(auth(), Way::Auto, networks, None)
@@ -85,7 +85,7 @@ impl RouteScene {
         self.servers[shard].exports().withdraw(id, Duration::ZERO);
     }
 
-    /// Keeps a note beside what a shard serves.
+    /// Attaches a note to what a shard serves.
     pub(in crate::client) fn note(&self, shard: usize, note: &[u8]) {
         self.servers[shard].exports().annotate(export(shard, GENERATION), note).unwrap();
     }
@@ -98,7 +98,7 @@ impl RouteScene {
         &self.layouts
     }
 
-    /// As of another generation than the one that is served.
+    /// An assignment that names another generation than the served one.
     pub(in crate::client) fn assignment_at(&self, generation: u64) -> Assignment {
         let assignment = self.assignment(1);
         let at = |shard: &SourceShard| SourceShard {

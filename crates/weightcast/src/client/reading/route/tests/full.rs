@@ -6,15 +6,15 @@ use std::thread;
 
 use super::*;
 
-/// What a source says instead of its hello when it has no place.
+/// What a source sends instead of its hello when it has no place.
 fn full() -> [u8; 40] {
     let mut said = [0; 40];
     said[..8].copy_from_slice(b"wcfull!\n");
     said
 }
 
-/// A port in front of a server. It is full at first; then it lets in, and is silent until it is given up;
-/// and from then on it is the server's.
+/// A port in front of a server. It refuses the first connection as full, lets the second in and
+/// says nothing until the reader gives up, and relays the third to the server.
 fn full_at_first(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap();
@@ -40,8 +40,7 @@ fn relay(reader: &TcpStream, server: &TcpStream) {
     });
 }
 
-/// Where a port is full, the time of one try is over before a busy place can be free: the next try has
-/// as much again.
+/// One try at a full port may time out before a place is free: the next try has as much time again.
 #[test]
 fn each_try_at_a_full_port_has_time_of_its_own() {
     let server = DataServer::bind("127.0.0.1:0".parse().unwrap(), auth()).unwrap();
